@@ -1,0 +1,356 @@
+//! The seam: what a bus does, whichever it is.
+
+use std::{collections::HashMap, fmt::Debug, time::Duration};
+
+use anteroom_model::{
+    Epoch, Incarnation, ObjectKey, ResourceVersion, Revision, ViewId, ViewRecord,
+};
+use anteroom_wire::{
+    beat::Beat,
+    envelope::{Envelope, TraceContext},
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use thiserror::Error;
+use tokio::sync::watch;
+
+/// A bus.
+///
+/// # The log
+/// One log for all views, in one total order, that keeps the last record of every object and every
+/// view's last control record. A tombstone is kept for `TOMBSTONE_TTL_MS`. Reading it from its start
+/// is enough to build every view; nobody else is asked.
+///
+/// # Writing
+/// One writer at a time. It takes the lease by compare-and-swap, and every batch is conditional on
+/// the lease still being its own, so a writer that was paused can never write after its successor.
+#[async_trait]
+pub trait Bus: Debug + Send + Sync + 'static {
+    /// Whether the bus is within reach right now, and changes of that.
+    fn connection(&self) -> watch::Receiver<Connection>;
+
+    /// Makes the log if there is none (a new [`Incarnation`]) and says where it stands. The writer
+    /// calls this; readers use [`Bus::head`].
+    async fn ensure_log(&self) -> Result<LogHead, BusError>;
+
+    /// Where the log stands; [`BusError::NoLog`] if there is none.
+    async fn head(&self) -> Result<LogHead, BusError>;
+
+    /// The lease as it stands, if anybody ever took it.
+    async fn lease(&self) -> Result<Option<(Lease, Fence)>, BusError>;
+
+    /// Takes the lease if it is still as `expected` says (`None`: never taken): compare-and-swap.
+    async fn take_lease(&self, lease: Lease, expected: Option<Fence>)
+    -> Result<Fence, AppendError>;
+
+    /// Appends all of `batch` or nothing, provided that the lease is still the one of `fence`.
+    /// Returns the position of the batch's last record; the others stand contiguously before it.
+    /// At most `BATCH_MESSAGES_MAX` records and `BATCH_BYTES_MAX` bytes (one record may exceed the
+    /// latter alone).
+    async fn append(&self, fence: Fence, batch: Vec<Envelope>) -> Result<Revision, AppendError>;
+
+    /// Removes every object of a view from the log (its control record stays, and is what tells
+    /// readers that it is dropped). Call it after the `Dropped` control record was appended.
+    async fn purge(&self, fence: Fence, view: &ViewId) -> Result<(), AppendError>;
+
+    /// What the log holds, without bodies: what a new writer compares the source with.
+    async fn index(&self) -> Result<LogIndex, BusError>;
+
+    /// Reads the log from its start and then follows it, through every reconnect. Returns at once;
+    /// everything, the first read included, arrives as events.
+    fn follow(&self, scope: Scope) -> Follower;
+
+    /// Sends a heartbeat to whoever listens now. Never stored, and lost when the bus is away.
+    async fn send_beat(&self, beat: &Beat) -> Result<(), BusError>;
+
+    /// The heartbeats of the writer, from now on. A slow reader loses the oldest.
+    async fn beats(&self) -> Result<Beats, BusError>;
+
+    /// Asks whoever serves `to`; one of them answers.
+    async fn request(
+        &self,
+        to: &Address,
+        call: Call,
+        timeout: Duration,
+    ) -> Result<Bytes, RequestError>;
+
+    /// Serves `at` until the returned handle is drained or dropped. Of several that serve one
+    /// address, each call reaches one.
+    async fn serve(&self, at: &Address) -> Result<Serving, BusError>;
+
+    /// Sends what is still buffered and closes. Nothing may be called after it.
+    async fn close(&self);
+}
+
+/// Whether the bus is within reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// Requests and writes go through.
+    Up,
+    /// The client is trying to reconnect, for ever.
+    Down,
+}
+
+/// Where the log stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogHead {
+    /// Which log.
+    pub incarnation: Incarnation,
+    /// The position of its last record; 0 if it is empty.
+    pub last: Revision,
+}
+
+/// Who writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Grows by one with every taking.
+    pub term: u32,
+    /// Who took it, as in a pod's name.
+    pub holder: String,
+}
+
+/// Proof of having taken the lease: the position at which it was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fence(pub Revision);
+
+/// What a reader follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Every view.
+    All,
+    /// These views.
+    Views(Vec<ViewId>),
+}
+
+/// What the log holds, without bodies.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LogIndex {
+    /// Which log.
+    pub incarnation: Incarnation,
+    /// The last control record of every view.
+    pub views: HashMap<ViewId, ViewRecord>,
+    /// Live objects of every view; tombstones are left out.
+    pub objects: HashMap<ViewId, HashMap<ObjectKey, (Epoch, ResourceVersion)>>,
+}
+
+/// What a reader of the log sees.
+#[derive(Clone, Debug)]
+pub enum LogEvent {
+    /// The read begins (again) from the start of the log: until [`LogEvent::CaughtUp`], mark what
+    /// is delivered; then sweep what was not.
+    Restart {
+        /// Which log is read now.
+        incarnation: Incarnation,
+        /// Why.
+        cause: RestartCause,
+    },
+    /// The next record.
+    Record {
+        /// Its position.
+        revision: Revision,
+        /// Itself. An error is a record that cannot be read: counted, and never silently skipped
+        /// over, since its view is now incomplete.
+        envelope: Result<Box<Envelope>, anteroom_wire::WireError>,
+    },
+    /// Everything that the log holds in this scope has been delivered. Sent once after each
+    /// [`LogEvent::Restart`], and again after each time that the reader was away and resumed.
+    CaughtUp {
+        /// The log's position, at least: nothing in scope up to here is missing.
+        revision: Revision,
+    },
+    /// The log is out of reach; what was delivered stays true, and grows old.
+    Away {
+        /// What the transport said.
+        reason: String,
+    },
+}
+
+/// Why a reader starts again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RestartCause {
+    /// The first read.
+    Start,
+    /// The log was made anew.
+    NewIncarnation,
+    /// The log ends before what was already read.
+    Truncated,
+    /// The reader was away for longer than tombstones last.
+    AwayTooLong,
+    /// Messages were lost on the way (a slow consumer, a gap in the sequence).
+    Gap,
+    /// The reader asked for it: see [`Follower::restart`].
+    Asked,
+}
+
+/// A reader of the log. Bounded: when nobody reads it, the source waits.
+#[derive(Debug)]
+pub struct Follower {
+    pub(crate) events: tokio::sync::mpsc::Receiver<LogEvent>,
+    pub(crate) restart: std::sync::Arc<tokio::sync::Notify>,
+    /// Stops the reading task when the follower goes.
+    pub(crate) _stop: tokio_util::sync::DropGuard,
+}
+
+impl Follower {
+    /// The next event; `None` when the bus was closed.
+    pub async fn next(&mut self) -> Option<LogEvent> {
+        self.events.recv().await
+    }
+
+    /// Reads the log from its start again: the reader has found that it misses something.
+    pub fn restart(&self) {
+        self.restart.notify_one();
+    }
+}
+
+/// Heartbeats, as they come.
+#[derive(Debug)]
+pub struct Beats(pub(crate) tokio::sync::broadcast::Receiver<Beat>);
+
+impl Beats {
+    /// The next beat; `None` when the bus was closed. Beats that came faster than they were read
+    /// are skipped: only the newest matters.
+    pub async fn next(&mut self) -> Option<Beat> {
+        use tokio::sync::broadcast::error::RecvError;
+        loop {
+            match self.0.recv().await {
+                Ok(beat) => return Some(beat),
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+}
+
+/// Where requests go.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// Any replica that serves the view.
+    View(ViewId),
+    /// One replica.
+    Replica {
+        /// Which.
+        replica: String,
+        /// The view asked.
+        view: ViewId,
+    },
+}
+
+/// A request, as it travels.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The request's own encoding.
+    pub body: Bytes,
+    /// How long the caller will wait, for the server to give up in time.
+    pub deadline: Duration,
+    /// The caller's span.
+    pub trace: Option<TraceContext>,
+}
+
+/// A call that arrived, to be answered once. Dropping it unanswered leaves the caller to its
+/// timeout.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The call; its `deadline` is what was left when it was sent.
+    pub call: Call,
+    pub(crate) reply: Box<dyn Reply>,
+}
+
+#[async_trait]
+pub(crate) trait Reply: Debug + Send + Sync {
+    async fn send(self: Box<Self>, body: Bytes) -> Result<(), BusError>;
+}
+
+impl Incoming {
+    /// Answers.
+    pub async fn answer(self, body: Bytes) -> Result<(), BusError> {
+        self.reply.send(body).await
+    }
+}
+
+/// A place at an address. Dropped, it is left at once; drained, it is left without losing a call
+/// that was already on its way.
+#[derive(Debug)]
+pub struct Serving {
+    pub(crate) incoming: tokio::sync::mpsc::Receiver<Result<Incoming, anteroom_wire::WireError>>,
+    pub(crate) drain: tokio_util::sync::CancellationToken,
+    pub(crate) _stop: tokio_util::sync::DropGuard,
+}
+
+impl Serving {
+    /// The next call; `None` once drained, or when the bus was closed. An error is a call that
+    /// could not be read (another protocol version, a bad header): it has been answered as such.
+    pub async fn next(&mut self) -> Option<Result<Incoming, anteroom_wire::WireError>> {
+        self.incoming.recv().await
+    }
+
+    /// Takes no new calls; those on their way still arrive at [`Serving::next`], then `None`.
+    pub fn drain(&self) {
+        self.drain.cancel();
+    }
+}
+
+/// Why an operation of the bus failed.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum BusError {
+    /// Nobody has made the log yet.
+    #[error("the log does not exist yet: the watcher makes it")]
+    NoLog,
+    /// The bus cannot be reached, or did not answer in time.
+    #[error("the bus is out of reach: {message}")]
+    Unavailable {
+        /// What the transport said.
+        message: String,
+    },
+    /// The bus refuses, and will again.
+    #[error("the bus refuses: {message}")]
+    Refused {
+        /// What it said.
+        message: String,
+    },
+    /// Larger than its limit.
+    #[error("a message of {bytes} bytes is over the limit of {bytes_max}")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+}
+
+/// Why nothing was appended.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum AppendError {
+    /// Somebody else has the lease: stop writing at once.
+    #[error("the lease has gone to another writer")]
+    Fenced,
+    /// It is unknown whether the batch was appended. Writing the same state again is harmless.
+    #[error("unknown whether it was appended: {message}")]
+    Unknown {
+        /// What the transport said.
+        message: String,
+    },
+    /// It was not appended.
+    #[error(transparent)]
+    Bus(#[from] BusError),
+}
+
+/// Why a request has no reply.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// Nobody serves the address: known at once.
+    #[error("nobody serves this address")]
+    NoResponders,
+    /// No reply within the timeout.
+    #[error("no reply within {timeout_ms} ms")]
+    TimedOut {
+        /// The timeout.
+        timeout_ms: u64,
+    },
+    /// The request never left.
+    #[error(transparent)]
+    Bus(#[from] BusError),
+}

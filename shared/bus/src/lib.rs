@@ -1,0 +1,11 @@
+//! The bus: one log for all views, heartbeats, and request-reply.
+//!
+//! Two implementations stand behind [`Bus`]: [`nats`], the product, and [`local`], for single-process
+//! runs and tests. One contract suite runs against both. This is the only crate that knows NATS.
+
+mod contract;
+
+pub use contract::{
+    Address, AppendError, Beats, Bus, BusError, Call, Connection, Fence, Follower, Incoming, Lease,
+    LogEvent, LogHead, LogIndex, RequestError, RestartCause, Scope, Serving,
+};

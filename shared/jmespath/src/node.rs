@@ -1,0 +1,56 @@
+//! The document under evaluation: a borrowed node, whatever it is made of.
+
+/// A number exactly as it came: an integer never becomes a float on its way.
+#[derive(Clone, Copy, Debug)]
+pub enum Number {
+    /// A negative integer, or any integer that was written as signed.
+    I64(i64),
+    /// A non-negative integer.
+    U64(u64),
+    /// A float. Never NaN or infinite: those have no place in JSON.
+    F64(f64),
+}
+
+/// What a node is, with its scalar if it is one.
+#[derive(Clone, Copy, Debug)]
+pub enum Shape<'a> {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A number.
+    Number(Number),
+    /// A string.
+    String(&'a str),
+    /// An array of this many elements.
+    Array(usize),
+    /// An object of this many entries.
+    Object(usize),
+}
+
+/// A borrowed node of a document that lives for `'a`.
+///
+/// The evaluator reads documents through this alone, so one evaluator runs over MessagePack bytes in
+/// place, over a `serde_json::Value`, and over a whole view that was never put together into one
+/// document. A node is a cursor: small and `Copy`.
+pub trait Node<'a>: Copy {
+    /// The elements of an array, in order.
+    type Elements: Iterator<Item = Self>;
+    /// The entries of an object, in its own order.
+    type Entries: Iterator<Item = (&'a str, Self)>;
+
+    /// What this node is.
+    fn shape(self) -> Shape<'a>;
+
+    /// The value under `name`, if this is an object that has it.
+    fn field(self, name: &str) -> Option<Self>;
+
+    /// The element at `index`, if this is an array that has it.
+    fn element(self, index: usize) -> Option<Self>;
+
+    /// The elements, if this is an array; else nothing.
+    fn elements(self) -> Self::Elements;
+
+    /// The entries, if this is an object; else nothing.
+    fn entries(self) -> Self::Entries;
+}

@@ -1,0 +1,231 @@
+//! What a reader of facts is told when it gets none.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{Failure, Revision};
+
+/// A stable code, shown with every error that a user sees; `docs/errors.md` has a section for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ErrorCode(&'static str);
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        impl ErrorCode {
+            $($(#[$doc])* pub const $name: Self = Self($text);)*
+
+            /// Every code there is, for the test that holds the documentation against them.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+        }
+    };
+}
+
+// Hundreds: 1 facts, 2 queries, 3 policies, 4 admission, 5 entries, 6 the bus, 7 start-up.
+codes! {
+    /// No entry has this name.
+    ENTRY_NOT_FOUND = "AR101";
+    /// The entry cannot be served.
+    ENTRY_INVALID = "AR102";
+    /// The view has not been read to the end yet.
+    VIEW_NOT_SYNCED = "AR103";
+    /// The view's news is older than the reader accepts.
+    VIEW_STALE = "AR104";
+    /// The source refuses, or does not exist.
+    VIEW_FAILED = "AR105";
+    /// No replica answers for the view.
+    NO_REPLICA = "AR106";
+    /// The view has not reached the revision that the reader asks for.
+    REVISION_NOT_REACHED = "AR107";
+    /// The expression cannot be parsed.
+    EXPRESSION_INVALID = "AR201";
+    /// The expression failed on this data.
+    EVALUATION_FAILED = "AR202";
+    /// Too many steps, too deep, or too large a result.
+    BUDGET_EXCEEDED = "AR203";
+    /// No time was left.
+    DEADLINE_EXCEEDED = "AR204";
+    /// The replica has as many queries as it takes.
+    BUSY = "AR205";
+    /// The request cannot be read, or speaks another protocol version.
+    REQUEST_INVALID = "AR206";
+    /// The policy uses what this version does not evaluate.
+    POLICY_UNSUPPORTED = "AR301";
+    /// The policy is malformed.
+    POLICY_INVALID = "AR302";
+    /// A variable could not be resolved while a rule was evaluated.
+    VARIABLE_UNRESOLVED = "AR303";
+    /// The policy reads what it may not read.
+    POLICY_FORBIDDEN = "AR304";
+    /// The request's body is not an AdmissionReview.
+    REVIEW_INVALID = "AR401";
+    /// The AdmissionReview is of a version that is not spoken here.
+    REVIEW_VERSION = "AR402";
+    /// The AdmissionReview is larger than the limit.
+    REVIEW_TOO_LARGE = "AR403";
+    /// The service has not read its policies yet.
+    NOT_READY = "AR404";
+    /// The entry's spec is malformed.
+    ENTRY_SPEC_INVALID = "AR501";
+    /// The API server has no such resource.
+    RESOURCE_NOT_FOUND = "AR502";
+    /// The API server forbids it.
+    RESOURCE_FORBIDDEN = "AR503";
+    /// The bus is out of reach.
+    BUS_UNAVAILABLE = "AR601";
+    /// A configuration value is wrong.
+    CONFIG_INVALID = "AR701";
+}
+
+impl ErrorCode {
+    /// As in `AR101`.
+    pub fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// Why a query has no answer. *Absent* is never among them: an object that the API server said is
+/// not there is an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum FactError {
+    /// No entry has this name.
+    #[error("entry `{entry}` not found: create a CachedContextEntry with this name")]
+    EntryNotFound {
+        /// The name asked for.
+        entry: String,
+    },
+    /// The entry holds an error.
+    #[error("entry `{entry}` cannot be served: {failure}")]
+    EntryInvalid {
+        /// The entry's name.
+        entry: String,
+        /// Why.
+        failure: Failure,
+    },
+    /// The view has not been read to the end.
+    #[error("view `{view}` is not synced yet: {state}")]
+    NotSynced {
+        /// The view asked.
+        view: String,
+        /// What it waits for.
+        state: String,
+    },
+    /// The news is too old.
+    #[error("view `{view}` is stale: its news is {age_ms} ms old, {age_max_ms} ms are accepted")]
+    Stale {
+        /// The view asked.
+        view: String,
+        /// How old its news is.
+        age_ms: u64,
+        /// What the reader accepts.
+        age_max_ms: u64,
+    },
+    /// The source cannot be read.
+    #[error("view `{view}` cannot be read at its source: {failure}")]
+    Failed {
+        /// The view asked.
+        view: String,
+        /// What the source said.
+        failure: Failure,
+    },
+    /// Nobody serves the view.
+    #[error("no replica serves view `{view}`: check that the cache replicas are ready")]
+    NoReplica {
+        /// The view asked.
+        view: String,
+    },
+    /// The view is behind what the reader asks for.
+    #[error("view `{view}` is at revision {have}, the reader asks for {want}")]
+    RevisionNotReached {
+        /// The view asked.
+        view: String,
+        /// Where it is.
+        have: Revision,
+        /// Where the reader wants it.
+        want: Revision,
+    },
+    /// The expression cannot be parsed.
+    #[error("invalid expression: {message}")]
+    ExpressionInvalid {
+        /// Where and what.
+        message: String,
+    },
+    /// The expression failed on this data.
+    #[error("evaluation failed: {message}")]
+    EvaluationFailed {
+        /// What failed.
+        message: String,
+    },
+    /// A budget was used up.
+    #[error("query over its budget: {message}")]
+    BudgetExceeded {
+        /// Which budget, and its limit.
+        message: String,
+    },
+    /// No time was left.
+    #[error("deadline exceeded: no answer within {deadline_ms} ms")]
+    DeadlineExceeded {
+        /// The time that was given.
+        deadline_ms: u64,
+    },
+    /// Too many queries at once.
+    #[error("the replica is busy: {limit} queries are under way")]
+    Busy {
+        /// How many it takes.
+        limit: u64,
+    },
+    /// The request cannot be read.
+    #[error("invalid request: {message}")]
+    RequestInvalid {
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The bus is out of reach.
+    #[error("the bus is unavailable: {message}")]
+    BusUnavailable {
+        /// What the transport said.
+        message: String,
+    },
+}
+
+impl FactError {
+    /// Its stable code.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::EntryNotFound { .. } => ErrorCode::ENTRY_NOT_FOUND,
+            Self::EntryInvalid { .. } => ErrorCode::ENTRY_INVALID,
+            Self::NotSynced { .. } => ErrorCode::VIEW_NOT_SYNCED,
+            Self::Stale { .. } => ErrorCode::VIEW_STALE,
+            Self::Failed { .. } => ErrorCode::VIEW_FAILED,
+            Self::NoReplica { .. } => ErrorCode::NO_REPLICA,
+            Self::RevisionNotReached { .. } => ErrorCode::REVISION_NOT_REACHED,
+            Self::ExpressionInvalid { .. } => ErrorCode::EXPRESSION_INVALID,
+            Self::EvaluationFailed { .. } => ErrorCode::EVALUATION_FAILED,
+            Self::BudgetExceeded { .. } => ErrorCode::BUDGET_EXCEEDED,
+            Self::DeadlineExceeded { .. } => ErrorCode::DEADLINE_EXCEEDED,
+            Self::Busy { .. } => ErrorCode::BUSY,
+            Self::RequestInvalid { .. } => ErrorCode::REQUEST_INVALID,
+            Self::BusUnavailable { .. } => ErrorCode::BUS_UNAVAILABLE,
+        }
+    }
+
+    /// Whether another replica may answer where this one did not.
+    pub fn another_replica_may_answer(&self) -> bool {
+        matches!(
+            self,
+            Self::NotSynced { .. }
+                | Self::Stale { .. }
+                | Self::RevisionNotReached { .. }
+                | Self::Busy { .. }
+        )
+    }
+}

@@ -1,0 +1,32 @@
+//! The words of Anteroom, as types: sources, views, entries, epochs, revisions, digests, errors and
+//! limits.
+//!
+//! Pure: no IO, no clock, no runtime, no wire format. Every other crate of the workspace may depend
+//! on this one; it depends on none of them.
+//!
+//! | word | type |
+//! |---|---|
+//! | source | [`Source`], [`Collection`] |
+//! | view | [`ViewId`], [`ViewRecord`] |
+//! | entry | [`EntryRecord`] |
+//! | dependent | [`Dependent`] |
+//! | delta | [`Delta`] |
+//! | epoch, revision | [`Epoch`], [`Revision`] |
+
+mod digest;
+mod entry;
+mod error;
+mod key;
+pub mod limits;
+mod source;
+pub mod system;
+mod version;
+
+pub use digest::Digest;
+pub use entry::{
+    Dependent, EntryRecord, EntryState, Failure, KindRecord, SourceInfo, ViewRecord, ViewState,
+};
+pub use error::{ErrorCode, FactError};
+pub use key::ObjectKey;
+pub use source::{Collection, GroupVersionResource, Source, ViewId};
+pub use version::{Delta, Epoch, Incarnation, Op, ResourceVersion, Revision};

@@ -1,0 +1,50 @@
+//! The limits of the system, by name: sizes in bytes, times in milliseconds. What happens at a limit
+//! stands beside it.
+
+/// The largest message on the bus, headers included. The API server refuses objects above about
+/// 1.5 MiB, so no object needs more; a query's result above it is an error.
+pub const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The largest body of one object. A larger one is counted and skipped by the watcher, and its view
+/// fails, since a view without it would answer *absent*.
+pub const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// The largest result of one query, below [`MESSAGE_BYTES_MAX`] by what the envelope takes.
+pub const RESULT_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 64 * 1024;
+
+/// The longest expression that is parsed.
+pub const EXPRESSION_BYTES_MAX: usize = 64 * 1024;
+
+/// The deepest nesting that a decoder of objects follows. The API server's own limit for JSON is
+/// 10,000 for reading; real objects stay under 100.
+pub const OBJECT_DEPTH_MAX: usize = 512;
+
+/// The largest AdmissionReview: object and old object of 1.5 MiB each, and the envelope. A larger
+/// one is answered with 413.
+pub const REVIEW_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Queries in one request. More is an error.
+pub const QUERIES_PER_REQUEST_MAX: usize = 64;
+
+/// Deltas in one atomic batch.
+pub const BATCH_MESSAGES_MAX: usize = 256;
+
+/// Bodies in one atomic batch; one object may exceed it alone.
+pub const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// How long a tombstone stays in the log. A reader that was away for longer than half of it re-reads
+/// everything by mark and sweep.
+pub const TOMBSTONE_TTL_MS: u64 = 60 * 60 * 1000;
+
+/// How often the writer says that it lives, and how old its news is.
+pub const BEAT_INTERVAL_MS: u64 = 500;
+
+/// Without a beat for this long, a standby writer takes over, and a reader's view leaves the bus.
+pub const BEAT_SILENCE_MAX_MS: u64 = 5_000;
+
+/// How far a beat may run ahead of what a reader has applied before the reader re-reads.
+pub const LAG_MAX_MS: u64 = 2_000;
+
+/// The age at which a view stops answering when the reader names none. A healthy watch brings an
+/// event, a bookmark or its own end within 60 s.
+pub const AGE_MAX_DEFAULT_MS: u64 = 90_000;

@@ -1,0 +1,259 @@
+//! Sources and the identity of their views.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A resource type of the Kubernetes API. `resource` is the plural, in lower case.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct GroupVersionResource {
+    /// Empty for the core group.
+    pub group: String,
+    /// As in `v1`.
+    pub version: String,
+    /// The plural, as in `ingresses`.
+    pub resource: String,
+}
+
+impl GroupVersionResource {
+    /// `group` is empty for the core group.
+    pub fn new(
+        group: impl Into<String>,
+        version: impl Into<String>,
+        resource: impl Into<String>,
+    ) -> Self {
+        Self {
+            group: group.into(),
+            version: version.into(),
+            resource: resource.into(),
+        }
+    }
+
+    /// As in `networking.k8s.io/v1`, or `v1` for the core group.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+}
+
+/// As in `ingresses.v1.networking.k8s.io`, or `services.v1` for the core group.
+impl fmt::Display for GroupVersionResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.resource, self.version)?;
+        if !self.group.is_empty() {
+            write!(f, ".{}", self.group)?;
+        }
+        Ok(())
+    }
+}
+
+/// A Kubernetes collection, whole or narrowed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Collection {
+    /// What is listed and watched.
+    pub gvr: GroupVersionResource,
+    /// Empty: all namespaces, or a cluster-scoped type.
+    #[serde(default)]
+    pub namespace: String,
+    /// In the API server's syntax; empty: all. Requirements are sorted in [`Collection::canonical`],
+    /// so that two spellings of one selector are one view.
+    #[serde(default)]
+    pub label_selector: String,
+    /// In the API server's syntax; empty: all.
+    #[serde(default)]
+    pub field_selector: String,
+}
+
+impl Collection {
+    /// All objects of a type.
+    pub fn all(gvr: GroupVersionResource) -> Self {
+        Self {
+            gvr,
+            namespace: String::new(),
+            label_selector: String::new(),
+            field_selector: String::new(),
+        }
+    }
+
+    /// The same source with its selectors in their canonical spelling.
+    #[must_use]
+    pub fn canonical(mut self) -> Self {
+        self.label_selector = canonical_selector(&self.label_selector);
+        self.field_selector = canonical_selector(&self.field_selector);
+        self
+    }
+}
+
+/// Requirements of a selector are a conjunction, so their order means nothing; commas inside
+/// parentheses (`in (a, b)`) do not separate requirements.
+fn canonical_selector(selector: &str) -> String {
+    let mut requirements = Vec::new();
+    let (mut depth, mut start) = (0_usize, 0);
+    for (at, c) in selector.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                requirements.push(selector[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    requirements.push(selector[start..].trim());
+    requirements.retain(|requirement| !requirement.is_empty());
+    requirements.sort_unstable();
+    requirements.dedup();
+    requirements.join(",")
+}
+
+/// Where facts come from. Its canonical form is the identity of its view.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum Source {
+    /// A collection of the Kubernetes API.
+    Collection(Collection),
+    /// What the watcher itself derives and publishes for the other services: see
+    /// [`system`](crate::system).
+    System {
+        /// One of the names in [`system`](crate::system).
+        name: String,
+    },
+}
+
+impl Source {
+    /// The view that holds this source. Two sources with one canonical form have one view.
+    pub fn view_id(&self) -> ViewId {
+        match self {
+            Self::System { name } => ViewId::new(format!("{}{name}", ViewId::SYSTEM_PREFIX)),
+            Self::Collection(collection) => {
+                let collection = collection.clone().canonical();
+                let Collection {
+                    gvr,
+                    namespace,
+                    label_selector,
+                    field_selector,
+                } = &collection;
+                if namespace.is_empty() && label_selector.is_empty() && field_selector.is_empty() {
+                    return ViewId::new(gvr.to_string());
+                }
+                // Selectors are long and free in form, so a narrowed source is named by a hash.
+                let narrowed = format!("{namespace}\n{label_selector}\n{field_selector}");
+                ViewId::new(format!("{gvr}~{:016x}", xxh3_64(narrowed.as_bytes())))
+            }
+        }
+    }
+}
+
+/// For people: `ingresses.v1.networking.k8s.io in apps, labels app=web`.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System { name } => write!(f, "system {name}"),
+            Self::Collection(c) => {
+                write!(f, "{}", c.gvr)?;
+                if !c.namespace.is_empty() {
+                    write!(f, " in {}", c.namespace)?;
+                }
+                if !c.label_selector.is_empty() {
+                    write!(f, ", labels {}", c.label_selector)?;
+                }
+                if !c.field_selector.is_empty() {
+                    write!(f, ", fields {}", c.field_selector)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The name of a view: readable, unique per canonical source, and of bounded cardinality, so that it
+/// may be a metric label. As in `ingresses.v1.networking.k8s.io`, with `~` and a hash where the
+/// source is narrowed by namespace or selector.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ViewId(Arc<str>);
+
+impl ViewId {
+    const SYSTEM_PREFIX: &'static str = "anteroom:";
+
+    /// From its text. Only [`Source::view_id`] and decoders make one.
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// Its text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is one of the views that the watcher derives for the other services.
+    pub fn is_system(&self) -> bool {
+        self.0.starts_with(Self::SYSTEM_PREFIX)
+    }
+}
+
+impl fmt::Display for ViewId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ingresses() -> Collection {
+        Collection::all(GroupVersionResource::new(
+            "networking.k8s.io",
+            "v1",
+            "ingresses",
+        ))
+    }
+
+    #[test]
+    fn a_whole_collection_is_named_by_its_type() {
+        let id = Source::Collection(ingresses()).view_id();
+        assert_eq!(id.as_str(), "ingresses.v1.networking.k8s.io");
+        assert!(!id.is_system());
+        let core = Collection::all(GroupVersionResource::new("", "v1", "services"));
+        assert_eq!(Source::Collection(core).view_id().as_str(), "services.v1");
+    }
+
+    #[test]
+    fn spellings_of_one_selector_are_one_view() {
+        let with = |selector: &str| {
+            Source::Collection(Collection {
+                label_selector: selector.into(),
+                ..ingresses()
+            })
+            .view_id()
+        };
+        assert_eq!(with("a=b,c in (d,e)"), with(" c in (d,e) ,a=b,a=b"));
+        assert_ne!(with("a=b"), with("a=c"));
+        assert_ne!(with("a=b"), Source::Collection(ingresses()).view_id());
+    }
+
+    #[test]
+    fn namespace_and_selectors_do_not_run_together() {
+        let namespaced = Collection {
+            namespace: "a=b".into(),
+            ..ingresses()
+        };
+        let labelled = Collection {
+            label_selector: "a=b".into(),
+            ..ingresses()
+        };
+        let fielded = Collection {
+            field_selector: "a=b".into(),
+            ..ingresses()
+        };
+        let ids = [namespaced, labelled, fielded].map(|c| Source::Collection(c).view_id());
+        assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2]);
+    }
+}

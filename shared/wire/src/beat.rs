@@ -1,0 +1,33 @@
+//! The writer's heartbeat: that it lives, and how old its news is.
+
+use anteroom_model::{Epoch, Incarnation, Revision, ViewId};
+use serde::{Deserialize, Serialize};
+
+/// Sent by the writer on a core subject every `BEAT_INTERVAL_MS`; never stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beat {
+    /// The log that the revisions below are positions of.
+    pub incarnation: Incarnation,
+    /// The writer's term.
+    pub term: u32,
+    /// Who it is, for people.
+    pub holder: String,
+    /// Every view that the writer keeps.
+    pub views: Vec<ViewBeat>,
+}
+
+/// The news of one view.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ViewBeat {
+    /// The view.
+    pub view: ViewId,
+    /// The tenure.
+    pub epoch: Epoch,
+    /// The last position of the log at which this view was written: a reader that has applied it
+    /// is as new as this beat.
+    pub revision: Revision,
+    /// How long ago, on the writer's monotonic clock, the source was last heard from (an event, a
+    /// bookmark, the start of a watch), plus how long the oldest delta not yet in the log has
+    /// waited. `u64::MAX` where it was never heard from.
+    pub news_age_ms: u64,
+}

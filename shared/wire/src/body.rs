@@ -1,0 +1,1 @@
+//! Objects as compact MessagePack, read in place.

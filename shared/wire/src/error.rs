@@ -1,0 +1,46 @@
+//! What can be wrong with bytes from outside.
+
+use thiserror::Error;
+
+/// Bytes that are not what they should be. Whoever meets one counts it and goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// Another protocol version.
+    #[error(
+        "protocol version {found:?} is not spoken here, only {}",
+        crate::PROTOCOL_VERSION
+    )]
+    Protocol {
+        /// What the message said.
+        found: String,
+    },
+    /// A header is missing or malformed.
+    #[error("header {name}: {problem}")]
+    Header {
+        /// The header's name.
+        name: &'static str,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A subject that no version of this crate writes.
+    #[error("unknown subject {subject:?}")]
+    Subject {
+        /// The subject.
+        subject: String,
+    },
+    /// A body that cannot be decoded.
+    #[error("body: {problem}")]
+    Body {
+        /// What is wrong.
+        problem: String,
+    },
+    /// Larger or deeper than its limit.
+    #[error("{what} over its limit of {limit}")]
+    Limit {
+        /// What is too large.
+        what: &'static str,
+        /// The limit, in the unit that `what` names.
+        limit: usize,
+    },
+}

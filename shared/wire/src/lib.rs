@@ -1,0 +1,20 @@
+//! The wire: envelopes, subjects, and MessagePack. The only crate that knows either.
+//!
+//! - [`body`]: objects as compact MessagePack, and [`body::BodyNode`], which reads them in place.
+//! - [`envelope`]: a record of the log as subject, headers and body.
+//! - [`query`]: a query request and its reply.
+//! - [`beat`]: the writer's heartbeat.
+//! - [`subject`]: the names of subjects.
+
+pub mod beat;
+pub mod body;
+pub mod envelope;
+pub mod query;
+pub mod subject;
+
+/// The version of everything in this crate that crosses a process border. A reader refuses a
+/// version that it does not know, with an error that names both.
+pub const PROTOCOL_VERSION: u16 = 1;
+
+mod error;
+pub use error::WireError;
