@@ -1,1 +1,58 @@
-fn main() {}
+//! Developer tasks. `cargo xtask --help` lists them.
+
+mod ci;
+mod parts;
+mod shell;
+mod tidy;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    about = "Developer tasks of Anteroom",
+    after_help = "Examples:\n  cargo xtask parts     build the real nats-server, etcd and kube-apiserver that tests run\n  cargo xtask test      build what the tests run, then run them all\n  cargo xtask ci        everything that decides whether a change may land"
+)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Build the real nats-server, etcd and kube-apiserver into target/real-parts (once, about 5 minutes).
+    Parts {
+        /// Build again, even if they are up to date.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Build the real parts and every binary, then run all tests of the workspace.
+    Test {
+        /// Passed on to `cargo test`, as in `cargo xtask test -- -p anteroom-view`.
+        #[arg(last = true)]
+        args: Vec<String>,
+    },
+    /// Write deploy/crds from the Rust types.
+    Crds,
+    /// Formatting, lints, docs, licences, tidiness, tests, and a run of the demo.
+    Ci,
+    /// Measure a decision's latency and a replica's memory, and print JSON.
+    Bench {
+        /// Passed on to the benchmark, as in `cargo xtask bench -- --objects 7000`.
+        #[arg(last = true)]
+        args: Vec<String>,
+    },
+    /// Checks of the repository itself that no other tool makes.
+    Tidy,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().task {
+        Task::Parts { force } => parts::build(force),
+        Task::Test { args } => ci::test(&args),
+        Task::Crds => ci::write_crds(),
+        Task::Ci => ci::all(),
+        Task::Bench { args } => ci::bench(&args),
+        Task::Tidy => tidy::check(),
+    }
+}

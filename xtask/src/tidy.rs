@@ -1,0 +1,152 @@
+//! Checks of the repository itself that no other tool makes.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail};
+
+use crate::shell::{root, say};
+
+/// A longer source file is about more than one thing.
+const LINES_MAX: usize = 600;
+
+/// Which crates a crate may never reach, directly: the direction of the workspace's dependencies.
+const FORBIDDEN: [(&str, &[&str]); 5] = [
+    (
+        "shared/model",
+        &["tokio", "async-nats", "kube", "rmp-serde", "anteroom-"],
+    ),
+    (
+        "shared/jmespath",
+        &["tokio", "async-nats", "kube", "rmp-serde", "anteroom-"],
+    ),
+    (
+        "shared/wire",
+        &[
+            "tokio",
+            "async-nats",
+            "kube",
+            "anteroom-bus",
+            "anteroom-view",
+        ],
+    ),
+    (
+        "shared/view",
+        &["tokio", "async-nats", "kube", "rmp-serde", "anteroom-bus"],
+    ),
+    (
+        "shared/policy",
+        &[
+            "tokio",
+            "async-nats",
+            "kube",
+            "rmp-serde",
+            "anteroom-bus",
+            "anteroom-wire",
+        ],
+    ),
+];
+
+/// The one crate that may name each of these.
+const ALONE: [(&str, &[&str]); 2] = [
+    ("async-nats", &["shared/bus"]),
+    ("rmp-serde", &["shared/wire"]),
+];
+
+pub(crate) fn check() -> anyhow::Result<()> {
+    let mut problems = Vec::new();
+    let mut files = Vec::new();
+    for folder in ["services", "shared", "tests", "xtask"] {
+        collect(&root().join(folder), &mut files)?;
+    }
+    for file in &files {
+        let text =
+            fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let name = file
+            .strip_prefix(root())
+            .unwrap_or(file)
+            .display()
+            .to_string();
+        if file.extension().is_some_and(|e| e == "rs") {
+            source(&name, &text, &mut problems);
+        } else if name.ends_with("Cargo.toml") {
+            manifest(&name, &text, &mut problems);
+        }
+    }
+    if !problems.is_empty() {
+        bail!("{} problems:\n  {}", problems.len(), problems.join("\n  "));
+    }
+    say(&format!("{} files are tidy", files.len()));
+    Ok(())
+}
+
+fn source(name: &str, text: &str, problems: &mut Vec<String>) {
+    let lines = text.lines().count();
+    if lines > LINES_MAX {
+        problems.push(format!(
+            "{name}: {lines} lines, {LINES_MAX} at most: it is about more than one thing"
+        ));
+    }
+    if !text.starts_with("//!") && !text.starts_with("#!") {
+        problems.push(format!(
+            "{name}: begins without saying what it is about (`//!`)"
+        ));
+    }
+    for (number, line) in text.lines().enumerate() {
+        if line.ends_with(' ') || line.contains('\t') {
+            problems.push(format!("{name}:{}: tab or trailing blank", number + 1));
+        }
+    }
+}
+
+fn manifest(name: &str, text: &str, problems: &mut Vec<String>) {
+    let Some(folder) = name.strip_suffix("/Cargo.toml") else {
+        return;
+    };
+    let dependencies: Vec<&str> = text
+        .split("[dependencies]")
+        .nth(1)
+        .map(|rest| rest.split("\n[").next().unwrap_or(rest))
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|line| line.split(['.', ' ', '=']).next())
+        .filter(|name| !name.is_empty() && !name.starts_with('#'))
+        .collect();
+    for (owner, forbidden) in FORBIDDEN {
+        let reached = dependencies.iter().filter(|d| {
+            forbidden
+                .iter()
+                .any(|f| **d == *f || (f.ends_with('-') && d.starts_with(f)))
+        });
+        if folder == owner {
+            problems.extend(reached.map(|d| format!("{name}: {owner} must not depend on {d}")));
+        }
+    }
+    for (dependency, owners) in ALONE {
+        if dependencies.contains(&dependency) && !owners.contains(&folder) {
+            problems.push(format!(
+                "{name}: only {} may depend on {dependency}",
+                owners.join(", ")
+            ));
+        }
+    }
+    if !text.contains("[lints]\nworkspace = true") && !folder.ends_with("fuzz") {
+        problems.push(format!("{name}: does not inherit the workspace's lints"));
+    }
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    for item in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = item?.path();
+        if path.is_dir() {
+            if !path.ends_with("target") {
+                collect(&path, files)?;
+            }
+        } else if path.extension().is_some_and(|e| e == "rs" || e == "toml") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
