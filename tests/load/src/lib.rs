@@ -1,0 +1,17 @@
+//! A load generator for admission webhooks that counts wrong decisions, not just slow ones.
+//!
+//! [`Oracle`] knows which host belongs to which Ingress; [`run`] posts AdmissionReviews for new
+//! Ingresses over HTTP/1.1 and TLS (what the API server speaks to a webhook behind a Service) and
+//! holds every answer against it. The demo, the benchmarks and the end-to-end tests share it.
+
+mod client;
+mod oracle;
+mod report;
+mod review;
+mod worker;
+
+pub use client::{Client, Target};
+pub use oracle::{Expected, Oracle};
+pub use report::{Live, Report};
+pub use review::{Answer, ingress, review};
+pub use worker::{Plan, Stop, run};

@@ -1,0 +1,143 @@
+//! What came of a run.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+/// Kinds of errors that are kept apart; further ones are counted together.
+const ERROR_KINDS_MAX: usize = 16;
+
+/// Counters of a run that is under way; read it at any time.
+#[derive(Debug)]
+pub struct Live {
+    started: Instant,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    decisions: u64,
+    wrong: u64,
+    errors: u64,
+    error_kinds: BTreeMap<String, u64>,
+    wrong_examples: Vec<String>,
+    latency_us: Histogram<u64>,
+}
+
+/// The outcome of one post.
+pub(crate) enum Outcome {
+    /// A decision, right or wrong (with an example for people).
+    Decided { wrong: Option<String> },
+    /// No decision: failed closed, or no answer at all.
+    Error { kind: String },
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            inner: Mutex::new(Inner {
+                decisions: 0,
+                wrong: 0,
+                errors: 0,
+                error_kinds: BTreeMap::new(),
+                wrong_examples: Vec::new(),
+                latency_us: new_histogram(),
+            }),
+        }
+    }
+}
+
+/// Three significant digits, growing as needed.
+fn new_histogram() -> Histogram<u64> {
+    #[expect(
+        clippy::expect_used,
+        reason = "three digits are within the type's documented range"
+    )]
+    Histogram::new(3).expect("three significant digits")
+}
+
+impl Live {
+    pub(crate) fn record(&self, outcome: Outcome, latency: Duration) {
+        let mut inner = self.inner.lock();
+        let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+        inner.latency_us.saturating_record(latency_us);
+        match outcome {
+            Outcome::Decided { wrong } => {
+                inner.decisions += 1;
+                if let Some(example) = wrong {
+                    inner.wrong += 1;
+                    if inner.wrong_examples.len() < ERROR_KINDS_MAX {
+                        inner.wrong_examples.push(example);
+                    }
+                }
+            }
+            Outcome::Error { kind } => {
+                inner.errors += 1;
+                let full = inner.error_kinds.len() >= ERROR_KINDS_MAX;
+                let kind = if full && !inner.error_kinds.contains_key(&kind) {
+                    "others".to_owned()
+                } else {
+                    kind
+                };
+                *inner.error_kinds.entry(kind).or_default() += 1;
+            }
+        }
+    }
+
+    /// What was counted so far.
+    pub fn report(&self) -> Report {
+        let inner = self.inner.lock();
+        let seconds = self.started.elapsed().as_secs_f64();
+        let ms = |quantile: f64| inner.latency_us.value_at_quantile(quantile) as f64 / 1000.0;
+        Report {
+            decisions: inner.decisions,
+            wrong: inner.wrong,
+            errors: inner.errors,
+            seconds,
+            decisions_per_second: if seconds > 0.0 {
+                inner.decisions as f64 / seconds
+            } else {
+                0.0
+            },
+            p50_ms: ms(0.50),
+            p95_ms: ms(0.95),
+            p99_ms: ms(0.99),
+            max_ms: inner.latency_us.max() as f64 / 1000.0,
+            error_kinds: inner.error_kinds.clone(),
+            wrong_examples: inner.wrong_examples.clone(),
+        }
+    }
+}
+
+/// A run in numbers. Latencies are of whole posts, errors included.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Answers that were decisions.
+    pub decisions: u64,
+    /// Decisions that the oracle contradicts.
+    pub wrong: u64,
+    /// Posts without a decision: failed closed, or no answer.
+    pub errors: u64,
+    /// How long the run took.
+    pub seconds: f64,
+    /// Decisions a second.
+    pub decisions_per_second: f64,
+    /// The median latency.
+    pub p50_ms: f64,
+    /// 95 of 100 posts were at least as fast.
+    pub p95_ms: f64,
+    /// 99 of 100 posts were at least as fast.
+    pub p99_ms: f64,
+    /// The slowest post.
+    pub max_ms: f64,
+    /// Errors by their text.
+    pub error_kinds: BTreeMap<String, u64>,
+    /// The first wrong decisions.
+    pub wrong_examples: Vec<String>,
+}
