@@ -1,1 +1,11 @@
-//! placeholder
+//! A whole Anteroom on real parts: etcd, kube-apiserver and nats-server as processes on loopback,
+//! and the services as processes of their own. What the end-to-end tests and the benchmarks stand on.
+//!
+//! Every port is free when it is picked, every file lies in a folder that goes with the test, and no
+//! process outlives its handle.
+
+pub mod cluster;
+pub mod manifests;
+pub mod process;
+pub mod services;
+pub mod wait;

@@ -1,0 +1,176 @@
+//! A real API server over a real etcd.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::Context;
+use kube::{Client, Config};
+
+use crate::{
+    process::{Process, free_address, real_part},
+    wait,
+};
+
+/// An identity that the API server knows by its token.
+#[derive(Clone, Copy, Debug)]
+pub enum Identity {
+    /// `system:masters`: what a test uses to play the user.
+    Admin,
+    /// The watcher's ServiceAccount.
+    Watcher,
+    /// The webhook's ServiceAccount.
+    Webhook,
+}
+
+impl Identity {
+    const ALL: [Self; 3] = [Self::Admin, Self::Watcher, Self::Webhook];
+
+    fn token(self) -> &'static str {
+        match self {
+            Self::Admin => "admin-token",
+            Self::Watcher => "watcher-token",
+            Self::Webhook => "webhook-token",
+        }
+    }
+
+    /// The line of the static token file: token, user, uid, groups.
+    fn token_line(self) -> String {
+        let (user, groups) = match self {
+            Self::Admin => ("admin", "system:masters"),
+            Self::Watcher => (
+                "system:serviceaccount:anteroom:anteroom-watcher",
+                "system:serviceaccounts,system:serviceaccounts:anteroom",
+            ),
+            Self::Webhook => (
+                "system:serviceaccount:anteroom:anteroom-webhook",
+                "system:serviceaccounts,system:serviceaccounts:anteroom",
+            ),
+        };
+        let token = self.token();
+        format!("{token},{user},{token},\"{groups}\"\n")
+    }
+}
+
+/// etcd and kube-apiserver, both on loopback.
+#[derive(Debug)]
+pub struct Cluster {
+    folder: PathBuf,
+    address: SocketAddr,
+    etcd_url: String,
+    apiserver: Option<Process>,
+    _etcd: Process,
+}
+
+impl Cluster {
+    /// Starts both and waits until the API server is ready. Everything lies under `folder`.
+    pub async fn start(folder: &Path) -> anyhow::Result<Self> {
+        let (client, peer) = (free_address()?, free_address()?);
+        let etcd_url = format!("http://{client}");
+        let peer_url = format!("http://{peer}");
+        let etcd = Process::start(
+            "etcd",
+            Command::new(real_part("etcd")?)
+                .arg("--data-dir")
+                .arg(folder.join("etcd"))
+                .args(["--listen-client-urls", &etcd_url, "--advertise-client-urls", &etcd_url])
+                .args(["--listen-peer-urls", &peer_url])
+                .args(["--initial-advertise-peer-urls", &peer_url])
+                .args(["--initial-cluster", &format!("default={peer_url}")])
+                .args(["--unsafe-no-fsync", "--log-level", "warn"]),
+            folder,
+        )?;
+        let key = rcgen::KeyPair::generate()?.serialize_pem();
+        fs::write(folder.join("service-account.pem"), key)?;
+        let tokens: String = Identity::ALL.map(Identity::token_line).concat();
+        fs::write(folder.join("tokens.csv"), tokens)?;
+        let mut cluster = Self {
+            folder: folder.to_owned(),
+            address: free_address()?,
+            etcd_url,
+            apiserver: None,
+            _etcd: etcd,
+        };
+        cluster.start_apiserver().await?;
+        Ok(cluster)
+    }
+
+    /// Starts the API server (again, after [`Cluster::kill_apiserver`]) and waits until it is ready.
+    pub async fn start_apiserver(&mut self) -> anyhow::Result<()> {
+        let folder = &self.folder;
+        let key = folder.join("service-account.pem");
+        let mut apiserver = Process::start(
+            "kube-apiserver",
+            Command::new(real_part("kube-apiserver")?)
+                .args(["--etcd-servers", &self.etcd_url])
+                .args(["--bind-address", "127.0.0.1", "--secure-port", &self.address.port().to_string()])
+                .args(["--service-cluster-ip-range", "10.0.0.0/16", "--authorization-mode", "RBAC"])
+                .args(["--service-account-issuer", "https://kubernetes.default.svc"])
+                .args(["--disable-admission-plugins", "ServiceAccount"])
+                .arg("--service-account-key-file")
+                .arg(&key)
+                .arg("--service-account-signing-key-file")
+                .arg(&key)
+                .arg("--token-auth-file")
+                .arg(folder.join("tokens.csv"))
+                .arg("--cert-dir")
+                .arg(folder.join("apiserver-certs")),
+            folder,
+        )?;
+        wait::until("the API server to be ready", async || {
+            apiserver.check()?;
+            let client = self.client(Identity::Admin)?;
+            let request = http::Request::get("/readyz").body(Vec::new())?;
+            client.request_text(request).await.context("readyz")
+        })
+        .await?;
+        self.apiserver = Some(apiserver);
+        Ok(())
+    }
+
+    /// `kill -9`.
+    pub fn kill_apiserver(&mut self) -> anyhow::Result<()> {
+        self.apiserver.take().map_or(Ok(()), Process::kill)
+    }
+
+    /// A client with that identity, without limits of its own.
+    pub fn client(&self, identity: Identity) -> anyhow::Result<Client> {
+        let kubeconfig = kube::config::Kubeconfig::from_yaml(&self.kubeconfig(identity))?;
+        let config = tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current()
+                .block_on(Config::from_custom_kubeconfig(kubeconfig, &Default::default()))
+        })?;
+        Ok(Client::try_from(config)?)
+    }
+
+    /// A kubeconfig file with that identity, for a process.
+    pub fn kubeconfig_file(&self, identity: Identity) -> anyhow::Result<PathBuf> {
+        let file = self.folder.join(format!("{}.kubeconfig", identity.token()));
+        fs::write(&file, self.kubeconfig(identity))?;
+        Ok(file)
+    }
+
+    fn kubeconfig(&self, identity: Identity) -> String {
+        let (url, ca) = (self.url(), self.folder.join("apiserver-certs/apiserver.crt"));
+        let (ca, token) = (ca.display(), identity.token());
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: it\n\
+             clusters: [{{name: it, cluster: {{server: \"{url}\", certificate-authority: \"{ca}\"}}}}]\n\
+             users: [{{name: it, user: {{token: {token}}}}}]\n\
+             contexts: [{{name: it, context: {{cluster: it, user: it}}}}]\n"
+        )
+    }
+
+    /// The API server's URL.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// The API server's process.
+    pub fn apiserver(&self) -> Option<&Process> {
+        self.apiserver.as_ref()
+    }
+}

@@ -1,0 +1,83 @@
+//! Applying manifests, as `kubectl apply --server-side` does.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, bail};
+use kube::{
+    Client,
+    api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
+};
+use serde_json::Value;
+
+use crate::wait;
+
+/// Reads every document of every YAML file in a folder of `deploy/`, in the files' order.
+pub fn read(folder: &str) -> anyhow::Result<Vec<Value>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(folder);
+    let mut files: Vec<_> = fs::read_dir(&folder)
+        .with_context(|| format!("cannot read {}", folder.display()))?
+        .map(|item| item.map(|item| item.path()))
+        .collect::<Result<_, _>>()?;
+    files.retain(|file| file.extension().is_some_and(|e| e == "yaml"));
+    files.sort();
+    let mut documents = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file)?;
+        documents.extend(parse(&text).with_context(|| format!("in {}", file.display()))?);
+    }
+    Ok(documents)
+}
+
+/// Every document of a YAML text.
+pub fn parse(text: &str) -> anyhow::Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
+    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+}
+
+/// Applies one manifest whose kind the API server serves.
+pub async fn apply(client: &Client, manifest: &Value) -> anyhow::Result<()> {
+    let object: DynamicObject = serde_json::from_value(manifest.clone())?;
+    let name = object.metadata.name.clone().context("a manifest without metadata.name")?;
+    let what = format!("{} {name}", manifest["kind"]);
+    let resource = resource_of(manifest)?;
+    let api: Api<DynamicObject> = match &object.metadata.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    api.patch(&name, &PatchParams::apply("anteroom-e2e").force(), &Patch::Apply(manifest))
+        .await
+        .with_context(|| format!("applying {what}"))?;
+    Ok(())
+}
+
+/// Applies the CRDs of `deploy/crds` and waits until all of them are served.
+pub async fn apply_crds(client: &Client) -> anyhow::Result<()> {
+    for crd in read("crds")? {
+        apply(client, &crd).await?;
+        let spec = &crd["spec"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let path = format!(
+            "/apis/{}/{}/{}",
+            text(&spec["group"]),
+            text(&spec["versions"][0]["name"]),
+            text(&spec["names"]["plural"])
+        );
+        wait::until(&format!("{path} to be served"), async || {
+            client.request_text(http::Request::get(&path).body(Vec::new())?).await?;
+            anyhow::Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// The resource of a manifest, by the API's own convention for plurals.
+fn resource_of(manifest: &Value) -> anyhow::Result<ApiResource> {
+    let (Some(api_version), Some(kind)) =
+        (manifest["apiVersion"].as_str(), manifest["kind"].as_str())
+    else {
+        bail!("a manifest without apiVersion or kind: {manifest}");
+    };
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    Ok(ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind)))
+}

@@ -1,0 +1,145 @@
+//! A child process that never outlives its handle, with its output in a file.
+
+use std::{
+    fs::{self, File},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+};
+
+use anyhow::{Context, bail};
+
+/// Lines of a log that an error shows.
+const LOG_LINES_SHOWN: usize = 30;
+
+/// A running program.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `command`, with both outputs appended to `<logs>/<name>.log`.
+    pub fn start(name: &str, command: &mut Command, logs: &Path) -> anyhow::Result<Self> {
+        let log = logs.join(format!("{name}.log"));
+        let out = File::options().create(true).append(true).open(&log)?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(out.try_clone()?)
+            .stderr(out)
+            .spawn()
+            .with_context(|| format!("cannot start {name}: {command:?}"))?;
+        Ok(Self { name: name.to_owned(), child, log })
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where its output goes.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// An error, with the end of its log, if it has ended.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            bail!("{} ended with {status}; its log ends:\n{}", self.name, self.log_tail());
+        }
+        Ok(())
+    }
+
+    /// The end of its log.
+    pub fn log_tail(&self) -> String {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<_> = text.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n")
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub fn kill(mut self) -> anyhow::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Sends SIGTERM, and waits until it has ended by itself.
+    pub async fn terminate(mut self) -> anyhow::Result<ExitStatus> {
+        self.signal("TERM")?;
+        let name = self.name.clone();
+        crate::wait::until(&format!("{name} to end after SIGTERM"), async || {
+            match self.child.try_wait() {
+                Ok(Some(status)) => Ok(status),
+                Ok(None) => Err("still running".to_owned()),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+        .await
+    }
+
+    /// Sends a signal by name, as in `STOP`.
+    pub fn signal(&self, signal: &str) -> anyhow::Result<()> {
+        let sent = Command::new("kill").args([&format!("-{signal}"), &self.id().to_string()]).status()?;
+        if !sent.success() {
+            bail!("cannot send {signal} to {}", self.name);
+        }
+        Ok(())
+    }
+
+    /// Resident memory in bytes, as the kernel counts it.
+    pub fn rss_bytes(&self) -> anyhow::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|rest| rest.split_whitespace().next()).context("no VmRSS")?;
+        Ok(kib.parse::<u64>()? * 1024)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only where it has already ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A loopback address with a port that is free now.
+pub fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+}
+
+/// A program of this workspace, built by the same profile as the caller.
+pub fn workspace_binary(name: &str) -> anyhow::Result<PathBuf> {
+    let mut folder = std::env::current_exe()?;
+    folder.pop();
+    if folder.ends_with("deps") {
+        folder.pop();
+    }
+    let binary = folder.join(name);
+    if !binary.exists() {
+        bail!("{} is not built: run `cargo xtask test`, or `cargo build --workspace`", binary.display());
+    }
+    Ok(binary)
+}
+
+/// A program built by `cargo xtask parts`.
+pub fn real_part(name: &str) -> anyhow::Result<PathBuf> {
+    let folder = match std::env::var_os("ANTEROOM_REAL_PARTS") {
+        Some(folder) => PathBuf::from(folder),
+        None => {
+            let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
+                || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"),
+                PathBuf::from,
+            );
+            target.join("real-parts")
+        }
+    };
+    let binary = folder.join(name);
+    if !binary.exists() {
+        bail!("{} is not built: run `cargo xtask parts`", binary.display());
+    }
+    Ok(binary)
+}
