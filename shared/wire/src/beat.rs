@@ -1,7 +1,10 @@
 //! The writer's heartbeat: that it lives, and how old its news is.
 
 use anteroom_model::{Epoch, Incarnation, Revision, ViewId};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+
+use crate::{WireError, frame};
 
 /// Sent by the writer on a core subject every `BEAT_INTERVAL_MS`; never stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,4 +33,20 @@ pub struct ViewBeat {
     /// bookmark, the start of a watch), plus how long the oldest delta not yet in the log has
     /// waited. `u64::MAX` where it was never heard from.
     pub news_age_ms: u64,
+}
+
+/// A beat as a message.
+///
+/// # Errors
+/// [`WireError::Limit`] if it names so many views that it is larger than a message.
+pub fn encode(beat: &Beat) -> Result<Bytes, WireError> {
+    frame::encode(beat)
+}
+
+/// A message as a beat.
+///
+/// # Errors
+/// [`WireError::Protocol`], [`WireError::Limit`], [`WireError::Body`].
+pub fn decode(bytes: &[u8]) -> Result<Beat, WireError> {
+    frame::decode(bytes)
 }

@@ -1,1 +1,129 @@
 //! Objects as compact MessagePack, read in place.
+//!
+//! A *body* is one MessagePack value made of nil, booleans, integers, floats, UTF-8 strings, arrays,
+//! and maps with string keys: what JSON can say, and nothing else. Integers keep their value exactly
+//! (`i64` and `u64`), and a float stays a float.
+//!
+//! Bodies from outside are checked once, by [`validate`]; [`BodyNode`] then reads them in place as
+//! often as needed. Keys of one map are distinct in every body that this crate writes (of JSON text
+//! with a repeated key the last one counts, as `serde_json` has it). They are not checked to be
+//! distinct in a body that comes from outside: a lookup finds the first.
+
+mod format;
+mod node;
+mod validate;
+
+use anteroom_model::limits::{
+    MESSAGE_BYTES_MAX, OBJECT_BYTES_MAX, OBJECT_DEPTH_MAX, RESULT_BYTES_MAX,
+};
+use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
+
+pub use node::{BodyNode, Elements, Entries};
+
+use crate::WireError;
+
+/// An object of the API server as a body.
+///
+/// # Errors
+/// [`WireError::Limit`] over [`OBJECT_BYTES_MAX`] or [`OBJECT_DEPTH_MAX`].
+pub fn encode_json(value: &serde_json::Value) -> Result<Bytes, WireError> {
+    // The encoder recurses without a limit of its own.
+    if !nests_at_most(value, OBJECT_DEPTH_MAX) {
+        return Err(WireError::Limit {
+            what: "depth of a body",
+            limit: OBJECT_DEPTH_MAX,
+        });
+    }
+    to_body(value, OBJECT_BYTES_MAX)
+}
+
+/// The result of a query as a body.
+///
+/// `value` must be bounded in depth (a query's budget sees to that).
+///
+/// # Errors
+/// [`WireError::Limit`] over [`RESULT_BYTES_MAX`] or [`OBJECT_DEPTH_MAX`]; [`WireError::Body`] where
+/// it holds what JSON cannot say, as NaN.
+pub fn encode_value(value: &impl Serialize) -> Result<Bytes, WireError> {
+    to_body(value, RESULT_BYTES_MAX)
+}
+
+/// A record of our own, as a map of its fields.
+///
+/// # Errors
+/// [`WireError::Limit`] over [`MESSAGE_BYTES_MAX`]; [`WireError::Body`] where the type cannot be
+/// written.
+pub fn encode<T: Serialize>(value: &T) -> Result<Bytes, WireError> {
+    let bytes = to_named(value)?;
+    within("bytes of a record", bytes.len(), MESSAGE_BYTES_MAX)?;
+    Ok(bytes.into())
+}
+
+/// Reads what [`encode`] wrote. Unknown fields are passed over, so that a field may be added
+/// without a new protocol version.
+///
+/// # Errors
+/// [`WireError::Limit`] over [`MESSAGE_BYTES_MAX`]; [`WireError::Body`] for anything else, nesting
+/// deeper than [`OBJECT_DEPTH_MAX`] and bytes after the value included.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
+    within("bytes of a record", bytes.len(), MESSAGE_BYTES_MAX)?;
+    // Also bounds every length prefix by the bytes that are really there.
+    match format::skip(bytes) {
+        Some([]) => {}
+        Some(_) => return Err(WireError::body("bytes after the value")),
+        None => return Err(WireError::body("malformed or cut short")),
+    }
+    let mut deserializer = rmp_serde::Deserializer::from_read_ref(bytes);
+    deserializer.set_max_depth(OBJECT_DEPTH_MAX);
+    T::deserialize(&mut deserializer).map_err(WireError::body)
+}
+
+/// A body (an object's or a result's) as a JSON value.
+///
+/// # Errors
+/// As [`validate`], with the limit of a message.
+pub fn to_json(bytes: &[u8]) -> Result<serde_json::Value, WireError> {
+    validate::check(bytes, MESSAGE_BYTES_MAX)?;
+    decode(bytes)
+}
+
+/// Checks an object's body in one pass: one well-formed value and nothing after it, made only of
+/// what a body is made of, at most [`OBJECT_BYTES_MAX`] long and [`OBJECT_DEPTH_MAX`] deep.
+///
+/// # Errors
+/// [`WireError::Limit`] or [`WireError::Body`].
+pub fn validate(bytes: &[u8]) -> Result<(), WireError> {
+    validate::check(bytes, OBJECT_BYTES_MAX)
+}
+
+fn to_body(value: &impl Serialize, bytes_max: usize) -> Result<Bytes, WireError> {
+    let bytes = to_named(value)?;
+    // What is let out here is what every reader lets in.
+    validate::check(&bytes, bytes_max)?;
+    Ok(bytes.into())
+}
+
+fn to_named(value: &impl Serialize) -> Result<Vec<u8>, WireError> {
+    rmp_serde::to_vec_named(value).map_err(WireError::body)
+}
+
+/// Whether `bytes` is within `limit`.
+pub(crate) fn within(what: &'static str, bytes: usize, limit: usize) -> Result<(), WireError> {
+    if bytes > limit {
+        return Err(WireError::Limit { what, limit });
+    }
+    Ok(())
+}
+
+fn nests_at_most(value: &serde_json::Value, depth: usize) -> bool {
+    use serde_json::Value;
+    match value {
+        Value::Array(values) => depth > 0 && values.iter().all(|v| nests_at_most(v, depth - 1)),
+        Value::Object(map) => depth > 0 && map.values().all(|v| nests_at_most(v, depth - 1)),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests;

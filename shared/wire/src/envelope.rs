@@ -1,16 +1,18 @@
 //! A record of the log, as it stands on the wire.
 
-use anteroom_model::{Delta, ViewId, ViewRecord};
+use std::time::Duration;
+
+use anteroom_model::{
+    Delta, Epoch, ObjectKey, Op, ResourceVersion, ViewId, ViewRecord, limits::TOMBSTONE_TTL_MS,
+};
 use bytes::Bytes;
 
-/// W3C `traceparent` (and `tracestate`) of whoever wrote a message.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TraceContext {
-    /// As in the W3C Trace Context recommendation; empty: not traced.
-    pub traceparent: String,
-    /// Vendor data; empty: none.
-    pub tracestate: String,
-}
+use crate::{
+    PROTOCOL_VERSION, WireError, body, escape, header,
+    subject::{SUBJECT_BYTES_MAX, Subject, Subjects},
+};
+
+pub use crate::header::TraceContext;
 
 /// One record of the log.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,3 +46,182 @@ pub struct Envelope {
     /// Who wrote it, for traces.
     pub trace: Option<TraceContext>,
 }
+
+/// A record as the bus stores it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Encoded {
+    /// Where.
+    pub subject: String,
+    /// Everything but the body, so that a reader may do without it.
+    pub headers: Vec<(&'static str, String)>,
+    /// The object's body; of a tombstone, nothing; of a control record, the record.
+    pub body: Bytes,
+    /// How long the log keeps it; `None`: until it is replaced.
+    pub ttl: Option<Duration>,
+}
+
+/// What subject and headers alone say of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// A change of one object of a view.
+    Delta {
+        /// The view that changed.
+        view: ViewId,
+        /// How; the body is left out.
+        delta: Delta<()>,
+    },
+    /// Where a view stands: the body says it.
+    Control(ViewId),
+}
+
+const PUT: &str = "put";
+const DELETE: &str = "delete";
+const CONTROL: &str = "control";
+
+/// A record as the bus stores it. The body of a put is taken as it is: [`body::encode_json`] made
+/// it.
+///
+/// # Errors
+/// [`WireError::Limit`] if the subject is longer than [`SUBJECT_BYTES_MAX`].
+pub fn encode(envelope: &Envelope, subjects: &Subjects) -> Result<Encoded, WireError> {
+    let mut headers = vec![(header::PROTOCOL, PROTOCOL_VERSION.to_string())];
+    let (subject, body, ttl) = match &envelope.record {
+        Record::Delta { view, delta } => {
+            let (op, body, ttl) = match &delta.op {
+                Op::Put(body) => (PUT, body.clone(), None),
+                Op::Delete => (
+                    DELETE,
+                    Bytes::new(),
+                    Some(Duration::from_millis(TOMBSTONE_TTL_MS)),
+                ),
+            };
+            headers.push((header::OP, op.into()));
+            headers.push((header::EPOCH, delta.epoch.to_string()));
+            headers.push((header::VERSION, escape::escape(delta.version.as_str())));
+            (subjects.object(view, &delta.key), body, ttl)
+        }
+        Record::Control(record) => {
+            headers.push((header::OP, CONTROL.into()));
+            (subjects.control(&record.view), body::encode(record)?, None)
+        }
+    };
+    body::within("bytes of a subject", subject.len(), SUBJECT_BYTES_MAX)?;
+    header::push_trace(envelope.trace.as_ref(), &mut headers);
+    Ok(Encoded {
+        subject,
+        headers,
+        body,
+        ttl,
+    })
+}
+
+/// A stored message as a record. `header` looks a header up by its exact name. The body of a put
+/// is validated, so that whoever holds it may read it in place.
+///
+/// # Errors
+/// Any [`WireError`] but [`WireError::Cluster`].
+pub fn decode<'h>(
+    subject: &str,
+    header: impl Fn(&str) -> Option<&'h str>,
+    body: Bytes,
+    subjects: &Subjects,
+) -> Result<Envelope, WireError> {
+    let record = match decode_head(subject, &header, subjects)? {
+        Head::Delta { view, delta } => Record::Delta {
+            view,
+            delta: with_body(delta, body)?,
+        },
+        Head::Control(view) => {
+            let record: ViewRecord = body::decode(&body)?;
+            if record.view != view {
+                return Err(WireError::body("a control record of another view"));
+            }
+            Record::Control(record)
+        }
+    };
+    Ok(Envelope {
+        record,
+        trace: header::trace(header),
+    })
+}
+
+/// What a stored message's subject and headers say: for a reader that leaves bodies out.
+///
+/// # Errors
+/// [`WireError::Protocol`], [`WireError::Header`], [`WireError::Subject`].
+pub fn decode_head<'h>(
+    subject: &str,
+    header: impl Fn(&str) -> Option<&'h str>,
+    subjects: &Subjects,
+) -> Result<Head, WireError> {
+    header::check_protocol(&header)?;
+    let op = header::required(&header, header::OP)?;
+    match (subjects.parse(subject)?, op) {
+        (Subject::Object { view, key }, PUT) => {
+            let delta = delta(key, Op::Put(()), header)?;
+            Ok(Head::Delta { view, delta })
+        }
+        (Subject::Object { view, key }, DELETE) => {
+            let delta = delta(key, Op::Delete, header)?;
+            Ok(Head::Delta { view, delta })
+        }
+        (Subject::Control(view), CONTROL) => Ok(Head::Control(view)),
+        (Subject::Object { .. } | Subject::Control(_), op) => Err(WireError::Header {
+            name: header::OP,
+            problem: format!("{op:?} is not an operation of this subject"),
+        }),
+        _ => Err(WireError::Subject {
+            subject: subject.into(),
+        }),
+    }
+}
+
+fn delta<'h>(
+    key: ObjectKey,
+    op: Op<()>,
+    header: impl Fn(&str) -> Option<&'h str>,
+) -> Result<Delta<()>, WireError> {
+    let version = header::required(&header, header::VERSION)?;
+    let version = escape::unescape(version).ok_or_else(|| WireError::Header {
+        name: header::VERSION,
+        problem: format!("{version:?} is not an escaped resource version"),
+    })?;
+    Ok(Delta {
+        key,
+        epoch: epoch(header::required(&header, header::EPOCH)?)?,
+        version: ResourceVersion::new(version),
+        op,
+    })
+}
+
+fn with_body(head: Delta<()>, body: Bytes) -> Result<Delta<Bytes>, WireError> {
+    let op = match head.op {
+        Op::Put(()) => {
+            body::validate(&body)?;
+            Op::Put(body)
+        }
+        Op::Delete if body.is_empty() => Op::Delete,
+        Op::Delete => return Err(WireError::body("a tombstone with a body")),
+    };
+    Ok(Delta {
+        key: head.key,
+        epoch: head.epoch,
+        version: head.version,
+        op,
+    })
+}
+
+/// As [`Epoch`] displays itself: `term.generation`.
+fn epoch(text: &str) -> Result<Epoch, WireError> {
+    let parse = || {
+        let (term, generation) = text.split_once('.')?;
+        Some(Epoch::new(term.parse().ok()?, generation.parse().ok()?))
+    };
+    parse().ok_or_else(|| WireError::Header {
+        name: header::EPOCH,
+        problem: format!("{text:?} is not an epoch"),
+    })
+}
+
+#[cfg(test)]
+mod tests;

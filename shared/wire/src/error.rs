@@ -29,6 +29,15 @@ pub enum WireError {
         /// The subject.
         subject: String,
     },
+    /// A cluster's name that cannot be part of a subject.
+    #[error(
+        "cluster name {cluster:?}: it must be 1 to {} letters, digits, `_` or `-`",
+        crate::subject::CLUSTER_BYTES_MAX
+    )]
+    Cluster {
+        /// The name.
+        cluster: String,
+    },
     /// A body that cannot be decoded.
     #[error("body: {problem}")]
     Body {
@@ -43,4 +52,12 @@ pub enum WireError {
         /// The limit, in the unit that `what` names.
         limit: usize,
     },
+}
+
+impl WireError {
+    pub(crate) fn body(problem: impl std::fmt::Display) -> Self {
+        Self::Body {
+            problem: problem.to_string(),
+        }
+    }
 }

@@ -3,14 +3,22 @@
 //! - [`body`]: objects as compact MessagePack, and [`body::BodyNode`], which reads them in place.
 //! - [`envelope`]: a record of the log as subject, headers and body.
 //! - [`query`]: a query request and its reply.
+//! - [`call`]: what travels beside a query in headers.
 //! - [`beat`]: the writer's heartbeat.
+//! - [`lease`]: who writes.
 //! - [`subject`]: the names of subjects.
 
 pub mod beat;
 pub mod body;
+pub mod call;
 pub mod envelope;
+pub mod lease;
 pub mod query;
 pub mod subject;
+
+mod escape;
+mod frame;
+mod header;
 
 /// The version of everything in this crate that crosses a process border. A reader refuses a
 /// version that it does not know, with an error that names both.

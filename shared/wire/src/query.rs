@@ -2,9 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use anteroom_model::{FactError, Incarnation, ResourceVersion, Revision};
+use anteroom_model::{
+    FactError, Incarnation, ResourceVersion, Revision,
+    limits::{EXPRESSION_BYTES_MAX, MESSAGE_BYTES_MAX, QUERIES_PER_REQUEST_MAX},
+};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+
+use crate::{WireError, body::within, frame};
+
+/// The largest request or outcome: what [`MESSAGE_BYTES_MAX`] leaves beside headers.
+pub const RPC_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 16 * 1024;
 
 /// Queries to one view, answered together from one state of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,3 +64,66 @@ pub struct QueryReply {
 
 /// A whole request refused, or answered.
 pub type QueryOutcome = Result<QueryReply, FactError>;
+
+/// A request as a message's body.
+///
+/// # Errors
+/// [`WireError::Limit`] over [`QUERIES_PER_REQUEST_MAX`], [`EXPRESSION_BYTES_MAX`] or
+/// [`RPC_BYTES_MAX`].
+pub fn encode_request(request: &QueryRequest) -> Result<Bytes, WireError> {
+    check(request)?;
+    sized(frame::encode(request)?)
+}
+
+/// A message's body as a request.
+///
+/// # Errors
+/// As [`encode_request`], and [`WireError::Protocol`], [`WireError::Body`].
+pub fn decode_request(bytes: &[u8]) -> Result<QueryRequest, WireError> {
+    within(RPC_BYTES, bytes.len(), RPC_BYTES_MAX)?;
+    let request = frame::decode(bytes)?;
+    check(&request)?;
+    Ok(request)
+}
+
+/// An outcome as a message's body.
+///
+/// # Errors
+/// [`WireError::Limit`] over [`RPC_BYTES_MAX`]: answer with a [`FactError`] in its place.
+pub fn encode_outcome(outcome: &QueryOutcome) -> Result<Bytes, WireError> {
+    sized(frame::encode(outcome)?)
+}
+
+/// A message's body as an outcome. Its results are not looked into: [`crate::body::to_json`] does.
+///
+/// # Errors
+/// [`WireError::Protocol`], [`WireError::Limit`], [`WireError::Body`].
+pub fn decode_outcome(bytes: &[u8]) -> Result<QueryOutcome, WireError> {
+    within(RPC_BYTES, bytes.len(), RPC_BYTES_MAX)?;
+    frame::decode(bytes)
+}
+
+const RPC_BYTES: &str = "bytes of a request or reply";
+
+fn check(request: &QueryRequest) -> Result<(), WireError> {
+    within(
+        "queries in a request",
+        request.queries.len(),
+        QUERIES_PER_REQUEST_MAX,
+    )?;
+    request.queries.iter().try_for_each(|query| {
+        within(
+            "bytes of an expression",
+            query.expression.len(),
+            EXPRESSION_BYTES_MAX,
+        )
+    })
+}
+
+fn sized(bytes: Bytes) -> Result<Bytes, WireError> {
+    within(RPC_BYTES, bytes.len(), RPC_BYTES_MAX)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;

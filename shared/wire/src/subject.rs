@@ -1,1 +1,195 @@
-//! The names of subjects.
+//! The names of subjects, and of the stream that keeps the log.
+//!
+//! | subject | in the log | what |
+//! |---|---|---|
+//! | `ar.<cluster>.obj.<view>.<namespace>.<name>` | yes | one object |
+//! | `ar.<cluster>.ctl.view.<view>` | yes | a view's control record |
+//! | `ar.<cluster>.ctl.lease` | yes | who writes |
+//! | `ar.<cluster>.beat` | no | the writer's heartbeat |
+//! | `ar.<cluster>.q.<view>` | no | queries to any replica that serves the view |
+//! | `ar.<cluster>.qi.<replica>.<view>` | no | queries to one replica |
+//!
+//! Every variable part is one token: bytes outside `[A-Za-z0-9_-]` are written as `=XX`, an empty
+//! part as `=`. So a name may hold anything, and no two objects share a subject.
+
+use anteroom_model::{ObjectKey, ViewId};
+
+use crate::{WireError, escape};
+
+/// The longest subject that is written. A NATS server cuts the connection of a client whose protocol
+/// line (subject and reply subject together) exceeds 4,096 bytes; an object over this limit is an
+/// error of that object instead.
+pub const SUBJECT_BYTES_MAX: usize = 4_000;
+
+/// The longest cluster name.
+pub const CLUSTER_BYTES_MAX: usize = 63;
+
+/// What a subject names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// One object of a view.
+    Object {
+        /// The view.
+        view: ViewId,
+        /// The object.
+        key: ObjectKey,
+    },
+    /// A view's control record.
+    Control(ViewId),
+    /// Who writes.
+    Lease,
+    /// The writer's heartbeat.
+    Beat,
+    /// Queries to any replica that serves the view.
+    Query(ViewId),
+    /// Queries to one replica.
+    Direct {
+        /// The replica.
+        replica: String,
+        /// The view.
+        view: ViewId,
+    },
+}
+
+/// The subjects of one cluster's system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subjects {
+    cluster: String,
+    /// `ar.<cluster>.`
+    prefix: String,
+}
+
+impl Subjects {
+    /// Of the cluster of this name: 1 to [`CLUSTER_BYTES_MAX`] of `[A-Za-z0-9_-]`.
+    ///
+    /// # Errors
+    /// [`WireError::Cluster`] for any other name.
+    pub fn new(cluster: &str) -> Result<Self, WireError> {
+        let fits = (1..=CLUSTER_BYTES_MAX).contains(&cluster.len());
+        if !fits || !cluster.bytes().all(escape::is_plain) {
+            return Err(WireError::Cluster {
+                cluster: cluster.into(),
+            });
+        }
+        Ok(Self {
+            cluster: cluster.into(),
+            prefix: format!("ar.{cluster}."),
+        })
+    }
+
+    /// The cluster's name.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// The name of the stream that keeps the log.
+    pub fn stream(&self) -> String {
+        format!("anteroom-{}", self.cluster)
+    }
+
+    /// What the stream captures.
+    pub fn stream_subjects(&self) -> Vec<String> {
+        vec![self.of("obj.>", &[]), self.of("ctl.>", &[])]
+    }
+
+    /// One object.
+    pub fn object(&self, view: &ViewId, key: &ObjectKey) -> String {
+        self.of("obj", &[view.as_str(), &key.namespace, &key.name])
+    }
+
+    /// Every object of a view: a filter.
+    pub fn objects(&self, view: &ViewId) -> String {
+        self.of("obj", &[view.as_str()]) + ".>"
+    }
+
+    /// A view's control record.
+    pub fn control(&self, view: &ViewId) -> String {
+        self.of("ctl.view", &[view.as_str()])
+    }
+
+    /// Who writes.
+    pub fn lease(&self) -> String {
+        self.of("ctl.lease", &[])
+    }
+
+    /// The writer's heartbeat.
+    pub fn beat(&self) -> String {
+        self.of("beat", &[])
+    }
+
+    /// Queries to any replica that serves the view.
+    pub fn query(&self, view: &ViewId) -> String {
+        self.of("q", &[view.as_str()])
+    }
+
+    /// Queries to one replica.
+    pub fn direct(&self, replica: &str, view: &ViewId) -> String {
+        self.of("qi", &[replica, view.as_str()])
+    }
+
+    /// Filters for everything that a reader of `views` needs from the log.
+    pub fn filters<'a>(&self, views: impl IntoIterator<Item = &'a ViewId>) -> Vec<String> {
+        views
+            .into_iter()
+            .flat_map(|view| [self.objects(view), self.control(view)])
+            .collect()
+    }
+
+    /// Filters for every view. The lease is not among them: it is not a record.
+    pub fn filters_of_all(&self) -> Vec<String> {
+        vec![self.of("obj.>", &[]), self.of("ctl.view.>", &[])]
+    }
+
+    /// What a subject names.
+    ///
+    /// # Errors
+    /// [`WireError::Subject`] if this system never writes it.
+    pub fn parse(&self, subject: &str) -> Result<Subject, WireError> {
+        self.parts(subject).ok_or_else(|| WireError::Subject {
+            subject: subject.into(),
+        })
+    }
+
+    fn parts(&self, subject: &str) -> Option<Subject> {
+        let mut tokens = subject.strip_prefix(&self.prefix)?.split('.');
+        let mut next = || tokens.next();
+        let named = match next()? {
+            "obj" => Subject::Object {
+                view: view(next()?)?,
+                key: ObjectKey::new(escape::unescape(next()?)?, escape::unescape(next()?)?),
+            },
+            "ctl" => match next()? {
+                "view" => Subject::Control(view(next()?)?),
+                "lease" => Subject::Lease,
+                _ => return None,
+            },
+            "beat" => Subject::Beat,
+            "q" => Subject::Query(view(next()?)?),
+            "qi" => Subject::Direct {
+                replica: escape::unescape(next()?)?,
+                view: view(next()?)?,
+            },
+            _ => return None,
+        };
+        next().is_none().then_some(named)
+    }
+
+    fn of(&self, kind: &str, parts: &[&str]) -> String {
+        let length: usize = parts.iter().map(|part| part.len() + 8).sum();
+        let mut subject = String::with_capacity(self.prefix.len() + kind.len() + length);
+        subject.push_str(&self.prefix);
+        subject.push_str(kind);
+        for part in parts {
+            subject.push('.');
+            escape::push(part, &mut subject);
+        }
+        subject
+    }
+}
+
+fn view(token: &str) -> Option<ViewId> {
+    escape::unescape(token).map(ViewId::new)
+}
+
+#[cfg(test)]
+mod tests;

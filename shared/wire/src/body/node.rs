@@ -1,0 +1,157 @@
+//! A body as a document to evaluate over, read in place.
+
+use anteroom_jmespath::{Node, Number, Shape};
+
+use super::format::{Head, head, key, skip};
+
+/// A cursor at one value of a body. Two words, `Copy`, and nothing is parsed ahead.
+///
+/// Made for bytes that [`validate`](super::validate) has let in. Over other bytes it is safe all the
+/// same: what is malformed, or not a value of JSON, reads as null.
+#[derive(Clone, Copy, Debug)]
+pub struct BodyNode<'a> {
+    /// Begins with the value; what follows it is not ours.
+    bytes: &'a [u8],
+}
+
+impl<'a> BodyNode<'a> {
+    /// A cursor at the value with which `bytes` begins.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes }
+    }
+
+    /// The text, if this is a string.
+    pub fn as_str(self) -> Option<&'a str> {
+        match self.shape() {
+            Shape::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The value's own bytes: a body in its own right. Empty if they are malformed.
+    pub fn body(self) -> &'a [u8] {
+        match skip(self.bytes) {
+            Some(rest) => &self.bytes[..self.bytes.len() - rest.len()],
+            None => &[],
+        }
+    }
+}
+
+impl<'a> Node<'a> for BodyNode<'a> {
+    type Elements = Elements<'a>;
+    type Entries = Entries<'a>;
+
+    #[inline]
+    fn shape(self) -> Shape<'a> {
+        match head(self.bytes) {
+            Some((Head::Bool(value), _)) => Shape::Bool(value),
+            Some((Head::U64(value), _)) => Shape::Number(Number::U64(value)),
+            Some((Head::I64(value), _)) => Shape::Number(Number::I64(value)),
+            Some((Head::F64(value), _)) if value.is_finite() => Shape::Number(Number::F64(value)),
+            Some((Head::Str(text), _)) => {
+                std::str::from_utf8(text).map_or(Shape::Null, Shape::String)
+            }
+            Some((Head::Array(values), _)) => Shape::Array(values),
+            Some((Head::Map(pairs), _)) => Shape::Object(pairs),
+            Some((Head::Nil | Head::F64(_) | Head::Foreign, _)) | None => Shape::Null,
+        }
+    }
+
+    #[inline]
+    fn field(self, name: &str) -> Option<Self> {
+        let (Head::Map(pairs), mut rest) = head(self.bytes)? else {
+            return None;
+        };
+        for _ in 0..pairs {
+            let (found, value) = key(rest)?;
+            if found == name.as_bytes() {
+                return Some(Self::new(value));
+            }
+            rest = skip(value)?;
+        }
+        None
+    }
+
+    fn element(self, index: usize) -> Option<Self> {
+        self.elements().nth(index)
+    }
+
+    #[inline]
+    fn elements(self) -> Elements<'a> {
+        match head(self.bytes) {
+            Some((Head::Array(left), rest)) => Elements { left, rest },
+            _ => Elements { left: 0, rest: &[] },
+        }
+    }
+
+    #[inline]
+    fn entries(self) -> Entries<'a> {
+        match head(self.bytes) {
+            Some((Head::Map(left), rest)) => Entries { left, rest },
+            _ => Entries { left: 0, rest: &[] },
+        }
+    }
+}
+
+/// The elements of an array.
+#[derive(Clone, Debug)]
+pub struct Elements<'a> {
+    left: usize,
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = BodyNode<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<BodyNode<'a>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let node = BodyNode::new(self.rest);
+        self.left = self.left.checked_sub(1)?;
+        self.rest = after(self.left, self.rest);
+        Some(node)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(self.left))
+    }
+}
+
+/// The entries of an object.
+#[derive(Clone, Debug)]
+pub struct Entries<'a> {
+    left: usize,
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = (&'a str, BodyNode<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        self.left = self.left.checked_sub(1)?;
+        let (name, value) = key(self.rest)?;
+        let name = std::str::from_utf8(name).ok()?;
+        self.rest = after(self.left, value);
+        Some((name, BodyNode::new(value)))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(self.left))
+    }
+}
+
+/// Where the next of `left` values begins, `value` being passed over. Nobody looks behind the last,
+/// so it is not walked.
+#[inline]
+fn after(left: usize, value: &[u8]) -> &[u8] {
+    if left == 0 {
+        return &[];
+    }
+    skip(value).unwrap_or(&[])
+}

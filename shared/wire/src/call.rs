@@ -1,0 +1,44 @@
+//! What travels beside a request in headers: protocol version, deadline, trace context.
+
+use std::time::Duration;
+
+use crate::{
+    PROTOCOL_VERSION, WireError,
+    header::{self, TraceContext},
+};
+
+/// The headers of a call, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallHead {
+    /// How long the caller will still wait, when it sent the call; whole milliseconds.
+    pub deadline: Duration,
+    /// The caller's span.
+    pub trace: Option<TraceContext>,
+}
+
+/// A call's headers.
+pub fn encode(deadline: Duration, trace: Option<&TraceContext>) -> Vec<(&'static str, String)> {
+    let mut headers = vec![
+        (header::PROTOCOL, PROTOCOL_VERSION.to_string()),
+        (header::DEADLINE, deadline.as_millis().to_string()),
+    ];
+    header::push_trace(trace, &mut headers);
+    headers
+}
+
+/// Reads a call's headers; `header` looks one up by its exact name.
+///
+/// # Errors
+/// [`WireError::Protocol`], [`WireError::Header`].
+pub fn decode<'h>(header: impl Fn(&str) -> Option<&'h str>) -> Result<CallHead, WireError> {
+    header::check_protocol(&header)?;
+    let deadline = header::required(&header, header::DEADLINE)?;
+    let deadline = deadline.parse().map_err(|_| WireError::Header {
+        name: header::DEADLINE,
+        problem: format!("{deadline:?} is not a number of milliseconds"),
+    })?;
+    Ok(CallHead {
+        deadline: Duration::from_millis(deadline),
+        trace: header::trace(header),
+    })
+}
