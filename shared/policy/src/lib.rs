@@ -1,1 +1,48 @@
-//! placeholder
+//! The policy language: kyverno.io/v1 `ClusterPolicy` and `Policy`, compiled once and evaluated without
+//! IO.
+//!
+//! Nothing here waits, reads a clock or talks to anybody. [`compile`] turns a manifest into a
+//! [`Policy`], or into every [`Problem`] that it has; [`Evaluation`] takes one [`Rule`] through one
+//! [`AdmissionRequest`] and says, step by step, which facts it needs. Whoever drives it fetches them.
+//!
+//! ```text
+//! manifest ── compile ──▶ Policy ── rules ──▶ Evaluation::start
+//!                │                               │ step
+//!                ▼                               ├─▶ Need(facts) ── the driver asks ── supply ─┐
+//!            problems                            ◀──────────────────────────────────────────┘
+//!                                                └─▶ Done(report)
+//! ```
+//!
+//! What a policy uses and this crate does not evaluate is a problem that names the field, never
+//! ignored. The rules that Kyverno derives for pod controllers (`autogen`) are not derived: a policy
+//! that matches `Pod` is evaluated for Pods only.
+//!
+//! Where behaviour differs from Kyverno's on purpose:
+//!
+//! - a fact that cannot be read is an error wherever it is referred to; Kyverno leaves the variable
+//!   out, so that `{{ hosts || `[]` }}` passes for an empty list;
+//! - a value that was put in place of a variable is never read as a template or as an expression
+//!   again;
+//! - a context entry sees the entries before it, whatever the order in which they are loaded.
+
+mod compile;
+mod evaluate;
+pub mod functions;
+mod matching;
+mod operator;
+mod policy;
+mod problem;
+mod request;
+mod scalar;
+mod template;
+mod wildcard;
+
+pub use compile::compile;
+pub use evaluate::{Evaluation, FactRead, FactRequest, RuleError, RuleOutcome, RuleReport, Step};
+pub use functions::functions;
+pub use matching::{KindPattern, Operation};
+pub use policy::{FailureAction, FailurePolicy, Policy, Rule, Target};
+pub use problem::Problem;
+pub use request::{AdmissionRequest, RequestError};
+pub use template::VariableError;
+pub use wildcard::matches as wildcard_matches;

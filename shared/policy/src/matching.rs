@@ -1,0 +1,194 @@
+//! `match` and `exclude`: whether a rule speaks of a request.
+
+mod kind;
+mod selector;
+
+use std::fmt;
+
+use serde_json::Value;
+
+pub use kind::KindPattern;
+pub(crate) use selector::{Requirement, Selector, SetOperator};
+
+use crate::{AdmissionRequest, Target, wildcard};
+
+/// What is done to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operation {
+    /// It is made.
+    Create,
+    /// It is changed.
+    Update,
+    /// It is deleted.
+    Delete,
+    /// It is connected to, as in `exec`.
+    Connect,
+}
+
+impl Operation {
+    /// All of them, in the order of a webhook configuration.
+    pub const ALL: [Self; 4] = [Self::Create, Self::Update, Self::Delete, Self::Connect];
+
+    /// From the API's spelling, as in `CREATE`.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|operation| operation.as_str() == text)
+    }
+
+    /// The API's spelling, as in `CREATE`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// `match` and `exclude` of a rule.
+#[derive(Debug)]
+pub(crate) struct Match {
+    pub(crate) include: Filters,
+    pub(crate) exclude: Option<Filters>,
+}
+
+/// Never empty, and no filter of it is.
+#[derive(Debug)]
+pub(crate) enum Filters {
+    /// One must match.
+    Any(Vec<Filter>),
+    /// All must match; the legacy form is one of these with one filter.
+    All(Vec<Filter>),
+}
+
+/// `resources`: every part that is given must match.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    pub(crate) kinds: Vec<KindPattern>,
+    pub(crate) name: Option<String>,
+    pub(crate) names: Vec<String>,
+    pub(crate) namespaces: Vec<String>,
+    pub(crate) operations: Vec<Operation>,
+    pub(crate) selector: Option<Selector>,
+}
+
+impl Match {
+    pub(crate) fn matches(&self, request: &AdmissionRequest) -> bool {
+        self.include.match_request(request)
+            && !self
+                .exclude
+                .as_ref()
+                .is_some_and(|exclude| exclude.match_request(request))
+    }
+
+    /// What to register for. Exclusions narrow nothing here: the API server has no way to say them.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = Target> {
+        self.include.filters().iter().map(|filter| Target {
+            kinds: if filter.kinds.is_empty() {
+                vec![KindPattern::any()]
+            } else {
+                filter.kinds.clone()
+            },
+            operations: if filter.operations.is_empty() {
+                Operation::ALL.to_vec()
+            } else {
+                filter.operations.clone()
+            },
+        })
+    }
+}
+
+impl Filters {
+    fn filters(&self) -> &[Filter] {
+        match self {
+            Self::Any(filters) | Self::All(filters) => filters,
+        }
+    }
+
+    fn match_request(&self, request: &AdmissionRequest) -> bool {
+        match self {
+            Self::Any(filters) => filters.iter().any(|filter| filter.matches(request)),
+            Self::All(filters) => filters.iter().all(|filter| filter.matches(request)),
+        }
+    }
+}
+
+impl Filter {
+    fn matches(&self, request: &AdmissionRequest) -> bool {
+        let object = request.matched_object();
+        (self.operations.is_empty() || self.operations.contains(&request.operation()))
+            && (self.kinds.is_empty() || self.kinds.iter().any(|kind| kind.matches(request)))
+            && self.matches_name(object)
+            && matches_one(&self.namespaces, namespace_to_match(request))
+            && self
+                .selector
+                .as_ref()
+                .is_none_or(|selector| selector.matches(object.pointer("/metadata/labels")))
+    }
+
+    fn matches_name(&self, object: &Value) -> bool {
+        let name = object_name(object);
+        matches_one(&self.names, name)
+            && self
+                .name
+                .as_ref()
+                .is_none_or(|pattern| wildcard::matches(pattern, name))
+    }
+}
+
+fn matches_one(patterns: &[String], text: &str) -> bool {
+    patterns.is_empty()
+        || patterns
+            .iter()
+            .any(|pattern| wildcard::matches(pattern, text))
+}
+
+/// The object's own name, or the prefix that the API server will make one from.
+fn object_name(object: &Value) -> &str {
+    let metadata = |field| {
+        object
+            .pointer("/metadata")
+            .and_then(|metadata| metadata.get(field))
+            .and_then(Value::as_str)
+            .filter(|name| !name.is_empty())
+    };
+    metadata("name")
+        .or_else(|| metadata("generateName"))
+        .unwrap_or_default()
+}
+
+/// Where the object lives; empty for what is cluster-scoped. A Namespace lives in none, although the
+/// API server sends its name as the request's namespace.
+pub(crate) fn object_namespace(request: &AdmissionRequest) -> &str {
+    if request.kind() == "Namespace" {
+        return "";
+    }
+    match request.namespace() {
+        "" => request
+            .matched_object()
+            .pointer("/metadata/namespace")
+            .and_then(Value::as_str)
+            .unwrap_or_default(),
+        namespace => namespace,
+    }
+}
+
+/// `namespaces` of a filter speaks of a Namespace by its name.
+fn namespace_to_match(request: &AdmissionRequest) -> &str {
+    if request.kind() == "Namespace" {
+        object_name(request.matched_object())
+    } else {
+        object_namespace(request)
+    }
+}
+
+#[cfg(test)]
+mod tests;

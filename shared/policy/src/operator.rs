@@ -1,0 +1,7 @@
+//! Kyverno's condition operators.
+
+/// How key and value of a condition are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operator {
+    Equals,
+}

@@ -1,0 +1,183 @@
+//! A compiled policy.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    KindPattern, Operation,
+    matching::Match,
+    operator::Operator,
+    template::{Prepared, Template, ValueTemplate},
+};
+
+/// A compiled `ClusterPolicy` or `Policy`: immutable, and shared by all evaluations.
+#[derive(Debug)]
+pub struct Policy {
+    pub(crate) name: String,
+    pub(crate) namespace: Option<String>,
+    pub(crate) uid: Option<String>,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) failure_policy: FailurePolicy,
+    pub(crate) timeout_seconds: Option<u32>,
+    pub(crate) admission: bool,
+    pub(crate) emit_warning: bool,
+}
+
+impl Policy {
+    /// `metadata.name`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The namespace of a `Policy`, which matches nothing outside it; `None` for a `ClusterPolicy`.
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// `metadata.uid`, if the manifest came from an API server.
+    pub fn uid(&self) -> Option<&str> {
+        self.uid.as_deref()
+    }
+
+    /// The rules, in the manifest's order.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// What the API server does when the webhook does not answer.
+    pub fn failure_policy(&self) -> FailurePolicy {
+        self.failure_policy
+    }
+
+    /// How long the API server waits, 1 to 30 seconds; `None` where the manifest leaves it open.
+    pub fn timeout_seconds(&self) -> Option<u32> {
+        self.timeout_seconds
+    }
+
+    /// Whether the policy is evaluated at admission at all (`spec.admission`).
+    pub fn admission(&self) -> bool {
+        self.admission
+    }
+
+    /// Whether a violation in Audit is told to the user as a warning (`spec.emitWarning`).
+    pub fn emit_warning(&self) -> bool {
+        self.emit_warning
+    }
+
+    /// The names of the `CachedContextEntry`s that the rules read, sorted, each once.
+    pub fn entries(&self) -> impl Iterator<Item = &str> {
+        let names: BTreeSet<&str> = self
+            .rules
+            .iter()
+            .flat_map(|rule| &rule.context)
+            .filter_map(|entry| match &entry.loader {
+                Loader::Fact { entry, .. } => Some(entry.as_str()),
+                Loader::Variable { .. } => None,
+            })
+            .collect();
+        names.into_iter()
+    }
+
+    /// What the webhook must be called for: a superset of what the rules match, one target for each
+    /// filter of each rule, in order. Empty where the policy is not evaluated at admission.
+    pub fn targets(&self) -> impl Iterator<Item = Target> {
+        let rules = if self.admission { &*self.rules } else { &[] };
+        rules.iter().flat_map(|rule| rule.matches.targets())
+    }
+}
+
+/// Kinds and operations to register for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Which kinds; each may hold wildcards.
+    pub kinds: Vec<KindPattern>,
+    /// Which operations, never empty.
+    pub operations: Vec<Operation>,
+}
+
+/// One compiled rule.
+#[derive(Debug)]
+pub struct Rule {
+    pub(crate) name: String,
+    pub(crate) action: FailureAction,
+    pub(crate) allow_existing_violations: bool,
+    pub(crate) matches: Match,
+    /// In the manifest's order: an entry sees those before it.
+    pub(crate) context: Vec<ContextEntry>,
+    pub(crate) preconditions: Conditions,
+    pub(crate) message: Option<Template>,
+    pub(crate) deny: Conditions,
+}
+
+impl Rule {
+    /// Its name, unique in its policy.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What a violation leads to.
+    pub fn action(&self) -> FailureAction {
+        self.action
+    }
+}
+
+/// What a violation leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureAction {
+    /// The request is denied.
+    Enforce,
+    /// The request is admitted, and the violation recorded.
+    Audit,
+}
+
+/// What the API server does when the webhook does not answer, or a rule cannot be evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailurePolicy {
+    /// It refuses the request.
+    Fail,
+    /// It admits the request.
+    Ignore,
+}
+
+/// One entry of a rule's context.
+#[derive(Debug)]
+pub(crate) struct ContextEntry {
+    pub(crate) name: String,
+    pub(crate) loader: Loader,
+}
+
+/// Where the value of a context entry comes from.
+#[derive(Debug)]
+pub(crate) enum Loader {
+    /// `cachedContextEntry`: a query to the replicas.
+    Fact {
+        entry: String,
+        /// `None`: the entry's data whole.
+        query: Option<Prepared>,
+    },
+    /// `variable`: from what is known already. At least one of value and query is given.
+    Variable {
+        value: Option<ValueTemplate>,
+        query: Option<Prepared>,
+        default: Option<ValueTemplate>,
+    },
+}
+
+/// Conditions of a rule, in one of the two shapes that a manifest may give them.
+#[derive(Debug)]
+pub(crate) struct Conditions {
+    /// `None` where the manifest has no `any`: then nothing is asked of it. An empty one is never
+    /// met.
+    pub(crate) any: Option<Vec<Condition>>,
+    /// All must be met; the legacy list is one of these.
+    pub(crate) all: Vec<Condition>,
+}
+
+/// One condition.
+#[derive(Debug)]
+pub(crate) struct Condition {
+    pub(crate) key: ValueTemplate,
+    pub(crate) operator: Operator,
+    pub(crate) value: ValueTemplate,
+    /// As written: variables in it are resolved together with the rule's message.
+    pub(crate) message: Option<Template>,
+}

@@ -1,0 +1,62 @@
+//! What keeps a policy from being ready.
+
+use std::fmt;
+
+use anteroom_model::ErrorCode;
+
+/// One thing that is wrong with a manifest, or that this version does not evaluate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// `POLICY_INVALID`, `POLICY_UNSUPPORTED` or `POLICY_FORBIDDEN`.
+    pub code: ErrorCode,
+    /// The field, as in `spec.rules[0].validate.pattern`.
+    pub path: String,
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
+/// For people: `AR301 spec.rules[0].validate.pattern: …`.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.code, self.path, self.message)
+    }
+}
+
+/// The problems found so far, in the manifest's order.
+///
+/// Compiling goes on after a problem, so that an author sees all of them at once.
+#[derive(Default)]
+pub(crate) struct Problems(Vec<Problem>);
+
+impl Problems {
+    pub(crate) fn invalid(&mut self, path: impl fmt::Display, message: impl Into<String>) {
+        self.push(ErrorCode::POLICY_INVALID, path, message);
+    }
+
+    pub(crate) fn unsupported(&mut self, path: impl fmt::Display, message: impl Into<String>) {
+        self.push(ErrorCode::POLICY_UNSUPPORTED, path, message);
+    }
+
+    fn push(&mut self, code: ErrorCode, path: impl fmt::Display, message: impl Into<String>) {
+        // One more than the limit, which says that there are more.
+        if self.0.len() < PROBLEMS_MAX {
+            self.0.push(Problem {
+                code,
+                path: path.to_string(),
+                message: message.into(),
+            });
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<Problem> {
+        self.0
+    }
+}
+
+/// Problems reported for one manifest; further ones are left out, since these keep it from being
+/// ready already.
+pub(crate) const PROBLEMS_MAX: usize = 256;

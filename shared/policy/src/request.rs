@@ -1,0 +1,305 @@
+//! What a rule sees of an AdmissionReview's request.
+
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use crate::Operation;
+
+/// Why a value is not an admission request.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// A field that every request has is not there, or is of another type.
+    #[error("request.{field} is missing or is not {expected}")]
+    Field {
+        /// The field, as in `kind.kind`.
+        field: &'static str,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// An operation that Kubernetes does not have.
+    #[error("request.operation `{0}` is none of CREATE, UPDATE, DELETE, CONNECT")]
+    Operation(String),
+    /// A DELETE without `oldObject`, or any other operation without `object`.
+    #[error("request.{field} is missing: a {operation} request carries it")]
+    Object {
+        /// `object` or `oldObject`.
+        field: &'static str,
+        /// The request's operation.
+        operation: Operation,
+    },
+}
+
+/// The `request` of an AdmissionReview, checked once.
+///
+/// What is matched is `object`, or `oldObject` of a DELETE.
+#[derive(Clone, Debug)]
+pub struct AdmissionRequest {
+    /// The context that variables are resolved in: `request`, `serviceAccountName` and
+    /// `serviceAccountNamespace`.
+    root: Map<String, Value>,
+    operation: Operation,
+    kind: Kind,
+    subresource: String,
+}
+
+#[derive(Clone, Debug)]
+struct Kind {
+    group: String,
+    version: String,
+    kind: String,
+}
+
+impl AdmissionRequest {
+    /// From `AdmissionReview.request`.
+    pub fn new(request: Value) -> Result<Self, RequestError> {
+        let operation = match text(&request, "/operation") {
+            Some(name) => {
+                Operation::parse(name).ok_or_else(|| RequestError::Operation(name.to_owned()))?
+            }
+            None => return Err(field("operation", "a string")),
+        };
+        let kind = Kind {
+            group: text(&request, "/kind/group").unwrap_or_default().to_owned(),
+            version: text(&request, "/kind/version")
+                .ok_or(field("kind.version", "a string"))?
+                .to_owned(),
+            kind: text(&request, "/kind/kind")
+                .ok_or(field("kind.kind", "a string"))?
+                .to_owned(),
+        };
+        let matched = if operation == Operation::Delete {
+            "oldObject"
+        } else {
+            "object"
+        };
+        if !request.get(matched).is_some_and(Value::is_object) {
+            return Err(RequestError::Object {
+                field: matched,
+                operation,
+            });
+        }
+        let subresource = text(&request, "/subResource")
+            .unwrap_or_default()
+            .to_owned();
+        Ok(Self {
+            root: root(request),
+            operation,
+            kind,
+            subresource,
+        })
+    }
+
+    /// The kind of the resource that a subresource belongs to, as discovery knows it: `Pod` for
+    /// `pods/exec`, whose own kind is `PodExecOptions`. Rules match the resource's kind.
+    #[must_use]
+    pub fn with_resource_kind(
+        mut self,
+        group: impl Into<String>,
+        version: impl Into<String>,
+        kind: impl Into<String>,
+    ) -> Self {
+        self.kind = Kind {
+            group: group.into(),
+            version: version.into(),
+            kind: kind.into(),
+        };
+        self
+    }
+
+    /// What is done.
+    pub fn operation(&self) -> Operation {
+        self.operation
+    }
+
+    /// The group that rules match; empty for the core group.
+    pub fn group(&self) -> &str {
+        &self.kind.group
+    }
+
+    /// The version that rules match.
+    pub fn version(&self) -> &str {
+        &self.kind.version
+    }
+
+    /// The kind that rules match.
+    pub fn kind(&self) -> &str {
+        &self.kind.kind
+    }
+
+    /// As in `status` or `exec`; empty for the resource itself.
+    pub fn subresource(&self) -> &str {
+        &self.subresource
+    }
+
+    /// `request.uid`.
+    pub fn uid(&self) -> &str {
+        self.text("/uid")
+    }
+
+    /// `request.name`, which is empty where the API server is to generate one.
+    pub fn name(&self) -> &str {
+        self.text("/name")
+    }
+
+    /// `request.namespace`, empty for what is cluster-scoped.
+    pub fn namespace(&self) -> &str {
+        self.text("/namespace")
+    }
+
+    /// `request.userInfo.username`.
+    pub fn username(&self) -> &str {
+        self.text("/userInfo/username")
+    }
+
+    /// The new state; `None` on DELETE.
+    pub fn object(&self) -> Option<&Value> {
+        self.value()
+            .get("object")
+            .filter(|object| object.is_object())
+    }
+
+    /// The old state; `None` on CREATE.
+    pub fn old_object(&self) -> Option<&Value> {
+        self.value()
+            .get("oldObject")
+            .filter(|object| object.is_object())
+    }
+
+    /// The object that rules match: the new state, or the old one on DELETE.
+    pub fn matched_object(&self) -> &Value {
+        self.object()
+            .or_else(|| self.old_object())
+            .unwrap_or(&Value::Null)
+    }
+
+    /// The `request` as it came.
+    pub fn value(&self) -> &Value {
+        self.root.get("request").unwrap_or(&Value::Null)
+    }
+
+    /// The same request as if the old object were being created: what decides whether a violation
+    /// is new. `None` unless this is an UPDATE.
+    pub(crate) fn of_old_object(&self) -> Option<Self> {
+        let old = self.old_object()?.clone();
+        if self.operation != Operation::Update {
+            return None;
+        }
+        let mut earlier = self.clone();
+        earlier.operation = Operation::Create;
+        if let Some(Value::Object(request)) = earlier.root.get_mut("request") {
+            request.insert("object".to_owned(), old);
+            request.insert("oldObject".to_owned(), Value::Null);
+            request.insert("operation".to_owned(), Operation::Create.as_str().into());
+        }
+        Some(earlier)
+    }
+
+    /// What variables are resolved in, before any context entry.
+    pub(crate) fn root(&self) -> &Map<String, Value> {
+        &self.root
+    }
+
+    fn text(&self, pointer: &str) -> &str {
+        text(self.value(), pointer).unwrap_or_default()
+    }
+}
+
+fn field(field: &'static str, expected: &'static str) -> RequestError {
+    RequestError::Field { field, expected }
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
+    value.pointer(pointer).and_then(Value::as_str)
+}
+
+fn root(request: Value) -> Map<String, Value> {
+    let (namespace, name) =
+        service_account(text(&request, "/userInfo/username").unwrap_or_default());
+    let (namespace, name) = (namespace.to_owned(), name.to_owned());
+    Map::from_iter([
+        ("request".to_owned(), request),
+        ("serviceAccountName".to_owned(), name.into()),
+        ("serviceAccountNamespace".to_owned(), namespace.into()),
+    ])
+}
+
+/// Namespace and name of a service account's user name; both empty for other users.
+fn service_account(username: &str) -> (&str, &str) {
+    username
+        .strip_prefix("system:serviceaccount:")
+        .and_then(|rest| rest.split_once(':'))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_every_request_has_is_checked() {
+        let whole = json!({
+            "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "object": {"metadata": {"name": "a"}},
+        });
+        assert!(AdmissionRequest::new(whole.clone()).is_ok());
+        for (change, error) in [
+            (
+                json!({"operation": null}),
+                "request.operation is missing or is not a string",
+            ),
+            (
+                json!({"operation": "PATCH"}),
+                "request.operation `PATCH` is none of CREATE, UPDATE, DELETE, CONNECT",
+            ),
+            (
+                json!({"kind": null}),
+                "request.kind.version is missing or is not a string",
+            ),
+            (
+                json!({"object": null}),
+                "request.object is missing: a CREATE request carries it",
+            ),
+            (
+                json!({"operation": "DELETE"}),
+                "request.oldObject is missing: a DELETE request carries it",
+            ),
+        ] {
+            let mut request = whole.clone();
+            for (key, value) in change.as_object().unwrap() {
+                request[key] = value.clone();
+            }
+            assert_eq!(
+                AdmissionRequest::new(request).unwrap_err().to_string(),
+                error
+            );
+        }
+        assert!(AdmissionRequest::new(json!("text")).is_err());
+    }
+
+    #[test]
+    fn service_accounts_are_taken_apart() {
+        assert_eq!(
+            service_account("system:serviceaccount:ns:robot"),
+            ("ns", "robot")
+        );
+        assert_eq!(service_account("system:serviceaccount:"), ("", ""));
+        assert_eq!(service_account("alice"), ("", ""));
+    }
+
+    #[test]
+    fn the_old_object_as_if_it_were_created() {
+        let request = AdmissionRequest::new(json!({
+            "operation": "UPDATE", "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "object": {"metadata": {"name": "new"}}, "oldObject": {"metadata": {"name": "old"}},
+        }))
+        .unwrap();
+        let earlier = request.of_old_object().unwrap();
+        assert_eq!(earlier.operation(), Operation::Create);
+        assert_eq!(earlier.matched_object()["metadata"]["name"], "old");
+        assert_eq!(earlier.old_object(), None);
+        assert!(earlier.of_old_object().is_none());
+    }
+}

@@ -1,0 +1,1 @@
+//! What a string can be read as: durations, quantities, versions, ranges.
