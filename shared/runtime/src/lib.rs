@@ -1,1 +1,66 @@
-//! placeholder
+//! What every service needs around its own work: shutdown, readiness, metrics, the admin server,
+//! supervised tasks, certificates, telemetry, and a common `main`.
+//!
+//! A service is a library with `run(args, …, service: Service)`. Its binary is a thin `main` that
+//! calls [`process::run`]; `anteroom serve` runs several services in one process, each with a
+//! [`Service::scope`] of its own.
+//!
+//! - [`process`]: the common `main`: signals, exit codes, telemetry, the admin server.
+//! - [`admin`]: `/livez`, `/readyz`, `/metrics`.
+//! - [`supervise`]: tasks whose unexpected end ends the process.
+//! - [`telemetry`]: logs and OTLP traces, and trace context as text.
+//! - [`certs`]: self-signed certificates, and reloading them.
+//! - [`backoff`]: how long to wait before trying again.
+
+pub mod admin;
+pub mod backoff;
+pub mod certs;
+mod metrics;
+pub mod process;
+mod readiness;
+mod shutdown;
+pub mod supervise;
+pub mod telemetry;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use metrics::Metrics;
+pub use readiness::{Check, CheckReport, Readiness, ReadinessReport};
+pub use shutdown::Shutdown;
+
+/// What a service is handed by whoever runs it. Cheap to clone; all clones are one service.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// As in `cache-replica`.
+    pub name: &'static str,
+    /// Where its metrics are registered.
+    pub metrics: Metrics,
+    /// What it waits for before it takes traffic.
+    pub readiness: Readiness,
+    /// When it has to stop, and how it asks for that itself.
+    pub shutdown: Shutdown,
+}
+
+impl Service {
+    /// A service that is a process of its own.
+    pub fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            metrics: Metrics::new(name),
+            readiness: Readiness::new(),
+            shutdown: Shutdown::new(),
+        }
+    }
+
+    /// One of several services of this process: it is shut down with the others, its readiness
+    /// checks are named `name/…`, and its metrics carry the label `service="name"`.
+    #[must_use]
+    pub fn scope(&self, name: &'static str) -> Self {
+        Self {
+            name,
+            metrics: self.metrics.scope(name),
+            readiness: self.readiness.scope(name),
+            shutdown: self.shutdown.clone(),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Certificates: made by ourselves or read from files, and swapped while serving.

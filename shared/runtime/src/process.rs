@@ -1,0 +1,227 @@
+//! The common `main` of the services.
+//!
+//! | exit code | meaning |
+//! |---|---|
+//! | 0 | it did what it was asked to, or stopped when it was asked to |
+//! | 1 | it failed: the last line on standard error says why |
+//! | 2 | the command line is wrong |
+//! | 64 | it was asked to stop and had not finished within the grace time |
+//! | 130 | a second signal ended it at once |
+
+use std::{future::Future, net::SocketAddr, process::ExitCode, time::Duration};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{Signal, SignalKind, signal},
+};
+
+use crate::{
+    Service, Shutdown, admin,
+    telemetry::{self, TelemetryArgs},
+};
+
+/// Did not finish within the grace time.
+const EXIT_GRACE_EXCEEDED: u8 = 64;
+/// Ended by a second signal: 128 and the number of SIGINT, as shells have it.
+const EXIT_ABORTED: u8 = 130;
+
+/// Options that every service has.
+#[derive(Args, Clone, Debug)]
+pub struct ProcessArgs {
+    /// Logs and traces.
+    #[command(flatten)]
+    pub telemetry: TelemetryArgs,
+
+    /// Where probes and metrics are served, over plain HTTP.
+    #[arg(long, env = "ANTEROOM_ADMIN_ADDRESS", default_value = "0.0.0.0:9090")]
+    pub admin_address: Option<SocketAddr>,
+
+    /// How long the process may take to finish what it has begun, once it is asked to stop.
+    #[arg(long, env = "ANTEROOM_SHUTDOWN_GRACE_SECONDS", default_value_t = 20)]
+    pub shutdown_grace_seconds: u64,
+
+    /// Threads that do the work [default: one for each core].
+    #[arg(long, env = "ANTEROOM_WORKER_THREADS")]
+    pub worker_threads: Option<std::num::NonZeroUsize>,
+}
+
+impl Default for ProcessArgs {
+    fn default() -> Self {
+        Self {
+            telemetry: TelemetryArgs::default(),
+            admin_address: None,
+            shutdown_grace_seconds: 20,
+            worker_threads: None,
+        }
+    }
+}
+
+/// How the process ended.
+enum End {
+    Finished(anyhow::Result<()>),
+    GraceExceeded,
+    Aborted,
+}
+
+/// Runs a service as this process: sets up cryptography, the runtime, telemetry, signals and the
+/// admin server, then awaits what `main` makes of the [`Service`].
+///
+/// The first SIGINT or SIGTERM asks for shutdown: `main`'s future has the grace time to end by
+/// itself. The second ends the process at once. Return the code from the binary's `main`.
+pub fn run<F>(name: &'static str, args: &ProcessArgs, main: impl FnOnce(Service) -> F) -> ExitCode
+where
+    F: Future<Output = anyhow::Result<()>>,
+{
+    install_crypto_provider();
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.enable_all().thread_name("anteroom");
+    if let Some(threads) = args.worker_threads {
+        runtime.worker_threads(threads.get());
+    }
+    let runtime = match runtime.build().context("the async runtime did not start") {
+        Ok(runtime) => runtime,
+        Err(error) => return report(name, End::Finished(Err(error))),
+    };
+    let end = runtime.block_on(supervise(name, args, main));
+    // What does not end by itself (a blocking call into the system) must not keep the process.
+    runtime.shutdown_background();
+    report(name, end)
+}
+
+/// The one implementation of cryptography of this process. rustls panics where two are compiled in
+/// and none is chosen.
+pub fn install_crypto_provider() {
+    // An error means that one is installed already, which is as good.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+}
+
+async fn supervise<F>(
+    name: &'static str,
+    args: &ProcessArgs,
+    main: impl FnOnce(Service) -> F,
+) -> End
+where
+    F: Future<Output = anyhow::Result<()>>,
+{
+    let guard = match telemetry::init(&args.telemetry, name) {
+        Ok(guard) => guard,
+        Err(error) => return End::Finished(Err(error)),
+    };
+    let service = Service::new(name);
+    let end = match start(args, &service).await {
+        Err(error) => End::Finished(Err(error)),
+        Ok(signals) => {
+            tracing::info!(
+                service = name,
+                version = env!("CARGO_PKG_VERSION"),
+                "starting"
+            );
+            let grace = Duration::from_secs(args.shutdown_grace_seconds);
+            race(
+                Box::pin(main(service.clone())),
+                signals,
+                &service.shutdown,
+                grace,
+            )
+            .await
+        }
+    };
+    guard.shutdown().await;
+    end
+}
+
+/// What has to be there before the service itself starts.
+async fn start(args: &ProcessArgs, service: &Service) -> anyhow::Result<Signals> {
+    let signals = Signals::listen().context("signals cannot be received")?;
+    if let Some(address) = args.admin_address {
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("--admin-address {address} cannot be listened on"))?;
+        let address = listener
+            .local_addr()
+            .context("the admin server's address")?;
+        tracing::info!(%address, "probes and metrics are served");
+        let service = service.clone();
+        tokio::spawn(async move {
+            if let Err(error) = admin::serve(listener, service.clone()).await {
+                service.shutdown.trigger(format!("{error:#}"));
+            }
+        });
+    }
+    Ok(signals)
+}
+
+/// Awaits the first of: the service's own end, a second signal, the end of the grace time.
+async fn race(
+    mut main: impl Future<Output = anyhow::Result<()>> + Unpin,
+    mut signals: Signals,
+    shutdown: &Shutdown,
+    grace: Duration,
+) -> End {
+    let asked = tokio::select! {
+        result = &mut main => return End::Finished(result),
+        signal = signals.next() => Some(signal),
+        () = shutdown.triggered() => None,
+    };
+    if let Some(signal) = asked {
+        shutdown.trigger(format!("{signal} received"));
+    }
+    tokio::select! {
+        result = main => End::Finished(result),
+        // Where the service asked for shutdown itself, the next signal is the user's first.
+        () = signals.until_abort(asked.is_some()) => End::Aborted,
+        () = tokio::time::sleep(grace) => End::GraceExceeded,
+    }
+}
+
+#[allow(
+    clippy::print_stderr,
+    reason = "the last word goes to the user even where logs are filtered or not set up"
+)]
+fn report(name: &str, end: End) -> ExitCode {
+    let (error, code) = match end {
+        End::Finished(Ok(())) => return ExitCode::SUCCESS,
+        End::Finished(Err(error)) => (error, ExitCode::FAILURE),
+        End::GraceExceeded => (
+            anyhow!("it did not finish within --shutdown-grace-seconds"),
+            ExitCode::from(EXIT_GRACE_EXCEEDED),
+        ),
+        End::Aborted => (
+            anyhow!("ended at once by a second signal"),
+            ExitCode::from(EXIT_ABORTED),
+        ),
+    };
+    eprintln!("{name}: {error:#}");
+    code
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+
+    /// `asked`: whether a signal came before.
+    async fn until_abort(&mut self, asked: bool) {
+        if !asked {
+            self.next().await;
+        }
+        self.next().await;
+    }
+}

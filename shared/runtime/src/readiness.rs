@@ -1,0 +1,187 @@
+//! What a service waits for before it takes traffic.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::sync::watch;
+
+/// The checks of a process. Ready when there is at least one check and all of them are: a service
+/// that has not said yet what it waits for is not ready. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Readiness {
+    shared: Arc<Shared>,
+    prefix: Option<&'static str>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    checks: Mutex<Checks>,
+    changed: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct Checks {
+    next_id: u64,
+    by_id: BTreeMap<u64, CheckReport>,
+}
+
+/// Where one check stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CheckReport {
+    /// Its name, as in `log` or `views`.
+    pub name: String,
+    /// `None`: ready. Otherwise what it waits for.
+    #[serde(rename = "waitingFor", skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<String>,
+}
+
+/// Where the whole process stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ReadinessReport {
+    /// Whether it takes traffic.
+    pub ready: bool,
+    /// Every check, in order of name.
+    pub checks: Vec<CheckReport>,
+}
+
+impl Readiness {
+    /// Without checks, and so not ready.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a check, which is not ready until [`Check::ready`]. `waiting_for` is read by people, as
+    /// in "the first read of the log".
+    pub fn check(&self, name: impl Into<String>, waiting_for: impl Into<String>) -> Check {
+        let name = match self.prefix {
+            Some(prefix) => format!("{prefix}/{}", name.into()),
+            None => name.into(),
+        };
+        let report = CheckReport {
+            name,
+            waiting_for: Some(waiting_for.into()),
+        };
+        let mut checks = self.shared.checks.lock();
+        let id = checks.next_id;
+        checks.next_id += 1;
+        checks.by_id.insert(id, report);
+        drop(checks);
+        self.shared.changed.send_replace(());
+        Check {
+            shared: Arc::clone(&self.shared),
+            id,
+        }
+    }
+
+    /// Where every check stands now.
+    pub fn report(&self) -> ReadinessReport {
+        let mut checks: Vec<_> = self.shared.checks.lock().by_id.values().cloned().collect();
+        checks.sort_by(|a, b| a.name.cmp(&b.name));
+        let ready = !checks.is_empty() && checks.iter().all(|c| c.waiting_for.is_none());
+        ReadinessReport { ready, checks }
+    }
+
+    /// Waits until every check is ready.
+    pub async fn wait_ready(&self) {
+        let mut changed = self.shared.changed.subscribe();
+        while !self.report().ready {
+            if changed.changed().await.is_err() {
+                return; // Unreachable: `self` holds the sender.
+            }
+        }
+    }
+
+    /// The same checks, where those added from here on are named `prefix/…`.
+    pub(crate) fn scope(&self, prefix: &'static str) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            prefix: Some(prefix),
+        }
+    }
+}
+
+/// One thing that a service waits for. Dropping it removes the check.
+#[derive(Debug)]
+pub struct Check {
+    shared: Arc<Shared>,
+    id: u64,
+}
+
+impl Check {
+    /// It is there.
+    pub fn ready(&self) {
+        self.set(None);
+    }
+
+    /// It is not, or not any more: `reason` says what is waited for.
+    pub fn not_ready(&self, reason: impl Into<String>) {
+        self.set(Some(reason.into()));
+    }
+
+    fn set(&self, waiting_for: Option<String>) {
+        let mut checks = self.shared.checks.lock();
+        let Some(check) = checks.by_id.get_mut(&self.id) else {
+            return;
+        };
+        if check.waiting_for == waiting_for {
+            return;
+        }
+        let was_ready = check.waiting_for.is_none();
+        check.waiting_for.clone_from(&waiting_for);
+        let name = check.name.clone();
+        drop(checks);
+        match waiting_for {
+            None => tracing::info!(check = name, "ready"),
+            Some(reason) if was_ready => tracing::warn!(check = name, reason, "no longer ready"),
+            Some(reason) => tracing::debug!(check = name, reason, "not ready yet"),
+        }
+        self.shared.changed.send_replace(());
+    }
+}
+
+impl Drop for Check {
+    fn drop(&mut self) {
+        self.shared.checks.lock().by_id.remove(&self.id);
+        self.shared.changed.send_replace(());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_when_all_checks_are_and_never_without_one() {
+        let readiness = Readiness::new();
+        assert!(!readiness.report().ready, "nothing is known yet");
+        let log = readiness.check("log", "the first read of the log");
+        let views = readiness.scope("webhook").check("views", "policies");
+        log.ready();
+        let report = readiness.report();
+        assert!(!report.ready);
+        assert_eq!(report.checks[0].waiting_for, None);
+        assert_eq!(report.checks[1].name, "webhook/views");
+        assert_eq!(report.checks[1].waiting_for.as_deref(), Some("policies"));
+        views.ready();
+        assert!(readiness.report().ready);
+        views.not_ready("entries");
+        assert!(!readiness.report().ready);
+        drop(views);
+        assert!(readiness.report().ready, "a dropped check is gone");
+    }
+
+    #[tokio::test]
+    async fn waiting_ends_with_the_last_check() {
+        let readiness = Readiness::new();
+        let check = readiness.check("a", "b");
+        let waiter = tokio::spawn({
+            let readiness = readiness.clone();
+            async move { readiness.wait_ready().await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiter.is_finished());
+        check.ready();
+        waiter.await.unwrap();
+    }
+}

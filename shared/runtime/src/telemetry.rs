@@ -1,0 +1,158 @@
+//! Logs on standard error, traces over OTLP, and trace context as text.
+//!
+//! Traces are off until an endpoint is given. What OpenTelemetry specifies as environment variables
+//! means here what it means there:
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` | where traces go; unset or empty: nowhere |
+//! | `OTEL_EXPORTER_OTLP_PROTOCOL`, `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL` | `http/protobuf` (the default) or `grpc` |
+//! | `OTEL_EXPORTER_OTLP_HEADERS`, `…_TIMEOUT` | as specified |
+//! | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | who sends; without a name, `anteroom-<service>` |
+//! | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | what is sampled; by default what the parent says, else everything |
+//! | `OTEL_BSP_*`, `OTEL_SPAN_*` | batching and limits |
+//! | `OTEL_SDK_DISABLED=true`, `OTEL_TRACES_EXPORTER=none` | off |
+
+mod context;
+mod format;
+mod otlp;
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_sdk::{propagation::TraceContextPropagator, trace::SdkTracerProvider};
+use tracing_subscriber::{
+    EnvFilter, Layer as _, Registry, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
+
+pub use context::{add_link, current_trace, set_parent, trace_id};
+pub use otlp::{OtlpArgs, OtlpProtocol};
+
+/// How long the spans that are still buffered may take to be sent at the end.
+const FLUSH_DEADLINE: Duration = Duration::from_secs(3);
+
+/// What must never be traced: exporting a trace would make a trace, without end.
+const UNTRACED: &str = "h2=off,hyper=off,hyper_util=off,tonic=off,tower=off,tower_http=off,\
+                        reqwest=off,rustls=off,opentelemetry=off,opentelemetry_sdk=off,\
+                        opentelemetry_otlp=off";
+
+/// Options for logs and traces.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Telemetry")]
+pub struct TelemetryArgs {
+    /// Which logs are written: a level, or directives as in `info,anteroom_webhook=debug`.
+    #[arg(
+        long,
+        env = "ANTEROOM_LOG_LEVEL",
+        default_value = "info",
+        global = true
+    )]
+    pub log_level: String,
+
+    /// How logs are written.
+    #[arg(
+        long,
+        env = "ANTEROOM_LOG_FORMAT",
+        default_value = "text",
+        global = true
+    )]
+    pub log_format: LogFormat,
+
+    /// Where traces go.
+    #[command(flatten)]
+    pub otlp: OtlpArgs,
+}
+
+impl Default for TelemetryArgs {
+    fn default() -> Self {
+        Self {
+            log_level: "info".to_owned(),
+            log_format: LogFormat::Text,
+            otlp: OtlpArgs::default(),
+        }
+    }
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// A line for people; in colour on a terminal unless `NO_COLOR` is set.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Sets logs and traces up for the whole process: once, however many services run in it, and from
+/// within the tokio runtime that sends the traces. `service_name` is as in `webhook`.
+///
+/// Drop the guard last, or better [`Guard::shutdown`] it: what is buffered is sent then.
+pub fn init(args: &TelemetryArgs, service_name: &'static str) -> anyhow::Result<Guard> {
+    let levels = EnvFilter::try_new(&args.log_level)
+        .with_context(|| format!("--log-level {:?} is not understood", args.log_level))?;
+    let provider = otlp::provider(&args.otlp, service_name)?;
+    let traces = match &provider {
+        None => None,
+        Some(provider) => {
+            opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
+            let layer = tracing_opentelemetry::layer()
+                .with_tracer(provider.tracer("anteroom"))
+                .with_location(false)
+                .with_threads(false);
+            let untraced = EnvFilter::try_new(format!("info,{UNTRACED}"))
+                .context("the filter of traces is wrong")?;
+            Some(layer.with_filter(untraced))
+        }
+    };
+    Registry::default()
+        .with(traces)
+        .with(format::layer(args.log_format).with_filter(levels))
+        .try_init()
+        .context("telemetry is set up once in a process, and it already is")?;
+    Ok(Guard { provider })
+}
+
+/// Keeps traces flowing.
+#[derive(Debug)]
+pub struct Guard {
+    provider: Option<SdkTracerProvider>,
+}
+
+impl Guard {
+    /// Sends what is buffered, for at most three seconds.
+    pub async fn shutdown(mut self) {
+        let Some(provider) = self.provider.take() else {
+            return;
+        };
+        // The provider blocks its thread, which must not be one that the exporter needs.
+        let flushed = tokio::task::spawn_blocking(move || flush(&provider));
+        if flushed.await.is_err() {
+            tracing::warn!("the last traces were not sent: the flush panicked");
+        }
+    }
+
+    /// Sends what is buffered now, and goes on. Blocks the thread.
+    pub fn flush(&self) {
+        if let Some(provider) = &self.provider
+            && let Err(error) = provider.force_flush()
+        {
+            tracing::warn!(%error, "traces were not sent");
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(provider) = self.provider.take() {
+            flush(&provider);
+        }
+    }
+}
+
+fn flush(provider: &SdkTracerProvider) {
+    if let Err(error) = provider.shutdown_with_timeout(FLUSH_DEADLINE) {
+        tracing::warn!(%error, "the last traces were not sent");
+    }
+}
