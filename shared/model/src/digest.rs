@@ -19,6 +19,9 @@ pub struct Digest {
 }
 
 impl Digest {
+    /// Of nothing.
+    pub const EMPTY: Self = Self { high: 0, low: 0 };
+
     /// Takes an object in.
     pub fn add(&mut self, key: &ObjectKey, version: &ResourceVersion) {
         self.set(self.value().wrapping_add(hash(key, version)));
@@ -27,6 +30,15 @@ impl Digest {
     /// Takes an object out that was taken in before.
     pub fn remove(&mut self, key: &ObjectKey, version: &ResourceVersion) {
         self.set(self.value().wrapping_sub(hash(key, version)));
+    }
+
+    /// What this one has over `other`: [`Digest::EMPTY`] where they are equal, and the same for the
+    /// same objects missing, whatever else both hold.
+    #[must_use]
+    pub fn difference(self, other: Self) -> Self {
+        let mut difference = Self::EMPTY;
+        difference.set(self.value().wrapping_sub(other.value()));
+        difference
     }
 
     fn value(self) -> u128 {
@@ -87,6 +99,10 @@ mod tests {
             let mut without = forward;
             without.remove(key, version);
             prop_assert_ne!(without, forward);
+            let mut one = Digest::EMPTY;
+            one.add(key, version);
+            prop_assert_eq!(forward.difference(without), one);
+            prop_assert_eq!(forward.difference(backward), Digest::EMPTY);
             without.add(key, version);
             prop_assert_eq!(without, forward);
         }
