@@ -354,3 +354,21 @@ pub enum RequestError {
     #[error(transparent)]
     Bus(#[from] BusError),
 }
+
+impl Scope {
+    /// Whether a record of `view` is in scope.
+    pub fn holds(&self, view: &ViewId) -> bool {
+        match self {
+            Self::All => true,
+            Self::Views(views) => views.contains(view),
+        }
+    }
+}
+
+impl RequestError {
+    pub(crate) fn timed_out(timeout: Duration) -> Self {
+        Self::TimedOut {
+            timeout_ms: timeout.as_millis().try_into().unwrap_or(u64::MAX),
+        }
+    }
+}

@@ -1,9 +1,13 @@
 //! The bus: one log for all views, heartbeats, and request-reply.
 //!
 //! Two implementations stand behind [`Bus`]: [`nats`], the product, and [`local`], for single-process
-//! runs and tests. One contract suite runs against both. This is the only crate that knows NATS.
+//! runs and tests. One contract suite (`tests/contract.rs`) runs against both. This is the only crate
+//! that knows NATS.
 
+mod batch;
 mod contract;
+pub mod local;
+mod position;
 
 pub use contract::{
     Address, AppendError, Beats, Bus, BusError, Call, Connection, Fence, Follower, Incoming, Lease,

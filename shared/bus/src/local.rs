@@ -1,0 +1,234 @@
+//! A bus in one process, for `anteroom demo`, `anteroom serve` and tests.
+//!
+//! [`LocalBus::new`] makes a broker with its first client, [`LocalBus::join`] another client of the
+//! same broker, as another process would be. Typed envelopes pass through without being encoded.
+//! Nothing is stored beyond the process. [`Faults`] makes happen what happens to a real bus.
+
+mod call;
+mod faults;
+mod follow;
+mod hub;
+mod link;
+mod log;
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_model::{Revision, ViewId, limits::TOMBSTONE_TTL_MS};
+use anteroom_wire::{beat::Beat, envelope::Envelope};
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::{sync::watch, time::Instant};
+
+pub use faults::{Chances, Faults};
+use hub::Hub;
+use link::Link;
+use log::{Fenced, NotPurged};
+
+use crate::{
+    Address, AppendError, Beats, Bus, BusError, Call, Connection, Fence, Follower, Lease, LogHead,
+    LogIndex, RequestError, Scope, Serving, batch,
+};
+
+/// How an in-process bus is set up.
+#[derive(Clone, Debug)]
+pub struct LocalOptions {
+    /// Of every random choice that the bus makes.
+    pub seed: u64,
+    /// How long a tombstone stays in the log.
+    pub tombstone_ttl: Duration,
+    /// Events that wait for one follower's reader; at the limit, its source waits.
+    pub follower_events_max: usize,
+    /// Calls that wait for one server; one more is dropped, and its caller times out.
+    pub calls_max: usize,
+    /// Beats that wait for one listener; one more replaces the oldest.
+    pub beats_max: usize,
+}
+
+impl Default for LocalOptions {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            tombstone_ttl: Duration::from_millis(TOMBSTONE_TTL_MS),
+            follower_events_max: 256,
+            calls_max: 1024,
+            beats_max: 16,
+        }
+    }
+}
+
+/// One client of an in-process bus.
+#[derive(Debug)]
+pub struct LocalBus {
+    hub: Arc<Hub>,
+    link: Arc<Link>,
+}
+
+impl Default for LocalBus {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl LocalBus {
+    /// A new broker, and a client of it.
+    pub fn new() -> Self {
+        Self::with_options(LocalOptions::default())
+    }
+
+    /// A new broker, set up as `options` say, and a client of it.
+    pub fn with_options(options: LocalOptions) -> Self {
+        Self::client(Arc::new(Hub::new(options)))
+    }
+
+    /// Another client of the same broker, as another process would be.
+    #[must_use]
+    pub fn join(&self) -> Self {
+        Self::client(Arc::clone(&self.hub))
+    }
+
+    fn client(hub: Arc<Hub>) -> Self {
+        let beats_max = hub.options.beats_max;
+        let link = hub.with(|state| {
+            let link = Arc::new(Link::new(state.up, beats_max));
+            state.links.retain(|link| link.strong_count() > 0);
+            state.links.push(Arc::downgrade(&link));
+            link
+        });
+        Self { hub, link }
+    }
+
+    /// Faults of this client and of the broker, on demand.
+    pub fn faults(&self) -> Faults {
+        Faults {
+            hub: Arc::clone(&self.hub),
+            link: Arc::clone(&self.link),
+        }
+    }
+}
+
+#[async_trait]
+impl Bus for LocalBus {
+    fn connection(&self) -> watch::Receiver<Connection> {
+        self.link.connection()
+    }
+
+    async fn ensure_log(&self) -> Result<LogHead, BusError> {
+        self.link.require_up()?;
+        let tombstone_ttl = self.hub.options.tombstone_ttl;
+        let head = self
+            .hub
+            .with(|state| state.ensure_log(tombstone_ttl).head());
+        self.hub.notify();
+        Ok(head)
+    }
+
+    async fn head(&self) -> Result<LogHead, BusError> {
+        self.link.require_up()?;
+        self.hub.with_log(|log| log.head())
+    }
+
+    async fn lease(&self) -> Result<Option<(Lease, Fence)>, BusError> {
+        self.link.require_up()?;
+        self.hub.with_log(|log| log.lease())
+    }
+
+    async fn take_lease(
+        &self,
+        lease: Lease,
+        expected: Option<Fence>,
+    ) -> Result<Fence, AppendError> {
+        self.link.require_up()?;
+        let fence = self
+            .hub
+            .with_log(|log| log.take_lease(lease, expected))?
+            .map_err(|Fenced| AppendError::Fenced)?;
+        self.hub.notify();
+        Ok(fence)
+    }
+
+    async fn append(&self, fence: Fence, batch: Vec<Envelope>) -> Result<Revision, AppendError> {
+        batch::check(&batch)?;
+        self.link.require_up()?;
+        self.hub.delay().await;
+        let lost = |what: &str| AppendError::Unknown {
+            message: format!("the {what} was lost"),
+        };
+        if !self.link.is_up() || self.hub.happens(|chances| chances.append_lost) {
+            return Err(lost("batch"));
+        }
+        let revision = self
+            .hub
+            .with_log(|log| log.append(fence, batch, Instant::now()))?
+            .map_err(|Fenced| AppendError::Fenced)?;
+        self.hub.notify();
+        if self.hub.happens(|chances| chances.ack_lost) {
+            return Err(lost("acknowledgement"));
+        }
+        Ok(revision)
+    }
+
+    async fn purge(&self, fence: Fence, view: &ViewId) -> Result<(), AppendError> {
+        self.link.require_up()?;
+        let purged = self.hub.with_log(|log| log.purge(fence, view))?;
+        purged.map_err(|why| match why {
+            NotPurged::Fenced => AppendError::Fenced,
+            NotPurged::NotDropped => AppendError::Bus(batch::not_dropped(view)),
+        })
+    }
+
+    async fn index(&self) -> Result<LogIndex, BusError> {
+        self.link.require_up()?;
+        self.hub.with_log(|log| {
+            log.expire(Instant::now());
+            log.index()
+        })
+    }
+
+    fn follow(&self, scope: Scope) -> Follower {
+        follow::follow(Arc::clone(&self.hub), Arc::clone(&self.link), scope)
+    }
+
+    async fn send_beat(&self, beat: &Beat) -> Result<(), BusError> {
+        self.link.require_up()?;
+        let links = self.hub.with(|state| state.links.clone());
+        for link in links.iter().filter_map(std::sync::Weak::upgrade) {
+            if link.is_up() && !self.hub.happens(|chances| chances.beat_lost) {
+                link.hear(beat);
+            }
+        }
+        Ok(())
+    }
+
+    async fn beats(&self) -> Result<Beats, BusError> {
+        self.link
+            .beats()
+            .map(Beats)
+            .ok_or_else(|| BusError::Unavailable {
+                message: "this client was closed".to_owned(),
+            })
+    }
+
+    async fn request(
+        &self,
+        to: &Address,
+        call: Call,
+        timeout: Duration,
+    ) -> Result<Bytes, RequestError> {
+        let ask = call::ask(&self.hub, &self.link, to, call);
+        match tokio::time::timeout(timeout, ask).await {
+            Ok(answered) => answered,
+            Err(_) => Err(RequestError::timed_out(timeout)),
+        }
+    }
+
+    async fn serve(&self, at: &Address) -> Result<Serving, BusError> {
+        if self.link.closed.is_cancelled() {
+            self.link.require_up()?;
+        }
+        Ok(call::serve(Arc::clone(&self.hub), &self.link, at))
+    }
+
+    async fn close(&self) {
+        self.link.close();
+    }
+}

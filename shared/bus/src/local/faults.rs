@@ -1,0 +1,100 @@
+//! Faults on demand, for tests and the simulation.
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_model::Revision;
+
+use super::{hub::Hub, link::Link};
+
+/// What a real bus may do, made to happen. Got from [`super::LocalBus::faults`].
+///
+/// Everything here is what NATS, its network and its disks were seen or are documented to do. What a
+/// bus may *not* do (reorder a log, deliver a batch in part, answer one call twice) cannot be asked
+/// for. A run is the same every time for one seed on a single-threaded runtime with paused time.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    pub(super) hub: Arc<Hub>,
+    pub(super) link: Arc<Link>,
+}
+
+/// How often the transport fails by chance, 0 to 1, and how slow it is. All zero by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Chances {
+    /// A batch is lost on its way: not appended, reported as `Unknown`.
+    pub append_lost: f64,
+    /// A batch is appended, but its acknowledgement is lost: reported as `Unknown`.
+    pub ack_lost: f64,
+    /// A call is lost on its way: its caller waits for its timeout.
+    pub call_lost: f64,
+    /// A call is answered, but the reply is lost: its caller waits for its timeout.
+    pub reply_lost: f64,
+    /// One listener misses a beat.
+    pub beat_lost: f64,
+    /// Each append, call, reply and delivery takes up to this long, evenly spread. Beats are not
+    /// delayed.
+    pub delay_max: Duration,
+}
+
+impl Faults {
+    /// Cuts this client's own way to the bus; the others do not notice.
+    pub fn cut(&self) {
+        self.link.set_way(false);
+    }
+
+    /// Mends what [`Faults::cut`] cut.
+    pub fn mend(&self) {
+        self.link.set_way(true);
+    }
+
+    /// Stops the broker for every client. What the log holds stays.
+    pub fn stop(&self) {
+        self.set_broker(false);
+    }
+
+    /// Starts it again.
+    pub fn start(&self) {
+        self.set_broker(true);
+    }
+
+    fn set_broker(&self, up: bool) {
+        self.hub.with(|state| {
+            state.up = up;
+            state.refresh_links();
+        });
+    }
+
+    /// Deletes the log: there is none until somebody makes it.
+    pub fn delete_log(&self) {
+        self.hub.with(|state| state.log = None);
+        self.hub.notify();
+    }
+
+    /// Deletes the log and makes it again, empty, in one moment.
+    pub fn remake_log(&self) {
+        let tombstone_ttl = self.hub.options.tombstone_ttl;
+        self.hub.with(|state| {
+            state.log = None;
+            state.ensure_log(tombstone_ttl);
+        });
+        self.hub.notify();
+    }
+
+    /// Loses every record behind `last`, though they had been acknowledged. Followers that are
+    /// connected notice at once, the others when they come back.
+    pub fn truncate_log(&self, last: Revision) {
+        self.hub.with(|state| state.truncate(last));
+        self.hub.notify();
+    }
+
+    /// Makes every follower of this client lose messages on the way, and notice: each begins again
+    /// with [`crate::RestartCause::Gap`].
+    pub fn gap(&self) {
+        self.link.gap();
+        self.hub.notify();
+    }
+
+    /// Sets how often the transport of the whole bus fails by chance.
+    pub fn set_chances(&self, chances: Chances) {
+        self.hub.with(|state| state.chances = chances);
+    }
+}

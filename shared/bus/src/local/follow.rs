@@ -1,0 +1,208 @@
+//! A follower of the in-process log.
+//!
+//! It reads the shared log by position and hands records on through a bounded channel. A follower
+//! that nobody reads waits there, and then reads on from its position: what was superseded meanwhile
+//! is skipped, as on the real bus, and nothing else is.
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_model::Revision;
+use anteroom_wire::envelope::Envelope;
+use tokio::{
+    sync::{Notify, mpsc, watch},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{hub::Hub, link::Link, log::Records};
+use crate::{Follower, LogEvent, LogHead, RestartCause, Scope, position::Position};
+
+/// Records read under one taking of the lock.
+const CHUNK_RECORDS: usize = 64;
+
+/// Starts a follower's task.
+pub(super) fn follow(hub: Arc<Hub>, link: Arc<Link>, scope: Scope) -> Follower {
+    let (events, receiver) = mpsc::channel(hub.options.follower_events_max);
+    let restart = Arc::new(Notify::new());
+    let stop = link.closed.child_token();
+    let task = Task {
+        changes: hub.changes(),
+        gaps_seen: link.gaps(),
+        hub,
+        link,
+        scope,
+        events,
+        position: Position::default(),
+        current: Instant::now(),
+        away: false,
+        caught_up: false,
+    };
+    tokio::spawn(task.run(Arc::clone(&restart), stop.clone()));
+    Follower {
+        events: receiver,
+        restart,
+        _stop: stop.drop_guard(),
+    }
+}
+
+struct Task {
+    hub: Arc<Hub>,
+    link: Arc<Link>,
+    scope: Scope,
+    events: mpsc::Sender<LogEvent>,
+    changes: watch::Receiver<u64>,
+    position: Position,
+    /// When the reader last held all that the log held. What was written since may be a tombstone.
+    current: Instant,
+    gaps_seen: u64,
+    away: bool,
+    caught_up: bool,
+}
+
+/// The reader is gone.
+struct Gone;
+
+impl Task {
+    async fn run(mut self, restart: Arc<Notify>, stop: CancellationToken) {
+        let mut connection = self.link.connection();
+        loop {
+            // Marked as seen before the read, so that no change between read and wait is missed.
+            connection.borrow_and_update();
+            self.changes.borrow_and_update();
+            let read = tokio::select! {
+                read = self.read() => read,
+                () = stop.cancelled() => return,
+            };
+            if read.is_err() {
+                return;
+            }
+            let asked = tokio::select! {
+                _ = self.changes.changed() => false,
+                _ = connection.changed() => false,
+                () = restart.notified() => true,
+                () = stop.cancelled() => return,
+            };
+            if self.caught_up {
+                self.current = Instant::now();
+            }
+            if asked && self.restart(RestartCause::Asked).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Reads until there is nothing more to read for now.
+    async fn read(&mut self) -> Result<(), Gone> {
+        loop {
+            let head = match self.head() {
+                Ok(head) => head,
+                Err(reason) => return self.leave(reason).await,
+            };
+            self.come_back(&head).await?;
+            let read_at = Instant::now();
+            let Some((records, last)) = self.chunk() else {
+                continue;
+            };
+            if records.is_empty() {
+                self.position.advance(last);
+                return self.catch_up().await;
+            }
+            let all = records.len() < CHUNK_RECORDS;
+            if self.deliver(records).await? && all {
+                self.current = read_at;
+            }
+        }
+    }
+
+    fn head(&self) -> Result<LogHead, String> {
+        self.link
+            .require_up()
+            .and_then(|()| self.hub.with_log(|log| log.head()))
+            .map_err(|error| error.to_string())
+    }
+
+    /// The next records with the position that was read up to; `None` if the log is not the one of
+    /// the last look any more.
+    fn chunk(&self) -> Option<(Records, Revision)> {
+        let after = self.position.applied();
+        self.hub
+            .with_log(|log| {
+                log.expire(Instant::now());
+                let head = log.head();
+                let whole = self.position.resume(&head, Duration::ZERO, Duration::MAX);
+                whole
+                    .is_ok()
+                    .then(|| (log.read(after, &self.scope, CHUNK_RECORDS), head.last))
+            })
+            .ok()
+            .flatten()
+    }
+
+    /// Whether all of them could be delivered.
+    async fn deliver(&mut self, records: Records) -> Result<bool, Gone> {
+        for (revision, envelope) in records {
+            self.hub.delay().await;
+            if !self.link.is_up() {
+                return Ok(false);
+            }
+            let envelope = Ok(Box::new(Envelope::clone(&envelope)));
+            self.send(LogEvent::Record { revision, envelope }).await?;
+            self.position.advance(revision);
+        }
+        Ok(true)
+    }
+
+    async fn leave(&mut self, reason: String) -> Result<(), Gone> {
+        if std::mem::replace(&mut self.away, true) {
+            return Ok(());
+        }
+        self.caught_up = false;
+        self.send(LogEvent::Away { reason }).await
+    }
+
+    /// The log is within reach: goes on behind the position, or from the start.
+    async fn come_back(&mut self, head: &LogHead) -> Result<(), Gone> {
+        self.away = false;
+        let away = self.current.elapsed();
+        let gaps = self.link.gaps();
+        let gapped = std::mem::replace(&mut self.gaps_seen, gaps) != gaps;
+        let ttl = self.hub.options.tombstone_ttl;
+        match self.position.resume(head, away, ttl) {
+            Err(cause) => self.begin(head, cause).await,
+            Ok(()) if gapped => self.begin(head, RestartCause::Gap).await,
+            Ok(()) => Ok(()),
+        }
+    }
+
+    async fn begin(&mut self, head: &LogHead, cause: RestartCause) -> Result<(), Gone> {
+        self.position.restart(head.incarnation.clone());
+        self.current = Instant::now();
+        self.caught_up = false;
+        let incarnation = head.incarnation.clone();
+        self.send(LogEvent::Restart { incarnation, cause }).await
+    }
+
+    /// Begins again if the log is within reach; else coming back decides.
+    async fn restart(&mut self, cause: RestartCause) -> Result<(), Gone> {
+        match self.head() {
+            Ok(head) => self.begin(&head, cause).await,
+            Err(_) => {
+                self.position = Position::default();
+                Ok(())
+            }
+        }
+    }
+
+    async fn catch_up(&mut self) -> Result<(), Gone> {
+        self.current = Instant::now();
+        if std::mem::replace(&mut self.caught_up, true) {
+            return Ok(());
+        }
+        let revision = self.position.applied();
+        self.send(LogEvent::CaughtUp { revision }).await
+    }
+
+    async fn send(&self, event: LogEvent) -> Result<(), Gone> {
+        self.events.send(event).await.map_err(|_| Gone)
+    }
+}

@@ -1,0 +1,183 @@
+//! What every client of one in-process bus shares: the broker's part.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use anteroom_model::{Incarnation, Revision};
+use anteroom_wire::WireError;
+use parking_lot::Mutex;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tokio::sync::{mpsc, watch};
+
+use super::{Chances, LocalOptions, link::Link, log::Log};
+use crate::{Address, BusError, Incoming};
+
+/// The broker's part of an in-process bus.
+#[derive(Debug)]
+pub(super) struct Hub {
+    pub(super) options: LocalOptions,
+    state: Mutex<State>,
+    /// Bumped whenever a follower may have something to do.
+    changed: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) log: Option<Log>,
+    /// Logs made so far: the incarnation's name, so that a run is the same every time.
+    logs_made: u64,
+    /// Whether the broker runs.
+    pub(super) up: bool,
+    pub(super) links: Vec<Weak<Link>>,
+    servers: HashMap<Address, Vec<Server>>,
+    servers_made: u64,
+    pub(super) chances: Chances,
+    random: StdRng,
+}
+
+/// One place at an address.
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    id: u64,
+    pub(super) link: Arc<Link>,
+    pub(super) calls: mpsc::Sender<Result<Incoming, WireError>>,
+}
+
+impl Hub {
+    pub(super) fn new(options: LocalOptions) -> Self {
+        let state = State {
+            log: None,
+            logs_made: 0,
+            up: true,
+            links: Vec::new(),
+            servers: HashMap::new(),
+            servers_made: 0,
+            chances: Chances::default(),
+            random: StdRng::seed_from_u64(options.seed),
+        };
+        Self {
+            options,
+            state: Mutex::new(state),
+            changed: watch::Sender::new(0),
+        }
+    }
+
+    /// Reads or changes the broker's state; never held across an await.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.state.lock())
+    }
+
+    /// Reads or changes the log.
+    pub(super) fn with_log<T>(&self, act: impl FnOnce(&mut Log) -> T) -> Result<T, BusError> {
+        self.with(|state| state.log.as_mut().map(act))
+            .ok_or(BusError::NoLog)
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Wakes the followers.
+    pub(super) fn notify(&self) {
+        self.changed.send_modify(|version| *version += 1);
+    }
+
+    /// Rolls the dice for one of the [`Chances`].
+    pub(super) fn happens(&self, chance: impl FnOnce(&Chances) -> f64) -> bool {
+        self.with(|state| {
+            let chance = chance(&state.chances).clamp(0.0, 1.0);
+            chance > 0.0 && state.random.random_bool(chance)
+        })
+    }
+
+    /// Waits for as long as the transport takes this time.
+    pub(super) async fn delay(&self) {
+        let delay = self.with(|state| {
+            let delay_max = state.chances.delay_max;
+            if delay_max.is_zero() {
+                Duration::ZERO
+            } else {
+                state.random.random_range(Duration::ZERO..=delay_max)
+            }
+        });
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+    }
+
+    /// Takes a place at `address`; the returned id gives it up again.
+    pub(super) fn join(
+        &self,
+        address: &Address,
+        link: &Arc<Link>,
+        calls: mpsc::Sender<Result<Incoming, WireError>>,
+    ) -> u64 {
+        self.with(|state| {
+            state.servers_made += 1;
+            let id = state.servers_made;
+            let link = Arc::clone(link);
+            state
+                .servers
+                .entry(address.clone())
+                .or_default()
+                .push(Server { id, link, calls });
+            id
+        })
+    }
+
+    pub(super) fn leave(&self, address: &Address, id: u64) {
+        self.with(|state| {
+            if let Some(servers) = state.servers.get_mut(address) {
+                servers.retain(|server| server.id != id);
+                if servers.is_empty() {
+                    state.servers.remove(address);
+                }
+            }
+        });
+    }
+
+    /// One of those that serve `address` and are within reach, chosen at random.
+    pub(super) fn choose(&self, address: &Address) -> Option<Server> {
+        self.with(|state| {
+            let within_reach: Vec<_> = state
+                .servers
+                .get(address)?
+                .iter()
+                .filter(|server| server.link.is_up() && !server.calls.is_closed())
+                .collect();
+            let chosen = match within_reach.len() {
+                0 => return None,
+                servers => state.random.random_range(0..servers),
+            };
+            Some(within_reach[chosen].clone())
+        })
+    }
+}
+
+impl State {
+    /// Makes a log if there is none.
+    pub(super) fn ensure_log(&mut self, tombstone_ttl: Duration) -> &mut Log {
+        let logs_made = &mut self.logs_made;
+        self.log.get_or_insert_with(|| {
+            *logs_made += 1;
+            Log::new(Incarnation(format!("local-{logs_made}")), tombstone_ttl)
+        })
+    }
+
+    /// Loses the newest records.
+    pub(super) fn truncate(&mut self, last: Revision) {
+        if let Some(log) = &mut self.log {
+            log.truncate(last);
+        }
+    }
+
+    /// Tells every client whether it is within reach.
+    pub(super) fn refresh_links(&mut self) {
+        let up = self.up;
+        self.links
+            .retain(|link| link.upgrade().inspect(|link| link.set_broker(up)).is_some());
+    }
+}

@@ -1,0 +1,227 @@
+//! The log itself: pure, no lock, no task.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use anteroom_model::{Incarnation, ObjectKey, Op, Revision, ViewId, ViewState};
+use anteroom_wire::envelope::{Envelope, Record};
+use tokio::time::Instant;
+
+use crate::{Fence, Lease, LogHead, LogIndex, Scope};
+
+/// Records with their positions.
+pub(super) type Records = Vec<(Revision, Arc<Envelope>)>;
+
+/// What keeps one last record: NATS calls it a subject.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Slot {
+    Control(ViewId),
+    Object(ViewId, ObjectKey),
+}
+
+impl Slot {
+    fn of(record: &Record) -> Self {
+        match record {
+            Record::Control(record) => Self::Control(record.view.clone()),
+            Record::Delta { view, delta } => Self::Object(view.clone(), delta.key.clone()),
+        }
+    }
+}
+
+/// The lease is not that of the fence.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Fenced;
+
+/// Why nothing was purged.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NotPurged {
+    Fenced,
+    NotDropped,
+}
+
+/// The last record of every slot, in the order in which they were written.
+#[derive(Debug)]
+pub(super) struct Log {
+    incarnation: Incarnation,
+    tombstone_ttl: Duration,
+    last: Revision,
+    lease: Option<(Lease, Fence)>,
+    records: BTreeMap<Revision, Arc<Envelope>>,
+    slots: HashMap<Slot, Revision>,
+    /// In the order of writing, which is that of expiry.
+    tombstones: VecDeque<(Instant, Revision)>,
+}
+
+impl Log {
+    pub(super) fn new(incarnation: Incarnation, tombstone_ttl: Duration) -> Self {
+        Self {
+            incarnation,
+            tombstone_ttl,
+            last: Revision(0),
+            lease: None,
+            records: BTreeMap::new(),
+            slots: HashMap::new(),
+            tombstones: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn head(&self) -> LogHead {
+        LogHead {
+            incarnation: self.incarnation.clone(),
+            last: self.last,
+        }
+    }
+
+    pub(super) fn lease(&self) -> Option<(Lease, Fence)> {
+        self.lease.clone()
+    }
+
+    /// Compare-and-swap. The lease takes a position, as any record does.
+    pub(super) fn take_lease(
+        &mut self,
+        lease: Lease,
+        expected: Option<Fence>,
+    ) -> Result<Fence, Fenced> {
+        if self.lease.as_ref().map(|(_, fence)| *fence) != expected {
+            return Err(Fenced);
+        }
+        self.last.0 += 1;
+        let fence = Fence(self.last);
+        self.lease = Some((lease, fence));
+        Ok(fence)
+    }
+
+    fn check(&self, fence: Fence) -> Result<(), Fenced> {
+        match &self.lease {
+            Some((_, current)) if *current == fence => Ok(()),
+            _ => Err(Fenced),
+        }
+    }
+
+    pub(super) fn append(
+        &mut self,
+        fence: Fence,
+        batch: Vec<Envelope>,
+        now: Instant,
+    ) -> Result<Revision, Fenced> {
+        self.check(fence)?;
+        self.expire(now);
+        for envelope in batch {
+            self.last.0 += 1;
+            if is_tombstone(&envelope) {
+                self.tombstones
+                    .push_back((now + self.tombstone_ttl, self.last));
+            }
+            let slot = Slot::of(&envelope.record);
+            if let Some(previous) = self.slots.insert(slot, self.last) {
+                self.records.remove(&previous);
+            }
+            self.records.insert(self.last, Arc::new(envelope));
+        }
+        Ok(self.last)
+    }
+
+    /// Forgets tombstones that are past their time.
+    pub(super) fn expire(&mut self, now: Instant) {
+        while let Some(&(expires, revision)) = self.tombstones.front() {
+            if expires > now {
+                break;
+            }
+            self.tombstones.pop_front();
+            self.forget(revision);
+        }
+    }
+
+    fn forget(&mut self, revision: Revision) {
+        if let Some(envelope) = self.records.remove(&revision) {
+            self.slots.remove(&Slot::of(&envelope.record));
+        }
+    }
+
+    pub(super) fn purge(&mut self, fence: Fence, view: &ViewId) -> Result<(), NotPurged> {
+        self.check(fence).map_err(|Fenced| NotPurged::Fenced)?;
+        if !self.is_dropped(view) {
+            return Err(NotPurged::NotDropped);
+        }
+        let records = &mut self.records;
+        self.slots.retain(|slot, revision| match slot {
+            Slot::Object(of, _) if of == view => {
+                records.remove(revision);
+                false
+            }
+            _ => true,
+        });
+        Ok(())
+    }
+
+    fn is_dropped(&self, view: &ViewId) -> bool {
+        let control = self
+            .slots
+            .get(&Slot::Control(view.clone()))
+            .and_then(|revision| self.records.get(revision));
+        matches!(
+            control.map(|envelope| &envelope.record),
+            Some(Record::Control(record)) if record.state == ViewState::Dropped
+        )
+    }
+
+    pub(super) fn index(&self) -> LogIndex {
+        let mut index = LogIndex {
+            incarnation: self.incarnation.clone(),
+            ..LogIndex::default()
+        };
+        for envelope in self.records.values() {
+            match &envelope.record {
+                Record::Control(record) => {
+                    index.views.insert(record.view.clone(), record.clone());
+                }
+                Record::Delta { view, delta } => {
+                    if matches!(delta.op, Op::Put(_)) {
+                        index
+                            .objects
+                            .entry(view.clone())
+                            .or_default()
+                            .insert(delta.key.clone(), (delta.epoch, delta.version.clone()));
+                    }
+                }
+            }
+        }
+        index
+    }
+
+    /// Up to `records_max` records of `scope` behind `after`; fewer only at the log's end.
+    pub(super) fn read(&self, after: Revision, scope: &Scope, records_max: usize) -> Records {
+        self.records
+            .range(Revision(after.0 + 1)..)
+            .filter(|(_, envelope)| scope.holds(envelope.record.view()))
+            .take(records_max)
+            .map(|(revision, envelope)| (*revision, Arc::clone(envelope)))
+            .collect()
+    }
+
+    /// Loses what was written behind `last`, as a broker does that lost what it had acknowledged.
+    pub(super) fn truncate(&mut self, last: Revision) {
+        for revision in self
+            .records
+            .split_off(&Revision(last.0 + 1))
+            .into_keys()
+            .collect::<Vec<_>>()
+        {
+            self.slots.retain(|_, at| *at != revision);
+        }
+        self.last = self.last.min(last);
+        if self.lease.as_ref().is_some_and(|(_, fence)| fence.0 > last) {
+            self.lease = None;
+        }
+    }
+}
+
+fn is_tombstone(envelope: &Envelope) -> bool {
+    matches!(&envelope.record, Record::Delta { delta, .. } if delta.op == Op::Delete)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! Where a reader of the log stands, and how it goes on after it was away.
+
+use std::time::Duration;
+
+use anteroom_model::{Incarnation, Revision};
+
+use crate::{LogHead, RestartCause};
+
+/// Where a reader stands. Both buses decide with it; neither holds a rule of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Position {
+    /// The log that is read; `None` before the first read.
+    incarnation: Option<Incarnation>,
+    /// Everything in scope up to here has been delivered.
+    applied: Revision,
+}
+
+impl Position {
+    pub(crate) fn applied(&self) -> Revision {
+        self.applied
+    }
+
+    /// Everything in scope up to `revision` has been delivered.
+    pub(crate) fn advance(&mut self, revision: Revision) {
+        self.applied = self.applied.max(revision);
+    }
+
+    /// Begins again from the start of `incarnation`.
+    pub(crate) fn restart(&mut self, incarnation: Incarnation) {
+        self.incarnation = Some(incarnation);
+        self.applied = Revision(0);
+    }
+
+    /// Whether the reader may go on behind [`Position::applied`], or why it must begin again.
+    ///
+    /// `away` is how long it has not heard from the log. Half of the tombstones' life is the limit,
+    /// so that a tombstone written while it was away is still there when it has read that far.
+    pub(crate) fn resume(
+        &self,
+        head: &LogHead,
+        away: Duration,
+        tombstone_ttl: Duration,
+    ) -> Result<(), RestartCause> {
+        let Some(incarnation) = &self.incarnation else {
+            return Err(RestartCause::Start);
+        };
+        if *incarnation != head.incarnation {
+            Err(RestartCause::NewIncarnation)
+        } else if head.last < self.applied {
+            Err(RestartCause::Truncated)
+        } else if away > tombstone_ttl / 2 {
+            Err(RestartCause::AwayTooLong)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(60);
+
+    fn head(incarnation: &str, last: u64) -> LogHead {
+        LogHead {
+            incarnation: Incarnation(incarnation.into()),
+            last: Revision(last),
+        }
+    }
+
+    #[test]
+    fn when_a_reader_begins_again() {
+        let mut position = Position::default();
+        let resume = |position: &Position, head: &LogHead, away_s| {
+            position.resume(head, Duration::from_secs(away_s), TTL)
+        };
+        assert_eq!(
+            resume(&position, &head("a", 0), 0),
+            Err(RestartCause::Start)
+        );
+        position.restart(Incarnation("a".into()));
+        assert_eq!(resume(&position, &head("a", 0), 0), Ok(()));
+        position.advance(Revision(5));
+        position.advance(Revision(3));
+        assert_eq!(position.applied(), Revision(5));
+        assert_eq!(resume(&position, &head("a", 5), 30), Ok(()));
+        for (head, away_s, cause) in [
+            (head("a", 4), 0, RestartCause::Truncated),
+            (head("b", 9), 0, RestartCause::NewIncarnation),
+            (head("b", 4), 31, RestartCause::NewIncarnation),
+            (head("a", 9), 31, RestartCause::AwayTooLong),
+        ] {
+            assert_eq!(resume(&position, &head, away_s), Err(cause));
+        }
+        position.restart(Incarnation("b".into()));
+        assert_eq!(position.applied(), Revision(0));
+    }
+}
