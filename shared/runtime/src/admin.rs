@@ -78,3 +78,45 @@ async fn not_found(uri: Uri) -> impl IntoResponse {
     });
     (StatusCode::NOT_FOUND, axum::Json(body))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn readiness(service: &Service, query: &[(&str, &str)]) -> (StatusCode, String) {
+        let query = query.iter().map(|(k, v)| ((*k).into(), (*v).into()));
+        let response = readyz(State(service.clone()), Query(query.collect())).await;
+        let status = response.status();
+        let body = axum::body::to_bytes(response.into_body(), 1 << 16).await;
+        (status, String::from_utf8(body.unwrap().into()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn readiness_says_what_is_waited_for() {
+        let service = Service::new("test");
+        let log = service.readiness.check("log", "the first read");
+        let unready = (StatusCode::SERVICE_UNAVAILABLE, "not ready\n".to_owned());
+        assert_eq!(readiness(&service, &[]).await, unready);
+        let (status, body) = readiness(&service, &[("verbose", "")]).await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(
+            body,
+            r#"{"ready":false,"checks":[{"name":"log","waitingFor":"the first read"}]}"#
+        );
+        log.ready();
+        assert_eq!(
+            readiness(&service, &[]).await,
+            (StatusCode::OK, "ok\n".into())
+        );
+        service.shutdown.trigger("SIGTERM received");
+        let (status, body) = readiness(&service, &[("verbose", "")]).await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(body.contains("shutting down: SIGTERM received"), "{body}");
+    }
+
+    #[tokio::test]
+    async fn metrics_are_open_metrics() {
+        let response = metrics(State(Service::new("test"))).await.into_response();
+        assert_eq!(response.headers()[header::CONTENT_TYPE], OPENMETRICS);
+    }
+}

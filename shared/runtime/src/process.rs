@@ -14,7 +14,8 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use tokio::{
     net::TcpListener,
-    signal::unix::{Signal, SignalKind, signal},
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
 };
 
 use crate::{
@@ -26,6 +27,9 @@ use crate::{
 const EXIT_GRACE_EXCEEDED: u8 = 64;
 /// Ended by a second signal: 128 and the number of SIGINT, as shells have it.
 const EXIT_ABORTED: u8 = 130;
+
+/// Signals not yet looked at; the third and later ones change nothing.
+const SIGNALS_MAX: usize = 4;
 
 /// Options that every service has.
 #[derive(Args, Clone, Debug)]
@@ -134,7 +138,7 @@ where
 
 /// What has to be there before the service itself starts.
 async fn start(args: &ProcessArgs, service: &Service) -> anyhow::Result<Signals> {
-    let signals = Signals::listen().context("signals cannot be received")?;
+    let signals = listen().context("signals cannot be received")?;
     if let Some(address) = args.admin_address {
         let listener = TcpListener::bind(address)
             .await
@@ -160,19 +164,27 @@ async fn race(
     shutdown: &Shutdown,
     grace: Duration,
 ) -> End {
-    let asked = tokio::select! {
+    // How many more signals end it at once: where the service asked for shutdown itself, the next
+    // signal is only the user's first.
+    let mut until_abort = tokio::select! {
         result = &mut main => return End::Finished(result),
-        signal = signals.next() => Some(signal),
-        () = shutdown.triggered() => None,
+        Some(signal) = signals.recv() => {
+            shutdown.trigger(format!("{signal} received"));
+            1
+        }
+        () = shutdown.triggered() => 2,
     };
-    if let Some(signal) = asked {
-        shutdown.trigger(format!("{signal} received"));
-    }
-    tokio::select! {
-        result = main => End::Finished(result),
-        // Where the service asked for shutdown itself, the next signal is the user's first.
-        () = signals.until_abort(asked.is_some()) => End::Aborted,
-        () = tokio::time::sleep(grace) => End::GraceExceeded,
+    let grace = tokio::time::sleep(grace);
+    tokio::pin!(grace);
+    loop {
+        tokio::select! {
+            result = &mut main => return End::Finished(result),
+            () = &mut grace => return End::GraceExceeded,
+            Some(_) = signals.recv() => until_abort -= 1,
+        }
+        if until_abort == 0 {
+            return End::Aborted;
+        }
     }
 }
 
@@ -197,31 +209,78 @@ fn report(name: &str, end: End) -> ExitCode {
     code
 }
 
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
+/// Every signal that asks for the end, by name, as it comes.
+type Signals = mpsc::Receiver<&'static str>;
+
+fn listen() -> std::io::Result<Signals> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let (sender, receiver) = mpsc::channel(SIGNALS_MAX);
+    tokio::spawn(async move {
+        loop {
+            let name = tokio::select! {
+                _ = interrupt.recv() => "SIGINT",
+                _ = terminate.recv() => "SIGTERM",
+            };
+            if sender.send(name).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(receiver)
 }
 
-impl Signals {
-    fn listen() -> std::io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRACE: Duration = Duration::from_secs(20);
+
+    /// What `race` comes to when `main` ends as `main` does, and these signals come.
+    async fn end(
+        main: impl Future<Output = anyhow::Result<()>>,
+        signals: &[&'static str],
+        shutdown: &Shutdown,
+    ) -> End {
+        let (sender, receiver) = mpsc::channel(SIGNALS_MAX);
+        for signal in signals {
+            sender.send(*signal).await.unwrap();
+        }
+        race(Box::pin(main), receiver, shutdown, GRACE).await
     }
 
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.terminate.recv() => "SIGTERM",
-        }
+    #[tokio::test(start_paused = true)]
+    async fn the_first_signal_drains_and_the_second_aborts() {
+        let shutdown = Shutdown::new();
+        let drains = async {
+            shutdown.triggered().await;
+            tokio::time::sleep(GRACE / 2).await;
+            Ok(())
+        };
+        let drained = end(drains, &["SIGTERM"], &shutdown).await;
+        assert!(matches!(drained, End::Finished(Ok(()))));
+        assert_eq!(shutdown.reason(), Some("SIGTERM received"));
+
+        let stubborn = std::future::pending;
+        let aborted = end(stubborn(), &["SIGINT", "SIGINT"], &Shutdown::new()).await;
+        assert!(matches!(aborted, End::Aborted));
+        let exceeded = end(stubborn(), &["SIGINT"], &Shutdown::new()).await;
+        assert!(matches!(exceeded, End::GraceExceeded));
     }
 
-    /// `asked`: whether a signal came before.
-    async fn until_abort(&mut self, asked: bool) {
-        if !asked {
-            self.next().await;
-        }
-        self.next().await;
+    #[tokio::test(start_paused = true)]
+    async fn what_the_service_asks_for_itself_is_no_signal() {
+        let shutdown = Shutdown::new();
+        shutdown.trigger("task failed");
+        // The signal comes after: it is the user's first, and changes nothing.
+        let end = end(std::future::pending(), &["SIGINT"], &shutdown).await;
+        assert!(matches!(end, End::GraceExceeded));
+    }
+
+    #[tokio::test]
+    async fn an_end_of_its_own_needs_no_signal() {
+        let failed = async { Err(anyhow!("no")) };
+        let end = end(failed, &[], &Shutdown::new()).await;
+        assert!(matches!(end, End::Finished(Err(_))));
     }
 }

@@ -41,10 +41,8 @@ impl Collector for ProcessCollector {
     }
 }
 
-/// The second field of `/proc/self/statm`, in pages of 4 KiB; `None` off Linux.
-///
-/// The page size of every Linux that this is built for is 4 KiB save on some arm64 kernels, so it
-/// is read from the process's own auxiliary vector.
+/// The second field of `/proc/self/statm`, in pages; `None` off Linux.
+/// (Pages are larger on some arm64 kernels.)
 pub(super) fn resident_bytes() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;

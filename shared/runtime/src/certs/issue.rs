@@ -1,0 +1,114 @@
+//! Making certificates.
+
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+
+use super::{CertError, Pem};
+
+/// How long an authority is valid: it is only known to those that were given it, and replacing it
+/// means to tell all of them.
+pub const AUTHORITY_VALIDITY: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
+
+/// How long a serving certificate is valid.
+pub const SERVING_VALIDITY: SignedDuration = SignedDuration::from_hours(365 * 24);
+
+/// Clocks differ: what is made now is valid from this much earlier.
+const SKEW: SignedDuration = SignedDuration::from_hours(1);
+
+/// Certificates begin and end at midnight UTC: `rcgen` takes dates without a further crate.
+fn year_month_day(at: Timestamp) -> (i32, u8, u8) {
+    let date = at.to_zoned(TimeZone::UTC).date();
+    let positive = |number: i8| u8::try_from(number).unwrap_or(1); // Always within 1..=31.
+    (
+        i32::from(date.year()),
+        positive(date.month()),
+        positive(date.day()),
+    )
+}
+
+fn set_validity(params: &mut CertificateParams, from: Timestamp, to: Timestamp) {
+    let (year, month, day) = year_month_day(from);
+    params.not_before = rcgen::date_time_ymd(year, month, day);
+    let (year, month, day) = year_month_day(to);
+    params.not_after = rcgen::date_time_ymd(year, month, day);
+}
+
+/// A certificate is due for renewal in the last third of its life.
+pub fn is_due(not_after: Timestamp, validity: SignedDuration, now: Timestamp) -> bool {
+    now + validity / 3 >= not_after
+}
+
+/// An authority of our own, which signs our serving certificates.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Authority {
+    /// Its certificate: what clients are given to trust.
+    pub certificate_pem: String,
+    /// Its private key, in PKCS#8.
+    pub key_pem: String,
+}
+
+/// The key stays out of logs.
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authority")
+            .field("certificate_pem", &self.certificate_pem)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Authority {
+    /// A new one, valid for [`AUTHORITY_VALIDITY`]. `name` is read by people.
+    pub fn new(name: &str, now: Timestamp) -> Result<Self, CertError> {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::default();
+        set_validity(&mut params, now - SKEW, now + AUTHORITY_VALIDITY);
+        params.distinguished_name.push(DnType::CommonName, name);
+        // It signs serving certificates, never another authority.
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        Ok(Self {
+            certificate_pem: params.self_signed(&key)?.pem(),
+            key_pem: key.serialize_pem(),
+        })
+    }
+
+    /// When it expires. An error if its certificate cannot be read.
+    pub fn not_after(&self) -> Result<Timestamp, CertError> {
+        let certificate =
+            CertificateDer::from_pem_slice(self.certificate_pem.as_bytes()).map_err(|source| {
+                CertError::Pem {
+                    what: "certificate",
+                    source,
+                }
+            })?;
+        super::not_after(&certificate)
+    }
+
+    /// A serving certificate for `names` (DNS names and IP addresses), valid for
+    /// [`SERVING_VALIDITY`] and never longer than the authority.
+    pub fn issue(&self, names: &[String], now: Timestamp) -> Result<Pem, CertError> {
+        let issuer =
+            Issuer::from_ca_cert_pem(&self.certificate_pem, KeyPair::from_pem(&self.key_pem)?)?;
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::new(names)?;
+        let not_after = (now + SERVING_VALIDITY).min(self.not_after()?);
+        set_validity(&mut params, now - SKEW, not_after);
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        if let Some(name) = names.first() {
+            params
+                .distinguished_name
+                .push(DnType::CommonName, name.as_str());
+        }
+        params.use_authority_key_identifier_extension = true;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        Ok(Pem {
+            chain: params.signed_by(&key, &issuer)?.pem(),
+            key: key.serialize_pem(),
+        })
+    }
+}

@@ -1,0 +1,129 @@
+use rustls::{
+    RootCertStore, client::WebPkiServerVerifier, client::danger::ServerCertVerifier as _,
+};
+use rustls_pki_types::{ServerName, UnixTime};
+
+use std::time::Duration;
+
+use super::{issue::Authority, *};
+use jiff::SignedDuration;
+
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+
+fn names() -> Vec<String> {
+    vec!["webhook.anteroom.svc".into(), "127.0.0.1".into()]
+}
+
+/// Whether a client that trusts `authority` accepts `pem` for `name` at `now`.
+fn trusted(authority: &Authority, pem: &Pem, name: &str, now: Timestamp) -> bool {
+    let der = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(der(&authority.certificate_pem)).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+        .build()
+        .unwrap();
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(now.as_second() as u64));
+    let name = ServerName::try_from(name).unwrap();
+    verifier
+        .verify_server_cert(&der(&pem.chain), &[], &name, &[], now)
+        .is_ok()
+}
+
+#[test]
+fn a_client_that_trusts_the_authority_trusts_what_it_issues() {
+    let now = Timestamp::now();
+    let authority = Authority::new("anteroom", now).unwrap();
+    let other = Authority::new("anteroom", now).unwrap();
+    let pem = authority.issue(&names(), now).unwrap();
+    for name in ["webhook.anteroom.svc", "127.0.0.1"] {
+        assert!(trusted(&authority, &pem, name, now));
+        assert!(!trusted(&other, &pem, name, now));
+        assert!(!trusted(&authority, &pem, name, now + DAY * 366));
+    }
+    assert!(!trusted(&authority, &pem, "elsewhere.svc", now));
+}
+
+#[test]
+fn nothing_outlives_its_authority_and_renewal_comes_before_expiry() {
+    let now = Timestamp::now();
+    let authority = Authority::new("anteroom", now).unwrap();
+    let late = now + issue::AUTHORITY_VALIDITY - DAY * 10;
+    let pem = authority.issue(&names(), late).unwrap();
+    let pair = Pair::parse(&pem, late).unwrap();
+    assert_eq!(pair.not_after(), authority.not_after().unwrap());
+
+    let (expiry, validity) = (now + DAY * 90, DAY * 90);
+    assert!(!issue::is_due(expiry, validity, now + DAY * 59));
+    assert!(issue::is_due(expiry, validity, now + DAY * 60));
+    assert!(issue::is_due(expiry, validity, now + DAY * 91));
+}
+
+#[test]
+fn what_cannot_be_served_with_is_refused_with_its_reason() {
+    let now = Timestamp::now();
+    let authority = Authority::new("anteroom", now).unwrap();
+    let good = authority.issue(&names(), now).unwrap();
+    let other = authority.issue(&names(), now).unwrap();
+    let pem = |chain: &str, key: &str| Pem {
+        chain: chain.to_owned(),
+        key: key.to_owned(),
+    };
+    let cases = [
+        (pem("", &good.key), now, "no certificate"),
+        (pem("no PEM", &good.key), now, "no certificate"),
+        (pem(&good.chain, ""), now, "private key is not PEM"),
+        (pem(&good.key, &good.key), now, "no certificate"),
+        (pem(&good.chain, &other.key), now, "does not fit"),
+        (good.clone(), now + DAY * 366, "expired"),
+    ];
+    for (pem, at, expected) in cases {
+        let error = Pair::parse(&pem, at).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error:?} for {expected:?}");
+    }
+}
+
+#[tokio::test]
+async fn files_are_followed_and_a_bad_pair_keeps_the_good_one() {
+    let now = Timestamp::now();
+    let authority = Authority::new("anteroom", now).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let (chain, key) = (
+        directory.path().join("tls.crt"),
+        directory.path().join("tls.key"),
+    );
+    let certificates = Certificates::new(&Metrics::new("test"));
+    let mut attempts = certificates.attempts();
+    let follower = tokio::spawn({
+        let (chain, key, certificates) = (chain.clone(), key.clone(), certificates.clone());
+        async move { files::follow(&chain, &key, &certificates, Duration::from_millis(1)).await }
+    });
+
+    // Not there yet: said once, however often it is read.
+    let refused = attempts.wait_for(|a| a.refused == 1).await.unwrap().clone();
+    assert!(refused.last_error.unwrap().contains("tls.crt"));
+    assert!(certificates.current().is_none());
+
+    // The key first, so that the pair is never a half of one and a half of another.
+    let one = authority.issue(&names(), now).unwrap();
+    std::fs::write(&key, &one.key).unwrap();
+    let staged = directory.path().join("staged");
+    std::fs::write(&staged, &one.chain).unwrap();
+    std::fs::rename(&staged, &chain).unwrap();
+    attempts.wait_for(|a| a.accepted == 1).await.unwrap();
+    let first = certificates.current().unwrap();
+
+    std::fs::write(&staged, "rubbish").unwrap();
+    std::fs::rename(&staged, &chain).unwrap();
+    attempts.wait_for(|a| a.last_error.is_some()).await.unwrap();
+    assert!(Arc::ptr_eq(&first, &certificates.current().unwrap()));
+
+    let two = authority.issue(&names(), now).unwrap();
+    std::fs::write(&staged, &two.key).unwrap();
+    std::fs::rename(&staged, &key).unwrap();
+    std::fs::write(&staged, &two.chain).unwrap();
+    std::fs::rename(&staged, &chain).unwrap();
+    attempts.wait_for(|a| a.accepted == 2).await.unwrap();
+    assert!(!Arc::ptr_eq(&first, &certificates.current().unwrap()));
+    follower.abort();
+}
