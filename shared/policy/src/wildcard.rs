@@ -37,3 +37,53 @@ pub fn matches(pattern: &str, text: &str) -> bool {
 pub(crate) fn has_wildcard(text: &str) -> bool {
     text.contains(['*', '?'])
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What the two characters mean, without a thought to speed.
+    fn model(pattern: &[char], text: &[char]) -> bool {
+        match pattern.split_first() {
+            None => text.is_empty(),
+            Some(('*', rest)) => (0..=text.len()).any(|taken| model(rest, &text[taken..])),
+            Some(('?', rest)) => !text.is_empty() && model(rest, &text[1..]),
+            Some((c, rest)) => text.first() == Some(c) && model(rest, &text[1..]),
+        }
+    }
+
+    #[test]
+    fn examples() {
+        for (pattern, text, expected) in [
+            ("", "", true),
+            ("", "a", false),
+            ("*", "", true),
+            ("**", "anything", true),
+            ("?", "", false),
+            ("?", "é", true),
+            ("a*c", "abcbc", true),
+            ("a*b?", "abab", false),
+            ("*.example.com", "www.example.com", true),
+            ("*.example.com", "example.com", false),
+            ("a.c", "abc", false),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn no_pattern_takes_exponential_time() {
+        let pattern = "a*".repeat(1_000) + "b";
+        assert!(!matches(&pattern, &"a".repeat(1_000)));
+    }
+
+    proptest! {
+        #[test]
+        fn it_agrees_with_the_model(pattern in "[ab*?é]{0,8}", text in "[abé]{0,10}") {
+            let chars = |text: &str| text.chars().collect::<Vec<_>>();
+            prop_assert_eq!(matches(&pattern, &text), model(&chars(&pattern), &chars(&text)));
+        }
+    }
+}
