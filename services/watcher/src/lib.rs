@@ -1,1 +1,12 @@
-//! placeholder
+//! The watcher: the only service that reads from the API server.
+
+pub mod api;
+pub mod apiserver;
+mod crd;
+pub mod discovery;
+mod prune;
+mod reflect;
+mod registry;
+mod resolve;
+
+pub use crd::crds;

@@ -1,0 +1,110 @@
+//! The API server: the only module that sends it reads. Requests go through [`kube::Client`] for
+//! its TLS and credentials; what comes back is read here, since the product needs what kube's own
+//! reader hides: `Retry-After`, sizes, bookmarks, and lines that are not objects.
+
+mod fault;
+mod lines;
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::TryStreamExt as _;
+use http::{HeaderValue, Request, Response, header};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+
+pub use fault::Fault;
+pub(crate) use fault::Status;
+pub use lines::{Line, Lines};
+
+/// How long the head of an answer, and then each further part of its body, may take.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// The largest error document that is read.
+const STATUS_BYTES_MAX: usize = 64 * 1024;
+
+/// Reads from the API server. Cheap to clone.
+#[derive(Clone)]
+pub struct ApiServer {
+    client: kube::Client,
+}
+
+impl ApiServer {
+    /// Through this client. One without kube's own retries ([`crate::args::client`] makes it so)
+    /// lets the watcher see every refusal and wait in its own way.
+    pub fn new(client: kube::Client) -> Self {
+        Self { client }
+    }
+
+    /// The client, for what is written.
+    pub fn client(&self) -> &kube::Client {
+        &self.client
+    }
+
+    /// The whole body of a GET.
+    pub async fn get(&self, path: &str, bytes_max: usize) -> Result<Bytes, Fault> {
+        self.get_as(path, "application/json", bytes_max).await
+    }
+
+    /// The whole body of a GET with this `Accept`.
+    pub async fn get_as(&self, path: &str, accept: &str, bytes_max: usize) -> Result<Bytes, Fault> {
+        let accept = HeaderValue::from_str(accept).map_err(Fault::transport)?;
+        let request = Request::get(path).header(header::ACCEPT, accept);
+        let request = request.body(Body::empty()).map_err(Fault::transport)?;
+        let response = self.open(request).await?;
+        read(response.into_body(), bytes_max).await
+    }
+
+    /// The lines of a watch.
+    pub async fn watch(&self, path: &str, line_bytes_max: usize) -> Result<Lines, Fault> {
+        let request = Request::get(path)
+            .header(header::ACCEPT, "application/json")
+            // From 1.37 on the API server may compress a watch as one gzip member per event, of
+            // which the client's decoder reads only the first.
+            .header(header::ACCEPT_ENCODING, "identity");
+        let request = request.body(Body::empty()).map_err(Fault::transport)?;
+        let response = self.open(request).await?;
+        let stream = response.into_body().into_data_stream();
+        let stream = stream.map_err(Fault::transport);
+        Ok(Lines::new(Box::pin(stream), line_bytes_max))
+    }
+
+    /// Sends, and turns an answer that is no success into its fault.
+    async fn open(&self, request: Request<Body>) -> Result<Response<Body>, Fault> {
+        let sent = tokio::time::timeout(SILENCE_MAX, self.client.send(request));
+        let response = sent
+            .await
+            .map_err(|_| Fault::Silent { after: SILENCE_MAX })?;
+        let response = response.map_err(Fault::transport)?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let (head, body) = response.into_parts();
+        let text = read(body, STATUS_BYTES_MAX).await.unwrap_or_default();
+        Err(Fault::from_response(&head, &text))
+    }
+}
+
+impl std::fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ApiServer").finish_non_exhaustive()
+    }
+}
+
+async fn read(mut body: Body, bytes_max: usize) -> Result<Bytes, Fault> {
+    let mut whole = BytesMut::new();
+    loop {
+        let frame = tokio::time::timeout(SILENCE_MAX, body.frame()).await;
+        let frame = frame.map_err(|_| Fault::Silent { after: SILENCE_MAX })?;
+        let Some(frame) = frame else {
+            return Ok(whole.freeze());
+        };
+        let Ok(data) = frame.map_err(Fault::transport)?.into_data() else {
+            continue; // Trailers say nothing that is needed.
+        };
+        if whole.len() + data.len() > bytes_max {
+            return Err(Fault::TooLarge { bytes_max });
+        }
+        whole.extend_from_slice(&data);
+    }
+}

@@ -1,0 +1,251 @@
+//! What the API server serves: the catalog of its resources, and what an entry's words mean in it.
+//!
+//! Pure, but for [`fetch`]. A group whose server does not answer is remembered as such and takes
+//! nothing from the others.
+
+pub mod fetch;
+mod parse;
+
+use anteroom_model::{Failure, GroupVersionResource, KindRecord};
+
+pub use parse::{Document, parse_aggregated, parse_legacy_resources};
+
+/// One resource of one group version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// What the other services learn of it.
+    pub record: KindRecord,
+    /// As in `ingress`; may be empty.
+    pub singular: String,
+    /// Whether it can be both listed and watched.
+    pub watchable: bool,
+}
+
+/// A group version that does not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// Empty for the core group.
+    pub group: String,
+    /// Empty where the whole group does not answer.
+    pub version: String,
+    /// What was said instead.
+    pub problem: String,
+}
+
+/// Everything that the API server serves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Catalog {
+    /// In the API server's order of preference: the core group first, then group by group, and in
+    /// each the preferred version first.
+    pub resources: Vec<Resource>,
+    /// What could not be asked.
+    pub broken: Vec<Broken>,
+}
+
+/// What an entry asks for, in its own words.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// See [`crate::api::ResourceSource::group`].
+    pub group: Option<&'a str>,
+    /// See [`crate::api::ResourceSource::version`].
+    pub version: Option<&'a str>,
+    /// The plural, or the kind.
+    pub kind: &'a str,
+}
+
+/// Why words do not name one resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unresolved {
+    /// They never will as they stand, until the entry or the API server changes.
+    Invalid(Failure),
+    /// The API group that may serve it does not answer.
+    Unknown(Failure),
+}
+
+impl Catalog {
+    /// The one resource that is meant.
+    ///
+    /// # Errors
+    /// [`Unresolved`], with a message for the person who wrote the entry.
+    pub fn resolve(&self, wanted: Wanted<'_>) -> Result<&Resource, Unresolved> {
+        let scope = Scope::parse(wanted).map_err(Unresolved::Invalid)?;
+        let by_plural = |r: &Resource| r.record.gvr.resource == wanted.kind;
+        let by_kind = |r: &Resource| r.record.kind == wanted.kind || r.singular == wanted.kind;
+        let mut found = self.first_of_each_group(&scope, by_plural);
+        if found.is_empty() {
+            found = self.first_of_each_group(&scope, by_kind);
+        }
+        let resource = match found.as_slice() {
+            [] => return Err(self.absent(&scope, wanted)),
+            [one] => *one,
+            // Only with the group left out can there be several: the core group comes first.
+            [first, ..] if first.record.gvr.group.is_empty() => *first,
+            several => return Err(Unresolved::Invalid(ambiguous(wanted, several))),
+        };
+        if resource.watchable {
+            Ok(resource)
+        } else {
+            Err(Unresolved::Invalid(Failure::new(
+                "NotWatchable",
+                format!(
+                    "the API server serves `{}` but it cannot be listed and watched",
+                    resource.record.gvr
+                ),
+            )))
+        }
+    }
+
+    /// Of every group in scope, the most preferred version that has a match.
+    fn first_of_each_group(
+        &self,
+        scope: &Scope,
+        matches: impl Fn(&Resource) -> bool,
+    ) -> Vec<&Resource> {
+        let mut found: Vec<&Resource> = Vec::new();
+        for resource in self
+            .resources
+            .iter()
+            .filter(|r| scope.covers(&r.record.gvr))
+        {
+            let group = &resource.record.gvr.group;
+            let first_of_group = found
+                .last()
+                .is_none_or(|last| last.record.gvr.group != *group);
+            if first_of_group && matches(resource) {
+                found.push(resource);
+            }
+        }
+        found
+    }
+
+    fn absent(&self, scope: &Scope, wanted: Wanted<'_>) -> Unresolved {
+        let silent = self.broken.iter().find(|broken| {
+            scope
+                .group
+                .as_ref()
+                .is_none_or(|group| *group == broken.group)
+                && (broken.version.is_empty()
+                    || scope
+                        .version
+                        .as_ref()
+                        .is_none_or(|version| *version == broken.version))
+        });
+        match silent {
+            // With the group left out, any silent group may be the one; a named group that answers
+            // is believed.
+            Some(broken) => Unresolved::Unknown(Failure::new(
+                "GroupUnavailable",
+                format!(
+                    "no `{}` is known, and the API group `{}` does not answer: {}. \
+                     Check its APIService; it is asked again",
+                    wanted.kind, broken.group, broken.problem
+                ),
+            )),
+            None => Unresolved::Invalid(Failure::new(
+                "ResourceNotFound",
+                format!(
+                    "the API server serves no `{}`{}: check the spelling (the plural, in lower \
+                     case), or install its CustomResourceDefinition; the entry then becomes ready \
+                     by itself",
+                    wanted.kind,
+                    scope.describe()
+                ),
+            )),
+        }
+    }
+}
+
+fn ambiguous(wanted: Wanted<'_>, candidates: &[&Resource]) -> Failure {
+    let names: Vec<_> = candidates
+        .iter()
+        .map(|r| format!("`{}`", r.record.gvr.group))
+        .collect();
+    Failure::new(
+        "AmbiguousResource",
+        format!(
+            "`{}` is served by more than one API group: set `group` to one of {}",
+            wanted.kind,
+            names.join(", ")
+        ),
+    )
+}
+
+/// Group and version as they were meant; `None`: any.
+#[derive(Debug, PartialEq, Eq)]
+struct Scope {
+    group: Option<String>,
+    version: Option<String>,
+}
+
+impl Scope {
+    /// `networking.k8s.io`, `apis/networking.k8s.io` and `apis/networking.k8s.io/v1` are one group;
+    /// so are the empty text, `core`, `api` and `api/v1`.
+    fn parse(wanted: Wanted<'_>) -> Result<Self, Failure> {
+        let mut version = wanted
+            .version
+            .map(str::trim)
+            .filter(|v| !v.is_empty())
+            .map(str::to_owned);
+        let Some(group) = wanted.group else {
+            return Ok(Self {
+                group: None,
+                version,
+            });
+        };
+        let mut parts = group.trim().trim_matches('/').split('/').map(str::trim);
+        let mut name = parts.next().unwrap_or_default();
+        if name == "apis" {
+            name = parts.next().unwrap_or_default();
+        }
+        let core = matches!(name, "" | "core" | "api");
+        let in_group = parts.next();
+        let too_long = parts.next().is_some();
+        match (in_group, &version) {
+            (Some(spelled), Some(version)) if spelled != version => {
+                return Err(spec_invalid(format!(
+                    "`group` says version `{spelled}` and `version` says `{version}`"
+                )));
+            }
+            (Some(spelled), _) => version = Some(spelled.to_owned()),
+            (None, _) => {}
+        }
+        if too_long {
+            return Err(spec_invalid(format!(
+                "`group` is `{group}`: expected a group, as in `networking.k8s.io`"
+            )));
+        }
+        let group = if core { String::new() } else { name.to_owned() };
+        Ok(Self {
+            group: Some(group),
+            version,
+        })
+    }
+
+    fn covers(&self, gvr: &GroupVersionResource) -> bool {
+        self.group.as_ref().is_none_or(|group| *group == gvr.group)
+            && self
+                .version
+                .as_ref()
+                .is_none_or(|version| *version == gvr.version)
+    }
+
+    fn describe(&self) -> String {
+        let group = self.group.as_ref().map(|group| match group.as_str() {
+            "" => " in the core API group".to_owned(),
+            group => format!(" in the API group `{group}`"),
+        });
+        let version = self
+            .version
+            .as_ref()
+            .map(|version| format!(" at version `{version}`"));
+        group.unwrap_or_default() + &version.unwrap_or_default()
+    }
+}
+
+/// A failure of the entry's own spec.
+pub(crate) fn spec_invalid(message: impl Into<String>) -> Failure {
+    Failure::new("InvalidSpec", message)
+}
+
+#[cfg(test)]
+mod tests;

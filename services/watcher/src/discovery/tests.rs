@@ -1,0 +1,77 @@
+use super::*;
+
+const AGGREGATED: &str = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[
+  {"metadata":{"name":"apps"},"versions":[{"version":"v1","freshness":"Current","resources":[
+    {"resource":"deployments","responseKind":{"group":"apps","version":"v1","kind":"Deployment"},
+     "scope":"Namespaced","singularResource":"deployment","verbs":["get","list","watch"],
+     "subresources":[{"subresource":"status","verbs":["get"]},{"subresource":"scale","verbs":["get"]}]}]}]},
+  {"metadata":{"name":"broken.dev"},"versions":"what"},
+  {"metadata":{"name":"metrics.k8s.io"},"versions":[{"version":"v1beta1","freshness":"Stale","resources":[]}]},
+  {"metadata":{"name":"two.dev"},"versions":[
+    {"version":"v2","resources":[{"resource":"a","responseKind":{"kind":"A"},"scope":"Cluster","verbs":["list"]}]},
+    {"version":"v1","resources":[{"resource":"a","responseKind":{"kind":"A"},"scope":"Cluster","verbs":[]},
+                                 {"resource":"b","responseKind":{"kind":"B"},"scope":"Cluster","verbs":[]}]}]}]}"#;
+
+fn aggregated(text: &str) -> Catalog {
+    match parse_aggregated(text.as_bytes()).unwrap() {
+        Document::Aggregated(catalog) => catalog,
+        Document::Legacy => panic!("not aggregated"),
+    }
+}
+
+#[test]
+fn one_broken_group_takes_nothing_from_the_others() {
+    let catalog = aggregated(AGGREGATED);
+    let names: Vec<_> = catalog
+        .resources
+        .iter()
+        .map(|r| r.record.gvr.to_string())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "deployments.v1.apps",
+            "a.v2.two.dev",
+            "a.v1.two.dev",
+            "b.v1.two.dev"
+        ]
+    );
+    let broken: Vec<_> = catalog.broken.iter().map(|b| b.group.as_str()).collect();
+    assert_eq!(broken, ["broken.dev", "metrics.k8s.io"]);
+}
+
+#[test]
+fn a_resource_is_read_with_scope_subresources_and_preference() {
+    let catalog = aggregated(AGGREGATED);
+    let deployments = &catalog.resources[0];
+    assert!(deployments.watchable && deployments.record.namespaced);
+    assert_eq!(deployments.record.subresources, ["scale", "status"]);
+    let preferred: Vec<_> = catalog
+        .resources
+        .iter()
+        .map(|r| r.record.preferred)
+        .collect();
+    assert_eq!(preferred, [true, true, false, true]);
+    assert!(!catalog.resources[1].watchable);
+}
+
+#[test]
+fn an_older_api_server_is_recognised() {
+    let legacy = br#"{"kind":"APIGroupList","apiVersion":"v1","groups":[]}"#;
+    assert!(matches!(parse_aggregated(legacy), Ok(Document::Legacy)));
+    assert!(parse_aggregated(b"<html>").is_err());
+}
+
+#[test]
+fn legacy_lists_name_subresources_beside_their_resource() {
+    let list = serde_json::from_str(
+        r#"{"kind":"APIResourceList","groupVersion":"v1","resources":[
+        {"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["list","watch"]},
+        {"name":"pods/log","singularName":"","namespaced":true,"kind":"Pod","verbs":["get"]},
+        {"name":"bindings","singularName":"binding","namespaced":true,"kind":"Binding","verbs":["create"]}]}"#,
+    );
+    let resources = parse_legacy_resources("", "v1", list.unwrap());
+    assert_eq!(resources.len(), 2);
+    assert_eq!(resources[0].record.subresources, ["log"]);
+    assert!(resources[0].watchable && !resources[1].watchable);
+}

@@ -1,0 +1,3 @@
+//! x
+mod machine;
+mod parse;

@@ -1,0 +1,279 @@
+//! The life of one watch, pure: what came in, what to do next.
+//!
+//! ```text
+//!            pages                 opened, events, bookmarks, ended
+//!   ┌─────┐ ───────▶ ┌───────┐ ──────────────────────────────┐
+//!   │ list│          │ watch │ ◀─────────────────────────────┘
+//!   └─────┘ ◀─────── └───────┘
+//!            410, 4xx, unreadable; twice a 5xx
+//! ```
+//! Either is left for a wait after a fault, and then tried again: the page that failed, or the
+//! watch from where it stood.
+
+use std::{cmp::Ordering, time::Duration};
+
+use anteroom_model::{Failure, ResourceVersion};
+use anteroom_runtime::backoff::Backoff;
+
+use crate::apiserver::Fault;
+
+/// Waits after faults, in milliseconds: as client-go has them.
+const BACKOFF_BASE_MS: u64 = 800;
+const BACKOFF_MAX_MS: u64 = 30_000;
+
+/// Objects in one page of a list. Halved when a page is larger than is read at once.
+pub const PAGE_OBJECTS_MAX: u32 = 500;
+
+/// A watch that ended sooner than this without a word is taken for a fault, so that an API server
+/// that closes at once is not asked in a loop.
+const WATCH_LIFE_MIN: Duration = Duration::from_secs(5);
+
+/// So many answers in a row that refuse to go on from a version are taken for a history that is
+/// gone: after a restore, the API server says 504 to a version from the future, not 410.
+const WATCH_ERRORS_MAX: u32 = 2;
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Ask for a page. Without a token it is the first one, and then without a resource version:
+    /// that is the most recent state, a consistent read.
+    List {
+        /// Where the page before ended.
+        token: Option<String>,
+        /// Objects in the page.
+        limit: u32,
+    },
+    /// Watch what comes after this version.
+    Watch {
+        /// The last version that was heard of.
+        from: ResourceVersion,
+    },
+    /// Wait, then say [`Input::Waited`].
+    Wait(Duration),
+}
+
+/// What came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// The page that was asked for.
+    Page {
+        /// The collection's version.
+        version: ResourceVersion,
+        /// Where the next page begins; `None` for the last.
+        next: Option<String>,
+    },
+    /// The API server accepted the watch.
+    Opened,
+    /// An event or a bookmark.
+    Heard {
+        /// The version that it brought, if any.
+        version: Option<ResourceVersion>,
+    },
+    /// The API server ended the watch.
+    Ended {
+        /// How long it was open.
+        lived: Duration,
+    },
+    /// It failed.
+    Failed(Fault),
+    /// The wait is over.
+    Waited,
+}
+
+/// What the keeper of the objects has to be told, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// A list begins.
+    Begin {
+        /// The source's history restarted: a version known from before says nothing now.
+        afresh: bool,
+    },
+    /// Here come the objects of the page.
+    Deliver,
+    /// The list is complete at this version: what it did not have is gone.
+    Listed(ResourceVersion),
+    /// The source cannot be read.
+    Refused(Failure),
+    /// The source cannot be heard right now; what is known stays true, and grows old.
+    Troubled(Failure),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    List { token: Option<String>, begun: bool },
+    Watch { from: ResourceVersion },
+}
+
+/// One watch.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    phase: Phase,
+    wait: Option<Duration>,
+    backoff: Backoff,
+    /// The newest version that was ever heard of.
+    newest: ResourceVersion,
+    page_limit: u32,
+    watch_errors: u32,
+    /// The last watch was refused although the list was not: the next list is announced once a
+    /// watch is open, or the view would flap between synced and failed.
+    watch_refused: bool,
+    unannounced: Option<ResourceVersion>,
+}
+
+impl Machine {
+    /// Begins with a list. `newest` is the version at which the source was left before, if it is
+    /// known.
+    pub fn new(newest: ResourceVersion) -> Self {
+        Self {
+            phase: Phase::List {
+                token: None,
+                begun: false,
+            },
+            wait: None,
+            backoff: Backoff::new(BACKOFF_BASE_MS, BACKOFF_MAX_MS),
+            newest,
+            page_limit: PAGE_OBJECTS_MAX,
+            watch_errors: 0,
+            watch_refused: false,
+            unannounced: None,
+        }
+    }
+
+    /// What to do next.
+    pub fn command(&self) -> Command {
+        match (&self.wait, &self.phase) {
+            (Some(wait), _) => Command::Wait(*wait),
+            (None, Phase::List { token, .. }) => Command::List {
+                token: token.clone(),
+                limit: self.page_limit,
+            },
+            (None, Phase::Watch { from }) => Command::Watch { from: from.clone() },
+        }
+    }
+
+    /// Takes an input in. `random` is any number, evenly distributed.
+    pub fn step(&mut self, input: Input, random: u64) -> Vec<Effect> {
+        match input {
+            Input::Page { version, next } => self.page(version, next),
+            Input::Opened => {
+                self.watch_refused = false;
+                self.unannounced
+                    .take()
+                    .map(Effect::Listed)
+                    .into_iter()
+                    .collect()
+            }
+            Input::Heard { version } => {
+                self.backoff.reset();
+                self.watch_errors = 0;
+                if let (Phase::Watch { from }, Some(version)) = (&mut self.phase, version) {
+                    from.clone_from(&version);
+                    self.newest = version;
+                }
+                Vec::new()
+            }
+            Input::Ended { lived } => {
+                if lived >= WATCH_LIFE_MIN {
+                    self.backoff.reset();
+                    self.watch_errors = 0;
+                } else if self.backoff.attempt() > 0 || lived < Duration::from_millis(100) {
+                    self.wait = Some(self.backoff.next(random));
+                }
+                Vec::new()
+            }
+            Input::Failed(fault) => self.failed(fault, random),
+            Input::Waited => {
+                self.wait = None;
+                Vec::new()
+            }
+        }
+    }
+
+    fn page(&mut self, version: ResourceVersion, next: Option<String>) -> Vec<Effect> {
+        let Phase::List { begun, .. } = self.phase else {
+            return Vec::new(); // Nobody asked.
+        };
+        let mut effects = Vec::new();
+        if !begun {
+            let afresh = version.compare(&self.newest) == Some(Ordering::Less);
+            effects.push(Effect::Begin { afresh });
+        }
+        effects.push(Effect::Deliver);
+        if next.is_some() {
+            self.phase = Phase::List {
+                token: next,
+                begun: true,
+            };
+            return effects;
+        }
+        self.newest = version.clone();
+        self.phase = Phase::Watch {
+            from: version.clone(),
+        };
+        if self.watch_refused {
+            self.unannounced = Some(version);
+        } else {
+            effects.push(Effect::Listed(version));
+        }
+        effects
+    }
+
+    fn failed(&mut self, fault: Fault, random: u64) -> Vec<Effect> {
+        let watching = matches!(self.phase, Phase::Watch { .. });
+        let failure = fault.failure();
+        let mut wait = self.backoff.attempt() > 0 || !watching;
+        let effects = match fault {
+            Fault::Gone { .. } => {
+                // The first time in a healthy watch it is simply the next list's turn.
+                self.relist();
+                Vec::new()
+            }
+            Fault::Refused { .. } => {
+                self.watch_refused = watching;
+                self.relist();
+                wait = true;
+                vec![Effect::Refused(failure)]
+            }
+            Fault::Throttled { after, .. } => {
+                let own = self.backoff.next(random);
+                self.wait = Some(after.map_or(own, |after| after.max(own)));
+                return vec![Effect::Troubled(failure)];
+            }
+            Fault::TooLarge { .. } if !watching && self.page_limit > 1 => {
+                self.page_limit /= 2;
+                return Vec::new();
+            }
+            Fault::TooLarge { .. } | Fault::Unreadable { .. } => {
+                self.relist();
+                wait = true;
+                vec![Effect::Troubled(failure)]
+            }
+            Fault::Server { .. } | Fault::Transport { .. } | Fault::Silent { .. } => {
+                if watching && matches!(fault, Fault::Server { .. }) {
+                    self.watch_errors += 1;
+                    if self.watch_errors >= WATCH_ERRORS_MAX {
+                        self.relist();
+                    }
+                }
+                wait = true;
+                vec![Effect::Troubled(failure)]
+            }
+        };
+        // Counted even where it is not waited, so that a second fault in a row waits.
+        let next = self.backoff.next(random);
+        self.wait = wait.then_some(next);
+        effects
+    }
+
+    fn relist(&mut self) {
+        self.watch_errors = 0;
+        self.unannounced = None;
+        self.phase = Phase::List {
+            token: None,
+            begun: false,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,275 @@
+use super::*;
+
+fn rv(text: &str) -> ResourceVersion {
+    ResourceVersion::new(text)
+}
+
+fn page(version: &str, next: Option<&str>) -> Input {
+    Input::Page {
+        version: rv(version),
+        next: next.map(Into::into),
+    }
+}
+
+fn heard(version: &str) -> Input {
+    Input::Heard {
+        version: Some(rv(version)),
+    }
+}
+
+fn refused(code: u16) -> Input {
+    Input::Failed(Fault::Refused {
+        code,
+        failure: Failure::new("Forbidden", "no"),
+    })
+}
+
+fn gone() -> Input {
+    Input::Failed(Fault::Gone {
+        message: "too old".into(),
+    })
+}
+
+fn server(code: u16) -> Input {
+    Input::Failed(Fault::Server {
+        code,
+        message: "no".into(),
+    })
+}
+
+fn watch(from: &str) -> Command {
+    Command::Watch { from: rv(from) }
+}
+
+fn first_list() -> Command {
+    Command::List {
+        token: None,
+        limit: PAGE_OBJECTS_MAX,
+    }
+}
+
+/// A machine that has listed at `version` and heard something since.
+fn watching(version: &str) -> Machine {
+    let mut machine = Machine::new(ResourceVersion::default());
+    machine.step(page(version, None), 0);
+    machine.step(Input::Opened, 0);
+    machine.step(heard(version), 0);
+    machine
+}
+
+fn waits(machine: &mut Machine) -> Duration {
+    let Command::Wait(wait) = machine.command() else {
+        panic!("does not wait: {:?}", machine.command());
+    };
+    machine.step(Input::Waited, 0);
+    wait
+}
+
+#[test]
+fn lists_page_by_page_then_watches_from_the_lists_version() {
+    let mut machine = Machine::new(ResourceVersion::default());
+    assert_eq!(machine.command(), first_list());
+    let effects = machine.step(page("10", Some("next")), 0);
+    assert_eq!(effects, [Effect::Begin { afresh: false }, Effect::Deliver]);
+    assert_eq!(
+        machine.command(),
+        Command::List {
+            token: Some("next".into()),
+            limit: PAGE_OBJECTS_MAX
+        }
+    );
+    let effects = machine.step(page("10", None), 0);
+    assert_eq!(effects, [Effect::Deliver, Effect::Listed(rv("10"))]);
+    assert_eq!(machine.command(), watch("10"));
+    machine.step(Input::Opened, 0);
+    machine.step(heard("12"), 0);
+    machine.step(
+        Input::Ended {
+            lived: Duration::from_secs(50),
+        },
+        0,
+    );
+    assert_eq!(
+        machine.command(),
+        watch("12"),
+        "at once, from where it stood"
+    );
+}
+
+#[test]
+fn an_expired_version_lists_again_at_once_but_not_in_a_loop() {
+    let mut machine = watching("10");
+    assert_eq!(machine.step(gone(), 0), []);
+    assert_eq!(machine.command(), first_list());
+    machine.step(page("20", None), 0);
+    machine.step(gone(), 0);
+    waits(&mut machine);
+    assert_eq!(machine.command(), first_list());
+}
+
+#[test]
+fn an_expired_token_begins_the_list_again() {
+    let mut machine = Machine::new(ResourceVersion::default());
+    machine.step(page("10", Some("next")), 0);
+    machine.step(gone(), 0);
+    waits(&mut machine);
+    assert_eq!(machine.command(), first_list());
+    let effects = machine.step(page("11", None), 0);
+    let again = [
+        Effect::Begin { afresh: false },
+        Effect::Deliver,
+        Effect::Listed(rv("11")),
+    ];
+    assert_eq!(effects, again);
+}
+
+#[test]
+fn a_refusal_is_told_at_once_and_retried_with_growing_waits() {
+    let mut machine = watching("10");
+    let told = [Effect::Refused(Failure::new("Forbidden", "no"))];
+    assert_eq!(machine.step(refused(403), 0), told);
+    let first = waits(&mut machine);
+    assert_eq!(machine.command(), first_list());
+    machine.step(refused(403), 0);
+    assert!(waits(&mut machine) > first);
+    for _ in 0..10 {
+        machine.step(refused(403), u64::MAX / 2);
+        assert!(waits(&mut machine) <= Duration::from_millis(BACKOFF_MAX_MS));
+    }
+    // Granted again.
+    let effects = machine.step(page("12", None), 0);
+    assert_eq!(
+        effects,
+        [
+            Effect::Begin { afresh: false },
+            Effect::Deliver,
+            Effect::Listed(rv("12"))
+        ]
+    );
+}
+
+#[test]
+fn a_watch_that_is_refused_where_the_list_is_not_does_not_flap() {
+    let mut machine = watching("10");
+    machine.step(refused(403), 0);
+    waits(&mut machine);
+    let effects = machine.step(page("12", None), 0);
+    assert_eq!(
+        effects,
+        [Effect::Begin { afresh: false }, Effect::Deliver],
+        "not announced yet"
+    );
+    assert_eq!(machine.step(Input::Opened, 0), [Effect::Listed(rv("12"))]);
+    assert_eq!(machine.step(Input::Opened, 0), []);
+}
+
+#[test]
+fn retry_after_is_waited_for() {
+    let mut machine = watching("10");
+    let after = Some(Duration::from_secs(7));
+    let effects = machine.step(
+        Input::Failed(Fault::Throttled {
+            code: 429,
+            after,
+            message: "busy".into(),
+        }),
+        0,
+    );
+    assert!(matches!(effects.as_slice(), [Effect::Troubled(_)]));
+    assert_eq!(waits(&mut machine), Duration::from_secs(7));
+    assert_eq!(machine.command(), watch("10"), "it goes on where it stood");
+}
+
+#[test]
+fn a_failed_page_is_asked_for_again() {
+    let mut machine = Machine::new(ResourceVersion::default());
+    machine.step(page("10", Some("next")), 0);
+    machine.step(server(500), 0);
+    waits(&mut machine);
+    assert!(matches!(
+        machine.command(),
+        Command::List { token: Some(_), .. }
+    ));
+}
+
+#[test]
+fn a_page_that_is_too_large_is_asked_for_in_halves() {
+    let mut machine = Machine::new(ResourceVersion::default());
+    machine.step(Input::Failed(Fault::TooLarge { bytes_max: 1 }), 0);
+    let half = Command::List {
+        token: None,
+        limit: PAGE_OBJECTS_MAX / 2,
+    };
+    assert_eq!(machine.command(), half);
+}
+
+#[test]
+fn a_version_from_the_future_ends_in_a_list_and_the_list_starts_afresh() {
+    let mut machine = watching("100");
+    machine.step(server(504), 0);
+    waits(&mut machine);
+    assert_eq!(machine.command(), watch("100"), "once may be a hiccup");
+    machine.step(server(504), 0);
+    waits(&mut machine);
+    assert_eq!(machine.command(), first_list());
+    let effects = machine.step(page("40", None), 0);
+    assert_eq!(effects[0], Effect::Begin { afresh: true });
+    assert_eq!(machine.command(), watch("40"));
+}
+
+#[test]
+fn a_restart_knows_where_the_source_was_left() {
+    let mut machine = Machine::new(rv("100"));
+    assert_eq!(
+        machine.step(page("99", None), 0)[0],
+        Effect::Begin { afresh: true }
+    );
+}
+
+#[test]
+fn silence_and_a_lost_connection_resume_the_watch() {
+    for fault in [
+        Fault::Silent {
+            after: Duration::from_secs(55),
+        },
+        Fault::Transport {
+            message: "reset".into(),
+        },
+    ] {
+        let mut machine = watching("10");
+        for _ in 0..5 {
+            machine.step(Input::Failed(fault.clone()), 0);
+            waits(&mut machine);
+            assert_eq!(machine.command(), watch("10"));
+        }
+    }
+}
+
+#[test]
+fn a_line_that_cannot_be_read_may_have_been_an_event() {
+    let mut machine = watching("10");
+    machine.step(
+        Input::Failed(Fault::Unreadable {
+            message: "x".into(),
+        }),
+        0,
+    );
+    waits(&mut machine);
+    assert_eq!(machine.command(), first_list());
+}
+
+#[test]
+fn a_watch_that_ends_at_once_is_not_asked_in_a_loop() {
+    let mut machine = watching("10");
+    for _ in 0..3 {
+        machine.step(
+            Input::Ended {
+                lived: Duration::ZERO,
+            },
+            0,
+        );
+        waits(&mut machine);
+        assert_eq!(machine.command(), watch("10"));
+        machine.step(Input::Opened, 0);
+    }
+}

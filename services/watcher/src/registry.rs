@@ -1,0 +1,168 @@
+//! Which views are wanted, and by whom. Pure: events in, effects out.
+//!
+//! A view lives as long as one dependent needs it. Dependents are UIDs, so an entry that was deleted
+//! and made again under its name is another dependent, even where the deletion itself was missed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anteroom_model::{Dependent, EntryRecord, EntryState, Failure, SourceInfo, ViewId};
+
+/// An entry as the API server has it now, with what it resolved to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    /// The entry's name.
+    pub name: String,
+    /// The entry's UID.
+    pub uid: String,
+    /// The generation of the spec that was resolved.
+    pub generation: i64,
+    /// What the spec means.
+    pub resolution: Resolution,
+}
+
+/// What an entry's spec means right now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Resolution {
+    /// This source.
+    Found(SourceInfo),
+    /// Nothing that can be served.
+    Invalid(Failure),
+    /// Nobody can say: the API group does not answer. What one and the same generation of the entry
+    /// was bound to before stays, since *unknown* is not *absent*.
+    Unknown(Failure),
+}
+
+/// What changed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The entry is there, and means this.
+    Entry(Claim),
+    /// The entry of this name is gone.
+    EntryGone(String),
+}
+
+/// What has to be done about it, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Start to watch.
+    StartView(SourceInfo),
+    /// Stop watching, and free the view everywhere.
+    StopView(ViewId),
+    /// Tell the readers.
+    PublishEntry(EntryRecord),
+    /// Tell the readers that the entry of this name is gone.
+    RemoveEntry(String),
+}
+
+/// The entries that are there and the views that they need.
+#[derive(Clone, Debug, Default)]
+pub struct Registry {
+    entries: BTreeMap<String, EntryRecord>,
+    dependents: BTreeMap<ViewId, BTreeSet<Dependent>>,
+}
+
+impl Registry {
+    /// Takes an event in. An event that changes nothing has no effects.
+    pub fn apply(&mut self, event: Event) -> Vec<Effect> {
+        match event {
+            Event::Entry(claim) => self.claim(claim),
+            Event::EntryGone(name) => {
+                let Some(gone) = self.entries.remove(&name) else {
+                    return Vec::new();
+                };
+                let mut effects = vec![Effect::RemoveEntry(name)];
+                self.release(&gone, &mut effects);
+                effects
+            }
+        }
+    }
+
+    /// The entry of this name, as it was last published.
+    pub fn entry(&self, name: &str) -> Option<&EntryRecord> {
+        self.entries.get(name)
+    }
+
+    /// All entries, by name.
+    pub fn entries(&self) -> impl Iterator<Item = &EntryRecord> {
+        self.entries.values()
+    }
+
+    /// Whether anybody needs this view.
+    pub fn wants(&self, view: &ViewId) -> bool {
+        self.dependents.contains_key(view)
+    }
+
+    fn claim(&mut self, claim: Claim) -> Vec<Effect> {
+        let before = self.entries.get(&claim.name).cloned();
+        let (state, info) = match claim.resolution {
+            Resolution::Found(info) => {
+                let view = info.source.view_id();
+                (EntryState::Bound { view }, Some(info))
+            }
+            Resolution::Invalid(failure) => (EntryState::Invalid { failure }, None),
+            Resolution::Unknown(failure) => match &before {
+                Some(old) if (&old.uid, old.generation) == (&claim.uid, claim.generation) => {
+                    return Vec::new();
+                }
+                _ => (EntryState::Invalid { failure }, None),
+            },
+        };
+        let record = EntryRecord {
+            name: claim.name,
+            uid: claim.uid,
+            generation: claim.generation,
+            state,
+        };
+        if before.as_ref() == Some(&record) {
+            return Vec::new();
+        }
+        let mut effects = Vec::new();
+        // The new view is needed before the old one is let go: it may be the same.
+        if let Some(info) = info {
+            self.need(&record, info, &mut effects);
+        }
+        effects.push(Effect::PublishEntry(record.clone()));
+        self.entries.insert(record.name.clone(), record.clone());
+        if let Some(before) = before
+            && (bound_view(&before), &before.uid) != (bound_view(&record), &record.uid)
+        {
+            self.release(&before, &mut effects);
+        }
+        effects
+    }
+
+    fn need(&mut self, record: &EntryRecord, info: SourceInfo, effects: &mut Vec<Effect>) {
+        let Some(view) = bound_view(record) else {
+            return;
+        };
+        let dependents = self.dependents.entry(view.clone()).or_default();
+        if dependents.is_empty() {
+            effects.push(Effect::StartView(info));
+        }
+        dependents.insert(Dependent(record.uid.clone()));
+    }
+
+    fn release(&mut self, record: &EntryRecord, effects: &mut Vec<Effect>) {
+        let Some(view) = bound_view(record) else {
+            return;
+        };
+        let Some(dependents) = self.dependents.get_mut(view) else {
+            return;
+        };
+        dependents.remove(&Dependent(record.uid.clone()));
+        if dependents.is_empty() {
+            self.dependents.remove(view);
+            effects.push(Effect::StopView(view.clone()));
+        }
+    }
+}
+
+fn bound_view(record: &EntryRecord) -> Option<&ViewId> {
+    match &record.state {
+        EntryState::Bound { view } => Some(view),
+        EntryState::Invalid { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;
