@@ -1,1 +1,24 @@
-//! placeholder
+//! The live copy of a source: objects as compact bytes, and whether they may be answered from.
+//!
+//! Pure: no runtime, no bus, no clock. Whoever follows the log hands its events to a [`View`] one
+//! after the other; whoever answers queries goes through [`View::read`], which refuses whatever is
+//! not known to be complete.
+//!
+//! - [`View`]: one view, and what each event of the log does to it.
+//! - [`Life`]: the pure state machine behind it.
+//! - [`Store`]: objects by key, with accounting and digest.
+//! - [`Read`], [`ViewNode`]: a view as a query sees it.
+
+mod life;
+mod node;
+mod object;
+mod read;
+mod store;
+mod view;
+
+pub use life::{Effect, Event, Life, Log, State};
+pub use node::{ViewElements, ViewEntries, ViewNode};
+pub use object::Object;
+pub use read::Read;
+pub use store::{Applied, Ignored, Store, TOMBSTONES_MAX, ViewBytes};
+pub use view::View;

@@ -1,0 +1,259 @@
+//! The life of a view: a pure state machine.
+//!
+//! Two questions, kept apart: what a reader gets ([`State`]), and what becomes of the log's records
+//! ([`Log`]).
+//!
+//! **A view that answers always answers from a state that was complete at one position of the log.**
+//! Wherever records may come that lead through states which never were (the log is read again from
+//! its start, or further after an interruption, where only the last record of each object is left;
+//! a new writer publishes the differences that it found, in no order), they are gathered beside
+//! what is served. That goes on being served as what it is: complete at its own position, and
+//! growing old. What was gathered takes its place in one step, once the log has been read to its
+//! end *and* the view's control record says that it is complete.
+//!
+//! Every pair of state and event is listed in `life/table.txt`, which a test holds against the code.
+
+use anteroom_model::{Failure, ViewState};
+
+/// What a reader gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing: the log has not been read to its end, or says nothing of the view, or what was held
+    /// turned out to be incomplete.
+    Unsynced,
+    /// Nothing: the writer has not published the whole source yet.
+    Syncing,
+    /// Answers.
+    Synced,
+    /// Answers to readers that accept the age of its news. It was complete, and is too old for
+    /// readers that name no age.
+    Stale,
+    /// What the source said.
+    Failed(Failure),
+    /// Nothing: its objects were freed to save memory.
+    Evicted,
+    /// Nothing: nobody depends on it any more.
+    Dropped,
+}
+
+impl State {
+    /// Whether there is anything to answer from.
+    pub fn answers(&self) -> bool {
+        matches!(self, Self::Synced | Self::Stale)
+    }
+
+    /// For people, and as a label: lower case.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Unsynced => "unsynced",
+            Self::Syncing => "syncing",
+            Self::Synced => "synced",
+            Self::Stale => "stale",
+            Self::Failed(_) => "failed",
+            Self::Evicted => "evicted",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
+/// What becomes of the log's records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Log {
+    /// The log is on its way to its end: records are gathered, and mean nothing before.
+    Reading,
+    /// Every record takes effect as it comes.
+    Live,
+    /// Records are gathered beside what is served, until the writer says that they are complete.
+    Rebuilding,
+    /// Something is missing: records are passed over until the log is read again.
+    Lost,
+}
+
+/// What happens to a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// The log is read again from its start.
+    Restart,
+    /// The log is out of reach. It will be read further, not again, unless [`Event::Restart`] comes.
+    Away,
+    /// The end of the log was reached, where the view's last control record said this.
+    CaughtUp(Option<&'a ViewState>),
+    /// A control record said this.
+    Control(&'a ViewState),
+    /// Something is missing: a digest differs without excuse, or a record could not be read.
+    Broken,
+    /// How the age of the news compares with the limit, now.
+    Aged {
+        /// Whether it is over the limit.
+        over: bool,
+    },
+    /// The view's memory is wanted back. Its objects return when the log is next read again.
+    Evict,
+}
+
+/// What a step asks of the store, or of whoever follows the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    None,
+    /// Gather into an empty state from now on, beside what is served.
+    StageEmpty,
+    /// Gather into a copy of what is served, beside it.
+    StageCopy,
+    /// What was gathered takes the place of what is served.
+    Install,
+    /// Free all objects.
+    Free,
+    /// Free what was gathered, and have the log read again.
+    AskRestart,
+}
+
+/// Where a view stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// What a reader gets.
+    pub state: State,
+    /// What becomes of records.
+    pub log: Log,
+}
+
+impl Life {
+    /// A view met while the log is being read.
+    pub fn reading() -> Self {
+        Self::new(State::Unsynced, Log::Reading)
+    }
+
+    /// A view whose very first record comes while the log is followed live: nothing of it can have
+    /// been missed.
+    pub fn live() -> Self {
+        Self::new(State::Unsynced, Log::Live)
+    }
+
+    fn new(state: State, log: Log) -> Self {
+        Self { state, log }
+    }
+
+    /// One step.
+    #[must_use]
+    pub fn step(self, event: Event<'_>) -> (Self, Effect) {
+        match event {
+            Event::Restart => self.restart(),
+            Event::Away => self.away(),
+            Event::CaughtUp(said) => self.caught_up(said),
+            Event::Control(said) => self.control(said),
+            Event::Broken => self.broken(),
+            Event::Aged { over } => self.aged(over),
+            Event::Evict => self.evict(),
+        }
+    }
+
+    fn restart(self) -> (Self, Effect) {
+        if self.state.answers() {
+            return (Self::new(self.state, Log::Reading), Effect::StageEmpty);
+        }
+        let state = match self.state {
+            // What the writer last said is forgotten with everything else.
+            State::Syncing => State::Unsynced,
+            other => other,
+        };
+        (Self::new(state, Log::Reading), Effect::Free)
+    }
+
+    fn away(self) -> (Self, Effect) {
+        match self.log {
+            Log::Live if self.state.answers() => {
+                (Self::new(self.state, Log::Reading), Effect::StageCopy)
+            }
+            // Nobody reads what is held, or it is gathered aside already.
+            Log::Live | Log::Reading | Log::Rebuilding => {
+                (Self::new(self.state, Log::Reading), Effect::None)
+            }
+            Log::Lost => (self, Effect::None),
+        }
+    }
+
+    fn caught_up(self, said: Option<&ViewState>) -> (Self, Effect) {
+        if self.log != Log::Reading {
+            return (self, Effect::None);
+        }
+        match said {
+            Some(ViewState::Synced) => (Self::new(self.state.synced(), Log::Live), Effect::Install),
+            Some(ViewState::Failed { failure }) => (
+                Self::new(State::Failed(failure.clone()), Log::Live),
+                Effect::Install,
+            ),
+            Some(ViewState::Dropped) => (Self::new(State::Dropped, Log::Live), Effect::Free),
+            Some(ViewState::Syncing) | None if self.state.answers() => {
+                (Self::new(self.state, Log::Rebuilding), Effect::None)
+            }
+            Some(ViewState::Syncing) => (Self::new(State::Syncing, Log::Live), Effect::Install),
+            None => (Self::new(State::Unsynced, Log::Live), Effect::Install),
+        }
+    }
+
+    fn control(self, said: &ViewState) -> (Self, Effect) {
+        if matches!(self.log, Log::Reading | Log::Lost) {
+            // The end of the log will tell.
+            return (self, Effect::None);
+        }
+        let settled = match self.log {
+            Log::Rebuilding => Effect::Install,
+            _ => Effect::None,
+        };
+        match said {
+            ViewState::Synced => (Self::new(self.state.synced(), Log::Live), settled),
+            ViewState::Failed { failure } => (
+                Self::new(State::Failed(failure.clone()), Log::Live),
+                settled,
+            ),
+            ViewState::Dropped => (Self::new(State::Dropped, Log::Live), Effect::Free),
+            ViewState::Syncing if self.log == Log::Rebuilding => (self, Effect::None),
+            ViewState::Syncing if self.state.answers() => {
+                (Self::new(self.state, Log::Rebuilding), Effect::StageCopy)
+            }
+            ViewState::Syncing => (Self::new(State::Syncing, Log::Live), Effect::None),
+        }
+    }
+
+    fn broken(self) -> (Self, Effect) {
+        match (self.log, self.state) {
+            // It holds nothing.
+            (_, State::Dropped) => (Self::new(State::Dropped, self.log), Effect::None),
+            // What is held is what broke.
+            (Log::Live, state) if state.answers() || state == State::Syncing => {
+                (Self::new(State::Unsynced, Log::Lost), Effect::AskRestart)
+            }
+            // What was gathered broke; what is served was complete before.
+            (_, state) => (Self::new(state, Log::Lost), Effect::AskRestart),
+        }
+    }
+
+    fn aged(self, over: bool) -> (Self, Effect) {
+        let state = match self.state {
+            State::Synced if over => State::Stale,
+            State::Stale if !over => State::Synced,
+            other => other,
+        };
+        (Self::new(state, self.log), Effect::None)
+    }
+
+    fn evict(self) -> (Self, Effect) {
+        match self.state {
+            State::Dropped => (self, Effect::None),
+            _ => (Self::new(State::Evicted, Log::Lost), Effect::Free),
+        }
+    }
+}
+
+impl State {
+    /// Complete now. Only news makes a stale view fresh, and a control record brings none.
+    fn synced(self) -> Self {
+        match self {
+            Self::Stale => Self::Stale,
+            _ => Self::Synced,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! A view that may be answered from.
+
+use anteroom_jmespath::{Environment, EvalError, Expression};
+use anteroom_model::{FactError, ResourceVersion, Revision};
+use anteroom_wire::{WireError, body};
+use bytes::Bytes;
+
+use crate::{Object, Store, ViewNode};
+
+/// A view's objects as they were, all together, at one position of the log. To hold one is to have
+/// been let in by [`View::read`](crate::View::read).
+#[derive(Clone, Copy, Debug)]
+pub struct Read<'a> {
+    store: &'a Store,
+}
+
+impl<'a> Read<'a> {
+    pub(crate) fn new(store: &'a Store) -> Self {
+        Self { store }
+    }
+
+    /// The document that queries are about.
+    pub fn node(self) -> ViewNode<'a> {
+        ViewNode::root(self.store)
+    }
+
+    /// The object of this key. `None` is *absent*: the API server had no such object.
+    pub fn get(self, namespace: &str, name: &str) -> Option<&'a Object> {
+        self.store.get(namespace, name)
+    }
+
+    /// All objects, by namespace and name.
+    pub fn objects(self) -> impl DoubleEndedIterator<Item = &'a Object> + Clone {
+        self.store.objects()
+    }
+
+    /// The objects of one namespace, by name.
+    pub fn namespace(self, namespace: &'a str) -> impl Iterator<Item = &'a Object> {
+        self.store.namespace(namespace)
+    }
+
+    /// How many objects there are.
+    pub fn len(self) -> usize {
+        self.store.len()
+    }
+
+    /// Whether there are none: the API server said so.
+    pub fn is_empty(self) -> bool {
+        self.store.is_empty()
+    }
+
+    /// The position of the log at which the objects were all as they are here.
+    pub fn revision(self) -> Revision {
+        self.store.revision()
+    }
+
+    /// The source's resource version, at least: that of the last control record. The objects are
+    /// as new, or newer.
+    pub fn version(self) -> ResourceVersion {
+        self.store
+            .record()
+            .map(|record| record.version.clone())
+            .unwrap_or_default()
+    }
+
+    /// Evaluates `expression` over the view, into a body.
+    ///
+    /// # Errors
+    /// [`FactError::BudgetExceeded`] where the evaluation or its result is too large;
+    /// [`FactError::EvaluationFailed`] for anything else.
+    pub fn evaluate(
+        self,
+        expression: &Expression,
+        environment: &Environment<'_>,
+    ) -> Result<Bytes, FactError> {
+        let value = expression
+            .evaluate(self.node(), environment)
+            .map_err(|error| evaluation_error(&error))?;
+        body::encode_value(&value).map_err(|error| match error {
+            WireError::Limit { .. } => FactError::BudgetExceeded {
+                message: format!("its result: {error}"),
+            },
+            other => FactError::EvaluationFailed {
+                message: other.to_string(),
+            },
+        })
+    }
+}
+
+fn evaluation_error(error: &EvalError) -> FactError {
+    let message = error.to_string();
+    match error {
+        EvalError::Budget { .. } => FactError::BudgetExceeded { message },
+        _ => FactError::EvaluationFailed { message },
+    }
+}

@@ -1,0 +1,229 @@
+//! One view: what each event of the log does to it.
+
+use anteroom_model::{Delta, FactError, Revision, ViewId, ViewRecord};
+
+use crate::{Applied, Effect, Event, Ignored, Life, Log, Read, State, Store, ViewBytes};
+
+/// The live copy of one source.
+///
+/// Whoever follows the log calls, in the log's order, one method for each of its events. Where one
+/// returns [`Effect::AskRestart`], the log has to be read again for this view; the other effects
+/// have been carried out already.
+#[derive(Clone, Debug)]
+pub struct View {
+    id: ViewId,
+    life: Life,
+    served: Store,
+    gathered: Gathered,
+}
+
+/// Where records go that do not take effect as they come.
+#[derive(Clone, Debug)]
+enum Gathered {
+    /// They do take effect.
+    No,
+    /// Into a copy of what is served, to be made when the first record comes.
+    Copy,
+    /// Into this.
+    Own(Store),
+}
+
+impl View {
+    /// A view met while the log is being read.
+    pub fn reading(id: ViewId) -> Self {
+        Self::new(id, Life::reading())
+    }
+
+    /// A view whose very first record comes while the log is followed live.
+    pub fn live(id: ViewId) -> Self {
+        Self::new(id, Life::live())
+    }
+
+    fn new(id: ViewId, life: Life) -> Self {
+        Self {
+            id,
+            life,
+            served: Store::default(),
+            gathered: Gathered::No,
+        }
+    }
+
+    /// The log is read again from its start.
+    pub fn restart(&mut self) -> Effect {
+        self.step(Event::Restart)
+    }
+
+    /// The log is out of reach.
+    pub fn away(&mut self) -> Effect {
+        self.step(Event::Away)
+    }
+
+    /// The end of the log was reached: what was not delivered since the start is not there.
+    pub fn caught_up(&mut self) -> Effect {
+        let said = self.followed().record().map(|record| record.state.clone());
+        self.step(Event::CaughtUp(said.as_ref()))
+    }
+
+    /// A delta stands at `revision` of the log.
+    pub fn apply<B: AsRef<[u8]>>(&mut self, revision: Revision, delta: &Delta<B>) -> Applied {
+        if self.life.log == Log::Lost {
+            return Applied::Ignored(Ignored::NotFollowing);
+        }
+        self.make_copy();
+        match &mut self.gathered {
+            Gathered::Own(gathered) => {
+                let twin = self.served.get(&delta.key.namespace, &delta.key.name);
+                gathered.apply(revision, delta, twin)
+            }
+            Gathered::No | Gathered::Copy => self.served.apply(revision, delta, None),
+        }
+    }
+
+    /// A control record stands at `revision` of the log. One of an earlier tenure means nothing.
+    pub fn control(&mut self, revision: Revision, record: ViewRecord) -> Effect {
+        if self.life.log == Log::Lost || !self.followed().accepts(revision, &record) {
+            return Effect::None;
+        }
+        // First the step: a record that says *syncing* is not part of what goes on being served.
+        let effect = self.step(Event::Control(&record.state));
+        self.make_copy();
+        match &mut self.gathered {
+            Gathered::Own(gathered) => gathered.control(revision, record),
+            Gathered::No | Gathered::Copy => self.served.control(revision, record),
+        }
+        effect
+    }
+
+    /// Something is missing: see [`Event::Broken`].
+    pub fn broken(&mut self) -> Effect {
+        self.step(Event::Broken)
+    }
+
+    /// The age of the news is now over the limit for readers that name none, or not.
+    pub fn aged(&mut self, over: bool) -> Effect {
+        self.step(Event::Aged { over })
+    }
+
+    /// Frees the objects, and refuses readers until the log is read again.
+    pub fn evict(&mut self) -> Effect {
+        self.step(Event::Evict)
+    }
+
+    /// Its name.
+    pub fn id(&self) -> &ViewId {
+        &self.id
+    }
+
+    /// What a reader gets.
+    pub fn state(&self) -> &State {
+        &self.life.state
+    }
+
+    /// What becomes of the log's records.
+    pub fn log(&self) -> Log {
+        self.life.log
+    }
+
+    /// The state that follows the log: to be compared with the control record that was just handed
+    /// in. It differs from what is served while records are gathered.
+    pub fn followed(&self) -> &Store {
+        match &self.gathered {
+            Gathered::Own(gathered) => gathered,
+            Gathered::No | Gathered::Copy => &self.served,
+        }
+    }
+
+    /// What is served, where [`View::read`] lets a reader in; for metrics and accounting, where not.
+    pub fn served(&self) -> &Store {
+        &self.served
+    }
+
+    /// What it takes: what is served, and what is gathered beside it. Objects that both hold count
+    /// twice, although they share their bodies.
+    pub fn bytes(&self) -> ViewBytes {
+        match &self.gathered {
+            Gathered::Own(gathered) => self.served.bytes().plus(gathered.bytes()),
+            Gathered::No | Gathered::Copy => self.served.bytes(),
+        }
+    }
+
+    /// Whether a reader that accepts news of `age_max_ms` gets an answer, where the news is
+    /// `age_ms` old.
+    ///
+    /// # Errors
+    /// Why it gets none.
+    pub fn answerable(&self, age_ms: u64, age_max_ms: u64) -> Result<(), FactError> {
+        let not_synced = |state: &str| FactError::NotSynced {
+            view: self.id.to_string(),
+            state: state.into(),
+        };
+        match &self.life.state {
+            State::Synced | State::Stale if age_ms <= age_max_ms => Ok(()),
+            State::Synced | State::Stale => Err(FactError::Stale {
+                view: self.id.to_string(),
+                age_ms,
+                age_max_ms,
+            }),
+            State::Unsynced if self.life.log == Log::Reading => {
+                Err(not_synced("the log is being read"))
+            }
+            State::Unsynced if self.life.log == Log::Lost => Err(not_synced(
+                "something was missing, and the log has to be read again",
+            )),
+            State::Unsynced => Err(not_synced("the watcher has not written it yet")),
+            State::Syncing => Err(not_synced("the watcher has not read its source whole yet")),
+            State::Failed(failure) => Err(FactError::Failed {
+                view: self.id.to_string(),
+                failure: failure.clone(),
+            }),
+            State::Evicted => Err(not_synced("its objects were freed to save memory")),
+            State::Dropped => Err(not_synced("no entry and no policy needs it any more")),
+        }
+    }
+
+    /// The objects, for a reader that accepts news of `age_max_ms`, where the news is `age_ms` old.
+    /// There is no other way to evaluate over a view.
+    ///
+    /// # Errors
+    /// Why there is no answer; never an empty one in its place.
+    pub fn read(&self, age_ms: u64, age_max_ms: u64) -> Result<Read<'_>, FactError> {
+        self.answerable(age_ms, age_max_ms)?;
+        Ok(Read::new(&self.served))
+    }
+
+    fn step(&mut self, event: Event<'_>) -> Effect {
+        // Left behind for a moment only; a step cannot fail.
+        let life = std::mem::replace(&mut self.life, Life::reading());
+        let (life, effect) = life.step(event);
+        self.life = life;
+        match effect {
+            Effect::None => {}
+            Effect::StageEmpty => self.gathered = Gathered::Own(Store::default()),
+            Effect::StageCopy => self.gathered = Gathered::Copy,
+            Effect::Install => self.install(),
+            Effect::Free => {
+                self.served = Store::default();
+                self.gathered = Gathered::No;
+            }
+            Effect::AskRestart => self.gathered = Gathered::No,
+        }
+        effect
+    }
+
+    fn install(&mut self) {
+        if let Gathered::Own(gathered) = std::mem::replace(&mut self.gathered, Gathered::No) {
+            self.served = gathered;
+        }
+        self.served.compact();
+    }
+
+    /// Makes the copy that records are gathered into, now that there is one to gather.
+    fn make_copy(&mut self) {
+        if matches!(self.gathered, Gathered::Copy) {
+            self.gathered = Gathered::Own(self.served.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
