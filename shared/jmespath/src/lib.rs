@@ -1,3 +1,56 @@
 //! JMESPath, parsed once and evaluated by reference over a borrowed [`Node`].
+//!
+//! ```
+//! use anteroom_jmespath::{Environment, Expression};
+//!
+//! let pods = serde_json::json!({"items": [{"name": "a", "ready": true}, {"name": "b"}]});
+//! let ready = Expression::parse("items[?ready].name")?;
+//! assert_eq!(ready.evaluate_json(&pods, &Environment::default())?, serde_json::json!(["a"]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The road of an expression
+//!
+//! [`Expression::parse`] (lexer, Pratt parser) makes an [`ast::Ast`], a flat arena that is cheap to
+//! share and that a planner may read. [`Expression::evaluate`] walks it over a document through
+//! [`Node`] alone and gives a [`Value`], which borrows from the document whatever it did not compute.
+//! [`FunctionTable`] holds the functions; an [`Environment`] brings them together with the named
+//! parameters, the rule for missing keys and the [`Budget`].
+//!
+//! # What differs from plain JMESPath
+//!
+//! * `$name` is a *parameter*: a primary expression whose value the [`Environment`] binds. An
+//!   expression is compiled once and never has text pasted into it.
+//! * Integers are exact, and compare exactly with floats: see [`Number`].
+//! * With [`MissingKey::Error`], a key that an object lacks is an error, as in Kyverno.
+//! * `&expression` is only what the specification's grammar says, an argument of a function, so an
+//!   expression can not call itself. The separators of a list are required, and none may trail.
+//!
+//! # Limits
+//!
+//! Parsing is limited by [`Limits`], evaluation by [`Budget`], each with a typed error. Neither can
+//! overflow the stack of a 2 MiB thread at the default limits, which the tests check in debug builds.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod ast;
+mod environment;
+mod error;
+mod evaluator;
+mod expression;
+mod function;
+#[doc(hidden)]
+pub mod fuzzing;
+mod lexer;
 mod node;
+mod number;
+mod parser;
+mod value;
+
+pub use environment::{
+    BUILT_BYTES_MAX, Budget, DEPTH_MAX, Environment, MissingKey, Parameters, STEPS_MAX,
+};
+pub use error::{BudgetKind, EvalError, ParseError, ParseErrorKind};
+pub use expression::{EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, Expression, Limits};
+pub use function::{Call, Function, FunctionTable, Handle, Handles, Reference, Signature, Types};
 pub use node::{Node, Number, Shape};
+pub use value::{Array, Borrowed, Object, Text, VALUE_DEPTH_MAX, Value};

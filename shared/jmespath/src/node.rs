@@ -54,3 +54,5 @@ pub trait Node<'a>: Copy {
     /// The entries, if this is an object; else nothing.
     fn entries(self) -> Self::Entries;
 }
+
+mod json;

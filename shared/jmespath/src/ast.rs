@@ -1,0 +1,292 @@
+//! The syntax tree: a flat arena of terms, for the evaluator and for a planner to read.
+//!
+//! Chains are flat (`a.b[0]` is one [`Term::Path`] of three steps, `a || b || c` one [`Term::Or`]), so
+//! a tree is only as deep as its expression truly nests, and dropping or sharing one is cheap.
+
+use std::ops::Range;
+
+/// A parsed expression as a tree.
+///
+/// Equal expressions give equal trees, whatever their white space.
+#[derive(Clone, Debug)]
+pub struct Ast {
+    pub(crate) terms: Vec<Term>,
+    pub(crate) spans: Vec<Range<u32>>,
+    pub(crate) root: TermId,
+    pub(crate) functions: Vec<Box<str>>,
+    pub(crate) parameters: Vec<Box<str>>,
+}
+
+impl Ast {
+    /// The whole expression.
+    pub fn root(&self) -> TermId {
+        self.root
+    }
+
+    /// The term of an id that this tree gave.
+    ///
+    /// # Panics
+    /// If the id came from another, larger tree.
+    pub fn term(&self, id: TermId) -> &Term {
+        &self.terms[id.index()]
+    }
+
+    /// Where the term stands in the expression's text, in bytes.
+    ///
+    /// # Panics
+    /// If the id came from another, larger tree.
+    pub fn span_bytes(&self, id: TermId) -> Range<usize> {
+        let span = &self.spans[id.index()];
+        span.start as usize..span.end as usize
+    }
+
+    /// The names of the functions called, each once, by [`Slot`].
+    pub fn functions(&self) -> &[Box<str>] {
+        &self.functions
+    }
+
+    /// The names of the parameters used (without the dollar sign), each once, by [`Slot`].
+    pub fn parameters(&self) -> &[Box<str>] {
+        &self.parameters
+    }
+
+    /// The name of the function that a [`Term::Call`] calls.
+    pub fn function_name(&self, slot: Slot) -> &str {
+        &self.functions[slot.0 as usize]
+    }
+
+    /// The name of the parameter that a [`Term::Parameter`] is.
+    pub fn parameter_name(&self, slot: Slot) -> &str {
+        &self.parameters[slot.0 as usize]
+    }
+}
+
+impl PartialEq for Ast {
+    fn eq(&self, other: &Self) -> bool {
+        self.root == other.root
+            && self.terms == other.terms
+            && self.functions == other.functions
+            && self.parameters == other.parameters
+    }
+}
+
+/// A term of one [`Ast`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TermId(pub(crate) u32);
+
+impl TermId {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The number of a function or of a parameter within one [`Ast`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slot(pub(crate) u32);
+
+impl Slot {
+    /// The place in [`Ast::functions`] or [`Ast::parameters`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One node of the tree. What it says of "the current value" is what the term is evaluated on: the
+/// document at the root, the element in a projection, the left side's value in a path or a pipe.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Term {
+    /// `@`, or nothing at all: the current value.
+    Current,
+    /// `name`: a field of the current value.
+    Field(Box<str>),
+    /// `[0]`, `[-1]`: an element of the current value.
+    Index(i64),
+    /// `[start:stop:step]`: elements of the current value. Always the left of a [`Term::Project`].
+    Slice(Slice),
+    /// A `` `json` `` literal or a `'raw string'`.
+    Literal(serde_json::Value),
+    /// `$name`
+    Parameter(Slot),
+    /// `a.b[0]`: each step on the value of the one before. Two steps or more.
+    Path(Box<[TermId]>),
+    /// `a | b`: as [`Term::Path`], but projections end here. Two stages or more.
+    Pipe(Box<[TermId]>),
+    /// `a || b`: the first true operand, else the last. Two or more.
+    Or(Box<[TermId]>),
+    /// `a && b`: the first false operand, else the last. Two or more.
+    And(Box<[TermId]>),
+    /// `!a`
+    Not(TermId),
+    /// `a == b`
+    Compare {
+        /// The operator.
+        operator: Comparison,
+        /// The left side.
+        left: TermId,
+        /// The right side.
+        right: TermId,
+    },
+    /// `left[*].right`: the elements of `left`, `right` on each, nulls left out. Also what follows
+    /// a [`Term::Slice`] or a [`Term::Flatten`].
+    Project {
+        /// What is projected.
+        left: TermId,
+        /// What is taken of each element.
+        right: TermId,
+    },
+    /// `left.*.right`: as [`Term::Project`] over the values of an object.
+    ProjectValues {
+        /// What is projected.
+        left: TermId,
+        /// What is taken of each value.
+        right: TermId,
+    },
+    /// `left[?condition].right`: as [`Term::Project`] over the elements whose condition is true.
+    Filter {
+        /// What is filtered.
+        left: TermId,
+        /// The condition, on each element.
+        condition: TermId,
+        /// What is taken of each element that passes.
+        right: TermId,
+    },
+    /// `left[]`: the elements of `left`, those that are arrays replaced by their elements.
+    Flatten(TermId),
+    /// `[a, b]`; null on null.
+    List(Box<[TermId]>),
+    /// `{k: a}`; null on null. Of equal keys the last wins.
+    Object(Box<[(Box<str>, TermId)]>),
+    /// `name(a, &b)`
+    Call {
+        /// Which function.
+        function: Slot,
+        /// What it is given.
+        arguments: Box<[Argument]>,
+    },
+}
+
+/// An argument of a [`Term::Call`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// The value of the term on the current value.
+    Value(TermId),
+    /// `&term`: the term itself, for the function to apply.
+    Reference(TermId),
+}
+
+/// The operators of [`Term::Compare`]. The ordering ones give null unless both sides are numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The names say it.
+pub enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// The bounds of a [`Term::Slice`], with Python's meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// The first index; from the end if negative.
+    pub start: Option<i64>,
+    /// The index before which it ends; from the end if negative.
+    pub stop: Option<i64>,
+    /// The distance, never 0.
+    pub step: i64,
+}
+
+impl Slice {
+    /// The indexes that the slice takes of an array of `length` elements.
+    pub fn indexes(self, length: usize) -> impl Iterator<Item = usize> {
+        // In i128, since -i64::MIN and start + step overflow i64.
+        let length = length as i128;
+        let step = i128::from(self.step);
+        let (lowest, highest) = if step < 0 {
+            (-1, length - 1)
+        } else {
+            (0, length)
+        };
+        let clamp = |index: i64| {
+            let index = i128::from(index);
+            let index = if index < 0 { index + length } else { index };
+            index.clamp(lowest, highest)
+        };
+        let (first, last) = if step < 0 {
+            (highest, lowest)
+        } else {
+            (lowest, highest)
+        };
+        let start = self.start.map_or(first, clamp);
+        let stop = self.stop.map_or(last, clamp);
+        let inside = move |index: &i128| {
+            if step < 0 {
+                *index > stop
+            } else {
+                step > 0 && *index < stop
+            }
+        };
+        std::iter::successors(Some(start), move |index| Some(index + step))
+            .take_while(inside)
+            .filter_map(|index| usize::try_from(index).ok())
+    }
+}
+
+impl Term {
+    /// The terms directly below this one.
+    pub fn children(&self) -> Vec<TermId> {
+        match self {
+            Term::Current
+            | Term::Field(_)
+            | Term::Index(_)
+            | Term::Slice(_)
+            | Term::Literal(_)
+            | Term::Parameter(_) => Vec::new(),
+            Term::Path(terms)
+            | Term::Pipe(terms)
+            | Term::Or(terms)
+            | Term::And(terms)
+            | Term::List(terms) => terms.to_vec(),
+            Term::Not(term) | Term::Flatten(term) => vec![*term],
+            Term::Compare { left, right, .. }
+            | Term::Project { left, right }
+            | Term::ProjectValues { left, right } => vec![*left, *right],
+            Term::Filter {
+                left,
+                condition,
+                right,
+            } => vec![*left, *condition, *right],
+            Term::Object(entries) => entries.iter().map(|(_, term)| *term).collect(),
+            Term::Call { arguments, .. } => arguments
+                .iter()
+                .map(|argument| match argument {
+                    Argument::Value(term) | Argument::Reference(term) => *term,
+                })
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Slice;
+
+    fn taken(start: Option<i64>, stop: Option<i64>, step: i64) -> Vec<usize> {
+        Slice { start, stop, step }.indexes(4).collect()
+    }
+
+    #[test]
+    fn slices_take_what_python_takes() {
+        assert_eq!(taken(None, None, 1), [0, 1, 2, 3]);
+        assert_eq!(taken(None, None, -1), [3, 2, 1, 0]);
+        assert_eq!(taken(Some(-3), Some(-1), 1), [1, 2]);
+        assert_eq!(taken(Some(10), Some(-10), -2), [3, 1]);
+        assert_eq!(taken(Some(10), None, 1), [] as [usize; 0]);
+        assert_eq!(taken(Some(i64::MIN), Some(i64::MAX), i64::MAX), [0]);
+        assert_eq!(taken(Some(i64::MAX), Some(i64::MIN), i64::MIN), [3]);
+        assert_eq!(taken(Some(0), None, -1), [0]);
+        assert_eq!(taken(None, None, 0), [] as [usize; 0]);
+    }
+}

@@ -1,0 +1,186 @@
+//! What an evaluation is given besides the expression and the document.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::hash::BuildHasher;
+
+use serde_json::Value;
+
+use crate::function::FunctionTable;
+
+/// The steps of one evaluation unless its budget says otherwise: about a second of work.
+pub const STEPS_MAX: u64 = 20_000_000;
+
+/// The depth of one evaluation, and of what it builds, unless its budget says otherwise. A stack of
+/// 2 MiB holds it in a debug build.
+pub const DEPTH_MAX: u32 = 256;
+
+/// The bytes that one evaluation builds unless its budget says otherwise.
+pub const BUILT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Functions, parameters, and rules of one evaluation.
+#[derive(Clone, Copy)]
+pub struct Environment<'e> {
+    /// The functions that the expression may call.
+    pub functions: &'e FunctionTable,
+    /// What the `$names` of the expression stand for.
+    pub parameters: &'e dyn Parameters,
+    /// What a key is that an object lacks.
+    pub missing_key: MissingKey,
+    /// How much the evaluation may take.
+    pub budget: Budget,
+}
+
+impl Environment<'_> {
+    /// The standard functions, no parameters, null for a missing key, the default budget.
+    pub fn standard() -> Environment<'static> {
+        Environment {
+            functions: FunctionTable::standard_shared(),
+            parameters: &(),
+            missing_key: MissingKey::Null,
+            budget: Budget::default(),
+        }
+    }
+}
+
+impl<'e> Environment<'e> {
+    /// The same with other functions.
+    #[must_use]
+    pub fn with_functions(self, functions: &'e FunctionTable) -> Self {
+        Environment { functions, ..self }
+    }
+
+    /// The same with these parameters.
+    #[must_use]
+    pub fn with_parameters(self, parameters: &'e dyn Parameters) -> Self {
+        Environment { parameters, ..self }
+    }
+
+    /// The same with another rule for missing keys.
+    #[must_use]
+    pub fn with_missing_key(self, missing_key: MissingKey) -> Self {
+        Environment {
+            missing_key,
+            ..self
+        }
+    }
+
+    /// The same with another budget.
+    #[must_use]
+    pub fn with_budget(self, budget: Budget) -> Self {
+        Environment { budget, ..self }
+    }
+}
+
+impl Default for Environment<'_> {
+    fn default() -> Self {
+        Environment::standard()
+    }
+}
+
+impl fmt::Debug for Environment<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Environment")
+            .field("missing_key", &self.missing_key)
+            .field("budget", &self.budget)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a field is when an object does not have it.
+///
+/// A field of what is not an object (null, a string, an array) is null under both rules.
+///
+/// [`MissingKey::Error`] has the semantics of Kyverno's fork of go-jmespath
+/// (`github.com/kyverno/go-jmespath` v0.4.1-0.20231124160150-95e59c162877, `interpreter.go`,
+/// `NotFoundError`). The error travels up only
+///
+/// * through a path: `missing.b`, `missing[0]` and `missing.b[*]` are errors;
+/// * out of the last operand of `&&`;
+/// * out of a function that applied `&expression` to an element (`map(&missing, @)`).
+///
+/// It is forgiven, that is, it becomes null, in
+///
+/// * every operand of `||`, every operand of `&&` but the last, the operand of `!`;
+/// * both sides of a comparison;
+/// * every stage of a pipe, the last one included;
+/// * what is projected (`missing[*]`, `missing[]`, `missing[?x]`, `missing.*`), a filter's condition,
+///   and what a projection does with each element;
+/// * the elements of `[a, b]` and the values of `{k: a}`;
+/// * every argument of a function.
+///
+/// Two faults of the fork are not copied: there, *any* error inside what is flattened, filtered or
+/// projected with `.*` (a type error too) reads as null, and `.*` visits a null for every value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissingKey {
+    /// Null, as the specification says.
+    #[default]
+    Null,
+    /// An error, unless forgiven.
+    Error,
+}
+
+/// How much one evaluation may take. At each limit it ends with
+/// [`EvalError::Budget`](crate::EvalError::Budget).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Terms evaluated, elements visited, values compared.
+    pub steps: u64,
+    /// Levels of nesting of the evaluation, and of a built value. Above [`DEPTH_MAX`] the caller
+    /// answers for the size of the stack.
+    pub depth: u32,
+    /// Bytes of all that is built on the way: strings by their length, elements and entries by what
+    /// they take in memory.
+    pub built_bytes: u64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget {
+            steps: STEPS_MAX,
+            depth: DEPTH_MAX,
+            built_bytes: BUILT_BYTES_MAX,
+        }
+    }
+}
+
+/// The values of an expression's `$names`.
+pub trait Parameters {
+    /// The value bound to `name` (without the dollar sign), if there is one.
+    fn parameter(&self, name: &str) -> Option<&Value>;
+}
+
+/// No parameters.
+impl Parameters for () {
+    fn parameter(&self, _name: &str) -> Option<&Value> {
+        None
+    }
+}
+
+impl Parameters for BTreeMap<String, Value> {
+    fn parameter(&self, name: &str) -> Option<&Value> {
+        self.get(name)
+    }
+}
+
+impl<S: BuildHasher> Parameters for HashMap<String, Value, S> {
+    fn parameter(&self, name: &str) -> Option<&Value> {
+        self.get(name)
+    }
+}
+
+impl Parameters for serde_json::Map<String, Value> {
+    fn parameter(&self, name: &str) -> Option<&Value> {
+        self.get(name)
+    }
+}
+
+/// A few parameters, looked through in order.
+impl<const LENGTH: usize> Parameters for [(&str, &Value); LENGTH] {
+    fn parameter(&self, name: &str) -> Option<&Value> {
+        self.iter()
+            .find(|(bound, _)| *bound == name)
+            .map(|(_, value)| *value)
+    }
+}

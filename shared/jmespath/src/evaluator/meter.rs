@@ -1,0 +1,91 @@
+//! What is left of a budget.
+
+use crate::environment::Budget;
+use crate::error::{BudgetKind, EvalError};
+
+#[derive(Debug)]
+pub(crate) struct Meter {
+    budget: Budget,
+    steps_left: u64,
+    built_bytes_left: u64,
+    depth: u32,
+}
+
+impl Meter {
+    pub(crate) fn new(budget: Budget) -> Self {
+        Meter {
+            budget,
+            steps_left: budget.steps,
+            built_bytes_left: budget.built_bytes,
+            depth: 0,
+        }
+    }
+
+    /// One step.
+    #[inline]
+    pub(crate) fn step(&mut self) -> Result<(), EvalError> {
+        self.steps(1)
+    }
+
+    /// So many steps.
+    #[inline]
+    pub(crate) fn steps(&mut self, steps: usize) -> Result<(), EvalError> {
+        match self.steps_left.checked_sub(steps as u64) {
+            Some(left) => {
+                self.steps_left = left;
+                Ok(())
+            }
+            None => Err(over(BudgetKind::Steps, self.budget.steps)),
+        }
+    }
+
+    /// So many bytes, before they are allocated where they may be many.
+    #[inline]
+    pub(crate) fn build(&mut self, bytes: usize) -> Result<(), EvalError> {
+        match self.built_bytes_left.checked_sub(bytes as u64) {
+            Some(left) => {
+                self.built_bytes_left = left;
+                Ok(())
+            }
+            None => Err(self.over_built_bytes()),
+        }
+    }
+
+    pub(crate) fn built_bytes_left(&self) -> u64 {
+        self.built_bytes_left
+    }
+
+    pub(crate) fn over_built_bytes(&self) -> EvalError {
+        over(BudgetKind::BuiltBytes, self.budget.built_bytes)
+    }
+
+    /// A step, one level further down.
+    #[inline]
+    pub(crate) fn enter(&mut self) -> Result<(), EvalError> {
+        if self.depth >= self.budget.depth {
+            return Err(over(BudgetKind::Depth, u64::from(self.budget.depth)));
+        }
+        self.step()?;
+        self.depth += 1;
+        Ok(())
+    }
+
+    /// Back from where [`Meter::enter`] succeeded.
+    #[inline]
+    pub(crate) fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// Whether a value of this depth may be built.
+    pub(crate) fn allow_depth(&self, depth: u32) -> Result<(), EvalError> {
+        if depth > self.budget.depth {
+            return Err(over(BudgetKind::Depth, u64::from(self.budget.depth)));
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn over(which: BudgetKind, limit: u64) -> EvalError {
+    EvalError::Budget { which, limit }
+}

@@ -1,0 +1,169 @@
+//! Projections: each element is handed on as it comes, so that a chain of them builds one array, at
+//! its end.
+
+use crate::ast::{Slice, Term, TermId};
+use crate::error::Fault;
+use crate::evaluator::{ELEMENT_BYTES, Evaluator, Outcome};
+use crate::node::{Node, Shape};
+use crate::value::Value;
+
+/// Who takes the elements.
+type Sink<'s, 'a, N> = dyn FnMut(&mut Evaluator<'a, N>, Value<'a, N>) -> Result<(), Fault<'a>> + 's;
+
+impl<'a, N: Node<'a>> Evaluator<'a, N> {
+    /// The elements of a projection as an array; null if what is projected is none.
+    pub(super) fn collect(&mut self, id: TermId, current: &Value<'a, N>) -> Outcome<'a, N> {
+        let mut elements = Vec::new();
+        let is_array = self.each(id, current, &mut |evaluator, element| {
+            evaluator.meter.build(ELEMENT_BYTES)?;
+            elements.push(element);
+            Ok(())
+        })?;
+        Ok(if is_array {
+            self.build_array(elements)?
+        } else {
+            Value::Null
+        })
+    }
+
+    /// Hands the elements of a term's value to `sink`. Says whether the value is an array; if not,
+    /// `sink` was not called.
+    fn each(
+        &mut self,
+        id: TermId,
+        current: &Value<'a, N>,
+        sink: &mut Sink<'_, 'a, N>,
+    ) -> Result<bool, Fault<'a>> {
+        self.meter.enter()?;
+        let outcome = match self.ast.term(id) {
+            Term::Project { left, right } => {
+                self.each(*left, current, &mut |evaluator, element| {
+                    evaluator.project(*right, element, sink)
+                })
+            }
+            Term::Filter {
+                left,
+                condition,
+                right,
+            } => self.each(*left, current, &mut |evaluator, element| {
+                if evaluator.forgiving(*condition, &element)?.is_truthy() {
+                    evaluator.project(*right, element, sink)?;
+                }
+                Ok(())
+            }),
+            Term::ProjectValues { left, right } => self.each_value(*left, *right, current, sink),
+            Term::Flatten(left) => self.each(*left, current, &mut |evaluator, element| {
+                evaluator.each_flat(element, sink)
+            }),
+            Term::Slice(slice) => self.each_in_slice(*slice, current, sink),
+            _ => self.each_element(id, current, sink),
+        };
+        self.meter.leave();
+        outcome
+    }
+
+    /// Hands on what the right side takes of an element, unless it is null.
+    fn project(
+        &mut self,
+        right: TermId,
+        element: Value<'a, N>,
+        sink: &mut Sink<'_, 'a, N>,
+    ) -> Result<(), Fault<'a>> {
+        let value = match self.ast.term(right) {
+            Term::Current => element,
+            _ => self.forgiving(right, &element)?,
+        };
+        if value.is_null() {
+            Ok(())
+        } else {
+            sink(self, value)
+        }
+    }
+
+    fn each_value(
+        &mut self,
+        left: TermId,
+        right: TermId,
+        current: &Value<'a, N>,
+        sink: &mut Sink<'_, 'a, N>,
+    ) -> Result<bool, Fault<'a>> {
+        let object = self.forgiving(left, current)?;
+        if !matches!(object.shape(), Shape::Object(_)) {
+            return Ok(false);
+        }
+        for (_, value) in object.entries() {
+            self.meter.step()?;
+            self.project(right, value, sink)?;
+        }
+        Ok(true)
+    }
+
+    fn each_flat(
+        &mut self,
+        element: Value<'a, N>,
+        sink: &mut Sink<'_, 'a, N>,
+    ) -> Result<(), Fault<'a>> {
+        if !matches!(element.shape(), Shape::Array(_)) {
+            return sink(self, element);
+        }
+        for inner in element.elements() {
+            self.meter.step()?;
+            sink(self, inner)?;
+        }
+        Ok(())
+    }
+
+    fn each_in_slice(
+        &mut self,
+        slice: Slice,
+        array: &Value<'a, N>,
+        sink: &mut Sink<'_, 'a, N>,
+    ) -> Result<bool, Fault<'a>> {
+        let Shape::Array(length) = array.shape() else {
+            return Ok(false);
+        };
+        if slice.step == 1 {
+            // In order: one pass, where reaching each index may take one.
+            let mut indexes = slice.indexes(length);
+            let Some(first) = indexes.next() else {
+                return Ok(true);
+            };
+            let taken = 1 + indexes.count();
+            self.meter.steps(first)?;
+            for element in array.elements().skip(first).take(taken) {
+                self.meter.step()?;
+                sink(self, element)?;
+            }
+            return Ok(true);
+        }
+        // Any other order: the elements are laid out once.
+        self.meter.steps(length)?;
+        self.meter.build(length.saturating_mul(ELEMENT_BYTES))?;
+        let elements: Vec<_> = array.elements().collect();
+        for element in slice
+            .indexes(length)
+            .filter_map(|index| elements.get(index))
+        {
+            self.meter.step()?;
+            sink(self, element.clone())?;
+        }
+        Ok(true)
+    }
+
+    fn each_element(
+        &mut self,
+        id: TermId,
+        current: &Value<'a, N>,
+        sink: &mut Sink<'_, 'a, N>,
+    ) -> Result<bool, Fault<'a>> {
+        let array = self.forgiving(id, current)?;
+        if !matches!(array.shape(), Shape::Array(_)) {
+            return Ok(false);
+        }
+        for element in array.elements() {
+            self.meter.step()?;
+            sink(self, element)?;
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,151 @@
+//! An expression, parsed.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::ast::Ast;
+use crate::environment::Environment;
+use crate::error::{EvalError, ParseError};
+use crate::evaluator::Evaluator;
+use crate::function::FunctionTable;
+use crate::node::Node;
+use crate::parser;
+use crate::value::Value;
+
+/// The longest expression, unless the caller's [`Limits`] say otherwise.
+pub const EXPRESSION_BYTES_MAX: usize = 64 * 1024;
+
+/// The deepest expression, unless the caller's [`Limits`] say otherwise. A stack of 2 MiB holds it in
+/// a debug build, parsing and evaluating.
+pub const EXPRESSION_DEPTH_MAX: u32 = 128;
+
+/// How large an expression may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of text.
+    pub bytes: usize,
+    /// Levels of nesting: brackets, operators within operators, projections within projections.
+    /// Long chains (`a.b.c`, `a || b || c`, `a | b | c`) do not nest. Above
+    /// [`EXPRESSION_DEPTH_MAX`] the caller answers for the size of the stack.
+    pub depth: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            bytes: EXPRESSION_BYTES_MAX,
+            depth: EXPRESSION_DEPTH_MAX,
+        }
+    }
+}
+
+/// An expression, parsed once and evaluated any number of times, from any thread. A clone shares it.
+#[derive(Clone)]
+pub struct Expression(Arc<Parsed>);
+
+struct Parsed {
+    text: Box<str>,
+    ast: Ast,
+}
+
+impl Expression {
+    /// Parses an expression within the default limits.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        Expression::parse_within(text, Limits::default())
+    }
+
+    /// Parses an expression within the caller's limits.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn parse_within(text: &str, limits: Limits) -> Result<Self, ParseError> {
+        let ast = parser::parse(text, limits)?;
+        Ok(Expression(Arc::new(Parsed {
+            text: text.into(),
+            ast,
+        })))
+    }
+
+    /// The text as it was parsed.
+    pub fn as_str(&self) -> &str {
+        &self.0.text
+    }
+
+    /// The syntax tree.
+    pub fn ast(&self) -> &Ast {
+        &self.0.ast
+    }
+
+    /// The names of the parameters (without the dollar sign) that an evaluation must bind, each once.
+    pub fn parameters(&self) -> impl Iterator<Item = &str> {
+        self.0.ast.parameters().iter().map(AsRef::as_ref)
+    }
+
+    /// Whether every function that the expression calls exists and takes as many arguments.
+    /// Evaluation finds out only when it gets there.
+    ///
+    /// # Errors
+    /// [`EvalError::UnknownFunction`] or [`EvalError::InvalidArity`] of the first call that can not be.
+    pub fn check(&self, functions: &FunctionTable) -> Result<(), EvalError> {
+        functions.check(&self.0.ast)
+    }
+
+    /// Evaluates the expression on `root`. What the value did not compute it borrows, from the
+    /// document, the expression and the parameters.
+    ///
+    /// # Errors
+    /// Why there is no value.
+    pub fn evaluate<'a, N: Node<'a>>(
+        &'a self,
+        root: N,
+        environment: &Environment<'a>,
+    ) -> Result<Value<'a, N>, EvalError> {
+        Evaluator::new(&self.0.ast, environment)?.run(root)
+    }
+
+    /// Evaluates the expression on a JSON document, into a JSON document.
+    ///
+    /// # Errors
+    /// Why there is no value, or that it is larger than the budget's `built_bytes`.
+    pub fn evaluate_json(
+        &self,
+        root: &serde_json::Value,
+        environment: &Environment<'_>,
+    ) -> Result<serde_json::Value, EvalError> {
+        self.evaluate(root, environment)?
+            .to_json_within(environment.budget.built_bytes)
+    }
+}
+
+impl fmt::Display for Expression {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Expression {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_tuple("Expression")
+            .field(&self.as_str())
+            .finish()
+    }
+}
+
+/// By syntax tree: white space does not matter.
+impl PartialEq for Expression {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ast == other.0.ast
+    }
+}
+
+impl std::str::FromStr for Expression {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        Expression::parse(text)
+    }
+}

@@ -1,0 +1,312 @@
+//! A call as its function sees it.
+
+use crate::ast::{Argument, TermId};
+use crate::error::EvalError;
+use crate::evaluator::Host;
+use crate::function::Types;
+use crate::node::{Number, Shape};
+
+/// A value during one call. Only the [`Call`] that gave it knows what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle(usize);
+
+impl Handle {
+    pub(crate) fn new(index: usize) -> Self {
+        Handle(index)
+    }
+
+    pub(crate) fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// A row of values during one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handles {
+    next: usize,
+    end: usize,
+}
+
+impl Handles {
+    pub(crate) fn new(first: usize, end: usize) -> Self {
+        Handles { next: first, end }
+    }
+
+    pub(crate) fn none() -> Self {
+        Handles { next: 0, end: 0 }
+    }
+}
+
+impl Iterator for Handles {
+    type Item = Handle;
+
+    fn next(&mut self) -> Option<Handle> {
+        if self.next >= self.end {
+            return None;
+        }
+        self.next += 1;
+        Some(Handle(self.next - 1))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.end.saturating_sub(self.next);
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Handles {}
+
+/// An `&expression` that a function was given, for [`Call::apply`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reference(TermId);
+
+/// One call of a function: its arguments, and the evaluation that it is part of.
+///
+/// Values are known by [`Handle`]s, so a function is the same whatever the document is made of. It
+/// reads them by [`Call::shape`], and gives the handle of its result: one of those it was given, or
+/// one that it made.
+pub struct Call<'c> {
+    function: &'c str,
+    first: Handle,
+    arguments: &'c [Argument],
+    host: &'c mut dyn Host,
+}
+
+impl<'c> Call<'c> {
+    pub(crate) fn new(
+        function: &'c str,
+        first: Handle,
+        arguments: &'c [Argument],
+        host: &'c mut dyn Host,
+    ) -> Self {
+        Call {
+            function,
+            first,
+            arguments,
+            host,
+        }
+    }
+
+    /// How many arguments there are.
+    pub fn argument_count(&self) -> usize {
+        self.arguments.len()
+    }
+
+    /// All arguments. What is an expression reads as null here; see [`Call::reference`].
+    pub fn arguments(&self) -> Handles {
+        Handles::new(self.first.0, self.first.0 + self.arguments.len())
+    }
+
+    /// The argument at `index`; null if there is none.
+    pub fn argument(&self, index: usize) -> Handle {
+        match index < self.arguments.len() {
+            true => Handle(self.first.0 + index),
+            false => Handle(usize::MAX),
+        }
+    }
+
+    /// The argument at `index` as an expression to apply.
+    ///
+    /// # Errors
+    /// [`EvalError::InvalidType`] if it is a value.
+    pub fn reference(&self, index: usize) -> Result<Reference, EvalError> {
+        match self.arguments.get(index) {
+            Some(Argument::Reference(term)) => Ok(Reference(*term)),
+            _ => Err(self.invalid_type(
+                format!("argument {}", index + 1),
+                Types::EXPRESSION,
+                self.argument(index),
+            )),
+        }
+    }
+
+    /// What a value is, with its scalar if it is one.
+    pub fn shape(&self, value: Handle) -> Shape<'_> {
+        self.host.shape(value)
+    }
+
+    /// The string that a value is.
+    ///
+    /// # Errors
+    /// [`EvalError::InvalidType`] if it is none.
+    pub fn string(&self, value: Handle) -> Result<&str, EvalError> {
+        match self.shape(value) {
+            Shape::String(string) => Ok(string),
+            _ => Err(self.invalid_type("a value", Types::STRING, value)),
+        }
+    }
+
+    /// The number that a value is.
+    ///
+    /// # Errors
+    /// [`EvalError::InvalidType`] if it is none.
+    pub fn number(&self, value: Handle) -> Result<Number, EvalError> {
+        match self.shape(value) {
+            Shape::Number(number) => Ok(number),
+            _ => Err(self.invalid_type("a value", Types::NUMBER, value)),
+        }
+    }
+
+    /// The value under `name`, if this is an object that has it.
+    pub fn field(&mut self, object: Handle, name: &str) -> Option<Handle> {
+        self.host.field(object, name)
+    }
+
+    /// The elements of an array, in order; none of what is not one.
+    ///
+    /// # Errors
+    /// [`EvalError::Budget`]: each element is a step.
+    pub fn elements(&mut self, array: Handle) -> Result<Handles, EvalError> {
+        self.host.elements(array)
+    }
+
+    /// The entries of an object, key and value; none of what is not one.
+    ///
+    /// # Errors
+    /// [`EvalError::Budget`]: each entry is a step.
+    pub fn entries(
+        &mut self,
+        object: Handle,
+    ) -> Result<impl Iterator<Item = (Handle, Handle)> + use<>, EvalError> {
+        let keys = self.host.entries(object)?.step_by(2);
+        Ok(keys.map(|key| (key, Handle(key.0 + 1))))
+    }
+
+    /// The value of the expression on `current`.
+    ///
+    /// # Errors
+    /// Those of the expression.
+    pub fn apply(&mut self, expression: Reference, current: Handle) -> Result<Handle, EvalError> {
+        self.host.apply(expression.0, current)
+    }
+
+    /// Whether two values are the same, by structure.
+    ///
+    /// # Errors
+    /// [`EvalError::Budget`]
+    pub fn equal(&mut self, left: Handle, right: Handle) -> Result<bool, EvalError> {
+        self.host.equal(left, right)
+    }
+
+    /// Whether an array has an element that is the same as `element`.
+    ///
+    /// # Errors
+    /// [`EvalError::Budget`]
+    pub fn contains(&mut self, array: Handle, element: Handle) -> Result<bool, EvalError> {
+        self.host.contains(array, element)
+    }
+
+    /// A copy of a value as JSON.
+    ///
+    /// # Errors
+    /// [`EvalError::Budget`]
+    pub fn to_json(&mut self, value: Handle) -> Result<serde_json::Value, EvalError> {
+        self.host.to_json(value)
+    }
+
+    /// Null.
+    ///
+    /// # Errors
+    /// None.
+    pub fn new_null(&mut self) -> Result<Handle, EvalError> {
+        self.host.scalar(Shape::Null)
+    }
+
+    /// A boolean.
+    ///
+    /// # Errors
+    /// None.
+    pub fn new_boolean(&mut self, boolean: bool) -> Result<Handle, EvalError> {
+        self.host.scalar(Shape::Bool(boolean))
+    }
+
+    /// A number.
+    ///
+    /// # Errors
+    /// [`EvalError::InvalidValue`] for what JSON can not say: NaN and the infinities.
+    pub fn new_number(&mut self, number: Number) -> Result<Handle, EvalError> {
+        if !number.float().is_finite() {
+            return Err(self.invalid_value("the result is too large for a number"));
+        }
+        self.host.scalar(Shape::Number(number))
+    }
+
+    /// A string.
+    ///
+    /// # Errors
+    /// [`EvalError::Budget`]
+    pub fn new_string(&mut self, string: &str) -> Result<Handle, EvalError> {
+        self.host.scalar(Shape::String(string))
+    }
+
+    /// An array.
+    ///
+    /// # Errors
+    /// [`EvalError::Budget`]
+    pub fn new_array(&mut self, elements: &[Handle]) -> Result<Handle, EvalError> {
+        self.host.array(elements)
+    }
+
+    /// An object of keys and values; of equal keys the last wins.
+    ///
+    /// # Errors
+    /// [`EvalError::Budget`], and [`EvalError::InvalidType`] for a key that is not a string.
+    pub fn new_object(&mut self, entries: &[(Handle, Handle)]) -> Result<Handle, EvalError> {
+        self.host.object(entries)
+    }
+
+    /// A value from JSON.
+    ///
+    /// # Errors
+    /// [`EvalError::Budget`]
+    pub fn new_json(&mut self, json: &serde_json::Value) -> Result<Handle, EvalError> {
+        self.host.json(json)
+    }
+
+    /// The JSON text of a value, as a string.
+    ///
+    /// # Errors
+    /// [`EvalError::Budget`]
+    pub fn new_json_text(&mut self, value: Handle) -> Result<Handle, EvalError> {
+        self.host.json_text(value)
+    }
+
+    /// Charges work that grows with the input and is not seen by the evaluator.
+    ///
+    /// # Errors
+    /// [`EvalError::Budget`]
+    pub fn charge_steps(&mut self, steps: usize) -> Result<(), EvalError> {
+        self.host.steps(steps)
+    }
+
+    /// Charges bytes that the function is about to allocate for itself.
+    ///
+    /// # Errors
+    /// [`EvalError::Budget`]
+    pub fn charge_bytes(&mut self, bytes: usize) -> Result<(), EvalError> {
+        self.host.build(bytes)
+    }
+
+    /// The error for a value of the right type that the function can not use.
+    pub fn invalid_value(&self, message: impl Into<String>) -> EvalError {
+        EvalError::InvalidValue {
+            function: self.function.to_owned(),
+            message: message.into(),
+        }
+    }
+
+    /// The error for a value of the wrong type; `place` says which value.
+    pub fn invalid_type(
+        &self,
+        place: impl Into<String>,
+        expected: Types,
+        found: Handle,
+    ) -> EvalError {
+        EvalError::InvalidType {
+            function: self.function.to_owned(),
+            place: place.into(),
+            expected: expected.to_string(),
+            found: self.shape(found).with_article().to_owned(),
+        }
+    }
+}

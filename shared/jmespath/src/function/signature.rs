@@ -1,0 +1,206 @@
+//! What a function takes.
+
+use std::fmt;
+use std::ops::BitOr;
+
+use crate::error::EvalError;
+use crate::node::Shape;
+
+/// A set of types: what one argument may be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Types(u16);
+
+impl Types {
+    /// `null`
+    pub const NULL: Types = Types(1);
+    /// `true`, `false`
+    pub const BOOLEAN: Types = Types(1 << 1);
+    /// An integer or a float.
+    pub const NUMBER: Types = Types(1 << 2);
+    /// A string.
+    pub const STRING: Types = Types(1 << 3);
+    /// An array of anything.
+    pub const ARRAY: Types = Types(1 << 4);
+    /// An object.
+    pub const OBJECT: Types = Types(1 << 5);
+    /// `&expression`
+    pub const EXPRESSION: Types = Types(1 << 6);
+    /// An array of numbers only; the empty one too.
+    pub const ARRAY_OF_NUMBERS: Types = Types(1 << 7);
+    /// An array of strings only; the empty one too.
+    pub const ARRAY_OF_STRINGS: Types = Types(1 << 8);
+    /// Any value, which an expression is not.
+    pub const ANY: Types = Types(0b11_1111);
+
+    const NAMES: [(Types, &str); 9] = [
+        (Types::NULL, "null"),
+        (Types::BOOLEAN, "a boolean"),
+        (Types::NUMBER, "a number"),
+        (Types::STRING, "a string"),
+        (Types::ARRAY, "an array"),
+        (Types::OBJECT, "an object"),
+        (Types::EXPRESSION, "an expression (&…)"),
+        (Types::ARRAY_OF_NUMBERS, "an array of numbers"),
+        (Types::ARRAY_OF_STRINGS, "an array of strings"),
+    ];
+
+    /// Whether the sets have a type in common.
+    pub const fn has(self, other: Types) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    pub(crate) fn of(shape: Shape<'_>) -> Types {
+        match shape {
+            Shape::Null => Types::NULL,
+            Shape::Bool(_) => Types::BOOLEAN,
+            Shape::Number(_) => Types::NUMBER,
+            Shape::String(_) => Types::STRING,
+            Shape::Array(_) => Types::ARRAY,
+            Shape::Object(_) => Types::OBJECT,
+        }
+    }
+
+    /// Whether an array of elements of these types is in the set by what its elements are.
+    pub(crate) fn has_array_of(self, mut elements: impl Iterator<Item = Types>) -> bool {
+        let numbers = self.has(Types::ARRAY_OF_NUMBERS);
+        let strings = self.has(Types::ARRAY_OF_STRINGS);
+        match elements.next() {
+            None => numbers || strings,
+            Some(Types::NUMBER) => numbers && elements.all(|element| element == Types::NUMBER),
+            Some(Types::STRING) => strings && elements.all(|element| element == Types::STRING),
+            Some(_) => false,
+        }
+    }
+}
+
+impl BitOr for Types {
+    type Output = Types;
+
+    fn bitor(self, other: Types) -> Types {
+        Types(self.0 | other.0)
+    }
+}
+
+impl fmt::Display for Types {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Types::ANY {
+            return formatter.write_str("any value");
+        }
+        let mut separator = "";
+        for (_, name) in Types::NAMES.iter().filter(|(types, _)| self.has(*types)) {
+            write!(formatter, "{separator}{name}")?;
+            separator = " or ";
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Types {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Types({self})")
+    }
+}
+
+impl Shape<'_> {
+    /// The type as it reads in a sentence.
+    pub(crate) fn with_article(self) -> &'static str {
+        let types = Types::of(self);
+        Types::NAMES
+            .iter()
+            .find(|(named, _)| *named == types)
+            .map_or("a value", |(_, name)| name)
+    }
+}
+
+/// How many arguments a function takes, and of which types.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    arguments: Vec<Types>,
+    required: usize,
+    variadic: bool,
+}
+
+impl Signature {
+    /// Exactly these arguments.
+    pub fn of(arguments: impl IntoIterator<Item = Types>) -> Self {
+        let arguments: Vec<_> = arguments.into_iter().collect();
+        Signature {
+            required: arguments.len(),
+            arguments,
+            variadic: false,
+        }
+    }
+
+    /// The same, with these after it that may be left out.
+    #[must_use]
+    pub fn with_optional(mut self, arguments: impl IntoIterator<Item = Types>) -> Self {
+        self.arguments.extend(arguments);
+        self
+    }
+
+    /// The same, the last argument any number of times more.
+    #[must_use]
+    pub fn repeating_last(mut self) -> Self {
+        self.variadic = !self.arguments.is_empty();
+        self
+    }
+
+    /// What the argument at `index` may be.
+    pub fn types(&self, index: usize) -> Types {
+        self.arguments
+            .get(index)
+            .or(self.arguments.last())
+            .copied()
+            .unwrap_or(Types::ANY)
+    }
+
+    pub(crate) fn check_arity(&self, function: &str, found: usize) -> Result<(), EvalError> {
+        let too_many = !self.variadic && found > self.arguments.len();
+        if found >= self.required && !too_many {
+            return Ok(());
+        }
+        let expected = match (self.required, self.arguments.len()) {
+            (least, _) if self.variadic => format!("at least {}", arguments(least)),
+            (least, most) if least == most => arguments(least),
+            (least, most) => format!("{least} to {}", arguments(most)),
+        };
+        Err(EvalError::InvalidArity {
+            function: function.to_owned(),
+            expected,
+            found,
+        })
+    }
+}
+
+fn arguments(count: usize) -> String {
+    match count {
+        1 => "1 argument".to_owned(),
+        _ => format!("{count} arguments"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arity_says_what_it_wants() {
+        let one = Signature::of([Types::ANY]);
+        let up_to_two = Signature::of([Types::ANY]).with_optional([Types::STRING]);
+        let some = Signature::of([Types::ANY]).repeating_last();
+        let message = |signature: &Signature, found| {
+            signature.check_arity("f", found).unwrap_err().to_string()
+        };
+        assert_eq!(message(&one, 2), "f() takes 1 argument, and was given 2");
+        assert_eq!(
+            message(&up_to_two, 0),
+            "f() takes 1 to 2 arguments, and was given 0"
+        );
+        assert_eq!(
+            message(&some, 0),
+            "f() takes at least 1 argument, and was given 0"
+        );
+        assert!(some.check_arity("f", 9).is_ok());
+        assert!(up_to_two.check_arity("f", 2).is_ok());
+    }
+}

@@ -1,0 +1,109 @@
+//! The arena that the parser fills.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::ast::{Ast, Slot, Term, TermId};
+
+/// The terms so far, each with its depth: one more than the deepest below it.
+#[derive(Default)]
+pub(super) struct Arena {
+    terms: Vec<Term>,
+    spans: Vec<Range<u32>>,
+    depths: Vec<u32>,
+    functions: Names,
+    parameters: Names,
+}
+
+impl Arena {
+    /// Adds a term, unless that made a tree deeper than `depth_max`.
+    pub(super) fn push(
+        &mut self,
+        term: Term,
+        span: Range<usize>,
+        depth_max: u32,
+    ) -> Option<TermId> {
+        let below = term
+            .children()
+            .into_iter()
+            .map(|child| self.depths[child.index()])
+            .max();
+        let depth = below.unwrap_or(0) + 1;
+        if depth > depth_max {
+            return None;
+        }
+        let id = TermId(u32::try_from(self.terms.len()).ok()?);
+        self.terms.push(term);
+        self.spans
+            .push(u32::try_from(span.start).ok()?..u32::try_from(span.end).ok()?);
+        self.depths.push(depth);
+        Some(id)
+    }
+
+    pub(super) fn function(&mut self, name: &str) -> Slot {
+        self.functions.slot(name)
+    }
+
+    pub(super) fn parameter(&mut self, name: &str) -> Slot {
+        self.parameters.slot(name)
+    }
+
+    /// Where the last of these terms ends in the text, in bytes.
+    pub(super) fn end_of(&self, steps: &[TermId]) -> usize {
+        steps
+            .last()
+            .map_or(0, |last| self.spans[last.index()].end as usize)
+    }
+
+    pub(super) fn into_ast(self, root: TermId) -> Ast {
+        Ast {
+            terms: self.terms,
+            spans: self.spans,
+            root,
+            functions: self.functions.in_order,
+            parameters: self.parameters.in_order,
+        }
+    }
+}
+
+/// Names, each once, in the order of their first use.
+#[derive(Default)]
+struct Names {
+    in_order: Vec<Box<str>>,
+    slots: HashMap<Box<str>, Slot>,
+}
+
+impl Names {
+    fn slot(&mut self, name: &str) -> Slot {
+        if let Some(slot) = self.slots.get(name) {
+            return *slot;
+        }
+        // An expression has less than 2^32 bytes, hence names.
+        let slot = Slot(u32::try_from(self.in_order.len()).unwrap_or(u32::MAX));
+        self.in_order.push(name.into());
+        self.slots.insert(name.into(), slot);
+        slot
+    }
+}
+
+/// What an operator stands between: a term, or the steps of a path that may still grow.
+pub(super) struct Operand {
+    pub(super) start: usize,
+    pub(super) steps: Vec<TermId>,
+}
+
+impl Operand {
+    /// `self.right`, as one path. A leading `@` says nothing there, and is left out.
+    pub(super) fn then(mut self, right: Operand, arena: &Arena) -> Operand {
+        if let [only] = self.steps[..]
+            && arena.terms[only.index()] == Term::Current
+        {
+            return Operand {
+                start: self.start,
+                steps: right.steps,
+            };
+        }
+        self.steps.extend(right.steps);
+        self
+    }
+}

@@ -1,0 +1,112 @@
+//! The official compliance suite (jmespath/jmespath.test), read from beside the workspace: its
+//! licence keeps it out of the project. `tests/cases.rs` holds cases of ours.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anteroom_jmespath::{Environment, EvalError, Expression, ParseErrorKind};
+use serde::Deserialize;
+use serde_json::Value;
+
+#[derive(Deserialize)]
+struct Suite {
+    given: Value,
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    expression: String,
+    #[serde(default)]
+    result: Value,
+    error: Option<String>,
+    bench: Option<String>,
+}
+
+#[test]
+fn the_compliance_suite_passes() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus/jmespath");
+    let Ok(listing) = fs::read_dir(&directory) else {
+        println!(
+            "SKIPPED: no compliance suite at {}; no case was run",
+            directory.display()
+        );
+        return;
+    };
+    let mut files: Vec<PathBuf> = listing.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "json")
+    });
+    files.sort();
+    let (mut run, mut failures) = (0, Vec::new());
+    for file in &files {
+        let suites: Vec<Suite> = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+        for suite in &suites {
+            for case in &suite.cases {
+                run += 1;
+                if let Err(failure) = check(&suite.given, case) {
+                    let file = file.file_name().unwrap_or_default().display();
+                    failures.push(format!("{file}: {}: {failure}", case.expression));
+                }
+            }
+        }
+    }
+    println!("{run} compliance cases run, {} failed", failures.len());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(run > 0, "{} holds no case", directory.display());
+}
+
+fn check(given: &Value, case: &Case) -> Result<(), String> {
+    let outcome = evaluate(&case.expression, given);
+    match (&case.error, &case.bench, outcome) {
+        (Some(expected), _, Err(error)) if *expected == error => Ok(()),
+        (Some(expected), _, outcome) => {
+            Err(format!("expected the error {expected}, got {outcome:?}"))
+        }
+        // What matters of a benchmark here is that it runs; most ask for what is not there.
+        (None, Some(_), outcome) => outcome.map(drop),
+        (None, None, Ok(result)) if same(&result, &case.result) => Ok(()),
+        (None, None, outcome) => Err(format!("expected {}, got {outcome:?}", case.result)),
+    }
+}
+
+/// The value, or the suite's name for the error.
+fn evaluate(text: &str, given: &Value) -> Result<Value, String> {
+    let expression = Expression::parse(text).map_err(|error| match error.kind {
+        ParseErrorKind::InvalidValue => "invalid-value".to_owned(),
+        _ => "syntax".to_owned(),
+    })?;
+    expression
+        .evaluate_json(given, &Environment::default())
+        .map_err(|error| match error {
+            EvalError::InvalidType { .. } => "invalid-type".to_owned(),
+            EvalError::InvalidArity { .. } => "invalid-arity".to_owned(),
+            EvalError::InvalidValue { .. } => "invalid-value".to_owned(),
+            EvalError::UnknownFunction { .. } => "unknown-function".to_owned(),
+            other => other.to_string(),
+        })
+}
+
+/// JSON equality: `2` and `2.0` are one number.
+fn same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => {
+            left == right || left.as_f64() == right.as_f64()
+        }
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len()
+                && left
+                    .iter()
+                    .zip(right)
+                    .all(|(left, right)| same(left, right))
+        }
+        (Value::Object(left), Value::Object(right)) => {
+            left.len() == right.len()
+                && left
+                    .iter()
+                    .all(|(key, left)| right.get(key).is_some_and(|right| same(left, right)))
+        }
+        _ => left == right,
+    }
+}
