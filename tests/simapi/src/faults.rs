@@ -1,0 +1,450 @@
+//! What goes wrong, as a test or a demonstration asks for it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::{resource::ResourceName, status::Failure};
+
+/// One thing that goes wrong, until [`Fault::Clear`] or its opposite. As JSON, `fault` names it:
+/// `{"fault": "forbid", "resource": "services"}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(
+    tag = "fault",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+pub enum Fault {
+    /// Every request for the resource is answered with 403.
+    Forbid {
+        /// Which.
+        resource: ResourceName,
+    },
+    /// Ends [`Fault::Forbid`].
+    Allow {
+        /// Which.
+        resource: ResourceName,
+    },
+    /// The resource is not served: 404, and absent from discovery. Its watches end.
+    Hide {
+        /// Which.
+        resource: ResourceName,
+    },
+    /// Ends [`Fault::Hide`].
+    Show {
+        /// Which.
+        resource: ResourceName,
+    },
+    /// Matching requests fail with an HTTP status: 429, 500, 503, 410, ...
+    Fail {
+        /// Which requests.
+        #[serde(flatten)]
+        matching: Matching,
+        /// The HTTP status.
+        status: u16,
+        /// The `Retry-After` header, and `details.retryAfterSeconds`.
+        #[serde(default)]
+        retry_after_seconds: Option<u32>,
+        /// How many requests; absent: until cleared.
+        #[serde(default)]
+        count: Option<u32>,
+    },
+    /// Matching requests wait before they are looked at.
+    Delay {
+        /// Which requests.
+        #[serde(flatten)]
+        matching: Matching,
+        /// For how long.
+        delay_ms: u64,
+    },
+    /// Open watches break off, as when the connection is lost.
+    CutWatches {
+        /// Of which resource; absent: all.
+        #[serde(default)]
+        resource: Option<ResourceName>,
+        /// End them properly, as at their timeout, and not in the middle of the body.
+        #[serde(default)]
+        clean: bool,
+    },
+    /// Watches, open and new ones, stay open and silent: no event, no bookmark, and their timeout
+    /// does not come.
+    StallWatches {
+        /// Of which resource; absent: all.
+        #[serde(default)]
+        resource: Option<ResourceName>,
+    },
+    /// Ends [`Fault::StallWatches`]: what was missed is sent.
+    ResumeWatches {
+        /// Of which resource; absent: all.
+        #[serde(default)]
+        resource: Option<ResourceName>,
+    },
+    /// The history is forgotten: older resource versions get 410, and so do old continue tokens.
+    Compact {
+        /// Of which resource; absent: all.
+        #[serde(default)]
+        resource: Option<ResourceName>,
+    },
+    /// The object is replaced, as read, by any bytes at all.
+    Malform {
+        /// Of which resource.
+        resource: ResourceName,
+        /// Empty if cluster-scoped.
+        #[serde(default)]
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// What is served in the object's place, as it is.
+        body: String,
+    },
+    /// Everything is as it was at this resource version, the counter included, as after restoring a
+    /// backup of etcd. The history must reach back that far. Watches are cut.
+    Restore {
+        /// To which.
+        resource_version: u64,
+    },
+    /// Ends everything that lasts.
+    Clear {},
+}
+
+/// Which requests a fault means. Empty parts mean all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Matching {
+    /// Of which resource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<ResourceName>,
+    /// Of which verbs: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, and
+    /// `discovery` for what names no resource.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verbs: Vec<String>,
+}
+
+impl Matching {
+    /// One verb of one resource.
+    pub fn new(verb: &str, resource: &str) -> Self {
+        Self {
+            resource: Some(resource.into()),
+            verbs: vec![verb.into()],
+        }
+    }
+
+    fn matches(&self, verb: &str, resource: Option<&ResourceName>) -> bool {
+        (self.resource.is_none() || self.resource.as_ref() == resource)
+            && (self.verbs.is_empty() || self.verbs.iter().any(|wanted| wanted == verb))
+    }
+}
+
+/// The faults in force.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    standing: Mutex<Standing>,
+    watches: watch::Sender<WatchFaults>,
+}
+
+#[derive(Debug, Default)]
+struct Standing {
+    forbidden: BTreeSet<ResourceName>,
+    hidden: BTreeSet<ResourceName>,
+    failures: Vec<Failing>,
+    delays: Vec<(Matching, Duration)>,
+}
+
+#[derive(Debug)]
+struct Failing {
+    matching: Matching,
+    status: u16,
+    retry_after_seconds: Option<u32>,
+    left: Option<u32>,
+}
+
+/// What open watches look at.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WatchFaults {
+    cuts: BTreeMap<Option<ResourceName>, Cuts>,
+    stalled: BTreeSet<Option<ResourceName>>,
+}
+
+/// How often watches were cut so far; a watch ends when a count is not the one that it began with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cuts {
+    pub(crate) clean: u64,
+    pub(crate) broken: u64,
+}
+
+impl WatchFaults {
+    pub(crate) fn cuts(&self, resource: &ResourceName) -> Cuts {
+        let of =
+            |resource: &Option<ResourceName>| self.cuts.get(resource).copied().unwrap_or_default();
+        let (all, own) = (of(&None), of(&Some(resource.clone())));
+        Cuts {
+            clean: all.clean + own.clean,
+            broken: all.broken + own.broken,
+        }
+    }
+
+    pub(crate) fn is_stalled(&self, resource: &ResourceName) -> bool {
+        self.stalled.contains(&None) || self.stalled.contains(&Some(resource.clone()))
+    }
+}
+
+impl Faults {
+    pub(crate) fn watches(&self) -> watch::Receiver<WatchFaults> {
+        self.watches.subscribe()
+    }
+
+    pub(crate) fn is_hidden(&self, resource: &ResourceName) -> bool {
+        self.standing.lock().hidden.contains(resource)
+    }
+
+    /// Lets a request wait or fail, as the faults in force have it. `resource` is absent for
+    /// discovery.
+    pub(crate) async fn meet(
+        &self,
+        verb: &str,
+        resource: Option<&ResourceName>,
+    ) -> Result<(), Failure> {
+        let delay: Duration = {
+            let standing = self.standing.lock();
+            let delays = standing
+                .delays
+                .iter()
+                .filter(|(matching, _)| matching.matches(verb, resource));
+            delays.map(|(_, delay)| *delay).sum()
+        };
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        let mut standing = self.standing.lock();
+        if let Some(failure) = standing.next_failure(verb, resource) {
+            return Err(failure);
+        }
+        match resource.filter(|resource| standing.forbidden.contains(*resource)) {
+            Some(resource) => Err(forbidden(verb, resource)),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts in force (or ends) what is no matter of the store.
+    pub(crate) fn set(&self, fault: Fault) {
+        let mut standing = self.standing.lock();
+        match fault {
+            Fault::Forbid { resource } => {
+                standing.forbidden.insert(resource);
+            }
+            Fault::Allow { resource } => {
+                standing.forbidden.remove(&resource);
+            }
+            Fault::Hide { resource } => {
+                standing.hidden.insert(resource.clone());
+                self.cut(Some(resource), true);
+            }
+            Fault::Show { resource } => {
+                standing.hidden.remove(&resource);
+            }
+            Fault::Fail {
+                matching,
+                status,
+                retry_after_seconds,
+                count,
+            } => {
+                standing.failures.push(Failing {
+                    matching,
+                    status,
+                    retry_after_seconds,
+                    left: count,
+                });
+            }
+            Fault::Delay { matching, delay_ms } => {
+                standing
+                    .delays
+                    .push((matching, Duration::from_millis(delay_ms)));
+            }
+            Fault::CutWatches { resource, clean } => self.cut(resource, clean),
+            Fault::StallWatches { resource } => {
+                self.watches.send_modify(|watches| {
+                    watches.stalled.insert(resource);
+                });
+            }
+            Fault::ResumeWatches { resource } => {
+                self.watches
+                    .send_modify(|watches| watches.resume(resource.as_ref()));
+            }
+            Fault::Clear {} => {
+                *standing = Standing::default();
+                self.watches.send_modify(|watches| watches.resume(None));
+            }
+            // The store's own.
+            Fault::Compact { .. } | Fault::Malform { .. } => {}
+            Fault::Restore { .. } => self.cut(None, false),
+        }
+    }
+
+    fn cut(&self, resource: Option<ResourceName>, clean: bool) {
+        self.watches.send_modify(|watches| {
+            let cuts = watches.cuts.entry(resource).or_default();
+            if clean {
+                cuts.clean += 1;
+            } else {
+                cuts.broken += 1;
+            }
+        });
+    }
+}
+
+impl WatchFaults {
+    fn resume(&mut self, resource: Option<&ResourceName>) {
+        self.stalled
+            .retain(|stalled| resource.is_some() && stalled.as_ref() != resource);
+    }
+}
+
+impl Standing {
+    /// The failure that is this request's, counted down.
+    fn next_failure(&mut self, verb: &str, resource: Option<&ResourceName>) -> Option<Failure> {
+        let at = self
+            .failures
+            .iter()
+            .position(|failing| failing.matching.matches(verb, resource))?;
+        let failing = &mut self.failures[at];
+        let message = format!(
+            "the simulator was told to fail this request with {}",
+            failing.status
+        );
+        let mut failure = Failure::new(failing.status, reason(failing.status), message);
+        if let Some(seconds) = failing.retry_after_seconds {
+            failure = failure.retry_after(seconds);
+        }
+        if let Some(left) = &mut failing.left {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.failures.remove(at);
+            }
+        }
+        Some(failure)
+    }
+}
+
+fn forbidden(verb: &str, resource: &ResourceName) -> Failure {
+    let (plural, group) = resource
+        .as_str()
+        .split_once('.')
+        .unwrap_or((resource.as_str(), ""));
+    let message = format!(
+        "{resource} is forbidden: User \"system:anonymous\" cannot {verb} resource \"{plural}\" in API group \"{group}\" at the cluster scope"
+    );
+    let mut failure = Failure::new(403, "Forbidden", message);
+    failure.details.insert("kind".into(), plural.into());
+    if !group.is_empty() {
+        failure.details.insert("group".into(), group.into());
+    }
+    failure
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        400 => "BadRequest",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "NotFound",
+        409 => "Conflict",
+        410 => "Expired",
+        429 => "TooManyRequests",
+        500 => "InternalError",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
+        _ => "Unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_written_as_json() {
+        for text in [
+            r#"{"fault":"forbid","resource":"services"}"#,
+            r#"{"fault":"fail","resource":"services","verbs":["list"],"status":429,"retryAfterSeconds":1,"count":2}"#,
+            r#"{"fault":"delay","delayMs":5}"#,
+            r#"{"fault":"cutWatches"}"#,
+            r#"{"fault":"restore","resourceVersion":7}"#,
+            r#"{"fault":"clear"}"#,
+        ] {
+            let fault: Fault = serde_json::from_str(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+            let again = serde_json::to_string(&fault).unwrap();
+            assert_eq!(
+                serde_json::from_str::<Fault>(&again).unwrap(),
+                fault,
+                "{text}"
+            );
+        }
+        assert!(serde_json::from_str::<Fault>(r#"{"fault":"none"}"#).is_err());
+    }
+
+    #[tokio::test]
+    async fn failures_count_down_and_match() {
+        let faults = Faults::default();
+        let matching = Matching::new("list", "services");
+        faults.set(Fault::Fail {
+            matching,
+            status: 503,
+            retry_after_seconds: None,
+            count: Some(2),
+        });
+        let services = ResourceName::from("services");
+        let list = || faults.meet("list", Some(&services));
+        assert!(faults.meet("watch", Some(&services)).await.is_ok());
+        assert!(faults.meet("list", Some(&"pods".into())).await.is_ok());
+        assert_eq!(list().await.unwrap_err().code, 503);
+        assert_eq!(list().await.unwrap_err().reason, "ServiceUnavailable");
+        assert!(list().await.is_ok());
+        faults.set(Fault::Forbid {
+            resource: services.clone(),
+        });
+        assert_eq!(list().await.unwrap_err().code, 403);
+        faults.set(Fault::Clear {});
+        assert!(list().await.is_ok());
+    }
+
+    #[test]
+    fn stalls_and_cuts_are_of_one_resource_or_of_all() {
+        let faults = Faults::default();
+        let (services, pods) = ("services".into(), "pods".into());
+        faults.set(Fault::StallWatches {
+            resource: Some("services".into()),
+        });
+        let state = faults.watches();
+        assert!(state.borrow().is_stalled(&services) && !state.borrow().is_stalled(&pods));
+        faults.set(Fault::ResumeWatches { resource: None });
+        assert!(!state.borrow().is_stalled(&services));
+        faults.set(Fault::CutWatches {
+            resource: Some("pods".into()),
+            clean: false,
+        });
+        assert_eq!(
+            state.borrow().cuts(&pods),
+            Cuts {
+                clean: 0,
+                broken: 1
+            }
+        );
+        faults.set(Fault::CutWatches {
+            resource: None,
+            clean: true,
+        });
+        assert_eq!(
+            state.borrow().cuts(&services),
+            Cuts {
+                clean: 1,
+                broken: 0
+            }
+        );
+    }
+}

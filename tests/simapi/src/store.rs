@@ -1,0 +1,467 @@
+//! The objects, their one counter of versions, and what changed lately.
+//!
+//! Everything is behind one lock: a version is handed out, the object stored and the change
+//! recorded in one step, so a list and a watch can never disagree about an order.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Bound,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::{
+    object::{Stored, metadata_mut, text},
+    resource::{ResourceName, ResourceType, built_in},
+    selector::Selection,
+};
+
+/// Where an object is: namespace (empty if cluster-scoped) and name.
+pub(crate) type Key = (Box<str>, Box<str>);
+
+pub(crate) fn key(namespace: &str, name: &str) -> Key {
+    (namespace.into(), name.into())
+}
+
+pub(crate) const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+pub(crate) const NAMESPACES: &str = "namespaces";
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Store {
+    inner: Mutex<Inner>,
+    history_events_max: usize,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// The last one handed out.
+    version: u64,
+    collections: BTreeMap<ResourceName, Collection>,
+}
+
+#[derive(Debug)]
+struct Collection {
+    resource: Arc<ResourceType>,
+    objects: BTreeMap<Key, Arc<Stored>>,
+    /// Every change above `compacted`, oldest first.
+    history: VecDeque<Change>,
+    compacted: u64,
+    /// Tells watches to look at the history; its end tells them that the resource is gone.
+    changed: watch::Sender<()>,
+}
+
+/// One change. Created: only `after`; deleted: only `before`.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) version: u64,
+    pub(crate) before: Option<Arc<Stored>>,
+    pub(crate) after: Option<Arc<Stored>>,
+}
+
+/// What a write relies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// Whatever is there.
+    Anything,
+    /// There is no such object.
+    Absent,
+    /// It is still of this version.
+    Version(u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreError {
+    NoResource,
+    /// Something else is there than was expected.
+    Conflict,
+    /// The history no longer reaches back; it does to this version.
+    Expired(u64),
+    /// The version asked for has not been handed out; the last one is this.
+    Future(u64),
+}
+
+/// A part of a collection, as of one version.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) version: u64,
+    pub(crate) objects: Vec<Arc<Stored>>,
+    /// The last key of this page, and how many objects follow, if any do.
+    pub(crate) more: Option<(Key, usize)>,
+}
+
+impl Store {
+    pub(crate) fn new(history_events_max: usize) -> Self {
+        let collections = built_in().map(|resource| (resource.name(), Collection::new(resource)));
+        let inner = Inner {
+            version: 1,
+            collections: collections.collect(),
+        };
+        Self {
+            inner: Mutex::new(inner),
+            history_events_max,
+        }
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.inner.lock().version
+    }
+
+    /// Every resource that is served, by name.
+    pub(crate) fn resources(&self) -> Vec<Arc<ResourceType>> {
+        let inner = self.inner.lock();
+        inner
+            .collections
+            .values()
+            .map(|collection| collection.resource.clone())
+            .collect()
+    }
+
+    pub(crate) fn resource(&self, name: &ResourceName) -> Option<Arc<ResourceType>> {
+        Some(self.inner.lock().collections.get(name)?.resource.clone())
+    }
+
+    pub(crate) fn get(
+        &self,
+        resource: &ResourceName,
+        namespace: &str,
+        name: &str,
+    ) -> Option<Arc<Stored>> {
+        self.inner
+            .lock()
+            .collections
+            .get(resource)?
+            .objects
+            .get(&key(namespace, name))
+            .cloned()
+    }
+
+    /// Stores `object`, whose metadata names its key.
+    pub(crate) fn put(
+        &self,
+        resource: &ResourceName,
+        mut object: Value,
+        expected: Expected,
+    ) -> Result<Arc<Stored>, StoreError> {
+        let metadata = metadata_mut(&mut object);
+        let at = key(&text(metadata, "namespace"), &text(metadata, "name"));
+        let definition = (resource.as_str() == CRDS).then(|| ResourceType::from_crd(&object));
+        let mut inner = self.inner.lock();
+        inner.expect(resource, &at, expected)?;
+        let version = inner.version + 1;
+        let stored = Arc::new(Stored::serialize(object, version));
+        inner.record(resource, at, Some(stored.clone()), self.history_events_max)?;
+        if let Some(definition) = definition.flatten() {
+            inner.serve(definition);
+        }
+        Ok(stored)
+    }
+
+    /// Stores `body` as it is, whatever it is, as an object of this key.
+    pub(crate) fn put_malformed(
+        &self,
+        resource: &ResourceName,
+        namespace: &str,
+        name: &str,
+        body: Bytes,
+    ) -> Result<(), StoreError> {
+        let mut inner = self.inner.lock();
+        let version = inner.version + 1;
+        let stored = Stored {
+            malformed: true,
+            ..Stored::new(namespace, name, version, body)
+        };
+        inner.record(
+            resource,
+            key(namespace, name),
+            Some(stored.into()),
+            self.history_events_max,
+        )
+    }
+
+    /// Removes an object and returns it as it was; `None` if there was none.
+    pub(crate) fn delete(
+        &self,
+        resource: &ResourceName,
+        namespace: &str,
+        name: &str,
+        expected: Expected,
+    ) -> Result<Option<Arc<Stored>>, StoreError> {
+        let at = key(namespace, name);
+        let mut inner = self.inner.lock();
+        inner.expect(resource, &at, expected)?;
+        let Some(before) = inner.collection(resource)?.objects.get(&at).cloned() else {
+            return Ok(None);
+        };
+        inner.record(resource, at, None, self.history_events_max)?;
+        let object = || before.parse().unwrap_or_default();
+        if resource.as_str() == CRDS
+            && let Some(definition) = ResourceType::from_crd(&object())
+        {
+            inner.collections.remove(&definition.name());
+        }
+        if resource.as_str() == NAMESPACES {
+            inner.empty_namespace(name, self.history_events_max)?;
+        }
+        Ok(Some(before))
+    }
+
+    /// Up to `limit` objects of `selection` behind the key `after`, as of `version` (`None`: now).
+    pub(crate) fn list(
+        &self,
+        resource: &ResourceName,
+        selection: &Selection,
+        version: Option<u64>,
+        after: Option<&Key>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let inner = self.inner.lock();
+        let collection = inner
+            .collections
+            .get(resource)
+            .ok_or(StoreError::NoResource)?;
+        let past = match version {
+            Some(version) if version > inner.version => {
+                return Err(StoreError::Future(inner.version));
+            }
+            Some(version) => collection.as_of(version)?,
+            None => None,
+        };
+        let objects = past.as_ref().unwrap_or(&collection.objects);
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut rest = objects.range((start, Bound::Unbounded));
+        let mut page = Page {
+            version: version.unwrap_or(inner.version),
+            objects: Vec::new(),
+            more: None,
+        };
+        while let Some((at, object)) = rest.next() {
+            if selection.matches(object) {
+                page.objects.push(object.clone());
+            }
+            if page.objects.len() >= limit {
+                let remaining = rest.count();
+                page.more = (remaining > 0).then(|| (at.clone(), remaining));
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    /// Every change after `version`, and the version up to which that is all.
+    pub(crate) fn changes_after(
+        &self,
+        resource: &ResourceName,
+        version: u64,
+    ) -> Result<(Vec<Change>, u64), StoreError> {
+        let inner = self.inner.lock();
+        let collection = inner
+            .collections
+            .get(resource)
+            .ok_or(StoreError::NoResource)?;
+        if version < collection.compacted {
+            return Err(StoreError::Expired(collection.compacted));
+        }
+        let start = collection
+            .history
+            .partition_point(|change| change.version <= version);
+        let changes = collection.history.range(start..).cloned().collect();
+        Ok((changes, inner.version.max(version)))
+    }
+
+    pub(crate) fn subscribe(
+        &self,
+        resource: &ResourceName,
+    ) -> Result<watch::Receiver<()>, StoreError> {
+        let inner = self.inner.lock();
+        let collection = inner
+            .collections
+            .get(resource)
+            .ok_or(StoreError::NoResource)?;
+        Ok(collection.changed.subscribe())
+    }
+
+    /// Forgets the history of one resource, or of all: every older version has expired. As in etcd,
+    /// a compaction moves the counter on.
+    pub(crate) fn compact(&self, resource: Option<&ResourceName>) {
+        let mut inner = self.inner.lock();
+        inner.version += 1;
+        let version = inner.version;
+        for (name, collection) in &mut inner.collections {
+            if resource.is_none_or(|resource| resource == name) {
+                collection.history.clear();
+                collection.compacted = version;
+            }
+        }
+    }
+
+    /// Puts everything back as it was at `version`, the counter included, as restoring a backup of
+    /// etcd does.
+    pub(crate) fn restore(&self, version: u64) -> Result<(), StoreError> {
+        let mut inner = self.inner.lock();
+        if version > inner.version {
+            return Err(StoreError::Future(inner.version));
+        }
+        let oldest = inner
+            .collections
+            .values()
+            .map(|collection| collection.compacted)
+            .max();
+        if let Some(oldest) = oldest.filter(|oldest| version < *oldest) {
+            return Err(StoreError::Expired(oldest));
+        }
+        for collection in inner.collections.values_mut() {
+            if let Some(past) = collection.as_of(version)? {
+                collection.objects = past;
+            }
+            collection
+                .history
+                .retain(|change| change.version <= version);
+        }
+        inner.version = version;
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn collection(&mut self, resource: &ResourceName) -> Result<&mut Collection, StoreError> {
+        self.collections
+            .get_mut(resource)
+            .ok_or(StoreError::NoResource)
+    }
+
+    fn expect(
+        &mut self,
+        resource: &ResourceName,
+        at: &Key,
+        expected: Expected,
+    ) -> Result<(), StoreError> {
+        let found = self
+            .collection(resource)?
+            .objects
+            .get(at)
+            .map(|object| object.version);
+        let met = match expected {
+            Expected::Anything => true,
+            Expected::Absent => found.is_none(),
+            Expected::Version(version) => found == Some(version),
+        };
+        if met {
+            Ok(())
+        } else {
+            Err(StoreError::Conflict)
+        }
+    }
+
+    /// Takes the next version for a change, and tells the watches.
+    fn record(
+        &mut self,
+        resource: &ResourceName,
+        at: Key,
+        after: Option<Arc<Stored>>,
+        history_events_max: usize,
+    ) -> Result<(), StoreError> {
+        let version = self.version + 1;
+        let collection = self.collection(resource)?;
+        let before = match &after {
+            Some(object) => collection.objects.insert(at, object.clone()),
+            None => collection.objects.remove(&at),
+        };
+        collection.history.push_back(Change {
+            version,
+            before,
+            after,
+        });
+        while collection.history.len() > history_events_max {
+            if let Some(forgotten) = collection.history.pop_front() {
+                collection.compacted = forgotten.version;
+            }
+        }
+        collection.changed.send_replace(());
+        self.version = version;
+        Ok(())
+    }
+
+    /// Serves what a CustomResourceDefinition defines. Objects that are there already stay.
+    fn serve(&mut self, definition: ResourceType) {
+        let name = definition.name();
+        let version = self.version;
+        match self.collections.get_mut(&name) {
+            Some(collection) => collection.resource = Arc::new(definition),
+            None => {
+                let collection = Collection {
+                    compacted: version,
+                    ..Collection::new(definition)
+                };
+                self.collections.insert(name, collection);
+            }
+        }
+    }
+
+    /// What the namespace controller does once a namespace is being deleted.
+    fn empty_namespace(
+        &mut self,
+        namespace: &str,
+        history_events_max: usize,
+    ) -> Result<(), StoreError> {
+        let within = |collection: &Collection| -> Vec<Key> {
+            let keys = collection.objects.keys();
+            keys.filter(|(of, _)| &**of == namespace).cloned().collect()
+        };
+        let doomed: Vec<(ResourceName, Vec<Key>)> = self
+            .collections
+            .iter()
+            .map(|(name, collection)| (name.clone(), within(collection)))
+            .collect();
+        for (resource, keys) in doomed {
+            for at in keys {
+                self.record(&resource, at, None, history_events_max)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Collection {
+    fn new(resource: ResourceType) -> Self {
+        Self {
+            resource: Arc::new(resource),
+            objects: BTreeMap::new(),
+            history: VecDeque::new(),
+            compacted: 0,
+            changed: watch::Sender::new(()),
+        }
+    }
+
+    /// The objects as they were at `version`, by taking back what changed since; `None` if nothing
+    /// did.
+    fn as_of(&self, version: u64) -> Result<Option<BTreeMap<Key, Arc<Stored>>>, StoreError> {
+        if version < self.compacted {
+            return Err(StoreError::Expired(self.compacted));
+        }
+        let start = self
+            .history
+            .partition_point(|change| change.version <= version);
+        if start == self.history.len() {
+            return Ok(None);
+        }
+        let mut objects = self.objects.clone();
+        for change in self.history.range(start..).rev() {
+            if let Some(object) = change.before.as_ref().or(change.after.as_ref()) {
+                let at = key(&object.namespace, &object.name);
+                match &change.before {
+                    Some(before) => objects.insert(at, before.clone()),
+                    None => objects.remove(&at),
+                };
+            }
+        }
+        Ok(Some(objects))
+    }
+}
+
+#[cfg(test)]
+mod tests;
