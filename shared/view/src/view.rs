@@ -25,7 +25,7 @@ enum Gathered {
     /// Into a copy of what is served, to be made when the first record comes.
     Copy,
     /// Into this.
-    Own(Store),
+    Own(Box<Store>),
 }
 
 impl View {
@@ -198,7 +198,7 @@ impl View {
         self.life = life;
         match effect {
             Effect::None => {}
-            Effect::StageEmpty => self.gathered = Gathered::Own(Store::default()),
+            Effect::StageEmpty => self.gathered = Gathered::Own(Box::default()),
             Effect::StageCopy => self.gathered = Gathered::Copy,
             Effect::Install => self.install(),
             Effect::Free => {
@@ -212,7 +212,7 @@ impl View {
 
     fn install(&mut self) {
         if let Gathered::Own(gathered) = std::mem::replace(&mut self.gathered, Gathered::No) {
-            self.served = gathered;
+            self.served = *gathered;
         }
         self.served.compact();
     }
@@ -220,7 +220,7 @@ impl View {
     /// Makes the copy that records are gathered into, now that there is one to gather.
     fn make_copy(&mut self) {
         if matches!(self.gathered, Gathered::Copy) {
-            self.gathered = Gathered::Own(self.served.clone());
+            self.gathered = Gathered::Own(Box::new(self.served.clone()));
         }
     }
 }

@@ -42,3 +42,41 @@ pub fn decode<'h>(header: impl Fn(&str) -> Option<&'h str>) -> Result<CallHead, 
         trace: header::trace(header),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_comes_back() {
+        let trace = TraceContext {
+            traceparent: "00-a".into(),
+            tracestate: String::new(),
+        };
+        for trace in [None, Some(trace)] {
+            let headers = encode(Duration::from_millis(150), trace.as_ref());
+            let find = |wanted: &str| {
+                let header = headers.iter().find(|(name, _)| *name == wanted);
+                header.map(|(_, value)| value.as_str())
+            };
+            let deadline = Duration::from_millis(150);
+            assert_eq!(decode(find), Ok(CallHead { deadline, trace }));
+        }
+    }
+
+    #[test]
+    fn a_bad_deadline_is_named() {
+        for bad in ["", "-1", "1.5", "99999999999999999999"] {
+            let error = decode(|name| match name {
+                header::PROTOCOL => Some("1"),
+                header::DEADLINE => Some(bad),
+                _ => None,
+            })
+            .unwrap_err();
+            assert!(
+                matches!(error, WireError::Header { name, .. } if name == header::DEADLINE),
+                "{bad}"
+            );
+        }
+    }
+}

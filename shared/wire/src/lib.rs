@@ -26,3 +26,8 @@ pub const PROTOCOL_VERSION: u16 = 1;
 
 mod error;
 pub use error::WireError;
+
+#[cfg(test)]
+mod golden;
+#[cfg(test)]
+mod testing;

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `ar.<cluster>.obj.<view>.<namespace>.<name>` | yes | one object |
 //! | `ar.<cluster>.ctl.view.<view>` | yes | a view's control record |
-//! | `ar.<cluster>.ctl.lease` | yes | who writes |
+//! | `ar.<cluster>.ctl.lease.<incarnation>` | yes | who writes |
 //! | `ar.<cluster>.beat` | no | the writer's heartbeat |
 //! | `ar.<cluster>.q.<view>` | no | queries to any replica that serves the view |
 //! | `ar.<cluster>.qi.<replica>.<view>` | no | queries to one replica |
@@ -12,7 +12,7 @@
 //! Every variable part is one token: bytes outside `[A-Za-z0-9_-]` are written as `=XX`, an empty
 //! part as `=`. So a name may hold anything, and no two objects share a subject.
 
-use anteroom_model::{ObjectKey, ViewId};
+use anteroom_model::{Incarnation, ObjectKey, ViewId};
 
 use crate::{WireError, escape};
 
@@ -36,8 +36,8 @@ pub enum Subject {
     },
     /// A view's control record.
     Control(ViewId),
-    /// Who writes.
-    Lease,
+    /// Who writes to the log of this incarnation.
+    Lease(Incarnation),
     /// The writer's heartbeat.
     Beat,
     /// Queries to any replica that serves the view.
@@ -107,9 +107,10 @@ impl Subjects {
         self.of("ctl.view", &[view.as_str()])
     }
 
-    /// Who writes.
-    pub fn lease(&self) -> String {
-        self.of("ctl.lease", &[])
+    /// Who writes to the log of this incarnation. It is in the subject so that a fence of a log that
+    /// is gone can never hold in the one that took its place.
+    pub fn lease(&self, incarnation: &Incarnation) -> String {
+        self.of("ctl.lease", &[&incarnation.0])
     }
 
     /// The writer's heartbeat.
@@ -160,7 +161,7 @@ impl Subjects {
             },
             "ctl" => match next()? {
                 "view" => Subject::Control(view(next()?)?),
-                "lease" => Subject::Lease,
+                "lease" => Subject::Lease(Incarnation(escape::unescape(next()?)?)),
                 _ => return None,
             },
             "beat" => Subject::Beat,

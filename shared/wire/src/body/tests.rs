@@ -1,1 +1,210 @@
+use anteroom_jmespath::{Node, Number, Shape};
+use proptest::prelude::*;
+use serde_json::{Value, json};
 
+use super::*;
+use crate::testing::{hostile, json};
+
+/// A document put together from what a node says.
+fn rebuilt<'a, N: Node<'a>>(node: N) -> Value {
+    match node.shape() {
+        Shape::Null => Value::Null,
+        Shape::Bool(value) => value.into(),
+        Shape::Number(Number::I64(value)) => value.into(),
+        Shape::Number(Number::U64(value)) => value.into(),
+        Shape::Number(Number::F64(value)) => value.into(),
+        Shape::String(value) => value.into(),
+        Shape::Array(_) => node.elements().map(rebuilt).collect(),
+        Shape::Object(_) => node
+            .entries()
+            .map(|(name, value)| (name.to_owned(), rebuilt(value)))
+            .collect(),
+    }
+}
+
+/// Every accessor at every place, `depth` levels down.
+fn walk<'a, N: Node<'a>>(node: N, depth: usize) {
+    node.shape();
+    node.field("a");
+    node.element(1);
+    if depth > 0 {
+        node.elements().for_each(|node| walk(node, depth - 1));
+        node.entries().for_each(|(_, node)| walk(node, depth - 1));
+    }
+}
+
+fn nested(depth: usize) -> Value {
+    (0..depth).fold(Value::Null, |inner, _| Value::Array(vec![inner]))
+}
+
+proptest! {
+    #[test]
+    fn a_value_comes_back_and_reads_the_same_in_place(value in json()) {
+        let bytes = encode_json(&value).unwrap();
+        prop_assert_eq!(&to_json(&bytes).unwrap(), &value);
+        let node = BodyNode::new(&bytes);
+        prop_assert_eq!(&rebuilt(node), &value);
+        prop_assert_eq!(node.body(), &bytes[..]);
+    }
+
+    #[test]
+    fn lookups_agree_with_json(value in json(), index in 0_usize..20) {
+        let bytes = encode_json(&value).unwrap();
+        let node = BodyNode::new(&bytes);
+        prop_assert_eq!(node.element(index).map(rebuilt), value.get(index).cloned());
+        prop_assert_eq!(node.field("a").map(rebuilt), value.get("a").cloned());
+        for (name, inner) in value.as_object().into_iter().flatten() {
+            prop_assert_eq!(node.field(name).map(rebuilt), Some(inner.clone()));
+        }
+        match (node.shape(), &value) {
+            (Shape::Array(length), Value::Array(values)) => prop_assert_eq!(length, values.len()),
+            (Shape::Object(length), Value::Object(map)) => prop_assert_eq!(length, map.len()),
+            _ => prop_assert!(!value.is_array() && !value.is_object()),
+        }
+    }
+
+    #[test]
+    fn no_bytes_are_read_wrong_or_make_anything_panic(bytes in hostile()) {
+        walk(BodyNode::new(&bytes), 6);
+        let _ = decode::<Value>(&bytes);
+        // What is let in reads in place as it reads elsewhere, and is written back as a body.
+        // (A repeated key is where the two may differ: see the module's documentation.)
+        if validate(&bytes).is_ok() {
+            let value = to_json(&bytes).unwrap();
+            prop_assert!(encode_json(&value).is_ok());
+            let in_place = rebuilt(BodyNode::new(&bytes));
+            prop_assert_eq!(in_place, value);
+        }
+    }
+
+    #[test]
+    fn every_part_of_a_body_is_cut_short(value in json(), at in any::<prop::sample::Index>()) {
+        let bytes = encode_json(&value).unwrap();
+        prop_assert!(validate(&bytes[..at.index(bytes.len())]).is_err());
+    }
+}
+
+#[test]
+fn integers_and_floats_stay_what_they_are() {
+    for value in [
+        json!(u64::MAX),
+        json!(i64::MIN),
+        json!(9_007_199_254_740_993_u64),
+        json!(1.0),
+        json!(-0.0),
+    ] {
+        let back = to_json(&encode_json(&value).unwrap()).unwrap();
+        assert_eq!(back.to_string(), value.to_string());
+    }
+    let single = [0xca, 0x3f, 0x80, 0, 0];
+    validate(&single).unwrap();
+    assert_eq!(to_json(&single).unwrap(), json!(1.0));
+}
+
+#[test]
+fn what_is_not_a_body_is_refused() {
+    let cases: &[(&str, &[u8])] = &[
+        ("nothing", &[]),
+        ("two values", &[0xc0, 0xc0]),
+        ("the unused marker", &[0xc1]),
+        ("binary data", &[0xc4, 1, 0]),
+        ("an extension", &[0xd4, 1, 0]),
+        ("a long extension", &[0xc7, 1, 0, 0]),
+        ("NaN", &[0xcb, 0x7f, 0xf8, 0, 0, 0, 0, 0, 0]),
+        ("infinity", &[0xca, 0x7f, 0x80, 0, 0]),
+        ("a key that is not a string", &[0x81, 0x01, 0x01]),
+        ("a string that is not UTF-8", &[0xa1, 0xff]),
+        ("a key that is not UTF-8", &[0x81, 0xa1, 0xff, 0xc0]),
+        (
+            "a string longer than the input",
+            &[0xdb, 0xff, 0xff, 0xff, 0xff],
+        ),
+        (
+            "an array longer than the input",
+            &[0xdd, 0xff, 0xff, 0xff, 0xff],
+        ),
+        (
+            "a map longer than the input",
+            &[0xdf, 0xff, 0xff, 0xff, 0xff],
+        ),
+        ("an array cut short", &[0x92, 0xc0]),
+        ("a map without its last value", &[0x81, 0xa1, b'a']),
+    ];
+    for (what, bytes) in cases {
+        assert!(
+            matches!(validate(bytes), Err(WireError::Body { .. })),
+            "{what}: {:?}",
+            validate(bytes)
+        );
+        assert!(to_json(bytes).is_err(), "{what}");
+        walk(BodyNode::new(bytes), 3);
+    }
+}
+
+#[test]
+fn errors_say_where() {
+    let error = validate(&[0x92, 0xc0, 0xc1]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "body: a value is malformed or cut short at byte 2"
+    );
+}
+
+#[test]
+fn a_repeated_key_is_found_once_the_first() {
+    let bytes = [0x82, 0xa1, b'a', 0x01, 0xa1, b'a', 0x02];
+    validate(&bytes).unwrap();
+    let found = BodyNode::new(&bytes).field("a").map(rebuilt);
+    assert_eq!(found, Some(json!(1)));
+}
+
+#[test]
+fn depth_has_a_limit() {
+    assert!(validate(&encode_json(&nested(OBJECT_DEPTH_MAX)).unwrap()).is_ok());
+    let too_deep = Err(WireError::Limit {
+        what: "depth of a body",
+        limit: OBJECT_DEPTH_MAX,
+    });
+    assert_eq!(encode_json(&nested(OBJECT_DEPTH_MAX + 1)), too_deep);
+    // A megabyte of opening brackets, read on a test's small stack.
+    let bytes = vec![0x91; 1 << 20];
+    assert_eq!(validate(&bytes).map(|()| Bytes::new()), too_deep);
+    assert!(decode::<Value>(&bytes).is_err());
+    let mut closed = bytes;
+    closed.push(0xc0);
+    assert!(decode::<Value>(&closed).is_err());
+    assert_eq!(BodyNode::new(&closed).body().len(), closed.len());
+}
+
+#[test]
+fn size_has_a_limit() {
+    // A string of more than 64 KiB has a head of five bytes.
+    let fits = Value::from("x".repeat(OBJECT_BYTES_MAX - 5));
+    assert!(validate(&encode_json(&fits).unwrap()).is_ok());
+    let over = Value::from("x".repeat(OBJECT_BYTES_MAX - 4));
+    let limit = WireError::Limit {
+        what: "bytes of a body",
+        limit: OBJECT_BYTES_MAX,
+    };
+    assert_eq!(encode_json(&over), Err(limit));
+    assert!(encode_value(&over).is_ok(), "a result may be larger");
+}
+
+#[test]
+fn what_json_cannot_say_is_no_result() {
+    for value in [f64::NAN, f64::INFINITY] {
+        assert!(matches!(encode_value(&value), Err(WireError::Body { .. })));
+    }
+}
+
+#[test]
+fn a_record_is_read_whole_and_may_gain_fields() {
+    #[derive(Debug, PartialEq, serde::Deserialize)]
+    struct Record {
+        a: u64,
+    }
+    let newer = encode_json(&json!({"a": 1, "b": [1, 2]})).unwrap();
+    assert_eq!(decode::<Record>(&newer), Ok(Record { a: 1 }));
+    let trailing = [&newer[..], &[0xc0]].concat();
+    assert!(decode::<Record>(&trailing).is_err());
+}

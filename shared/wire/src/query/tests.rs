@@ -1,1 +1,156 @@
+use proptest::prelude::*;
+use serde_json::json;
 
+use super::*;
+use crate::{
+    beat, body, lease,
+    testing::{hostile, json},
+};
+
+fn query(expression: impl Into<String>) -> Query {
+    Query {
+        expression: expression.into(),
+        parameters: BTreeMap::new(),
+        missing_key_is_error: false,
+    }
+}
+
+fn request(queries: Vec<Query>) -> QueryRequest {
+    QueryRequest {
+        entry: String::new(),
+        queries,
+        age_max_ms: None,
+        revision_min: None,
+    }
+}
+
+fn reply(results: Vec<Result<Bytes, FactError>>) -> QueryOutcome {
+    Ok(QueryReply {
+        replica: "r".into(),
+        incarnation: Incarnation("i".into()),
+        revision: Revision(1),
+        version: ResourceVersion::new("2"),
+        age_ms: 3,
+        objects: 4,
+        results,
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_request_comes_back(
+        expression in any::<String>(),
+        parameters in prop::collection::btree_map(any::<String>(), json(), 0..3),
+        missing_key_is_error in any::<bool>(),
+        age_max_ms in prop::option::of(any::<u64>()),
+        revision_min in prop::option::of(any::<u64>().prop_map(Revision)),
+    ) {
+        let sent = QueryRequest {
+            entry: "e".into(),
+            queries: vec![Query { expression, parameters, missing_key_is_error }],
+            age_max_ms,
+            revision_min,
+        };
+        prop_assert_eq!(decode_request(&encode_request(&sent).unwrap()), Ok(sent));
+    }
+
+    #[test]
+    fn an_outcome_comes_back(results in prop::collection::vec(json(), 0..4)) {
+        let results = results.iter().map(body::encode_json);
+        let mut results: Vec<_> = results.map(|body| Ok(body.unwrap())).collect();
+        results.push(Err(FactError::Stale { view: "v".into(), age_ms: 5, age_max_ms: 4 }));
+        let sent = reply(results);
+        prop_assert_eq!(decode_outcome(&encode_outcome(&sent).unwrap()), Ok(sent));
+    }
+
+    #[test]
+    fn nothing_from_outside_makes_it_panic(bytes in hostile(), framed in any::<bool>()) {
+        let bytes = if framed { [&[0x92, 0x01][..], &bytes].concat() } else { bytes };
+        let _ = decode_request(&bytes);
+        let _ = decode_outcome(&bytes);
+        let _ = beat::decode(&bytes);
+        let _ = lease::decode(&bytes);
+    }
+}
+
+#[test]
+fn a_refusal_comes_back() {
+    let sent: QueryOutcome = Err(FactError::RevisionNotReached {
+        view: "v".into(),
+        have: Revision(1),
+        want: Revision(u64::MAX),
+    });
+    assert_eq!(decode_outcome(&encode_outcome(&sent).unwrap()), Ok(sent));
+}
+
+#[test]
+fn a_lease_comes_back() {
+    let bytes = lease::encode(u32::MAX, "watcher-0").unwrap();
+    assert_eq!(lease::decode(&bytes), Ok((u32::MAX, "watcher-0".into())));
+}
+
+#[test]
+fn another_protocol_is_named_whatever_it_holds() {
+    let later = body::encode(&(2, "something else altogether")).unwrap();
+    let refused = WireError::Protocol { found: "2".into() };
+    assert_eq!(decode_request(&later), Err(refused.clone()));
+    assert_eq!(decode_outcome(&later), Err(refused));
+    for unversioned in [json!({}), json!(["1", {}]), json!([1])] {
+        let bytes = body::encode_json(&unversioned).unwrap();
+        assert!(matches!(
+            decode_request(&bytes),
+            Err(WireError::Body { .. })
+        ));
+    }
+}
+
+#[test]
+fn a_request_has_limits() {
+    let many = |n| request(vec![query("@"); n]);
+    assert!(encode_request(&many(QUERIES_PER_REQUEST_MAX)).is_ok());
+    let over = many(QUERIES_PER_REQUEST_MAX + 1);
+    assert!(matches!(
+        encode_request(&over),
+        Err(WireError::Limit { .. })
+    ));
+    // And from whoever does not check what it sends:
+    let unchecked = frame::encode(&over).unwrap();
+    assert!(matches!(
+        decode_request(&unchecked),
+        Err(WireError::Limit { .. })
+    ));
+
+    let long = |n| request(vec![query("x".repeat(n))]);
+    assert!(encode_request(&long(EXPRESSION_BYTES_MAX)).is_ok());
+    assert!(matches!(
+        encode_request(&long(EXPRESSION_BYTES_MAX + 1)),
+        Err(WireError::Limit { .. })
+    ));
+}
+
+#[test]
+fn a_reply_has_a_limit_and_the_largest_result_fits() {
+    use anteroom_model::limits::RESULT_BYTES_MAX;
+    let largest = body::encode_value(&"x".repeat(RESULT_BYTES_MAX - 5)).unwrap();
+    assert_eq!(largest.len(), RESULT_BYTES_MAX);
+    let sent = reply(vec![Ok(largest.clone())]);
+    assert_eq!(decode_outcome(&encode_outcome(&sent).unwrap()), Ok(sent));
+    let two = reply(vec![Ok(largest.clone()), Ok(largest)]);
+    assert!(matches!(encode_outcome(&two), Err(WireError::Limit { .. })));
+}
+
+#[test]
+fn deep_parameters_end_in_an_error() {
+    let mut bytes = frame::encode(&request(vec![query("@")])).unwrap().to_vec();
+    // The empty map of parameters becomes {"p": [[[…]]]}.
+    let at = bytes.windows(11).position(|w| w == b"parameters\x80");
+    let at = at.unwrap() + 10;
+    let mut deep = vec![0x81, 0xa1, b'p'];
+    deep.extend([0x91; 100_000]);
+    deep.push(0xc0);
+    bytes.splice(at..=at, deep);
+    assert!(matches!(
+        decode_request(&bytes),
+        Err(WireError::Body { .. })
+    ));
+}
