@@ -1,0 +1,36 @@
+//! When a mirror loses its trust in what it holds.
+
+use std::time::Duration;
+
+use anteroom_model::limits::{AGE_MAX_DEFAULT_MS, BEAT_SILENCE_MAX_MS, LAG_MAX_MS};
+
+/// The limits of a mirror. The defaults are those of [`anteroom_model::limits`].
+#[derive(Clone, Debug)]
+pub struct MirrorConfig {
+    /// The age of a view's news above which it is stale, where a reader names none.
+    pub age_max_ms: u64,
+    /// How long the writer may be silent before every view is stale.
+    pub beat_silence_max_ms: u64,
+    /// How long a beat may run ahead of what was read, without anything being read, before the log
+    /// is read again.
+    pub lag_max_ms: u64,
+    /// The least time between two times that this mirror asks for the log again. It doubles with
+    /// every time, up to [`MirrorConfig::RESTART_WAIT_MAX`], until a read leaves nothing in doubt.
+    pub restart_wait: Duration,
+}
+
+impl MirrorConfig {
+    /// How long a view that stays in doubt waits, at most, until the log is read for it again.
+    pub const RESTART_WAIT_MAX: Duration = Duration::from_secs(60);
+}
+
+impl Default for MirrorConfig {
+    fn default() -> Self {
+        Self {
+            age_max_ms: AGE_MAX_DEFAULT_MS,
+            beat_silence_max_ms: BEAT_SILENCE_MAX_MS,
+            lag_max_ms: LAG_MAX_MS,
+            restart_wait: Duration::from_millis(500),
+        }
+    }
+}

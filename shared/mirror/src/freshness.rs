@@ -1,0 +1,168 @@
+//! How old a view's news is.
+//!
+//! An age is a sum of durations: what the writer measured until it sent the beat, and what we
+//! measured since the beat arrived. Two machines' clocks are never subtracted. A beat counts once
+//! everything up to the position that it names has been read.
+
+use std::{collections::VecDeque, time::Duration};
+
+use anteroom_model::Revision;
+
+/// A moment, as the time since the mirror was made.
+pub(crate) type Moment = Duration;
+
+/// Beats that wait for their position to be read: eight seconds' worth, where two seconds without
+/// progress make the mirror read again. At the limit, newer ones are left out: the oldest is the
+/// one that is reached first.
+const PENDING_MAX: usize = 16;
+
+/// What is known of the age of one view's news.
+#[derive(Debug, Default)]
+pub(crate) struct Freshness {
+    news: Option<News>,
+    pending: VecDeque<Pending>,
+}
+
+/// The source was heard from `age_ms` before `at`.
+#[derive(Clone, Copy, Debug)]
+struct News {
+    at: Moment,
+    age_ms: u64,
+}
+
+impl News {
+    fn age_ms(self, now: Moment) -> u64 {
+        let since = now.saturating_sub(self.at).as_millis();
+        self.age_ms
+            .saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    /// What must have been read for `news` to be ours.
+    revision: Revision,
+    /// What had been read when the beat arrived.
+    read: Revision,
+    news: News,
+}
+
+impl Freshness {
+    /// A beat arrived: the view's last record stands at `revision`. `read` is how far the log has
+    /// been read.
+    pub(crate) fn beat(&mut self, now: Moment, revision: Revision, age_ms: u64, read: Revision) {
+        if age_ms == u64::MAX {
+            return; // The writer itself has never heard from the source.
+        }
+        let news = News { at: now, age_ms };
+        if revision <= read {
+            self.take(news, now);
+        } else if self.pending.len() < PENDING_MAX {
+            self.pending.push_back(Pending {
+                revision,
+                read,
+                news,
+            });
+        }
+    }
+
+    /// The log has been read up to `read`. `hole` is the last position at which a record was
+    /// missing because a later one had superseded it: a beat that waited across it is not reached,
+    /// since the later record may stand after the beat's position.
+    pub(crate) fn reached(&mut self, now: Moment, read: Revision, hole: Revision) {
+        while let Some(pending) = self.pending.front().copied()
+            && pending.revision <= read
+        {
+            self.pending.pop_front();
+            if hole <= pending.read {
+                self.take(pending.news, now);
+            }
+        }
+    }
+
+    /// Another log is read: a beat that waits will not be reached. What is known stays true of what
+    /// is served.
+    pub(crate) fn forget_positions(&mut self) {
+        self.pending.clear();
+    }
+
+    /// Whether a beat waits for its position to be read.
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// How old the news is; `u64::MAX` if there never was any.
+    pub(crate) fn age_ms(&self, now: Moment) -> u64 {
+        self.news.map_or(u64::MAX, |news| news.age_ms(now))
+    }
+
+    fn take(&mut self, news: News, now: Moment) {
+        if news.age_ms(now) <= self.age_ms(now) {
+            self.news = Some(news);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NO_HOLE: Revision = Revision(0);
+
+    fn at(ms: u64) -> Moment {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn without_news_the_age_is_without_end() {
+        let mut freshness = Freshness::default();
+        assert_eq!(freshness.age_ms(at(5)), u64::MAX);
+        freshness.beat(at(5), Revision(0), u64::MAX, Revision(9));
+        assert_eq!(freshness.age_ms(at(5)), u64::MAX, "the writer has none");
+    }
+
+    #[test]
+    fn an_age_is_the_writers_plus_ours() {
+        let mut freshness = Freshness::default();
+        freshness.beat(at(100), Revision(7), 30, Revision(7));
+        assert_eq!(freshness.age_ms(at(100)), 30);
+        assert_eq!(freshness.age_ms(at(350)), 280);
+        // A writer that took over and has heard nothing newer does not make it older.
+        freshness.beat(at(350), Revision(7), 5_000, Revision(7));
+        assert_eq!(freshness.age_ms(at(350)), 280);
+    }
+
+    #[test]
+    fn a_beat_counts_from_its_arrival_once_it_is_reached() {
+        let mut freshness = Freshness::default();
+        freshness.beat(at(100), Revision(7), 0, Revision(5));
+        assert!(freshness.is_behind());
+        freshness.reached(at(150), Revision(6), NO_HOLE);
+        assert_eq!(freshness.age_ms(at(150)), u64::MAX);
+        freshness.reached(at(180), Revision(8), NO_HOLE);
+        assert_eq!(freshness.age_ms(at(180)), 80);
+        assert!(!freshness.is_behind());
+    }
+
+    #[test]
+    fn a_beat_across_a_hole_does_not_count() {
+        let mut freshness = Freshness::default();
+        freshness.beat(at(100), Revision(7), 0, Revision(5));
+        freshness.reached(at(110), Revision(8), Revision(7));
+        assert_eq!(freshness.age_ms(at(110)), u64::MAX);
+        freshness.beat(at(120), Revision(9), 0, Revision(8));
+        freshness.reached(at(130), Revision(9), Revision(7));
+        assert_eq!(freshness.age_ms(at(130)), 10, "the hole was before it");
+    }
+
+    #[test]
+    fn beats_that_wait_are_bounded_and_the_oldest_stays() {
+        let mut freshness = Freshness::default();
+        for n in 0..100 {
+            freshness.beat(at(n), Revision(10 + n), 0, Revision(1));
+        }
+        assert_eq!(freshness.pending.len(), PENDING_MAX);
+        freshness.reached(at(100), Revision(10), NO_HOLE);
+        assert_eq!(freshness.age_ms(at(100)), 100);
+    }
+}

@@ -1,0 +1,142 @@
+//! A view, for those who read it.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use anteroom_model::{FactError, Revision, ViewId};
+use anteroom_view::{Read, State};
+use tokio::{sync::watch, time::Instant};
+
+use crate::{ReadPosition, ViewStatus, freshness::Moment, machine::SharedView};
+
+/// Every view that a mirror has.
+pub type ViewSet = Arc<BTreeMap<ViewId, ViewHandle>>;
+
+/// When the mirror was made: what its moments are counted from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn now(self) -> Moment {
+        self.0.elapsed()
+    }
+}
+
+/// A view of a mirror. Cheap to clone; a view that was dropped stays dropped in its handles, even
+/// if the mirror gets one of the same name again.
+#[derive(Clone, Debug)]
+pub struct ViewHandle {
+    id: ViewId,
+    kept: SharedView,
+    status: Arc<watch::Sender<ViewStatus>>,
+    position: watch::Receiver<Revision>,
+    clock: Clock,
+}
+
+impl ViewHandle {
+    pub(crate) fn new(
+        id: ViewId,
+        kept: SharedView,
+        position: watch::Receiver<Revision>,
+        clock: Clock,
+    ) -> Self {
+        let status = kept.read().status();
+        Self {
+            id,
+            kept,
+            status: Arc::new(watch::Sender::new(status)),
+            position,
+            clock,
+        }
+    }
+
+    /// The view's name.
+    pub fn id(&self) -> &ViewId {
+        &self.id
+    }
+
+    /// Where the view stands, and changes of that. Whether it has become stale is looked at a few
+    /// times a second; [`ViewHandle::read`] looks at the very moment.
+    pub fn status(&self) -> watch::Receiver<ViewStatus> {
+        self.status.subscribe()
+    }
+
+    /// How old the news is; `u64::MAX` where there never was any.
+    pub fn age_ms(&self) -> u64 {
+        self.kept.read().age_ms(self.clock.now())
+    }
+
+    /// Reads the view as it is now. `age_max_ms` is the oldest news that the reader accepts,
+    /// `u64::MAX` for last-good data whatever its age; `None`: what the mirror accepts, and only
+    /// while the writer is heard.
+    ///
+    /// `reader` runs under the view's lock, shared with other readers: it must not wait for anything.
+    ///
+    /// # Errors
+    /// [`FactError::NotSynced`], [`FactError::Stale`], [`FactError::Failed`]: never an empty view
+    /// in their place.
+    pub fn read<R>(
+        &self,
+        age_max_ms: Option<u64>,
+        reader: impl FnOnce(Read<'_>, &ReadPosition) -> R,
+    ) -> Result<R, FactError> {
+        let kept = self.kept.read();
+        let (read, position) = kept.read(self.clock.now(), age_max_ms)?;
+        Ok(reader(read, &position))
+    }
+
+    /// Waits until everything of the view up to `revision_min` is in it.
+    ///
+    /// # Errors
+    /// [`FactError::RevisionNotReached`] after `timeout`, or once the view is dropped.
+    pub async fn wait_for(
+        &self,
+        revision_min: Revision,
+        timeout: Duration,
+    ) -> Result<(), FactError> {
+        let mut status = self.status();
+        let mut position = self.position.clone();
+        let reached = async {
+            loop {
+                let read = *position.borrow_and_update();
+                let now = status.borrow_and_update().clone();
+                // What has been read is in every view that takes it in at once.
+                if now.revision >= revision_min || (now.live && read >= revision_min) {
+                    return true;
+                }
+                if now.state == State::Dropped {
+                    return false;
+                }
+                let changed = tokio::select! {
+                    changed = position.changed() => changed,
+                    changed = status.changed() => changed,
+                };
+                if changed.is_err() {
+                    return false; // The mirror has ended.
+                }
+            }
+        };
+        if tokio::time::timeout(timeout, reached).await == Ok(true) {
+            return Ok(());
+        }
+        Err(FactError::RevisionNotReached {
+            view: self.id.as_str().to_owned(),
+            have: self.status.borrow().revision,
+            want: revision_min,
+        })
+    }
+
+    /// Tells those who wait where the view stands now.
+    pub(crate) fn refresh(&self) -> ViewStatus {
+        let status = self.kept.read().status();
+        self.status.send_if_modified(|last| {
+            let modified = *last != status;
+            last.clone_from(&status);
+            modified
+        });
+        status
+    }
+}

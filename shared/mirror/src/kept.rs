@@ -1,0 +1,320 @@
+//! One view as the mirror keeps it: its objects, and what is known of them.
+//!
+//! Content and knowledge stand behind one lock, so that a reader never sees the one without the
+//! other. Nothing here waits or reads a clock.
+
+use anteroom_model::{Delta, FactError, Incarnation, Revision, ViewId, ViewRecord, ViewState};
+use anteroom_view::{Applied, Effect, Log, Read, State, View};
+use bytes::Bytes;
+
+use crate::{
+    ContentStamp, MirrorConfig, ReadPosition, ViewStatus,
+    freshness::{Freshness, Moment},
+    proof::{Comparison, Proof},
+};
+
+/// One view as the mirror keeps it.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    age_max_ms: u64,
+    beat_silence_max_ms: u64,
+    view: View,
+    /// The log that is read now, and the one from which what is served was read.
+    incarnation: Incarnation,
+    served_from: Incarnation,
+    content: ContentStamp,
+    /// Where the writer's last word on what the view holds stands, if no delta stands behind it.
+    claimed_at: Option<Revision>,
+    /// The last position of this log at which the digests agreed.
+    agreed_at: Revision,
+    proof: Proof,
+    freshness: Freshness,
+    /// When the writer was last heard from.
+    heard: Option<Moment>,
+}
+
+impl Kept {
+    /// A view that is met while the log is read.
+    pub(crate) fn reading(id: ViewId, incarnation: Incarnation, config: &MirrorConfig) -> Self {
+        Self::new(View::reading(id), incarnation, Revision(0), config)
+    }
+
+    /// A view that comes while the log is followed live, just behind `position`.
+    pub(crate) fn live(
+        id: ViewId,
+        incarnation: Incarnation,
+        position: Revision,
+        config: &MirrorConfig,
+    ) -> Self {
+        Self::new(View::live(id), incarnation, position, config)
+    }
+
+    fn new(view: View, incarnation: Incarnation, since: Revision, config: &MirrorConfig) -> Self {
+        Self {
+            age_max_ms: config.age_max_ms,
+            beat_silence_max_ms: config.beat_silence_max_ms,
+            view,
+            served_from: incarnation.clone(),
+            incarnation,
+            content: ContentStamp::default(),
+            claimed_at: None,
+            agreed_at: Revision(0),
+            proof: Proof::Complete(since),
+            freshness: Freshness::default(),
+            heard: None,
+        }
+    }
+
+    /// The log is read again from its start. What is served goes on being served as what it is:
+    /// complete at its own position, and growing old.
+    pub(crate) fn restart(&mut self, incarnation: &Incarnation, another_log: bool) {
+        if another_log {
+            self.incarnation = incarnation.clone();
+            self.agreed_at = Revision(0);
+            self.freshness.forget_positions();
+        }
+        self.claimed_at = None;
+        self.view.restart();
+    }
+
+    /// The log is out of reach.
+    pub(crate) fn away(&mut self) {
+        self.view.away();
+    }
+
+    /// Applies one change. Returns whether it changed anything.
+    pub(crate) fn delta(
+        &mut self,
+        revision: Revision,
+        delta: &Delta<Bytes>,
+        content: ContentStamp,
+    ) -> bool {
+        self.claimed_at = None;
+        let changed = !matches!(self.view.apply(revision, delta), Applied::Ignored(_));
+        if changed {
+            self.content = content;
+        }
+        changed
+    }
+
+    /// Takes in where the view stands at its source. `hole` as in [`Comparison::hole`].
+    pub(crate) fn control(
+        &mut self,
+        revision: Revision,
+        record: ViewRecord,
+        hole: Option<Revision>,
+        content: ContentStamp,
+    ) {
+        self.claimed_at = (record.state == ViewState::Synced).then_some(revision);
+        let effect = self.view.control(revision, record);
+        self.installed(effect, content);
+        if let Some(comparison) = self.compare(hole)
+            && self.view.log() == Log::Live
+        {
+            self.compared(comparison);
+        }
+    }
+
+    /// The log has been read to its end, at `read`. `unreadable` is the last position on the way at
+    /// which a record could not be read, whosever it was.
+    pub(crate) fn caught_up(
+        &mut self,
+        read: Revision,
+        unreadable: Option<Revision>,
+        content: ContentStamp,
+    ) {
+        if self.view.log() != Log::Reading {
+            return;
+        }
+        // Nothing is on its way any more, so a difference is a loss. What was gathered is thrown
+        // away then, before it takes the place of what is served.
+        let comparison = self.compare(Some(Revision(0)));
+        if comparison.is_some_and(|comparison| !comparison.agrees()) {
+            self.view.broken();
+            return;
+        }
+        let effect = self.view.caught_up();
+        self.installed(effect, content);
+        self.proof = match comparison {
+            Some(agreed) => {
+                self.agreed_at = agreed.at;
+                Proof::Complete(read)
+            }
+            None if unreadable.is_some_and(|at| at > self.agreed_at) => Proof::Unproven,
+            None => Proof::Complete(read),
+        };
+    }
+
+    /// A record could not be read, and it may have been this view's.
+    pub(crate) fn doubted(&mut self) {
+        // What is only gathered is judged at the end of the log.
+        if self.view.log() == Log::Live {
+            self.proof = Proof::Unproven;
+        }
+    }
+
+    /// The writer was heard from.
+    pub(crate) fn heard(&mut self, now: Moment) {
+        self.heard = Some(now);
+    }
+
+    /// The writer says that the view's last record stands at `last` and that its news is `age_ms`
+    /// old; the log has been read up to `position`.
+    pub(crate) fn beat(&mut self, now: Moment, last: Revision, age_ms: u64, position: Revision) {
+        let proof = self.proof.beat(last, self.view.followed().revision());
+        self.settle_proof(proof);
+        // What is gathered beside what is served does not make that any newer.
+        let read = match self.view.log() {
+            Log::Live => position,
+            Log::Reading | Log::Rebuilding | Log::Lost => Revision(0),
+        };
+        self.freshness.beat(now, last, age_ms, read);
+    }
+
+    /// The log has been read up to `position`; `hole` as in [`Freshness::reached`].
+    pub(crate) fn reached(&mut self, now: Moment, position: Revision, hole: Revision) {
+        if self.view.log() == Log::Live {
+            self.freshness.reached(now, position, hole);
+        }
+    }
+
+    /// Whether a beat waits for its position to be read.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.freshness.is_behind()
+    }
+
+    fn installed(&mut self, effect: Effect, content: ContentStamp) {
+        if matches!(effect, Effect::Install | Effect::Free) {
+            self.content = content;
+            self.served_from = self.incarnation.clone();
+        }
+    }
+
+    /// What follows the log, compared with what the writer says it should be.
+    fn compare(&self, hole: Option<Revision>) -> Option<Comparison> {
+        let at = self.claimed_at?;
+        let store = self.view.followed();
+        let record = store.record()?;
+        Some(Comparison {
+            at,
+            difference: store.digest().difference(record.digest),
+            counts_agree: store.len() as u64 == record.objects,
+            hole,
+        })
+    }
+
+    fn compared(&mut self, comparison: Comparison) {
+        if comparison.agrees() {
+            self.agreed_at = comparison.at;
+        }
+        let proof = self.proof.compared(comparison);
+        self.settle_proof(proof);
+    }
+
+    fn settle_proof(&mut self, proof: Proof) {
+        self.proof = proof;
+        if proof == Proof::Broken {
+            self.view.broken();
+        }
+    }
+
+    /// Whether only reading the log again can make it whole.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.view.log() == Log::Lost
+    }
+
+    /// Whether its digest has to agree before it answers.
+    pub(crate) fn is_unproven(&self) -> bool {
+        self.proof == Proof::Unproven && self.view.state().answers()
+    }
+
+    /// Whether neither the log nor a reader has any use for it: the log that has been read to its
+    /// end does not know it, and what is left of it is too old.
+    pub(crate) fn is_forsaken(&self) -> bool {
+        let unknown = self.view.followed().record().is_none() && self.view.followed().is_empty();
+        let read = matches!(self.view.log(), Log::Live | Log::Rebuilding);
+        unknown && read && *self.view.state() != State::Synced
+    }
+
+    /// How old the news is; `u64::MAX` where there never was any.
+    pub(crate) fn age_ms(&self, now: Moment) -> u64 {
+        self.freshness.age_ms(now)
+    }
+
+    fn is_silent(&self, now: Moment) -> bool {
+        self.heard.is_none_or(|heard| {
+            now.saturating_sub(heard).as_millis() > u128::from(self.beat_silence_max_ms)
+        })
+    }
+
+    /// Whether readers that name no age are refused.
+    fn is_over_age(&self, now: Moment) -> bool {
+        self.is_silent(now) || self.age_ms(now) > self.age_max_ms
+    }
+
+    /// Whether [`Kept::age`] would change anything.
+    pub(crate) fn has_aged(&self, now: Moment) -> bool {
+        match self.view.state() {
+            State::Synced => self.is_over_age(now),
+            State::Stale => !self.is_over_age(now),
+            _ => false,
+        }
+    }
+
+    /// Makes it stale, or fresh again, as its age is now.
+    pub(crate) fn age(&mut self, now: Moment) {
+        self.view.aged(self.is_over_age(now));
+    }
+
+    /// The view as a reader may see it now. `age_max_ms` is what the reader accepts; `None`: what
+    /// this mirror does, and only while the writer is heard.
+    pub(crate) fn read(
+        &self,
+        now: Moment,
+        age_max_ms: Option<u64>,
+    ) -> Result<(Read<'_>, ReadPosition), FactError> {
+        let age_ms = self.age_ms(now);
+        let read = self
+            .view
+            .read(age_ms, age_max_ms.unwrap_or(self.age_max_ms))?;
+        if !self.proof.answers() {
+            return Err(FactError::NotSynced {
+                view: self.view.id().to_string(),
+                state: "a record of the log could not be read, and the view's digest has to agree \
+                        with the watcher's first"
+                    .to_owned(),
+            });
+        }
+        if age_max_ms.is_none() && self.is_silent(now) {
+            return Err(FactError::Stale {
+                view: self.view.id().to_string(),
+                age_ms,
+                age_max_ms: self.age_max_ms,
+            });
+        }
+        let position = ReadPosition {
+            incarnation: self.served_from.clone(),
+            revision: read.revision(),
+            version: read.version(),
+            age_ms,
+            objects: read.len() as u64,
+            content: self.content,
+        };
+        Ok((read, position))
+    }
+
+    /// Where the view stands.
+    pub(crate) fn status(&self) -> ViewStatus {
+        let state = match self.view.state() {
+            state if state.answers() && !self.proof.answers() => State::Unsynced,
+            state => state.clone(),
+        };
+        ViewStatus {
+            state,
+            live: self.view.log() == Log::Live,
+            revision: self.view.served().revision(),
+            objects: self.view.served().len() as u64,
+            bytes: self.view.bytes().total() as u64,
+        }
+    }
+}

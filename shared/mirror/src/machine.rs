@@ -1,0 +1,408 @@
+//! What a mirror does with what it hears: events in, effects out.
+//!
+//! Pure: no task, no clock, no bus. The log's events and the writer's beats come in with the moment
+//! at which they came; what has to happen outside comes back as [`Effect`]s.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anteroom_bus::{LogEvent, RestartCause, Scope};
+use anteroom_model::{Incarnation, Revision, ViewId, ViewRecord, ViewState};
+use anteroom_wire::{beat::Beat, envelope::Record};
+use parking_lot::RwLock;
+
+use crate::{
+    ContentStamp, MirrorConfig, RereadCause, freshness::Moment, kept::Kept, reread::Rereads,
+};
+
+/// A view as readers and the machine share it. The lock is never held across an await.
+pub(crate) type SharedView = Arc<RwLock<Kept>>;
+
+/// What has to happen outside.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// A view came.
+    Added(ViewId, SharedView),
+    /// A view went.
+    Removed(ViewId),
+    /// Where this view stands has changed.
+    Changed(ViewId),
+    /// Where every view stands may have changed.
+    AllChanged,
+    /// A delta of this view was taken in, or was known already.
+    Delta {
+        /// Whose.
+        view: ViewId,
+        /// Whether it changed anything.
+        changed: bool,
+    },
+    /// A record could not be read.
+    Undecodable(Revision),
+    /// A record on its way was superseded before it was read.
+    Hole,
+    /// The view's digest proves that it misses something.
+    DigestMismatch(ViewId),
+    /// The log has to be read from its start again.
+    AskAgain(RereadCause),
+}
+
+/// How the log is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// Nothing has been heard of it.
+    Unheard,
+    /// From its start to its end.
+    FromStart,
+    /// From where it was out of reach to its end.
+    Resuming,
+    /// As it grows.
+    Live,
+}
+
+/// The whole of a mirror, but for tasks and clocks.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    config: MirrorConfig,
+    scope: Scope,
+    views: BTreeMap<ViewId, SharedView>,
+    incarnation: Incarnation,
+    reading: Reading,
+    /// Every record in scope up to here has been read, or was superseded by one further on.
+    position: Revision,
+    /// The last position at which one was superseded.
+    hole: Revision,
+    /// The last position at which a record could not be read, in this reading of the log.
+    unreadable: Option<Revision>,
+    /// Whether the log was read to its end at least once.
+    caught_up_once: bool,
+    /// The last change of any view's content.
+    changes: u64,
+    /// The writer's term: beats of an earlier one come from somebody who may not write any more.
+    term: u32,
+    /// When the last event of the log came; `None` while it is out of reach.
+    progress: Option<Moment>,
+    /// A beat named a position that was not read then, and when that was.
+    ahead: Option<(Revision, Moment)>,
+    /// Whether some view has a beat that waits for its position to be read.
+    behind: bool,
+    rereads: Rereads,
+}
+
+impl Machine {
+    pub(crate) fn new(scope: Scope, config: MirrorConfig) -> Self {
+        Self {
+            rereads: Rereads::new(&config),
+            config,
+            scope,
+            views: BTreeMap::new(),
+            incarnation: Incarnation::default(),
+            reading: Reading::Unheard,
+            position: Revision(0),
+            hole: Revision(0),
+            unreadable: None,
+            caught_up_once: false,
+            changes: 0,
+            term: 0,
+            progress: None,
+            ahead: None,
+            behind: false,
+        }
+    }
+
+    pub(crate) fn position(&self) -> Revision {
+        self.position
+    }
+
+    pub(crate) fn caught_up_once(&self) -> bool {
+        self.caught_up_once
+    }
+
+    /// The log says something.
+    pub(crate) fn log(&mut self, now: Moment, event: LogEvent) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        self.progress = Some(now);
+        match event {
+            LogEvent::Restart { incarnation, cause } => {
+                self.restart(&incarnation, cause);
+                effects.push(Effect::AllChanged);
+            }
+            LogEvent::Record { revision, envelope } => {
+                match envelope {
+                    Ok(envelope) => {
+                        self.advance(revision, &mut effects);
+                        self.record(revision, envelope.record, &mut effects);
+                    }
+                    Err(_) => self.undecodable(revision, &mut effects),
+                }
+                if self.behind {
+                    self.reached(now);
+                }
+            }
+            LogEvent::CaughtUp { revision } => self.caught_up(now, revision, &mut effects),
+            LogEvent::Away { .. } => {
+                self.away();
+                effects.push(Effect::AllChanged);
+            }
+        }
+        self.repair(now, &mut effects);
+        effects
+    }
+
+    /// The writer says that it lives.
+    pub(crate) fn beat(&mut self, now: Moment, beat: &Beat) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if self.reading == Reading::Unheard {
+            return effects;
+        }
+        if beat.incarnation != self.incarnation {
+            self.rereads.want(RereadCause::Incarnation);
+        } else if beat.term >= self.term {
+            self.term = beat.term;
+            self.news(now, beat, &mut effects);
+            self.age(now, &mut effects);
+        }
+        self.repair(now, &mut effects);
+        effects.push(Effect::AllChanged);
+        effects
+    }
+
+    /// Time has passed.
+    pub(crate) fn tick(&mut self, now: Moment) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if self.lags(now) {
+            self.rereads.want(RereadCause::Lag);
+        }
+        self.age(now, &mut effects);
+        self.repair(now, &mut effects);
+        effects.push(Effect::AllChanged);
+        effects
+    }
+
+    fn restart(&mut self, incarnation: &Incarnation, cause: RestartCause) {
+        self.reading = Reading::FromStart;
+        self.unreadable = None;
+        self.rereads.begun();
+        let another_log = *incarnation != self.incarnation
+            || matches!(
+                cause,
+                RestartCause::NewIncarnation | RestartCause::Truncated
+            );
+        if another_log {
+            self.incarnation = incarnation.clone();
+            self.position = Revision(0);
+            self.hole = Revision(0);
+            self.term = 0;
+            self.ahead = None;
+        }
+        for kept in self.views.values() {
+            kept.write().restart(incarnation, another_log);
+        }
+    }
+
+    fn away(&mut self) {
+        self.progress = None;
+        if self.reading == Reading::Live {
+            self.reading = Reading::Resuming;
+        }
+        for kept in self.views.values() {
+            kept.write().away();
+        }
+    }
+
+    /// Takes note of the next record's position.
+    fn advance(&mut self, revision: Revision, effects: &mut Vec<Effect>) {
+        let expected = Revision(self.position.0.saturating_add(1));
+        if self.reading == Reading::Live && self.scope == Scope::All && revision > expected {
+            self.hole = revision;
+            effects.push(Effect::Hole);
+        }
+        self.position = self.position.max(revision);
+        if self.ahead.is_some_and(|(ahead, _)| ahead <= self.position) {
+            self.ahead = None;
+        }
+    }
+
+    fn record(&mut self, revision: Revision, record: Record, effects: &mut Vec<Effect>) {
+        let content = next(&mut self.changes);
+        let id = record.view().clone();
+        match record {
+            Record::Delta { delta, .. } => {
+                self.term = self.term.max(delta.epoch.term());
+                let kept = self.view(&id, revision, effects);
+                let changed = kept.write().delta(revision, &delta, content);
+                let view = id.clone();
+                effects.push(Effect::Delta { view, changed });
+            }
+            Record::Control(record) => {
+                self.term = self.term.max(record.epoch.term());
+                if record.state == ViewState::Dropped {
+                    self.dropped(revision, record, content, effects);
+                    return;
+                }
+                let hole = (self.scope == Scope::All).then_some(self.hole);
+                let kept = Arc::clone(self.view(&id, revision, effects));
+                changing(&id, &kept, effects, |kept| {
+                    kept.control(revision, record, hole, content);
+                });
+            }
+        }
+        if self.reading == Reading::Live {
+            effects.push(Effect::Changed(id));
+        }
+    }
+
+    fn dropped(
+        &mut self,
+        revision: Revision,
+        record: ViewRecord,
+        content: ContentStamp,
+        effects: &mut Vec<Effect>,
+    ) {
+        let id = record.view.clone();
+        let Some(kept) = self.views.get(&id) else {
+            return;
+        };
+        kept.write().control(revision, record, None, content);
+        // While the log is read from its start, what it says of the view may not be all yet; but a
+        // view that comes again comes with records of its own, behind this one.
+        self.views.remove(&id);
+        effects.push(Effect::Removed(id));
+    }
+
+    /// A record that cannot be read may be any view's.
+    fn undecodable(&mut self, revision: Revision, effects: &mut Vec<Effect>) {
+        self.unreadable = self.unreadable.max(Some(revision));
+        for kept in self.views.values() {
+            kept.write().doubted();
+        }
+        self.advance(revision, effects);
+        effects.push(Effect::Undecodable(revision));
+        effects.push(Effect::AllChanged);
+    }
+
+    fn caught_up(&mut self, now: Moment, revision: Revision, effects: &mut Vec<Effect>) {
+        self.position = self.position.max(revision);
+        // Nothing is on its way any more, so what was superseded has been replaced.
+        self.hole = Revision(0);
+        self.ahead = None;
+        self.reading = Reading::Live;
+        self.caught_up_once = true;
+        let (read, unreadable) = (self.position, self.unreadable);
+        for (id, kept) in &self.views {
+            let content = next(&mut self.changes);
+            changing(id, kept, effects, |kept| {
+                kept.caught_up(read, unreadable, content);
+            });
+        }
+        self.reached(now);
+        effects.push(Effect::AllChanged);
+    }
+
+    /// Makes views stale or fresh as their ages are now, and forgets those of which nothing is left.
+    fn age(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        let mut forsaken = Vec::new();
+        for (id, kept) in &self.views {
+            if kept.read().has_aged(now) {
+                kept.write().age(now);
+            }
+            if kept.read().is_forsaken() {
+                forsaken.push(id.clone());
+            }
+        }
+        for id in forsaken {
+            self.views.remove(&id);
+            effects.push(Effect::Removed(id));
+        }
+    }
+
+    fn news(&mut self, now: Moment, beat: &Beat, effects: &mut Vec<Effect>) {
+        for kept in self.views.values() {
+            kept.write().heard(now);
+        }
+        for news in beat
+            .views
+            .iter()
+            .filter(|news| self.scope.holds(&news.view))
+        {
+            if news.revision > self.position && self.ahead.is_none() {
+                self.ahead = Some((news.revision, now));
+            }
+            if let Some(kept) = self.views.get(&news.view) {
+                changing(&news.view, kept, effects, |kept| {
+                    kept.beat(now, news.revision, news.news_age_ms, self.position);
+                });
+                self.behind |= kept.read().is_behind();
+            }
+        }
+    }
+
+    fn reached(&mut self, now: Moment) {
+        self.behind = false;
+        for kept in self.views.values() {
+            let mut kept = kept.write();
+            kept.reached(now, self.position, self.hole);
+            self.behind |= kept.is_behind();
+        }
+    }
+
+    /// Whether a beat named a position long ago, and nothing has been read since.
+    fn lags(&self, now: Moment) -> bool {
+        let (Some((_, since)), Some(progress)) = (self.ahead, self.progress) else {
+            return false;
+        };
+        now.saturating_sub(since.max(progress)).as_millis() > u128::from(self.config.lag_max_ms)
+    }
+
+    /// Asks for the log again where some view cannot become whole otherwise.
+    fn repair(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        if self.reading == Reading::Live {
+            for kept in self.views.values() {
+                let kept = kept.read();
+                if kept.is_lost() {
+                    self.rereads.want(RereadCause::DigestMismatch);
+                } else if kept.is_unproven() {
+                    self.rereads.want(RereadCause::Undecodable);
+                }
+            }
+        }
+        if let Some(cause) = self.rereads.due(now) {
+            effects.push(Effect::AskAgain(cause));
+        }
+    }
+
+    fn view(&mut self, id: &ViewId, revision: Revision, effects: &mut Vec<Effect>) -> &SharedView {
+        self.views.entry(id.clone()).or_insert_with(|| {
+            let (id, incarnation) = (id.clone(), self.incarnation.clone());
+            let kept = match self.reading {
+                // Nothing of it can have been missed.
+                Reading::Live => {
+                    let before = Revision(revision.0.saturating_sub(1));
+                    Kept::live(id.clone(), incarnation, before, &self.config)
+                }
+                _ => Kept::reading(id.clone(), incarnation, &self.config),
+            };
+            let kept = Arc::new(RwLock::new(kept));
+            effects.push(Effect::Added(id, Arc::clone(&kept)));
+            kept
+        })
+    }
+}
+
+fn next(changes: &mut u64) -> ContentStamp {
+    *changes += 1;
+    ContentStamp(*changes)
+}
+
+/// Changes a view, and tells if that proves that it misses something.
+fn changing(
+    id: &ViewId,
+    kept: &SharedView,
+    effects: &mut Vec<Effect>,
+    change: impl FnOnce(&mut Kept),
+) {
+    let mut kept = kept.write();
+    let was_lost = kept.is_lost();
+    change(&mut kept);
+    if kept.is_lost() && !was_lost {
+        effects.push(Effect::DigestMismatch(id.clone()));
+    }
+}

@@ -1,0 +1,173 @@
+//! What a mirror counts.
+
+use std::sync::atomic::AtomicU64;
+
+use anteroom_model::{Revision, ViewId};
+use anteroom_runtime::Metrics;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+};
+
+use crate::ViewStatus;
+
+/// A mirror's metrics. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct MirrorMetrics {
+    objects: Family<OfView, Gauge>,
+    bytes: Family<OfView, Gauge>,
+    age_seconds: Family<OfView, Gauge<f64, AtomicU64>>,
+    answering: Family<OfView, Gauge>,
+    deltas: Family<Taken, Counter>,
+    digest_mismatches: Family<OfView, Counter>,
+    resyncs: Family<Caused, Counter>,
+    undecodable: Counter,
+    superseded: Counter,
+    position: Gauge,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfView {
+    view: String,
+}
+
+impl OfView {
+    fn new(view: &ViewId) -> Self {
+        Self {
+            view: view.as_str().to_owned(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Taken {
+    view: String,
+    result: &'static str,
+}
+
+impl Taken {
+    fn new(view: &ViewId, changed: bool) -> Self {
+        Self {
+            view: view.as_str().to_owned(),
+            result: if changed { "applied" } else { "superseded" },
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Caused {
+    cause: &'static str,
+}
+
+impl MirrorMetrics {
+    /// Registered with a service's metrics. A service has one mirror.
+    pub fn registered(metrics: &Metrics) -> Self {
+        let own = Self::default();
+        let register = |name, help, family: &Family<OfView, Gauge>| {
+            metrics.register(name, help, family.clone());
+        };
+        register("anteroom_view_objects", "Objects in the view", &own.objects);
+        register(
+            "anteroom_view_bytes",
+            "What the view takes in memory: bodies, keys, indexes",
+            &own.bytes,
+        );
+        register(
+            "anteroom_view_answering",
+            "1 while the view is complete and fresh, or answers with its source's own error",
+            &own.answering,
+        );
+        metrics.register(
+            "anteroom_view_age_seconds",
+            "How old the view's news is; +Inf while there is none",
+            own.age_seconds.clone(),
+        );
+        metrics.register(
+            "anteroom_view_deltas",
+            "Deltas read, by whether they were applied or superseded by what is held",
+            own.deltas.clone(),
+        );
+        metrics.register(
+            "anteroom_view_digest_mismatches",
+            "Times that a view was proven to miss something",
+            own.digest_mismatches.clone(),
+        );
+        metrics.register(
+            "anteroom_log_resyncs",
+            "Times that the log was read from its start, by cause",
+            own.resyncs.clone(),
+        );
+        metrics.register(
+            "anteroom_log_records_undecodable",
+            "Records of the log that could not be read",
+            own.undecodable.clone(),
+        );
+        metrics.register(
+            "anteroom_log_records_superseded",
+            "Gaps of records that were superseded before they were read: this reader lags",
+            own.superseded.clone(),
+        );
+        metrics.register(
+            "anteroom_log_position",
+            "How far the log has been read",
+            own.position.clone(),
+        );
+        own
+    }
+
+    pub(crate) fn view(&self, view: &ViewId, status: &ViewStatus, age_ms: u64) {
+        let of = OfView::new(view);
+        let age_seconds = match age_ms {
+            u64::MAX => f64::INFINITY,
+            ms => ms as f64 / 1e3,
+        };
+        self.objects.get_or_create(&of).set(gauge(status.objects));
+        self.bytes.get_or_create(&of).set(gauge(status.bytes));
+        self.age_seconds.get_or_create(&of).set(age_seconds);
+        self.answering
+            .get_or_create(&of)
+            .set(i64::from(status.serves()));
+    }
+
+    pub(crate) fn removed(&self, view: &ViewId) {
+        let of = OfView::new(view);
+        self.objects.remove(&of);
+        self.bytes.remove(&of);
+        self.age_seconds.remove(&of);
+        self.answering.remove(&of);
+        self.digest_mismatches.remove(&of);
+        for changed in [false, true] {
+            self.deltas.remove(&Taken::new(view, changed));
+        }
+    }
+
+    pub(crate) fn delta(&self, view: &ViewId, changed: bool) {
+        self.deltas.get_or_create(&Taken::new(view, changed)).inc();
+    }
+
+    pub(crate) fn digest_mismatch(&self, view: &ViewId) {
+        self.digest_mismatches
+            .get_or_create(&OfView::new(view))
+            .inc();
+    }
+
+    pub(crate) fn resync(&self, cause: &'static str) {
+        self.resyncs.get_or_create(&Caused { cause }).inc();
+    }
+
+    pub(crate) fn undecodable(&self) {
+        self.undecodable.inc();
+    }
+
+    pub(crate) fn superseded(&self) {
+        self.superseded.inc();
+    }
+
+    pub(crate) fn position(&self, position: Revision) {
+        self.position.set(gauge(position.0));
+    }
+}
+
+fn gauge(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

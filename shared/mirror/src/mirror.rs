@@ -1,0 +1,371 @@
+//! The mirror itself: the machine, fed by a task.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use anteroom_bus::{Bus, Follower, LogEvent, RestartCause, Scope};
+use anteroom_model::{Revision, ViewId};
+use anteroom_wire::{
+    beat::Beat,
+    envelope::{Envelope, Record, TraceContext},
+};
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval},
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::Span;
+
+use crate::{
+    MirrorConfig, MirrorMetrics, MirrorReadiness, RereadCause, ViewHandle, ViewSet,
+    handle::Clock,
+    machine::{Effect, Machine, SharedView},
+    readiness,
+};
+
+/// How often ages are looked at: what is stale is noticed this much later at most.
+const TICK: Duration = Duration::from_millis(250);
+
+/// How long to wait before beats are asked for again, where the bus refuses them.
+const BEATS_RETRY: Duration = Duration::from_millis(500);
+
+/// Views kept in step with the log. Dropping it stops it; its views grow old then, and say so.
+#[derive(Debug)]
+pub struct Mirror {
+    views: watch::Receiver<ViewSet>,
+    position: watch::Receiver<Revision>,
+    readiness: watch::Receiver<MirrorReadiness>,
+    ended: CancellationToken,
+    _stop: DropGuard,
+}
+
+impl Mirror {
+    /// Follows the log in `scope`, until `shutdown` is cancelled or the mirror is dropped.
+    pub fn start(
+        bus: Arc<dyn Bus>,
+        scope: Scope,
+        config: MirrorConfig,
+        metrics: MirrorMetrics,
+        shutdown: &CancellationToken,
+    ) -> Self {
+        let stop = shutdown.child_token();
+        let ended = CancellationToken::new();
+        let follower = bus.follow(scope.clone());
+        let (beat, beats) = watch::channel(None);
+        tokio::spawn(listen(bus, beat, stop.clone()));
+
+        let required = readiness::required(&scope);
+        let outlets = Outlets::new(required, metrics);
+        let mirror = Self {
+            views: outlets.views.subscribe(),
+            position: outlets.position.subscribe(),
+            readiness: outlets.readiness.subscribe(),
+            ended: ended.clone(),
+            _stop: stop.clone().drop_guard(),
+        };
+        let task = Task {
+            machine: Machine::new(scope, config),
+            clock: outlets.clock,
+            outlets,
+            follower,
+            reading: None,
+        };
+        tokio::spawn(async move {
+            // Dropped when the task ends, by whatever road.
+            let _ended = ended.drop_guard();
+            stop.run_until_cancelled(task.run(beats)).await;
+        });
+        mirror
+    }
+
+    /// A view, if the log has it.
+    pub fn view(&self, id: &ViewId) -> Option<ViewHandle> {
+        self.views.borrow().get(id).cloned()
+    }
+
+    /// All views, and changes of which there are.
+    pub fn views(&self) -> watch::Receiver<ViewSet> {
+        self.views.clone()
+    }
+
+    /// How far the log has been read.
+    pub fn position(&self) -> watch::Receiver<Revision> {
+        self.position.clone()
+    }
+
+    /// Whether it has what it is there for: the log was read to its end, the system views (or those
+    /// of its scope) have been seen, and every view is synced or failed. A source that fails does
+    /// not make a reader of others unready.
+    pub fn readiness(&self) -> watch::Receiver<MirrorReadiness> {
+        self.readiness.clone()
+    }
+
+    /// Waits until it follows the log no more: it was stopped, or the bus was closed.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+}
+
+/// Hands the newest beat on, however often the bus has to be asked for them.
+async fn listen(bus: Arc<dyn Bus>, newest: watch::Sender<Option<Beat>>, stop: CancellationToken) {
+    let listening = async {
+        loop {
+            match bus.beats().await {
+                Ok(mut beats) => {
+                    while let Some(beat) = beats.next().await {
+                        newest.send_replace(Some(beat));
+                    }
+                }
+                Err(error) => tracing::debug!(%error, "the writer's beats cannot be heard yet"),
+            }
+            tokio::time::sleep(BEATS_RETRY).await;
+        }
+    };
+    stop.run_until_cancelled(listening).await;
+}
+
+struct Task {
+    machine: Machine,
+    clock: Clock,
+    follower: Follower,
+    outlets: Outlets,
+    /// While the log is read from its start.
+    reading: Option<Bootstrap>,
+}
+
+/// One reading of the log from its start: one span, whatever it reads.
+struct Bootstrap {
+    span: Span,
+    records: u64,
+}
+
+impl Task {
+    async fn run(mut self, mut beats: watch::Receiver<Option<Beat>>) {
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            let effects = tokio::select! {
+                event = self.follower.next() => match event {
+                    Some(event) => self.log(event),
+                    None => return,
+                },
+                Ok(()) = beats.changed() => {
+                    let beat = beats.borrow_and_update().clone();
+                    beat.map_or_else(Vec::new, |beat| self.machine.beat(self.clock.now(), &beat))
+                }
+                _ = tick.tick() => self.machine.tick(self.clock.now()),
+            };
+            for effect in effects {
+                self.take(effect);
+            }
+            self.outlets.advance(&self.machine);
+        }
+    }
+
+    fn log(&mut self, event: LogEvent) -> Vec<Effect> {
+        let span = self.span(&event);
+        let caught_up = matches!(event, LogEvent::CaughtUp { .. });
+        let effects = span.in_scope(|| self.machine.log(self.clock.now(), event));
+        if caught_up && let Some(bootstrap) = self.reading.take() {
+            bootstrap.span.record("records", bootstrap.records);
+            bootstrap.span.in_scope(|| {
+                let records = bootstrap.records;
+                let position = self.machine.position().0;
+                tracing::info!(records, position, "the log was read to its end");
+            });
+        }
+        effects
+    }
+
+    /// The span in which an event is taken in.
+    fn span(&mut self, event: &LogEvent) -> Span {
+        match event {
+            LogEvent::Restart { cause, incarnation } => {
+                let cause = cause_name(*cause);
+                let span = tracing::info_span!(
+                    "read log",
+                    otel.kind = "consumer",
+                    cause,
+                    %incarnation,
+                    records = tracing::field::Empty,
+                );
+                self.outlets.metrics.resync(cause);
+                self.reading = Some(Bootstrap { span, records: 0 });
+            }
+            LogEvent::Record { revision, envelope } => {
+                if let Some(bootstrap) = &mut self.reading {
+                    bootstrap.records += 1;
+                } else if let Ok(envelope) = envelope {
+                    return process_span(*revision, envelope);
+                }
+            }
+            LogEvent::Away { reason } => {
+                tracing::warn!(
+                    reason,
+                    "the log is out of reach: views keep what they hold, and age"
+                );
+            }
+            LogEvent::CaughtUp { .. } => {}
+        }
+        match &self.reading {
+            Some(bootstrap) => bootstrap.span.clone(),
+            None => Span::none(),
+        }
+    }
+
+    fn take(&mut self, effect: Effect) {
+        if let Effect::AskAgain(cause) = effect {
+            self.ask_again(cause);
+        } else {
+            self.outlets.take(effect);
+        }
+    }
+
+    fn ask_again(&self, cause: RereadCause) {
+        tracing::warn!(cause = cause.as_str(), "the log is read again");
+        self.follower.restart();
+    }
+}
+
+/// Taking in one live change: a span of its own, linked to whoever wrote it. Not its child: a change
+/// is taken in by many readers, each at its own time.
+fn process_span(revision: Revision, envelope: &Envelope) -> Span {
+    let (Some(trace), Record::Delta { view, delta }) = (&envelope.trace, &envelope.record) else {
+        return Span::none();
+    };
+    let span = tracing::info_span!(
+        "process",
+        otel.kind = "consumer",
+        "messaging.operation.type" = "process",
+        view = view.as_str(),
+        object = %delta.key,
+        version = %delta.version,
+        revision = revision.0,
+    );
+    let TraceContext {
+        traceparent,
+        tracestate,
+    } = trace;
+    anteroom_runtime::telemetry::add_link(&span, traceparent, tracestate);
+    span
+}
+
+/// What others see of a mirror.
+struct Outlets {
+    clock: Clock,
+    required: Vec<ViewId>,
+    views: watch::Sender<ViewSet>,
+    position: watch::Sender<Revision>,
+    readiness: watch::Sender<MirrorReadiness>,
+    caught_up_once: bool,
+    metrics: MirrorMetrics,
+}
+
+impl Outlets {
+    fn new(required: Vec<ViewId>, metrics: MirrorMetrics) -> Self {
+        let views = ViewSet::default();
+        let readiness = readiness::judge(&required, false, &views);
+        Self {
+            clock: Clock::start(),
+            required,
+            views: watch::Sender::new(views),
+            position: watch::Sender::new(Revision(0)),
+            readiness: watch::Sender::new(readiness),
+            caught_up_once: false,
+            metrics,
+        }
+    }
+
+    fn take(&mut self, effect: Effect) {
+        match effect {
+            Effect::Added(id, kept) => self.added(id, kept),
+            Effect::Removed(id) => self.removed(&id),
+            Effect::Changed(id) => {
+                if let Some(view) = self.views.borrow().get(&id) {
+                    view.refresh();
+                }
+            }
+            Effect::AllChanged => self.refresh(),
+            Effect::Delta { view, changed } => self.metrics.delta(&view, changed),
+            Effect::Undecodable(revision) => {
+                self.metrics.undecodable();
+                tracing::error!(
+                    revision = revision.0,
+                    "a record of the log cannot be read: no view answers until its digest agrees"
+                );
+            }
+            Effect::Hole => self.metrics.superseded(),
+            Effect::DigestMismatch(id) => {
+                self.metrics.digest_mismatch(&id);
+                tracing::error!(view = %id, "the view misses something and does not answer");
+            }
+            // The task's own.
+            Effect::AskAgain(_) => {}
+        }
+    }
+
+    fn added(&self, id: ViewId, kept: SharedView) {
+        let handle = ViewHandle::new(id.clone(), kept, self.position.subscribe(), self.clock);
+        self.change(|views| {
+            views.insert(id, handle);
+        });
+    }
+
+    fn removed(&self, id: &ViewId) {
+        let mut removed = None;
+        self.change(|views| removed = views.remove(id));
+        if let Some(handle) = removed {
+            handle.refresh();
+        }
+        self.metrics.removed(id);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<ViewId, ViewHandle>)) {
+        let mut views = BTreeMap::clone(&self.views.borrow());
+        change(&mut views);
+        self.views.send_replace(Arc::new(views));
+    }
+
+    fn refresh(&self) {
+        let views = Arc::clone(&self.views.borrow());
+        for (id, view) in views.iter() {
+            let status = view.refresh();
+            self.metrics.view(id, &status, view.age_ms());
+        }
+        self.judge(&views);
+    }
+
+    fn judge(&self, views: &ViewSet) {
+        let readiness = readiness::judge(&self.required, self.caught_up_once, views);
+        self.readiness.send_if_modified(|last| {
+            let modified = *last != readiness;
+            *last = readiness;
+            modified
+        });
+    }
+
+    /// After every event: whoever waits for a position is told once all effects have been taken in.
+    fn advance(&mut self, machine: &Machine) {
+        if machine.caught_up_once() && !self.caught_up_once {
+            self.caught_up_once = true;
+            self.refresh();
+        }
+        self.metrics.position(machine.position());
+        self.position.send_if_modified(|last| {
+            let modified = *last != machine.position();
+            *last = machine.position();
+            modified
+        });
+    }
+}
+
+/// As a label, and for people.
+fn cause_name(cause: RestartCause) -> &'static str {
+    match cause {
+        RestartCause::Start => "start",
+        RestartCause::NewIncarnation => "new_incarnation",
+        RestartCause::Truncated => "truncated",
+        RestartCause::AwayTooLong => "away_too_long",
+        RestartCause::Gap => "gap",
+        RestartCause::Asked => "asked",
+    }
+}

@@ -1,0 +1,50 @@
+//! Whether a mirror has what it is there for.
+
+use anteroom_bus::Scope;
+use anteroom_model::{ViewId, system};
+use anteroom_view::State;
+
+use crate::handle::ViewSet;
+
+/// Whether a mirror has what it is there for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MirrorReadiness {
+    /// It has read the log to its end, and every view answers.
+    Ready,
+    /// Not (any more), with what it waits for, for people.
+    Waiting(String),
+}
+
+/// The views without which nothing can be said to be there: a reader that started before any
+/// watcher did would otherwise be ready with nothing.
+pub(crate) fn required(scope: &Scope) -> Vec<ViewId> {
+    match scope {
+        Scope::All => vec![system::entries(), system::policies(), system::kinds()],
+        Scope::Views(views) => views.clone(),
+    }
+}
+
+pub(crate) fn judge(required: &[ViewId], caught_up_once: bool, views: &ViewSet) -> MirrorReadiness {
+    if !caught_up_once {
+        return MirrorReadiness::Waiting("the first read of the log".to_owned());
+    }
+    let unseen = required.iter().filter(|id| !views.contains_key(id));
+    let mut waiting: Vec<_> = unseen
+        .map(|id| format!("view {id}, which the watcher writes"))
+        .collect();
+    for (id, view) in views.iter() {
+        let state = view.status().borrow().state.clone();
+        match state {
+            State::Synced | State::Failed(_) | State::Dropped => {}
+            State::Stale => waiting.push(format!("fresh news of view {id}")),
+            State::Unsynced | State::Syncing | State::Evicted => {
+                waiting.push(format!("view {id}, which is {}", state.name()));
+            }
+        }
+    }
+    if waiting.is_empty() {
+        MirrorReadiness::Ready
+    } else {
+        MirrorReadiness::Waiting(waiting.join(", "))
+    }
+}

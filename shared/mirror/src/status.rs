@@ -1,0 +1,52 @@
+//! Where a view stands, for whoever waits for it.
+
+use anteroom_model::{Incarnation, ResourceVersion, Revision};
+use anteroom_view::State;
+
+/// Where a view stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewStatus {
+    /// What a reader gets.
+    pub state: State,
+    /// Whether every record that is read takes effect at once. Otherwise the view is being built
+    /// anew, beside what it serves.
+    pub live: bool,
+    /// The position of the last record in what it serves.
+    pub revision: Revision,
+    /// Objects in what it serves.
+    pub objects: u64,
+    /// What it takes in memory: bodies, keys, indexes.
+    pub bytes: u64,
+}
+
+impl ViewStatus {
+    /// Whether every reader gets the truth from it: data that is complete and fresh, or the very
+    /// error of its source. Otherwise another mirror had better be asked.
+    pub fn serves(&self) -> bool {
+        matches!(self.state, State::Synced | State::Failed(_))
+    }
+}
+
+/// What a read was a read of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadPosition {
+    /// The log that `revision` is a position of.
+    pub incarnation: Incarnation,
+    /// The position of the last record in what was read.
+    pub revision: Revision,
+    /// The source's resource version there, at least.
+    pub version: ResourceVersion,
+    /// How old the news is.
+    pub age_ms: u64,
+    /// Objects in the view.
+    pub objects: u64,
+    /// Equal only for equal content of one view of one mirror: what results may be memoised by.
+    pub content: ContentStamp,
+}
+
+/// Names one state of a view's content: no two states that a mirror ever held have the same.
+///
+/// The revision does not do that: a view that was read again from the start may have lost objects
+/// without a record of its own, and a control record changes nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContentStamp(pub(crate) u64);
