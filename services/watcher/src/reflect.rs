@@ -1,3 +1,338 @@
-//! x
+//! Keeps up with one collection of the API server, for ever: lists it, watches it, and tells a
+//! [`Sink`] what it hears. What to do when is [`machine`]'s to say; this does it.
+
 mod machine;
 mod parse;
+
+use std::time::{Duration, Instant};
+
+use anteroom_model::{
+    Collection, Failure, ObjectKey, ResourceVersion, limits::OBJECT_BYTES_MAX,
+};
+use async_trait::async_trait;
+use tracing::{Instrument as _, Span};
+
+use crate::{
+    apiserver::{ApiServer, Fault, Line},
+    metrics::WatchMetrics,
+};
+use machine::{Command, Effect, Input, Machine};
+use parse::WatchEvent;
+
+pub use parse::{RawObject, content_version};
+
+/// The largest page that is read at once; a larger one is asked for in halves.
+const PAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The longest line of a watch. An object's JSON, managed fields included, is longer than its body.
+/// A longer line is skipped, and the collection is listed again to learn what it was.
+const LINE_BYTES_MAX: usize = 2 * OBJECT_BYTES_MAX;
+
+/// How long the API server is asked to keep a watch open, in seconds, drawn anew each time so that
+/// watches that began together do not end together.
+const WATCH_SECONDS: std::ops::Range<u64> = 45..54;
+
+/// How much later than asked for a watch may end before it is taken for dead. With
+/// [`WATCH_SECONDS`], a watch that went silent is noticed within 60 s.
+const WATCH_GRACE: Duration = Duration::from_secs(5);
+
+/// What is kept up with, and as what.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The collection.
+    pub collection: Collection,
+    /// The version at which it was left before, if that is known.
+    pub left_at: ResourceVersion,
+}
+
+/// What a reflector hears, in order.
+#[derive(Debug)]
+pub enum Note {
+    /// A list begins.
+    Begin {
+        /// The source's history restarted: a version known from before says nothing now.
+        afresh: bool,
+    },
+    /// The object is now this.
+    Put {
+        /// The object.
+        object: RawObject,
+        /// The span of the event; disabled for an object of a list.
+        span: Span,
+    },
+    /// The object is gone.
+    Gone {
+        /// Which.
+        key: ObjectKey,
+        /// The version of its going.
+        version: ResourceVersion,
+        /// The span of the event.
+        span: Span,
+    },
+    /// The list is complete: what it did not have is gone.
+    Listed {
+        /// The collection's version.
+        version: ResourceVersion,
+    },
+    /// The source was heard from.
+    Heard {
+        /// The collection's version, if one was said.
+        version: Option<ResourceVersion>,
+    },
+    /// The source cannot be read.
+    Refused(Failure),
+    /// The source cannot be heard right now.
+    Troubled(Failure),
+}
+
+/// Whoever keeps the objects.
+#[async_trait]
+pub trait Sink: Send {
+    /// Takes a note. Waiting here makes the API server wait.
+    async fn note(&mut self, note: Note);
+}
+
+/// Runs until it is dropped.
+pub async fn run(api: ApiServer, target: Target, sink: impl Sink, metrics: WatchMetrics) {
+    let machine = Machine::new(target.left_at.clone());
+    let mut reflector = Reflector { api, target, sink, metrics, machine };
+    loop {
+        match reflector.machine.command() {
+            Command::Wait(wait) => {
+                tokio::time::sleep(wait).await;
+                reflector.step(Input::Waited).await;
+            }
+            Command::List { token, limit } => reflector.list(token, limit).await,
+            Command::Watch { from } => reflector.watch(&from).await,
+        }
+    }
+}
+
+struct Reflector<S> {
+    api: ApiServer,
+    target: Target,
+    sink: S,
+    metrics: WatchMetrics,
+    machine: Machine,
+}
+
+impl<S: Sink> Reflector<S> {
+    async fn list(&mut self, token: Option<String>, limit: u32) {
+        let path = list_path(&self.target.collection, token.as_deref(), limit);
+        let bytes = self.api.get(&path, PAGE_BYTES_MAX).await;
+        let page = match bytes.and_then(|bytes| parse::page(&bytes)) {
+            Ok(page) => page,
+            Err(fault) => return self.fail(fault).await,
+        };
+        let input = Input::Page { version: page.version.clone(), next: page.next };
+        let mut objects = Some(page.objects);
+        for effect in self.machine.step(input, rand::random()) {
+            if effect == Effect::Deliver {
+                for object in objects.take().into_iter().flatten() {
+                    match object {
+                        Ok(object) => self.sink.note(Note::Put { object, span: Span::none() }).await,
+                        Err(malformed) => self.skip(&malformed.0),
+                    }
+                }
+            } else {
+                self.tell(effect).await;
+            }
+        }
+    }
+
+    async fn watch(&mut self, from: &ResourceVersion) {
+        let seconds = rand::random_range(WATCH_SECONDS);
+        let path = watch_path(&self.target.collection, from, seconds);
+        let mut lines = match self.api.watch(&path, LINE_BYTES_MAX).await {
+            Ok(lines) => lines,
+            Err(fault) => return self.fail(fault).await,
+        };
+        let _open = self.metrics.open();
+        let opened = Instant::now();
+        let life_max = Duration::from_secs(seconds) + WATCH_GRACE;
+        self.step(Input::Opened).await;
+        self.sink.note(Note::Heard { version: None }).await;
+        loop {
+            let left = life_max.saturating_sub(opened.elapsed());
+            let outcome = match tokio::time::timeout(left, lines.next()).await {
+                Err(_) => Err(Fault::Silent { after: life_max }),
+                Ok(None) => return self.step(Input::Ended { lived: opened.elapsed() }).await,
+                Ok(Some(Err(fault))) => Err(fault),
+                Ok(Some(Ok(Line::TooLong))) => {
+                    Err(Fault::unreadable(format!("an event over {LINE_BYTES_MAX} bytes")))
+                }
+                Ok(Some(Ok(Line::Text(line)))) => match parse::event(&line) {
+                    Ok(event) => self.event(event).await,
+                    Err(fault) => Err(fault),
+                },
+            };
+            if let Err(fault) = outcome {
+                return self.fail(fault).await;
+            }
+        }
+    }
+
+    async fn event(&mut self, event: WatchEvent) -> Result<(), Fault> {
+        let (kind, object) = match event {
+            WatchEvent::Failed(fault) => return Err(fault),
+            WatchEvent::Bookmark(version) => {
+                self.heard(Some(version)).await;
+                return Ok(());
+            }
+            WatchEvent::Put(object) => ("put", object),
+            WatchEvent::Gone(object) => ("gone", object),
+        };
+        self.metrics.event();
+        let object = match object {
+            Ok(object) => object,
+            Err(malformed) => {
+                self.skip(&malformed.0);
+                self.heard(None).await;
+                return Ok(());
+            }
+        };
+        let collection = &self.target.collection;
+        let span = tracing::info_span!(
+            "watch event",
+            otel.kind = "consumer",
+            resource = %collection.gvr,
+            key = %object.key,
+            version = %object.version,
+            change = kind,
+        );
+        let version = object.version.clone();
+        let note = if kind == "put" {
+            Note::Put { object, span: span.clone() }
+        } else {
+            Note::Gone { key: object.key, version: object.version, span: span.clone() }
+        };
+        self.sink.note(note).instrument(span).await;
+        self.heard(Some(version)).await;
+        Ok(())
+    }
+
+    async fn heard(&mut self, version: Option<ResourceVersion>) {
+        self.step(Input::Heard { version: version.clone() }).await;
+        self.sink.note(Note::Heard { version }).await;
+    }
+
+    /// An object without a name can be neither asked for nor missed.
+    fn skip(&self, problem: &str) {
+        self.metrics.malformed();
+        tracing::warn!(resource = %self.target.collection.gvr, problem, "malformed object skipped");
+    }
+
+    async fn fail(&mut self, fault: Fault) {
+        self.metrics.error(fault.code());
+        tracing::warn!(resource = %self.target.collection.gvr, %fault, "list or watch failed");
+        self.step(Input::Failed(fault)).await;
+    }
+
+    async fn step(&mut self, input: Input) {
+        for effect in self.machine.step(input, rand::random()) {
+            self.tell(effect).await;
+        }
+    }
+
+    async fn tell(&mut self, effect: Effect) {
+        let note = match effect {
+            Effect::Begin { afresh } => Note::Begin { afresh },
+            Effect::Listed(version) => {
+                self.metrics.listed();
+                Note::Listed { version }
+            }
+            Effect::Refused(failure) => Note::Refused(failure),
+            Effect::Troubled(failure) => Note::Troubled(failure),
+            Effect::Deliver => return, // Only a page delivers.
+        };
+        self.sink.note(note).await;
+    }
+}
+
+/// As in `/apis/networking.k8s.io/v1/namespaces/apps/ingresses`.
+fn path(collection: &Collection) -> String {
+    let gvr = &collection.gvr;
+    let root = if gvr.group.is_empty() { "api" } else { "apis" };
+    let version = gvr.api_version();
+    match collection.namespace.as_str() {
+        "" => format!("/{root}/{version}/{}", gvr.resource),
+        namespace => format!("/{root}/{version}/namespaces/{}/{}", escape(namespace), gvr.resource),
+    }
+}
+
+fn list_path(collection: &Collection, token: Option<&str>, limit: u32) -> String {
+    let mut path = format!("{}?limit={limit}", path(collection));
+    push_selectors(&mut path, collection);
+    if let Some(token) = token {
+        path.push_str("&continue=");
+        path.push_str(&escape(token));
+    }
+    path
+}
+
+fn watch_path(collection: &Collection, from: &ResourceVersion, seconds: u64) -> String {
+    let mut path = format!(
+        "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={}",
+        path(collection),
+        escape(from.as_str())
+    );
+    push_selectors(&mut path, collection);
+    path
+}
+
+fn push_selectors(path: &mut String, collection: &Collection) {
+    for (name, selector) in [
+        ("labelSelector", &collection.label_selector),
+        ("fieldSelector", &collection.field_selector),
+    ] {
+        if !selector.is_empty() {
+            path.push('&');
+            path.push_str(name);
+            path.push('=');
+            path.push_str(&escape(selector));
+        }
+    }
+}
+
+/// Percent-encodes everything but the unreserved characters of RFC 3986.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_model::GroupVersionResource;
+
+    use super::*;
+
+    #[test]
+    fn paths_and_queries() {
+        let gvr = GroupVersionResource::new("networking.k8s.io", "v1", "ingresses");
+        let mut collection = Collection::all(gvr);
+        assert_eq!(
+            list_path(&collection, None, 500),
+            "/apis/networking.k8s.io/v1/ingresses?limit=500"
+        );
+        collection.namespace = "apps".into();
+        collection.label_selector = "a in (b,c)".into();
+        collection.field_selector = "metadata.name=x".into();
+        assert_eq!(
+            list_path(&collection, Some("a+b/=="), 2),
+            "/apis/networking.k8s.io/v1/namespaces/apps/ingresses?limit=2\
+             &labelSelector=a%20in%20%28b%2Cc%29&fieldSelector=metadata.name%3Dx&continue=a%2Bb%2F%3D%3D"
+        );
+        let services = Collection::all(GroupVersionResource::new("", "v1", "services"));
+        assert_eq!(
+            watch_path(&services, &ResourceVersion::new("7"), 50),
+            "/api/v1/services?watch=1&allowWatchBookmarks=true&timeoutSeconds=50&resourceVersion=7"
+        );
+    }
+}

@@ -1,0 +1,211 @@
+//! The writer of the log. Whoever keeps a view hands its changes in at once and never waits for the
+//! bus, but for room; one task takes them in batches and appends them, one batch at a time.
+
+mod book;
+mod ledger;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anteroom_bus::{AppendError, Bus, BusError, Connection, Fence};
+use anteroom_model::{Incarnation, Revision};
+use anteroom_runtime::{backoff::Backoff, telemetry};
+use anteroom_wire::envelope::{Envelope, TraceContext};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+pub use book::{Batch, Book, Tenure, ViewStats, Work};
+
+use crate::metrics::WriterMetrics;
+
+/// How often it is looked whether a control record is due.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Waits between attempts to append the same batch, in milliseconds.
+const RETRY_BASE_MS: u64 = 50;
+const RETRY_MAX_MS: u64 = 2_000;
+
+/// Why nothing more can be written in this term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Somebody else has the lease.
+    Fenced,
+    /// The log is another one: everything has to be written again.
+    LogRemade,
+}
+
+/// Where changes are handed in. Cheap to clone; all clones are one.
+#[derive(Clone, Debug)]
+pub struct Publisher {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    book: Mutex<Book>,
+    /// Something was handed in.
+    work: Notify,
+    /// Something was written. Level-triggered: holders look at the book.
+    written: watch::Sender<()>,
+    /// The state of a view changed for its readers.
+    told: watch::Sender<()>,
+}
+
+impl Publisher {
+    /// Nothing handed in yet, in this term.
+    pub fn new(term: u32) -> Self {
+        let shared = Shared {
+            book: Mutex::new(Book::new(term)),
+            work: Notify::new(),
+            written: watch::Sender::new(()),
+            told: watch::Sender::new(()),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Hands changes in.
+    pub fn with<R>(&self, change: impl FnOnce(&mut Book) -> R) -> R {
+        let result = change(&mut self.shared.book.lock());
+        self.shared.work.notify_one();
+        result
+    }
+
+    /// Looks.
+    pub fn look<R>(&self, look: impl FnOnce(&Book) -> R) -> R {
+        look(&self.shared.book.lock())
+    }
+
+    /// Waits until more may be handed in.
+    pub async fn room(&self) {
+        self.until(Book::has_room).await;
+    }
+
+    /// Waits until everything that was handed in is in the log.
+    pub async fn drained(&self) {
+        self.until(Book::is_empty).await;
+    }
+
+    /// Changes of what the readers of any view are told.
+    pub fn told(&self) -> watch::Receiver<()> {
+        self.shared.told.subscribe()
+    }
+
+    async fn until(&self, condition: impl Fn(&Book) -> bool) {
+        let mut written = self.shared.written.subscribe();
+        while !self.look(&condition) {
+            if written.changed().await.is_err() {
+                return; // Unreachable: `self` holds the sender.
+            }
+        }
+    }
+
+    /// Writes, until it may not any more.
+    pub async fn run(
+        &self,
+        bus: &dyn Bus,
+        fence: Fence,
+        incarnation: &Incarnation,
+        metrics: &WriterMetrics,
+    ) -> End {
+        let writer = Writer { bus, fence, incarnation, metrics };
+        loop {
+            let work = self.shared.book.lock().next_work(Instant::now());
+            let end = match work {
+                Some(Work::Append(batch)) => match writer.append(&batch).await {
+                    Ok(last) => {
+                        if self.shared.book.lock().written(&batch, last) {
+                            self.shared.told.send_replace(());
+                        }
+                        None
+                    }
+                    Err(end) => Some(end),
+                },
+                Some(Work::Purge(view)) => {
+                    let purge = || async { writer.bus.purge(fence, &view).await };
+                    writer.until_done("purge", purge).await.err()
+                }
+                None => {
+                    self.wait_for_work().await;
+                    continue;
+                }
+            };
+            if let Some(end) = end {
+                return end;
+            }
+            self.shared.written.send_replace(());
+        }
+    }
+
+    async fn wait_for_work(&self) {
+        let work = self.shared.work.notified();
+        if tokio::time::timeout(REFRESH_INTERVAL, work).await.is_err() {
+            self.shared.book.lock().refresh(Instant::now());
+        }
+    }
+}
+
+struct Writer<'a> {
+    bus: &'a dyn Bus,
+    fence: Fence,
+    incarnation: &'a Incarnation,
+    metrics: &'a WriterMetrics,
+}
+
+impl Writer<'_> {
+    async fn append(&self, batch: &Batch) -> Result<Revision, End> {
+        let begun = Instant::now();
+        let envelopes = batch.records.iter().map(|(record, span)| Envelope {
+            record: record.clone(),
+            trace: span.in_scope(telemetry::current_trace).map(|(traceparent, tracestate)| {
+                TraceContext { traceparent, tracestate }
+            }),
+        });
+        let envelopes: Vec<_> = envelopes.collect();
+        let append = || async { self.bus.append(self.fence, envelopes.clone()).await };
+        let last = self.until_done("append", append).await?;
+        self.metrics.batch(batch.records.len(), batch.body_bytes, begun.elapsed());
+        Ok(last)
+    }
+
+    /// Tries until it is done. Whether an attempt was done after all does not matter: doing it again
+    /// leaves the same state.
+    async fn until_done<T, F>(&self, what: &str, attempt: impl Fn() -> F) -> Result<T, End>
+    where
+        F: Future<Output = Result<T, AppendError>>,
+    {
+        let mut backoff = Backoff::new(RETRY_BASE_MS, RETRY_MAX_MS);
+        loop {
+            let error = match attempt().await {
+                Ok(done) => return Ok(done),
+                Err(AppendError::Fenced) => return Err(End::Fenced),
+                Err(AppendError::Bus(BusError::NoLog)) => return Err(End::LogRemade),
+                Err(error) => error,
+            };
+            self.metrics.retry();
+            tracing::warn!(%error, attempt = backoff.attempt() + 1, "{what} failed, it is tried again");
+            self.wait(&mut backoff).await;
+            if log_was_remade(self.bus, self.incarnation).await {
+                return Err(End::LogRemade);
+            }
+        }
+    }
+
+    /// For the backoff, and then for the bus to be within reach.
+    async fn wait(&self, backoff: &mut Backoff) {
+        tokio::time::sleep(backoff.next(rand::random())).await;
+        let mut connection = self.bus.connection();
+        // An error says that the bus was closed, which the next attempt says better.
+        let _ = connection.wait_for(|state| *state == Connection::Up).await;
+    }
+}
+
+/// Whether the log that stands there now is another one. Where that cannot be known, it is not.
+pub async fn log_was_remade(bus: &dyn Bus, incarnation: &Incarnation) -> bool {
+    match bus.head().await {
+        Ok(head) => head.incarnation != *incarnation,
+        Err(BusError::NoLog) => true,
+        Err(_) => false,
+    }
+}

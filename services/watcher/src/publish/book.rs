@@ -1,0 +1,439 @@
+//! What has to be written to the log, and in which order. Pure.
+//!
+//! One queue for all views: changes and control records leave it in the order in which they came,
+//! except that a change takes the place of an older one of its key. A control record is made when
+//! it leaves, so it speaks of exactly what stands before it in the log.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    time::{Duration, Instant},
+};
+
+use anteroom_model::{
+    Epoch, Failure, ObjectKey, ResourceVersion, Revision, SourceInfo, ViewId, ViewRecord,
+    ViewState,
+    limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX},
+};
+use anteroom_wire::{beat::ViewBeat, envelope::Record};
+use bytes::Bytes;
+use tracing::Span;
+
+use super::ledger::{Ledger, Queued};
+
+/// Bodies that wait to be written, over all views. At the limit whoever reads from the API server
+/// waits, and the API server with it: it may then end a watch, which a list repairs.
+pub const PENDING_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// How soon a control record follows changes, so that readers can compare digests.
+const CONTROL_AFTER_CHANGE: Duration = Duration::from_secs(10);
+
+/// How often a view's control record is written when nothing changes.
+const CONTROL_WITHOUT_CHANGE: Duration = Duration::from_secs(60);
+
+/// Whose tenure of which view a change belongs to. A change of an earlier tenure is dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenure {
+    /// The view.
+    pub view: ViewId,
+    /// The epoch in which it is written.
+    pub epoch: Epoch,
+}
+
+/// What is known of a view without its objects.
+#[derive(Clone, Debug)]
+pub struct ViewStats {
+    /// The view.
+    pub view: ViewId,
+    /// What it holds.
+    pub info: SourceInfo,
+    /// What the last control record in the log says, if there is one of this tenure.
+    pub told: Option<ViewState>,
+    /// Why the source cannot be heard right now.
+    pub trouble: Option<Failure>,
+    /// Objects at the source.
+    pub objects: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Changes that wait to be written.
+    pub pending: usize,
+    /// Objects that are there and cannot be published.
+    pub unusable: usize,
+    /// When the source was last heard from, and how old its news in the log is.
+    pub heard: Option<Instant>,
+    /// Milliseconds; `u64::MAX` where it was never heard from.
+    pub news_age_ms: u64,
+}
+
+#[derive(Debug)]
+enum Item {
+    Change { tenure: Tenure, key: ObjectKey },
+    Control { tenure: Tenure, state: ViewState, version: ResourceVersion },
+    Dropped(Box<ViewRecord>),
+    Purge(ViewId),
+}
+
+/// What to do with the log next.
+#[derive(Debug)]
+pub enum Work {
+    /// Append these.
+    Append(Batch),
+    /// Remove what the log has of this view.
+    Purge(ViewId),
+}
+
+/// Records to be appended together.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Each with the span of the change that it carries.
+    pub records: Vec<(Record, Span)>,
+    /// Bytes of their bodies.
+    pub body_bytes: usize,
+}
+
+/// Everything that has to be written.
+#[derive(Debug)]
+pub struct Book {
+    term: u32,
+    generation: u32,
+    views: HashMap<ViewId, Ledger>,
+    queue: VecDeque<Item>,
+    pending_bytes: usize,
+}
+
+impl Book {
+    /// Nothing to write, in this term.
+    pub fn new(term: u32) -> Self {
+        Self {
+            term,
+            generation: 0,
+            views: HashMap::new(),
+            queue: VecDeque::new(),
+            pending_bytes: 0,
+        }
+    }
+
+    /// Begins to keep a view, of which the log has `seed`.
+    pub fn open(
+        &mut self,
+        info: SourceInfo,
+        seed: HashMap<ObjectKey, ResourceVersion>,
+    ) -> Tenure {
+        let tenure = Tenure { view: info.source.view_id(), epoch: self.next_epoch() };
+        let ledger = Ledger::new(info, tenure.epoch, seed);
+        self.views.insert(tenure.view.clone(), ledger);
+        self.control(&tenure, ViewState::Syncing, ResourceVersion::default());
+        tenure
+    }
+
+    /// Frees a view everywhere. `info` says what it was, for a view that this tenure never opened.
+    pub fn close(&mut self, view: &ViewId, info: SourceInfo) {
+        let mut ledger = match self.views.remove(view) {
+            Some(ledger) => ledger,
+            None => Ledger::new(info, self.next_epoch(), HashMap::new()),
+        };
+        self.pending_bytes -= ledger.renew(ledger.epoch);
+        let mut record = ledger.record(view.clone(), ViewState::Dropped, ledger.version.clone());
+        (record.objects, record.digest) = Default::default();
+        self.queue.push_back(Item::Dropped(Box::new(record)));
+        self.queue.push_back(Item::Purge(view.clone()));
+    }
+
+    /// A list of the view begins. Afresh, it is a new tenure.
+    pub fn begin_list(&mut self, tenure: &mut Tenure, afresh: bool) {
+        if self.ledger(tenure).is_none() {
+            return;
+        }
+        if afresh {
+            let epoch = self.next_epoch();
+            if let Some(ledger) = self.views.get_mut(&tenure.view) {
+                self.pending_bytes -= ledger.renew(epoch);
+                tenure.epoch = epoch;
+            }
+            self.control(tenure, ViewState::Syncing, ResourceVersion::default());
+        }
+        if let Some(ledger) = self.ledger(tenure) {
+            ledger.begin_list(afresh);
+        }
+    }
+
+    /// See [`Ledger::is_known`].
+    pub fn is_known(&mut self, t: &Tenure, key: &ObjectKey, version: &ResourceVersion) -> bool {
+        self.ledger(t).is_some_and(|ledger| ledger.is_known(key, version))
+    }
+
+    /// The object is now this.
+    pub fn put(
+        &mut self,
+        tenure: &Tenure,
+        key: ObjectKey,
+        version: ResourceVersion,
+        body: Bytes,
+        now: Instant,
+        span: Span,
+    ) {
+        let Some(ledger) = self.ledger(tenure) else { return };
+        let (queued, grown) = ledger.put(key.clone(), version, body, now, span);
+        self.queued(tenure, key, queued, grown);
+        self.object_changed(tenure);
+    }
+
+    /// The object is gone.
+    pub fn delete(
+        &mut self,
+        tenure: &Tenure,
+        key: &ObjectKey,
+        version: ResourceVersion,
+        now: Instant,
+        span: Span,
+    ) {
+        let Some(ledger) = self.ledger(tenure) else { return };
+        let (queued, grown) = ledger.delete(key, version, now, span);
+        self.queued(tenure, key.clone(), queued, grown);
+        self.object_changed(tenure);
+    }
+
+    /// The object is there and cannot be published: the view fails until it changes.
+    pub fn unusable(&mut self, tenure: &Tenure, key: ObjectKey, problem: String) {
+        let Some(ledger) = self.ledger(tenure) else { return };
+        ledger.set_unusable(key, problem);
+        self.object_changed(tenure);
+    }
+
+    /// The list is complete at `version`: what it did not have is deleted, and the view is synced
+    /// once all of that is in the log.
+    pub fn listed(&mut self, tenure: &Tenure, version: &ResourceVersion, now: Instant) {
+        let Some(ledger) = self.ledger(tenure) else { return };
+        for key in ledger.unseen() {
+            self.delete(tenure, &key, version.clone(), now, Span::none());
+        }
+        self.heard(tenure, Some(version.clone()), now);
+        let state = self.ledger(tenure).map(|ledger| ledger.state_when_listed());
+        if let Some(state) = state {
+            self.tell(tenure, state);
+        }
+    }
+
+    /// The source was heard from.
+    pub fn heard(&mut self, tenure: &Tenure, version: Option<ResourceVersion>, now: Instant) {
+        let Some(ledger) = self.ledger(tenure) else { return };
+        ledger.heard = Some(now);
+        ledger.trouble = None;
+        if let Some(version) = version {
+            ledger.version = version;
+        }
+    }
+
+    /// The source cannot be heard right now.
+    pub fn troubled(&mut self, tenure: &Tenure, failure: Failure) {
+        if let Some(ledger) = self.ledger(tenure) {
+            ledger.trouble = Some(failure);
+        }
+    }
+
+    /// The source cannot be read.
+    pub fn refused(&mut self, tenure: &Tenure, failure: Failure) {
+        let Some(ledger) = self.ledger(tenure) else { return };
+        ledger.trouble = None;
+        self.tell(tenure, ViewState::Failed { failure });
+    }
+
+    /// Whether more may be handed in.
+    pub fn has_room(&self) -> bool {
+        self.pending_bytes < PENDING_BYTES_MAX
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// What to write next, if anything.
+    pub fn next_work(&mut self, now: Instant) -> Option<Work> {
+        let mut batch = Batch::default();
+        while let Some(item) = self.queue.front() {
+            if batch.records.len() == BATCH_MESSAGES_MAX || !self.fits(item, &batch) {
+                break;
+            }
+            if let Item::Purge(view) = item {
+                if !batch.records.is_empty() {
+                    break; // It follows the batch that says that the view is dropped.
+                }
+                let view = view.clone();
+                self.queue.pop_front();
+                return Some(Work::Purge(view));
+            }
+            if let Some(item) = self.queue.pop_front() {
+                self.take(item, now, &mut batch);
+            }
+        }
+        (!batch.records.is_empty()).then_some(Work::Append(batch))
+    }
+
+    fn fits(&self, item: &Item, batch: &Batch) -> bool {
+        match item {
+            Item::Change { tenure, key } => {
+                let next = self.views.get(&tenure.view).map_or(0, |ledger| ledger.next_bytes(key));
+                batch.records.is_empty() || batch.body_bytes + next <= BATCH_BYTES_MAX
+            }
+            // One subject is written once in a batch.
+            Item::Control { tenure: Tenure { view, .. }, .. } => !has_control(batch, view),
+            Item::Dropped(record) => !has_control(batch, &record.view),
+            Item::Purge(_) => true,
+        }
+    }
+
+    fn take(&mut self, item: Item, now: Instant, batch: &mut Batch) {
+        match item {
+            Item::Change { tenure, key } => {
+                let Some(ledger) = self.ledger(&tenure) else { return };
+                let Some(taken) = ledger.take(&tenure.view, &key) else { return };
+                if taken.delta.is_some() {
+                    let oldest = ledger.in_flight_since.get_or_insert(taken.since);
+                    *oldest = taken.since.min(*oldest);
+                }
+                self.pending_bytes -= taken.body_bytes;
+                if let Some(delta) = taken.delta {
+                    batch.body_bytes += taken.body_bytes;
+                    let record = Record::Delta { view: tenure.view, delta };
+                    batch.records.push((record, taken.span));
+                }
+            }
+            Item::Control { tenure, state, version } => {
+                let Some(ledger) = self.ledger(&tenure) else { return };
+                ledger.told.at = Some(now);
+                ledger.told.outdated = false;
+                let record = ledger.record(tenure.view.clone(), state, version);
+                batch.records.push((Record::Control(record), Span::none()));
+            }
+            Item::Dropped(record) => batch.records.push((Record::Control(*record), Span::none())),
+            Item::Purge(_) => {}
+        }
+    }
+
+    /// The batch is in the log, its last record at `last`. Says whether the state of a view changed
+    /// for its readers.
+    pub fn written(&mut self, batch: &Batch, last: Revision) -> bool {
+        let mut changed = false;
+        let first = last.0 + 1 - batch.records.len() as u64;
+        for (at, (record, _)) in batch.records.iter().enumerate() {
+            let Some(ledger) = self.views.get_mut(record.view()) else { continue };
+            ledger.revision = Revision(first + at as u64);
+            ledger.in_flight_since = None;
+            if let Record::Control(record) = record
+                && record.epoch == ledger.epoch
+            {
+                changed |= ledger.told.state.as_ref() != Some(&record.state);
+                ledger.told.state = Some(record.state.clone());
+            }
+        }
+        changed
+    }
+
+    /// Control records that are due although no state changed, so that readers can compare.
+    pub fn refresh(&mut self, now: Instant) {
+        let due = self.views.iter().filter(|(_, ledger)| {
+            let Some(at) = ledger.told.at else { return false };
+            let outdated = ledger.told.outdated;
+            let after = if outdated { CONTROL_AFTER_CHANGE } else { CONTROL_WITHOUT_CHANGE };
+            now.saturating_duration_since(at) >= after
+        });
+        let due: Vec<_> = due
+            .map(|(view, ledger)| {
+                let tenure = Tenure { view: view.clone(), epoch: ledger.epoch };
+                (tenure, ledger.state.clone(), ledger.version.clone())
+            })
+            .collect();
+        for (tenure, state, version) in due {
+            if let Some(ledger) = self.ledger(&tenure) {
+                ledger.told.at = None; // Not again before this one is written.
+            }
+            self.control(&tenure, state, version);
+        }
+    }
+
+    /// What the next heartbeat says of every view.
+    pub fn beats(&self, now: Instant) -> Vec<ViewBeat> {
+        let beats = self.views.iter().map(|(view, ledger)| ViewBeat {
+            view: view.clone(),
+            epoch: ledger.epoch,
+            revision: ledger.revision,
+            news_age_ms: news_age_ms(ledger, now),
+        });
+        beats.collect()
+    }
+
+    /// What is known of every view, by name.
+    pub fn stats(&self, now: Instant) -> Vec<ViewStats> {
+        let stats = self.views.iter().map(|(view, ledger)| ViewStats {
+            view: view.clone(),
+            info: ledger.info.clone(),
+            told: ledger.told.state.clone(),
+            trouble: ledger.trouble.clone(),
+            objects: ledger.objects(),
+            bytes: ledger.bytes(),
+            pending: ledger.pending(),
+            unusable: ledger.unusable(),
+            heard: ledger.heard,
+            news_age_ms: news_age_ms(ledger, now),
+        });
+        let mut stats: Vec<_> = stats.collect();
+        stats.sort_by(|a, b| a.view.cmp(&b.view));
+        stats
+    }
+
+    fn next_epoch(&mut self) -> Epoch {
+        self.generation = self.generation.saturating_add(1);
+        Epoch::new(self.term, self.generation)
+    }
+
+    fn ledger(&mut self, tenure: &Tenure) -> Option<&mut Ledger> {
+        let ledger = self.views.get_mut(&tenure.view)?;
+        (ledger.epoch == tenure.epoch).then_some(ledger)
+    }
+
+    fn queued(&mut self, tenure: &Tenure, key: ObjectKey, queued: Queued, grown: isize) {
+        self.pending_bytes = self.pending_bytes.saturating_add_signed(grown);
+        if queued == Queued::New {
+            let tenure = tenure.clone();
+            self.queue.push_back(Item::Change { tenure, key });
+        }
+    }
+
+    fn control(&mut self, tenure: &Tenure, state: ViewState, version: ResourceVersion) {
+        let tenure = tenure.clone();
+        self.queue.push_back(Item::Control { tenure, state, version });
+    }
+
+    /// An object came, went or changed: it may be the one that the view lacked, or lacks now.
+    fn object_changed(&mut self, tenure: &Tenure) {
+        let state = self.ledger(tenure).and_then(|ledger| ledger.state_after_object());
+        if let Some(state) = state {
+            self.tell(tenure, state);
+        }
+    }
+
+    fn tell(&mut self, tenure: &Tenure, state: ViewState) {
+        let Some(ledger) = self.ledger(tenure) else { return };
+        if ledger.state != state {
+            ledger.state = state.clone();
+            let version = ledger.version.clone();
+            self.control(tenure, state, version);
+        }
+    }
+}
+
+fn has_control(batch: &Batch, view: &ViewId) -> bool {
+    let mut records = batch.records.iter();
+    records.any(|(record, _)| matches!(record, Record::Control(r) if r.view == *view))
+}
+
+/// How long ago the source was last heard from, plus how long the oldest change has waited.
+fn news_age_ms(ledger: &Ledger, now: Instant) -> u64 {
+    let Some(heard) = ledger.heard else { return u64::MAX };
+    let age = now.saturating_duration_since(heard);
+    let waited = ledger.oldest_change().map(|since| now.saturating_duration_since(since));
+    u64::try_from((age + waited.unwrap_or_default()).as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;
