@@ -97,8 +97,7 @@ impl fmt::Debug for Environment<'_> {
 /// `NotFoundError`). The error travels up only
 ///
 /// * through a path: `missing.b`, `missing[0]` and `missing.b[*]` are errors;
-/// * out of the last operand of `&&`;
-/// * out of a function that applied `&expression` to an element (`map(&missing, @)`).
+/// * out of the last operand of `&&`.
 ///
 /// It is forgiven, that is, it becomes null, in
 ///
@@ -108,10 +107,11 @@ impl fmt::Debug for Environment<'_> {
 /// * what is projected (`missing[*]`, `missing[]`, `missing[?x]`, `missing.*`), a filter's condition,
 ///   and what a projection does with each element;
 /// * the elements of `[a, b]` and the values of `{k: a}`;
-/// * every argument of a function.
+/// * every argument of a function, and what a function does with `&missing`.
 ///
-/// Two faults of the fork are not copied: there, *any* error inside what is flattened, filtered or
-/// projected with `.*` (a type error too) reads as null, and `.*` visits a null for every value.
+/// Three faults of the fork are not copied: there, *any* error inside what is flattened, filtered or
+/// projected with `.*` (a type error too) reads as null; `.*` visits a null for every value; and
+/// `sort_by`, `max_by` and `min_by` do not look at the key of an only element.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingKey {
     /// Null, as the specification says.

@@ -257,7 +257,7 @@ impl<'a, N: Node<'a>> Host for Evaluator<'a, N> {
 
     fn apply(&mut self, reference: TermId, current: Handle) -> Result<Handle, EvalError> {
         let current = self.value(current).clone();
-        let value = self.evaluate(reference, &current)?;
+        let value = self.forgiving(reference, &current)?;
         Ok(self.keep(value))
     }
 

@@ -14,7 +14,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
     /// The elements of a projection as an array; null if what is projected is none.
     pub(super) fn collect(&mut self, id: TermId, current: &Value<'a, N>) -> Outcome<'a, N> {
         let mut elements = Vec::new();
-        let is_array = self.each(id, current, &mut |evaluator, element| {
+        let is_array = self.each_projected(id, current, &mut |evaluator, element| {
             evaluator.meter.build(ELEMENT_BYTES)?;
             elements.push(element);
             Ok(())
@@ -35,12 +35,21 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         sink: &mut Sink<'_, 'a, N>,
     ) -> Result<bool, Fault<'a>> {
         self.meter.enter()?;
-        let outcome = match self.ast.term(id) {
-            Term::Project { left, right } => {
-                self.each(*left, current, &mut |evaluator, element| {
-                    evaluator.project(*right, element, sink)
-                })
-            }
+        let outcome = self.each_projected(id, current, sink);
+        self.meter.leave();
+        outcome
+    }
+
+    fn each_projected(
+        &mut self,
+        id: TermId,
+        current: &Value<'a, N>,
+        sink: &mut Sink<'_, 'a, N>,
+    ) -> Result<bool, Fault<'a>> {
+        match self.ast.term(id) {
+            Term::Project { left, right } => self.each(*left, current, &mut |evaluator, element| {
+                evaluator.project(*right, element, sink)
+            }),
             Term::Filter {
                 left,
                 condition,
@@ -57,9 +66,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
             }),
             Term::Slice(slice) => self.each_in_slice(*slice, current, sink),
             _ => self.each_element(id, current, sink),
-        };
-        self.meter.leave();
-        outcome
+        }
     }
 
     /// Hands on what the right side takes of an element, unless it is null.
@@ -156,7 +163,10 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         current: &Value<'a, N>,
         sink: &mut Sink<'_, 'a, N>,
     ) -> Result<bool, Fault<'a>> {
-        let array = self.forgiving(id, current)?;
+        let array = match self.term(id, current) {
+            Err(fault) if fault.is_missing_key() => return Ok(false),
+            outcome => outcome?,
+        };
         if !matches!(array.shape(), Shape::Array(_)) {
             return Ok(false);
         }

@@ -172,7 +172,7 @@ impl<'c> Call<'c> {
         Ok(keys.map(|key| (key, Handle(key.0 + 1))))
     }
 
-    /// The value of the expression on `current`.
+    /// The value of the expression on `current`; null for a missing key, under either rule.
     ///
     /// # Errors
     /// Those of the expression.

@@ -1,0 +1,87 @@
+//! With `MissingKey::Error`, a key that an object lacks is an error exactly where Kyverno's fork of
+//! go-jmespath says so. What is expected here is what that fork answered (v0.4.1-0.20231124160150-95e59c162877).
+
+use anteroom_jmespath::{Environment, EvalError, Expression, MissingKey};
+use serde_json::{Value, json};
+
+fn evaluate(text: &str) -> Result<Value, EvalError> {
+    let document = json!({
+        "a": {"b": 1},
+        "list": [{"x": 1}, {"y": 2}, {"x": 3}, null, 4],
+        "object": {"p": {"x": 1}, "q": {}},
+        "null": null,
+        "string": "s",
+    });
+    let environment = Environment::standard().with_missing_key(MissingKey::Error);
+    Expression::parse(text).unwrap().evaluate_json(&document, &environment)
+}
+
+#[test]
+fn it_travels_up_a_path() {
+    for text in [
+        "no", "no.b", "a.no", "a.no.b", "no[0]", "no[0].b", "no.b[*]", "no.b[*].c", "no.b[:1]", "(no)", "@.no",
+        "@ && no", "a && a.no", "no.[b]", "no.{k: b}", "no.length(@)", "object.p.no", "list[0].no",
+    ] {
+        assert_eq!(evaluate(text), Err(EvalError::MissingKey { key: "no".into() }), "{text}");
+    }
+    assert_eq!(evaluate("a.no").unwrap_err().to_string(), "Unknown key \"no\" in path");
+}
+
+#[test]
+fn it_is_forgiven_elsewhere() {
+    let table = [
+        ("no || 'default'", json!("default")),
+        ("a.no.b || 'default'", json!("default")),
+        ("no || no", json!(null)),
+        ("no && a", json!(null)),
+        ("a && no && a", json!(null)),
+        ("(a && no) || 'default'", json!("default")),
+        ("!no", json!(true)),
+        ("no == `null`", json!(true)),
+        ("no != a", json!(true)),
+        ("no < `1`", json!(null)),
+        ("no | @", json!(null)),
+        ("@ | no", json!(null)),
+        ("a | b | @", json!(1)),
+        ("no[*]", json!(null)),
+        ("no[*].b", json!(null)),
+        ("a.no[*].b", json!(null)),
+        ("no[]", json!(null)),
+        ("a.no[]", json!(null)),
+        ("no.b[]", json!(null)),
+        ("no[?x]", json!(null)),
+        ("no.b[?x]", json!(null)),
+        ("no.*", json!(null)),
+        ("no.b.*", json!(null)),
+        ("no[:1]", json!(null)),
+        ("list[*].x", json!([1, 3])),
+        ("list[].x.y", json!([])),
+        ("list[?x].x", json!([1, 3])),
+        ("list[?x == `3`]", json!([{"x": 3}])),
+        ("list[?x].no", json!([])),
+        ("object.*.x", json!([1])),
+        ("[no, a.b]", json!([null, 1])),
+        ("{k: no, l: a.b}", json!({"k": null, "l": 1})),
+        ("type(no)", json!("null")),
+        ("not_null(no, a.no, a.b)", json!(1)),
+        ("to_array(no)", json!([null])),
+        ("map(&no, list[:2])", json!([null, null])),
+        // A field of what is not an object is null, not missing.
+        ("null.no", json!(null)),
+        ("string.no", json!(null)),
+        ("list.no", json!(null)),
+        ("list[9].no", json!(null)),
+    ];
+    for (text, expected) in table {
+        assert_eq!(evaluate(text), Ok(expected), "{text}");
+    }
+}
+
+#[test]
+fn other_errors_are_not_forgiven() {
+    let not_copied_from_the_fork = ["abs(string)[]", "abs(string)[?x]", "abs(string).*", "sort_by(list[:1], &no)"];
+    let errors_there_too = ["length(no) || 'default'", "sort_by(list[:2], &no)", "list[*].abs(@)"];
+    for text in not_copied_from_the_fork.into_iter().chain(errors_there_too) {
+        assert!(matches!(evaluate(text), Err(EvalError::InvalidType { .. })), "{text}");
+    }
+}
