@@ -119,6 +119,14 @@ impl Check {
         self.set(Some(reason.into()));
     }
 
+    /// While it is not ready: what is waited for now. Once it is ready, nothing changes.
+    pub fn waits_for(&self, reason: impl Into<String>) {
+        let waiting = self.shared.checks.lock().by_id.get(&self.id).cloned();
+        if waiting.is_some_and(|check| check.waiting_for.is_some()) {
+            self.set(Some(reason.into()));
+        }
+    }
+
     fn set(&self, waiting_for: Option<String>) {
         let mut checks = self.shared.checks.lock();
         let Some(check) = checks.by_id.get_mut(&self.id) else {
@@ -165,7 +173,12 @@ mod tests {
         assert_eq!(report.checks[1].waiting_for.as_deref(), Some("policies"));
         views.ready();
         assert!(readiness.report().ready);
+        views.waits_for("nothing any more");
+        assert!(readiness.report().ready);
         views.not_ready("entries");
+        views.waits_for("kinds");
+        let waiting = &readiness.report().checks[1].waiting_for;
+        assert_eq!(waiting.as_deref(), Some("kinds"));
         assert!(!readiness.report().ready);
         drop(views);
         assert!(readiness.report().ready, "a dropped check is gone");

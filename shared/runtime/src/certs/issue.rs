@@ -1,11 +1,17 @@
 //! Making certificates.
 
+use std::{sync::Arc, time::Duration};
+
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
-use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+use rustls::{
+    RootCertStore,
+    client::{WebPkiServerVerifier, danger::ServerCertVerifier as _},
+};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _};
 
 use super::{CertError, Pem};
 
@@ -86,6 +92,27 @@ impl Authority {
                 }
             })?;
         super::not_after(&certificate)
+    }
+
+    /// Whether a client that trusts this authority accepts `pair` for `name` (a DNS name or an IP
+    /// address) at `now`.
+    pub fn vouches_for(&self, pair: &Pem, name: &str, now: Timestamp) -> bool {
+        let der = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).ok();
+        let accepted = || {
+            let mut roots = RootCertStore::empty();
+            roots.add(der(&self.certificate_pem)?).ok()?;
+            let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+            let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+                .build()
+                .ok()?;
+            let seconds = u64::try_from(now.as_second()).ok()?;
+            let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+            let name = ServerName::try_from(name).ok()?;
+            verifier
+                .verify_server_cert(&der(&pair.chain)?, &[], &name, &[], now)
+                .ok()
+        };
+        accepted().is_some()
     }
 
     /// A serving certificate for `names` (DNS names and IP addresses), valid for
