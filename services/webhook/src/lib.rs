@@ -1,1 +1,190 @@
-//! placeholder
+//! The webhook: decides AdmissionReviews by the policies, and asks the replicas for facts.
+//!
+//! ```text
+//! log ──▶ catalog (entries, kinds, policies) ─┬─────────────▶ registration ──▶ API server
+//!                                             ▼
+//! API server ── AdmissionReview ──▶ server ─▶ decide ◀─ facts ◀── replicas
+//!                                             ▼
+//! API server ◀────────────────────── response ◀ verdict
+//! ```
+//!
+//! - [`review`]: what the API server sends; what is wrong with it.
+//! - `policies`: which policies concern a request.
+//! - `decide`: takes a request through them; `facts` asks the replicas; `verdict` decides.
+//! - `response`: what the API server and its users are told.
+//! - `registration`: the ValidatingWebhookConfiguration; `tls`: the certificate.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod args;
+mod catalog;
+mod decide;
+mod facts;
+mod kinds;
+mod metrics;
+mod policies;
+mod registration;
+mod response;
+pub mod review;
+mod server;
+mod tls;
+mod verdict;
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
+
+use anteroom_bus::Bus;
+use anteroom_runtime::{Service, certs::Certificates, supervise::Tasks};
+use anyhow::Context as _;
+use kube::Client;
+use tokio::sync::watch;
+
+pub use args::Args;
+
+use decide::Decider;
+use facts::Facts;
+use metrics::WebhookMetrics;
+use registration::Registration;
+
+/// Runs the webhook until shutdown. `kube` is for our own certificate and webhook configuration;
+/// without it the certificate lives in this process, and nothing is registered.
+pub async fn run(
+    args: Args,
+    bus: Arc<dyn Bus>,
+    kube: Option<Client>,
+    service: Service,
+) -> anyhow::Result<()> {
+    Webhook::start(&args, bus, kube, &service)?.join().await
+}
+
+/// A running webhook, for whoever has to know where it listens.
+#[derive(Debug)]
+pub struct Webhook {
+    address: SocketAddr,
+    trust: watch::Receiver<Option<Arc<str>>>,
+    tasks: Tasks,
+}
+
+impl Webhook {
+    /// Listens and begins. Must be called within a tokio runtime.
+    pub fn start(
+        args: &Args,
+        bus: Arc<dyn Bus>,
+        kube: Option<Client>,
+        service: &Service,
+    ) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind(args.listen_address)
+            .with_context(|| format!("--listen-address {}", args.listen_address))?;
+        listener.set_nonblocking(true).context("the listener")?;
+        let address = listener.local_addr().context("the listener's address")?;
+        tracing::info!(%address, "AdmissionReviews are received");
+
+        let metrics = WebhookMetrics::registered(&service.metrics);
+        let tasks = Tasks::new(service.shutdown.clone());
+        let certificates = Certificates::new(&service.metrics);
+        let (catalogs_in, catalogs) = watch::channel(None);
+        let (trust_in, trust) = watch::channel(None);
+
+        let check = service
+            .readiness
+            .check("policies", "the first read of the log");
+        tasks.spawn(
+            "policies",
+            catalog::follow(
+                Arc::clone(&bus),
+                service.clone(),
+                metrics.clone(),
+                catalogs_in,
+                check,
+            ),
+        );
+
+        let outlet = tls::Outlet {
+            certificates: certificates.clone(),
+            trust: trust_in,
+        };
+        let source = tls::Source::new(args, kube.as_ref());
+        tasks.spawn(
+            "certificate",
+            tls::keep(source, tls::names(args), outlet, service.shutdown.clone()),
+        );
+        tasks.spawn(
+            "certificate readiness",
+            certificate_ready(certificates.clone(), service.clone()),
+        );
+
+        if let Some(client) = kube {
+            let check = service
+                .readiness
+                .check("webhook configuration", "policies and a certificate");
+            let keep = registration::keep(
+                client,
+                Registration::new(args),
+                catalogs.clone(),
+                trust.clone(),
+                metrics.clone(),
+                service.shutdown.clone(),
+                check,
+            );
+            tasks.spawn("webhook configuration", keep);
+        }
+
+        let hedge = Duration::from_millis(args.query_hedge_ms);
+        let facts = Facts::new(bus, metrics.clone(), hedge);
+        let decider = Decider::new(catalogs, facts, metrics.clone());
+        tasks.spawn(
+            "server",
+            server::serve(
+                listener,
+                certificates,
+                decider,
+                metrics,
+                service.shutdown.clone(),
+            ),
+        );
+        Ok(Self {
+            address,
+            trust,
+            tasks,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The authority that its certificate is trusted by, in PEM; `None` until there is one.
+    pub fn trust(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.trust.clone()
+    }
+
+    /// Waits until everything has ended, which it does on shutdown.
+    pub async fn join(self) -> anyhow::Result<()> {
+        self.tasks.join().await
+    }
+}
+
+/// Says that there is a certificate, or why there is none yet.
+async fn certificate_ready(certificates: Certificates, service: Service) -> anyhow::Result<()> {
+    let check = service
+        .readiness
+        .check("certificate", "a certificate to serve with");
+    let stop = service.shutdown.token();
+    let mut attempts = certificates.attempts();
+    loop {
+        let seen = attempts.borrow_and_update().clone();
+        match seen.last_error {
+            _ if seen.accepted > 0 => check.ready(),
+            Some(error) => check.not_ready(error),
+            None => {}
+        }
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            Ok(()) = attempts.changed() => {}
+        }
+    }
+}

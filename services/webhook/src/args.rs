@@ -1,0 +1,74 @@
+//! The webhook's options.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anteroom_runtime::certs::files::TlsFileArgs;
+use clap::Args as ClapArgs;
+
+/// The webhook's options.
+#[derive(ClapArgs, Clone, Debug)]
+#[command(next_help_heading = "Webhook")]
+pub struct Args {
+    /// Where AdmissionReviews are received, over HTTPS.
+    #[arg(long, env = "ANTEROOM_LISTEN_ADDRESS", default_value = "0.0.0.0:9443")]
+    pub listen_address: SocketAddr,
+
+    /// The URL at which the API server reaches this webhook, as in https://127.0.0.1:9443, where it
+    /// is no Service of the cluster.
+    #[arg(long, env = "ANTEROOM_WEBHOOK_URL")]
+    pub webhook_url: Option<String>,
+
+    /// The Service through which the API server reaches this webhook.
+    #[arg(
+        long,
+        env = "ANTEROOM_SERVICE_NAME",
+        default_value = "anteroom-webhook"
+    )]
+    pub service_name: String,
+
+    /// The namespace of that Service, and of the Secret with the certificate: our own, which is
+    /// exempt from all policies.
+    #[arg(long, env = "ANTEROOM_SERVICE_NAMESPACE", default_value = "anteroom")]
+    pub service_namespace: String,
+
+    /// The Service's port.
+    #[arg(long, env = "ANTEROOM_SERVICE_PORT", default_value_t = 443)]
+    pub service_port: u16,
+
+    /// The ValidatingWebhookConfiguration that is kept in step with the policies. No other is
+    /// touched.
+    #[arg(
+        long,
+        env = "ANTEROOM_WEBHOOK_CONFIGURATION",
+        default_value = "anteroom"
+    )]
+    pub webhook_configuration: String,
+
+    /// Namespaces that no policy is applied to, besides our own.
+    #[arg(
+        long,
+        env = "ANTEROOM_EXEMPT_NAMESPACES",
+        default_value = "kube-system",
+        value_delimiter = ','
+    )]
+    pub exempt_namespaces: Vec<String>,
+
+    /// Milliseconds without an answer after which a query is asked a second time, 50 to 150.
+    #[arg(
+        long,
+        env = "ANTEROOM_QUERY_HEDGE_MS",
+        default_value_t = 100,
+        value_parser = clap::value_parser!(u64).range(50..=150)
+    )]
+    pub query_hedge_ms: u64,
+
+    /// The certificate, where it is made by somebody else.
+    #[command(flatten)]
+    pub tls: TlsFileArgs,
+
+    /// The authority that the API server trusts the given certificate by, in PEM. Without it, the
+    /// API server's own trust store decides.
+    #[arg(long, env = "ANTEROOM_TLS_CA_FILE", requires = "tls_cert_file")]
+    pub tls_ca_file: Option<PathBuf>,
+}

@@ -1,0 +1,203 @@
+//! Keeping the catalog in step with the system views.
+
+use std::{collections::HashMap, sync::Arc};
+
+use anteroom_bus::{Bus, Scope};
+use anteroom_mirror::{ContentStamp, Mirror, MirrorConfig, MirrorMetrics};
+use anteroom_model::{EntryRecord, KindRecord, ObjectKey, ViewId, system};
+use anteroom_runtime::{Check, Service};
+use anyhow::bail;
+use bytes::Bytes;
+use futures::future::select_all;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+use super::Catalog;
+use crate::{kinds::Kinds, metrics::WebhookMetrics, policies::PolicySet};
+
+/// Follows the system views until shutdown.
+pub(crate) async fn follow(
+    bus: Arc<dyn Bus>,
+    service: Service,
+    metrics: WebhookMetrics,
+    catalogs: watch::Sender<Option<Arc<Catalog>>>,
+    check: Check,
+) -> anyhow::Result<()> {
+    let shutdown = service.shutdown.token();
+    let mirror = Mirror::start(
+        bus,
+        Scope::Views(vec![system::entries(), system::kinds(), system::policies()]),
+        MirrorConfig::default(),
+        MirrorMetrics::registered(&service.metrics),
+        &shutdown,
+    );
+    let mut reader = Reader::new(mirror);
+    loop {
+        if let Some(catalog) = reader.read() {
+            let (ready, unready) = catalog.policies.counts();
+            tracing::info!(
+                policies = ready,
+                policies_not_ready = unready,
+                entries = catalog.entries.len(),
+                "policies are in force"
+            );
+            metrics.policies(ready, unready);
+            catalogs.send_replace(Some(Arc::new(catalog)));
+            check.ready();
+        } else if catalogs.borrow().is_none() {
+            check.not_ready(reader.waiting_for());
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => return Ok(()),
+            () = reader.mirror.ended() => bail!("the bus was closed"),
+            () = reader.changed() => {}
+        }
+    }
+}
+
+/// The system views as they were last read.
+struct Reader {
+    mirror: Mirror,
+    entries: Part<HashMap<String, EntryRecord>>,
+    kinds: Part<Kinds>,
+    policies: Part<PolicySet>,
+}
+
+/// One view, read as a whole.
+struct Part<T> {
+    id: ViewId,
+    value: Arc<T>,
+    /// Which state of the view `value` is; `None`: it was never whole.
+    content: Option<ContentStamp>,
+}
+
+impl<T: Default> Part<T> {
+    fn new(id: ViewId) -> Self {
+        Self {
+            id,
+            value: Arc::default(),
+            content: None,
+        }
+    }
+
+    /// Reads the view again if it is whole and has changed. Returns whether it did.
+    fn refresh(
+        &mut self,
+        mirror: &Mirror,
+        parse: impl FnOnce(&T, Vec<(ObjectKey, Bytes)>) -> T,
+    ) -> bool {
+        // Last-good data, whatever its age: see the module's documentation.
+        let snapshot = mirror
+            .view(&self.id)
+            .and_then(|view| view.snapshot(Some(u64::MAX)).ok());
+        let Some(snapshot) = snapshot else {
+            return false;
+        };
+        let content = Some(snapshot.position.content);
+        if self.content == content {
+            return false;
+        }
+        let objects = snapshot.view.objects().map(|object| {
+            let key = ObjectKey::new(object.namespace(), object.name());
+            (key, Bytes::copy_from_slice(object.body()))
+        });
+        let objects = objects.collect();
+        self.value = Arc::new(parse(&self.value, objects));
+        self.content = content;
+        true
+    }
+}
+
+impl Reader {
+    fn new(mirror: Mirror) -> Self {
+        Self {
+            mirror,
+            entries: Part::new(system::entries()),
+            kinds: Part::new(system::kinds()),
+            policies: Part::new(system::policies()),
+        }
+    }
+
+    /// A catalog, if all of it is known and any of it has changed.
+    fn read(&mut self) -> Option<Catalog> {
+        let changed = [
+            self.entries.refresh(&self.mirror, |_, objects| {
+                let records: Vec<EntryRecord> = records(&system::entries(), objects);
+                let named = records
+                    .into_iter()
+                    .map(|record| (record.name.clone(), record));
+                named.collect()
+            }),
+            self.kinds.refresh(&self.mirror, |_, objects| {
+                let records: Vec<KindRecord> = records(&system::kinds(), objects);
+                Kinds::new(records)
+            }),
+            self.policies.refresh(&self.mirror, PolicySet::build),
+        ];
+        let known = self.entries.content.is_some()
+            && self.kinds.content.is_some()
+            && self.policies.content.is_some();
+        (known && changed.contains(&true)).then(|| Catalog {
+            entries: Arc::clone(&self.entries.value),
+            kinds: Arc::clone(&self.kinds.value),
+            policies: Arc::clone(&self.policies.value),
+        })
+    }
+
+    fn waiting_for(&self) -> String {
+        let parts = [
+            (&self.entries.id, self.entries.content),
+            (&self.kinds.id, self.kinds.content),
+            (&self.policies.id, self.policies.content),
+        ];
+        let missing: Vec<_> = parts
+            .into_iter()
+            .filter(|(_, content)| content.is_none())
+            .map(|(id, _)| id.as_str())
+            .collect();
+        format!("the views {}, which the watcher writes", missing.join(", "))
+    }
+
+    /// Waits until any of the views may have changed.
+    async fn changed(&self) {
+        let mut views = self.mirror.views();
+        let mut changes = Vec::new();
+        for id in [&self.entries.id, &self.kinds.id, &self.policies.id] {
+            if let Some(view) = self.mirror.view(id) {
+                let mut status = view.status();
+                changes.push(Box::pin(async move {
+                    // An error means that the view is gone, and then the set of views changes.
+                    if status.changed().await.is_err() {
+                        std::future::pending::<()>().await;
+                    }
+                }));
+            }
+        }
+        if changes.is_empty() {
+            // An error means that the mirror has ended, which is waited for elsewhere.
+            if views.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            return;
+        }
+        tokio::select! {
+            Ok(()) = views.changed() => {}
+            _ = select_all(changes) => {}
+        }
+    }
+}
+
+/// The records of a view. One that cannot be read is the watcher's mistake, or a newer watcher's
+/// word: it is logged, and its readers are told that there is none.
+fn records<T: DeserializeOwned>(view: &ViewId, objects: Vec<(ObjectKey, Bytes)>) -> Vec<T> {
+    objects
+        .into_iter()
+        .filter_map(|(key, body)| match anteroom_wire::body::decode(&body) {
+            Ok(record) => Some(record),
+            Err(error) => {
+                tracing::error!(%view, %key, %error, "record cannot be read");
+                None
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,218 @@
+//! Takes a review through all policies that concern it.
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_model::{ErrorCode, GroupVersionResource};
+use anteroom_policy::{AdmissionRequest, Evaluation, Policy, Rule, RuleOutcome, RuleReport, Step};
+use futures::future::join_all;
+use tokio::time::Instant;
+
+use crate::{
+    catalog::{Catalog, Catalogs},
+    facts::{Fact, Facts, Origin},
+    metrics::WebhookMetrics,
+    policies::{Entry, Scope, Subject},
+    review::{Review, ReviewError},
+    verdict::{self, Blocked, Decision, FactRecord, RuleRecord},
+};
+
+/// Takes reviews through the policies. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Decider {
+    catalogs: Catalogs,
+    facts: Facts,
+    metrics: WebhookMetrics,
+}
+
+impl Decider {
+    pub(crate) fn new(catalogs: Catalogs, facts: Facts, metrics: WebhookMetrics) -> Self {
+        Self {
+            catalogs,
+            facts,
+            metrics,
+        }
+    }
+
+    /// Decides within `timeout`, which is what the API server waits.
+    ///
+    /// # Errors
+    /// Where the review's objects are not what they should be.
+    pub(crate) async fn decide(
+        &self,
+        review: &Review<'_>,
+        scope: Scope,
+        timeout: Duration,
+    ) -> Result<Decision, ReviewError> {
+        let deadline = Instant::now() + timeout - margin(timeout);
+        let Some(catalog) = self.catalogs.borrow().clone() else {
+            return Ok(not_ready(scope));
+        };
+        let kind = resource_kind(&catalog, review);
+        let subject = Subject {
+            group: &kind.group,
+            version: &kind.version,
+            kind: &kind.kind,
+            subresource: &review.head.sub_resource,
+            operation: review.operation(),
+        };
+        let concerned = catalog.policies.concerned(scope, &subject);
+        if concerned.is_empty() {
+            return Ok(Decision::default());
+        }
+        let request = review.request()?.with_resource_kind(
+            kind.group.as_str(),
+            kind.version.as_str(),
+            kind.kind.as_str(),
+        );
+        let warnings = concerned
+            .iter()
+            .filter_map(|entry| unready(entry))
+            .collect();
+        let rules = concerned.iter().flat_map(|entry| rules(entry));
+        let records =
+            rules.map(|(policy, rule)| self.rule(&catalog, policy, rule, &request, deadline));
+        let records = join_all(records).await.into_iter().flatten().collect();
+        let decision = verdict::decide(records, warnings);
+        for record in &decision.rules {
+            self.metrics.rule(record);
+        }
+        Ok(decision)
+    }
+
+    /// One rule; `None` where it does not speak of the request.
+    async fn rule(
+        &self,
+        catalog: &Catalog,
+        policy: &Policy,
+        rule: &Rule,
+        request: &AdmissionRequest,
+        deadline: Instant,
+    ) -> Option<RuleRecord> {
+        let mut evaluation = Evaluation::start(policy, rule, request);
+        let mut origins: Vec<(u32, Option<Arc<Origin>>)> = Vec::new();
+        // Ends: an evaluation asks for a bounded number of facts, each once.
+        let report = loop {
+            match evaluation.step() {
+                Step::Done(report) => break report,
+                Step::Need(needs) => {
+                    for Fact { id, answer, origin } in
+                        self.facts.answer(catalog, needs, deadline).await
+                    {
+                        origins.push((id, origin));
+                        evaluation.supply(id, answer);
+                    }
+                }
+            }
+        };
+        if report.outcome == RuleOutcome::NotMatched {
+            return None;
+        }
+        Some(record(policy, rule, report, &origins))
+    }
+}
+
+fn record(
+    policy: &Policy,
+    rule: &Rule,
+    report: RuleReport,
+    origins: &[(u32, Option<Arc<Origin>>)],
+) -> RuleRecord {
+    let facts = report.facts.into_iter().map(|read| FactRecord {
+        origin: origins
+            .iter()
+            .find(|(id, _)| *id == read.id)
+            .and_then(|(_, origin)| origin.clone()),
+        error: read.error.as_ref().map(anteroom_model::FactError::code),
+        entry: read.entry,
+    });
+    RuleRecord {
+        policy: match policy.namespace() {
+            Some(namespace) => format!("{namespace}/{}", policy.name()),
+            None => policy.name().to_owned(),
+        },
+        rule: rule.name().to_owned(),
+        action: rule.action(),
+        ignore_errors: policy.failure_policy() == anteroom_policy::FailurePolicy::Ignore,
+        warn_on_audit: policy.emit_warning(),
+        facts: facts.collect(),
+        outcome: report.outcome,
+    }
+}
+
+/// What is left for the answer to get back in: a tenth, between 20 and 500 ms.
+fn margin(timeout: Duration) -> Duration {
+    (timeout / 10).clamp(Duration::from_millis(20), Duration::from_millis(500))
+}
+
+/// The policies have not been read yet: nobody knows whether the request is allowed.
+fn not_ready(scope: Scope) -> Decision {
+    let code = ErrorCode::NOT_READY;
+    let message = format!("{code} the webhook has not read its policies yet: try again");
+    let mut decision = Decision {
+        error: true,
+        ..Decision::default()
+    };
+    if scope.ignores_errors() {
+        decision.warnings.push(message);
+    } else {
+        decision.blocked.push(Blocked {
+            policy: "anteroom".to_owned(),
+            rule: "readiness".to_owned(),
+            message,
+            error: Some(code),
+        });
+    }
+    decision
+}
+
+struct ResourceKind {
+    group: String,
+    version: String,
+    kind: String,
+}
+
+/// The kind that policies name: of a subresource that has a kind of its own (`Scale`,
+/// `PodExecOptions`), that of the resource that it belongs to.
+fn resource_kind(catalog: &Catalog, review: &Review<'_>) -> ResourceKind {
+    let head = &review.head;
+    if !head.sub_resource.is_empty() {
+        let resource = &head.resource;
+        let gvr =
+            GroupVersionResource::new(&*resource.group, &*resource.version, &*resource.resource);
+        if let Some(record) = catalog.kinds.of_resource(&gvr) {
+            return ResourceKind {
+                group: gvr.group,
+                version: gvr.version,
+                kind: record.kind.clone(),
+            };
+        }
+    }
+    ResourceKind {
+        group: head.kind.group.clone().into_owned(),
+        version: head.kind.version.clone().into_owned(),
+        kind: head.kind.kind.clone().into_owned(),
+    }
+}
+
+fn rules(entry: &Entry) -> impl Iterator<Item = (&Policy, &Rule)> {
+    let policy = entry.outcome.as_ref().ok();
+    policy
+        .into_iter()
+        .flat_map(|policy| policy.rules().iter().map(move |rule| (policy, rule)))
+}
+
+/// The warning of a policy that is not in force.
+fn unready(entry: &Entry) -> Option<String> {
+    let problems = entry.outcome.as_ref().err()?;
+    let first = problems
+        .first()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    Some(format!(
+        "policy {} is not ready, and not in force: {first}",
+        entry.key
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! Several attempts at one query: the first answer counts.
+
+use std::{future::Future, time::Duration};
+
+use anteroom_model::FactError;
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use tokio::time::{Instant, sleep_until};
+
+/// Attempts at one query. A replica that hangs costs one hedge; two that hang cost two.
+const ATTEMPTS_MAX: usize = 3;
+
+/// What an attempt's end means.
+#[derive(Debug, PartialEq, Eq)]
+enum Meaning {
+    /// Nobody would say anything else.
+    Final,
+    /// Another replica may know better, and is to be asked at once.
+    AskAnother,
+    /// Nobody can be asked now; who was asked before may still answer.
+    NobodyElse,
+}
+
+fn meaning(error: &FactError) -> Meaning {
+    match error {
+        error if error.another_replica_may_answer() => Meaning::AskAnother,
+        FactError::NoReplica { .. } | FactError::BusUnavailable { .. } => Meaning::NobodyElse,
+        _ => Meaning::Final,
+    }
+}
+
+/// Begins an attempt, and another one after `hedge` without an answer (then after twice as long), or
+/// at once where another replica may know better. `given_ms` is what the deadline leaves, for the
+/// error.
+pub(super) async fn race<T, F>(
+    hedge: Duration,
+    deadline: Instant,
+    given_ms: u64,
+    attempt: impl Fn() -> F,
+) -> Result<T, FactError>
+where
+    F: Future<Output = Result<T, FactError>>,
+{
+    let late = FactError::DeadlineExceeded {
+        deadline_ms: given_ms,
+    };
+    let mut wait = hedge;
+    let mut hedge_at = Instant::now() + wait;
+    let mut begun = 1;
+    let mut running = FuturesUnordered::from_iter([attempt()]);
+    loop {
+        let error = tokio::select! {
+            biased;
+            Some(result) = running.next() => match result {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            },
+            () = sleep_until(deadline) => return Err(late),
+            () = sleep_until(hedge_at), if begun < ATTEMPTS_MAX => {
+                begun += 1;
+                wait *= 2;
+                hedge_at = Instant::now() + wait;
+                running.push(attempt());
+                continue;
+            }
+        };
+        match meaning(&error) {
+            Meaning::AskAnother if begun < ATTEMPTS_MAX => {
+                begun += 1;
+                running.push(attempt());
+            }
+            Meaning::AskAnother | Meaning::NobodyElse if !running.is_empty() => {}
+            _ => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    const HEDGE: Duration = Duration::from_millis(100);
+
+    /// What an attempt does: waits so long, and then says that.
+    type Script = (u64, Result<u32, FactError>);
+
+    /// The result, the time that it took, and the attempts that were begun.
+    async fn run(deadline_ms: u64, script: &[Script]) -> (Result<u32, FactError>, u64, usize) {
+        let (begun, start) = (AtomicUsize::new(0), Instant::now());
+        let deadline = start + Duration::from_millis(deadline_ms);
+        let result = race(HEDGE, deadline, deadline_ms, || {
+            let (wait_ms, result) = script[begun.fetch_add(1, Ordering::Relaxed)].clone();
+            async move {
+                tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+                result
+            }
+        })
+        .await;
+        let took = u64::try_from(start.elapsed().as_millis()).unwrap();
+        (result, took, begun.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_answer_counts() {
+        let busy = FactError::Busy { limit: 1 };
+        let nobody = FactError::NoReplica { view: "v".into() };
+        let bad = FactError::EvaluationFailed {
+            message: "m".into(),
+        };
+        let late = FactError::DeadlineExceeded { deadline_ms: 1000 };
+        let cases: [(&[Script], Result<u32, FactError>, u64, usize); 8] = [
+            (&[(5, Ok(1))], Ok(1), 5, 1),
+            // One hangs: the other is asked after the hedge.
+            (&[(9999, Ok(1)), (5, Ok(2))], Ok(2), 105, 2),
+            // Two hang: the third after twice as long.
+            (&[(9999, Ok(1)), (9999, Ok(2)), (5, Ok(3))], Ok(3), 305, 3),
+            // Slow is not wrong: the first may still answer first.
+            (&[(150, Ok(1)), (100, Ok(2))], Ok(1), 150, 2),
+            (&[(5, Err(busy.clone())), (5, Ok(2))], Ok(2), 10, 2),
+            (&[(5, Err(nobody.clone()))], Err(nobody.clone()), 5, 1),
+            (&[(5, Err(bad.clone()))], Err(bad), 5, 1),
+            (
+                &[(9999, Ok(1)), (9999, Ok(2)), (9999, Ok(3))],
+                Err(late),
+                1000,
+                3,
+            ),
+        ];
+        for (script, result, took_ms, begun) in cases {
+            assert_eq!(
+                run(1000, script).await,
+                (result, took_ms, begun),
+                "{script:?}"
+            );
+        }
+        // Who was asked before may still answer when nobody else can be asked.
+        let script = [(200, Ok(1)), (5, Err(nobody))];
+        assert_eq!(run(1000, &script).await.0, Ok(1));
+        // All attempts end in errors: the last one is the answer.
+        let script = [
+            (5, Err(busy.clone())),
+            (5, Err(busy.clone())),
+            (5, Err(busy.clone())),
+        ];
+        assert_eq!(run(1000, &script).await, (Err(busy), 15, 3));
+    }
+}

@@ -1,0 +1,266 @@
+//! The policies that are in force, found by what they speak of.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use anteroom_model::ObjectKey;
+use anteroom_policy::{FailurePolicy, KindPattern, Operation, Policy, Problem, Target, compile};
+use bytes::Bytes;
+use serde_json::Value;
+
+/// What the API server waits for a webhook where a policy does not say.
+pub const TIMEOUT_SECONDS_DEFAULT: u32 = 10;
+
+/// Policies of one group are called through one webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Group {
+    /// Whether an error admits.
+    pub ignore: bool,
+    /// How long the API server waits.
+    pub timeout_seconds: u32,
+}
+
+impl Group {
+    /// Where a policy that cannot be compiled is told about: it must not keep anybody from working.
+    const UNREADY: Self = Self {
+        ignore: true,
+        timeout_seconds: TIMEOUT_SECONDS_DEFAULT,
+    };
+
+    /// A policy's.
+    pub fn of(policy: &Policy) -> Self {
+        Self {
+            ignore: policy.failure_policy() == FailurePolicy::Ignore,
+            timeout_seconds: policy.timeout_seconds().unwrap_or(TIMEOUT_SECONDS_DEFAULT),
+        }
+    }
+}
+
+/// Which policies a call is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// `None`: whatever their failure policy.
+    pub ignore: Option<bool>,
+    /// `None`: whatever their timeout.
+    pub timeout_seconds: Option<u32>,
+}
+
+impl Scope {
+    fn contains(self, group: Group) -> bool {
+        self.ignore.is_none_or(|ignore| ignore == group.ignore)
+            && self
+                .timeout_seconds
+                .is_none_or(|seconds| seconds == group.timeout_seconds)
+    }
+
+    /// Whether an error outside of any policy admits.
+    pub fn ignores_errors(self) -> bool {
+        self.ignore == Some(true)
+    }
+}
+
+/// One manifest, and what became of it. Immutable.
+#[derive(Debug)]
+pub struct Entry {
+    /// Namespace (empty for a `ClusterPolicy`) and name.
+    pub key: ObjectKey,
+    /// Through which webhook it is called.
+    pub group: Group,
+    /// What it has to be called for: of one that is not ready, as far as it can be read.
+    pub targets: Vec<Target>,
+    /// The policy, or everything that keeps it from being ready.
+    pub outcome: Result<Policy, Vec<Problem>>,
+    /// Of which it was compiled.
+    body: Bytes,
+}
+
+impl Entry {
+    fn compile(key: ObjectKey, body: Bytes) -> Self {
+        let manifest = match anteroom_wire::body::to_json(&body) {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                let problem = Problem {
+                    code: anteroom_model::ErrorCode::POLICY_INVALID,
+                    path: String::new(),
+                    message: format!("the manifest cannot be read: {error}"),
+                };
+                return Self {
+                    key,
+                    group: Group::UNREADY,
+                    targets: Vec::new(),
+                    outcome: Err(vec![problem]),
+                    body,
+                };
+            }
+        };
+        let outcome = compile(&manifest);
+        if let Err(problems) = &outcome {
+            for problem in problems {
+                tracing::warn!(policy = %key, %problem, "policy is not ready, and not in force");
+            }
+        }
+        let (group, targets) = match &outcome {
+            Ok(policy) => (Group::of(policy), policy.targets().collect()),
+            Err(_) => (Group::UNREADY, readable_targets(&manifest)),
+        };
+        Self {
+            key,
+            group,
+            targets,
+            outcome,
+            body,
+        }
+    }
+
+    fn concerns(&self, subject: &Subject<'_>) -> bool {
+        self.targets.iter().any(|target| {
+            target.operations.contains(&subject.operation)
+                && target.kinds.iter().any(|kind| {
+                    kind.covers(
+                        subject.group,
+                        subject.version,
+                        subject.kind,
+                        subject.subresource,
+                    )
+                })
+        })
+    }
+}
+
+/// What a request does to what: as much as the index needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// Empty for the core group.
+    pub group: &'a str,
+    /// As in `v1`.
+    pub version: &'a str,
+    /// Of the resource, also where a subresource is accessed.
+    pub kind: &'a str,
+    /// Empty for the resource itself.
+    pub subresource: &'a str,
+    /// What is done.
+    pub operation: Operation,
+}
+
+/// All policies, and the index by kind. Immutable.
+#[derive(Debug, Default)]
+pub struct PolicySet {
+    /// In order of key.
+    entries: Vec<Arc<Entry>>,
+    /// Positions of those that name the kind.
+    by_kind: HashMap<String, Vec<usize>>,
+    /// Positions of those that name a kind with wildcards.
+    by_wildcard: Vec<usize>,
+}
+
+impl PolicySet {
+    /// From the manifests, compiling only those that `before` does not have.
+    #[must_use]
+    pub fn build(before: &Self, manifests: impl IntoIterator<Item = (ObjectKey, Bytes)>) -> Self {
+        let known: HashMap<&ObjectKey, &Arc<Entry>> = before
+            .entries
+            .iter()
+            .map(|entry| (&entry.key, entry))
+            .collect();
+        let mut entries: Vec<_> = manifests
+            .into_iter()
+            .map(|(key, body)| match known.get(&key) {
+                Some(entry) if entry.body == body => Arc::clone(entry),
+                _ => Arc::new(Entry::compile(key, body)),
+            })
+            .collect();
+        entries.sort_by(|a, b| a.key.cmp(&b.key));
+        let mut set = Self {
+            entries,
+            ..Self::default()
+        };
+        set.index();
+        set
+    }
+
+    fn index(&mut self) {
+        let mut by_kind: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (at, entry) in self.entries.iter().enumerate() {
+            for KindPattern { kind, .. } in entry.targets.iter().flat_map(|t| &t.kinds) {
+                let positions = if kind.contains(['*', '?']) {
+                    &mut self.by_wildcard
+                } else {
+                    by_kind.entry(kind).or_default()
+                };
+                if positions.last() != Some(&at) {
+                    positions.push(at);
+                }
+            }
+        }
+        self.by_kind = by_kind
+            .into_iter()
+            .map(|(kind, positions)| (kind.to_owned(), positions))
+            .collect();
+    }
+
+    /// Those that may speak of `subject`, in order of key.
+    pub fn concerned(&self, scope: Scope, subject: &Subject<'_>) -> Vec<Arc<Entry>> {
+        let named = self
+            .by_kind
+            .get(subject.kind)
+            .map_or(&[][..], Vec::as_slice);
+        let mut positions = [named, &self.by_wildcard].concat();
+        positions.sort_unstable();
+        positions.dedup();
+        positions
+            .into_iter()
+            .map(|at| &self.entries[at])
+            .filter(|entry| scope.contains(entry.group) && entry.concerns(subject))
+            .cloned()
+            .collect()
+    }
+
+    /// All of them, in order of key.
+    pub fn entries(&self) -> &[Arc<Entry>] {
+        &self.entries
+    }
+
+    /// How many are in force, and how many are not ready.
+    pub fn counts(&self) -> (usize, usize) {
+        let ready = self
+            .entries
+            .iter()
+            .filter(|entry| entry.outcome.is_ok())
+            .count();
+        (ready, self.entries.len() - ready)
+    }
+}
+
+/// The kinds that a manifest names where one can be read, so that somebody who works with them is
+/// told that the policy is not in force. What cannot be read is passed over: the policy's own error
+/// speaks of it.
+fn readable_targets(manifest: &Value) -> Vec<Target> {
+    let rules = manifest.pointer("/spec/rules").and_then(Value::as_array);
+    let kinds: Vec<KindPattern> = rules
+        .into_iter()
+        .flatten()
+        .filter_map(|rule| rule.get("match"))
+        .flat_map(|matching| {
+            let listed = ["any", "all"]
+                .into_iter()
+                .filter_map(|list| matching.get(list));
+            let filters = listed.filter_map(Value::as_array).flatten();
+            filters.chain([matching])
+        })
+        .filter_map(|filter| filter.pointer("/resources/kinds")?.as_array())
+        .flatten()
+        .filter_map(|kind| KindPattern::parse(kind.as_str()?))
+        .collect();
+    if kinds.is_empty() {
+        return Vec::new();
+    }
+    vec![Target {
+        kinds,
+        operations: vec![Operation::Create, Operation::Update],
+    }]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! The ValidatingWebhookConfiguration that the policies come to. Pure; [`keep`] writes it.
+
+mod keep;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anteroom_policy::{KindPattern, Operation, Target};
+use k8s_openapi::{
+    ByteString,
+    api::admissionregistration::v1::{
+        RuleWithOperations, ServiceReference, ValidatingWebhook, ValidatingWebhookConfiguration,
+        WebhookClientConfig,
+    },
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta},
+};
+
+use crate::{
+    args::Args,
+    kinds::{Kinds, ResourceName},
+    policies::{Group, PolicySet},
+};
+
+pub(crate) use keep::keep;
+
+/// Set by the API server on every namespace.
+const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// How the API server reaches the webhook, and what it spares.
+#[derive(Clone, Debug)]
+pub(crate) struct Registration {
+    /// The object's name.
+    pub(crate) name: String,
+    reach: Reach,
+    /// Sorted, each once.
+    exempt_namespaces: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Reach {
+    Url(String),
+    Service {
+        name: String,
+        namespace: String,
+        port: u16,
+    },
+}
+
+impl Registration {
+    pub(crate) fn new(args: &Args) -> Self {
+        let reach = match &args.webhook_url {
+            Some(url) => Reach::Url(url.trim_end_matches('/').to_owned()),
+            None => Reach::Service {
+                name: args.service_name.clone(),
+                namespace: args.service_namespace.clone(),
+                port: args.service_port,
+            },
+        };
+        let exempt: BTreeSet<_> = args
+            .exempt_namespaces
+            .iter()
+            .chain([&args.service_namespace])
+            .filter(|namespace| !namespace.is_empty())
+            .cloned()
+            .collect();
+        Self {
+            name: args.webhook_configuration.clone(),
+            reach,
+            exempt_namespaces: exempt.into_iter().collect(),
+        }
+    }
+
+    /// The configuration for these policies, where the API server serves these kinds. `trust_pem`
+    /// is the authority of our certificate; empty: the API server's own trust store.
+    pub(crate) fn configuration(
+        &self,
+        policies: &PolicySet,
+        kinds: &Kinds,
+        trust_pem: &str,
+    ) -> ValidatingWebhookConfiguration {
+        let mut groups: BTreeMap<Group, Vec<&Target>> = BTreeMap::new();
+        for entry in policies.entries() {
+            groups
+                .entry(entry.group)
+                .or_default()
+                .extend(&entry.targets);
+        }
+        let webhooks = groups.into_iter().filter_map(|(group, targets)| {
+            let rules = rules(&targets, kinds);
+            (!rules.is_empty()).then(|| self.webhook(group, rules, trust_pem))
+        });
+        ValidatingWebhookConfiguration {
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                labels: Some(BTreeMap::from([(
+                    "app.kubernetes.io/managed-by".to_owned(),
+                    "anteroom-webhook".to_owned(),
+                )])),
+                ..ObjectMeta::default()
+            },
+            webhooks: Some(webhooks.collect()),
+        }
+    }
+
+    fn webhook(
+        &self,
+        group: Group,
+        rules: Vec<RuleWithOperations>,
+        trust_pem: &str,
+    ) -> ValidatingWebhook {
+        let action = if group.ignore { "ignore" } else { "fail" };
+        let seconds = group.timeout_seconds;
+        ValidatingWebhook {
+            name: format!("{action}-{seconds}.validate.anteroom.svc"),
+            admission_review_versions: vec!["v1".to_owned()],
+            client_config: self.client_config(format!("/validate/{action}/{seconds}"), trust_pem),
+            failure_policy: Some(if group.ignore { "Ignore" } else { "Fail" }.to_owned()),
+            match_policy: Some("Equivalent".to_owned()),
+            namespace_selector: Some(self.namespace_selector()),
+            rules: Some(rules),
+            side_effects: "None".to_owned(),
+            timeout_seconds: i32::try_from(seconds).ok(),
+            ..ValidatingWebhook::default()
+        }
+    }
+
+    fn client_config(&self, path: String, trust_pem: &str) -> WebhookClientConfig {
+        let (url, service) = match &self.reach {
+            Reach::Url(url) => (Some(format!("{url}{path}")), None),
+            Reach::Service {
+                name,
+                namespace,
+                port,
+            } => {
+                let service = ServiceReference {
+                    name: name.clone(),
+                    namespace: namespace.clone(),
+                    path: Some(path),
+                    port: Some(i32::from(*port)),
+                };
+                (None, Some(service))
+            }
+        };
+        WebhookClientConfig {
+            ca_bundle: (!trust_pem.is_empty()).then(|| ByteString(trust_pem.into())),
+            service,
+            url,
+        }
+    }
+
+    /// Whoever repairs the cluster must never be kept from it by a policy that needs us.
+    fn namespace_selector(&self) -> LabelSelector {
+        LabelSelector {
+            match_expressions: Some(vec![LabelSelectorRequirement {
+                key: NAMESPACE_LABEL.to_owned(),
+                operator: "NotIn".to_owned(),
+                values: Some(self.exempt_namespaces.clone()),
+            }]),
+            match_labels: None,
+        }
+    }
+}
+
+/// One rule for each group, version and set of operations; in order, so that one set of policies has
+/// one configuration.
+fn rules(targets: &[&Target], kinds: &Kinds) -> Vec<RuleWithOperations> {
+    let mut operations_of: BTreeMap<ResourceName, BTreeSet<Operation>> = BTreeMap::new();
+    for target in targets {
+        for pattern in &target.kinds {
+            for resource in resources(pattern, kinds) {
+                operations_of
+                    .entry(resource)
+                    .or_default()
+                    .extend(&target.operations);
+            }
+        }
+    }
+    let mut rules: BTreeMap<_, Vec<String>> = BTreeMap::new();
+    for (name, operations) in operations_of {
+        rules
+            .entry((name.group, name.version, operations))
+            .or_default()
+            .push(name.resource);
+    }
+    let rule = |((group, version, operations), resources): ((String, String, BTreeSet<_>), _)| {
+        let operations = operations.iter().map(Operation::to_string);
+        RuleWithOperations {
+            api_groups: Some(vec![group]),
+            api_versions: Some(vec![version]),
+            operations: Some(operations.collect()),
+            resources: Some(resources),
+            scope: Some("*".to_owned()),
+        }
+    };
+    rules.into_iter().map(rule).collect()
+}
+
+/// What a pattern is in a webhook configuration. One for everything stays one for everything, kinds
+/// to come included; others are the kinds that are served now.
+fn resources(pattern: &KindPattern, kinds: &Kinds) -> Vec<ResourceName> {
+    let parts = [&*pattern.group, &pattern.version, &pattern.kind];
+    let everything = match (parts, &*pattern.subresource) {
+        (["*", "*", "*"], "") => "*",
+        (["*", "*", "*"], "*") => "*/*",
+        _ => return kinds.covered_by(pattern),
+    };
+    vec![ResourceName {
+        group: "*".to_owned(),
+        version: "*".to_owned(),
+        resource: everything.to_owned(),
+    }]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+//! An AdmissionReview, as the API server sends it.
+//!
+//! Only what decides who is concerned is read here; the objects stay text until a policy is.
+
+use std::borrow::Cow;
+
+use anteroom_model::ErrorCode;
+use anteroom_policy::{AdmissionRequest, Operation};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+/// The version that is spoken here.
+const API_VERSION: &str = "admission.k8s.io/v1";
+
+/// What can be wrong with a review.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ReviewError {
+    /// The body is over the limit.
+    #[error("the body is larger than {bytes_max} bytes")]
+    TooLarge {
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// The body did not arrive whole.
+    #[error("the body did not arrive: {problem}")]
+    Body {
+        /// What the transport said.
+        problem: String,
+    },
+    /// The body is not JSON, or not of the shape of an AdmissionReview.
+    #[error("the body is not an AdmissionReview: {source}")]
+    NotJson {
+        /// Where.
+        source: serde_json::Error,
+    },
+    /// The body is of another kind or version.
+    #[error(
+        "the body is {kind:?} of {api_version:?}; only AdmissionReview of {API_VERSION} is spoken \
+         here"
+    )]
+    Version {
+        /// What it says it is.
+        kind: String,
+        /// And in which version.
+        api_version: String,
+    },
+    /// There is no `request`.
+    #[error("the AdmissionReview has no request")]
+    NoRequest,
+    /// The `request` is not one.
+    #[error("the AdmissionReview's request is malformed: {problem}")]
+    Request {
+        /// Its `uid`, if it has one: then it can be answered as a review.
+        uid: Option<String>,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+impl ReviewError {
+    /// Its stable code.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::TooLarge { .. } => ErrorCode::REVIEW_TOO_LARGE,
+            Self::Version { .. } => ErrorCode::REVIEW_VERSION,
+            Self::Body { .. } | Self::NotJson { .. } | Self::NoRequest | Self::Request { .. } => {
+                ErrorCode::REVIEW_INVALID
+            }
+        }
+    }
+
+    /// Of an answer that is not a review.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    /// The uid to answer to, where the review got as far as having one.
+    pub fn uid(&self) -> Option<&str> {
+        match self {
+            Self::Request { uid, .. } => uid.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+/// A review whose request can be answered.
+#[derive(Debug)]
+pub struct Review<'a> {
+    /// What decides who is concerned.
+    pub head: Head<'a>,
+    operation: Operation,
+    request: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope<'a> {
+    #[serde(borrow, default)]
+    api_version: Cow<'a, str>,
+    #[serde(borrow, default)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    request: Option<&'a RawValue>,
+}
+
+/// The parts of a request that are read for every review.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Head<'a> {
+    /// What the answer carries.
+    #[serde(borrow, default)]
+    pub uid: Cow<'a, str>,
+    /// The object's kind, converted to what the webhook is registered for.
+    #[serde(borrow, default)]
+    pub kind: Kind<'a>,
+    /// The resource that is accessed.
+    #[serde(borrow, default)]
+    pub resource: Resource<'a>,
+    /// As in `status`; empty for the resource itself.
+    #[serde(borrow, default)]
+    pub sub_resource: Cow<'a, str>,
+    /// Empty where the API server is to make one.
+    #[serde(borrow, default)]
+    pub name: Cow<'a, str>,
+    /// Empty for what is cluster-scoped.
+    #[serde(borrow, default)]
+    pub namespace: Cow<'a, str>,
+    #[serde(borrow, default)]
+    operation: Cow<'a, str>,
+    #[serde(borrow, default)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    old_object: Option<&'a RawValue>,
+}
+
+/// Group, version and kind.
+#[derive(Debug, Default, Deserialize)]
+pub struct Kind<'a> {
+    /// Empty for the core group.
+    #[serde(borrow, default)]
+    pub group: Cow<'a, str>,
+    /// As in `v1`.
+    #[serde(borrow, default)]
+    pub version: Cow<'a, str>,
+    /// As in `Ingress`.
+    #[serde(borrow, default)]
+    pub kind: Cow<'a, str>,
+}
+
+/// Group, version and plural.
+#[derive(Debug, Default, Deserialize)]
+pub struct Resource<'a> {
+    /// Empty for the core group.
+    #[serde(borrow, default)]
+    pub group: Cow<'a, str>,
+    /// As in `v1`.
+    #[serde(borrow, default)]
+    pub version: Cow<'a, str>,
+    /// As in `ingresses`.
+    #[serde(borrow, default)]
+    pub resource: Cow<'a, str>,
+}
+
+impl<'a> Review<'a> {
+    /// Reads a body, which is within its limit.
+    ///
+    /// # Errors
+    /// Everything that keeps it from being decided on.
+    pub fn parse(body: &'a [u8]) -> Result<Self, ReviewError> {
+        let envelope: Envelope<'a> =
+            serde_json::from_slice(body).map_err(|source| ReviewError::NotJson { source })?;
+        if envelope.kind != "AdmissionReview" || envelope.api_version != API_VERSION {
+            return Err(ReviewError::Version {
+                kind: shortened(&envelope.kind),
+                api_version: shortened(&envelope.api_version),
+            });
+        }
+        let request = envelope.request.ok_or(ReviewError::NoRequest)?;
+        let head: Head<'a> =
+            serde_json::from_str(request.get()).map_err(|error| ReviewError::Request {
+                uid: None,
+                problem: error.to_string(),
+            })?;
+        let operation = check(&head).map_err(|problem| ReviewError::Request {
+            uid: Some(head.uid.clone().into_owned()).filter(|uid| !uid.is_empty()),
+            problem,
+        })?;
+        Ok(Self {
+            head,
+            operation,
+            request,
+        })
+    }
+
+    /// What is done.
+    pub fn operation(&self) -> Operation {
+        self.operation
+    }
+
+    /// The request, with its objects.
+    ///
+    /// # Errors
+    /// Where the objects are not what they should be.
+    pub fn request(&self) -> Result<AdmissionRequest, ReviewError> {
+        let malformed = |problem: String| ReviewError::Request {
+            uid: Some(self.head.uid.clone().into_owned()),
+            problem,
+        };
+        let value = serde_json::from_str(self.request.get())
+            .map_err(|error| malformed(error.to_string()))?;
+        AdmissionRequest::new(value).map_err(|error| malformed(error.to_string()))
+    }
+}
+
+/// What is wrong with a request, in words; else its operation.
+fn check(head: &Head<'_>) -> Result<Operation, String> {
+    if head.uid.is_empty() {
+        return Err("request.uid is missing".to_owned());
+    }
+    let operation = Operation::parse(&head.operation).ok_or_else(|| {
+        format!(
+            "request.operation is {:?}, none of CREATE, UPDATE, DELETE, CONNECT",
+            shortened(&head.operation)
+        )
+    })?;
+    if head.kind.kind.is_empty() || head.kind.version.is_empty() {
+        return Err("request.kind is missing".to_owned());
+    }
+    let (field, object) = match operation {
+        Operation::Delete => ("oldObject", head.old_object),
+        _ => ("object", head.object),
+    };
+    match object {
+        Some(object) if object.get().starts_with('{') => Ok(operation),
+        _ => Err(format!(
+            "request.{field} is missing: a {operation} request carries it"
+        )),
+    }
+}
+
+/// What an unknown sender wrote is repeated only so far.
+fn shortened(text: &str) -> String {
+    const CHARACTERS_MAX: usize = 64;
+    text.chars().take(CHARACTERS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests;

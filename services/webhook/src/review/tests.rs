@@ -1,0 +1,135 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn review() -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "u", "operation": "CREATE", "name": "a", "namespace": "n",
+            "kind": {"group": "networking.k8s.io", "version": "v1", "kind": "Ingress"},
+            "resource": {"group": "networking.k8s.io", "version": "v1", "resource": "ingresses"},
+            "userInfo": {"username": "alice"},
+            "object": {"metadata": {"name": "a", "namespace": "n"}}, "oldObject": null,
+        },
+    })
+}
+
+fn with(pointer: &str, value: Value) -> String {
+    let mut review = review();
+    let (parent, field) = pointer.rsplit_once('/').unwrap();
+    review.pointer_mut(parent).unwrap()[field] = value;
+    review.to_string()
+}
+
+#[test]
+fn a_review_is_read() {
+    let body = review().to_string();
+    let review = Review::parse(body.as_bytes()).unwrap();
+    assert_eq!(review.operation(), Operation::Create);
+    assert_eq!(review.head.kind.kind, "Ingress");
+    assert_eq!(review.head.resource.resource, "ingresses");
+    assert_eq!(review.request().unwrap().name(), "a");
+}
+
+#[test]
+fn what_is_not_a_review_says_why_and_whether_it_can_be_answered_as_one() {
+    let request_error = "the AdmissionReview's request is malformed: request.";
+    let cases = [
+        ("", "AR401", None, "the body is not an AdmissionReview: EOF"),
+        (
+            "rubbish",
+            "AR401",
+            None,
+            "the body is not an AdmissionReview: expected value",
+        ),
+        ("[]", "AR401", None, "the body is not an AdmissionReview"),
+        ("{}", "AR402", None, "the body is \"\" of \"\"; only"),
+        (
+            &with("/apiVersion", json!("admission.k8s.io/v1beta1")),
+            "AR402",
+            None,
+            "\"admission.k8s.io/v1beta1\"; only AdmissionReview of admission.k8s.io/v1",
+        ),
+        (
+            &with("/kind", json!("Pod")),
+            "AR402",
+            None,
+            "the body is \"Pod\"",
+        ),
+        (
+            &with("/request", json!(null)),
+            "AR401",
+            None,
+            "has no request",
+        ),
+        (
+            &with("/request", json!("text")),
+            "AR401",
+            None,
+            "malformed: invalid type",
+        ),
+        (
+            &with("/request/uid", json!("")),
+            "AR401",
+            None,
+            "request.uid is missing",
+        ),
+        (
+            &with("/request/operation", json!("PATCH")),
+            "AR401",
+            Some("u"),
+            "request.operation is \"PATCH\", none of",
+        ),
+        (
+            &with("/request/kind", json!({})),
+            "AR401",
+            Some("u"),
+            "request.kind is missing",
+        ),
+        (
+            &with("/request/object", json!(null)),
+            "AR401",
+            Some("u"),
+            &format!("{request_error}object is missing: a CREATE request carries it"),
+        ),
+        (
+            &with("/request/object", json!([1])),
+            "AR401",
+            Some("u"),
+            &format!("{request_error}object is missing"),
+        ),
+        (
+            &with("/request/operation", json!("DELETE")),
+            "AR401",
+            Some("u"),
+            &format!("{request_error}oldObject is missing: a DELETE request carries it"),
+        ),
+    ];
+    for (body, code, uid, message) in cases {
+        let error = Review::parse(body.as_bytes()).unwrap_err();
+        assert_eq!(error.code().as_str(), code, "{body}");
+        assert_eq!(error.uid(), uid, "{body}");
+        assert!(error.to_string().contains(message), "{error} for {body}");
+    }
+}
+
+#[test]
+fn nesting_without_end_is_an_error_and_no_crash() {
+    let deep = 200_000;
+    let nested = "[".repeat(deep) + &"]".repeat(deep);
+    let body = review().to_string().replace("\"alice\"", &nested);
+    // Nobody is concerned: it is not even looked at.
+    let review = Review::parse(body.as_bytes()).unwrap();
+    let error = review.request().unwrap_err();
+    assert_eq!((error.code().as_str(), error.uid()), ("AR401", Some("u")));
+    let error = Review::parse(nested.as_bytes()).unwrap_err();
+    assert_eq!(error.code().as_str(), "AR401");
+}
+
+#[test]
+fn what_a_sender_wrote_is_not_repeated_at_length() {
+    let body = with("/kind", json!("x".repeat(10_000)));
+    let error = Review::parse(body.as_bytes()).unwrap_err().to_string();
+    assert!(error.len() < 300, "{error}");
+}

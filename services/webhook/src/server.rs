@@ -1,0 +1,152 @@
+//! HTTPS: reviews in, answers out.
+//!
+//! | path | which policies decide |
+//! |---|---|
+//! | `/validate` | all, each by its own failure policy |
+//! | `/validate/fail`, `/validate/ignore` | those of this failure policy |
+//! | `/validate/fail/10` and so on | those of this failure policy and `timeoutSeconds`: what is registered |
+
+mod answer;
+
+use std::{net::TcpListener, sync::Arc, time::Duration};
+
+use anteroom_runtime::{Shutdown, certs::Certificates};
+use anyhow::Context as _;
+use axum::{
+    Router,
+    extract::{Path, Request, State},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use axum_server::{
+    Handle,
+    accept::NoDelayAcceptor,
+    tls_rustls::{RustlsAcceptor, RustlsConfig},
+};
+use http::{StatusCode, Uri};
+use tokio::sync::Semaphore;
+
+use crate::{decide::Decider, metrics::WebhookMetrics, policies::Scope, response};
+
+/// Reviews that are decided at once. One more is answered with 503, and so by its failure policy:
+/// each may hold a body of [`REVIEW_BYTES_MAX`](anteroom_model::limits::REVIEW_BYTES_MAX).
+const REVIEWS_MAX: usize = 512;
+
+/// The headers of a request; more is refused by the transport.
+const HEADER_BYTES_MAX: usize = 64 * 1024;
+
+/// How long the reviews that were received may take to be answered, once the process is to stop.
+const DRAIN: Duration = Duration::from_secs(15);
+
+/// What a handler has.
+#[derive(Clone, Debug)]
+struct App {
+    decider: Decider,
+    metrics: WebhookMetrics,
+    places: Arc<Semaphore>,
+}
+
+/// Serves until shutdown, and then until what was received is answered.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    certificates: Certificates,
+    decider: Decider,
+    metrics: WebhookMetrics,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let tls = RustlsConfig::from_config(certificates.server_config()?);
+    let acceptor = RustlsAcceptor::new(tls).acceptor(NoDelayAcceptor::new());
+    let handle = Handle::new();
+    let mut server = axum_server::from_tcp(listener)
+        .context("the listener cannot be used")?
+        .acceptor(acceptor)
+        .handle(handle.clone());
+    let mut http = server.http_builder().http1();
+    http.max_buf_size(HEADER_BYTES_MAX);
+    let mut http = server.http_builder().http2();
+    http.max_header_list_size(HEADER_BYTES_MAX as u32);
+
+    let serving = server.serve(router(decider, metrics).into_make_service());
+    let drain = async {
+        shutdown.triggered().await;
+        handle.graceful_shutdown(Some(DRAIN));
+        std::future::pending().await
+    };
+    tokio::select! {
+        served = serving => served.context("the HTTPS server failed"),
+        never = drain => never,
+    }
+}
+
+fn router(decider: Decider, metrics: WebhookMetrics) -> Router {
+    Router::new()
+        .route("/validate", post(validate_all))
+        .route("/validate/{action}", post(validate_action))
+        .route("/validate/{action}/{timeout_seconds}", post(validate_group))
+        .fallback(not_found)
+        .with_state(App {
+            decider,
+            metrics,
+            places: Arc::new(Semaphore::new(REVIEWS_MAX)),
+        })
+}
+
+async fn validate_all(State(app): State<App>, request: Request) -> Response {
+    answer::answer(&app, Scope::default(), request).await
+}
+
+async fn validate_action(
+    State(app): State<App>,
+    Path(action): Path<String>,
+    request: Request,
+) -> Response {
+    match ignores(&action) {
+        None => not_found(request.uri().clone()).await.into_response(),
+        ignore => {
+            let scope = Scope {
+                ignore,
+                timeout_seconds: None,
+            };
+            answer::answer(&app, scope, request).await
+        }
+    }
+}
+
+async fn validate_group(
+    State(app): State<App>,
+    Path((action, timeout_seconds)): Path<(String, String)>,
+    request: Request,
+) -> Response {
+    match (ignores(&action), timeout_seconds.parse().ok()) {
+        (ignore @ Some(_), timeout_seconds @ Some(_)) => {
+            let scope = Scope {
+                ignore,
+                timeout_seconds,
+            };
+            answer::answer(&app, scope, request).await
+        }
+        _ => not_found(request.uri().clone()).await.into_response(),
+    }
+}
+
+fn ignores(action: &str) -> Option<bool> {
+    match action {
+        "fail" => Some(false),
+        "ignore" => Some(true),
+        _ => None,
+    }
+}
+
+async fn not_found(uri: Uri) -> impl IntoResponse {
+    let message = format!(
+        "there is no {}: AdmissionReviews go to /validate/fail or /validate/ignore",
+        uri.path()
+    );
+    (
+        StatusCode::NOT_FOUND,
+        axum::Json(serde_json::json!({ "error": message })),
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+//! One review, from its body to its answer.
+
+use std::time::Duration;
+
+use anteroom_model::{ErrorCode, limits::REVIEW_BYTES_MAX};
+use anteroom_runtime::telemetry;
+use axum::{
+    body::Body,
+    extract::Request,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, Uri};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use tokio::time::Instant;
+use tracing::{Instrument as _, Span, field::Empty};
+
+use super::App;
+use crate::{
+    policies::{Scope, TIMEOUT_SECONDS_DEFAULT},
+    response,
+    review::{Review, ReviewError},
+    verdict::Decision,
+};
+
+/// What the API server says that it waits, at most.
+const TIMEOUT_SECONDS_MAX: u64 = 30;
+
+/// Answers one request of the API server.
+pub(super) async fn answer(app: &App, scope: Scope, request: Request) -> Response {
+    let Ok(_place) = app.places.try_acquire() else {
+        app.metrics.review_error(ErrorCode::BUSY);
+        let message = "as many reviews as this webhook takes are being decided: try again";
+        let body = response::error(ErrorCode::BUSY, message);
+        return (StatusCode::SERVICE_UNAVAILABLE, axum::Json(body)).into_response();
+    };
+    app.metrics.reviews_in_flight.inc();
+    let span = span(request.headers());
+    let response = within(app, scope, request).instrument(span).await;
+    app.metrics.reviews_in_flight.dec();
+    response
+}
+
+async fn within(app: &App, scope: Scope, request: Request) -> Response {
+    let timeout = timeout(request.uri());
+    let received = tokio::time::timeout(timeout, body(request.into_body())).await;
+    let begun = Instant::now();
+    let result = match received {
+        Err(_) => Err(ReviewError::Body {
+            problem: format!("it did not arrive within {} ms", timeout.as_millis()),
+        }),
+        Ok(Err(error)) => Err(error),
+        Ok(Ok(body)) => review(app, scope, timeout, &body, begun).await,
+    };
+    result.unwrap_or_else(|error| refused(app, scope, &error))
+}
+
+/// Decides and answers.
+async fn review(
+    app: &App,
+    scope: Scope,
+    timeout: Duration,
+    body: &Bytes,
+    begun: Instant,
+) -> Result<Response, ReviewError> {
+    let review = Review::parse(body)?;
+    let span = Span::current();
+    span.record("uid", &*review.head.uid);
+    span.record("kind", &*review.head.kind.kind);
+    span.record("namespace", &*review.head.namespace);
+    span.record("name", &*review.head.name);
+    span.record("operation", review.operation().as_str());
+    let decision = app.decider.decide(&review, scope, timeout).await?;
+    let took = begun.elapsed();
+    app.metrics
+        .decided(decision.allowed(), decision.error, took);
+    log(&review, &decision, took);
+    Ok(axum::Json(response::decided(&review, &decision)).into_response())
+}
+
+/// What was decided, and from what: for whoever asks afterwards.
+fn log(review: &Review<'_>, decision: &Decision, took: Duration) {
+    let span = Span::current();
+    span.record("allowed", decision.allowed());
+    if decision.error {
+        span.record("otel.status_code", "ERROR");
+    }
+    if decision.rules.is_empty() && decision.allowed() {
+        return;
+    }
+    let head = &review.head;
+    let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    let (uid, kind) = (&*head.uid, &*head.kind.kind);
+    let (namespace, name) = (&*head.namespace, &*head.name);
+    let record = || response::record(decision);
+    // Admitting is the usual case, and at info would be a line for every request.
+    if decision.error {
+        tracing::warn!(
+            uid,
+            kind,
+            namespace,
+            name,
+            took_us,
+            record = record(),
+            "a rule could not be evaluated"
+        );
+    } else if !decision.allowed() {
+        tracing::info!(
+            uid,
+            kind,
+            namespace,
+            name,
+            took_us,
+            record = record(),
+            "denied"
+        );
+    } else if tracing::enabled!(tracing::Level::DEBUG) {
+        tracing::debug!(
+            uid,
+            kind,
+            namespace,
+            name,
+            took_us,
+            record = record(),
+            "allowed"
+        );
+    }
+}
+
+/// A review that cannot be decided on. Where it has a uid it is answered as a review, so that the
+/// user of the API server reads why; otherwise by HTTP, and the API server goes by its failure
+/// policy.
+fn refused(app: &App, scope: Scope, error: &ReviewError) -> Response {
+    let code = error.code();
+    app.metrics.review_error(code);
+    Span::current().record("otel.status_code", "ERROR");
+    tracing::warn!(code = code.as_str(), %error, "review refused");
+    match error.uid() {
+        Some(uid) => {
+            axum::Json(response::malformed(uid, error, scope.ignores_errors())).into_response()
+        }
+        None => {
+            let body = response::error(code, &error.to_string());
+            (error.status(), axum::Json(body)).into_response()
+        }
+    }
+}
+
+async fn body(body: Body) -> Result<Bytes, ReviewError> {
+    match Limited::new(body, REVIEW_BYTES_MAX).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(ReviewError::TooLarge {
+            bytes_max: REVIEW_BYTES_MAX,
+        }),
+        Err(error) => Err(ReviewError::Body {
+            problem: error.to_string(),
+        }),
+    }
+}
+
+/// The API server says in `?timeout=10s` how long it waits.
+fn timeout(uri: &Uri) -> Duration {
+    uri.query()
+        .unwrap_or_default()
+        .split('&')
+        .find_map(|pair| {
+            pair.strip_prefix("timeout=")?
+                .strip_suffix('s')?
+                .parse()
+                .ok()
+        })
+        .filter(|seconds| (1..=TIMEOUT_SECONDS_MAX).contains(seconds))
+        .map_or(
+            Duration::from_secs(TIMEOUT_SECONDS_DEFAULT.into()),
+            Duration::from_secs,
+        )
+}
+
+/// The span of one review, below the API server's where it sends one.
+fn span(headers: &HeaderMap) -> Span {
+    let span = tracing::info_span!(
+        "admission",
+        otel.kind = "server",
+        otel.status_code = Empty,
+        uid = Empty,
+        kind = Empty,
+        namespace = Empty,
+        name = Empty,
+        operation = Empty,
+        allowed = Empty,
+    );
+    let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    if let Some(traceparent) = header("traceparent") {
+        telemetry::set_parent(&span, traceparent, header("tracestate").unwrap_or_default());
+    }
+    span
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_api_server_says_how_long_it_waits() {
+        for (query, seconds) in [
+            ("/validate/fail?timeout=5s", 5),
+            ("/validate/fail?a=b&timeout=30s", 30),
+            ("/validate/fail", 10),
+            ("/validate/fail?timeout=0s", 10),
+            ("/validate/fail?timeout=31s", 10),
+            ("/validate/fail?timeout=soon", 10),
+        ] {
+            let uri: Uri = query.parse().unwrap();
+            assert_eq!(timeout(&uri), Duration::from_secs(seconds), "{query}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The certificate that is served with: given in files, or our own.
+
+mod secret;
+mod stored;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anteroom_runtime::{
+    Shutdown,
+    certs::{Certificates, Pair, files},
+};
+use anyhow::Context as _;
+use jiff::Timestamp;
+use kube::Client;
+use tokio::sync::watch;
+
+use crate::args::Args;
+use stored::Stored;
+
+/// How often our own certificate is looked at.
+const RECHECK: Duration = Duration::from_secs(30);
+
+/// Where the certificate comes from.
+pub(crate) enum Source {
+    /// Somebody else keeps it.
+    Files {
+        chain: PathBuf,
+        key: PathBuf,
+        authority: Option<PathBuf>,
+    },
+    /// Our own, shared with the other webhooks of this namespace.
+    Secret { client: Client, namespace: String },
+    /// Our own, for this process alone.
+    Memory,
+}
+
+/// What is told of the certificate.
+pub(crate) struct Outlet {
+    pub(crate) certificates: Certificates,
+    /// The authority in PEM; empty: the API server's own trust store. `None`: not known yet.
+    pub(crate) trust: watch::Sender<Option<Arc<str>>>,
+}
+
+impl Source {
+    pub(crate) fn new(args: &Args, kube: Option<&Client>) -> Self {
+        match (args.tls.files(), kube) {
+            (Some((chain, key)), _) => Self::Files {
+                chain: chain.to_owned(),
+                key: key.to_owned(),
+                authority: args.tls_ca_file.clone(),
+            },
+            (None, Some(client)) => Self::Secret {
+                client: client.clone(),
+                namespace: args.service_namespace.clone(),
+            },
+            (None, None) => Self::Memory,
+        }
+    }
+}
+
+/// The names that the API server may reach us by.
+pub(crate) fn names(args: &Args) -> Vec<String> {
+    let Args {
+        service_name: name,
+        service_namespace: namespace,
+        ..
+    } = args;
+    let mut names = vec![
+        format!("{name}.{namespace}.svc"),
+        format!("{name}.{namespace}.svc.cluster.local"),
+        format!("{name}.{namespace}"),
+        name.clone(),
+    ];
+    let host = args.webhook_url.as_deref().and_then(|url| {
+        let uri: http::Uri = url.parse().ok()?;
+        Some(uri.host()?.trim_matches(['[', ']']).to_owned())
+    });
+    for name in host
+        .into_iter()
+        .chain(["localhost".to_owned(), "127.0.0.1".to_owned()])
+    {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Keeps a certificate to serve with until shutdown.
+pub(crate) async fn keep(
+    source: Source,
+    names: Vec<String>,
+    outlet: Outlet,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let stop = shutdown.token();
+    let keeping = async {
+        match source {
+            Source::Files {
+                chain,
+                key,
+                authority,
+            } => {
+                let authority = trust_of(authority, &outlet);
+                let pair = files::follow(&chain, &key, &outlet.certificates, files::POLL_INTERVAL);
+                tokio::select! {
+                    never = pair => match never {},
+                    never = authority => never,
+                }
+            }
+            Source::Secret { client, namespace } => {
+                secret::keep(client, &namespace, &names, &outlet).await
+            }
+            Source::Memory => in_memory(&names, &outlet).await,
+        }
+    };
+    match stop.run_until_cancelled(keeping).await {
+        Some(ended) => ended,
+        None => Ok(()),
+    }
+}
+
+/// Reads the authority's file as often as the pair's.
+async fn trust_of(file: Option<PathBuf>, outlet: &Outlet) -> anyhow::Result<()> {
+    let Some(file) = file else {
+        outlet.trust.send_replace(Some("".into()));
+        return std::future::pending().await;
+    };
+    loop {
+        match tokio::fs::read_to_string(&file).await {
+            Ok(pem) => outlet.trusts(&pem),
+            Err(error) => {
+                let file = file.display();
+                tracing::error!(%file, %error, "--tls-ca-file cannot be read; trying again");
+            }
+        }
+        tokio::time::sleep(files::POLL_INTERVAL).await;
+    }
+}
+
+async fn in_memory(names: &[String], outlet: &Outlet) -> anyhow::Result<()> {
+    let mut stored: Option<Stored> = None;
+    loop {
+        let now = Timestamp::now();
+        let renewed = stored::renew(stored.as_ref(), names, now)
+            .context("a certificate of our own cannot be made")?;
+        if let Some(renewed) = renewed {
+            outlet.serve_with(&renewed);
+            stored = Some(renewed);
+        }
+        tokio::time::sleep(RECHECK).await;
+    }
+}
+
+impl Outlet {
+    fn serve_with(&self, stored: &Stored) {
+        self.certificates
+            .offer(Pair::parse(&stored.pair, Timestamp::now()));
+        self.trusts(&stored.trust_pem);
+    }
+
+    fn trusts(&self, pem: &str) {
+        self.trust.send_if_modified(|trust| {
+            let modified = trust.as_deref() != Some(pem);
+            if modified {
+                *trust = Some(pem.into());
+            }
+            modified
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

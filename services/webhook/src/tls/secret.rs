@@ -1,0 +1,115 @@
+//! Our own certificate in a Secret, which all webhooks of the namespace serve with.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anteroom_runtime::backoff::Backoff;
+use anyhow::{Context as _, anyhow};
+use jiff::Timestamp;
+use k8s_openapi::{
+    ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{Api, Client, api::PostParams};
+use tokio::time::timeout;
+
+use super::{
+    Outlet, RECHECK,
+    stored::{self, Stored},
+};
+
+/// The Secret's name.
+const SECRET: &str = "anteroom-webhook-tls";
+
+/// How long one call of the API server may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Serves with what the Secret holds, and makes it where it is missing, due or broken. Never ends.
+pub(super) async fn keep(
+    client: Client,
+    namespace: &str,
+    names: &[String],
+    outlet: &Outlet,
+) -> anyhow::Result<()> {
+    let api: Api<Secret> = Api::namespaced(client, namespace);
+    let mut backoff = Backoff::new(200, 15_000);
+    let mut serving: Option<Stored> = None;
+    loop {
+        let wait = match agree(&api, names).await {
+            Ok(Some(stored)) => {
+                if serving.as_ref() != Some(&stored) {
+                    outlet.serve_with(&stored);
+                    serving = Some(stored);
+                }
+                backoff.reset();
+                RECHECK
+            }
+            // Another webhook wrote in between: look again.
+            Ok(None) => backoff.next(rand::random()),
+            Err(error) => {
+                if backoff.attempt() == 0 {
+                    let error = format!("{error:#}");
+                    tracing::warn!(error, "no certificate of our own yet; trying again");
+                }
+                backoff.next(rand::random())
+            }
+        };
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// What all webhooks serve with; `None` if another one wrote at the same time.
+async fn agree(api: &Api<Secret>, names: &[String]) -> anyhow::Result<Option<Stored>> {
+    let found = call(api.get_opt(SECRET), "read").await?;
+    let stored = found.as_ref().and_then(stored_in);
+    let renewed = stored::renew(stored.as_ref(), names, Timestamp::now())
+        .context("a certificate of our own cannot be made")?;
+    let Some(renewed) = renewed else {
+        return Ok(stored);
+    };
+    let secret = secret(&renewed, found.as_ref());
+    let parameters = PostParams::default();
+    // Either fails with a conflict if somebody else wrote since it was read.
+    let written = match &found {
+        None => timeout(CALL_TIMEOUT, api.create(&parameters, &secret)).await,
+        Some(_) => timeout(CALL_TIMEOUT, api.replace(SECRET, &parameters, &secret)).await,
+    };
+    match written.map_err(|_| anyhow!("the API server does not answer"))? {
+        Ok(_) => Ok(Some(renewed)),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
+        Err(error) => Err(error).context(format!("Secret {SECRET} cannot be written")),
+    }
+}
+
+async fn call<T>(
+    call: impl Future<Output = kube::Result<T>>,
+    what: &'static str,
+) -> anyhow::Result<T> {
+    timeout(CALL_TIMEOUT, call)
+        .await
+        .map_err(|_| anyhow!("the API server does not answer"))?
+        .with_context(|| format!("Secret {SECRET} cannot be {what}"))
+}
+
+fn stored_in(secret: &Secret) -> Option<Stored> {
+    let data = secret.data.iter().flatten();
+    let data = data.map(|(key, value)| (key.clone(), value.0.clone()));
+    Stored::from_data(&data.collect::<BTreeMap<_, _>>())
+}
+
+/// With the resource version of what it replaces.
+fn secret(stored: &Stored, found: Option<&Secret>) -> Secret {
+    let data = stored.data().into_iter();
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(SECRET.to_owned()),
+            resource_version: found.and_then(|found| found.metadata.resource_version.clone()),
+            ..ObjectMeta::default()
+        },
+        // A Secret's type never changes.
+        type_: match found {
+            Some(found) => found.type_.clone(),
+            None => Some("kubernetes.io/tls".to_owned()),
+        },
+        data: Some(data.map(|(key, value)| (key, ByteString(value))).collect()),
+        ..Secret::default()
+    }
+}
