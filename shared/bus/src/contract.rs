@@ -78,6 +78,11 @@ pub trait Bus: Debug + Send + Sync + 'static {
     /// address, each call reaches one.
     async fn serve(&self, at: &Address) -> Result<Serving, BusError>;
 
+    /// What this client has met so far, for metrics.
+    fn counters(&self) -> crate::Counters {
+        crate::Counters::default()
+    }
+
     /// Sends what is still buffered and closes. Nothing may be called after it.
     async fn close(&self);
 }

@@ -6,10 +6,15 @@
 
 mod batch;
 mod contract;
+mod counters;
 pub mod local;
+pub mod nats;
 mod position;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use contract::{
     Address, AppendError, Beats, Bus, BusError, Call, Connection, Fence, Follower, Incoming, Lease,
     LogEvent, LogHead, LogIndex, RequestError, RestartCause, Scope, Serving,
 };
+pub use counters::Counters;

@@ -13,16 +13,17 @@ mod log;
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_model::{Revision, ViewId, limits::TOMBSTONE_TTL_MS};
+use anteroom_model::{Incarnation, Revision, ViewId, limits::TOMBSTONE_TTL_MS};
 use anteroom_wire::{beat::Beat, envelope::Envelope};
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
 pub use faults::{Chances, Faults};
 use hub::Hub;
 use link::Link;
-use log::{Fenced, NotPurged};
+use log::{Fenced, Log, NotPurged};
 
 use crate::{
     Address, AppendError, Beats, Bus, BusError, Call, Connection, Fence, Follower, Lease, LogHead,
@@ -61,6 +62,9 @@ impl Default for LocalOptions {
 pub struct LocalBus {
     hub: Arc<Hub>,
     link: Arc<Link>,
+    /// The fence that was taken here, with the log that it was taken in: a position of one log means
+    /// nothing in another.
+    fence: Mutex<Option<(Fence, Incarnation)>>,
 }
 
 impl Default for LocalBus {
@@ -94,7 +98,23 @@ impl LocalBus {
             state.links.push(Arc::downgrade(&link));
             link
         });
-        Self { hub, link }
+        let fence = Mutex::new(None);
+        Self { hub, link, fence }
+    }
+
+    /// Acts on the log as the holder of `fence`.
+    fn as_holder<T>(
+        &self,
+        fence: Fence,
+        act: impl FnOnce(&mut Log) -> T,
+    ) -> Result<T, AppendError> {
+        self.link.require_up()?;
+        let taken = self.fence.lock().clone();
+        let acted = self.hub.with_log(|log| match taken {
+            Some((held, of)) if held == fence && of != log.head().incarnation => None,
+            _ => Some(act(log)),
+        })?;
+        acted.ok_or(AppendError::Fenced)
     }
 
     /// Faults of this client and of the broker, on demand.
@@ -103,6 +123,13 @@ impl LocalBus {
             hub: Arc::clone(&self.hub),
             link: Arc::clone(&self.link),
         }
+    }
+}
+
+/// As with a client of the real bus, what was opened through it ends with it.
+impl Drop for LocalBus {
+    fn drop(&mut self) {
+        self.link.close();
     }
 }
 
@@ -138,10 +165,11 @@ impl Bus for LocalBus {
         expected: Option<Fence>,
     ) -> Result<Fence, AppendError> {
         self.link.require_up()?;
-        let fence = self
+        let (taken, incarnation) = self
             .hub
-            .with_log(|log| log.take_lease(lease, expected))?
-            .map_err(|Fenced| AppendError::Fenced)?;
+            .with_log(|log| (log.take_lease(lease, expected), log.head().incarnation))?;
+        let fence = taken.map_err(|Fenced| AppendError::Fenced)?;
+        *self.fence.lock() = Some((fence, incarnation));
         self.hub.notify();
         Ok(fence)
     }
@@ -157,8 +185,7 @@ impl Bus for LocalBus {
             return Err(lost("batch"));
         }
         let revision = self
-            .hub
-            .with_log(|log| log.append(fence, batch, Instant::now()))?
+            .as_holder(fence, |log| log.append(fence, batch, Instant::now()))?
             .map_err(|Fenced| AppendError::Fenced)?;
         self.hub.notify();
         if self.hub.happens(|chances| chances.ack_lost) {
@@ -168,8 +195,7 @@ impl Bus for LocalBus {
     }
 
     async fn purge(&self, fence: Fence, view: &ViewId) -> Result<(), AppendError> {
-        self.link.require_up()?;
-        let purged = self.hub.with_log(|log| log.purge(fence, view))?;
+        let purged = self.as_holder(fence, |log| log.purge(fence, view))?;
         purged.map_err(|why| match why {
             NotPurged::Fenced => AppendError::Fenced,
             NotPurged::NotDropped => AppendError::Bus(batch::not_dropped(view)),

@@ -1,0 +1,358 @@
+//! The bus over NATS: JetStream for the log, core pub/sub for heartbeats and requests.
+//!
+//! | module | what |
+//! |---|---|
+//! | `config` | how to connect, and how the log is kept |
+//! | `link` | whether NATS is within reach |
+//! | `mux` | requests through one inbox |
+//! | `api` | JetStream's API |
+//! | `stream` | the stream that is the log |
+//! | `append` | the lease, and fenced batches |
+//! | `consumer`, `follow`, `index` | reading the log |
+//! | `serve`, `beats` | core pub/sub |
+
+mod api;
+mod append;
+mod beats;
+mod config;
+mod consumer;
+mod follow;
+mod index;
+mod link;
+mod mux;
+mod serve;
+mod stream;
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_model::{Incarnation, Revision, ViewId, ViewState};
+use anteroom_wire::{beat::Beat, call, envelope::Envelope, lease, subject::Subjects};
+use async_nats::{Client, Event, HeaderMap};
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Semaphore, mpsc, watch},
+    time::Instant,
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub use config::{Credentials, NatsConfig, NatsConfigError, Tls};
+
+use api::Api;
+use link::Link;
+use mux::{Mux, Unanswered};
+
+use crate::{
+    Address, AppendError, Beats, Bus, BusError, Call, Connection, Counters, Fence, Follower, Lease,
+    LogHead, LogIndex, RequestError, Scope, Serving, batch, counters::CounterCells,
+};
+
+/// Requests of this process that may wait for a reply; one more waits for its turn, within its own
+/// timeout.
+const REQUESTS_MAX: usize = 4096;
+
+/// The client's events that wait to be looked at; more are lost, which the link makes up for.
+const EVENTS_MAX: usize = 128;
+
+/// How long closing may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The bus over NATS.
+#[derive(Debug)]
+pub struct NatsBus {
+    shared: Arc<Shared>,
+    connection: watch::Receiver<Connection>,
+    /// Appends go one after the other, so that they reach the log in the order of the calls.
+    appending: tokio::sync::Mutex<()>,
+    _stop: DropGuard,
+}
+
+/// What every part of one client needs.
+#[derive(Debug)]
+struct Shared {
+    config: NatsConfig,
+    subjects: Subjects,
+    client: Client,
+    link: watch::Receiver<Link>,
+    mux: Mux,
+    api: Api,
+    requests: Semaphore,
+    counters: Arc<CounterCells>,
+    /// The fence that was taken here, with the log that it was taken in.
+    fence: Mutex<Option<(Fence, Incarnation)>>,
+    closed: CancellationToken,
+}
+
+impl NatsBus {
+    /// A client, whether or not NATS is there: it keeps trying to connect, for ever.
+    ///
+    /// # Errors
+    /// Only what no waiting mends: an address or a name that is none, a file that is missing.
+    pub async fn connect(config: NatsConfig) -> Result<Self, NatsConfigError> {
+        config.check()?;
+        let subjects = Subjects::new(&config.cluster)?;
+        let counters = Arc::new(CounterCells::default());
+        let (events, event_queue) = mpsc::channel(EVENTS_MAX);
+        let seen = Arc::clone(&counters);
+        let options = config.options().await?.event_callback(move |event| {
+            let (events, seen) = (events.clone(), Arc::clone(&seen));
+            async move {
+                notice(&event, &seen);
+                // Full, the link looks for itself soon enough.
+                let _ = events.try_send(event);
+            }
+        });
+        let client = options.connect(config.addresses()?).await.map_err(|error| {
+            NatsConfigError::Server {
+                address: config.servers.join(","),
+                source: std::io::Error::other(error),
+            }
+        })?;
+        let closed = CancellationToken::new();
+        let (link_sender, link) = watch::channel(Link::down());
+        let (connection_sender, connection) = watch::channel(Connection::Down);
+        tokio::spawn(link::watch(
+            client.clone(),
+            event_queue,
+            link_sender,
+            connection_sender,
+            closed.clone(),
+        ));
+        let mux = Mux::open(client.clone(), link.clone(), closed.clone())
+            .await
+            .map_err(|error| NatsConfigError::Inbox {
+                prefix: config.inbox_prefix.clone(),
+                source: error,
+            })?;
+        let shared = Shared {
+            api: Api::new(mux.clone(), subjects.stream()),
+            subjects,
+            client,
+            link,
+            mux,
+            requests: Semaphore::new(REQUESTS_MAX),
+            counters,
+            fence: Mutex::new(None),
+            closed: closed.clone(),
+            config,
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            connection,
+            appending: tokio::sync::Mutex::new(()),
+            _stop: closed.drop_guard(),
+        })
+    }
+
+    /// Requests of any kind that wait for a reply now.
+    pub fn requests_waiting(&self) -> usize {
+        self.shared.mux.waiting()
+    }
+}
+
+/// Logs what happens to the connection, and counts what was lost by it.
+fn notice(event: &Event, counters: &CounterCells) {
+    match event {
+        Event::Connected => {
+            counters.connected();
+            tracing::info!("connected to NATS");
+        }
+        Event::SlowConsumer(subscription) => {
+            counters.dropped();
+            tracing::warn!(subscription, "a full queue: a message was dropped");
+        }
+        Event::Disconnected | Event::ServerError(_) => tracing::warn!(%event, "NATS"),
+        Event::LameDuckMode | Event::Draining | Event::Closed | Event::ClientError(_) => {
+            tracing::info!(%event, "NATS");
+        }
+    }
+}
+
+impl Shared {
+    fn subject(&self, address: &Address) -> String {
+        match address {
+            Address::View(view) => self.subjects.query(view),
+            Address::Replica { replica, view } => self.subjects.direct(replica, view),
+        }
+    }
+
+    /// The log that `fence` is a position of; the current one if it was not taken here.
+    async fn log_of(&self, fence: Fence) -> Result<Incarnation, BusError> {
+        let known = self.fence.lock().clone();
+        match known {
+            Some((taken, incarnation)) if taken == fence => Ok(incarnation),
+            _ => Ok(self.api.head().await?.incarnation),
+        }
+    }
+
+    async fn lease_in(
+        &self,
+        incarnation: &Incarnation,
+    ) -> Result<Option<(Lease, Fence)>, BusError> {
+        let subject = self.subjects.lease(incarnation);
+        let Some(stored) = self.api.last(&subject).await? else {
+            return Ok(None);
+        };
+        let (term, holder) =
+            lease::decode(&stored.payload).map_err(|error| BusError::Refused {
+                message: format!("the lease cannot be read: {error}"),
+            })?;
+        let fence = Fence(Revision(stored.sequence));
+        Ok(Some((Lease { term, holder }, fence)))
+    }
+
+    async fn purge(&self, fence: Fence, view: &ViewId) -> Result<(), AppendError> {
+        self.api.head().await?;
+        let incarnation = self.log_of(fence).await?;
+        match self.lease_in(&incarnation).await? {
+            Some((_, current)) if current == fence => {}
+            _ => return Err(AppendError::Fenced),
+        }
+        // The server cannot fence a purge. It removes only what stands before the view's `Dropped`
+        // record instead: a successor that has since made the view anew wrote behind it.
+        match index::control(self, view).await? {
+            Some((dropped_at, record)) if record.state == ViewState::Dropped => {
+                let objects = self.subjects.objects(view);
+                let purged = self.api.purge(&objects, dropped_at).await;
+                Ok(purged.map_err(BusError::from)?)
+            }
+            _ => Err(AppendError::Bus(batch::not_dropped(view))),
+        }
+    }
+
+    async fn ask(
+        &self,
+        to: &Address,
+        call: Call,
+        deadline: Instant,
+    ) -> Result<Bytes, RequestOutcome> {
+        let _turn = match tokio::time::timeout_at(deadline, self.requests.acquire()).await {
+            Ok(Ok(turn)) => turn,
+            Ok(Err(_)) | Err(_) => return Err(RequestOutcome::TimedOut),
+        };
+        let mut headers = HeaderMap::new();
+        for (name, value) in call::encode(call.deadline, call.trace.as_ref()) {
+            headers.insert(name, value.as_str());
+        }
+        let subject = self.subject(to);
+        let asked = self
+            .mux
+            .request(subject, Some(headers), call.body, deadline)
+            .await;
+        match asked {
+            Ok(reply) => Ok(reply.payload),
+            Err(Unanswered::NoResponders) => {
+                Err(RequestOutcome::Failed(RequestError::NoResponders))
+            }
+            Err(Unanswered::TimedOut) => Err(RequestOutcome::TimedOut),
+            Err(why @ (Unanswered::NotSent(_) | Unanswered::ConnectionLost)) => {
+                let message = why.to_string();
+                let error = BusError::Unavailable { message };
+                Err(RequestOutcome::Failed(RequestError::Bus(error)))
+            }
+        }
+    }
+}
+
+enum RequestOutcome {
+    TimedOut,
+    Failed(RequestError),
+}
+
+#[async_trait]
+impl Bus for NatsBus {
+    fn connection(&self) -> watch::Receiver<Connection> {
+        self.connection.clone()
+    }
+
+    async fn ensure_log(&self) -> Result<LogHead, BusError> {
+        let shared = &*self.shared;
+        stream::ensure(&shared.api, &shared.subjects, &shared.config).await
+    }
+
+    async fn head(&self) -> Result<LogHead, BusError> {
+        self.shared.api.head().await
+    }
+
+    async fn lease(&self) -> Result<Option<(Lease, Fence)>, BusError> {
+        let head = self.shared.api.head().await?;
+        self.shared.lease_in(&head.incarnation).await
+    }
+
+    async fn take_lease(
+        &self,
+        lease: Lease,
+        expected: Option<Fence>,
+    ) -> Result<Fence, AppendError> {
+        let shared = &*self.shared;
+        let incarnation = shared.api.head().await?.incarnation;
+        let body = lease::encode(lease.term, &lease.holder).map_err(|error| BusError::Refused {
+            message: error.to_string(),
+        })?;
+        let subject = shared.subjects.lease(&incarnation);
+        let taken = append::store_lease(shared, subject, body, expected).await?;
+        let fence = Fence(taken);
+        *shared.fence.lock() = Some((fence, incarnation));
+        Ok(fence)
+    }
+
+    async fn append(&self, fence: Fence, batch: Vec<Envelope>) -> Result<Revision, AppendError> {
+        batch::check(&batch)?;
+        let _turn = self.appending.lock().await;
+        let incarnation = self.shared.log_of(fence).await?;
+        let lease_subject = self.shared.subjects.lease(&incarnation);
+        append::append(&self.shared, &lease_subject, fence, &batch).await
+    }
+
+    async fn purge(&self, fence: Fence, view: &ViewId) -> Result<(), AppendError> {
+        self.shared.purge(fence, view).await
+    }
+
+    async fn index(&self) -> Result<LogIndex, BusError> {
+        index::read(&self.shared).await
+    }
+
+    fn follow(&self, scope: Scope) -> Follower {
+        follow::follow(Arc::clone(&self.shared), &scope)
+    }
+
+    async fn send_beat(&self, beat: &Beat) -> Result<(), BusError> {
+        beats::send(&self.shared, beat).await
+    }
+
+    async fn beats(&self) -> Result<Beats, BusError> {
+        beats::listen(&self.shared).await
+    }
+
+    async fn request(
+        &self,
+        to: &Address,
+        call: Call,
+        timeout: Duration,
+    ) -> Result<Bytes, RequestError> {
+        batch::check_message(call.body.len())?;
+        let asked = self.shared.ask(to, call, Instant::now() + timeout).await;
+        asked.map_err(|outcome| match outcome {
+            RequestOutcome::TimedOut => RequestError::timed_out(timeout),
+            RequestOutcome::Failed(error) => error,
+        })
+    }
+
+    async fn serve(&self, at: &Address) -> Result<Serving, BusError> {
+        serve::serve(Arc::clone(&self.shared), at).await
+    }
+
+    fn counters(&self) -> Counters {
+        self.shared.counters.read()
+    }
+
+    async fn close(&self) {
+        // What is buffered goes out, if NATS is there to take it.
+        if self.shared.link.borrow().is_up() {
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.shared.client.flush()).await;
+        }
+        self.shared.closed.cancel();
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.shared.client.drain()).await;
+    }
+}

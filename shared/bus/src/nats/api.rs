@@ -1,0 +1,211 @@
+//! JetStream's API, as far as it is used, over our own inbox.
+
+use std::time::Duration;
+
+use anteroom_model::{Incarnation, Revision};
+use async_nats::jetstream::{self, response::Response, stream};
+use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::mux::{Mux, Unanswered};
+use crate::{BusError, LogHead};
+
+/// How long an answer may take. A cluster without a leader elects one within about five seconds, and
+/// does not answer meanwhile; the caller tries again.
+const API_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Where the stream's metadata says which log it is.
+pub(super) const INCARNATION: &str = "anteroom.incarnation";
+
+/// Error codes of nats-server (`server/errors.json`) that mean something here.
+pub(super) mod code {
+    /// No message with this subject.
+    pub(crate) const NO_MESSAGE: u64 = 10037;
+    /// A stream of this name exists with another configuration.
+    pub(crate) const STREAM_NAME_IN_USE: u64 = 10058;
+    /// No such stream.
+    pub(crate) const STREAM_NOT_FOUND: u64 = 10059;
+    /// The expected last sequence is another: the lease is somebody else's.
+    pub(crate) const WRONG_LAST_SEQUENCE: u64 = 10071;
+    /// As above, without saying which: on a replicated stream, also while another write that names
+    /// the same subject is under way.
+    pub(crate) const WRONG_LAST_SEQUENCE_IN_FLIGHT: u64 = 10164;
+    /// Another atomic batch is under way in the stream, as many as it takes.
+    pub(crate) const BATCHES_IN_FLIGHT: u64 = 10210;
+}
+
+/// Why the API gave no answer.
+#[derive(Debug)]
+pub(super) enum ApiError {
+    /// It said no.
+    Refused(jetstream::Error),
+    /// It said nothing.
+    Unanswered(Unanswered),
+    /// It said something else.
+    Malformed(String),
+}
+
+impl ApiError {
+    pub(super) fn code(&self) -> Option<u64> {
+        match self {
+            Self::Refused(error) => Some(error.error_code().0),
+            Self::Unanswered(_) | Self::Malformed(_) => None,
+        }
+    }
+}
+
+impl From<ApiError> for BusError {
+    fn from(error: ApiError) -> Self {
+        match error {
+            ApiError::Refused(error) => refusal(&error),
+            ApiError::Unanswered(why) => Self::Unavailable {
+                message: why.to_string(),
+            },
+            ApiError::Malformed(message) => Self::Refused { message },
+        }
+    }
+}
+
+/// The server's own distinction: 5xx may pass, anything else will not.
+pub(super) fn refusal(error: &jetstream::Error) -> BusError {
+    let message = error.to_string();
+    if error.error_code().0 == code::STREAM_NOT_FOUND {
+        BusError::NoLog
+    } else if error.code() >= 500 {
+        BusError::Unavailable { message }
+    } else {
+        BusError::Refused { message }
+    }
+}
+
+/// The API for one stream.
+#[derive(Clone, Debug)]
+pub(super) struct Api {
+    mux: Mux,
+    stream: String,
+}
+
+impl Api {
+    pub(super) fn new(mux: Mux, stream: String) -> Self {
+        Self { mux, stream }
+    }
+
+    async fn call<T: DeserializeOwned>(
+        &self,
+        subject: String,
+        request: &impl Serialize,
+    ) -> Result<T, ApiError> {
+        let body = serde_json::to_vec(request)
+            .map_err(|error| ApiError::Malformed(error.to_string()))?;
+        let deadline = Instant::now() + API_TIMEOUT;
+        let reply = self
+            .mux
+            .request(subject, None, Bytes::from(body), deadline)
+            .await
+            .map_err(ApiError::Unanswered)?;
+        match serde_json::from_slice(&reply.payload) {
+            Ok(Response::Ok(answer)) => Ok(answer),
+            Ok(Response::Err { error }) => Err(ApiError::Refused(error)),
+            Err(error) => Err(ApiError::Malformed(format!(
+                "an answer of JetStream that cannot be read: {error}"
+            ))),
+        }
+    }
+
+    pub(super) async fn info(&self) -> Result<stream::Info, ApiError> {
+        let subject = format!("$JS.API.STREAM.INFO.{}", self.stream);
+        self.call(subject, &json!({})).await
+    }
+
+    /// Where the log stands. A stream that does not say which log it is was not made by a writer
+    /// of ours yet, so there is no log.
+    pub(super) async fn head(&self) -> Result<LogHead, BusError> {
+        head(&self.info().await?).ok_or(BusError::NoLog)
+    }
+
+    pub(super) async fn create(&self, config: &stream::Config) -> Result<stream::Info, ApiError> {
+        let subject = format!("$JS.API.STREAM.CREATE.{}", self.stream);
+        self.call(subject, config).await
+    }
+
+    pub(super) async fn update(&self, config: &stream::Config) -> Result<stream::Info, ApiError> {
+        let subject = format!("$JS.API.STREAM.UPDATE.{}", self.stream);
+        self.call(subject, config).await
+    }
+
+    /// The last message of a subject, from the stream's leader: what was just written is seen.
+    pub(super) async fn last(
+        &self,
+        subject: &str,
+    ) -> Result<Option<jetstream::message::StreamMessage>, ApiError> {
+        #[derive(serde::Deserialize)]
+        struct Got {
+            message: stream::RawMessage,
+        }
+        let get = format!("$JS.API.STREAM.MSG.GET.{}", self.stream);
+        match self.call(get, &json!({ "last_by_subj": subject })).await {
+            Ok(Got { message }) => message
+                .try_into()
+                .map(Some)
+                .map_err(|error: async_nats::Error| ApiError::Malformed(error.to_string())),
+            Err(error) if error.code() == Some(code::NO_MESSAGE) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes what matches `filter` and stands before `before`.
+    pub(super) async fn purge(&self, filter: &str, before: Revision) -> Result<(), ApiError> {
+        let subject = format!("$JS.API.STREAM.PURGE.{}", self.stream);
+        let request = json!({ "filter": filter, "seq": before.0 });
+        let _: serde::de::IgnoredAny = self.call(subject, &request).await?;
+        Ok(())
+    }
+
+    /// Makes a consumer; the number of messages that wait for it.
+    pub(super) async fn create_consumer(
+        &self,
+        name: &str,
+        config: &serde_json::Value,
+    ) -> Result<u64, ApiError> {
+        let subject = format!("$JS.API.CONSUMER.CREATE.{}.{name}", self.stream);
+        let request = json!({ "stream_name": self.stream, "config": config, "action": "create" });
+        self.call(subject, &request)
+            .await
+            .map(|info: ConsumerInfo| info.num_pending)
+    }
+
+    /// Number of the last message that was delivered to a consumer, and how many wait for it.
+    pub(super) async fn consumer_state(&self, name: &str) -> Result<(u64, u64), ApiError> {
+        let subject = format!("$JS.API.CONSUMER.INFO.{}.{name}", self.stream);
+        self.call(subject, &json!({}))
+            .await
+            .map(|info: ConsumerInfo| (info.delivered.consumer_seq, info.num_pending))
+    }
+
+    /// Where pulls from a consumer go.
+    pub(super) fn next_subject(&self, consumer: &str) -> String {
+        format!("$JS.API.CONSUMER.MSG.NEXT.{}.{consumer}", self.stream)
+    }
+}
+
+/// What a stream's information says of the log.
+pub(super) fn head(info: &stream::Info) -> Option<LogHead> {
+    let incarnation = info.config.metadata.get(INCARNATION)?;
+    Some(LogHead {
+        incarnation: Incarnation(incarnation.clone()),
+        last: Revision(info.state.last_sequence),
+    })
+}
+
+#[derive(serde::Deserialize)]
+struct ConsumerInfo {
+    delivered: Delivered,
+    num_pending: u64,
+}
+
+#[derive(serde::Deserialize)]
+struct Delivered {
+    consumer_seq: u64,
+}

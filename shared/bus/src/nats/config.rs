@@ -1,0 +1,291 @@
+//! What must be known to connect.
+
+use std::{fmt, io, path::PathBuf, time::Duration};
+
+use anteroom_model::limits::MESSAGE_BYTES_MAX;
+use anteroom_wire::WireError;
+use async_nats::{ConnectOptions, ServerAddr};
+use rand::Rng;
+use thiserror::Error;
+
+/// How to reach NATS, and how the log is kept there.
+#[derive(Clone, Debug)]
+pub struct NatsConfig {
+    /// As in `nats://nats:4222`, or `tls://…`; any of them will do.
+    pub servers: Vec<String>,
+    /// Of the Kubernetes cluster: it is in every subject and in the stream's name.
+    pub cluster: String,
+    /// Who connects, for people who look at the server's connections.
+    pub name: String,
+    /// How to log in.
+    pub credentials: Credentials,
+    /// How to encrypt. A `tls://` server is always encrypted, with the system's roots.
+    pub tls: Tls,
+    /// Of this service's own inboxes, so that permissions can keep services from reading each
+    /// other's replies.
+    pub inbox_prefix: String,
+    /// Copies of the log: 3 in production, 1 in development.
+    pub replicas: usize,
+    /// The largest size of the log on disk. When it is full, writes are refused: nothing that it
+    /// holds is ever dropped to make room.
+    pub log_bytes_max: u64,
+    /// Messages that wait for one subscription of this process. One more is dropped by the client,
+    /// which is counted in [`crate::Counters`]: a call's caller times out, a record is read again.
+    pub subscription_messages_max: usize,
+    /// Records asked for at a time by one reader of the log.
+    pub pull_records_max: usize,
+}
+
+impl NatsConfig {
+    /// The defaults, for these servers and this cluster.
+    pub fn new(servers: impl IntoIterator<Item = impl Into<String>>, cluster: &str) -> Self {
+        Self {
+            servers: servers.into_iter().map(Into::into).collect(),
+            cluster: cluster.to_owned(),
+            name: "anteroom".to_owned(),
+            credentials: Credentials::None,
+            tls: Tls::default(),
+            inbox_prefix: "_INBOX".to_owned(),
+            replicas: 1,
+            log_bytes_max: 2 * 1024 * 1024 * 1024,
+            subscription_messages_max: 16 * 1024,
+            pull_records_max: 1024,
+        }
+    }
+}
+
+/// How to log in.
+#[derive(Clone, Default)]
+pub enum Credentials {
+    /// Not at all.
+    #[default]
+    None,
+    /// By name and password.
+    Password {
+        /// The user's name.
+        user: String,
+        /// The password.
+        password: String,
+    },
+    /// With an NKey: a file with its seed.
+    NkeySeed(PathBuf),
+    /// With a user's JWT and seed: a `.creds` file.
+    Creds(PathBuf),
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("None"),
+            Self::Password { user, .. } => write!(f, "Password({user}, …)"),
+            Self::NkeySeed(path) => write!(f, "NkeySeed({})", path.display()),
+            Self::Creds(path) => write!(f, "Creds({})", path.display()),
+        }
+    }
+}
+
+/// How to encrypt.
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    /// Refuses a server that does not encrypt.
+    pub required: bool,
+    /// PEM certificates to trust beside the system's.
+    pub ca: Option<PathBuf>,
+    /// This client's own certificate and key, both PEM.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// A configuration that cannot work. NATS being away is none: it is waited for.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum NatsConfigError {
+    /// No server is named.
+    #[error("no NATS server is named: give at least one, as in nats://nats:4222")]
+    NoServer,
+    /// A server's address cannot be parsed.
+    #[error("NATS server {address:?} is not an address: {source}")]
+    Server {
+        /// The address.
+        address: String,
+        /// What is wrong.
+        source: io::Error,
+    },
+    /// The cluster's name cannot be part of a subject.
+    #[error(transparent)]
+    Cluster(#[from] WireError),
+    /// A file cannot be read.
+    #[error("cannot read {what} {}: {source}", path.display())]
+    File {
+        /// What it should hold.
+        what: &'static str,
+        /// Where it should be.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The inbox prefix cannot be part of a subject.
+    #[error("inbox prefix {prefix:?} cannot be part of a subject: {source}")]
+    Inbox {
+        /// The prefix.
+        prefix: String,
+        /// What is wrong.
+        source: async_nats::SubscribeError,
+    },
+    /// A number is out of its range.
+    #[error("{what} is {value}: it must be {range}")]
+    Range {
+        /// What is out of its range.
+        what: &'static str,
+        /// Its value.
+        value: u64,
+        /// Its range.
+        range: &'static str,
+    },
+}
+
+/// How long one attempt to connect may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How often the server is asked for a sign of life; two missed answers are a lost connection.
+const PING_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Commands that wait for the connection's task; senders wait at the limit.
+const COMMANDS_MAX: usize = 2048;
+
+/// The longest pause between two attempts to connect.
+const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(2);
+
+impl NatsConfig {
+    pub(super) fn addresses(&self) -> Result<Vec<ServerAddr>, NatsConfigError> {
+        if self.servers.is_empty() {
+            return Err(NatsConfigError::NoServer);
+        }
+        let parse = |address: &String| {
+            address.parse().map_err(|source| NatsConfigError::Server {
+                address: address.clone(),
+                source,
+            })
+        };
+        self.servers.iter().map(parse).collect()
+    }
+
+    pub(super) fn check(&self) -> Result<(), NatsConfigError> {
+        let range = |what, value, range| Err(NatsConfigError::Range { what, value, range });
+        if !(1..=5).contains(&self.replicas) {
+            return range("the log's replicas", self.replicas as u64, "1 to 5");
+        }
+        if self.log_bytes_max < MESSAGE_BYTES_MAX as u64 || i64::try_from(self.log_bytes_max).is_err()
+        {
+            return range("the log's size", self.log_bytes_max, "at least 4 MiB");
+        }
+        if self.subscription_messages_max == 0 || self.pull_records_max == 0 {
+            return range("a queue's length", 0, "at least 1");
+        }
+        Ok(())
+    }
+
+    pub(super) async fn options(&self) -> Result<ConnectOptions, NatsConfigError> {
+        let mut options = ConnectOptions::new()
+            .name(&self.name)
+            .custom_inbox_prefix(&self.inbox_prefix)
+            .retry_on_initial_connect()
+            .connection_timeout(CONNECT_TIMEOUT)
+            .ping_interval(PING_INTERVAL)
+            .client_capacity(COMMANDS_MAX)
+            .subscription_capacity(self.subscription_messages_max)
+            .reconnect_delay_callback(reconnect_delay)
+            .require_tls(self.tls.required);
+        if let Some(ca) = &self.tls.ca {
+            read("the CA certificates", ca).await?;
+            options = options.add_root_certificates(ca.clone());
+        }
+        if let Some((certificate, key)) = &self.tls.identity {
+            read("the client certificate", certificate).await?;
+            read("the client key", key).await?;
+            options = options.add_client_certificate(certificate.clone(), key.clone());
+        }
+        match &self.credentials {
+            Credentials::None => Ok(options),
+            Credentials::Password { user, password } => {
+                Ok(options.user_and_password(user.clone(), password.clone()))
+            }
+            Credentials::NkeySeed(path) => {
+                let seed = read("the NKey seed", path).await?;
+                Ok(options.nkey(seed.trim().to_owned()))
+            }
+            Credentials::Creds(path) => {
+                let what = "the credentials";
+                let creds = read(what, path).await?;
+                options
+                    .credentials(&creds)
+                    .map_err(|source| NatsConfigError::File {
+                        what,
+                        path: path.clone(),
+                        source,
+                    })
+            }
+        }
+    }
+}
+
+/// Read at start, so that a missing file is an error with a name and not a connection that never
+/// comes up.
+async fn read(what: &'static str, path: &PathBuf) -> Result<String, NatsConfigError> {
+    tokio::fs::read_to_string(path)
+        .await
+        .map_err(|source| NatsConfigError::File {
+            what,
+            path: path.clone(),
+            source,
+        })
+}
+
+/// Doubles up to the limit, and is spread so that not all services come back in one moment. The
+/// first attempt after a loss is nearly immediate: most losses are restarts.
+fn reconnect_delay(attempts: usize) -> Duration {
+    let steps = u32::try_from(attempts).unwrap_or(u32::MAX).clamp(1, 16) - 1;
+    let delay = Duration::from_millis(20 << steps).min(RECONNECT_DELAY_MAX);
+    delay.mul_f64(rand::rng().random_range(0.5..=1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_work_is_refused_at_start() {
+        let good = NatsConfig::new(["nats://127.0.0.1:4222"], "c1");
+        assert!(good.check().is_ok() && good.addresses().is_ok());
+        let bad = |change: fn(&mut NatsConfig)| {
+            let mut config = good.clone();
+            change(&mut config);
+            config.check().is_err() || config.addresses().is_err()
+        };
+        assert!(bad(|config| config.servers.clear()));
+        assert!(bad(|config| config.servers = vec!["nats://:x".into()]));
+        assert!(bad(|config| config.replicas = 0));
+        assert!(bad(|config| config.replicas = 6));
+        assert!(bad(|config| config.log_bytes_max = 1));
+        assert!(bad(|config| config.log_bytes_max = u64::MAX));
+        assert!(bad(|config| config.subscription_messages_max = 0));
+    }
+
+    #[test]
+    fn secrets_are_not_printed() {
+        let credentials = Credentials::Password {
+            user: "watcher".into(),
+            password: "hunter2".into(),
+        };
+        assert!(!format!("{credentials:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn delays_grow_and_are_bounded() {
+        assert!(reconnect_delay(0) <= Duration::from_millis(20));
+        assert!(reconnect_delay(1) <= Duration::from_millis(20));
+        for attempts in [12, 1000, usize::MAX] {
+            let delay = reconnect_delay(attempts);
+            assert!(delay <= RECONNECT_DELAY_MAX && delay >= RECONNECT_DELAY_MAX / 2);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Whether NATS is within reach.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use async_nats::{Client, Event, connection::State};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::{BusError, Connection};
+
+/// The client delivers its events by `try_send` and may lose one, so its state is looked at this
+/// often besides.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// A connection, told apart from the one before it: a lost connection takes consumers, replies and
+/// acknowledgements with it even if it is back before anybody looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) connection: Connection,
+    /// Connections made so far.
+    pub(super) connects: u64,
+}
+
+impl Link {
+    pub(super) fn down() -> Self {
+        Self {
+            connection: Connection::Down,
+            connects: 0,
+        }
+    }
+
+    pub(super) fn is_up(self) -> bool {
+        self.connection == Connection::Up
+    }
+
+    /// Fails at once while NATS is away: the client would queue for later what nobody waits for by
+    /// then.
+    pub(super) fn require_up(self) -> Result<(), BusError> {
+        if self.is_up() {
+            return Ok(());
+        }
+        Err(BusError::Unavailable {
+            message: "not connected to NATS".to_owned(),
+        })
+    }
+}
+
+/// Waits until the connection numbered `connects` is lost, even if there is another by then.
+pub(super) async fn lost(link: &mut watch::Receiver<Link>, connects: u64) {
+    // An error says that the client was closed, which is a loss too.
+    let _ = link
+        .wait_for(|link| !link.is_up() || link.connects != connects)
+        .await;
+}
+
+/// Keeps both views of the link current until `stop`.
+pub(super) async fn watch(
+    client: Client,
+    mut events: mpsc::Receiver<Event>,
+    link: watch::Sender<Link>,
+    connection: watch::Sender<Connection>,
+    stop: CancellationToken,
+) {
+    let statistics = client.statistics();
+    let mut look = tokio::time::interval(LOOK_INTERVAL);
+    loop {
+        tokio::select! {
+            // Whatever the event: the state says what came of it.
+            event = events.recv() => if event.is_none() { break },
+            _ = look.tick() => {}
+            () = stop.cancelled() => break,
+        }
+        let now = Link {
+            connection: match client.connection_state() {
+                State::Connected => Connection::Up,
+                State::Pending | State::Disconnected => Connection::Down,
+            },
+            connects: statistics.connects.load(Ordering::Relaxed),
+        };
+        publish(&link, now);
+        publish(&connection, now.connection);
+    }
+    publish(&link, Link::down());
+    publish(&connection, Connection::Down);
+}
+
+fn publish<T: PartialEq>(to: &watch::Sender<T>, now: T) {
+    to.send_if_modified(|was| {
+        let changed = *was != now;
+        *was = now;
+        changed
+    });
+}

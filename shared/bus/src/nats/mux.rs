@@ -1,0 +1,191 @@
+//! Requests through one inbox of our own.
+//!
+//! The client's own `request()` keeps an entry for every request that is never answered, for as long
+//! as it lives (nats.rs issue 1617); a caller that times out and hedges would leak. Here an entry goes
+//! with the future that waits for it. It also fails at once when the connection is lost: whatever was
+//! on its way went with it.
+
+use std::{collections::HashMap, sync::Arc};
+
+use async_nats::{Client, HeaderMap, Message, StatusCode, Subscriber};
+use bytes::Bytes;
+use futures::StreamExt;
+use parking_lot::Mutex;
+use tokio::{
+    sync::{oneshot, watch},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::link::{self, Link};
+
+/// Why a request has no reply.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unanswered {
+    /// It never left, for this reason.
+    NotSent(String),
+    /// Nobody listens: known at once.
+    NoResponders,
+    /// Not in time.
+    TimedOut,
+    /// The connection went, and the reply with it, if there was one.
+    ConnectionLost,
+}
+
+impl std::fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotSent(why) => f.write_str(why),
+            Self::NoResponders => f.write_str("nobody answers: JetStream is off, or has no leader"),
+            Self::TimedOut => f.write_str("no reply in time"),
+            Self::ConnectionLost => f.write_str("the connection was lost"),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    next: u64,
+    replies: HashMap<u64, oneshot::Sender<Message>>,
+}
+
+/// Requests of one client.
+#[derive(Clone, Debug)]
+pub(super) struct Mux {
+    client: Client,
+    link: watch::Receiver<Link>,
+    /// Its inboxes are `<inbox>.<number>`.
+    inbox: Arc<str>,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+/// A reply that is waited for. Dropped, nothing of it stays.
+#[derive(Debug)]
+pub(super) struct Pending {
+    id: u64,
+    /// Where the reply must be sent.
+    pub(super) subject: String,
+    reply: oneshot::Receiver<Message>,
+    /// The connection that the request leaves by.
+    connects: u64,
+    link: watch::Receiver<Link>,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+impl Mux {
+    /// Opens the inbox. NATS need not be there yet: the client subscribes when it is, before
+    /// anything else is sent.
+    pub(super) async fn open(
+        client: Client,
+        link: watch::Receiver<Link>,
+        stop: CancellationToken,
+    ) -> Result<Self, async_nats::SubscribeError> {
+        let inbox: Arc<str> = client.new_inbox().into();
+        let subscriber = client.subscribe(format!("{inbox}.*")).await?;
+        let waiting = Arc::new(Mutex::new(Waiting::default()));
+        tokio::spawn(deliver(subscriber, Arc::clone(&waiting), stop));
+        Ok(Self {
+            client,
+            link,
+            inbox,
+            waiting,
+        })
+    }
+
+    /// Makes room for one reply.
+    pub(super) fn expect(&self) -> Pending {
+        let (sender, reply) = oneshot::channel();
+        let mut waiting = self.waiting.lock();
+        waiting.next += 1;
+        let id = waiting.next;
+        waiting.replies.insert(id, sender);
+        Pending {
+            id,
+            subject: format!("{}.{id}", self.inbox),
+            reply,
+            connects: self.link.borrow().connects,
+            link: self.link.clone(),
+            waiting: Arc::clone(&self.waiting),
+        }
+    }
+
+    /// Sends a request and waits for its reply, the connection's end or `deadline`.
+    pub(super) async fn request(
+        &self,
+        subject: String,
+        headers: Option<HeaderMap>,
+        body: Bytes,
+        deadline: Instant,
+    ) -> Result<Message, Unanswered> {
+        let link = *self.link.borrow();
+        link.require_up()
+            .map_err(|error| Unanswered::NotSent(error.to_string()))?;
+        let pending = self.expect();
+        let reply = pending.subject.clone();
+        let send = async {
+            match headers {
+                Some(headers) => {
+                    self.client
+                        .publish_with_reply_and_headers(subject, reply, headers, body)
+                        .await
+                }
+                None => self.client.publish_with_reply(subject, reply, body).await,
+            }
+        };
+        match tokio::time::timeout_at(deadline, send).await {
+            Err(_) => return Err(Unanswered::TimedOut),
+            Ok(Err(error)) => return Err(Unanswered::NotSent(error.to_string())),
+            Ok(Ok(())) => {}
+        }
+        pending.wait(deadline).await
+    }
+
+    /// Requests that wait for a reply.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.lock().replies.len()
+    }
+}
+
+impl Pending {
+    /// Waits for the reply, the connection's end or `deadline`.
+    pub(super) async fn wait(mut self, deadline: Instant) -> Result<Message, Unanswered> {
+        let connects = self.connects;
+        let message = tokio::select! {
+            // A reply that is already here counts, whatever happened since.
+            biased;
+            message = &mut self.reply => message.map_err(|_| Unanswered::ConnectionLost)?,
+            () = link::lost(&mut self.link, connects) => {
+                return Err(Unanswered::ConnectionLost);
+            }
+            () = tokio::time::sleep_until(deadline) => return Err(Unanswered::TimedOut),
+        };
+        if message.status == Some(StatusCode::NO_RESPONDERS) {
+            return Err(Unanswered::NoResponders);
+        }
+        Ok(message)
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.waiting.lock().replies.remove(&self.id);
+    }
+}
+
+async fn deliver(mut inbox: Subscriber, waiting: Arc<Mutex<Waiting>>, stop: CancellationToken) {
+    loop {
+        let message = tokio::select! {
+            message = inbox.next() => message,
+            () = stop.cancelled() => None,
+        };
+        let Some(message) = message else { break };
+        let id = message.subject.rsplit('.').next().and_then(|id| id.parse().ok());
+        let reply = id.and_then(|id: u64| waiting.lock().replies.remove(&id));
+        if let Some(reply) = reply {
+            // An error says that its reader has just given up.
+            let _ = reply.send(message);
+        }
+    }
+    // Whoever still waits learns that there will be no reply.
+    waiting.lock().replies.clear();
+}

@@ -1,0 +1,202 @@
+//! A real nats-server for tests (feature `testing`).
+
+use std::{
+    fs,
+    io::{self, BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use tempfile::TempDir;
+use thiserror::Error;
+use tokio::sync::mpsc;
+
+/// How long a server may take to be ready, on a busy machine.
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Where the built parts are, if not under the workspace's `target/real-parts`.
+const PARTS_VARIABLE: &str = "ANTEROOM_REAL_PARTS";
+
+/// Why there is no server.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TestingError {
+    /// It was not built.
+    #[error("no nats-server at {}: build it with `cargo xtask parts`", path.display())]
+    NotBuilt {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// It could not be started.
+    #[error("nats-server could not be started: {0}")]
+    Io(#[from] io::Error),
+    /// It ended, or said nothing, before it was ready.
+    #[error("nats-server was not ready within {READY_TIMEOUT:?}; it said:\n{log}")]
+    NotReady {
+        /// Its log.
+        log: String,
+    },
+}
+
+/// A nats-server with JetStream on a free port, with a directory of its own. Killed and gone when
+/// this is dropped.
+#[derive(Debug)]
+pub struct NatsServer {
+    child: Option<Child>,
+    /// Chosen by the system at the first start, kept at the others.
+    port: u16,
+    dir: TempDir,
+    extra: String,
+}
+
+impl NatsServer {
+    /// Starts one, and waits until it is ready.
+    ///
+    /// # Errors
+    /// [`TestingError`], whose message is meant for the reader of a failed test.
+    pub async fn start() -> Result<Self, TestingError> {
+        Self::start_with("").await
+    }
+
+    /// As [`NatsServer::start`], with more lines for its configuration file.
+    ///
+    /// # Errors
+    /// As [`NatsServer::start`].
+    pub async fn start_with(extra: &str) -> Result<Self, TestingError> {
+        let mut server = Self::prepare(extra)?;
+        server.restart().await?;
+        Ok(server)
+    }
+
+    /// A server that has a port but does not run until [`NatsServer::restart`].
+    ///
+    /// # Errors
+    /// As [`NatsServer::start`].
+    pub async fn absent() -> Result<Self, TestingError> {
+        let mut server = Self::start().await?;
+        server.kill()?;
+        Ok(server)
+    }
+
+    fn prepare(extra: &str) -> Result<Self, TestingError> {
+        Ok(Self {
+            child: None,
+            port: 0,
+            dir: TempDir::with_prefix("anteroom-nats-")?,
+            extra: extra.to_owned(),
+        })
+    }
+
+    /// Where clients connect.
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// Ends the process at once (SIGKILL), as a crash would. Its files stay.
+    ///
+    /// # Errors
+    /// If the process can neither be ended nor waited for.
+    pub fn kill(&mut self) -> io::Result<()> {
+        match self.child.take() {
+            Some(mut child) => {
+                child.kill()?;
+                child.wait().map(drop)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Starts the server, again if it ran before: on the same port, with the same files.
+    ///
+    /// # Errors
+    /// As [`NatsServer::start`].
+    pub async fn restart(&mut self) -> Result<(), TestingError> {
+        self.kill()?;
+        let config = self.dir.path().join("nats.conf");
+        fs::write(&config, self.config())?;
+        let mut child = Command::new(binary()?)
+            .arg("--config")
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let log = child.stderr.take();
+        self.child = Some(child);
+        let lines = read_lines(log);
+        self.port = ready(lines).await?;
+        Ok(())
+    }
+
+    fn config(&self) -> String {
+        let store = self.dir.path().join("jetstream");
+        // Port -1 asks the system for a free one.
+        let port = match self.port {
+            0 => "-1".to_owned(),
+            port => port.to_string(),
+        };
+        format!(
+            "listen: \"127.0.0.1:{port}\"\n\
+             max_payload: 4MB\n\
+             jetstream {{ store_dir: {store:?}, max_mem: 64MB, max_file: 4GB }}\n\
+             {}\n",
+            self.extra
+        )
+    }
+}
+
+impl Drop for NatsServer {
+    fn drop(&mut self) {
+        if let Err(error) = self.kill() {
+            tracing::error!(%error, "a nats-server may have been left behind");
+        }
+    }
+}
+
+fn binary() -> Result<PathBuf, TestingError> {
+    let parts = match std::env::var_os(PARTS_VARIABLE) {
+        Some(parts) => PathBuf::from(parts),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/real-parts"),
+    };
+    let path = parts.join("nats-server");
+    if path.is_file() {
+        Ok(path)
+    } else {
+        Err(TestingError::NotBuilt { path })
+    }
+}
+
+/// The lines of a log, as they come. The log is read to its end, so that its writer never waits.
+fn read_lines(log: Option<impl Read + Send + 'static>) -> mpsc::UnboundedReceiver<String> {
+    let (sender, lines) = mpsc::unbounded_channel();
+    if let Some(log) = log {
+        std::thread::spawn(move || {
+            for line in BufReader::new(log).lines().map_while(Result::ok) {
+                // Nobody listens once the server is ready.
+                let _ = sender.send(line);
+            }
+        });
+    }
+    lines
+}
+
+/// Waits for the line that says so; the port that clients connect to.
+async fn ready(mut lines: mpsc::UnboundedReceiver<String>) -> Result<u16, TestingError> {
+    let mut log = String::new();
+    let mut port = None;
+    let deadline = tokio::time::Instant::now() + READY_TIMEOUT;
+    while let Ok(Some(line)) = tokio::time::timeout_at(deadline, lines.recv()).await {
+        if let Some((_, address)) = line.split_once("Listening for client connections on ") {
+            port = address.rsplit(':').next().and_then(|port| port.parse().ok());
+        }
+        if line.contains("Server is ready")
+            && let Some(port) = port
+        {
+            return Ok(port);
+        }
+        log.push_str(&line);
+        log.push('\n');
+    }
+    Err(TestingError::NotReady { log })
+}

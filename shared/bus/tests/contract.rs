@@ -1,0 +1,85 @@
+//! The contract of a bus, held against both: in-process, and NATS on a real nats-server.
+//!
+//! Every test of the modules `log`, `follow`, `calls` and `faults` is generic over a [`Harness`] and
+//! runs twice. What only a real server can do is in `nats`. A missing server is a failure that says
+//! how to build one.
+
+#[path = "contract/calls.rs"]
+mod calls;
+#[path = "contract/faults.rs"]
+mod faults;
+#[path = "contract/follow.rs"]
+mod follow;
+#[path = "contract/harness.rs"]
+mod harness;
+#[path = "contract/log.rs"]
+mod log;
+#[path = "contract/nats.rs"]
+mod nats;
+#[path = "contract/support.rs"]
+mod support;
+
+/// Runs each test against each bus.
+macro_rules! contract {
+    ($($module:ident: $($test:ident)*;)*) => {
+        mod on_local {
+            $(mod $module {
+                $(#[tokio::test]
+                async fn $test() {
+                    crate::$module::$test(crate::harness::Local::start().await).await;
+                })*
+            })*
+        }
+        mod on_nats {
+            $(mod $module {
+                $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $test() {
+                    crate::$module::$test(crate::harness::Nats::start().await).await;
+                })*
+            })*
+        }
+    };
+}
+
+contract! {
+    log:
+        one_total_order_with_growing_positions
+        the_last_record_of_every_key_is_kept
+        a_stale_writer_writes_nothing
+        a_batch_is_all_or_nothing
+        the_lease_is_compare_and_swap
+        a_fence_of_a_deleted_log_does_not_hold
+        a_dropped_view_is_purged
+        a_view_that_is_not_dropped_is_not_purged
+        the_index_has_live_objects_and_control_records
+        limits_are_refused_before_anything_is_written
+        without_a_log_everything_says_so;
+    follow:
+        it_sees_records_as_they_were_written
+        it_sees_tombstones
+        it_sees_only_its_scope
+        a_scope_of_nothing_is_caught_up
+        caught_up_means_that_nothing_is_missing
+        a_slow_reader_loses_nothing
+        asked_to_begin_again_it_does
+        it_waits_for_the_log_to_be_made;
+    calls:
+        a_call_is_answered_with_what_travelled_beside_it
+        nobody_there_is_known_at_once
+        an_unanswered_call_times_out
+        each_call_reaches_one_server
+        a_replica_has_an_address_of_its_own
+        draining_loses_no_call
+        leaving_leaves_the_others
+        oversized_calls_and_replies_are_refused
+        beats_reach_whoever_listens;
+    faults:
+        the_connection_is_watched
+        while_away_everything_fails_at_once
+        a_follower_goes_on_after_an_outage
+        a_server_is_back_after_an_outage
+        beats_are_back_after_an_outage
+        a_log_made_anew_is_noticed
+        a_deleted_log_is_noticed
+        closing_ends_everything;
+}

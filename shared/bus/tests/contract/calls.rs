@@ -1,0 +1,292 @@
+//! Request and reply, and heartbeats.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use anteroom_bus::{Address, Bus, BusError, Call, RequestError, Serving};
+use anteroom_model::{
+    Epoch, Incarnation, Revision,
+    limits::{MESSAGE_BYTES_MAX, RESULT_BYTES_MAX},
+};
+use anteroom_wire::{
+    beat::{Beat, ViewBeat},
+    envelope::TraceContext,
+};
+use bytes::Bytes;
+
+use crate::{
+    harness::Harness,
+    support::{view, within},
+};
+
+/// Longer than any reply takes.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+pub(crate) fn at(name: &str) -> Address {
+    Address::View(view(name))
+}
+
+pub(crate) fn call(body: &'static [u8]) -> Call {
+    Call {
+        body: Bytes::from_static(body),
+        deadline: Duration::from_millis(1500),
+        trace: None,
+    }
+}
+
+/// Answers every call with `name` until there are no more; how many there were.
+pub(crate) async fn answer(mut serving: Serving, name: &'static str) -> usize {
+    let mut answered = 0;
+    while let Some(incoming) = serving.next().await {
+        answered += usize::from(incoming.unwrap().answer(Bytes::from(name)).await.is_ok());
+    }
+    answered
+}
+
+pub(crate) async fn a_call_is_answered_with_what_travelled_beside_it(harness: impl Harness) {
+    let (caller, server) = (harness.client().await, harness.client().await);
+    let mut serving = server.serve(&at("a")).await.unwrap();
+    let trace = TraceContext {
+        traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into(),
+        tracestate: "vendor=data".into(),
+    };
+    for trace in [Some(trace), None] {
+        let sent = Call {
+            trace: trace.clone(),
+            ..call(b"question")
+        };
+        let to = at("a");
+        let asked = caller.request(&to, sent, TIMEOUT);
+        let answered = async {
+            let incoming = serving.next().await.unwrap().unwrap();
+            assert_eq!(incoming.call.body, "question");
+            assert_eq!(incoming.call.deadline, Duration::from_millis(1500));
+            assert_eq!(incoming.call.trace, trace);
+            incoming.answer(Bytes::from_static(b"answer")).await.unwrap();
+        };
+        let (reply, ()) = within(async { tokio::join!(asked, answered) }).await;
+        assert_eq!(reply.unwrap(), "answer");
+    }
+}
+
+pub(crate) async fn nobody_there_is_known_at_once(harness: impl Harness) {
+    let bus = harness.client().await;
+    // Longer than this test may take: the answer does not wait for it.
+    let forever = Duration::from_secs(3600);
+    let refused = within(bus.request(&at("a"), call(b""), forever)).await;
+    assert!(matches!(refused, Err(RequestError::NoResponders)), "{refused:?}");
+}
+
+pub(crate) async fn an_unanswered_call_times_out(harness: impl Harness) {
+    let bus = harness.client().await;
+    let mut serving = bus.serve(&at("a")).await.unwrap();
+    let to = at("a");
+    let asked = bus.request(&to, call(b""), Duration::from_millis(50));
+    // Dropped, not answered.
+    let dropped = async { drop(serving.next().await.unwrap().unwrap()) };
+    let (reply, ()) = within(async { tokio::join!(asked, dropped) }).await;
+    assert!(
+        matches!(reply, Err(RequestError::TimedOut { timeout_ms: 50 })),
+        "{reply:?}"
+    );
+}
+
+pub(crate) async fn each_call_reaches_one_server(harness: impl Harness) {
+    const CALLS: usize = 200;
+    let caller = harness.client().await;
+    let mut servers = Vec::new();
+    for name in ["one", "two"] {
+        let serving = harness.client().await.serve(&at("a")).await.unwrap();
+        servers.push((serving, name));
+    }
+    let answered = Arc::new(AtomicUsize::new(0));
+    let mut tasks = Vec::new();
+    for (mut serving, name) in servers {
+        let answered = Arc::clone(&answered);
+        tasks.push(tokio::spawn(async move {
+            let mut mine = 0;
+            while let Some(incoming) = serving.next().await {
+                incoming.unwrap().answer(Bytes::from(name)).await.unwrap();
+                mine += 1;
+                if answered.fetch_add(1, Ordering::SeqCst) + 1 == CALLS {
+                    break;
+                }
+                if answered.load(Ordering::SeqCst) >= CALLS {
+                    break;
+                }
+            }
+            mine
+        }));
+    }
+    let mut by_name = [0_usize; 2];
+    for _ in 0..CALLS {
+        let reply = within(caller.request(&at("a"), call(b""), TIMEOUT)).await;
+        by_name[usize::from(reply.unwrap() == "two")] += 1;
+    }
+    assert!(by_name.iter().all(|calls| *calls > 0), "{by_name:?}");
+    assert_eq!(answered.load(Ordering::SeqCst), CALLS, "none reached two");
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+pub(crate) async fn a_replica_has_an_address_of_its_own(harness: impl Harness) {
+    let caller = harness.client().await;
+    let direct = |replica: &str| Address::Replica {
+        replica: replica.into(),
+        view: view("a"),
+    };
+    for name in ["replica-1", "replica-2"] {
+        let serving = harness.client().await.serve(&direct(name)).await.unwrap();
+        tokio::spawn(answer(serving, name));
+    }
+    for name in ["replica-1", "replica-2", "replica-1"] {
+        let reply = within(caller.request(&direct(name), call(b""), TIMEOUT)).await;
+        assert_eq!(reply.unwrap(), name);
+    }
+    let nobody = within(caller.request(&direct("replica-3"), call(b""), TIMEOUT)).await;
+    assert!(matches!(nobody, Err(RequestError::NoResponders)), "{nobody:?}");
+}
+
+/// Servers come and go under load, and no call is lost: each is answered, or finds nobody there.
+pub(crate) async fn draining_loses_no_call(harness: impl Harness) {
+    const CALLERS: usize = 16;
+    const ROUNDS: usize = 40;
+    let server = harness.client().await;
+    let stop = tokio_util::sync::CancellationToken::new();
+    let mut callers = Vec::new();
+    for _ in 0..CALLERS {
+        let (caller, stop) = (harness.client().await, stop.clone());
+        callers.push(tokio::spawn(async move {
+            let (mut answered, mut nobody) = (0_usize, 0_usize);
+            while !stop.is_cancelled() {
+                match caller.request(&at("a"), call(b""), TIMEOUT).await {
+                    Ok(_) => answered += 1,
+                    Err(RequestError::NoResponders) => {
+                        nobody += 1;
+                        tokio::task::yield_now().await;
+                    }
+                    Err(error) => panic!("a call was lost: {error}"),
+                }
+            }
+            (answered, nobody)
+        }));
+    }
+    let mut served = 0;
+    for _ in 0..ROUNDS {
+        let mut serving = server.serve(&at("a")).await.unwrap();
+        for _ in 0..25 {
+            let incoming = within(serving.next()).await.unwrap().unwrap();
+            incoming.answer(Bytes::from_static(b"one")).await.unwrap();
+            served += 1;
+        }
+        serving.drain();
+        served += within(answer(serving, "last")).await;
+    }
+    stop.cancel();
+    let (mut answered, mut nobody) = (0, 0);
+    for caller in callers {
+        let (a, n) = within(caller).await.unwrap();
+        answered += a;
+        nobody += n;
+    }
+    assert_eq!(answered, served);
+    assert!(nobody > 0, "between two rounds there is nobody");
+}
+
+pub(crate) async fn leaving_leaves_the_others(harness: impl Harness) {
+    let caller = harness.client().await;
+    let staying = harness.client().await;
+    let stays = tokio::spawn(answer(staying.serve(&at("a")).await.unwrap(), "stays"));
+    let leaving = harness.client().await.serve(&at("a")).await.unwrap();
+    leaving.drain();
+    assert_eq!(within(answer(leaving, "leaves")).await, 0);
+    for _ in 0..20 {
+        let reply = within(caller.request(&at("a"), call(b""), TIMEOUT)).await;
+        assert_eq!(reply.unwrap(), "stays");
+    }
+    staying.close().await;
+    assert_eq!(within(stays).await.unwrap(), 20);
+}
+
+pub(crate) async fn oversized_calls_and_replies_are_refused(harness: impl Harness) {
+    let (caller, server) = (harness.client().await, harness.client().await);
+    let mut serving = server.serve(&at("a")).await.unwrap();
+    let too_large = Bytes::from(vec![0; MESSAGE_BYTES_MAX + 1]);
+    let sent = Call {
+        body: too_large.clone(),
+        ..call(b"")
+    };
+    let refused = within(caller.request(&at("a"), sent, TIMEOUT)).await;
+    assert!(
+        matches!(refused, Err(RequestError::Bus(BusError::TooLarge { .. }))),
+        "{refused:?}"
+    );
+    let largest = Bytes::from(vec![7; RESULT_BYTES_MAX]);
+    for (body, fits) in [(too_large, false), (largest, true)] {
+        let to = at("a");
+        let asked = caller.request(&to, call(b""), TIMEOUT);
+        let answered = async {
+            let incoming = serving.next().await.unwrap().unwrap();
+            incoming.answer(body).await
+        };
+        if fits {
+            let (reply, answered) = within(async { tokio::join!(asked, answered) }).await;
+            answered.unwrap();
+            assert_eq!(reply.unwrap().len(), RESULT_BYTES_MAX);
+        } else {
+            let answered = within(async {
+                tokio::select! {
+                    _ = asked => unreachable!("there is no reply"),
+                    answered = answered => answered,
+                }
+            });
+            let refused = answered.await;
+            assert!(matches!(refused, Err(BusError::TooLarge { .. })), "{refused:?}");
+        }
+    }
+}
+
+pub(crate) fn beat(term: u32) -> Beat {
+    Beat {
+        incarnation: Incarnation("log".into()),
+        term,
+        holder: "watcher".into(),
+        views: vec![ViewBeat {
+            view: view("a"),
+            epoch: Epoch::new(term, 0),
+            revision: Revision(9),
+            news_age_ms: 12,
+        }],
+    }
+}
+
+/// Sends beats until one is heard: what is sent before a listener is there is lost, as it should be.
+pub(crate) async fn heard(from: &dyn Bus, beats: &mut anteroom_bus::Beats, term: u32) {
+    within(async {
+        loop {
+            from.send_beat(&beat(term)).await.unwrap();
+            let next = tokio::time::timeout(Duration::from_millis(100), beats.next());
+            match next.await {
+                Ok(heard) if heard == Some(beat(term)) => return,
+                Ok(None) => panic!("the beats ended"),
+                // An older one, or none yet.
+                Ok(Some(_)) | Err(_) => {}
+            }
+        }
+    })
+    .await;
+}
+
+pub(crate) async fn beats_reach_whoever_listens(harness: impl Harness) {
+    let writer = harness.client().await;
+    writer.send_beat(&beat(1)).await.unwrap();
+    let readers = [harness.client().await, harness.client().await];
+    for reader in &readers {
+        let mut beats = reader.beats().await.unwrap();
+        heard(&*writer, &mut beats, 2).await;
+    }
+}

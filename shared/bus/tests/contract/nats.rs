@@ -1,0 +1,329 @@
+//! What only a real server does.
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_bus::{
+    Address, Bus, BusError, Connection, RequestError, RestartCause, Scope,
+    nats::{Credentials, NatsBus, NatsConfig, NatsConfigError},
+    testing::NatsServer,
+};
+use anteroom_model::{FactError, Revision};
+use anteroom_wire::{WireError, query};
+use async_nats::jetstream::{self, stream};
+
+use crate::{
+    calls::{answer, at, call},
+    harness::{CLUSTER, Harness, Nats, until},
+    support::{Reader, Writer, put, put_of, within},
+};
+
+const STREAM: &str = "anteroom-test";
+
+/// Updates `objects` objects, version after version, until told to stop; retries what is unknown,
+/// as the watcher does. The last version of all.
+async fn write_on(writer: Writer, objects: usize, stop: tokio_util::sync::CancellationToken) -> u64 {
+    let mut version = 1;
+    loop {
+        let update = |n| put("a", &format!("object-{n}"), version);
+        let batch: Vec<_> = (0..objects).map(update).collect();
+        match writer.bus.append(writer.fence, batch).await {
+            Ok(_) if stop.is_cancelled() => return version,
+            Ok(_) => version += 1,
+            Err(anteroom_bus::AppendError::Fenced) => panic!("fenced"),
+            Err(_) => tokio::task::yield_now().await,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_in_mid_stream_loses_nothing() {
+    const OBJECTS: usize = 100;
+    let mut harness = Nats::start().await;
+    let writer = Writer::new(harness.client().await).await;
+    let mut reader = Reader::new(&*harness.client().await, Scope::All);
+    let stop = tokio_util::sync::CancellationToken::new();
+    let writing = tokio::spawn(write_on(writer.clone(), OBJECTS, stop.clone()));
+    for crashes in 1..=3 {
+        let before = reader.last;
+        reader
+            .until(|reader| reader.last.0 > before.0 + 500 && reader.away < crashes)
+            .await;
+        harness.server.kill().unwrap();
+        reader.until(|reader| reader.away == crashes).await;
+        harness.restart().await;
+        reader.until(|reader| reader.caught_up.is_some()).await;
+    }
+    stop.cancel();
+    let version = within(writing).await.unwrap().to_string();
+    let last = writer.bus.head().await.unwrap().last;
+    reader.until(|reader| reader.last >= last).await;
+    assert_eq!(reader.objects.len(), OBJECTS);
+    assert!(reader.objects.values().all(|held| *held == version));
+    assert_eq!(reader.restarts, [RestartCause::Start]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_consumer_is_detected_and_repaired() {
+    const OBJECTS: usize = 3_000;
+    let harness = Nats::start().await;
+    let writer = Writer::new(harness.client().await).await;
+    let mut last = Revision(0);
+    for chunk in (0..OBJECTS).collect::<Vec<_>>().chunks(250) {
+        let put = |n: &usize| put_of("a", &format!("object-{n}"), 1, 500);
+        last = writer.append(chunk.iter().map(put).collect()).await;
+    }
+    // The client holds far fewer messages than it asks for, and drops the others.
+    let config = NatsConfig {
+        subscription_messages_max: 16,
+        pull_records_max: 1024,
+        ..harness.config()
+    };
+    let bus = harness.bus(config).await;
+    let mut reader = Reader::new(&bus, Scope::All);
+    reader.caught_up_at(last).await;
+    assert_eq!(reader.objects.len(), OBJECTS);
+    assert_eq!(reader.restarts, [RestartCause::Start], "it goes on where it was");
+    assert!(reader.away > 0, "and says that it was away");
+    let counters = bus.counters();
+    assert!(counters.resumes > 0 && counters.dropped > 0, "{counters:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_absent_is_waited_for() {
+    let mut server = NatsServer::absent().await.unwrap();
+    let config = NatsConfig::new([server.url()], CLUSTER);
+    let bus: Arc<dyn Bus> = Arc::new(NatsBus::connect(config).await.unwrap());
+    assert_eq!(*bus.connection().borrow(), Connection::Down);
+    let mut reader = Reader::new(&*bus, Scope::All);
+    reader.until(|reader| reader.away == 1).await;
+    let mut serving = bus.serve(&at("a")).await.unwrap();
+    let refused = bus.head().await;
+    assert!(matches!(refused, Err(BusError::Unavailable { .. })), "{refused:?}");
+
+    server.restart().await.unwrap();
+    until(&*bus, Connection::Up).await;
+    let writer = Writer::new(Arc::clone(&bus)).await;
+    let last = writer.append(vec![put("a", "x", 1)]).await;
+    reader.caught_up_at(last).await;
+    let to = at("a");
+    let asked = bus.request(&to, call(b""), Duration::from_secs(20));
+    let answered = async {
+        let incoming = serving.next().await.unwrap().unwrap();
+        incoming.answer("here".into()).await.unwrap();
+    };
+    let (reply, ()) = within(async { tokio::join!(asked, answered) }).await;
+    assert_eq!(reply.unwrap(), "here");
+}
+
+/// Between two verifications, while the reader's connection stays up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_made_anew_that_grew_past_the_old_one_is_noticed() {
+    let mut harness = Nats::start().await;
+    let writer = Writer::new(harness.client().await).await;
+    let last = writer.append(vec![put("a", "old", 1)]).await;
+    let mut reader = Reader::new(&*harness.client().await, Scope::All);
+    reader.caught_up_at(last).await;
+    harness.delete_log().await;
+    let writer = Writer::new(harness.client().await).await;
+    let mut last = Revision(0);
+    for n in 0..50 {
+        last = writer.append(vec![put("a", &format!("new-{n}"), 1)]).await;
+    }
+    reader
+        .until(|reader| reader.restarts.contains(&RestartCause::NewIncarnation))
+        .await;
+    reader.caught_up_at(last).await;
+    assert_eq!(reader.objects.len(), 50);
+    assert_eq!(reader.version("a", "old"), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_cannot_be_read_is_not_skipped_over() {
+    let harness = Nats::start().await;
+    let writer = Writer::new(harness.client().await).await;
+    let stranger = jetstream::new(harness.stranger().await);
+    let subject = format!("ar.{CLUSTER}.obj.a=2Ev1=2Eexample=2Ecom.ns.broken");
+    let published = stranger.publish(subject, "not a record".into()).await;
+    published.unwrap().await.unwrap();
+    let last = writer.append(vec![put("a", "x", 1)]).await;
+    let mut reader = Reader::new(&*writer.bus, Scope::All);
+    reader.caught_up_at(last).await;
+    assert_eq!((reader.unreadable, reader.objects.len()), (1, 1));
+    // A new writer sees that the key is taken by something that no source has.
+    let index = writer.bus.index().await.unwrap();
+    let objects = index.objects.values().next().unwrap();
+    assert_eq!(objects.len(), 2);
+    assert!(objects.values().any(|(_, version)| version.is_empty()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_that_were_waited_for_and_purged_do_not_delay_it_for_ever() {
+    let harness = Nats::start().await;
+    let writer = Writer::new(harness.client().await).await;
+    let names: Vec<_> = (0..2_000).map(|n| format!("object-{n}")).collect();
+    for chunk in names.chunks(100) {
+        let put = |name: &String| put_of("a", name, 1, 2_000);
+        writer.append(chunk.iter().map(put).collect()).await;
+    }
+    let mut reader = Reader::new(&*harness.client().await, Scope::All);
+    reader.until(|reader| reader.last > Revision(10)).await;
+    let stream = jetstream::new(harness.stranger().await);
+    let stream = stream.get_stream(STREAM).await.unwrap();
+    stream.purge().await.unwrap();
+    reader.until(|reader| reader.caught_up.is_some()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_leave_nothing_behind() {
+    let harness = Nats::start().await;
+    let bus = harness.bus(harness.config()).await;
+    let mut serving = bus.serve(&at("silent")).await.unwrap();
+    let _swallowing = tokio::spawn(async move { while serving.next().await.is_some() {} });
+    for _ in 0..50 {
+        let refused = bus.request(&at("silent"), call(b""), Duration::from_millis(2)).await;
+        assert!(matches!(refused, Err(RequestError::TimedOut { .. })), "{refused:?}");
+        let refused = bus.request(&at("nobody"), call(b""), Duration::from_secs(20)).await;
+        assert!(matches!(refused, Err(RequestError::NoResponders)), "{refused:?}");
+        let to = at("silent");
+        let dropped = bus.request(&to, call(b""), Duration::from_secs(3600));
+        drop(tokio::time::timeout(Duration::from_millis(2), dropped).await);
+    }
+    assert_eq!(bus.requests_waiting(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_is_lost_ends_what_waits_for_a_reply() {
+    let mut harness = Nats::start().await;
+    let bus = harness.bus(harness.config()).await;
+    let mut serving = bus.serve(&at("a")).await.unwrap();
+    let to = at("a");
+    let asked = bus.request(&to, call(b""), Duration::from_secs(3600));
+    let arrived = async {
+        let incoming = serving.next().await;
+        harness.server.kill().unwrap();
+        incoming
+    };
+    let (reply, _incoming) = within(async { tokio::join!(asked, arrived) }).await;
+    assert!(
+        matches!(reply, Err(RequestError::Bus(BusError::Unavailable { .. }))),
+        "{reply:?}"
+    );
+    assert_eq!(bus.requests_waiting(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_cannot_be_read_is_answered_as_such() {
+    let harness = Nats::start().await;
+    let bus = harness.bus(harness.config()).await;
+    let mut serving = bus.serve(&at("a")).await.unwrap();
+    let stranger = harness.stranger().await;
+    let mut headers = async_nats::HeaderMap::new();
+    headers.insert("Anteroom-Protocol", "99");
+    headers.insert("Anteroom-Deadline-Ms", "100");
+    let subject = format!("ar.{CLUSTER}.q.a=2Ev1=2Eexample=2Ecom");
+    let reply = within(stranger.request_with_headers(subject, headers, "".into())).await;
+    let outcome = query::decode_outcome(&reply.unwrap().payload).unwrap();
+    assert!(matches!(outcome, Err(FactError::RequestInvalid { .. })), "{outcome:?}");
+    let seen = within(serving.next()).await.unwrap();
+    assert!(matches!(seen, Err(WireError::Protocol { .. })), "{seen:?}");
+    assert_eq!(bus.counters().calls_unreadable, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_stream_is_made_as_designed_and_brought_up_to_date() {
+    let harness = Nats::start().await;
+    let bus = harness.bus(harness.config()).await;
+    let head = bus.ensure_log().await.unwrap();
+    let jetstream = jetstream::new(harness.stranger().await);
+    let found = || async {
+        let stream = jetstream.get_stream(STREAM).await.unwrap();
+        stream.cached_info().config.clone()
+    };
+    let made = found().await;
+    assert_eq!(made.max_messages_per_subject, 1);
+    assert_eq!(made.discard, stream::DiscardPolicy::New);
+    assert_eq!(made.storage, stream::StorageType::File);
+    assert!(made.allow_atomic_publish && made.allow_message_ttl && made.allow_direct);
+    let changed = stream::Config {
+        max_bytes: 1024 * 1024,
+        allow_direct: false,
+        ..made.clone()
+    };
+    jetstream.update_stream(&changed).await.unwrap();
+    let again = bus.ensure_log().await.unwrap();
+    assert_eq!(again.incarnation, head.incarnation);
+    assert_eq!(found().await, made);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_log_refuses_and_forgets_nothing() {
+    let harness = Nats::start().await;
+    let config = NatsConfig {
+        log_bytes_max: 4 * 1024 * 1024,
+        ..harness.config()
+    };
+    let writer = Writer::new(Arc::new(harness.bus(config).await)).await;
+    let mut written = 0;
+    let refused = loop {
+        let batch = vec![put_of("a", &format!("object-{written}"), 1, 500_000)];
+        match writer.bus.append(writer.fence, batch).await {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(refused.to_string().contains("maximum bytes"), "{refused}");
+    let index = writer.bus.index().await.unwrap();
+    assert_eq!(index.objects.values().next().unwrap().len(), written);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn services_log_in_with_their_own_permissions() {
+    let users = "accounts { A { jetstream: enabled, users: [
+        { user: watcher, password: w }
+        { user: webhook, password: h, permissions: {
+            publish: { allow: [ \"ar.test.q.>\" ] }
+            subscribe: { allow: [ \"_INBOX_webhook.>\" ] } } }
+    ] } }";
+    let server = NatsServer::start_with(users).await.unwrap();
+    let login = |user: &str, password: &str| NatsConfig {
+        credentials: Credentials::Password {
+            user: user.into(),
+            password: password.into(),
+        },
+        inbox_prefix: format!("_INBOX_{user}"),
+        log_bytes_max: 64 * 1024 * 1024,
+        ..NatsConfig::new([server.url()], CLUSTER)
+    };
+    let watcher = NatsBus::connect(login("watcher", "w")).await.unwrap();
+    let webhook = NatsBus::connect(login("webhook", "h")).await.unwrap();
+    for bus in [&watcher, &webhook] {
+        until(bus, Connection::Up).await;
+    }
+    watcher.ensure_log().await.unwrap();
+    let serving = watcher.serve(&at("a")).await.unwrap();
+    tokio::spawn(answer(serving, "one"));
+    let reply = within(webhook.request(&at("a"), call(b""), Duration::from_secs(20))).await;
+    assert_eq!(reply.unwrap(), "one");
+    // What is not permitted is silence on NATS, so it is bounded by its own timeout.
+    let direct = Address::Replica {
+        replica: "r".into(),
+        view: crate::support::view("a"),
+    };
+    let refused = webhook.request(&direct, call(b""), Duration::from_millis(100)).await;
+    assert!(matches!(refused, Err(RequestError::TimedOut { .. })), "{refused:?}");
+
+    let stranger = NatsBus::connect(login("webhook", "wrong")).await.unwrap();
+    let refused = stranger.head().await;
+    assert!(matches!(refused, Err(BusError::Unavailable { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn what_no_waiting_mends_is_said_at_start() {
+    let config = NatsConfig::new(["nats://127.0.0.1:4222"], "no.such.name");
+    let refused = NatsBus::connect(config).await;
+    assert!(matches!(refused, Err(NatsConfigError::Cluster(_))), "{refused:?}");
+    let mut config = NatsConfig::new(["nats://127.0.0.1:4222"], CLUSTER);
+    config.credentials = Credentials::NkeySeed("/no/such/file".into());
+    let refused = NatsBus::connect(config).await;
+    assert!(matches!(refused, Err(NatsConfigError::File { .. })), "{refused:?}");
+}
