@@ -13,6 +13,7 @@
 
 mod api;
 mod append;
+mod args;
 mod beats;
 mod config;
 mod consumer;
@@ -37,6 +38,7 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub use args::NatsArgs;
 pub use config::{Credentials, NatsConfig, NatsConfigError, Tls};
 
 use api::Api;
@@ -103,12 +105,13 @@ impl NatsBus {
                 let _ = events.try_send(event);
             }
         });
-        let client = options.connect(config.addresses()?).await.map_err(|error| {
-            NatsConfigError::Server {
+        let client = options
+            .connect(config.addresses()?)
+            .await
+            .map_err(|error| NatsConfigError::Server {
                 address: config.servers.join(","),
                 source: std::io::Error::other(error),
-            }
-        })?;
+            })?;
         let closed = CancellationToken::new();
         let (link_sender, link) = watch::channel(Link::down());
         let (connection_sender, connection) = watch::channel(Connection::Down);
@@ -194,10 +197,9 @@ impl Shared {
         let Some(stored) = self.api.last(&subject).await? else {
             return Ok(None);
         };
-        let (term, holder) =
-            lease::decode(&stored.payload).map_err(|error| BusError::Refused {
-                message: format!("the lease cannot be read: {error}"),
-            })?;
+        let (term, holder) = lease::decode(&stored.payload).map_err(|error| BusError::Refused {
+            message: format!("the lease cannot be read: {error}"),
+        })?;
         let fence = Fence(Revision(stored.sequence));
         Ok(Some((Lease { term, holder }, fence)))
     }

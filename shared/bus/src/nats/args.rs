@@ -28,7 +28,12 @@ pub struct NatsArgs {
     pub nats_user: Option<String>,
 
     /// Log in with this password; better given by the environment than on the command line.
-    #[arg(long, env = "ANTEROOM_NATS_PASSWORD", hide_env_values = true, requires = "nats_user")]
+    #[arg(
+        long,
+        env = "ANTEROOM_NATS_PASSWORD",
+        hide_env_values = true,
+        requires = "nats_user"
+    )]
     pub nats_password: Option<String>,
 
     /// Log in with the NKey seed in this file.
@@ -68,11 +73,22 @@ impl NatsArgs {
     /// The configuration for `service`, whose replies go to an inbox prefix of its own.
     pub fn config(&self, service: &str) -> NatsConfig {
         let credentials = match self {
-            Self { nats_user: Some(user), nats_password: Some(password), .. } => {
-                Credentials::Password { user: user.clone(), password: password.clone() }
-            }
-            Self { nats_nkey_file: Some(file), .. } => Credentials::NkeySeed(file.clone()),
-            Self { nats_creds_file: Some(file), .. } => Credentials::Creds(file.clone()),
+            Self {
+                nats_user: Some(user),
+                nats_password: Some(password),
+                ..
+            } => Credentials::Password {
+                user: user.clone(),
+                password: password.clone(),
+            },
+            Self {
+                nats_nkey_file: Some(file),
+                ..
+            } => Credentials::NkeySeed(file.clone()),
+            Self {
+                nats_creds_file: Some(file),
+                ..
+            } => Credentials::Creds(file.clone()),
             _ => Credentials::None,
         };
         NatsConfig {
