@@ -1,14 +1,229 @@
 //! From a manifest to a [`Policy`].
-use crate::{Policy, Problem};
+//!
+//! The manifest is walked field by field against tables of what is known, so that nothing in it goes
+//! unread: a field is evaluated, or changes nothing that is decided here, or is a problem. Walking
+//! goes on after a problem.
+
+mod conditions;
+mod context;
+mod expressions;
+mod fields;
+mod resources;
+mod rule;
+
+use std::collections::BTreeSet;
+
 use serde_json::Value;
+
+pub use context::CONTEXT_ENTRIES_MAX;
+
+use crate::{FailureAction, FailurePolicy, Policy, Problem, Rule, problem::Problems};
+use fields::{Field, Known, Object};
+
+/// Levels of nesting of a manifest, beyond which it is not walked. Kyverno's own policies stay below
+/// 20.
+pub const MANIFEST_DEPTH_MAX: usize = 64;
+
+/// Rules of one policy.
+pub const RULES_MAX: usize = 256;
 
 /// Compiles a kyverno.io/v1 `ClusterPolicy` or `Policy`, as an API server serves it.
 ///
 /// # Errors
 /// Every problem that keeps it from being ready, in the manifest's order: what is malformed or not
-/// known at all (`POLICY_INVALID`), and what Kyverno knows and this version does not evaluate
-/// (`POLICY_UNSUPPORTED`).
+/// known at all (`POLICY_INVALID`), what Kyverno knows and this version does not evaluate
+/// (`POLICY_UNSUPPORTED`), and what the policy may not read (`POLICY_FORBIDDEN`).
 pub fn compile(manifest: &Value) -> Result<Policy, Vec<Problem>> {
-    let _ = manifest;
-    Err(Vec::new())
+    let mut problems = Problems::default();
+    let policy = if is_deeper_than(manifest, MANIFEST_DEPTH_MAX) {
+        let message = format!("the manifest nests deeper than {MANIFEST_DEPTH_MAX} levels");
+        problems.invalid("", message);
+        None
+    } else {
+        compile_manifest(Field::root(manifest), &mut problems)
+    };
+    match policy {
+        Some(policy) if problems.is_empty() => Ok(policy),
+        _ => Err(problems.into_vec()),
+    }
 }
+
+fn is_deeper_than(value: &Value, levels: usize) -> bool {
+    let Some(left) = levels.checked_sub(1) else {
+        return true;
+    };
+    match value {
+        Value::Array(elements) => elements.iter().any(|element| is_deeper_than(element, left)),
+        Value::Object(entries) => entries.values().any(|value| is_deeper_than(value, left)),
+        _ => false,
+    }
+}
+
+const MANIFEST: Known = Known {
+    evaluated: &["apiVersion", "kind", "metadata", "spec"],
+    inert: &["status"],
+    later: &[],
+};
+
+/// `None` only where a problem was noted; the reverse does not hold, here and in all that follows.
+fn compile_manifest(manifest: Field<'_>, problems: &mut Problems) -> Option<Policy> {
+    let manifest = manifest.object(&MANIFEST, problems)?;
+    if let Some(version) = manifest.required("apiVersion", problems) {
+        version.known_text(&["kyverno.io/v1"], problems);
+    }
+    let kind = manifest
+        .required("kind", problems)
+        .and_then(|kind| kind.known_text(&["ClusterPolicy", "Policy"], problems));
+    let metadata = manifest.required("metadata", problems)?;
+    let (name, uid) = (metadata.text_at("name"), metadata.text_at("uid"));
+    if name.is_none() {
+        problems.invalid("metadata.name", "a name is required");
+    }
+    // Where the API server has not filled it in.
+    let namespace = metadata.text_at("namespace").unwrap_or("default");
+    let namespace = (kind == Some("Policy")).then(|| namespace.to_owned());
+    let spec = manifest
+        .required("spec", problems)?
+        .object(&SPEC, problems)?;
+    let settings = Settings::compile(&spec, problems);
+    let rules = compile_rules(&spec, settings.action, namespace.is_some(), problems);
+    Some(Policy {
+        name: name?.to_owned(),
+        namespace,
+        uid: uid.map(str::to_owned),
+        rules,
+        failure_policy: settings.failure_policy,
+        timeout_seconds: settings.timeout_seconds,
+        admission: settings.admission,
+        emit_warning: settings.emit_warning,
+    })
+}
+
+const SPEC: Known = Known {
+    evaluated: &[
+        "admission",
+        "applyRules",
+        "emitWarning",
+        "failurePolicy",
+        "rules",
+        "validationFailureAction",
+        "webhookConfiguration",
+        "webhookTimeoutSeconds",
+    ],
+    // About scans of what exists, and about rules of kinds that are problems themselves.
+    inert: &[
+        "background",
+        "generateExisting",
+        "generateExistingOnPolicyUpdate",
+        "mutateExistingOnPolicyUpdate",
+        "schemaValidation",
+        "useServerSideApply",
+    ],
+    later: &["validationFailureActionOverrides"],
+};
+
+const WEBHOOK_CONFIGURATION: Known = Known {
+    evaluated: &["failurePolicy", "timeoutSeconds"],
+    inert: &[],
+    later: &["matchConditions"],
+};
+
+/// What a policy says once for all its rules.
+struct Settings {
+    action: FailureAction,
+    failure_policy: FailurePolicy,
+    timeout_seconds: Option<u32>,
+    admission: bool,
+    emit_warning: bool,
+}
+
+impl Settings {
+    fn compile(spec: &Object<'_>, problems: &mut Problems) -> Self {
+        let webhook = spec
+            .get("webhookConfiguration")
+            .and_then(|webhook| webhook.object(&WEBHOOK_CONFIGURATION, problems));
+        let webhook_field = |name| webhook.as_ref().and_then(|webhook| webhook.get(name));
+        let failure_policy = webhook_field("failurePolicy")
+            .or_else(|| spec.get("failurePolicy"))
+            .and_then(|field| field.known_text(&["Fail", "Ignore"], problems));
+        let timeout_seconds = webhook_field("timeoutSeconds")
+            .or_else(|| spec.get("webhookTimeoutSeconds"))
+            .and_then(|field| field.integer(1..=30, problems));
+        check_apply_rules(spec, problems);
+        let mut flag = |name, otherwise| {
+            spec.get(name)
+                .and_then(|field| field.boolean(problems))
+                .unwrap_or(otherwise)
+        };
+        let (admission, emit_warning) = (flag("admission", true), flag("emitWarning", false));
+        Self {
+            action: failure_action(spec.get("validationFailureAction"), problems)
+                .unwrap_or(FailureAction::Audit),
+            failure_policy: match failure_policy {
+                Some("Ignore") => FailurePolicy::Ignore,
+                _ => FailurePolicy::Fail,
+            },
+            timeout_seconds,
+            admission,
+            emit_warning,
+        }
+    }
+}
+
+fn check_apply_rules(spec: &Object<'_>, problems: &mut Problems) {
+    let Some(field) = spec.get("applyRules") else {
+        return;
+    };
+    if field.known_text(&["All", "One"], problems) == Some("One") {
+        problems.unsupported(
+            field.path(),
+            "`One` is not evaluated: every rule that matches is",
+        );
+    }
+}
+
+/// In the API's spelling, or the older one in lower case.
+fn failure_action(field: Option<Field<'_>>, problems: &mut Problems) -> Option<FailureAction> {
+    let action = field?.known_text(&["Enforce", "Audit", "enforce", "audit"], problems)?;
+    Some(match action {
+        "Enforce" | "enforce" => FailureAction::Enforce,
+        _ => FailureAction::Audit,
+    })
+}
+
+fn compile_rules(
+    spec: &Object<'_>,
+    action: FailureAction,
+    is_namespaced: bool,
+    problems: &mut Problems,
+) -> Vec<Rule> {
+    let Some(field) = spec.required("rules", problems) else {
+        return Vec::new();
+    };
+    let fields = field.list(problems);
+    if fields.is_empty() {
+        problems.invalid(field.path(), "a policy has at least one rule");
+    }
+    if fields.len() > RULES_MAX {
+        problems.invalid(field.path(), format!("more than {RULES_MAX} rules"));
+    }
+    let mut names = BTreeSet::new();
+    let mut rules = Vec::new();
+    for field in fields.into_iter().take(RULES_MAX) {
+        let path = field.path().to_owned();
+        let Some(rule) = rule::compile(field, action, is_namespaced, problems) else {
+            continue;
+        };
+        if !names.insert(rule.name.clone()) {
+            problems.invalid(
+                format!("{path}.name"),
+                format!("another rule is named `{}`", rule.name),
+            );
+        }
+        rules.push(rule);
+    }
+    rules
+}
+
+#[cfg(test)]
+mod tests;

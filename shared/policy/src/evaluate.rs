@@ -1,12 +1,22 @@
 //! One rule taken through one request, without IO.
 
-use std::collections::BTreeMap;
+mod conditions;
+mod facts;
+mod message;
+mod scope;
+
+use std::{borrow::Cow, collections::BTreeMap};
 
 use anteroom_model::{ErrorCode, FactError};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::{AdmissionRequest, Policy, Rule, VariableError};
+use crate::{
+    AdmissionRequest, FailureAction, Policy, Rule, VariableError, VariableErrorKind, matching,
+};
+use conditions::{Stop, Verdict};
+use facts::Facts;
+use scope::{Scope, States};
 
 /// Facts that one rule may read while one request is evaluated; more is an error.
 pub const FACTS_PER_RULE_MAX: usize = 64;
@@ -82,6 +92,9 @@ impl RuleError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Fact { source, .. } => source.code(),
+            Self::Variable { source, .. } if source.kind == VariableErrorKind::OverBudget => {
+                ErrorCode::BUDGET_EXCEEDED
+            }
             Self::Variable { .. } => ErrorCode::VARIABLE_UNRESOLVED,
             Self::TooManyFacts => ErrorCode::BUDGET_EXCEEDED,
         }
@@ -120,33 +133,132 @@ pub enum Step {
 }
 
 /// One rule on its way through one request.
+///
+/// Every step begins anew and goes on with what is known by then: what was loaded stays loaded, and a
+/// fact is asked for once. So a rule takes at most one step more than it reads facts.
 pub struct Evaluation<'a> {
-    policy: &'a Policy,
     rule: &'a Rule,
-    request: &'a AdmissionRequest,
+    applies: bool,
+    now: Pass<'a>,
+    /// Begun when the new state violates the rule: whether the old one did too.
+    earlier: Option<(String, Pass<'a>)>,
+    facts: Facts,
+}
+
+/// One state of the object against the rule.
+struct Pass<'a> {
+    request: Cow<'a, AdmissionRequest>,
+    states: States,
+}
+
+impl<'a> Pass<'a> {
+    fn new(rule: &Rule, request: Cow<'a, AdmissionRequest>) -> Self {
+        Self {
+            request,
+            states: States::new(&rule.context),
+        }
+    }
 }
 
 impl<'a> Evaluation<'a> {
-    /// Begins; nothing is evaluated before the first [`step`](Self::step).
+    /// Begins; nothing is evaluated before the first [`step`](Self::step). `rule` is one of
+    /// `policy`'s.
     pub fn start(policy: &'a Policy, rule: &'a Rule, request: &'a AdmissionRequest) -> Self {
+        let within = |namespace| matching::object_namespace(request) == namespace;
         Self {
-            policy,
             rule,
-            request,
+            applies: policy.admission && policy.namespace().is_none_or(within),
+            now: Pass::new(rule, Cow::Borrowed(request)),
+            earlier: None,
+            facts: Facts::default(),
         }
     }
 
     /// Goes on as far as the facts at hand allow.
     pub fn step(&mut self) -> Step {
-        let _ = (self.policy, self.rule, self.request);
-        Step::Done(RuleReport {
-            outcome: RuleOutcome::NotMatched,
-            facts: Vec::new(),
+        match self.outcome() {
+            Some(outcome) => Step::Done(RuleReport {
+                outcome,
+                facts: self.facts.record(),
+            }),
+            None => Step::Need(self.facts.to_ask()),
+        }
+    }
+
+    /// Answers a request of the last step. An id that was not asked for is ignored, and so is a second
+    /// answer.
+    pub fn supply(&mut self, id: u32, answer: Result<Value, FactError>) {
+        self.facts.supply(id, answer);
+    }
+
+    /// `None` while a fact is waited for.
+    fn outcome(&mut self) -> Option<RuleOutcome> {
+        if !self.applies {
+            return Some(RuleOutcome::NotMatched);
+        }
+        if self.earlier.is_none() {
+            let outcome = judge(self.rule, &mut self.now, &mut self.facts)?;
+            let RuleOutcome::Fail { message } = outcome else {
+                return Some(outcome);
+            };
+            match self.earlier_pass() {
+                Some(pass) => self.earlier = Some((message, pass)),
+                None => return Some(RuleOutcome::Fail { message }),
+            }
+        }
+        let (message, pass) = self.earlier.as_mut()?;
+        Some(match judge(self.rule, pass, &mut self.facts)? {
+            RuleOutcome::Fail { .. } => RuleOutcome::Skipped {
+                reason: "the object violated the rule before this change too".to_owned(),
+            },
+            // An old state that complied, or of which nothing is known, excuses nothing.
+            _ => RuleOutcome::Fail {
+                message: message.clone(),
+            },
         })
     }
 
-    /// Answers a request of the last step.
-    pub fn supply(&mut self, id: u32, answer: Result<Value, FactError>) {
-        let _ = (id, answer);
+    /// Kyverno's `allowExistingViolations`: an update is not denied for what was wrong before.
+    fn earlier_pass(&self) -> Option<Pass<'a>> {
+        let applies =
+            self.rule.allow_existing_violations && self.rule.action == FailureAction::Enforce;
+        let request = self.now.request.of_old_object().filter(|_| applies)?;
+        Some(Pass::new(self.rule, Cow::Owned(request)))
     }
 }
+
+/// Takes the rule through one state of the object; `None` while a fact is waited for.
+fn judge(rule: &Rule, pass: &mut Pass<'_>, facts: &mut Facts) -> Option<RuleOutcome> {
+    if !rule.matches.matches(&pass.request) {
+        return Some(RuleOutcome::NotMatched);
+    }
+    let mut scope = Scope {
+        request: &pass.request,
+        entries: &rule.context,
+        states: &mut pass.states,
+        facts,
+        visible: rule.context.len(),
+    };
+    let judged = match conditions::evaluate(&rule.preconditions, "preconditions", &mut scope) {
+        Ok(Verdict { met: true, .. }) => {
+            conditions::evaluate(&rule.deny, "validate.deny.conditions", &mut scope)
+        }
+        Ok(Verdict { messages, .. }) => {
+            return Some(RuleOutcome::Skipped {
+                reason: message::skip(&messages),
+            });
+        }
+        Err(stop) => Err(stop),
+    };
+    match judged {
+        Ok(Verdict { met: false, .. }) => Some(RuleOutcome::Pass),
+        Ok(Verdict { messages, .. }) => Some(RuleOutcome::Fail {
+            message: message::denial(rule, &messages, &mut scope)?,
+        }),
+        Err(Stop::Pending) => None,
+        Err(Stop::Error(error)) => Some(RuleOutcome::Error(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

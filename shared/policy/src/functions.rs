@@ -1,4 +1,13 @@
-//! Kyverno's additions to the JMESPath functions.
+//! The functions that expressions of policies may call: JMESPath's own, and Kyverno's additions.
+//!
+//! The replica evaluates queries of context entries with the same table.
 
-/// The table.
-pub fn functions() {}
+use std::sync::LazyLock;
+
+use anteroom_jmespath::FunctionTable;
+
+/// The table, one for all.
+pub fn functions() -> &'static FunctionTable {
+    static TABLE: LazyLock<FunctionTable> = LazyLock::new(|| FunctionTable::standard());
+    &TABLE
+}

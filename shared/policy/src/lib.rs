@@ -37,12 +37,14 @@ mod scalar;
 mod template;
 mod wildcard;
 
-pub use compile::compile;
-pub use evaluate::{Evaluation, FactRead, FactRequest, RuleError, RuleOutcome, RuleReport, Step};
+pub use compile::{CONTEXT_ENTRIES_MAX, MANIFEST_DEPTH_MAX, RULES_MAX, compile};
+pub use evaluate::{
+    Evaluation, FACTS_PER_RULE_MAX, FactRead, FactRequest, RuleError, RuleOutcome, RuleReport, Step,
+};
 pub use functions::functions;
 pub use matching::{KindPattern, Operation};
 pub use policy::{FailureAction, FailurePolicy, Policy, Rule, Target};
 pub use problem::Problem;
 pub use request::{AdmissionRequest, RequestError};
-pub use template::VariableError;
+pub use template::{VariableError, VariableErrorKind};
 pub use wildcard::matches as wildcard_matches;

@@ -135,4 +135,4 @@ impl Operator {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -37,8 +37,11 @@ impl Problems {
         self.push(ErrorCode::POLICY_UNSUPPORTED, path, message);
     }
 
+    pub(crate) fn forbidden(&mut self, path: impl fmt::Display, message: impl Into<String>) {
+        self.push(ErrorCode::POLICY_FORBIDDEN, path, message);
+    }
+
     fn push(&mut self, code: ErrorCode, path: impl fmt::Display, message: impl Into<String>) {
-        // One more than the limit, which says that there are more.
         if self.0.len() < PROBLEMS_MAX {
             self.0.push(Problem {
                 code,

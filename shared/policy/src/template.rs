@@ -1,5 +1,22 @@
-//! `{{ }}`: text and values with variables in them.
+//! `{{ }}`: texts and values with variables in them.
+//!
+//! Everything that can be parsed before a request comes is parsed then. What a variable is replaced
+//! with is a value, or text in a text: it is never parsed again as a template or as an expression.
+
+mod prepared;
+mod scan;
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
 use thiserror::Error;
+
+use crate::scalar;
+pub(crate) use prepared::{Bound, Prepared};
+use scan::{Piece, scan};
+
+/// Bytes of one text after its variables are resolved; a longer one is an error.
+pub(crate) const TEXT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Why a variable could not be resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -9,10 +26,279 @@ pub struct VariableError {
     pub expression: String,
     /// What happened.
     pub message: String,
+    /// Of which kind it is.
+    pub kind: VariableErrorKind,
 }
-#[derive(Debug)]
-pub(crate) struct Prepared {}
-#[derive(Debug)]
-pub(crate) struct Template {}
-#[derive(Debug)]
-pub(crate) struct ValueTemplate {}
+
+/// The kinds of [`VariableError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum VariableErrorKind {
+    /// It is not there: an object lacks the key, or the context the entry.
+    Missing,
+    /// It has no value: a function refused what it was given, or the text does not fit its place.
+    Failed,
+    /// It takes more than an evaluation may.
+    OverBudget,
+}
+
+/// What a template wants to know while it is rendered.
+pub(crate) trait Resolve {
+    /// Why it does not go on.
+    type Interrupt: From<VariableError>;
+
+    /// Whether the request is a DELETE, for which `request.object` means `request.oldObject`.
+    fn is_delete(&self) -> bool;
+
+    /// The value of an expression in the rule's context. `written` is for messages.
+    fn search(&mut self, bound: &Bound, written: &str) -> Result<Arc<Value>, Self::Interrupt>;
+}
+
+/// Why a text cannot be compiled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TemplateProblem {
+    /// It is malformed.
+    Invalid(String),
+    /// It is what Kyverno knows and this crate does not evaluate.
+    Unsupported(String),
+}
+
+/// A text with variables in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Template {
+    source: String,
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug)]
+enum Part {
+    Text(String),
+    Variable(Variable),
+}
+
+/// One `{{ }}`.
+#[derive(Clone, Debug)]
+pub(crate) struct Variable {
+    query: Prepared,
+    /// The same about `request.oldObject`, if it speaks of `request.object`.
+    on_delete: Option<Prepared>,
+}
+
+/// A JSON value with variables in its texts, keys included.
+#[derive(Clone, Debug)]
+pub(crate) enum ValueTemplate {
+    Fixed(Arc<Value>),
+    Text(Template),
+    List(Vec<ValueTemplate>),
+    Map(Vec<(Template, ValueTemplate)>),
+}
+
+impl Variable {
+    pub(super) fn parse(inside: &str) -> Result<Self, TemplateProblem> {
+        // `{{- x }}` is how Kyverno is told not to resolve variables in a value: never done here.
+        let trimmed = inside.trim();
+        let trimmed = trimmed.strip_prefix('-').map_or(trimmed, str::trim);
+        if trimmed == "@" {
+            return Err(TemplateProblem::Unsupported(
+                "`{{ @ }}`, the field that is patched, is known in patterns and patches only"
+                    .to_owned(),
+            ));
+        }
+        Ok(Self {
+            query: Prepared::parse(trimmed)?,
+            on_delete: if trimmed.contains(OBJECT) {
+                Some(Prepared::parse(&trimmed.replace(OBJECT, OLD_OBJECT))?)
+            } else {
+                None
+            },
+        })
+    }
+
+    fn resolve<R: Resolve>(&self, resolver: &mut R) -> Result<Arc<Value>, R::Interrupt> {
+        let query = match &self.on_delete {
+            Some(on_delete) if resolver.is_delete() => on_delete,
+            _ => &self.query,
+        };
+        let bound = query.bind(resolver)?;
+        resolver.search(&bound, query.source())
+    }
+
+    /// As [`resolve`](Self::resolve), as text.
+    fn resolve_text<R: Resolve>(&self, resolver: &mut R) -> Result<String, R::Interrupt> {
+        let value = self.resolve(resolver)?;
+        Ok(scalar::text(&value).into_owned())
+    }
+
+    fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Prepared)) {
+        self.query.visit(visit);
+    }
+
+    fn error(&self, message: impl Into<String>) -> VariableError {
+        VariableError {
+            expression: self.query.source().to_owned(),
+            message: message.into(),
+            kind: VariableErrorKind::Failed,
+        }
+    }
+}
+
+const OBJECT: &str = "request.object";
+const OLD_OBJECT: &str = "request.oldObject";
+
+impl Template {
+    pub(crate) fn parse(source: &str) -> Result<Self, TemplateProblem> {
+        if scan::has_reference(source) {
+            return Err(TemplateProblem::Unsupported(
+                "references to other fields, `$(…)`, are not resolved; write `\\$(` for the text"
+                    .to_owned(),
+            ));
+        }
+        let parts = scan(source)
+            .map_err(TemplateProblem::Invalid)?
+            .into_iter()
+            .map(|piece| match piece {
+                Piece::Text(text) => Ok(Part::Text(text.replace("\\$(", "$("))),
+                Piece::Hole(inside) => Variable::parse(inside).map(Part::Variable),
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            source: source.to_owned(),
+            parts,
+        })
+    }
+
+    /// As written.
+    pub(crate) fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The text without variables, if it has none.
+    fn fixed(&self) -> Option<&str> {
+        match &*self.parts {
+            [] => Some(""),
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A lone variable gives its value; anything else is text.
+    pub(crate) fn value<R: Resolve>(&self, resolver: &mut R) -> Result<Arc<Value>, R::Interrupt> {
+        match &*self.parts {
+            [Part::Variable(variable)] => variable.resolve(resolver),
+            _ => Ok(Arc::new(Value::String(self.text(resolver)?))),
+        }
+    }
+
+    /// Strings stand in it as they are, other values as JSON.
+    pub(crate) fn text<R: Resolve>(&self, resolver: &mut R) -> Result<String, R::Interrupt> {
+        let mut rendered = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => rendered.push_str(text),
+                Part::Variable(variable) => {
+                    rendered.push_str(&variable.resolve_text(resolver)?);
+                    check_length(&rendered, variable)?;
+                }
+            }
+        }
+        Ok(rendered)
+    }
+
+    /// Every expression in it, those inside other expressions included.
+    pub(crate) fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Prepared)) {
+        for part in &self.parts {
+            if let Part::Variable(variable) = part {
+                variable.visit(visit);
+            }
+        }
+    }
+}
+
+fn check_length(text: &str, variable: &Variable) -> Result<(), VariableError> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(VariableError {
+            kind: VariableErrorKind::OverBudget,
+            ..variable.error(format!(
+                "the text around it grows beyond {TEXT_BYTES_MAX} bytes"
+            ))
+        });
+    }
+    Ok(())
+}
+
+impl ValueTemplate {
+    /// Parses every text of `value`. The caller bounds its depth.
+    pub(crate) fn parse(value: &Value) -> Result<Self, TemplateProblem> {
+        let parsed = match value {
+            Value::String(text) => Self::Text(Template::parse(text)?),
+            Value::Array(elements) => {
+                Self::List(elements.iter().map(Self::parse).collect::<Result<_, _>>()?)
+            }
+            Value::Object(entries) => Self::Map(
+                entries
+                    .iter()
+                    .map(|(key, value)| Ok((Template::parse(key)?, Self::parse(value)?)))
+                    .collect::<Result<_, _>>()?,
+            ),
+            scalar => Self::Fixed(Arc::new(scalar.clone())),
+        };
+        Ok(match parsed.fixed() {
+            Some(fixed) => Self::Fixed(Arc::new(fixed)),
+            None => parsed,
+        })
+    }
+
+    /// The value, if it has no variables.
+    fn fixed(&self) -> Option<Value> {
+        match self {
+            Self::Fixed(value) => Some(Value::clone(value)),
+            Self::Text(template) => template.fixed().map(Value::from),
+            Self::List(elements) => elements.iter().map(Self::fixed).collect(),
+            Self::Map(entries) => entries
+                .iter()
+                .map(|(key, value)| Some((key.fixed()?.to_owned(), value.fixed()?)))
+                .collect::<Option<Map<_, _>>>()
+                .map(Value::Object),
+        }
+    }
+
+    pub(crate) fn value<R: Resolve>(&self, resolver: &mut R) -> Result<Arc<Value>, R::Interrupt> {
+        match self {
+            Self::Fixed(value) => Ok(Arc::clone(value)),
+            Self::Text(template) => template.value(resolver),
+            Self::List(elements) => {
+                let elements = elements
+                    .iter()
+                    .map(|element| element.value(resolver).map(Arc::unwrap_or_clone))
+                    .collect::<Result<Vec<_>, _>>()?;
+                Ok(Arc::new(Value::Array(elements)))
+            }
+            Self::Map(entries) => {
+                let mut map = Map::new();
+                for (key, value) in entries {
+                    map.insert(
+                        key.text(resolver)?,
+                        Arc::unwrap_or_clone(value.value(resolver)?),
+                    );
+                }
+                Ok(Arc::new(Value::Object(map)))
+            }
+        }
+    }
+
+    /// Every expression in it.
+    pub(crate) fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Prepared)) {
+        match self {
+            Self::Fixed(_) => {}
+            Self::Text(template) => template.visit(visit),
+            Self::List(elements) => elements.iter().for_each(|element| element.visit(visit)),
+            Self::Map(entries) => entries.iter().for_each(|(key, value)| {
+                key.visit(visit);
+                value.visit(visit);
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! What can be known of an expression before a request comes: that its functions exist, and that the
+//! variables it starts from do.
+
+use std::collections::BTreeSet;
+
+use anteroom_jmespath::ast::{Argument, Ast, Term, TermId};
+
+use crate::{functions, problem::Problems, template::Prepared};
+
+/// What every rule has.
+const GIVEN: &[&str] = &["request", "serviceAccountName", "serviceAccountNamespace"];
+
+/// What Kyverno has, in some rules or in all, and this version has not.
+const LATER: &[&str] = &["element", "elementIndex", "image", "images", "target"];
+
+/// The names that an expression may start from, at one place of a rule.
+#[derive(Default)]
+pub(super) struct Names {
+    defined: BTreeSet<String>,
+    /// Of all entries, for those that are used before they are defined.
+    of_context: BTreeSet<String>,
+}
+
+impl Names {
+    /// Nothing is defined yet; `names` are those of all entries.
+    pub(super) fn of_context<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        Self {
+            defined: BTreeSet::new(),
+            of_context: names.map(str::to_owned).collect(),
+        }
+    }
+
+    pub(super) fn define(&mut self, name: &str) {
+        self.defined.insert(name.to_owned());
+    }
+
+    /// Whether an entry must not take the name.
+    pub(super) fn is_reserved(name: &str) -> bool {
+        GIVEN.contains(&name) || LATER.contains(&name)
+    }
+
+    /// Functions and variables of an expression that is about the context.
+    pub(super) fn check(&self, path: &str, prepared: &Prepared, problems: &mut Problems) {
+        check_functions(path, prepared, problems);
+        self.check_root(path, prepared, problems);
+    }
+
+    pub(super) fn check_root(&self, path: &str, prepared: &Prepared, problems: &mut Problems) {
+        let ast = prepared.expression().ast();
+        let mut fields = BTreeSet::new();
+        root_fields(ast, ast.root(), &mut fields);
+        for name in fields {
+            if GIVEN.contains(&name) || self.defined.contains(name) {
+                continue;
+            }
+            let source = prepared.source();
+            if LATER.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit())) {
+                let message =
+                    format!("`{source}`: the variable `{name}` is not known to this version");
+                problems.unsupported(path, message);
+            } else if self.of_context.contains(name) {
+                let message =
+                    format!("`{source}`: the context entry `{name}` must stand before its use");
+                problems.invalid(path, message);
+            } else {
+                let message = format!(
+                    "`{source}`: there is no variable `{name}`; there are {}",
+                    self.list()
+                );
+                problems.invalid(path, message);
+            }
+        }
+    }
+
+    fn list(&self) -> String {
+        let given = GIVEN.iter().copied();
+        let names: Vec<_> = given
+            .chain(self.defined.iter().map(String::as_str))
+            .collect();
+        names.join(", ")
+    }
+}
+
+/// That every function exists and is given as many arguments as it takes.
+pub(super) fn check_functions(path: &str, prepared: &Prepared, problems: &mut Problems) {
+    if let Err(error) = prepared.expression().check(functions()) {
+        problems.invalid(path, format!("`{}`: {error}", prepared.source()));
+    }
+}
+
+/// The fields that are looked up in the document itself rather than in something taken from it.
+fn root_fields<'a>(ast: &'a Ast, term: TermId, fields: &mut BTreeSet<&'a str>) {
+    match ast.term(term) {
+        Term::Field(name) => {
+            fields.insert(name);
+        }
+        Term::Path(terms) | Term::Pipe(terms) => {
+            terms
+                .iter()
+                .take(1)
+                .for_each(|&term| root_fields(ast, term, fields));
+        }
+        Term::Or(terms) | Term::And(terms) | Term::List(terms) => {
+            terms
+                .iter()
+                .for_each(|&term| root_fields(ast, term, fields));
+        }
+        Term::Not(term) | Term::Flatten(term) => root_fields(ast, *term, fields),
+        Term::Compare { left, right, .. } => {
+            root_fields(ast, *left, fields);
+            root_fields(ast, *right, fields);
+        }
+        Term::Project { left, .. }
+        | Term::ProjectValues { left, .. }
+        | Term::Filter { left, .. } => {
+            root_fields(ast, *left, fields);
+        }
+        Term::Object(entries) => entries
+            .iter()
+            .for_each(|(_, term)| root_fields(ast, *term, fields)),
+        Term::Call { arguments, .. } => arguments.iter().for_each(|argument| {
+            if let Argument::Value(term) = argument {
+                root_fields(ast, *term, fields);
+            }
+        }),
+        _ => {}
+    }
+}

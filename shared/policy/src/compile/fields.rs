@@ -1,0 +1,221 @@
+//! Walking a manifest: a value with its path, and the tables of known fields.
+
+use std::{borrow::Cow, ops::RangeInclusive};
+
+use serde_json::{Map, Value};
+
+use crate::problem::Problems;
+
+/// The fields of one object of a manifest.
+pub(super) struct Known {
+    /// Read by the caller.
+    pub(super) evaluated: &'static [&'static str],
+    /// Accepted, since they change nothing that is decided here.
+    pub(super) inert: &'static [&'static str],
+    /// Kyverno's, and not evaluated by this version.
+    pub(super) later: &'static [&'static str],
+}
+
+/// A value of the manifest and where it stands.
+pub(super) struct Field<'m> {
+    value: &'m Value,
+    path: Cow<'m, str>,
+}
+
+/// An object of the manifest, its unknown fields already noted.
+pub(super) struct Object<'m> {
+    entries: &'m Map<String, Value>,
+    path: String,
+}
+
+impl<'m> Field<'m> {
+    pub(super) fn root(value: &'m Value) -> Self {
+        Self {
+            value,
+            path: Cow::Borrowed(""),
+        }
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(super) fn value(&self) -> &'m Value {
+        self.value
+    }
+
+    /// The object that this is, after noting every field that is not in `known`.
+    pub(super) fn object(&self, known: &Known, problems: &mut Problems) -> Option<Object<'m>> {
+        let entries = self.expect(self.value.as_object(), "an object", problems)?;
+        let object = Object {
+            entries,
+            path: self.path.clone().into_owned(),
+        };
+        for (name, value) in entries.iter().filter(|(_, value)| !value.is_null()) {
+            let has = |names: &[&str]| names.contains(&&**name);
+            if has(known.later) {
+                let message =
+                    format!("`{name}` is a Kyverno field that this version does not evaluate");
+                problems.unsupported(object.child(name), message);
+            } else if !has(known.evaluated) && !has(known.inert) {
+                problems.invalid(object.child(name), unknown_field(name, value, known));
+            }
+        }
+        Some(object)
+    }
+
+    /// The elements that are not null; none where this is no list.
+    pub(super) fn list(&self, problems: &mut Problems) -> Vec<Field<'m>> {
+        self.expect(self.value.as_array(), "a list", problems)
+            .into_iter()
+            .flatten()
+            .enumerate()
+            .map(|(at, value)| Field {
+                value,
+                path: Cow::Owned(format!("{}[{at}]", self.path)),
+            })
+            .collect()
+    }
+
+    /// A list of texts that are not empty and have no variables in them.
+    pub(super) fn texts(&self, problems: &mut Problems) -> Vec<String> {
+        self.list(problems)
+            .iter()
+            .filter_map(|field| field.plain_text(problems))
+            .collect()
+    }
+
+    pub(super) fn text(&self, problems: &mut Problems) -> Option<&'m str> {
+        self.expect(self.value.as_str(), "a string", problems)
+    }
+
+    /// A text that is not empty and has no variables in it.
+    pub(super) fn plain_text(&self, problems: &mut Problems) -> Option<String> {
+        let text = self.text(problems)?;
+        if text.is_empty() {
+            problems.invalid(&self.path, "it is empty");
+        }
+        if text.contains("{{") {
+            problems.unsupported(&self.path, "variables are not resolved here");
+        }
+        Some(text.to_owned())
+    }
+
+    /// One of these.
+    pub(super) fn known_text(&self, known: &[&str], problems: &mut Problems) -> Option<&'m str> {
+        let text = self.text(problems)?;
+        if known.contains(&text) {
+            return Some(text);
+        }
+        problems.invalid(
+            &self.path,
+            format!("`{text}` is none of {}", known.join(", ")),
+        );
+        None
+    }
+
+    pub(super) fn boolean(&self, problems: &mut Problems) -> Option<bool> {
+        self.expect(self.value.as_bool(), "true or false", problems)
+    }
+
+    pub(super) fn integer(
+        &self,
+        range: RangeInclusive<u32>,
+        problems: &mut Problems,
+    ) -> Option<u32> {
+        let within = |number| {
+            u32::try_from(number)
+                .ok()
+                .filter(|number| range.contains(number))
+        };
+        let expected = format!("an integer from {} to {}", range.start(), range.end());
+        self.expect(self.value.as_u64().and_then(within), &expected, problems)
+    }
+
+    /// A text below this, where it is not this crate's to check it.
+    pub(super) fn text_at(&self, name: &str) -> Option<&'m str> {
+        self.value
+            .get(name)?
+            .as_str()
+            .filter(|text| !text.is_empty())
+    }
+
+    fn expect<T>(&self, found: Option<T>, expected: &str, problems: &mut Problems) -> Option<T> {
+        if found.is_none() {
+            let found = type_name(self.value);
+            problems.invalid(
+                &self.path,
+                format!("{expected} is expected here, found {found}"),
+            );
+        }
+        found
+    }
+}
+
+impl<'m> Object<'m> {
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The path of a field of this.
+    pub(super) fn child(&self, name: &str) -> String {
+        if self.path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{}.{name}", self.path)
+        }
+    }
+
+    /// A field that is there and not null, which is the same to an API server.
+    pub(super) fn get(&self, name: &str) -> Option<Field<'m>> {
+        let value = self.entries.get(name).filter(|value| !value.is_null())?;
+        Some(Field {
+            value,
+            path: Cow::Owned(self.child(name)),
+        })
+    }
+
+    pub(super) fn required(&self, name: &str, problems: &mut Problems) -> Option<Field<'m>> {
+        let field = self.get(name);
+        if field.is_none() {
+            problems.invalid(self.child(name), "it is required");
+        }
+        field
+    }
+
+    /// Every field, in the manifest's order.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&'m str, Field<'m>)> {
+        self.entries
+            .keys()
+            .filter_map(|name| Some((name.as_str(), self.get(name)?)))
+    }
+
+    /// Whether any of these is there.
+    pub(super) fn has_any(&self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.get(name).is_some())
+    }
+}
+
+fn unknown_field(name: &str, value: &Value, known: &Known) -> String {
+    let all = || {
+        [known.evaluated, known.inert, known.later]
+            .into_iter()
+            .flatten()
+    };
+    let alike = all().find(|known| known.eq_ignore_ascii_case(name));
+    match alike {
+        Some(alike) => format!("unknown field `{name}`; did you mean `{alike}`?"),
+        None => format!("unknown field `{name}` ({})", type_name(value)),
+    }
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}

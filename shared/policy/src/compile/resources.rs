@@ -1,0 +1,239 @@
+//! `match` and `exclude`.
+
+use super::fields::{Field, Known, Object};
+use crate::{
+    KindPattern, Operation,
+    matching::{Filter, Filters, Match, Requirement, Selector, SetOperator},
+    problem::Problems,
+};
+
+const USERS: &[&str] = &["clusterRoles", "roles", "subjects"];
+
+const BLOCK: Known = Known {
+    evaluated: &["all", "any", "resources"],
+    inert: &[],
+    later: USERS,
+};
+
+const FILTER: Known = Known {
+    evaluated: &["resources"],
+    inert: &[],
+    later: USERS,
+};
+
+const RESOURCES: Known = Known {
+    evaluated: &[
+        "kinds",
+        "name",
+        "names",
+        "namespaces",
+        "operations",
+        "selector",
+    ],
+    inert: &[],
+    later: &["annotations", "namespaceSelector"],
+};
+
+const SELECTOR: Known = Known {
+    evaluated: &["matchExpressions", "matchLabels"],
+    inert: &[],
+    later: &[],
+};
+
+const REQUIREMENT: Known = Known {
+    evaluated: &["key", "operator", "values"],
+    inert: &[],
+    later: &[],
+};
+
+pub(super) fn compile(rule: &Object<'_>, problems: &mut Problems) -> Option<Match> {
+    let include = rule.required("match", problems);
+    let include = include.and_then(|field| filters(&field, problems));
+    let exclude = rule
+        .get("exclude")
+        .filter(|field| !is_empty(field))
+        .and_then(|field| filters(&field, problems));
+    Some(Match {
+        include: include?,
+        exclude,
+    })
+}
+
+/// `exclude: {}` and its like exclude nothing.
+fn is_empty(field: &Field<'_>) -> bool {
+    field.value().as_object().is_some_and(|block| {
+        block.values().all(|part| match part {
+            serde_json::Value::Null => true,
+            serde_json::Value::Array(filters) => filters.is_empty(),
+            serde_json::Value::Object(resources) => resources.is_empty(),
+            _ => false,
+        })
+    })
+}
+
+fn filters(field: &Field<'_>, problems: &mut Problems) -> Option<Filters> {
+    let block = field.object(&BLOCK, problems)?;
+    let given = [block.get("any"), block.get("all"), block.get("resources")];
+    if given.iter().flatten().count() > 1 {
+        problems.invalid(
+            block.path(),
+            "only one of any, all and resources can be given",
+        );
+    }
+    let wrap: fn(Vec<Filter>) -> Filters;
+    let filters: Vec<Filter> = match given {
+        [Some(any), ..] => {
+            wrap = Filters::Any;
+            list(&any, problems)
+        }
+        [None, Some(all), _] => {
+            wrap = Filters::All;
+            list(&all, problems)
+        }
+        [None, None, Some(resources)] => {
+            wrap = Filters::All;
+            filter(&resources, problems).into_iter().collect()
+        }
+        [None, None, None] => {
+            if !block.has_any(USERS) {
+                problems.invalid(block.path(), "any, all or resources is required");
+            }
+            return None;
+        }
+    };
+    (!filters.is_empty()).then(|| wrap(filters))
+}
+
+fn list(field: &Field<'_>, problems: &mut Problems) -> Vec<Filter> {
+    let fields = field.list(problems);
+    if fields.is_empty() && field.value().is_array() {
+        problems.invalid(field.path(), "it is empty");
+    }
+    fields
+        .iter()
+        .filter_map(|field| {
+            let object = field.object(&FILTER, problems)?;
+            match object.get("resources") {
+                Some(resources) => filter(&resources, problems),
+                None => {
+                    if !object.has_any(USERS) {
+                        problems.invalid(object.child("resources"), "it is required");
+                    }
+                    None
+                }
+            }
+        })
+        .collect()
+}
+
+fn filter(field: &Field<'_>, problems: &mut Problems) -> Option<Filter> {
+    let resources = field.object(&RESOURCES, problems)?;
+    if resources.fields().next().is_none() {
+        problems.invalid(field.path(), "it selects nothing");
+    }
+    let texts = |name, problems: &mut Problems| {
+        resources
+            .get(name)
+            .map(|field| field.texts(problems))
+            .unwrap_or_default()
+    };
+    Some(Filter {
+        kinds: resources
+            .get("kinds")
+            .map(|field| kinds(&field, problems))
+            .unwrap_or_default(),
+        name: resources
+            .get("name")
+            .and_then(|name| name.plain_text(problems)),
+        names: texts("names", problems),
+        namespaces: texts("namespaces", problems),
+        operations: resources
+            .get("operations")
+            .map(|field| operations(&field, problems))
+            .unwrap_or_default(),
+        selector: resources
+            .get("selector")
+            .and_then(|field| selector(&field, problems)),
+    })
+}
+
+fn kinds(field: &Field<'_>, problems: &mut Problems) -> Vec<KindPattern> {
+    field
+        .list(problems)
+        .iter()
+        .filter_map(|field| {
+            let text = field.plain_text(problems)?;
+            let pattern = KindPattern::parse(&text);
+            if pattern.is_none() && !text.is_empty() {
+                let message = format!(
+                    "`{text}` is no kind: write Kind, version/Kind or group/version/Kind, and \
+                     /subresource after it"
+                );
+                problems.invalid(field.path(), message);
+            }
+            pattern
+        })
+        .collect()
+}
+
+fn operations(field: &Field<'_>, problems: &mut Problems) -> Vec<Operation> {
+    let names = Operation::ALL.map(Operation::as_str);
+    field
+        .list(problems)
+        .iter()
+        .filter_map(|field| Operation::parse(field.known_text(&names, problems)?))
+        .collect()
+}
+
+fn selector(field: &Field<'_>, problems: &mut Problems) -> Option<Selector> {
+    let object = field.object(&SELECTOR, problems)?;
+    let mut selector = Selector::default();
+    if let Some(labels) = object.get("matchLabels") {
+        // Any key is a label.
+        let entries = labels.value().as_object();
+        for (key, value) in entries.into_iter().flatten() {
+            match value.as_str() {
+                Some(value) => selector.labels.push((key.clone(), value.to_owned())),
+                None => {
+                    problems.invalid(format!("{}[{key:?}]", labels.path()), "a label is a string")
+                }
+            }
+        }
+        if entries.is_none() {
+            problems.invalid(labels.path(), "an object is expected here");
+        }
+    }
+    if let Some(expressions) = object.get("matchExpressions") {
+        let fields = expressions.list(problems);
+        selector.requirements = fields
+            .iter()
+            .filter_map(|field| requirement(field, problems))
+            .collect();
+    }
+    Some(selector)
+}
+
+fn requirement(field: &Field<'_>, problems: &mut Problems) -> Option<Requirement> {
+    let object = field.object(&REQUIREMENT, problems)?;
+    let key = object.required("key", problems)?.plain_text(problems)?;
+    let operator = object.required("operator", problems)?;
+    let operator = operator.known_text(&["In", "NotIn", "Exists", "DoesNotExist"], problems)?;
+    let operator = SetOperator::parse(operator)?;
+    let values = object
+        .get("values")
+        .map(|field| field.texts(problems))
+        .unwrap_or_default();
+    if operator.takes_values() == values.is_empty() {
+        let message = if values.is_empty() {
+            "In and NotIn need values"
+        } else {
+            "Exists and DoesNotExist take no values"
+        };
+        problems.invalid(object.child("values"), message);
+    }
+    Some(Requirement {
+        key,
+        operator,
+        values,
+    })
+}

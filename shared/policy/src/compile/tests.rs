@@ -1,0 +1,267 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::operator::tests::any_json;
+
+fn problems(manifest: &str) -> String {
+    let manifest: Value = serde_saphyr::from_str(manifest).unwrap();
+    match compile(&manifest) {
+        Ok(policy) => format!("{policy:#?}"),
+        Err(problems) => problems
+            .iter()
+            .map(|problem| format!("{problem}\n"))
+            .collect(),
+    }
+}
+
+/// The problems of a ClusterPolicy whose only rule is this.
+fn rule_problems(rule: &str) -> String {
+    let rule = rule.trim_matches('\n').replace('\n', "\n    ");
+    problems(&format!(
+        "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: p}}\nspec:\n  rules:\n  - name: r\n    {rule}\n"
+    ))
+}
+
+#[test]
+fn a_whole_policy() {
+    let manifest: Value = serde_saphyr::from_str(
+        r#"
+apiVersion: kyverno.io/v1
+kind: Policy
+metadata: {name: p, namespace: ns, uid: u-1, annotations: {a: b}, labels: {c: d}, generation: 3}
+status: {ready: true}
+spec:
+  validationFailureAction: enforce
+  failurePolicy: Ignore
+  background: false
+  emitWarning: true
+  webhookTimeoutSeconds: 5
+  webhookConfiguration: {timeoutSeconds: 7}
+  rules:
+  - name: one
+    skipBackgroundRequests: true
+    match: {resources: {kinds: [Pod, networking.k8s.io/v1/Ingress], operations: [CREATE], selector: {matchLabels: {a: "*"}, matchExpressions: [{key: b, operator: Exists}]}}}
+    exclude: {any: [{resources: {names: [x, "y*"]}}], all: null}
+    preconditions: [{key: "{{ request.operation }}", operator: equals, value: CREATE}]
+    context: [{name: v, variable: {value: {a: 1}, jmesPath: a, default: 2}}]
+    validate: {failureAction: Audit, message: "{{ v }}", deny: {conditions: {any: [{key: "{{ v }}", operator: AnyNotIn, value: "1-2", message: not so}]}}}
+  - name: two
+    match: {all: [{resources: {kinds: ["*/scale"]}}]}
+    exclude: {}
+    validate: {deny: {}}
+"#,
+    )
+    .unwrap();
+    let policy = compile(&manifest).unwrap_or_else(|problems| panic!("{problems:#?}"));
+    assert_eq!(
+        (policy.name(), policy.namespace(), policy.uid()),
+        ("p", Some("ns"), Some("u-1"))
+    );
+    assert_eq!(
+        (policy.failure_policy(), policy.timeout_seconds()),
+        (FailurePolicy::Ignore, Some(7))
+    );
+    assert!(policy.emit_warning() && policy.admission());
+    let actions: Vec<_> = policy
+        .rules()
+        .iter()
+        .map(|rule| (rule.name(), rule.action()))
+        .collect();
+    assert_eq!(
+        actions,
+        [
+            ("one", FailureAction::Audit),
+            ("two", FailureAction::Enforce)
+        ]
+    );
+    let targets: Vec<_> = policy.targets().collect();
+    assert_eq!(
+        (
+            targets.len(),
+            targets[0].kinds.len(),
+            targets[1].operations.len()
+        ),
+        (2, 2, 4)
+    );
+}
+
+#[test]
+fn all_problems_of_a_manifest_are_named() {
+    insta::assert_snapshot!(problems(
+        r#"
+apiVersion: kyverno.io/v2
+kind: ClusterPolicie
+metadata: {}
+spec:
+  validationFailureAction: Deny
+  validationFailureActionOverrides: [{}]
+  failurePolicy: [Fail]
+  webhookTimeoutSeconds: 31
+  webhookConfiguration: {matchConditions: []}
+  applyRules: One
+  backgroud: true
+  Rules: []
+  rules:
+  - name: r
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    validate: {deny: {}}
+  - name: r
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    mutate: {}
+  - 5
+"#
+    ));
+}
+
+#[test]
+fn what_kyverno_has_and_this_version_has_not() {
+    insta::assert_snapshot!(rule_problems(
+        r#"
+match:
+  any:
+  - resources: {kinds: [Pod], annotations: {a: b}, namespaceSelector: {}}
+    subjects: []
+    roles: []
+exclude: {clusterRoles: [admin]}
+celPreconditions: []
+context:
+- {name: a, apiCall: {urlPath: /x}}
+- {name: b, configMap: {name: x}}
+validate:
+  pattern: {}
+  failureActionOverrides: []
+  foreach: []
+"#
+    ));
+}
+
+#[test]
+fn what_is_malformed() {
+    insta::assert_snapshot!(rule_problems(
+        r#"
+match:
+  any:
+  - resources: {kinds: [Pod, a/b/c/d/e, ""], operations: [PATCH], names: web, selector: {matchExpressions: [{key: a, operator: In}, {key: b, operator: Like, values: [x]}], matchLabels: {a: 1}}}
+  - resources: {}
+  - resource: {kinds: [Pod]}
+  all: []
+preconditions:
+  all:
+  - {key: "{{ request.object.metadata.name", operator: Equals, value: x}
+  - {key: "{{ request.object..name }}", operator: Equls, value: x}
+  - {operator: Equals, valu: "{{ shout(request.operation) }}", value: "{{ length() }}"}
+context:
+- {name: request, variable: {value: 1}}
+- {name: both, variable: {value: 1}, cachedContextEntry: {name: x}}
+- {name: neither}
+- {name: c, cachedContextEntry: {jmesPath: "items[?name == '{{ later }}'", projection: x}}
+- {name: whole, cachedContextEntry: {name: "{{ x }}", jmespath: "{{ request.name }}"}}
+- {name: empty, variable: {default: 1}}
+- {name: later, variable: {value: "{{ latest }} {{ later }}"}}
+- {name: latest, variable: {jmesPath: "nope.a"}}
+validate:
+  message: "{{ images.a }} {{ element.x }} $(./a) {{ elementIndex0 }}"
+  deny: {conditions: 5, condition: {}}
+"#
+    ));
+}
+
+#[test]
+fn a_policy_of_a_namespace_reads_no_entry() {
+    insta::assert_snapshot!(problems(
+        r#"
+apiVersion: kyverno.io/v1
+kind: Policy
+metadata: {name: p, namespace: ns}
+spec:
+  rules:
+  - name: r
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    context: [{name: a, cachedContextEntry: {name: e}}]
+    validate: {deny: {}}
+"#
+    ));
+}
+
+#[test]
+fn limits() {
+    let rule = |context: Value| {
+        json!({
+            "name": "r", "context": context, "validate": {"deny": {}},
+            "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+        })
+    };
+    let policy = |rules: Vec<Value>| {
+        json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"}, "spec": {"rules": rules},
+        })
+    };
+    let numbered = |count: usize| {
+        (0..count)
+            .map(|at| {
+                let mut rule = rule(json!([]));
+                rule["name"] = format!("r{at}").into();
+                rule
+            })
+            .collect::<Vec<_>>()
+    };
+    assert!(compile(&policy(numbered(RULES_MAX))).is_ok());
+    assert!(compile(&policy(numbered(RULES_MAX + 1))).is_err());
+    let entries = |count: usize| {
+        (0..count)
+            .map(|at| json!({"name": format!("v{at}"), "variable": {"value": at}}))
+            .collect::<Value>()
+    };
+    assert!(compile(&policy(vec![rule(entries(CONTEXT_ENTRIES_MAX))])).is_ok());
+    assert!(compile(&policy(vec![rule(entries(CONTEXT_ENTRIES_MAX + 1))])).is_err());
+    let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+    // The value stands seven levels down.
+    let deep = |levels: usize| {
+        policy(vec![rule(
+            json!([{"name": "v", "variable": {"value": nested(levels)}}]),
+        )])
+    };
+    assert!(compile(&deep(MANIFEST_DEPTH_MAX - 8)).is_ok());
+    assert!(compile(&deep(MANIFEST_DEPTH_MAX)).is_err());
+    assert_eq!(
+        compile(&policy(vec![json!(5); 1_000])).unwrap_err().len(),
+        crate::problem::PROBLEMS_MAX
+    );
+}
+
+proptest! {
+    #[test]
+    fn compiling_anything_gives_a_policy_or_problems(manifest in any_json()) {
+        prop_assert!(compile(&manifest).is_err_and(|problems| !problems.is_empty()));
+    }
+
+    #[test]
+    fn and_so_does_anything_within_a_policy(
+        field in prop::sample::select(vec!["match", "exclude", "context", "preconditions", "validate", "name", "x"]),
+        value in any_json(),
+    ) {
+        let mut rule = json!({"name": "r", "match": {"any": [{"resources": {"kinds": ["Pod"]}}]}, "validate": {"deny": {}}});
+        rule[field] = value;
+        let manifest = json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"}, "spec": {"rules": [rule]},
+        });
+        if let Err(problems) = compile(&manifest) {
+            prop_assert!(!problems.is_empty());
+        }
+    }
+
+    #[test]
+    fn and_any_text_as_an_expression(text in "[a-c.\\[\\]{}'`\"$@|&?=(), 0-9\\\\-]{0,24}") {
+        let manifest = json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"}, "spec": {"rules": [{
+                "name": "r", "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+                "context": [{"name": "a", "cachedContextEntry": {"name": "e", "jmespath": text}}],
+                "validate": {"message": format!("{{{{ {text} }}}}"), "deny": {}},
+            }]},
+        });
+        if let Err(problems) = compile(&manifest) {
+            prop_assert!(!problems.is_empty());
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Conditions, one after the other and no further than needed.
+
+use super::{RuleError, scope::Scope};
+use crate::{
+    policy::{Condition, Conditions},
+    template::{Template, ValueTemplate},
+};
+
+/// Whether conditions are met, and the messages of those that say so.
+pub(super) struct Verdict<'r> {
+    pub(super) met: bool,
+    pub(super) messages: Vec<&'r Template>,
+}
+
+/// Why there is no verdict.
+pub(super) enum Stop {
+    /// A fact is waited for.
+    Pending,
+    /// The rule cannot be evaluated.
+    Error(RuleError),
+}
+
+/// The first condition of `any` that is met, and the first of `all` that is not, end the search.
+/// `place` is the field, for errors.
+pub(super) fn evaluate<'r>(
+    conditions: &'r Conditions,
+    place: &str,
+    scope: &mut Scope<'_>,
+) -> Result<Verdict<'r>, Stop> {
+    // Of the conditions that were met, and of those that were not.
+    let mut messages = (Vec::new(), Vec::new());
+    let mut note = |condition: &'r Condition, met: bool| {
+        let list = if met {
+            &mut messages.0
+        } else {
+            &mut messages.1
+        };
+        list.extend(&condition.message);
+    };
+    let mut any_met = conditions.any.is_none();
+    for (at, condition) in conditions.any.iter().flatten().enumerate() {
+        any_met = holds(condition, scope, || format!("{place}.any[{at}]"))?;
+        note(condition, any_met);
+        if any_met {
+            break;
+        }
+    }
+    let mut all_met = true;
+    for (at, condition) in conditions.all.iter().enumerate() {
+        all_met = holds(condition, scope, || format!("{place}.all[{at}]"))?;
+        note(condition, all_met);
+        if !all_met {
+            break;
+        }
+    }
+    let met = any_met && all_met;
+    Ok(Verdict {
+        met,
+        messages: if met { messages.0 } else { messages.1 },
+    })
+}
+
+/// Both sides are resolved before either may wait, so that their facts are asked for together; an
+/// error of either comes before the wait for the other.
+fn holds(
+    condition: &Condition,
+    scope: &mut Scope<'_>,
+    place: impl Fn() -> String,
+) -> Result<bool, Stop> {
+    let mut side = |template: &ValueTemplate, side: &str| match template.value(scope) {
+        Ok(value) => Ok(Some(value)),
+        Err(interrupt) => match interrupt.into_error(|| format!("{}.{side}", place())) {
+            Some(error) => Err(Stop::Error(error)),
+            None => Ok(None),
+        },
+    };
+    let key = side(&condition.key, "key")?;
+    let value = side(&condition.value, "value")?;
+    match (key, value) {
+        (Some(key), Some(value)) => Ok(condition.operator.holds(&key, &value)),
+        _ => Err(Stop::Pending),
+    }
+}

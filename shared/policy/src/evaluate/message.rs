@@ -1,0 +1,70 @@
+//! What a user is told.
+
+use super::scope::{Interrupt, Scope};
+use crate::{Rule, template::Template};
+
+/// The message of a violation: the rule's own and those of the conditions that were met. `None` while
+/// a fact is waited for.
+///
+/// A variable in it that cannot be resolved must not hide the violation: then, as in Kyverno, the
+/// conditions' messages stand alone; where there are none, the rule's message stands as written.
+pub(super) fn denial(
+    rule: &Rule,
+    conditions: &[&Template],
+    scope: &mut Scope<'_>,
+) -> Option<String> {
+    if rule.message.is_none() && conditions.is_empty() {
+        return Some(format!("validation error: rule {} failed", rule.name));
+    }
+    let own = match &rule.message {
+        None => Some(String::new()),
+        Some(template) => match template.text(scope) {
+            Ok(text) => Some(text),
+            Err(Interrupt::Pending) => return None,
+            Err(_) => None,
+        },
+    };
+    let conditions = join(condition_texts(conditions, scope)?);
+    Some(match own {
+        Some(own) => join([own, conditions]),
+        None if conditions.is_empty() => rule
+            .message
+            .as_ref()
+            .map(Template::source)
+            .unwrap_or_default()
+            .to_owned(),
+        None => conditions,
+    })
+}
+
+/// Why a rule was skipped, with the conditions' messages as written: a rule that its preconditions
+/// stop asks for nothing, not even for its messages.
+pub(super) fn skip(conditions: &[&Template]) -> String {
+    let messages = conditions
+        .iter()
+        .map(|template| template.source().to_owned());
+    join(
+        ["preconditions not met".to_owned()]
+            .into_iter()
+            .chain(messages),
+    )
+}
+
+/// The messages of conditions, as written where a variable in them cannot be resolved. `None` while a
+/// fact is waited for.
+fn condition_texts(messages: &[&Template], scope: &mut Scope<'_>) -> Option<Vec<String>> {
+    messages
+        .iter()
+        .map(|template| match template.text(scope) {
+            Ok(text) => Some(text),
+            Err(Interrupt::Pending) => None,
+            Err(_) => Some(template.source().to_owned()),
+        })
+        .collect()
+}
+
+/// What is not empty, with semicolons between.
+fn join(texts: impl IntoIterator<Item = String>) -> String {
+    let texts: Vec<String> = texts.into_iter().filter(|text| !text.is_empty()).collect();
+    texts.join("; ")
+}

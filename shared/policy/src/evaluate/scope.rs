@@ -1,0 +1,307 @@
+//! The context of a rule: the request, and the entries as far as anybody refers to them.
+//!
+//! An entry is loaded when an expression looks it up, not before. Evaluation finds that out by
+//! itself: the root that it reads says which entry it missed, the entry is loaded, and the expression
+//! is evaluated again. An entry sees the entries before it, so none can wait for itself.
+
+mod root;
+
+use std::sync::Arc;
+
+use anteroom_jmespath::{Budget, Environment, EvalError, MissingKey, ast::Term};
+use anteroom_model::{FactError, limits};
+use serde_json::Value;
+
+use super::facts::{Facts, Lookup};
+use crate::{
+    AdmissionRequest, Operation, RuleError, VariableError, VariableErrorKind, functions,
+    policy::{ContextEntry, Loader},
+    template::{Bound, Prepared, Resolve, ValueTemplate},
+};
+use root::Root;
+
+/// Bytes of what one expression gives in a rule; more is an error.
+const RESULT_BYTES_MAX: u64 = limits::RESULT_BYTES_MAX as u64;
+
+/// Why a template or an expression is not resolved.
+#[derive(Debug)]
+pub(super) enum Interrupt {
+    /// Until a fact is there.
+    Pending,
+    /// For good.
+    Fact {
+        variable: String,
+        entry: String,
+        source: FactError,
+    },
+    TooManyFacts,
+    Variable(VariableError),
+}
+
+impl From<VariableError> for Interrupt {
+    fn from(error: VariableError) -> Self {
+        Self::Variable(error)
+    }
+}
+
+impl Interrupt {
+    /// The rule's error, if it is one; `place` is where the variable stands.
+    pub(super) fn into_error(self, place: impl FnOnce() -> String) -> Option<RuleError> {
+        Some(match self {
+            Self::Pending => return None,
+            Self::Fact {
+                variable,
+                entry,
+                source,
+            } => RuleError::Fact {
+                variable,
+                entry,
+                source,
+            },
+            Self::TooManyFacts => RuleError::TooManyFacts,
+            Self::Variable(source) => RuleError::Variable {
+                place: place(),
+                source,
+            },
+        })
+    }
+}
+
+/// What is known of each entry of a rule. Kept from step to step, so that nothing is loaded twice.
+pub(super) struct States(Vec<State>);
+
+/// Where an entry stands. A fact that could not be read is no state: it ends the evaluation.
+#[derive(Clone)]
+enum State {
+    Unloaded,
+    Loaded(Arc<Value>),
+    /// A variable that came to nothing is as if it were not there, so that a `||` may stand in for it.
+    Absent(VariableError),
+}
+
+impl States {
+    pub(super) fn new(entries: &[ContextEntry]) -> Self {
+        Self(vec![State::Unloaded; entries.len()])
+    }
+}
+
+/// The context at one place of a rule.
+pub(super) struct Scope<'e> {
+    pub(super) request: &'e AdmissionRequest,
+    pub(super) entries: &'e [ContextEntry],
+    pub(super) states: &'e mut States,
+    pub(super) facts: &'e mut Facts,
+    /// How many entries are visible here.
+    pub(super) visible: usize,
+}
+
+impl Resolve for Scope<'_> {
+    type Interrupt = Interrupt;
+
+    fn is_delete(&self) -> bool {
+        self.request.operation() == Operation::Delete
+    }
+
+    fn search(&mut self, bound: &Bound, written: &str) -> Result<Arc<Value>, Interrupt> {
+        if let Some(value) = self.lone_entry(bound)? {
+            return Ok(value);
+        }
+        // Each turn but the last loads an entry, so there is an end to it.
+        loop {
+            match self.evaluate(bound) {
+                Turn::Done(value) => return Ok(Arc::new(value)),
+                Turn::Missed(entry) => self.load(entry)?,
+                Turn::Failed(error) => return Err(self.variable_error(written, &error).into()),
+            }
+        }
+    }
+}
+
+enum Turn {
+    Done(Value),
+    Missed(usize),
+    Failed(EvalError),
+}
+
+impl Scope<'_> {
+    fn evaluate(&self, bound: &Bound) -> Turn {
+        let root = Root::new(
+            self.request.root(),
+            &self.entries[..self.visible],
+            self.states,
+        );
+        let result = bound
+            .expression
+            .evaluate(root.node(), &environment(bound))
+            .and_then(|value| value.to_json_within(RESULT_BYTES_MAX));
+        // Whatever came of it without the entry means nothing.
+        match (root.missed(), result) {
+            (Some(entry), _) => Turn::Missed(entry),
+            (None, Ok(value)) => Turn::Done(value),
+            (None, Err(error)) => Turn::Failed(error),
+        }
+    }
+
+    /// The value of an expression that is the name of an entry and nothing else: by far the most
+    /// common one, and its value may be large, so it is shared and not copied.
+    fn lone_entry(&mut self, bound: &Bound) -> Result<Option<Arc<Value>>, Interrupt> {
+        let ast = bound.expression.ast();
+        let Term::Field(name) = ast.term(ast.root()) else {
+            return Ok(None);
+        };
+        let Some(entry) = self.find(name) else {
+            return Ok(None);
+        };
+        if matches!(self.states.0[entry], State::Unloaded) {
+            self.load(entry)?;
+        }
+        Ok(match &self.states.0[entry] {
+            State::Loaded(value) => Some(Arc::clone(value)),
+            State::Unloaded | State::Absent(_) => None,
+        })
+    }
+
+    /// The last entry of this name that is visible.
+    fn find(&self, name: &str) -> Option<usize> {
+        self.entries[..self.visible]
+            .iter()
+            .rposition(|entry| entry.name == name)
+    }
+
+    fn load(&mut self, entry: usize) -> Result<(), Interrupt> {
+        let mut before = Scope {
+            request: self.request,
+            entries: self.entries,
+            states: self.states,
+            facts: self.facts,
+            visible: entry,
+        };
+        let name = &self.entries[entry].name;
+        let state = match &self.entries[entry].loader {
+            Loader::Fact { entry, query } => {
+                State::Loaded(before.load_fact(name, entry, query.as_ref())?)
+            }
+            Loader::Variable {
+                value,
+                query,
+                default,
+            } => match before.load_variable(name, value.as_ref(), query.as_ref(), default.as_ref())
+            {
+                Ok(value) => State::Loaded(value),
+                Err(Interrupt::Variable(error)) if error.kind == VariableErrorKind::Missing => {
+                    State::Absent(error)
+                }
+                Err(interrupt) => return Err(interrupt),
+            },
+        };
+        self.states.0[entry] = state;
+        Ok(())
+    }
+
+    fn load_fact(
+        &mut self,
+        name: &str,
+        entry: &str,
+        query: Option<&Prepared>,
+    ) -> Result<Arc<Value>, Interrupt> {
+        let bound = query.map(|query| query.bind(self)).transpose()?;
+        match self.facts.look_up(name, entry, bound) {
+            Lookup::Answer(Ok(value)) => Ok(value),
+            Lookup::Answer(Err(source)) => Err(Interrupt::Fact {
+                variable: name.to_owned(),
+                entry: entry.to_owned(),
+                source,
+            }),
+            Lookup::Pending => Err(Interrupt::Pending),
+            Lookup::TooMany => Err(Interrupt::TooManyFacts),
+        }
+    }
+
+    /// The value, or what the query makes of it or of the context; where that comes to nothing, the
+    /// default; where there is none, the variable is not there.
+    fn load_variable(
+        &mut self,
+        name: &str,
+        value: Option<&ValueTemplate>,
+        query: Option<&Prepared>,
+        default: Option<&ValueTemplate>,
+    ) -> Result<Arc<Value>, Interrupt> {
+        let found = match (value, query) {
+            (Some(value), None) => value.value(self),
+            (Some(value), Some(query)) => {
+                let document = value.value(self)?;
+                let bound = query.bind(self)?;
+                query_document(&document, &bound, query.source())
+            }
+            (None, Some(query)) => {
+                let bound = query.bind(self)?;
+                self.search(&bound, query.source())
+            }
+            (None, None) => Ok(Arc::new(Value::Null)),
+        };
+        let reason = match found {
+            Ok(found) if !found.is_null() => return Ok(found),
+            Ok(_) => VariableError {
+                expression: name.to_owned(),
+                message: "it came to null, and has no default".to_owned(),
+                kind: VariableErrorKind::Missing,
+            },
+            // A default stands in for what is not there or does not fit, as in Kyverno; not for what
+            // could not be read or computed to the end.
+            Err(Interrupt::Variable(error)) if error.kind != VariableErrorKind::OverBudget => error,
+            Err(interrupt) => return Err(interrupt),
+        };
+        match default {
+            Some(default) if query.is_some() => default.value(self),
+            _ => Err(reason.into()),
+        }
+    }
+
+    /// Says of an entry that came to nothing why it did.
+    fn variable_error(&self, written: &str, error: &EvalError) -> VariableError {
+        let mut described = variable_error(written, error);
+        if let EvalError::MissingKey { key } = error
+            && let Some(entry) = self.find(key)
+            && let State::Absent(reason) = &self.states.0[entry]
+        {
+            described.message = format!(
+                "{}: context entry `{key}` has no value: {reason}",
+                described.message
+            );
+        }
+        described
+    }
+}
+
+/// A query over a variable's own value, which sees nothing of the context.
+fn query_document(document: &Value, bound: &Bound, written: &str) -> Result<Arc<Value>, Interrupt> {
+    bound
+        .expression
+        .evaluate(document, &environment(bound))
+        .and_then(|value| value.to_json_within(RESULT_BYTES_MAX))
+        .map(Arc::new)
+        .map_err(|error| variable_error(written, &error).into())
+}
+
+fn environment(bound: &Bound) -> Environment<'_> {
+    Environment::standard()
+        .with_functions(functions())
+        .with_parameters(&bound.parameters)
+        .with_missing_key(MissingKey::Error)
+        .with_budget(Budget {
+            built_bytes: RESULT_BYTES_MAX,
+            ..Budget::default()
+        })
+}
+
+fn variable_error(written: &str, error: &EvalError) -> VariableError {
+    VariableError {
+        expression: written.to_owned(),
+        message: error.to_string(),
+        kind: match error {
+            EvalError::MissingKey { .. } => VariableErrorKind::Missing,
+            EvalError::Budget { .. } => VariableErrorKind::OverBudget,
+            _ => VariableErrorKind::Failed,
+        },
+    }
+}

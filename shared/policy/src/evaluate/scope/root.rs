@@ -1,0 +1,128 @@
+//! The document that a rule's expressions are evaluated on.
+
+use std::{cell::Cell, iter, slice, vec};
+
+use anteroom_jmespath::{Node, Shape};
+use serde_json::{Map, Value};
+
+use super::{State, States};
+use crate::policy::ContextEntry;
+
+/// The request and the visible entries side by side. An entry of the same name hides an earlier one.
+pub(super) struct Root<'a> {
+    request: &'a Map<String, Value>,
+    entries: &'a [ContextEntry],
+    states: &'a States,
+    missed: Cell<Option<usize>>,
+}
+
+impl<'a> Root<'a> {
+    pub(super) fn new(
+        request: &'a Map<String, Value>,
+        entries: &'a [ContextEntry],
+        states: &'a States,
+    ) -> Self {
+        Self {
+            request,
+            entries,
+            states,
+            missed: Cell::new(None),
+        }
+    }
+
+    pub(super) fn node(&'a self) -> RootNode<'a> {
+        RootNode::Root(self)
+    }
+
+    /// The first entry that was looked up and is not loaded. Only the first, since what is looked up
+    /// after it may depend on it.
+    pub(super) fn missed(&self) -> Option<usize> {
+        self.missed.get()
+    }
+
+    fn field(&self, name: &str) -> Option<&'a Value> {
+        let Some(entry) = self.entries.iter().rposition(|entry| entry.name == name) else {
+            return self.request.get(name);
+        };
+        match &self.states.0[entry] {
+            State::Loaded(value) => Some(value),
+            State::Absent(_) => None,
+            State::Unloaded => {
+                if self.missed.get().is_none() {
+                    self.missed.set(Some(entry));
+                }
+                None
+            }
+        }
+    }
+
+    /// What is there without loading anything: what an expression sees that asks for everything.
+    fn present(&self) -> Vec<(&'a str, RootNode<'a>)> {
+        let loaded =
+            self.entries
+                .iter()
+                .zip(&self.states.0)
+                .filter_map(|(entry, state)| match state {
+                    State::Loaded(value) => Some((&*entry.name, &**value)),
+                    State::Unloaded | State::Absent(_) => None,
+                });
+        let of_request = self.request.iter().map(|(name, value)| (&**name, value));
+        let all: std::collections::BTreeMap<_, _> = of_request.chain(loaded).collect();
+        all.into_iter()
+            .map(|(name, value)| (name, RootNode::Value(value)))
+            .collect()
+    }
+}
+
+/// The root, or any value below it.
+#[derive(Clone, Copy)]
+pub(super) enum RootNode<'a> {
+    Root(&'a Root<'a>),
+    Value(&'a Value),
+}
+
+impl<'a> Node<'a> for RootNode<'a> {
+    type Elements = iter::Map<slice::Iter<'a, Value>, fn(&'a Value) -> RootNode<'a>>;
+    type Entries = vec::IntoIter<(&'a str, RootNode<'a>)>;
+
+    fn shape(self) -> Shape<'a> {
+        match self {
+            Self::Root(root) => Shape::Object(root.present().len()),
+            Self::Value(value) => value.shape(),
+        }
+    }
+
+    fn field(self, name: &str) -> Option<Self> {
+        match self {
+            Self::Root(root) => root.field(name),
+            Self::Value(value) => value.field(name),
+        }
+        .map(Self::Value)
+    }
+
+    fn element(self, index: usize) -> Option<Self> {
+        match self {
+            Self::Root(_) => None,
+            Self::Value(value) => value.element(index).map(Self::Value),
+        }
+    }
+
+    fn elements(self) -> Self::Elements {
+        let elements: &[Value] = match self {
+            Self::Root(_) => &[],
+            Self::Value(value) => value.as_array().map(Vec::as_slice).unwrap_or_default(),
+        };
+        elements.iter().map(Self::Value)
+    }
+
+    fn entries(self) -> Self::Entries {
+        match self {
+            Self::Root(root) => root.present(),
+            Self::Value(value) => value
+                .entries()
+                .map(|(name, value)| (name, Self::Value(value)))
+                .collect(),
+        }
+        .into_iter()
+    }
+}
