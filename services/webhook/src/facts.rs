@@ -120,7 +120,8 @@ impl Facts {
         });
         let fact = |(id, result): (u32, Result<Bytes, FactError>)| Fact {
             id,
-            answer: result.and_then(|body| body::to_json(&body).map_err(unreadable)),
+            answer: result
+                .and_then(|body| body::to_json(&body).map_err(|error| unreadable(&error))),
             origin: Some(Arc::clone(&origin)),
         };
         ids.into_iter().zip(reply.results).map(fact).collect()
@@ -209,7 +210,7 @@ impl Facts {
         };
         let to = Address::View(view.clone());
         match self.bus.request(&to, call, left).await {
-            Ok(reply) => decode_outcome(&reply).map_err(unreadable)?,
+            Ok(reply) => decode_outcome(&reply).map_err(|error| unreadable(&error))?,
             Err(RequestError::NoResponders) => Err(FactError::NoReplica {
                 view: view.as_str().to_owned(),
             }),
@@ -232,7 +233,7 @@ fn split(need: FactRequest) -> (u32, Query) {
     (need.id, query)
 }
 
-fn unreadable(error: anteroom_wire::WireError) -> FactError {
+fn unreadable(error: &anteroom_wire::WireError) -> FactError {
     FactError::RequestInvalid {
         message: format!("the replica's reply cannot be read: {error}"),
     }

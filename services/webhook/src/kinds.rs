@@ -7,25 +7,25 @@ use anteroom_policy::KindPattern;
 
 /// The kinds that the API server serves. Immutable.
 #[derive(Debug, Default)]
-pub struct Kinds {
+pub(crate) struct Kinds {
     records: Vec<KindRecord>,
     by_resource: HashMap<GroupVersionResource, usize>,
 }
 
 /// A resource, or a subresource of one, as a webhook configuration names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ResourceName {
+pub(crate) struct ResourceName {
     /// Empty for the core group.
-    pub group: String,
+    pub(crate) group: String,
     /// As in `v1`.
-    pub version: String,
+    pub(crate) version: String,
     /// As in `pods` or `pods/exec`.
-    pub resource: String,
+    pub(crate) resource: String,
 }
 
 impl Kinds {
     /// All of them, in any order.
-    pub fn new(mut records: Vec<KindRecord>) -> Self {
+    pub(crate) fn new(mut records: Vec<KindRecord>) -> Self {
         records.sort_by(|a, b| a.gvr.cmp(&b.gvr));
         let by_resource = records
             .iter()
@@ -39,12 +39,12 @@ impl Kinds {
     }
 
     /// The kind behind a resource.
-    pub fn of_resource(&self, gvr: &GroupVersionResource) -> Option<&KindRecord> {
+    pub(crate) fn of_resource(&self, gvr: &GroupVersionResource) -> Option<&KindRecord> {
         self.by_resource.get(gvr).map(|at| &self.records[*at])
     }
 
     /// Every resource and subresource that `pattern` takes in, in order.
-    pub fn covered_by(&self, pattern: &KindPattern) -> Vec<ResourceName> {
+    pub(crate) fn covered_by(&self, pattern: &KindPattern) -> Vec<ResourceName> {
         let mut covered = Vec::new();
         for KindRecord {
             gvr,
@@ -124,7 +124,7 @@ pub(crate) mod tests {
         assert_eq!(covered("Pod"), ["/v1/pods", "/v1/pods/ephemeralcontainers"]);
         assert_eq!(
             covered("Pod/exec"),
-            ["/v1/pods/exec", "/v1/pods/ephemeralcontainers"]
+            ["/v1/pods/ephemeralcontainers", "/v1/pods/exec"]
         );
         assert_eq!(
             covered("Ingress"),

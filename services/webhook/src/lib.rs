@@ -8,7 +8,7 @@
 //! API server ◀────────────────────── response ◀ verdict
 //! ```
 //!
-//! - [`review`]: what the API server sends; what is wrong with it.
+//! - `review`: what the API server sends; what is wrong with it.
 //! - `policies`: which policies concern a request.
 //! - `decide`: takes a request through them; `facts` asks the replicas; `verdict` decides.
 //! - `response`: what the API server and its users are told.
@@ -25,7 +25,7 @@ mod metrics;
 mod policies;
 mod registration;
 mod response;
-pub mod review;
+mod review;
 mod server;
 mod tls;
 mod verdict;

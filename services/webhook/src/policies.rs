@@ -11,15 +11,15 @@ use bytes::Bytes;
 use serde_json::Value;
 
 /// What the API server waits for a webhook where a policy does not say.
-pub const TIMEOUT_SECONDS_DEFAULT: u32 = 10;
+pub(crate) const TIMEOUT_SECONDS_DEFAULT: u32 = 10;
 
 /// Policies of one group are called through one webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Group {
+pub(crate) struct Group {
     /// Whether an error admits.
-    pub ignore: bool,
+    pub(crate) ignore: bool,
     /// How long the API server waits.
-    pub timeout_seconds: u32,
+    pub(crate) timeout_seconds: u32,
 }
 
 impl Group {
@@ -30,7 +30,7 @@ impl Group {
     };
 
     /// A policy's.
-    pub fn of(policy: &Policy) -> Self {
+    pub(crate) fn of(policy: &Policy) -> Self {
         Self {
             ignore: policy.failure_policy() == FailurePolicy::Ignore,
             timeout_seconds: policy.timeout_seconds().unwrap_or(TIMEOUT_SECONDS_DEFAULT),
@@ -40,11 +40,11 @@ impl Group {
 
 /// Which policies a call is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Scope {
+pub(crate) struct Scope {
     /// `None`: whatever their failure policy.
-    pub ignore: Option<bool>,
+    pub(crate) ignore: Option<bool>,
     /// `None`: whatever their timeout.
-    pub timeout_seconds: Option<u32>,
+    pub(crate) timeout_seconds: Option<u32>,
 }
 
 impl Scope {
@@ -56,22 +56,22 @@ impl Scope {
     }
 
     /// Whether an error outside of any policy admits.
-    pub fn ignores_errors(self) -> bool {
+    pub(crate) fn ignores_errors(self) -> bool {
         self.ignore == Some(true)
     }
 }
 
 /// One manifest, and what became of it. Immutable.
 #[derive(Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Namespace (empty for a `ClusterPolicy`) and name.
-    pub key: ObjectKey,
+    pub(crate) key: ObjectKey,
     /// Through which webhook it is called.
-    pub group: Group,
+    pub(crate) group: Group,
     /// What it has to be called for: of one that is not ready, as far as it can be read.
-    pub targets: Vec<Target>,
+    pub(crate) targets: Vec<Target>,
     /// The policy, or everything that keeps it from being ready.
-    pub outcome: Result<Policy, Vec<Problem>>,
+    pub(crate) outcome: Result<Policy, Vec<Problem>>,
     /// Of which it was compiled.
     body: Bytes,
 }
@@ -131,22 +131,22 @@ impl Entry {
 
 /// What a request does to what: as much as the index needs.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub(crate) struct Subject<'a> {
     /// Empty for the core group.
-    pub group: &'a str,
+    pub(crate) group: &'a str,
     /// As in `v1`.
-    pub version: &'a str,
+    pub(crate) version: &'a str,
     /// Of the resource, also where a subresource is accessed.
-    pub kind: &'a str,
+    pub(crate) kind: &'a str,
     /// Empty for the resource itself.
-    pub subresource: &'a str,
+    pub(crate) subresource: &'a str,
     /// What is done.
-    pub operation: Operation,
+    pub(crate) operation: Operation,
 }
 
 /// All policies, and the index by kind. Immutable.
 #[derive(Debug, Default)]
-pub struct PolicySet {
+pub(crate) struct PolicySet {
     /// In order of key.
     entries: Vec<Arc<Entry>>,
     /// Positions of those that name the kind.
@@ -158,7 +158,10 @@ pub struct PolicySet {
 impl PolicySet {
     /// From the manifests, compiling only those that `before` does not have.
     #[must_use]
-    pub fn build(before: &Self, manifests: impl IntoIterator<Item = (ObjectKey, Bytes)>) -> Self {
+    pub(crate) fn build(
+        before: &Self,
+        manifests: impl IntoIterator<Item = (ObjectKey, Bytes)>,
+    ) -> Self {
         let known: HashMap<&ObjectKey, &Arc<Entry>> = before
             .entries
             .iter()
@@ -201,7 +204,7 @@ impl PolicySet {
     }
 
     /// Those that may speak of `subject`, in order of key.
-    pub fn concerned(&self, scope: Scope, subject: &Subject<'_>) -> Vec<Arc<Entry>> {
+    pub(crate) fn concerned(&self, scope: Scope, subject: &Subject<'_>) -> Vec<Arc<Entry>> {
         let named = self
             .by_kind
             .get(subject.kind)
@@ -218,12 +221,12 @@ impl PolicySet {
     }
 
     /// All of them, in order of key.
-    pub fn entries(&self) -> &[Arc<Entry>] {
+    pub(crate) fn entries(&self) -> &[Arc<Entry>] {
         &self.entries
     }
 
     /// How many are in force, and how many are not ready.
-    pub fn counts(&self) -> (usize, usize) {
+    pub(crate) fn counts(&self) -> (usize, usize) {
         let ready = self
             .entries
             .iter()

@@ -29,7 +29,7 @@ pub(crate) fn decided(review: &Review<'_>, decision: &Decision) -> Value {
         "allowed": decision.allowed(),
     });
     if !decision.allowed() {
-        response["status"] = status(&decision.blocked, denial(review, &decision.blocked));
+        response["status"] = status(&decision.blocked, &denial(review, &decision.blocked));
     }
     if !decision.warnings.is_empty() {
         response["warnings"] = warnings(&decision.warnings).into();
@@ -38,13 +38,13 @@ pub(crate) fn decided(review: &Review<'_>, decision: &Decision) -> Value {
         // The API server prefixes the key with the webhook's name.
         response["auditAnnotations"] = json!({ "decision": record(decision) });
     }
-    envelope(response)
+    envelope(&response)
 }
 
 /// The answer to a review that cannot be decided on, but has a uid.
 pub(crate) fn malformed(uid: &str, error: &ReviewError, ignore: bool) -> Value {
     let message = format!("{} {error}", error.code());
-    envelope(if ignore {
+    envelope(&if ignore {
         json!({ "uid": uid, "allowed": true, "warnings": warnings(&[message]) })
     } else {
         json!({
@@ -60,7 +60,7 @@ pub(crate) fn error(code: ErrorCode, message: &str) -> Value {
     json!({ "code": code.as_str(), "error": message })
 }
 
-fn envelope(response: Value) -> Value {
+fn envelope(response: &Value) -> Value {
     json!({
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
@@ -69,13 +69,13 @@ fn envelope(response: Value) -> Value {
 }
 
 /// A violation is the user's; an error is ours, and clients may try again.
-fn status(blocked: &[Blocked], message: String) -> Value {
+fn status(blocked: &[Blocked], message: &str) -> Value {
     let (code, reason) = match blocked.iter().find_map(|blocked| blocked.error) {
         _ if blocked.iter().any(|blocked| blocked.error.is_none()) => (403, "Forbidden"),
         Some(ErrorCode::NOT_READY) => (503, "ServiceUnavailable"),
         _ => (500, "InternalError"),
     };
-    failure(code, reason, &message)
+    failure(code, reason, message)
 }
 
 fn failure(code: u16, reason: &str, message: &str) -> Value {

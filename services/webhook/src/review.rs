@@ -16,8 +16,7 @@ const API_VERSION: &str = "admission.k8s.io/v1";
 
 /// What can be wrong with a review.
 #[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ReviewError {
+pub(crate) enum ReviewError {
     /// The body is over the limit.
     #[error("the body is larger than {bytes_max} bytes")]
     TooLarge {
@@ -62,7 +61,7 @@ pub enum ReviewError {
 
 impl ReviewError {
     /// Its stable code.
-    pub fn code(&self) -> ErrorCode {
+    pub(crate) fn code(&self) -> ErrorCode {
         match self {
             Self::TooLarge { .. } => ErrorCode::REVIEW_TOO_LARGE,
             Self::Version { .. } => ErrorCode::REVIEW_VERSION,
@@ -73,7 +72,7 @@ impl ReviewError {
     }
 
     /// Of an answer that is not a review.
-    pub fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             _ => StatusCode::BAD_REQUEST,
@@ -81,7 +80,7 @@ impl ReviewError {
     }
 
     /// The uid to answer to, where the review got as far as having one.
-    pub fn uid(&self) -> Option<&str> {
+    pub(crate) fn uid(&self) -> Option<&str> {
         match self {
             Self::Request { uid, .. } => uid.as_deref(),
             _ => None,
@@ -91,9 +90,9 @@ impl ReviewError {
 
 /// A review whose request can be answered.
 #[derive(Debug)]
-pub struct Review<'a> {
+pub(crate) struct Review<'a> {
     /// What decides who is concerned.
-    pub head: Head<'a>,
+    pub(crate) head: Head<'a>,
     operation: Operation,
     request: &'a RawValue,
 }
@@ -112,25 +111,25 @@ struct Envelope<'a> {
 /// The parts of a request that are read for every review.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Head<'a> {
+pub(crate) struct Head<'a> {
     /// What the answer carries.
     #[serde(borrow, default)]
-    pub uid: Cow<'a, str>,
+    pub(crate) uid: Cow<'a, str>,
     /// The object's kind, converted to what the webhook is registered for.
     #[serde(borrow, default)]
-    pub kind: Kind<'a>,
+    pub(crate) kind: Kind<'a>,
     /// The resource that is accessed.
     #[serde(borrow, default)]
-    pub resource: Resource<'a>,
+    pub(crate) resource: Resource<'a>,
     /// As in `status`; empty for the resource itself.
     #[serde(borrow, default)]
-    pub sub_resource: Cow<'a, str>,
+    pub(crate) sub_resource: Cow<'a, str>,
     /// Empty where the API server is to make one.
     #[serde(borrow, default)]
-    pub name: Cow<'a, str>,
+    pub(crate) name: Cow<'a, str>,
     /// Empty for what is cluster-scoped.
     #[serde(borrow, default)]
-    pub namespace: Cow<'a, str>,
+    pub(crate) namespace: Cow<'a, str>,
     #[serde(borrow, default)]
     operation: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -141,30 +140,30 @@ pub struct Head<'a> {
 
 /// Group, version and kind.
 #[derive(Debug, Default, Deserialize)]
-pub struct Kind<'a> {
+pub(crate) struct Kind<'a> {
     /// Empty for the core group.
     #[serde(borrow, default)]
-    pub group: Cow<'a, str>,
+    pub(crate) group: Cow<'a, str>,
     /// As in `v1`.
     #[serde(borrow, default)]
-    pub version: Cow<'a, str>,
+    pub(crate) version: Cow<'a, str>,
     /// As in `Ingress`.
     #[serde(borrow, default)]
-    pub kind: Cow<'a, str>,
+    pub(crate) kind: Cow<'a, str>,
 }
 
 /// Group, version and plural.
 #[derive(Debug, Default, Deserialize)]
-pub struct Resource<'a> {
+pub(crate) struct Resource<'a> {
     /// Empty for the core group.
     #[serde(borrow, default)]
-    pub group: Cow<'a, str>,
+    pub(crate) group: Cow<'a, str>,
     /// As in `v1`.
     #[serde(borrow, default)]
-    pub version: Cow<'a, str>,
+    pub(crate) version: Cow<'a, str>,
     /// As in `ingresses`.
     #[serde(borrow, default)]
-    pub resource: Cow<'a, str>,
+    pub(crate) resource: Cow<'a, str>,
 }
 
 impl<'a> Review<'a> {
@@ -172,7 +171,7 @@ impl<'a> Review<'a> {
     ///
     /// # Errors
     /// Everything that keeps it from being decided on.
-    pub fn parse(body: &'a [u8]) -> Result<Self, ReviewError> {
+    pub(crate) fn parse(body: &'a [u8]) -> Result<Self, ReviewError> {
         let envelope: Envelope<'a> =
             serde_json::from_slice(body).map_err(|source| ReviewError::NotJson { source })?;
         if envelope.kind != "AdmissionReview" || envelope.api_version != API_VERSION {
@@ -199,7 +198,7 @@ impl<'a> Review<'a> {
     }
 
     /// What is done.
-    pub fn operation(&self) -> Operation {
+    pub(crate) fn operation(&self) -> Operation {
         self.operation
     }
 
@@ -207,7 +206,7 @@ impl<'a> Review<'a> {
     ///
     /// # Errors
     /// Where the objects are not what they should be.
-    pub fn request(&self) -> Result<AdmissionRequest, ReviewError> {
+    pub(crate) fn request(&self) -> Result<AdmissionRequest, ReviewError> {
         let malformed = |problem: String| ReviewError::Request {
             uid: Some(self.head.uid.clone().into_owned()),
             problem,

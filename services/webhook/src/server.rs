@@ -26,7 +26,7 @@ use axum_server::{
 use http::{StatusCode, Uri};
 use tokio::sync::Semaphore;
 
-use crate::{decide::Decider, metrics::WebhookMetrics, policies::Scope, response};
+use crate::{decide::Decider, metrics::WebhookMetrics, policies::Scope};
 
 /// Reviews that are decided at once. One more is answered with 503, and so by its failure policy:
 /// each may hold a body of [`REVIEW_BYTES_MAX`](anteroom_model::limits::REVIEW_BYTES_MAX).

@@ -6,6 +6,7 @@ use anteroom_bus::{Bus, Scope};
 use anteroom_mirror::{ContentStamp, Mirror, MirrorConfig, MirrorMetrics};
 use anteroom_model::{EntryRecord, KindRecord, ObjectKey, ViewId, system};
 use anteroom_runtime::{Check, Service};
+use anteroom_view::{Object, Read};
 use anyhow::bail;
 use bytes::Bytes;
 use futures::future::select_all;
@@ -86,26 +87,31 @@ impl<T: Default> Part<T> {
         mirror: &Mirror,
         parse: impl FnOnce(&T, Vec<(ObjectKey, Bytes)>) -> T,
     ) -> bool {
-        // Last-good data, whatever its age: see the module's documentation.
-        let snapshot = mirror
-            .view(&self.id)
-            .and_then(|view| view.snapshot(Some(u64::MAX)).ok());
-        let Some(snapshot) = snapshot else {
+        let before = self.content;
+        // Last-good data, whatever its age: see the module's documentation. Bodies are copied, as
+        // they are read after the view's lock is gone.
+        let read = mirror.view(&self.id).and_then(|view| {
+            view.read(Some(u64::MAX), |view, position| {
+                let content = Some(position.content);
+                (content != before).then(|| (content, objects(view)))
+            })
+            .ok()
+        });
+        let Some(Some((content, objects))) = read else {
             return false;
         };
-        let content = Some(snapshot.position.content);
-        if self.content == content {
-            return false;
-        }
-        let objects = snapshot.view.objects().map(|object| {
-            let key = ObjectKey::new(object.namespace(), object.name());
-            (key, Bytes::copy_from_slice(object.body()))
-        });
-        let objects = objects.collect();
         self.value = Arc::new(parse(&self.value, objects));
         self.content = content;
         true
     }
+}
+
+fn objects(view: Read<'_>) -> Vec<(ObjectKey, Bytes)> {
+    let copy = |object: &Object| {
+        let key = ObjectKey::new(object.namespace(), object.name());
+        (key, Bytes::copy_from_slice(object.body()))
+    };
+    view.objects().map(copy).collect()
 }
 
 impl Reader {

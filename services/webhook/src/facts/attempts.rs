@@ -85,6 +85,9 @@ mod tests {
     /// What an attempt does: waits so long, and then says that.
     type Script = (u64, Result<u32, FactError>);
 
+    /// The attempts; the result, the time that it takes, and the attempts that are begun.
+    type Case<'a> = (&'a [Script], Result<u32, FactError>, u64, usize);
+
     /// The result, the time that it took, and the attempts that were begun.
     async fn run(deadline_ms: u64, script: &[Script]) -> (Result<u32, FactError>, u64, usize) {
         let (begun, start) = (AtomicUsize::new(0), Instant::now());
@@ -109,7 +112,7 @@ mod tests {
             message: "m".into(),
         };
         let late = FactError::DeadlineExceeded { deadline_ms: 1000 };
-        let cases: [(&[Script], Result<u32, FactError>, u64, usize); 8] = [
+        let cases: [Case<'_>; 8] = [
             (&[(5, Ok(1))], Ok(1), 5, 1),
             // One hangs: the other is asked after the hedge.
             (&[(9999, Ok(1)), (5, Ok(2))], Ok(2), 105, 2),

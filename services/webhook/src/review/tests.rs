@@ -43,7 +43,8 @@ fn what_is_not_a_review_says_why_and_whether_it_can_be_answered_as_one() {
             None,
             "the body is not an AdmissionReview: expected value",
         ),
-        ("[]", "AR401", None, "the body is not an AdmissionReview"),
+        ("[1]", "AR401", None, "the body is not an AdmissionReview"),
+        ("[]", "AR402", None, "the body is \"\" of \"\"; only"),
         ("{}", "AR402", None, "the body is \"\" of \"\"; only"),
         (
             &with("/apiVersion", json!("admission.k8s.io/v1beta1")),

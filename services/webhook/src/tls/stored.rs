@@ -1,6 +1,6 @@
 //! Our own authority and certificate, as they are kept; and when they are made anew. Pure.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use anteroom_runtime::certs::{
     CertError, Pair, Pem,
@@ -17,7 +17,7 @@ const AUTHORITY_KEY: &str = "ca.key";
 const END: &str = "-----END CERTIFICATE-----";
 
 /// Our own authority and certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Stored {
     /// Authorities to trust, the one that signs first: an earlier one stays until it expires, so
     /// that a webhook that still serves with its certificate is trusted.
@@ -25,6 +25,16 @@ pub(crate) struct Stored {
     authority_key_pem: String,
     /// What is served with.
     pub(crate) pair: Pem,
+}
+
+/// The keys stay out of logs.
+impl fmt::Debug for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stored")
+            .field("trust_pem", &self.trust_pem)
+            .field("pair", &self.pair)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Stored {
@@ -86,8 +96,10 @@ pub(crate) fn renew(
         if is_good(&authority, &stored.pair, names, now) {
             return Ok(None);
         }
-        // An error means that certificate and key do not belong together.
-        if let Ok(pair) = authority.issue(names, now) {
+        // Not so where the authority's certificate and key do not belong together.
+        if let Ok(pair) = authority.issue(names, now)
+            && is_good(&authority, &pair, names, now)
+        {
             return Ok(Some(Stored {
                 pair,
                 ..stored.clone()
