@@ -76,7 +76,12 @@ impl Cluster {
             Command::new(real_part("etcd")?)
                 .arg("--data-dir")
                 .arg(folder.join("etcd"))
-                .args(["--listen-client-urls", &etcd_url, "--advertise-client-urls", &etcd_url])
+                .args([
+                    "--listen-client-urls",
+                    &etcd_url,
+                    "--advertise-client-urls",
+                    &etcd_url,
+                ])
                 .args(["--listen-peer-urls", &peer_url])
                 .args(["--initial-advertise-peer-urls", &peer_url])
                 .args(["--initial-cluster", &format!("default={peer_url}")])
@@ -106,8 +111,18 @@ impl Cluster {
             "kube-apiserver",
             Command::new(real_part("kube-apiserver")?)
                 .args(["--etcd-servers", &self.etcd_url])
-                .args(["--bind-address", "127.0.0.1", "--secure-port", &self.address.port().to_string()])
-                .args(["--service-cluster-ip-range", "10.0.0.0/16", "--authorization-mode", "RBAC"])
+                .args([
+                    "--bind-address",
+                    "127.0.0.1",
+                    "--secure-port",
+                    &self.address.port().to_string(),
+                ])
+                .args([
+                    "--service-cluster-ip-range",
+                    "10.0.0.0/16",
+                    "--authorization-mode",
+                    "RBAC",
+                ])
                 .args(["--service-account-issuer", "https://kubernetes.default.svc"])
                 .args(["--disable-admission-plugins", "ServiceAccount"])
                 .arg("--service-account-key-file")
@@ -122,7 +137,7 @@ impl Cluster {
         )?;
         wait::until("the API server to be ready", async || {
             apiserver.check()?;
-            let client = self.client(Identity::Admin)?;
+            let client = self.client(Identity::Admin).await?;
             let request = http::Request::get("/readyz").body(Vec::new())?;
             client.request_text(request).await.context("readyz")
         })
@@ -137,12 +152,9 @@ impl Cluster {
     }
 
     /// A client with that identity, without limits of its own.
-    pub fn client(&self, identity: Identity) -> anyhow::Result<Client> {
+    pub async fn client(&self, identity: Identity) -> anyhow::Result<Client> {
         let kubeconfig = kube::config::Kubeconfig::from_yaml(&self.kubeconfig(identity))?;
-        let config = tokio::task::block_in_place(|| {
-            tokio::runtime::Handle::current()
-                .block_on(Config::from_custom_kubeconfig(kubeconfig, &Default::default()))
-        })?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
         Ok(Client::try_from(config)?)
     }
 
@@ -154,7 +166,10 @@ impl Cluster {
     }
 
     fn kubeconfig(&self, identity: Identity) -> String {
-        let (url, ca) = (self.url(), self.folder.join("apiserver-certs/apiserver.crt"));
+        let (url, ca) = (
+            self.url(),
+            self.folder.join("apiserver-certs/apiserver.crt"),
+        );
         let (ca, token) = (ca.display(), identity.token());
         format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: it\n\

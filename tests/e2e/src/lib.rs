@@ -6,6 +6,9 @@
 
 pub mod cluster;
 pub mod manifests;
+pub mod nats;
 pub mod process;
 pub mod services;
+pub mod system;
 pub mod wait;
+pub mod world;

@@ -13,7 +13,9 @@ use crate::wait;
 
 /// Reads every document of every YAML file in a folder of `deploy/`, in the files' order.
 pub fn read(folder: &str) -> anyhow::Result<Vec<Value>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(folder);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../deploy")
+        .join(folder);
     let mut files: Vec<_> = fs::read_dir(&folder)
         .with_context(|| format!("cannot read {}", folder.display()))?
         .map(|item| item.map(|item| item.path()))
@@ -28,25 +30,76 @@ pub fn read(folder: &str) -> anyhow::Result<Vec<Value>> {
     Ok(documents)
 }
 
+/// The RBAC of `deploy/manifests`, aggregated: a bare API server has no controller manager to fill
+/// in a ClusterRole's `aggregationRule`.
+pub fn rbac() -> anyhow::Result<Vec<Value>> {
+    let mut manifests = read("manifests")?;
+    manifests.retain(|manifest| {
+        matches!(
+            manifest["kind"].as_str(),
+            Some("ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding")
+        )
+    });
+    let parts = manifests.clone();
+    for role in &mut manifests {
+        let Some(selectors) = role["aggregationRule"]["clusterRoleSelectors"].as_array() else {
+            continue;
+        };
+        let wanted = |part: &&Value| {
+            selectors
+                .iter()
+                .filter_map(|selector| selector["matchLabels"].as_object())
+                .any(|labels| {
+                    labels
+                        .iter()
+                        .all(|(name, value)| part["metadata"]["labels"][name] == *value)
+                })
+        };
+        let rules: Vec<Value> = parts
+            .iter()
+            .filter(wanted)
+            .filter_map(|part| part["rules"].as_array())
+            .flatten()
+            .cloned()
+            .collect();
+        role["rules"] = Value::Array(rules);
+        if let Some(role) = role.as_object_mut() {
+            role.remove("aggregationRule");
+        }
+    }
+    Ok(manifests)
+}
+
 /// Every document of a YAML text.
 pub fn parse(text: &str) -> anyhow::Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
-    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+    Ok(documents
+        .into_iter()
+        .filter(|document| !document.is_null())
+        .collect())
 }
 
 /// Applies one manifest whose kind the API server serves.
 pub async fn apply(client: &Client, manifest: &Value) -> anyhow::Result<()> {
     let object: DynamicObject = serde_json::from_value(manifest.clone())?;
-    let name = object.metadata.name.clone().context("a manifest without metadata.name")?;
+    let name = object
+        .metadata
+        .name
+        .clone()
+        .context("a manifest without metadata.name")?;
     let what = format!("{} {name}", manifest["kind"]);
     let resource = resource_of(manifest)?;
     let api: Api<DynamicObject> = match &object.metadata.namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     };
-    api.patch(&name, &PatchParams::apply("anteroom-e2e").force(), &Patch::Apply(manifest))
-        .await
-        .with_context(|| format!("applying {what}"))?;
+    api.patch(
+        &name,
+        &PatchParams::apply("anteroom-e2e").force(),
+        &Patch::Apply(manifest),
+    )
+    .await
+    .with_context(|| format!("applying {what}"))?;
     Ok(())
 }
 
@@ -63,7 +116,9 @@ pub async fn apply_crds(client: &Client) -> anyhow::Result<()> {
             text(&spec["names"]["plural"])
         );
         wait::until(&format!("{path} to be served"), async || {
-            client.request_text(http::Request::get(&path).body(Vec::new())?).await?;
+            client
+                .request_text(http::Request::get(&path).body(Vec::new())?)
+                .await?;
             anyhow::Ok(())
         })
         .await?;
@@ -79,5 +134,7 @@ fn resource_of(manifest: &Value) -> anyhow::Result<ApiResource> {
         bail!("a manifest without apiVersion or kind: {manifest}");
     };
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    Ok(ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind)))
+    Ok(ApiResource::from_gvk(&GroupVersionKind::gvk(
+        group, version, kind,
+    )))
 }

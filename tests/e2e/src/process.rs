@@ -31,7 +31,11 @@ impl Process {
             .stderr(out)
             .spawn()
             .with_context(|| format!("cannot start {name}: {command:?}"))?;
-        Ok(Self { name: name.to_owned(), child, log })
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            log,
+        })
     }
 
     /// Its process id.
@@ -47,7 +51,11 @@ impl Process {
     /// An error, with the end of its log, if it has ended.
     pub fn check(&mut self) -> anyhow::Result<()> {
         if let Some(status) = self.child.try_wait()? {
-            bail!("{} ended with {status}; its log ends:\n{}", self.name, self.log_tail());
+            bail!(
+                "{} ended with {status}; its log ends:\n{}",
+                self.name,
+                self.log_tail()
+            );
         }
         Ok(())
     }
@@ -70,19 +78,22 @@ impl Process {
     pub async fn terminate(mut self) -> anyhow::Result<ExitStatus> {
         self.signal("TERM")?;
         let name = self.name.clone();
-        crate::wait::until(&format!("{name} to end after SIGTERM"), async || {
-            match self.child.try_wait() {
-                Ok(Some(status)) => Ok(status),
-                Ok(None) => Err("still running".to_owned()),
-                Err(error) => Err(error.to_string()),
-            }
+        crate::wait::until(&format!("{name} to end after SIGTERM"), async || match self
+            .child
+            .try_wait()
+        {
+            Ok(Some(status)) => Ok(status),
+            Ok(None) => Err("still running".to_owned()),
+            Err(error) => Err(error.to_string()),
         })
         .await
     }
 
     /// Sends a signal by name, as in `STOP`.
     pub fn signal(&self, signal: &str) -> anyhow::Result<()> {
-        let sent = Command::new("kill").args([&format!("-{signal}"), &self.id().to_string()]).status()?;
+        let sent = Command::new("kill")
+            .args([&format!("-{signal}"), &self.id().to_string()])
+            .status()?;
         if !sent.success() {
             bail!("cannot send {signal} to {}", self.name);
         }
@@ -93,7 +104,9 @@ impl Process {
     pub fn rss_bytes(&self) -> anyhow::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|rest| rest.split_whitespace().next()).context("no VmRSS")?;
+        let kib = line
+            .and_then(|rest| rest.split_whitespace().next())
+            .context("no VmRSS")?;
         Ok(kib.parse::<u64>()? * 1024)
     }
 }
@@ -120,7 +133,10 @@ pub fn workspace_binary(name: &str) -> anyhow::Result<PathBuf> {
     }
     let binary = folder.join(name);
     if !binary.exists() {
-        bail!("{} is not built: run `cargo xtask test`, or `cargo build --workspace`", binary.display());
+        bail!(
+            "{} is not built: run `cargo xtask test`, or `cargo build --workspace`",
+            binary.display()
+        );
     }
     Ok(binary)
 }

@@ -23,7 +23,10 @@ pub async fn until<T, E: Display>(
         match look().await {
             Ok(found) => return Ok(found),
             Err(reason) if started.elapsed() >= PATIENCE => {
-                bail!("{what}: not within {} s; last: {reason}", PATIENCE.as_secs())
+                bail!(
+                    "{what}: not within {} s; last: {reason}",
+                    PATIENCE.as_secs()
+                )
             }
             Err(_) => tokio::time::sleep(LOOK_INTERVAL).await,
         }

@@ -1,0 +1,136 @@
+//! The services, each a process of its own.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::Context;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::TokioIo;
+
+use crate::{
+    process::{Process, free_address, workspace_binary},
+    wait,
+};
+
+/// How a service is started, so that it can be started again the same way.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    /// For the log file, and for errors.
+    pub name: String,
+    binary: &'static str,
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+    admin: SocketAddr,
+    logs: PathBuf,
+}
+
+impl Recipe {
+    /// A recipe for one of the workspace's binaries, whose admin server gets a free port.
+    pub fn new(name: &str, binary: &'static str, logs: &Path) -> anyhow::Result<Self> {
+        let admin = free_address()?;
+        let recipe = Self {
+            name: name.to_owned(),
+            binary,
+            args: Vec::new(),
+            env: Vec::new(),
+            admin,
+            logs: logs.to_owned(),
+        };
+        Ok(recipe.arg("--admin-address", admin))
+    }
+
+    /// Adds `--flag value`.
+    #[must_use]
+    pub fn arg(mut self, flag: &str, value: impl ToString) -> Self {
+        self.args.extend([flag.to_owned(), value.to_string()]);
+        self
+    }
+
+    /// Sets an environment variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl ToString) -> Self {
+        self.env.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// Starts it, without waiting for anything.
+    pub fn start(&self) -> anyhow::Result<Running> {
+        let mut command = Command::new(workspace_binary(self.binary)?);
+        command.args(&self.args).envs(self.env.iter().cloned());
+        let process = Process::start(&self.name, &mut command, &self.logs)?;
+        Ok(Running {
+            recipe: self.clone(),
+            process,
+        })
+    }
+}
+
+/// A service that runs.
+#[derive(Debug)]
+pub struct Running {
+    recipe: Recipe,
+    /// Its process.
+    pub process: Process,
+}
+
+impl Running {
+    /// Its recipe, to start it again after it was killed.
+    pub fn recipe(&self) -> &Recipe {
+        &self.recipe
+    }
+
+    /// Waits until `/readyz` answers 200.
+    pub async fn ready(&mut self) -> anyhow::Result<()> {
+        let what = format!("{} to be ready", self.recipe.name);
+        wait::until(&what, async || {
+            self.process.check()?;
+            self.get("/readyz?verbose").await.map(drop)
+        })
+        .await
+        .with_context(|| format!("its log ends:\n{}", self.process.log_tail()))
+    }
+
+    /// The body of a path of its admin server; any status but 200 is an error that carries it.
+    pub async fn get(&self, path: &str) -> anyhow::Result<String> {
+        get(self.recipe.admin, path).await
+    }
+
+    /// The sum of a metric over all its label sets that contain every one of `labels`, as in
+    /// `view="services.v1"`.
+    pub async fn metric(&self, name: &str, labels: &[&str]) -> anyhow::Result<f64> {
+        let text = self.get("/metrics").await?;
+        Ok(text
+            .lines()
+            .filter_map(|line| line.strip_prefix(name))
+            .filter(|rest| rest.starts_with(['{', ' ']) && labels.iter().all(|l| rest.contains(l)))
+            .filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum())
+    }
+}
+
+/// GET over plain HTTP.
+pub async fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
+    const TIMEOUT: Duration = Duration::from_secs(5);
+    let exchange = async {
+        let stream = tokio::net::TcpStream::connect(address).await?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        let request = http::Request::get(path)
+            .header(http::header::HOST, address.to_string())
+            .body(Empty::<bytes::Bytes>::new())?;
+        let response = sender.send_request(request).await?;
+        let status = response.status();
+        let body = response.into_body().collect().await?.to_bytes();
+        let body = String::from_utf8_lossy(&body).into_owned();
+        anyhow::ensure!(status == http::StatusCode::OK, "HTTP {status}: {body}");
+        anyhow::Ok(body)
+    };
+    tokio::time::timeout(TIMEOUT, exchange)
+        .await
+        .context("no answer in time")?
+}

@@ -1,0 +1,169 @@
+//! Everything at once: a real cluster, NATS, and every service as a process of its own.
+
+use std::sync::Arc;
+
+use anteroom_load::Oracle;
+use anyhow::Context;
+use futures::{TryStreamExt, stream};
+use kube::{
+    Client,
+    api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::{Cluster, Identity},
+    manifests,
+    nats::Nats,
+    system::{SYSTEM_NAMESPACE, System},
+};
+
+/// Where the test's own objects live.
+pub const NAMESPACE: &str = "shop";
+
+/// Requests in flight while the cluster is filled.
+const CREATES_IN_FLIGHT: usize = 32;
+
+/// A running system over a running cluster. Fields drop in order: services, NATS, cluster, files.
+pub struct World {
+    /// The services.
+    pub system: System,
+    /// NATS.
+    pub nats: Nats,
+    /// The cluster.
+    pub cluster: Cluster,
+    /// The user's client: an administrator's.
+    pub client: Client,
+    /// Which hosts are taken.
+    pub oracle: Arc<Oracle>,
+    /// Everything's files and logs.
+    pub folder: tempfile::TempDir,
+}
+
+impl World {
+    /// Starts everything and waits until the API server is ready. The services may still be on
+    /// their way: that is a state that must work too.
+    pub async fn start() -> anyhow::Result<Self> {
+        anteroom_runtime::process::install_crypto_provider();
+        let folder = tempfile::tempdir()?;
+        let path = folder.path();
+        let nats = Nats::start(path).await?;
+        let cluster = Cluster::start(path).await?;
+        let client = cluster.client(Identity::Admin).await?;
+        manifests::apply_crds(&client).await?;
+        for namespace in [SYSTEM_NAMESPACE, NAMESPACE] {
+            manifests::apply(&client, &namespace_manifest(namespace)).await?;
+        }
+        for manifest in manifests::rbac()? {
+            manifests::apply(&client, &manifest).await?;
+        }
+
+        let system = System::start(
+            path,
+            &nats.url(),
+            &cluster.kubeconfig_file(Identity::Watcher)?,
+            &cluster.kubeconfig_file(Identity::Webhook)?,
+        )?;
+        let oracle = Arc::default();
+        Ok(Self {
+            system,
+            nats,
+            cluster,
+            client,
+            oracle,
+            folder,
+        })
+    }
+
+    /// Creates Services and Ingresses as a user does; their hosts go to the oracle.
+    pub async fn fill(&self, services: usize, ingresses: usize) -> anyhow::Result<()> {
+        let services = (0..services).map(|index| service(&format!("service-{index}")));
+        let ingresses = (0..ingresses).map(|index| ingress(index, &host(index)));
+        stream::iter(services.chain(ingresses).map(anyhow::Ok))
+            .try_for_each_concurrent(CREATES_IN_FLIGHT, async |object| {
+                self.create(&object).await?;
+                Ok(())
+            })
+            .await
+    }
+
+    /// Creates one object; the error is what the user would see.
+    pub async fn create(&self, object: &Value) -> Result<(), kube::Error> {
+        let api = self.api(object);
+        let parsed = serde_json::from_value(object.clone()).map_err(kube::Error::SerdeError)?;
+        api.create(&PostParams::default(), &parsed).await?;
+        if let Some(host) = object["spec"]["rules"][0]["host"].as_str() {
+            self.oracle.take(host.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Deletes one object. Its host is free for the oracle before it is for anybody else.
+    pub async fn delete(&self, object: &Value) -> anyhow::Result<()> {
+        if let Some(host) = object["spec"]["rules"][0]["host"].as_str() {
+            self.oracle.release(host);
+        }
+        let name = object["metadata"]["name"].as_str().context("no name")?;
+        self.api(object).delete(name, &Default::default()).await?;
+        Ok(())
+    }
+
+    /// The resource of an object, in its namespace.
+    pub fn api(&self, object: &Value) -> Api<DynamicObject> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &kind));
+        match object["metadata"]["namespace"].as_str() {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        }
+    }
+
+    /// Every object of a kind as the API server lists it: (namespace, name, resource version).
+    pub async fn listed(&self, object: &Value) -> anyhow::Result<Vec<(String, String, String)>> {
+        let mut api_all = object.clone();
+        if let Some(metadata) = api_all["metadata"].as_object_mut() {
+            metadata.remove("namespace");
+        }
+        let listed = self.api(&api_all).list(&ListParams::default()).await?;
+        let mut keys: Vec<_> = listed
+            .items
+            .into_iter()
+            .map(|item| {
+                let metadata = item.metadata;
+                (
+                    metadata.namespace.unwrap_or_default(),
+                    metadata.name.unwrap_or_default(),
+                    metadata.resource_version.unwrap_or_default(),
+                )
+            })
+            .collect();
+        keys.sort();
+        Ok(keys)
+    }
+}
+
+/// The host of the Ingress with this number.
+pub fn host(index: usize) -> String {
+    format!("shop-{index}.example.com")
+}
+
+/// The Ingress with this number.
+pub fn ingress(index: usize, host: &str) -> Value {
+    anteroom_load::ingress(NAMESPACE, &format!("ingress-{index}"), host)
+}
+
+/// A Service without an address of its own, which the API server makes ten times faster.
+pub fn service(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": { "namespace": NAMESPACE, "name": name, "labels": { "app": name } },
+        "spec": { "clusterIP": "None", "selector": { "app": name }, "ports": [{ "port": 80 }] },
+    })
+}
+
+fn namespace_manifest(name: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } })
+}

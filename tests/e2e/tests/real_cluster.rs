@@ -1,0 +1,360 @@
+//! The main job on real parts, as a user lives it: kube-apiserver, etcd and nats-server, and every
+//! service as a process of its own, some of which are killed.
+//!
+//! One story, since starting and filling a cluster is what takes the time.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anteroom_bus::{
+    Address, Bus, Call,
+    nats::{NatsBus, NatsConfig},
+};
+use anteroom_e2e::{
+    services::Running,
+    system::target,
+    wait,
+    world::{World, host, ingress, service},
+};
+use anteroom_load::{Live, Plan, Report, Stop};
+use anteroom_model::ViewId;
+use anteroom_wire::{
+    body,
+    query::{Query, QueryRequest, decode_outcome, encode_request},
+};
+use anyhow::{Context, bail, ensure};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+const SERVICES: usize = 4_000;
+const INGRESSES: usize = 3_000;
+
+/// Reviews in flight while something is killed.
+const CONCURRENCY: usize = 4;
+
+/// What the policy says to whoever wants a host that is taken.
+const MESSAGE: &str = "another Ingress already owns one of these hosts";
+
+const ENTRY: &str = include_str!("../../../services/anteroom/src/demo/manifests/entry.yaml");
+const SERVICES_ENTRY: &str =
+    include_str!("../../../services/anteroom/src/demo/manifests/entry-services.yaml");
+const POLICY: &str = include_str!("../../../services/anteroom/src/demo/manifests/policy.yaml");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_can_take_a_host_that_is_owned() -> anyhow::Result<()> {
+    let mut world = World::start().await?;
+    chapter("filling the cluster");
+    world.fill(SERVICES, INGRESSES).await?;
+    chapter("an entry and a policy");
+    for manifest in [ENTRY, SERVICES_ENTRY, POLICY] {
+        world.create(&serde_saphyr::from_str(manifest)?).await?;
+    }
+    world.system.ready().await?;
+    entry_is_ready(&world, "ingresses", INGRESSES).await?;
+    entry_is_ready(&world, "services", SERVICES).await?;
+    one_watch_for_two_entries_on_one_source(&world).await?;
+
+    chapter("a host that is taken, one that is free, one that becomes free");
+    is_denied(&world, &host(7)).await?;
+    let free = ingress(INGRESSES, "free.example.com");
+    world
+        .create(&free)
+        .await
+        .context("a free host is admitted")?;
+    is_denied(&world, "free.example.com").await?;
+    world.delete(&free).await?;
+    wait::until("a host whose owner was deleted to be free", async || {
+        world.create(&free).await
+    })
+    .await?;
+
+    chapter("a replica killed -9 under load: no wrong and no failed decision");
+    let report = under_load(&mut world, async |world| {
+        let running = world.system.replicas[0].take().context("replica 0 runs")?;
+        let recipe = running.recipe().clone();
+        running.process.kill()?;
+        let mut again = recipe.start()?;
+        again.ready().await?;
+        world.system.replicas[0] = Some(again);
+        Ok(())
+    })
+    .await?;
+    ensure!(report.wrong == 0 && report.errors == 0, "{report:#?}");
+
+    chapter("the watcher killed -9 and started again: nobody reads again, nothing is wrong");
+    let before = resyncs(&world).await?;
+    let report = under_load(&mut world, async |world| {
+        let running = world.system.watcher.take().context("the watcher runs")?;
+        let recipe = running.recipe().clone();
+        running.process.kill()?;
+        let mut again = recipe.start()?;
+        again.ready().await?;
+        world.system.watcher = Some(again);
+        // What happened meanwhile, and what happens now, arrives.
+        let new = ingress(INGRESSES + 1, "after-the-watcher.example.com");
+        world
+            .create(&new)
+            .await
+            .context("a free host, after the watcher came back")?;
+        is_denied(world, "after-the-watcher.example.com").await
+    })
+    .await?;
+    ensure!(report.wrong == 0, "{report:#?}");
+    ensure!(
+        resyncs(&world).await? == before,
+        "replicas have read the log again"
+    );
+
+    chapter("nats-server killed -9 and started again: right, or closed");
+    let report = under_load(&mut world, async |world| {
+        world.nats.kill()?;
+        world.nats.start_again().await?;
+        wait::until("decisions to go on", async || {
+            let new = ingress(INGRESSES + 2, "after-nats.example.com");
+            world.create(&new).await
+        })
+        .await?;
+        is_denied(world, "after-nats.example.com").await
+    })
+    .await?;
+    ensure!(report.wrong == 0, "{report:#?}");
+    replicas_equal_the_api_server(&world).await?;
+
+    chapter("the entry deleted: the policy says so");
+    world.delete(&serde_saphyr::from_str(ENTRY)?).await?;
+    let last = ingress(INGRESSES + 3, "no-entry.example.com");
+    wait::until("a decision to fail closed", async || {
+        match world.create(&last).await {
+            Err(kube::Error::Api(status)) if status.message.contains("AR101") => Ok(()),
+            Ok(()) => {
+                world.delete(&last).await?;
+                bail!("admitted")
+            }
+            Err(other) => Err(other.into()),
+        }
+    })
+    .await?;
+    policy_says(&world, "ingresses").await?;
+
+    chapter("everything ends when it is asked to");
+    // NATS and the cluster outlive the services: they are in the rest of `world`.
+    let World {
+        system,
+        nats: _nats,
+        cluster: _cluster,
+        folder: _folder,
+        ..
+    } = world;
+    for Running { process, .. } in system.into_running() {
+        let log = process.log().to_owned();
+        let status = process.terminate().await?;
+        ensure!(status.success(), "{} ended with {status}", log.display());
+    }
+    Ok(())
+}
+
+fn chapter(title: &str) {
+    println!("# {title}");
+}
+
+/// Posts reviews, straight to the webhook, while `act` does its worst.
+async fn under_load(
+    world: &mut World,
+    act: impl AsyncFnOnce(&mut World) -> anyhow::Result<()>,
+) -> anyhow::Result<Report> {
+    let (stop, live) = (CancellationToken::new(), Arc::new(Live::default()));
+    let plan = Plan {
+        concurrency: CONCURRENCY,
+        duplicate_share: 0.5,
+        stop: Stop::Cancelled(stop.clone()),
+    };
+    let target = target(&world.client).await?;
+    let load = tokio::spawn(anteroom_load::run(
+        target,
+        plan,
+        world.oracle.clone(),
+        live.clone(),
+    ));
+    wait::until("the load to flow", async || match live.report().decisions {
+        0 => Err(format!("no decision yet: {:?}", live.report().error_kinds)),
+        _ => Ok(()),
+    })
+    .await?;
+    let acted = act(world).await;
+    let before = live.report().decisions;
+    wait::until("the load to flow again", async || {
+        if live.report().decisions > before {
+            Ok(())
+        } else {
+            Err("no decision since".to_owned())
+        }
+    })
+    .await?;
+    stop.cancel();
+    let report = load.await??;
+    acted.with_context(|| format!("{report:#?}"))?;
+    println!(
+        "  {} decisions, {} wrong, {} without one, p99 {:.1} ms",
+        report.decisions, report.wrong, report.errors, report.p99_ms
+    );
+    Ok(report)
+}
+
+/// A user who wants that host is refused with the policy's own words, soon.
+async fn is_denied(world: &World, host: &str) -> anyhow::Result<()> {
+    let object = anteroom_load::ingress("default", "somebody-else", host);
+    wait::until(&format!("{host} to be denied"), async || {
+        match world.create(&object).await {
+            Err(kube::Error::Api(status)) if status.message.contains(MESSAGE) => Ok(()),
+            Err(other) => Err(format!("refused otherwise: {other}")),
+            Ok(()) => {
+                // Seen too early: undone, so that it does not own the host itself.
+                world
+                    .api(&object)
+                    .delete("somebody-else", &Default::default())
+                    .await
+                    .map_err(|e| e.to_string())?;
+                Err("admitted".to_owned())
+            }
+        }
+    })
+    .await
+}
+
+async fn entry_is_ready(world: &World, name: &str, objects: usize) -> anyhow::Result<()> {
+    let entry: Value = serde_saphyr::from_str(ENTRY)?;
+    wait::until(
+        &format!("entry {name} to be ready with {objects} objects"),
+        async || {
+            let found = world.api(&entry).get(name).await?;
+            let status = &found.data["status"];
+            let ready = status["conditions"]
+                .as_array()
+                .and_then(|conditions| conditions.iter().find(|c| c["type"] == "Ready"))
+                .is_some_and(|ready| ready["status"] == "True");
+            // The Ingresses and Services of the cluster itself (`kubernetes`) are counted too.
+            let counted = status["objects"].as_u64().unwrap_or_default();
+            ensure!(
+                ready && counted >= objects as u64 && status["bytes"].as_u64() > Some(0),
+                "{status}"
+            );
+            Ok(())
+        },
+    )
+    .await
+}
+
+/// The number of watches on the API server is the number of distinct sources.
+async fn one_watch_for_two_entries_on_one_source(world: &World) -> anyhow::Result<()> {
+    let mut second: Value = serde_saphyr::from_str(ENTRY)?;
+    second["metadata"]["name"] = "ingresses-again".into();
+    // Spelt otherwise, and the same source.
+    second["spec"]["resource"] =
+        json!({ "group": "apis/networking.k8s.io", "version": "v1", "kind": "ingresses" });
+    let watcher = world.system.watcher.as_ref().context("the watcher runs")?;
+    let before = watcher.metric("anteroom_watches_open", &[]).await?;
+    world.create(&second).await?;
+    entry_is_ready(world, "ingresses-again", INGRESSES).await?;
+    let after = watcher.metric("anteroom_watches_open", &[]).await?;
+    ensure!(
+        before == after && before > 0.0,
+        "{before} watches, then {after}"
+    );
+    world.delete(&second).await
+}
+
+/// How often replicas have read the log from its start.
+async fn resyncs(world: &World) -> anyhow::Result<f64> {
+    let mut sum = 0.0;
+    for replica in world.system.replicas.iter().flatten() {
+        sum += replica.metric("anteroom_mirror_resyncs_total", &[]).await?;
+    }
+    Ok(sum)
+}
+
+/// Every replica holds exactly what the API server lists: keys and resource versions.
+async fn replicas_equal_the_api_server(world: &World) -> anyhow::Result<()> {
+    let bus = NatsBus::connect(NatsConfig::new([world.nats.url()], "default")).await?;
+    for (view, example) in [
+        ("ingresses.v1.networking.k8s.io", ingress(0, "any")),
+        ("services.v1", service("any")),
+    ] {
+        for index in 0..world.system.replicas.len() {
+            let what = format!("replica-{index} to hold the {view} of the API server");
+            wait::until(&what, async || {
+                let listed = world.listed(&example).await?;
+                let held = held(&bus, &format!("replica-{index}"), view).await?;
+                ensure!(
+                    held == listed,
+                    "{} held, {} listed",
+                    held.len(),
+                    listed.len()
+                );
+                Ok(())
+            })
+            .await?;
+        }
+    }
+    bus.close().await;
+    Ok(())
+}
+
+async fn held(
+    bus: &NatsBus,
+    replica: &str,
+    view: &str,
+) -> anyhow::Result<Vec<(String, String, String)>> {
+    let query = Query {
+        expression: "items[].[metadata.namespace, metadata.name, metadata.resourceVersion]".into(),
+        parameters: BTreeMap::new(),
+        missing_key_is_error: false,
+    };
+    let request = QueryRequest {
+        entry: String::new(),
+        queries: vec![query],
+        age_max_ms: None,
+        revision_min: None,
+    };
+    let deadline = std::time::Duration::from_secs(10);
+    let to = Address::Replica {
+        replica: replica.into(),
+        view: ViewId::new(view),
+    };
+    let call = Call {
+        body: encode_request(&request)?,
+        deadline,
+        trace: None,
+    };
+    let reply = decode_outcome(&bus.request(&to, call, deadline).await?)??;
+    let result = reply.results.into_iter().next().context("one result")??;
+    let mut keys: Vec<(String, String, String)> = serde_json::from_value(body::to_json(&result)?)?;
+    keys.sort();
+    Ok(keys)
+}
+
+/// The policy's status names the entry that is missing.
+async fn policy_says(world: &World, entry: &str) -> anyhow::Result<()> {
+    let policy: Value = serde_saphyr::from_str(POLICY)?;
+    wait::until(
+        "the policy's status to name the missing entry",
+        async || {
+            let name = policy["metadata"]["name"]
+                .as_str()
+                .context("the policy's name")?;
+            let found = world.api(&policy).get(name).await?;
+            let conditions = found.data["status"]["conditions"]
+                .as_array()
+                .context("no conditions")?;
+            let ready = conditions
+                .iter()
+                .find(|c| c["type"] == "Ready")
+                .context("no Ready")?;
+            let message = ready["message"].as_str().unwrap_or_default();
+            ensure!(
+                ready["status"] == "False" && message.contains(entry),
+                "{ready}"
+            );
+            Ok(())
+        },
+    )
+    .await
+}
