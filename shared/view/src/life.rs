@@ -81,7 +81,11 @@ pub enum Event<'a> {
     /// A control record said this.
     Control(&'a ViewState),
     /// Something is missing: a digest differs without excuse, or a record could not be read.
-    Broken,
+    Broken {
+        /// Whether the doubt reaches what is served: it does not where records were gathered from
+        /// the log's start on.
+        served: bool,
+    },
     /// How the age of the news compares with the limit, now.
     Aged {
         /// Whether it is over the limit.
@@ -141,7 +145,7 @@ impl Life {
             Event::Away => self.away(),
             Event::CaughtUp(said) => self.caught_up(said),
             Event::Control(said) => self.control(said),
-            Event::Broken => self.broken(),
+            Event::Broken { served } => self.broken(served),
             Event::Aged { over } => self.aged(over),
             Event::Evict => self.evict(),
         }
@@ -215,17 +219,13 @@ impl Life {
         }
     }
 
-    fn broken(self) -> (Self, Effect) {
-        match (self.log, self.state) {
-            // It holds nothing.
-            (_, State::Dropped) => (Self::new(State::Dropped, self.log), Effect::None),
-            // What is held is what broke.
-            (Log::Live, state) if state.answers() || state == State::Syncing => {
-                (Self::new(State::Unsynced, Log::Lost), Effect::AskRestart)
-            }
-            // What was gathered broke; what is served was complete before.
-            (_, state) => (Self::new(state, Log::Lost), Effect::AskRestart),
-        }
+    fn broken(self, served: bool) -> (Self, Effect) {
+        let state = match self.state {
+            State::Synced | State::Stale if served || self.log == Log::Live => State::Unsynced,
+            State::Syncing => State::Unsynced,
+            other => other,
+        };
+        (Self::new(state, Log::Lost), Effect::AskRestart)
     }
 
     fn aged(self, over: bool) -> (Self, Effect) {

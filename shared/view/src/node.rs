@@ -27,7 +27,9 @@ impl ListHead {
                 ("apiVersion", gvr.api_version().into()),
                 ("kind", format!("{}List", info.kind).into()),
             ],
-            plural: Some(gvr.resource.as_str().into()),
+            // A resource that is called `items` has its list under that name already.
+            plural: Some(gvr.resource.as_str().into())
+                .filter(|plural: &Box<str>| **plural != *ITEMS),
         }
     }
 }
@@ -111,7 +113,6 @@ impl<'a> Node<'a> for ViewNode<'a> {
             return node.field(name).map(Self::body);
         }
         let (store, plural) = self.fields()?;
-        // A resource whose plural is `items` has its list under that name.
         if name == ITEMS {
             return Some(Self(Place::Items(store)));
         }
@@ -128,7 +129,7 @@ impl<'a> Node<'a> for ViewNode<'a> {
             Place::Body(node) => node.element(index).map(Self::body),
             Place::Items(store) => {
                 // From whichever end is nearer, since an index may count from the last.
-                let from_last = store.len().checked_sub(index + 1)?;
+                let from_last = store.len().checked_sub(1)?.checked_sub(index)?;
                 let object = if from_last < index {
                     store.objects().nth_back(from_last)
                 } else {

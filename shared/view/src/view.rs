@@ -22,10 +22,21 @@ pub struct View {
 enum Gathered {
     /// They do take effect.
     No,
+    /// Here, from the log's start on.
+    Anew(Box<Store>),
     /// Into a copy of what is served, to be made when the first record comes.
-    Copy,
-    /// Into this.
-    Own(Box<Store>),
+    ToCopy,
+    /// Into this copy of what was served.
+    Copied(Box<Store>),
+}
+
+impl Gathered {
+    fn store(&self) -> Option<&Store> {
+        match self {
+            Self::Anew(store) | Self::Copied(store) => Some(store),
+            Self::No | Self::ToCopy => None,
+        }
+    }
 }
 
 impl View {
@@ -71,11 +82,11 @@ impl View {
         }
         self.make_copy();
         match &mut self.gathered {
-            Gathered::Own(gathered) => {
+            Gathered::Anew(store) | Gathered::Copied(store) => {
                 let twin = self.served.get(&delta.key.namespace, &delta.key.name);
-                gathered.apply(revision, delta, twin)
+                store.apply(revision, delta, twin)
             }
-            Gathered::No | Gathered::Copy => self.served.apply(revision, delta, None),
+            Gathered::No | Gathered::ToCopy => self.served.apply(revision, delta, None),
         }
     }
 
@@ -88,15 +99,17 @@ impl View {
         let effect = self.step(Event::Control(&record.state));
         self.make_copy();
         match &mut self.gathered {
-            Gathered::Own(gathered) => gathered.control(revision, record),
-            Gathered::No | Gathered::Copy => self.served.control(revision, record),
+            Gathered::Anew(store) | Gathered::Copied(store) => store.control(revision, record),
+            Gathered::No | Gathered::ToCopy => self.served.control(revision, record),
         }
         effect
     }
 
     /// Something is missing: see [`Event::Broken`].
     pub fn broken(&mut self) -> Effect {
-        self.step(Event::Broken)
+        // A copy has every fault of what it was copied from.
+        let served = !matches!(self.gathered, Gathered::Anew(_));
+        self.step(Event::Broken { served })
     }
 
     /// The age of the news is now over the limit for readers that name none, or not.
@@ -127,10 +140,7 @@ impl View {
     /// The state that follows the log: to be compared with the control record that was just handed
     /// in. It differs from what is served while records are gathered.
     pub fn followed(&self) -> &Store {
-        match &self.gathered {
-            Gathered::Own(gathered) => gathered,
-            Gathered::No | Gathered::Copy => &self.served,
-        }
+        self.gathered.store().unwrap_or(&self.served)
     }
 
     /// What is served, where [`View::read`] lets a reader in; for metrics and accounting, where not.
@@ -141,10 +151,8 @@ impl View {
     /// What it takes: what is served, and what is gathered beside it. Objects that both hold count
     /// twice, although they share their bodies.
     pub fn bytes(&self) -> ViewBytes {
-        match &self.gathered {
-            Gathered::Own(gathered) => self.served.bytes().plus(gathered.bytes()),
-            Gathered::No | Gathered::Copy => self.served.bytes(),
-        }
+        let gathered = self.gathered.store().map(Store::bytes).unwrap_or_default();
+        self.served.bytes().plus(gathered)
     }
 
     /// Whether a reader that accepts news of `age_max_ms` gets an answer, where the news is
@@ -198,8 +206,8 @@ impl View {
         self.life = life;
         match effect {
             Effect::None => {}
-            Effect::StageEmpty => self.gathered = Gathered::Own(Box::default()),
-            Effect::StageCopy => self.gathered = Gathered::Copy,
+            Effect::StageEmpty => self.gathered = Gathered::Anew(Box::default()),
+            Effect::StageCopy => self.gathered = Gathered::ToCopy,
             Effect::Install => self.install(),
             Effect::Free => {
                 self.served = Store::default();
@@ -211,16 +219,17 @@ impl View {
     }
 
     fn install(&mut self) {
-        if let Gathered::Own(gathered) = std::mem::replace(&mut self.gathered, Gathered::No) {
-            self.served = *gathered;
+        match std::mem::replace(&mut self.gathered, Gathered::No) {
+            Gathered::Anew(store) | Gathered::Copied(store) => self.served = *store,
+            Gathered::No | Gathered::ToCopy => {}
         }
         self.served.compact();
     }
 
     /// Makes the copy that records are gathered into, now that there is one to gather.
     fn make_copy(&mut self) {
-        if matches!(self.gathered, Gathered::Copy) {
-            self.gathered = Gathered::Own(Box::new(self.served.clone()));
+        if matches!(self.gathered, Gathered::ToCopy) {
+            self.gathered = Gathered::Copied(Box::new(self.served.clone()));
         }
     }
 }

@@ -1,1 +1,222 @@
+use std::fmt::Write;
 
+use super::*;
+
+const LOGS: [Log; 4] = [Log::Reading, Log::Live, Log::Rebuilding, Log::Lost];
+
+fn failure() -> Failure {
+    Failure::new("Forbidden", "no")
+}
+
+fn states() -> [State; 7] {
+    [
+        State::Unsynced,
+        State::Syncing,
+        State::Synced,
+        State::Stale,
+        State::Failed(failure()),
+        State::Evicted,
+        State::Dropped,
+    ]
+}
+
+fn lives() -> Vec<Life> {
+    let of = |state: &State| LOGS.map(|log| Life::new(state.clone(), log));
+    states().iter().flat_map(of).collect()
+}
+
+/// Every event there is, with its name.
+fn events() -> Vec<(&'static str, Event<'static>)> {
+    static FAILED: std::sync::LazyLock<ViewState> =
+        std::sync::LazyLock::new(|| ViewState::Failed { failure: failure() });
+    vec![
+        ("restart", Event::Restart),
+        ("away", Event::Away),
+        ("caught up, nothing said", Event::CaughtUp(None)),
+        (
+            "caught up, syncing",
+            Event::CaughtUp(Some(&ViewState::Syncing)),
+        ),
+        (
+            "caught up, synced",
+            Event::CaughtUp(Some(&ViewState::Synced)),
+        ),
+        ("caught up, failed", Event::CaughtUp(Some(&FAILED))),
+        (
+            "caught up, dropped",
+            Event::CaughtUp(Some(&ViewState::Dropped)),
+        ),
+        ("control, syncing", Event::Control(&ViewState::Syncing)),
+        ("control, synced", Event::Control(&ViewState::Synced)),
+        ("control, failed", Event::Control(&FAILED)),
+        ("control, dropped", Event::Control(&ViewState::Dropped)),
+        ("broken", Event::Broken { served: true }),
+        ("broken while gathered", Event::Broken { served: false }),
+        ("too old", Event::Aged { over: true }),
+        ("fresh", Event::Aged { over: false }),
+        ("evict", Event::Evict),
+    ]
+}
+
+fn name(life: &Life) -> String {
+    format!(
+        "{} {}",
+        life.state.name(),
+        format!("{:?}", life.log).to_lowercase()
+    )
+}
+
+/// What can come about at all.
+fn reachable() -> Vec<Life> {
+    let mut found = vec![Life::reading(), Life::live()];
+    let mut at = 0;
+    while let Some(life) = found.get(at).cloned() {
+        for (_, event) in events() {
+            let (next, _) = life.clone().step(event);
+            if !found.contains(&next) {
+                found.push(next);
+            }
+        }
+        at += 1;
+    }
+    lives()
+        .into_iter()
+        .filter(|life| found.contains(life))
+        .collect()
+}
+
+/// The whole table, as `table.txt` has it.
+fn table() -> String {
+    let mut table = String::from(
+        "What every event does in every state that can come about: the next state, and the effect.\n\
+         Events that are not listed under a state change nothing there.\n",
+    );
+    for life in reachable() {
+        let _ = write!(table, "\n{}\n", name(&life));
+        for (event_name, event) in events() {
+            let (next, effect) = life.clone().step(event);
+            if next != life || effect != Effect::None {
+                let line = format!("  {event_name:<24} {:<20} {effect:?}", name(&next));
+                let _ = writeln!(table, "{}", line.trim_end_matches("None").trim_end());
+            }
+        }
+    }
+    let never: Vec<_> = lives()
+        .iter()
+        .filter(|l| !reachable().contains(l))
+        .map(name)
+        .collect();
+    let _ = writeln!(table, "\nnever: {}", never.join(", "));
+    table
+}
+
+#[test]
+fn the_table_is_as_it_was_reviewed() {
+    let table = table();
+    assert_eq!(table, include_str!("table.txt"), "the new table:\n{table}");
+}
+
+/// Every pair, those included that cannot come about.
+fn every_step(check: impl Fn(&Life, Event<'_>, &Life, Effect)) {
+    for life in lives() {
+        for (_, event) in events() {
+            let (next, effect) = life.clone().step(event);
+            check(&life, event, &next, effect);
+        }
+    }
+}
+
+#[test]
+fn only_the_writers_word_makes_a_view_answer() {
+    every_step(|life, event, next, _| {
+        if next.state.answers() && !life.state.answers() {
+            let said = match event {
+                Event::CaughtUp(said) => {
+                    assert_eq!(life.log, Log::Reading, "{life:?}");
+                    said
+                }
+                Event::Control(said) => {
+                    assert!(matches!(life.log, Log::Live | Log::Rebuilding), "{life:?}");
+                    Some(said)
+                }
+                _ => None,
+            };
+            assert_eq!(said, Some(&ViewState::Synced), "{life:?} {event:?}");
+        }
+    });
+}
+
+#[test]
+fn what_answers_never_changes_before_it_is_complete_again() {
+    every_step(|life, event, next, effect| {
+        if !(life.state.answers() && next.state.answers()) {
+            return;
+        }
+        if life.log == Log::Live && next.log != Log::Live {
+            // Records that come now are kept apart.
+            assert!(
+                matches!(effect, Effect::StageCopy | Effect::StageEmpty),
+                "{life:?} {event:?}"
+            );
+        }
+        if life.log != Log::Live && next.log == Log::Live {
+            assert_eq!(effect, Effect::Install, "{life:?} {event:?}");
+        }
+        assert_ne!(effect, Effect::Free, "{life:?} {event:?}");
+    });
+}
+
+#[test]
+fn nothing_is_installed_but_at_the_end_of_the_log_or_on_the_writers_word() {
+    every_step(|life, event, _, effect| {
+        if effect == Effect::Install {
+            assert!(
+                matches!(
+                    (life.log, event),
+                    (Log::Reading, Event::CaughtUp(_)) | (Log::Rebuilding, Event::Control(_))
+                ),
+                "{life:?} {event:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_lost_view_comes_back_by_reading_again_and_by_nothing_else() {
+    every_step(|life, event, next, _| {
+        if life.log == Log::Lost && next.log != Log::Lost {
+            assert!(event == Event::Restart, "{life:?} {event:?}");
+        }
+    });
+    for life in lives() {
+        let (life, _) = life.step(Event::Restart);
+        let (life, _) = life.step(Event::CaughtUp(Some(&ViewState::Synced)));
+        assert!(life.state.answers() && life.log == Log::Live);
+    }
+}
+
+#[test]
+fn a_failure_reaches_readers_at_once_and_heals_by_itself() {
+    let failed = ViewState::Failed { failure: failure() };
+    for state in states() {
+        let (life, _) = Life::new(state, Log::Live).step(Event::Control(&failed));
+        assert_eq!(life.state, State::Failed(failure()));
+        let (life, _) = life.step(Event::Control(&ViewState::Synced));
+        assert_eq!(life, Life::new(State::Synced, Log::Live));
+    }
+}
+
+#[test]
+fn what_broke_does_not_answer() {
+    for life in lives() {
+        let (next, effect) = life.clone().step(Event::Broken { served: true });
+        assert!(!next.state.answers(), "{life:?}");
+        if life.state != State::Dropped {
+            assert_eq!(
+                (next.log, effect),
+                (Log::Lost, Effect::AskRestart),
+                "{life:?}"
+            );
+        }
+    }
+}

@@ -1,1 +1,182 @@
+use std::collections::BTreeMap;
 
+use proptest::prelude::*;
+
+use super::*;
+
+fn recount(store: &Store) -> ViewBytes {
+    let mut bytes = ViewBytes::default();
+    for object in store.objects() {
+        bytes.bodies += object.body().len();
+        bytes.keys += object.namespace().len() + object.name().len() + object.version_bytes();
+        bytes.indexes += Object::SLOT_BYTES;
+    }
+    for key in store.tombstones.by_key.keys() {
+        bytes.indexes += tombstone_bytes(key);
+    }
+    bytes
+}
+
+fn redigest(store: &Store) -> Digest {
+    let mut digest = Digest::EMPTY;
+    for object in store.objects() {
+        let key = ObjectKey::new(object.namespace(), object.name());
+        digest.add(&key, &object.version());
+    }
+    digest
+}
+
+fn put(name: &str, epoch: u64, version: &str, body: &str) -> Delta<Vec<u8>> {
+    Delta {
+        key: ObjectKey::new("ns", name),
+        epoch: Epoch(epoch),
+        version: ResourceVersion::new(version),
+        op: Op::Put(body.as_bytes().to_vec()),
+    }
+}
+
+fn delete(name: &str, epoch: u64, version: &str) -> Delta<Vec<u8>> {
+    Delta {
+        op: Op::Delete,
+        ..put(name, epoch, version, "")
+    }
+}
+
+/// Deltas that a writer with every fault might send: any order of tenures and versions.
+fn deltas() -> impl Strategy<Value = Vec<Delta<Vec<u8>>>> {
+    let version = prop_oneof!["[0-9]{1,2}", Just(String::from("opaque"))];
+    let op = prop::option::weighted(0.7, prop::collection::vec(any::<u8>(), 0..6));
+    let delta = ("[ab]{0,2}", "[a-c]{1,2}", 0_u64..3, version, op).prop_map(
+        |(namespace, name, epoch, version, op)| Delta {
+            key: ObjectKey::new(namespace, name),
+            epoch: Epoch(epoch),
+            version: ResourceVersion::new(version),
+            op: op.map_or(Op::Delete, Op::Put),
+        },
+    );
+    prop::collection::vec(delta, 0..60)
+}
+
+/// What was last said of each key: tenure, version, and the body if it is there.
+type Model = BTreeMap<ObjectKey, (Epoch, ResourceVersion, Option<Vec<u8>>)>;
+
+proptest! {
+    #[test]
+    fn any_deltas_end_as_the_apply_rule_has_it(
+        deltas in deltas(),
+        repeats in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+        compact in any::<bool>(),
+    ) {
+        let (mut store, mut model) = (Store::default(), Model::new());
+        for (position, delta) in (1..).zip(&deltas) {
+            store.apply(Revision(position), delta, None);
+            let held = model.get(&delta.key);
+            if held.is_none_or(|(epoch, version, _)| delta.supersedes(*epoch, version)) {
+                let body = match &delta.op {
+                    Op::Put(body) => Some(body.clone()),
+                    Op::Delete => None,
+                };
+                model.insert(delta.key.clone(), (delta.epoch, delta.version.clone(), body));
+            }
+        }
+        for repeat in repeats {
+            if let Some(delta) = deltas.get(repeat.index(deltas.len().max(1))) {
+                let position = Revision(repeat.index(deltas.len()) as u64 + 1);
+                let applied = store.apply(position, delta, None);
+                prop_assert!(matches!(applied, Applied::Ignored(Ignored::Repeated)));
+            }
+        }
+        if compact {
+            store.compact();
+        }
+        model.retain(|_, (_, _, body)| body.is_some());
+
+        prop_assert_eq!(store.revision(), Revision(deltas.len() as u64));
+        prop_assert_eq!(store.len(), model.len());
+        prop_assert_eq!(store.is_empty(), model.is_empty());
+        prop_assert_eq!(store.bytes(), recount(&store));
+        prop_assert_eq!(store.digest(), redigest(&store));
+        for (object, (key, (epoch, version, body))) in store.objects().zip(&model) {
+            prop_assert_eq!((object.namespace(), object.name()), (&*key.namespace, &*key.name));
+            prop_assert_eq!((object.epoch(), object.version()), (*epoch, version.clone()));
+            prop_assert_eq!(Some(object.body()), body.as_deref());
+            prop_assert_eq!(store.get(&key.namespace, &key.name), Some(object));
+        }
+        for namespace in ["", "a", "aa", "ab", "b", "ba", "bb", "c"] {
+            let names: Vec<_> = store.namespace(namespace).map(Object::name).collect();
+            let expected: Vec<_> = model
+                .keys()
+                .filter(|key| &*key.namespace == namespace)
+                .map(|key| &*key.name)
+                .collect();
+            prop_assert_eq!(names, expected);
+        }
+    }
+}
+
+#[test]
+fn what_a_delta_replaced_is_handed_back() {
+    let mut store = Store::default();
+    let applied = store.apply(Revision(1), &put("a", 1, "1", "x"), None);
+    assert!(matches!(applied, Applied::Put { old: None }));
+    let applied = store.apply(Revision(2), &put("a", 1, "2", "y"), None);
+    assert!(matches!(applied, Applied::Put { old: Some(old) } if old.body() == b"x"));
+    let applied = store.apply(Revision(3), &delete("a", 1, "3"), None);
+    assert!(matches!(applied, Applied::Deleted { old } if old.body() == b"y"));
+    let applied = store.apply(Revision(4), &delete("a", 1, "4"), None);
+    assert!(matches!(applied, Applied::Ignored(Ignored::Absent)));
+}
+
+#[test]
+fn what_was_deleted_is_not_put_back_from_before() {
+    let mut store = Store::default();
+    store.apply(Revision(1), &delete("a", 2, "10"), None);
+    for (position, old) in [(2, put("a", 2, "9", "x")), (3, put("a", 1, "99", "x"))] {
+        let applied = store.apply(Revision(position), &old, None);
+        assert!(matches!(applied, Applied::Ignored(Ignored::Superseded)));
+    }
+    store.apply(Revision(4), &put("a", 2, "11", "x"), None);
+    assert_eq!(store.len(), 1);
+}
+
+#[test]
+fn the_oldest_deletion_is_forgotten_over_the_limit() {
+    let mut store = Store::default();
+    let name = |n: usize| format!("n{n}");
+    for n in 0..=TOMBSTONES_MAX {
+        let position = Revision(n as u64 + 1);
+        store.apply(position, &delete(&name(n), 1, "10"), None);
+    }
+    assert_eq!(store.tombstones.by_key.len(), TOMBSTONES_MAX);
+    assert_eq!(store.tombstones.order.len(), TOMBSTONES_MAX);
+    assert_eq!(store.bytes(), recount(&store));
+    let mut next = TOMBSTONES_MAX as u64 + 2;
+    let mut is_applied = |n| {
+        let applied = store.apply(Revision(next), &put(&name(n), 1, "9", ""), None);
+        next += 1;
+        matches!(applied, Applied::Put { .. })
+    };
+    assert!(is_applied(0));
+    assert!(!is_applied(1));
+}
+
+#[test]
+fn states_share_what_did_not_change() {
+    let mut one = Store::default();
+    one.apply(Revision(1), &put("a", 1, "1", "same"), None);
+    one.apply(Revision(2), &put("b", 1, "1", "old"), None);
+    let mut other = Store::default();
+    for (position, delta) in [put("a", 2, "1", "same"), put("b", 1, "2", "new")]
+        .iter()
+        .enumerate()
+    {
+        let twin = one.get("ns", &delta.key.name);
+        other.apply(Revision(position as u64 + 1), delta, twin);
+    }
+    let pair = |name| [&one, &other].map(|store| store.get("ns", name).unwrap());
+    let [held, again] = pair("a");
+    assert!(again.shares_with(held));
+    assert_eq!(again.epoch(), Epoch(2));
+    let [held, changed] = pair("b");
+    assert!(!changed.shares_with(held));
+}
