@@ -45,7 +45,7 @@ pub(crate) async fn answer(app: &Arc<App>, what: &str, request: Request<Body>) -
             let stats = serde_json::to_value(&*app.recorder.subscribe().borrow());
             json_response(200, &stats.unwrap_or_default())
         }
-        _ => no_such_path(),
+        _ => no_such_path(false),
     }
 }
 

@@ -83,7 +83,7 @@ impl Discovery {
                 answer["apiVersion"] = "v1".into();
                 json_response(200, &answer)
             }
-            _ => no_such_path(),
+            _ => no_such_path(false),
         }
     }
 
@@ -99,7 +99,7 @@ impl Discovery {
             .filter(serves)
             .collect();
         let Some(first) = resources.first() else {
-            return no_such_path();
+            return no_such_path(self.is_built_in(group));
         };
         let group_version = first.api_version(version);
         let entries: Vec<Value> = resources
@@ -111,6 +111,12 @@ impl Discovery {
             &json!({"kind": "APIResourceList", "apiVersion": "v1",
             "groupVersion": group_version, "resources": entries}),
         )
+    }
+
+    fn is_built_in(&self, group: &str) -> bool {
+        self.groups
+            .get(group)
+            .is_some_and(|of| of.iter().any(|resource| !resource.custom))
     }
 
     fn aggregate(&self, wanted: impl Fn(&str) -> bool) -> Response {

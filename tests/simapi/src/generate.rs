@@ -86,7 +86,7 @@ impl Cluster {
             "sessionAffinity": "None", "type": "ClusterIP",
         });
         let mut service = json!({"apiVersion": "v1", "kind": "Service",
-            "metadata": self.metadata(index, &format!("svc-{index}"), labels, &mut random),
+            "metadata": self.metadata(index, &format!("svc-{index}"), &labels, &mut random),
             "spec": spec, "status": {"loadBalancer": {}}});
         manage(&mut service, &["helm"]);
         service
@@ -106,7 +106,7 @@ impl Cluster {
                     {"path": "/", "pathType": "Prefix", "backend": backend}]}})
             })
             .collect();
-        let mut metadata = self.metadata(index, &format!("ing-{index}"), labels, &mut random);
+        let mut metadata = self.metadata(index, &format!("ing-{index}"), &labels, &mut random);
         metadata["annotations"]["cert-manager.io/cluster-issuer"] = "letsencrypt".into();
         metadata["annotations"]["nginx.ingress.kubernetes.io/proxy-body-size"] = "16m".into();
         let mut ingress = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
@@ -143,19 +143,20 @@ impl Cluster {
             "podIP": format!("10.{}.{}.{}", 128 + index / 65_536, index / 256 % 256, index % 256),
             "conditions": [condition("Initialized"), condition("Ready"), condition("PodScheduled")]});
         let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
-            "metadata": self.metadata(index, &format!("pod-{index}"), labels, &mut random),
+            "metadata": self.metadata(index, &format!("pod-{index}"), &labels, &mut random),
             "spec": spec, "status": status});
         manage(&mut pod, &["kube-controller-manager"]);
         pod
     }
 
-    fn metadata(&self, index: usize, name: &str, labels: Value, random: &mut StdRng) -> Value {
+    fn metadata(&self, index: usize, name: &str, labels: &Value, random: &mut StdRng) -> Value {
         let revision: u32 = random.random();
         json!({
             "name": name, "namespace": self.namespace(index), "labels": labels,
             "annotations": {"meta.helm.sh/release-name": format!("app-{index}"),
                 "meta.helm.sh/release-namespace": self.namespace(index),
-                "example.com/revision": format!("{revision:08x}")},
+                "example.com/revision": format!("{revision:08x}"),
+                "example.com/runbook": format!("https://runbooks.example.com/app-{index}")},
             "creationTimestamp": CREATED,
         })
     }
@@ -168,6 +169,7 @@ fn labels(index: usize, component: &str, random: &mut StdRng) -> Value {
         "app.kubernetes.io/managed-by": "Helm",
         "app.kubernetes.io/name": format!("app-{index}"),
         "app.kubernetes.io/version": format!("1.{}.{}", random.random_range(0..30), index % 10),
+        "helm.sh/chart": format!("app-{}.{}.0", random.random_range(1..9), index % 10),
         "team": TEAMS[index % TEAMS.len()],
     })
 }

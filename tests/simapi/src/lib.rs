@@ -13,10 +13,13 @@
 
 mod admission;
 mod args;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 mod control;
 mod discovery;
 mod faults;
 pub mod generate;
+mod http;
 mod list;
 mod metadata;
 mod object;

@@ -77,7 +77,7 @@ async fn answer(State(app): State<Arc<App>>, request: Request<Body>) -> Response
         Route::Version => json_response(200, &version()),
         Route::Health => "ok".into_response(),
         Route::Resource(path) => answer_resource(&app, path, request).await,
-        Route::Unknown => no_such_path(),
+        Route::Unknown => no_such_path(false),
         discovery => {
             let response = match app.faults.meet("discovery", None).await {
                 Ok(()) => discover(&app, &discovery, &request),
@@ -105,7 +105,7 @@ fn discover(app: &App, route: &Route, request: &Request<Body>) -> Response {
         Route::Groups => discovery.groups(),
         Route::Group(group) => discovery.group(group),
         Route::GroupVersion { group, version } => discovery.group_version(group, version),
-        _ => no_such_path(),
+        _ => no_such_path(false),
     }
 }
 
@@ -125,7 +125,7 @@ async fn answer_resource(app: &Arc<App>, path: ResourcePath, request: Request<Bo
         app.faults.meet(verb, Some(&name)).await?;
         match find(app, &path) {
             Some(resource) => serve_resource(app, resource, path, params?, verb, request).await,
-            None => Ok(no_such_path()),
+            None => Ok(no_such_path(is_built_in(app, &path.group))),
         }
     };
     let response = served.await.unwrap_or_else(Failure::into_response);
@@ -133,6 +133,13 @@ async fn answer_resource(app: &Arc<App>, path: ResourcePath, request: Request<Bo
         .answered(verb, Some(&name), response.status().as_u16());
     tracing::debug!(verb, resource = %name, status = response.status().as_u16(), "answered");
     response
+}
+
+fn is_built_in(app: &App, group: &str) -> bool {
+    let resources = app.store.resources();
+    resources
+        .iter()
+        .any(|resource| resource.group == group && !resource.custom)
 }
 
 /// The resource of a path, if it is served there.

@@ -150,7 +150,12 @@ pub(crate) fn raw_json_response(code: u16, body: impl Into<Body>) -> Response {
     response
 }
 
-/// What Kubernetes answers at a path that it does not serve: no `Status`, but plain text.
-pub(crate) fn no_such_path() -> Response {
+/// What Kubernetes answers at a path that it does not serve: within a group of its own a `Status`,
+/// elsewhere plain text.
+pub(crate) fn no_such_path(in_own_group: bool) -> Response {
+    if in_own_group {
+        let message = "the server could not find the requested resource";
+        return Failure::new(404, "NotFound", message).into_response();
+    }
     (StatusCode::NOT_FOUND, "404 page not found\n").into_response()
 }

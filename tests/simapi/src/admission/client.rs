@@ -1,5 +1,4 @@
-//! One HTTPS request to a webhook. A connection of its own each time: nobody measures the
-//! simulator's calls.
+//! Posting a review to a webhook.
 
 use std::sync::Arc;
 
@@ -8,16 +7,14 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_util::rt::TokioIo;
 use rustls::{
     ClientConfig as TlsConfig, RootCertStore,
     crypto::aws_lc_rs,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
+    pki_types::{CertificateDer, pem::PemObject},
 };
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 use super::rules::ClientConfig;
+use crate::http as client;
 
 /// The largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
@@ -25,9 +22,10 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// Posts an AdmissionReview and returns the answer's body.
 pub(super) async fn post(config: &ClientConfig, body: String) -> anyhow::Result<Bytes> {
     let url = address(config)?;
-    exchange(config, &url, body)
+    let place = url.to_string();
+    exchange(config, url, body)
         .await
-        .with_context(|| format!("Post {url:?}", url = url.to_string()))
+        .with_context(|| format!("Post {place:?}"))
 }
 
 fn address(config: &ClientConfig) -> anyhow::Result<Uri> {
@@ -52,46 +50,19 @@ fn address(config: &ClientConfig) -> anyhow::Result<Uri> {
     Ok(url)
 }
 
-async fn exchange(config: &ClientConfig, url: &Uri, body: String) -> anyhow::Result<Bytes> {
-    let host = url
-        .host()
-        .context("the url names no host")?
-        .trim_matches(['[', ']'])
-        .to_owned();
-    let port = url.port_u16().unwrap_or(443);
-    let tcp = TcpStream::connect((host.as_str(), port)).await?;
-    let connector = TlsConnector::from(Arc::new(tls(&config.ca_bundle)?));
-    let stream = connector
-        .connect(ServerName::try_from(host.clone())?, tcp)
-        .await?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let path = url.path_and_query().map_or("/", |path| path.as_str());
-    let request = Request::post(path)
-        .header(header::HOST, format!("{host}:{port}"))
+async fn exchange(config: &ClientConfig, url: Uri, body: String) -> anyhow::Result<Bytes> {
+    let request = Request::post(url)
         .header(header::CONTENT_TYPE, "application/json")
         .header(header::ACCEPT, "application/json")
         .body(Full::new(Bytes::from(body)))?;
-    let answer = async {
-        let response = sender.send_request(request).await?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
-            .collect()
-            .await;
-        let body = body.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
-        ensure!(status == StatusCode::OK, "the webhook answered {status}");
-        anyhow::Ok(body)
-    };
-    // The connection lives until the answer is there, and ends with it.
-    tokio::pin!(answer);
-    tokio::select! {
-        biased;
-        answer = &mut answer => answer,
-        ended = connection => {
-            ended?;
-            answer.await
-        }
-    }
+    let response = client::send(request, Some(Arc::new(tls(&config.ca_bundle)?))).await?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
+        .collect()
+        .await;
+    let body = body.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
+    ensure!(status == StatusCode::OK, "the webhook answered {status}");
+    Ok(body)
 }
 
 fn tls(ca_bundle: &str) -> anyhow::Result<TlsConfig> {
@@ -103,8 +74,6 @@ fn tls(ca_bundle: &str) -> anyhow::Result<TlsConfig> {
         roots.add(certificate.context("the caBundle is not PEM")?)?;
     }
     let builder = TlsConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
-    Ok(builder
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
+    let builder = builder.with_safe_default_protocol_versions()?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }

@@ -189,7 +189,7 @@ proptest! {
         seen.dedup_by_key(|(version, _)| *version);
         for (age, (version, expected)) in seen.iter().rev().enumerate() {
             let listed = names(&store, Some(*version));
-            prop_assert_eq!(listed.ok().as_ref(), (age <= 20).then_some(expected));
+            prop_assert_eq!(listed.ok(), (age <= 20).then(|| expected.clone()));
         }
         let (version, expected) = &seen[seen.len().saturating_sub(1 + back.min(20))];
         store.restore(*version).unwrap();
