@@ -58,6 +58,12 @@ impl ViewHandle {
         &self.id
     }
 
+    /// Whether `other` is a handle of the very same view, and not of one that came again under its
+    /// name.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.kept, &other.kept)
+    }
+
     /// Where the view stands, and changes of that. Whether it has become stale is looked at a few
     /// times a second; [`ViewHandle::read`] looks at the very moment.
     pub fn status(&self) -> watch::Receiver<ViewStatus> {

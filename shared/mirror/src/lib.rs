@@ -31,6 +31,8 @@ mod proof;
 mod readiness;
 mod reread;
 mod status;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use config::MirrorConfig;
 pub use handle::{ViewHandle, ViewSet};

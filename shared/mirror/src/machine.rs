@@ -406,3 +406,6 @@ fn changing(
         effects.push(Effect::DigestMismatch(id.clone()));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -226,8 +226,8 @@ impl Task {
     }
 }
 
-/// Taking in one live change: a span of its own, linked to whoever wrote it. Not its child: a change
-/// is taken in by many readers, each at its own time.
+/// Taking in one live change: a child of the span that published it, so that one trace shows a change
+/// from the watch event to every reader that has applied it.
 fn process_span(revision: Revision, envelope: &Envelope) -> Span {
     let (Some(trace), Record::Delta { view, delta }) = (&envelope.trace, &envelope.record) else {
         return Span::none();
@@ -245,7 +245,7 @@ fn process_span(revision: Revision, envelope: &Envelope) -> Span {
         traceparent,
         tracestate,
     } = trace;
-    anteroom_runtime::telemetry::add_link(&span, traceparent, tracestate);
+    anteroom_runtime::telemetry::set_parent(&span, traceparent, tracestate);
     span
 }
 

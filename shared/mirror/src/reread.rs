@@ -98,6 +98,7 @@ mod tests {
         }
         assert_eq!(asked, [0, 1, 3, 7, 15, 31, 63, 123, 183]);
 
+        rereads.begun();
         assert_eq!(rereads.due(Duration::from_secs(303)), None);
         rereads.want(RereadCause::Lag);
         assert!(rereads.due(Duration::from_secs(303)).is_some());

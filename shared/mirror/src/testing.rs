@@ -1,0 +1,290 @@
+//! A writer of logs, for the tests of readers: what the watcher is to them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anteroom_bus::{Bus, Fence, Lease};
+use anteroom_model::{
+    Delta, Digest, Epoch, Failure, GroupVersionResource, Incarnation, ObjectKey, Op,
+    ResourceVersion, Revision, Source, SourceInfo, ViewId, ViewRecord, ViewState, system,
+};
+use anteroom_wire::{
+    beat::{Beat, ViewBeat},
+    body,
+    envelope::{Envelope, Record, TraceContext},
+};
+use bytes::Bytes;
+use serde_json::Value;
+
+/// A view as it should be.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// What it holds.
+    pub info: SourceInfo,
+    /// Its objects, with their versions.
+    pub objects: BTreeMap<ObjectKey, (ResourceVersion, Value)>,
+    /// The position of its last record.
+    pub revision: Revision,
+    version: u64,
+}
+
+impl Model {
+    /// Of `info`, without objects.
+    pub fn new(info: SourceInfo) -> Self {
+        Self {
+            info,
+            objects: BTreeMap::new(),
+            revision: Revision(0),
+            version: 0,
+        }
+    }
+
+    /// Over its objects.
+    pub fn digest(&self) -> Digest {
+        let mut digest = Digest::EMPTY;
+        for (key, (version, _)) in &self.objects {
+            digest.add(key, version);
+        }
+        digest
+    }
+
+    /// The objects in order.
+    pub fn items(&self) -> Vec<Value> {
+        self.objects
+            .values()
+            .map(|(_, object)| object.clone())
+            .collect()
+    }
+
+    /// Puts an object under the next version: what that is as a record.
+    pub fn put(&mut self, epoch: Epoch, key: ObjectKey, object: Value) -> Delta<Bytes> {
+        self.version += 1;
+        let version = ResourceVersion::new(self.version.to_string());
+        let body = body::encode_json(&object).unwrap_or_default();
+        self.objects.insert(key.clone(), (version.clone(), object));
+        Delta {
+            key,
+            epoch,
+            version,
+            op: Op::Put(body),
+        }
+    }
+
+    /// Deletes an object: what that is as a record.
+    pub fn delete(&mut self, epoch: Epoch, key: ObjectKey) -> Delta<Bytes> {
+        self.version += 1;
+        self.objects.remove(&key);
+        Delta {
+            key,
+            epoch,
+            version: ResourceVersion::new(self.version.to_string()),
+            op: Op::Delete,
+        }
+    }
+
+    /// Where it stands, as a record.
+    pub fn control(&self, epoch: Epoch, state: ViewState) -> ViewRecord {
+        ViewRecord {
+            view: self.info.source.view_id(),
+            info: self.info.clone(),
+            epoch,
+            state,
+            version: ResourceVersion::new(self.version.to_string()),
+            objects: self.objects.len() as u64,
+            digest: self.digest(),
+        }
+    }
+}
+
+/// A collection of namespaced objects in the group `networking.k8s.io`, as in `ingresses` of kind
+/// `Ingress`.
+pub fn collection(plural: &str, kind: &str) -> SourceInfo {
+    let gvr = GroupVersionResource::new("networking.k8s.io", "v1", plural);
+    SourceInfo {
+        source: Source::Collection(anteroom_model::Collection::all(gvr)),
+        kind: kind.to_owned(),
+        namespaced: true,
+    }
+}
+
+fn system_info(source: Source) -> SourceInfo {
+    SourceInfo {
+        source,
+        kind: String::new(),
+        namespaced: false,
+    }
+}
+
+/// The writer of a log, with a model of each of its views. It does nothing by itself, beats
+/// included.
+///
+/// # Panics
+/// All methods panic where the bus refuses: it is for tests.
+#[derive(Debug)]
+#[allow(
+    clippy::expect_used,
+    reason = "a test has nothing to do about a bus that refuses"
+)]
+pub struct Writer {
+    bus: Arc<dyn Bus>,
+    fence: Fence,
+    term: u32,
+    incarnation: Incarnation,
+    views: BTreeMap<ViewId, Model>,
+    /// Goes with every record from now on.
+    pub trace: Option<TraceContext>,
+}
+
+impl Writer {
+    /// Makes the log if there is none, and takes the lease.
+    pub async fn new(bus: Arc<dyn Bus>) -> Self {
+        let head = bus.ensure_log().await.expect("a log");
+        let before = bus.lease().await.expect("the lease");
+        let term = before.as_ref().map_or(0, |(lease, _)| lease.term) + 1;
+        let lease = Lease {
+            term,
+            holder: "test".to_owned(),
+        };
+        let fence = bus.take_lease(lease, before.map(|(_, fence)| fence)).await;
+        Self {
+            bus,
+            fence: fence.expect("the lease was taken"),
+            term,
+            incarnation: head.incarnation,
+            views: BTreeMap::new(),
+            trace: None,
+        }
+    }
+
+    /// The same, with the system views written and a beat sent: all that a replica is ready with.
+    pub async fn with_system_views(bus: Arc<dyn Bus>) -> Self {
+        let mut writer = Self::new(bus).await;
+        for source in [
+            system::entries_source(),
+            system::policies_source(),
+            system::kinds_source(),
+        ] {
+            let view = writer.open(system_info(source));
+            writer.synced(&view).await;
+        }
+        writer
+    }
+
+    /// A new view, of which nothing is written yet.
+    pub fn open(&mut self, info: SourceInfo) -> ViewId {
+        let id = info.source.view_id();
+        self.views.insert(id.clone(), Model::new(info));
+        id
+    }
+
+    /// The view as it should be.
+    pub fn model(&self, view: &ViewId) -> &Model {
+        &self.views[view]
+    }
+
+    /// Whose tenure this is.
+    pub fn epoch(&self) -> Epoch {
+        Epoch::new(self.term, 0)
+    }
+
+    /// Writes an object.
+    pub async fn put(
+        &mut self,
+        view: &ViewId,
+        namespace: &str,
+        name: &str,
+        object: Value,
+    ) -> Revision {
+        let (key, epoch) = (ObjectKey::new(namespace, name), self.epoch());
+        let model = self.views.get_mut(view).expect("an open view");
+        let delta = model.put(epoch, key, object);
+        self.delta(view, delta).await
+    }
+
+    /// Writes many objects, in as few batches as it takes.
+    pub async fn put_all(&mut self, view: &ViewId, objects: Vec<(ObjectKey, Value)>) {
+        let epoch = self.epoch();
+        let model = self.views.get_mut(view).expect("an open view");
+        let records = objects.into_iter().map(|(key, object)| Record::Delta {
+            view: view.clone(),
+            delta: model.put(epoch, key, object),
+        });
+        let records: Vec<_> = records.collect();
+        for batch in records.chunks(anteroom_model::limits::BATCH_MESSAGES_MAX) {
+            self.append(view, batch.to_vec()).await;
+        }
+    }
+
+    /// Writes a tombstone.
+    pub async fn delete(&mut self, view: &ViewId, namespace: &str, name: &str) -> Revision {
+        let (key, epoch) = (ObjectKey::new(namespace, name), self.epoch());
+        let model = self.views.get_mut(view).expect("an open view");
+        let delta = model.delete(epoch, key);
+        self.delta(view, delta).await
+    }
+
+    async fn delta(&mut self, view: &ViewId, delta: Delta<Bytes>) -> Revision {
+        let view = view.clone();
+        self.append(&view.clone(), vec![Record::Delta { view, delta }])
+            .await
+    }
+
+    /// Writes that the view is synced, and beats.
+    pub async fn synced(&mut self, view: &ViewId) -> Revision {
+        let revision = self.control(view, ViewState::Synced).await;
+        self.beat().await;
+        revision
+    }
+
+    /// Writes that the view's source cannot be read, and beats.
+    pub async fn failed(&mut self, view: &ViewId, failure: Failure) {
+        self.control(view, ViewState::Failed { failure }).await;
+        self.beat().await;
+    }
+
+    /// Writes where the view stands.
+    pub async fn control(&mut self, view: &ViewId, state: ViewState) -> Revision {
+        let record = self.views[view].control(self.epoch(), state);
+        self.control_record(record).await
+    }
+
+    /// Writes a control record as it is given, be it wrong.
+    pub async fn control_record(&mut self, record: ViewRecord) -> Revision {
+        let view = record.view.clone();
+        self.append(&view, vec![Record::Control(record)]).await
+    }
+
+    async fn append(&mut self, view: &ViewId, records: Vec<Record>) -> Revision {
+        let envelope = |record| Envelope {
+            record,
+            trace: self.trace.clone(),
+        };
+        let batch = records.into_iter().map(envelope).collect();
+        let appended = self.bus.append(self.fence, batch).await;
+        let revision = appended.expect("the batch was appended");
+        let model = self.views.get_mut(view).expect("an open view");
+        model.revision = revision;
+        revision
+    }
+
+    /// Sends a beat: every view was heard from just now.
+    pub async fn beat(&self) {
+        self.beat_of_age(0).await;
+    }
+
+    /// Sends a beat: every view was heard from this long ago.
+    pub async fn beat_of_age(&self, news_age_ms: u64) {
+        let views = self.views.iter().map(|(view, model)| ViewBeat {
+            view: view.clone(),
+            epoch: self.epoch(),
+            revision: model.revision,
+            news_age_ms,
+        });
+        let beat = Beat {
+            incarnation: self.incarnation.clone(),
+            term: self.term,
+            holder: "test".to_owned(),
+            views: views.collect(),
+        };
+        self.bus.send_beat(&beat).await.expect("a beat");
+    }
+}
