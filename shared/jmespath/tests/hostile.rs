@@ -29,7 +29,12 @@ fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
 fn survive(text: &str) -> Result<(), ParseErrorKind> {
     let expression = Expression::parse_within(text, LONG).map_err(|error| error.kind)?;
     let nested = (0..100).fold(json!(1), |inner, _| json!([inner, { "a": [] }]));
-    for document in [json!(null), json!({"a": {"a": [1, 2]}}), json!([[1], [2]]), nested] {
+    for document in [
+        json!(null),
+        json!({"a": {"a": [1, 2]}}),
+        json!([[1], [2]]),
+        nested,
+    ] {
         let _ = expression.evaluate_json(&document, &Environment::default());
     }
     Ok(())
@@ -39,19 +44,29 @@ fn survive(text: &str) -> Result<(), ParseErrorKind> {
 fn nesting_is_an_error_and_never_an_overflow() {
     let count = 200_000;
     let repeated = [
-        "(", "[", "!", "&", "& ", "[[", "{a:", "[?", "[?a", "a[?", "f(", "f(&", "[*]", "[*].a", "[]", "[].a",
-        "*.", "a.*.", "[0:1]", "[::-1]", "a[*].b", "a==", "!(", "a||(", "a&&(", "a|(", "a.[", "a.{b:", "@[",
-        "-", "$", "'", "`", "\"", "\\", "\0", "é",
+        "(", "[", "!", "&", "& ", "[[", "{a:", "[?", "[?a", "a[?", "f(", "f(&", "[*]", "[*].a",
+        "[]", "[].a", "*.", "a.*.", "[0:1]", "[::-1]", "a[*].b", "a==", "!(", "a||(", "a&&(",
+        "a|(", "a.[", "a.{b:", "@[", "-", "$", "'", "`", "\"", "\\", "\0", "é",
     ];
     on_a_small_stack(move || {
         for part in repeated {
             let text = part.repeat(count);
             assert!(survive(&text).is_err(), "{count} times {part}");
         }
-        let closed = [("(", "a", ")"), ("[", "a", "]"), ("{a:", "a", "}"), ("to_array(", "a", ")"), ("map(&", "a", ",@)")];
+        let closed = [
+            ("(", "a", ")"),
+            ("[", "a", "]"),
+            ("{a:", "a", "}"),
+            ("to_array(", "a", ")"),
+            ("map(&", "a", ",@)"),
+        ];
         for (open, middle, close) in closed {
             let text = format!("{}{middle}{}", open.repeat(count), close.repeat(count));
-            assert_eq!(survive(&text), Err(ParseErrorKind::TooDeep), "{count} times {open}");
+            assert_eq!(
+                survive(&text),
+                Err(ParseErrorKind::TooDeep),
+                "{count} times {open}"
+            );
         }
     });
 }
@@ -94,7 +109,10 @@ fn the_deepest_expression_fits_the_stack() {
                 .map(|count| format!("{}{middle}{}", open.repeat(count), close.repeat(count)))
                 .find(|text| survive(text).is_ok());
             let deepest = deepest.unwrap_or_default();
-            assert!(deepest.len() > depth / 4, "{open}{middle}{close}: {deepest}");
+            assert!(
+                deepest.len() > depth / 4,
+                "{open}{middle}{close}: {deepest}"
+            );
         }
     });
 }
@@ -106,17 +124,37 @@ fn values_that_grow_hit_the_budget() {
     let cases = [
         // Shared on the way, huge when written.
         (doubling(40), BudgetKind::BuiltBytes),
-        (format!("{} | to_string(@)", doubling(40)), BudgetKind::BuiltBytes),
+        (
+            format!("{} | to_string(@)", doubling(40)),
+            BudgetKind::BuiltBytes,
+        ),
         (doubling(300), BudgetKind::Depth),
         (vec!["[@]"; 10_000].join(" | "), BudgetKind::Depth),
         (vec!["{a: @}"; 10_000].join(" | "), BudgetKind::Depth),
         (flattening, BudgetKind::BuiltBytes),
-        (format!("[{}] == [{}]", doubling(40), doubling(40)), BudgetKind::Steps),
-        (format!("contains([{}], {})", doubling(40), doubling(40)), BudgetKind::Steps),
-        (format!("'{}' | {}", "x".repeat(1_000), vec!["join(@, ['', '', '', '', ''])"; 12].join(" | ")), BudgetKind::BuiltBytes),
+        (
+            format!("[{}] == [{}]", doubling(40), doubling(40)),
+            BudgetKind::Steps,
+        ),
+        (
+            format!("contains([{}], {})", doubling(40), doubling(40)),
+            BudgetKind::Steps,
+        ),
+        (
+            format!(
+                "'{}' | {}",
+                "x".repeat(1_000),
+                vec!["join(@, ['', '', '', '', ''])"; 12].join(" | ")
+            ),
+            BudgetKind::BuiltBytes,
+        ),
     ];
     on_a_small_stack(move || {
-        let budget = Budget { steps: 500_000, built_bytes: 8 * 1024 * 1024, ..Budget::default() };
+        let budget = Budget {
+            steps: 500_000,
+            built_bytes: 8 * 1024 * 1024,
+            ..Budget::default()
+        };
         let environment = Environment::standard().with_budget(budget);
         for (text, expected) in cases {
             let expression = Expression::parse_within(&text, LONG).unwrap();
@@ -132,7 +170,10 @@ fn values_that_grow_hit_the_budget() {
 #[test]
 fn work_that_grows_hits_the_budget() {
     let numbers: Value = (0..3_000).collect();
-    let environment = Environment::standard().with_budget(Budget { steps: 1_000_000, ..Budget::default() });
+    let environment = Environment::standard().with_budget(Budget {
+        steps: 1_000_000,
+        ..Budget::default()
+    });
     let cases = [
         "[*].[$all[*].[$all[*]]]",
         "map(&length($all[?@ == `-1`]), @)",
@@ -144,8 +185,17 @@ fn work_that_grows_hits_the_budget() {
         let expression = Expression::parse(text).unwrap();
         let parameters = [("all", &numbers)];
         let environment = environment.with_parameters(&parameters);
-        let error = expression.evaluate_json(&numbers, &environment).unwrap_err();
-        assert_eq!(error, EvalError::Budget { which: BudgetKind::Steps, limit: 1_000_000 }, "{text}");
+        let error = expression
+            .evaluate_json(&numbers, &environment)
+            .unwrap_err();
+        assert_eq!(
+            error,
+            EvalError::Budget {
+                which: BudgetKind::Steps,
+                limit: 1_000_000
+            },
+            "{text}"
+        );
     }
 }
 
@@ -153,29 +203,83 @@ fn work_that_grows_hits_the_budget() {
 fn each_limit_holds_at_its_edge() {
     let at = |bytes| Expression::parse(&"a".repeat(bytes)).map_err(|error| error.kind);
     assert!(at(EXPRESSION_BYTES_MAX).is_ok());
-    assert_eq!(at(EXPRESSION_BYTES_MAX + 1).unwrap_err(), ParseErrorKind::TooLong);
+    assert_eq!(
+        at(EXPRESSION_BYTES_MAX + 1).unwrap_err(),
+        ParseErrorKind::TooLong
+    );
 
     let at = |depth: u32| {
         let parentheses = depth as usize - 1;
-        Expression::parse(&format!("{}a{}", "(".repeat(parentheses), ")".repeat(parentheses)))
+        Expression::parse(&format!(
+            "{}a{}",
+            "(".repeat(parentheses),
+            ")".repeat(parentheses)
+        ))
     };
     assert!(at(EXPRESSION_DEPTH_MAX).is_ok());
-    assert_eq!(at(EXPRESSION_DEPTH_MAX + 1).unwrap_err().kind, ParseErrorKind::TooDeep);
+    assert_eq!(
+        at(EXPRESSION_DEPTH_MAX + 1).unwrap_err().kind,
+        ParseErrorKind::TooDeep
+    );
 
     let evaluate = |text: &str, budget| {
         let environment = Environment::standard().with_budget(budget);
-        Expression::parse(text).unwrap().evaluate_json(&json!([1, 2, 3]), &environment)
+        Expression::parse(text)
+            .unwrap()
+            .evaluate_json(&json!([1, 2, 3]), &environment)
     };
     // The projection, what it projects, and three elements.
-    let steps = |steps| evaluate("[*]", Budget { steps, ..Budget::default() });
+    let steps = |steps| {
+        evaluate(
+            "[*]",
+            Budget {
+                steps,
+                ..Budget::default()
+            },
+        )
+    };
     assert!(steps(5).is_ok());
-    assert_eq!(steps(4).unwrap_err(), EvalError::Budget { which: BudgetKind::Steps, limit: 4 });
-    let depth = |depth| evaluate("[[[@]]]", Budget { depth, ..Budget::default() });
+    assert_eq!(
+        steps(4).unwrap_err(),
+        EvalError::Budget {
+            which: BudgetKind::Steps,
+            limit: 4
+        }
+    );
+    let depth = |depth| {
+        evaluate(
+            "[[[@]]]",
+            Budget {
+                depth,
+                ..Budget::default()
+            },
+        )
+    };
     assert!(depth(4).is_ok());
-    assert_eq!(depth(3).unwrap_err(), EvalError::Budget { which: BudgetKind::Depth, limit: 3 });
-    let bytes = |built_bytes| evaluate("join('', ['ab', 'cd'])", Budget { built_bytes, ..Budget::default() });
+    assert_eq!(
+        depth(3).unwrap_err(),
+        EvalError::Budget {
+            which: BudgetKind::Depth,
+            limit: 3
+        }
+    );
+    let bytes = |built_bytes| {
+        evaluate(
+            "join('', ['ab', 'cd'])",
+            Budget {
+                built_bytes,
+                ..Budget::default()
+            },
+        )
+    };
     assert!(bytes(72).is_ok());
-    assert_eq!(bytes(71).unwrap_err(), EvalError::Budget { which: BudgetKind::BuiltBytes, limit: 71 });
+    assert_eq!(
+        bytes(71).unwrap_err(),
+        EvalError::Budget {
+            which: BudgetKind::BuiltBytes,
+            limit: 71
+        }
+    );
 }
 
 #[test]
@@ -189,8 +293,14 @@ fn extreme_numbers_are_values_or_errors() {
         (format!("[{min}:{max}:{max}]"), json!([0])),
         (format!("[{max}:{min}:{min}]"), json!([4])),
         (format!("[::{min}]"), json!([4])),
-        (format!("abs(`{min}`)"), json!(9_223_372_036_854_775_808_u64)),
-        (format!("sum(`[{max}, {max}, 2]`)"), json!(18_446_744_073_709_551_616.0)),
+        (
+            format!("abs(`{min}`)"),
+            json!(9_223_372_036_854_775_808_u64),
+        ),
+        (
+            format!("sum(`[{max}, {max}, 2]`)"),
+            json!(18_446_744_073_709_551_616.0),
+        ),
         (format!("sum(`[{max}, {max}, 1]`)"), json!(u64::MAX)),
         (format!("avg(`[{min}, {min}]`)"), json!(min)),
         ("to_number('1e999')".to_owned(), json!(null)),
@@ -198,29 +308,97 @@ fn extreme_numbers_are_values_or_errors() {
         ("floor(`-0.5`)".to_owned(), json!(-1)),
     ];
     for (text, expected) in values {
-        let value = Expression::parse(&text).unwrap().evaluate_json(&document, &Environment::default());
+        let value = Expression::parse(&text)
+            .unwrap()
+            .evaluate_json(&document, &Environment::default());
         assert_eq!(value, Ok(expected), "{text}");
     }
-    for text in ["[9223372036854775808]", "[-9223372036854775809]", "[99999999999999999999999]", "[::0]", "[:-0:-0]"] {
-        assert_eq!(Expression::parse(text).unwrap_err().kind, ParseErrorKind::InvalidValue, "{text}");
+    for text in [
+        "[9223372036854775808]",
+        "[-9223372036854775809]",
+        "[99999999999999999999999]",
+        "[::0]",
+        "[:-0:-0]",
+    ] {
+        assert_eq!(
+            Expression::parse(text).unwrap_err().kind,
+            ParseErrorKind::InvalidValue,
+            "{text}"
+        );
     }
-    for text in ["`1e999`", "`-1e999`", "`NaN`", "`Infinity`", "[1.5]", "[-]", "[0x10]", "[1e3]"] {
-        assert_eq!(Expression::parse(text).unwrap_err().kind, ParseErrorKind::Syntax, "{text}");
+    for text in [
+        "`1e999`",
+        "`-1e999`",
+        "`NaN`",
+        "`Infinity`",
+        "[1.5]",
+        "[-]",
+        "[0x10]",
+        "[1e3]",
+    ] {
+        assert_eq!(
+            Expression::parse(text).unwrap_err().kind,
+            ParseErrorKind::Syntax,
+            "{text}"
+        );
     }
     let overflow = Expression::parse("sum(`[1e308, 1e308]`)").unwrap();
-    let error = overflow.evaluate_json(&document, &Environment::default()).unwrap_err();
-    assert_eq!(error.to_string(), "sum(): the result is too large for a number");
+    let error = overflow
+        .evaluate_json(&document, &Environment::default())
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "sum(): the result is too large for a number"
+    );
 }
 
 #[test]
 fn broken_text_is_an_error() {
     let broken = [
-        "\0", "a\0", "\"\\ud800\"", "\"\\udc00\\ud800\"", "\"\\x\"", "\"a\nb\"", "`\"\\ud800\"`", "`{\"a\":}`", "``",
-        "'a", "\"a", "`1", "'\\", "\"\\", "`\\", "a.'b'", "\u{feff}a", "a\u{a0}b", "é", "$", "$1", "$ a", "a.$b",
-        "&a", "[&a]", "(&a)", "a | &b", "sort_by(@, (&a))", "f(a b)", "f(a,)", "f(,)", "[a,]", "[,]", "{a: b,}", "f(a",
+        "\0",
+        "a\0",
+        "\"\\ud800\"",
+        "\"\\udc00\\ud800\"",
+        "\"\\x\"",
+        "\"a\nb\"",
+        "`\"\\ud800\"`",
+        "`{\"a\":}`",
+        "``",
+        "'a",
+        "\"a",
+        "`1",
+        "'\\",
+        "\"\\",
+        "`\\",
+        "a.'b'",
+        "\u{feff}a",
+        "a\u{a0}b",
+        "é",
+        "$",
+        "$1",
+        "$ a",
+        "a.$b",
+        "&a",
+        "[&a]",
+        "(&a)",
+        "a | &b",
+        "sort_by(@, (&a))",
+        "f(a b)",
+        "f(a,)",
+        "f(,)",
+        "[a,]",
+        "[,]",
+        "{a: b,}",
+        "f(a",
     ];
     for text in broken {
-        assert_eq!(Expression::parse(text).map(drop).map_err(|error| error.kind), Err(ParseErrorKind::Syntax), "{text:?}");
+        assert_eq!(
+            Expression::parse(text)
+                .map(drop)
+                .map_err(|error| error.kind),
+            Err(ParseErrorKind::Syntax),
+            "{text:?}"
+        );
     }
 }
 
@@ -235,7 +413,9 @@ fn a_document_too_deep_is_an_error() {
             for text in ["@", "to_string(@)", "@ == $other", "[@]", "{a: @}"] {
                 let parameters = [("other", &right)];
                 let environment = environment.with_parameters(&parameters);
-                let outcome = Expression::parse(text).unwrap().evaluate_json(&left, &environment);
+                let outcome = Expression::parse(text)
+                    .unwrap()
+                    .evaluate_json(&left, &environment);
                 assert_eq!(outcome.is_ok(), depth < 1_000, "{depth} {text}");
             }
         }

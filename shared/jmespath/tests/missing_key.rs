@@ -13,18 +13,43 @@ fn evaluate(text: &str) -> Result<Value, EvalError> {
         "string": "s",
     });
     let environment = Environment::standard().with_missing_key(MissingKey::Error);
-    Expression::parse(text).unwrap().evaluate_json(&document, &environment)
+    Expression::parse(text)
+        .unwrap()
+        .evaluate_json(&document, &environment)
 }
 
 #[test]
 fn it_travels_up_a_path() {
     for text in [
-        "no", "no.b", "a.no", "a.no.b", "no[0]", "no[0].b", "no.b[*]", "no.b[*].c", "no.b[:1]", "(no)", "@.no",
-        "@ && no", "a && a.no", "no.[b]", "no.{k: b}", "no.length(@)", "object.p.no", "list[0].no",
+        "no",
+        "no.b",
+        "a.no",
+        "a.no.b",
+        "no[0]",
+        "no[0].b",
+        "no.b[*]",
+        "no.b[*].c",
+        "no.b[:1]",
+        "(no)",
+        "@.no",
+        "@ && no",
+        "a && a.no",
+        "no.[b]",
+        "no.{k: b}",
+        "no.length(@)",
+        "object.p.no",
+        "list[0].no",
     ] {
-        assert_eq!(evaluate(text), Err(EvalError::MissingKey { key: "no".into() }), "{text}");
+        assert_eq!(
+            evaluate(text),
+            Err(EvalError::MissingKey { key: "no".into() }),
+            "{text}"
+        );
     }
-    assert_eq!(evaluate("a.no").unwrap_err().to_string(), "Unknown key \"no\" in path");
+    assert_eq!(
+        evaluate("a.no").unwrap_err().to_string(),
+        "Unknown key \"no\" in path"
+    );
 }
 
 #[test]
@@ -79,9 +104,21 @@ fn it_is_forgiven_elsewhere() {
 
 #[test]
 fn other_errors_are_not_forgiven() {
-    let not_copied_from_the_fork = ["abs(string)[]", "abs(string)[?x]", "abs(string).*", "sort_by(list[:1], &no)"];
-    let errors_there_too = ["length(no) || 'default'", "sort_by(list[:2], &no)", "list[*].abs(@)"];
+    let not_copied_from_the_fork = [
+        "abs(string)[]",
+        "abs(string)[?x]",
+        "abs(string).*",
+        "sort_by(list[:1], &no)",
+    ];
+    let errors_there_too = [
+        "length(no) || 'default'",
+        "sort_by(list[:2], &no)",
+        "list[*].abs(@)",
+    ];
     for text in not_copied_from_the_fork.into_iter().chain(errors_there_too) {
-        assert!(matches!(evaluate(text), Err(EvalError::InvalidType { .. })), "{text}");
+        assert!(
+            matches!(evaluate(text), Err(EvalError::InvalidType { .. })),
+            "{text}"
+        );
     }
 }

@@ -47,9 +47,11 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         sink: &mut Sink<'_, 'a, N>,
     ) -> Result<bool, Fault<'a>> {
         match self.ast.term(id) {
-            Term::Project { left, right } => self.each(*left, current, &mut |evaluator, element| {
-                evaluator.project(*right, element, sink)
-            }),
+            Term::Project { left, right } => {
+                self.each(*left, current, &mut |evaluator, element| {
+                    evaluator.project(*right, element, sink)
+                })
+            }
             Term::Filter {
                 left,
                 condition,
