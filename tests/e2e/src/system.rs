@@ -44,22 +44,41 @@ impl System {
         watcher_kubeconfig: &Path,
         webhook_kubeconfig: &Path,
     ) -> anyhow::Result<Self> {
-        let watcher = Recipe::new("watcher", "anteroom-watcher", folder)?
-            .arg("--nats-url", nats_url)
+        Self::start_with(
+            folder,
+            nats_url,
+            watcher_kubeconfig,
+            webhook_kubeconfig,
+            &[],
+        )
+    }
+
+    /// As [`System::start`], with these environment variables in every process.
+    pub fn start_with(
+        folder: &Path,
+        nats_url: &str,
+        watcher_kubeconfig: &Path,
+        webhook_kubeconfig: &Path,
+        env: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
+        let recipe = |name: &str, binary| -> anyhow::Result<Recipe> {
+            let recipe = Recipe::new(name, binary, folder)?.arg("--nats-url", nats_url);
+            Ok(env
+                .iter()
+                .fold(recipe, |recipe, (name, value)| recipe.env(name, value)))
+        };
+        let watcher = recipe("watcher", "anteroom-watcher")?
             .arg("--kubeconfig", watcher_kubeconfig.display())
             .arg("--holder", "watcher-0")
             .start()?;
         let replica = |index: usize| -> anyhow::Result<_> {
             let name = format!("replica-{index}");
-            let recipe = Recipe::new(&name, "anteroom-cache-replica", folder)?
-                .arg("--nats-url", nats_url)
-                .arg("--replica-id", &name);
-            Ok(Some(recipe.start()?))
+            let replica = recipe(&name, "anteroom-cache-replica")?.arg("--replica-id", &name);
+            Ok(Some(replica.start()?))
         };
         let replicas = (0..REPLICAS).map(replica).collect::<anyhow::Result<_>>()?;
         let address = free_address()?;
-        let webhook = Recipe::new("webhook", "anteroom-webhook", folder)?
-            .arg("--nats-url", nats_url)
+        let webhook = recipe("webhook", "anteroom-webhook")?
             .arg("--kubeconfig", webhook_kubeconfig.display())
             .arg("--listen-address", address)
             .arg("--webhook-url", format!("https://{address}"))
