@@ -258,3 +258,6 @@ impl Bus for LocalBus {
         self.link.close();
     }
 }
+
+#[cfg(test)]
+mod tests;

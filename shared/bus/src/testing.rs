@@ -188,7 +188,10 @@ async fn ready(mut lines: mpsc::UnboundedReceiver<String>) -> Result<u16, Testin
     let deadline = tokio::time::Instant::now() + READY_TIMEOUT;
     while let Ok(Some(line)) = tokio::time::timeout_at(deadline, lines.recv()).await {
         if let Some((_, address)) = line.split_once("Listening for client connections on ") {
-            port = address.rsplit(':').next().and_then(|port| port.parse().ok());
+            port = address
+                .rsplit(':')
+                .next()
+                .and_then(|port| port.parse().ok());
         }
         if line.contains("Server is ready")
             && let Some(port) = port

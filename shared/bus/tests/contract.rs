@@ -4,6 +4,8 @@
 //! runs twice. What only a real server can do is in `nats`. A missing server is a failure that says
 //! how to build one.
 
+#![allow(clippy::unwrap_used, reason = "a test's helpers are tests")]
+
 #[path = "contract/calls.rs"]
 mod calls;
 #[path = "contract/faults.rs"]

@@ -24,10 +24,14 @@ pub(super) async fn ask(
 ) -> Result<Bytes, RequestError> {
     batch::check_message(call.body.len())?;
     link.require_up()?;
-    let reply = send(hub, link, to, call).await?;
+    if hub.choose(to).is_none() {
+        return Err(RequestError::NoResponders);
+    }
     if hub.happens(|chances| chances.call_lost) {
         return pending().await;
     }
+    hub.delay().await;
+    let reply = send(hub, link, to, call).await?;
     let Ok(body) = reply.await else {
         return pending().await;
     };
@@ -45,10 +49,6 @@ async fn send(
     to: &Address,
     mut call: Call,
 ) -> Result<oneshot::Receiver<Bytes>, RequestError> {
-    if hub.choose(to).is_none() {
-        return Err(RequestError::NoResponders);
-    }
-    hub.delay().await;
     loop {
         let server = hub.choose(to).ok_or(RequestError::NoResponders)?;
         let (sender, receiver) = oneshot::channel();

@@ -69,18 +69,21 @@ impl Task {
             // Marked as seen before the read, so that no change between read and wait is missed.
             connection.borrow_and_update();
             self.changes.borrow_and_update();
+            // Closed, it ends without a word: being away is for those that come back.
             let read = tokio::select! {
-                read = self.read() => read,
+                biased;
                 () = stop.cancelled() => return,
+                read = self.read() => read,
             };
             if read.is_err() {
                 return;
             }
             let asked = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
                 _ = self.changes.changed() => false,
                 _ = connection.changed() => false,
                 () = restart.notified() => true,
-                () = stop.cancelled() => return,
             };
             if self.caught_up {
                 self.current = Instant::now();

@@ -97,8 +97,8 @@ impl Api {
         subject: String,
         request: &impl Serialize,
     ) -> Result<T, ApiError> {
-        let body = serde_json::to_vec(request)
-            .map_err(|error| ApiError::Malformed(error.to_string()))?;
+        let body =
+            serde_json::to_vec(request).map_err(|error| ApiError::Malformed(error.to_string()))?;
         let deadline = Instant::now() + API_TIMEOUT;
         let reply = self
             .mux

@@ -42,8 +42,10 @@ pub(super) struct Stored {
 
 impl Stored {
     fn of(envelope: &Envelope, shared: &Shared) -> Result<Self, BusError> {
-        let encoded = envelope::encode(envelope, &shared.subjects)
-            .map_err(|error| BusError::Refused { message: error.to_string() })?;
+        let encoded =
+            envelope::encode(envelope, &shared.subjects).map_err(|error| BusError::Refused {
+                message: error.to_string(),
+            })?;
         let mut headers = HeaderMap::new();
         for (name, value) in encoded.headers {
             headers.insert(name, value.as_str());
@@ -72,7 +74,9 @@ impl Stored {
             .flat_map(|(name, values)| {
                 let name: &[u8] = name.as_ref();
                 let name_bytes = name.len();
-                values.iter().map(move |value| name_bytes + value.as_str().len() + 4)
+                values
+                    .iter()
+                    .map(move |value| name_bytes + value.as_str().len() + 4)
             })
             .sum();
         let bytes = "NATS/1.0\r\n\r\n".len() + headers_bytes + self.body.len();

@@ -174,7 +174,8 @@ impl NatsConfig {
         if !(1..=5).contains(&self.replicas) {
             return range("the log's replicas", self.replicas as u64, "1 to 5");
         }
-        if self.log_bytes_max < MESSAGE_BYTES_MAX as u64 || i64::try_from(self.log_bytes_max).is_err()
+        if self.log_bytes_max < MESSAGE_BYTES_MAX as u64
+            || i64::try_from(self.log_bytes_max).is_err()
         {
             return range("the log's size", self.log_bytes_max, "at least 4 MiB");
         }

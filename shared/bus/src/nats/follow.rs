@@ -58,9 +58,11 @@ pub(super) fn follow(shared: Arc<Shared>, scope: &Scope) -> Follower {
     let (asked, stopped) = (Arc::clone(&restart), stop.clone());
     tokio::spawn(async move {
         tokio::select! {
+            biased;
+            // Closed, it ends without a word: being away is for those that come back.
+            () = stopped.cancelled() => {}
             // Ends when nobody reads the events any more.
             Gone = reader.run(&asked) => {}
-            () = stopped.cancelled() => {}
         }
     });
     Follower {
@@ -135,7 +137,11 @@ impl Reader {
         let mut link = self.shared.link.clone();
         loop {
             if !link.borrow_and_update().is_up() {
-                if self.leave("not connected to NATS".to_owned()).await.is_err() {
+                if self
+                    .leave("not connected to NATS".to_owned())
+                    .await
+                    .is_err()
+                {
                     return Gone;
                 }
                 if link.wait_for(|link| link.is_up()).await.is_err() {
@@ -253,7 +259,7 @@ impl Reader {
         let head = match self.shared.api.head().await {
             Ok(head) => head,
             Err(BusError::NoLog) => return Err(BusError::NoLog.into()),
-            Err(error) => return Ok(verifier.failed(error)?),
+            Err(error) => return Ok(verifier.failed(&error)?),
         };
         if self
             .position
@@ -281,7 +287,7 @@ impl Reader {
                 verifier.passed();
                 Ok(())
             }
-            Err(error) => Ok(verifier.failed(error.into())?),
+            Err(error) => Ok(verifier.failed(&error.into())?),
         }
     }
 
@@ -309,7 +315,9 @@ impl Reader {
         tracing::info!(reason, %after, "lost the log; goes on behind what was applied");
         self.shared.counters.resumed();
         self.leave(reason).await?;
-        let delay = self.retry_delay.mul_f64(rand::rng().random_range(0.5..=1.0));
+        let delay = self
+            .retry_delay
+            .mul_f64(rand::rng().random_range(0.5..=1.0));
         self.retry_delay = (self.retry_delay * 2).min(RETRY_DELAY_MAX);
         tokio::time::sleep(delay).await;
         Ok(())
@@ -341,7 +349,7 @@ impl Verifier {
         *self = Self::default();
     }
 
-    fn failed(&mut self, error: BusError) -> Result<(), Lost> {
+    fn failed(&mut self, error: &BusError) -> Result<(), Lost> {
         self.failed += 1;
         if self.failed >= UNVERIFIED_MAX {
             return Err(Lost::Gone(error.to_string()));
@@ -370,12 +378,12 @@ mod tests {
             message: "no leader".into(),
         };
         let mut verifier = Verifier::default();
-        assert!(verifier.failed(away()).is_ok());
-        assert!(verifier.failed(away()).is_ok());
+        assert!(verifier.failed(&away()).is_ok());
+        assert!(verifier.failed(&away()).is_ok());
         verifier.passed();
-        assert!(verifier.failed(away()).is_ok());
-        assert!(verifier.failed(away()).is_ok());
-        assert!(verifier.failed(away()).is_err());
+        assert!(verifier.failed(&away()).is_ok());
+        assert!(verifier.failed(&away()).is_ok());
+        assert!(verifier.failed(&away()).is_err());
     }
 
     #[test]

@@ -179,7 +179,11 @@ async fn deliver(mut inbox: Subscriber, waiting: Arc<Mutex<Waiting>>, stop: Canc
             () = stop.cancelled() => None,
         };
         let Some(message) = message else { break };
-        let id = message.subject.rsplit('.').next().and_then(|id| id.parse().ok());
+        let id = message
+            .subject
+            .rsplit('.')
+            .next()
+            .and_then(|id| id.parse().ok());
         let reply = id.and_then(|id: u64| waiting.lock().replies.remove(&id));
         if let Some(reply) = reply {
             // An error says that its reader has just given up.

@@ -2,9 +2,7 @@
 
 use anteroom_model::limits::MESSAGE_BYTES_MAX;
 use anteroom_wire::{PROTOCOL_VERSION, subject::Subjects};
-use async_nats::jetstream::stream::{
-    Config, DiscardPolicy, Info, RetentionPolicy, StorageType,
-};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RetentionPolicy, StorageType};
 use rand::Rng;
 
 use super::{
@@ -50,7 +48,11 @@ async fn make(api: &Api, subjects: &Subjects, config: &NatsConfig) -> Result<Inf
     };
     prescribe(&mut wanted, subjects, config);
     let made = api.create(&wanted).await?;
-    tracing::info!(stream = wanted.name, replicas = config.replicas, "made the log");
+    tracing::info!(
+        stream = wanted.name,
+        replicas = config.replicas,
+        "made the log"
+    );
     Ok(made)
 }
 
@@ -76,7 +78,10 @@ async fn adopt(
     if wanted == found.config {
         return Ok(found);
     }
-    tracing::info!(stream = wanted.name, "brings the log's configuration up to date");
+    tracing::info!(
+        stream = wanted.name,
+        "brings the log's configuration up to date"
+    );
     Ok(api.update(&wanted).await?)
 }
 
@@ -96,10 +101,7 @@ fn prescribe(stream: &mut Config, subjects: &Subjects, config: &NatsConfig) {
     metadata
         .entry(INCARNATION.to_owned())
         .or_insert_with(|| format!("{:032x}", rand::rng().random::<u128>()));
-    metadata.insert(
-        "anteroom.protocol".to_owned(),
-        PROTOCOL_VERSION.to_string(),
-    );
+    metadata.insert("anteroom.protocol".to_owned(), PROTOCOL_VERSION.to_string());
 }
 
 /// A server that does not know a feature leaves it out without a word.

@@ -67,7 +67,10 @@ pub(crate) async fn a_call_is_answered_with_what_travelled_beside_it(harness: im
             assert_eq!(incoming.call.body, "question");
             assert_eq!(incoming.call.deadline, Duration::from_millis(1500));
             assert_eq!(incoming.call.trace, trace);
-            incoming.answer(Bytes::from_static(b"answer")).await.unwrap();
+            incoming
+                .answer(Bytes::from_static(b"answer"))
+                .await
+                .unwrap();
         };
         let (reply, ()) = within(async { tokio::join!(asked, answered) }).await;
         assert_eq!(reply.unwrap(), "answer");
@@ -79,7 +82,10 @@ pub(crate) async fn nobody_there_is_known_at_once(harness: impl Harness) {
     // Longer than this test may take: the answer does not wait for it.
     let forever = Duration::from_secs(3600);
     let refused = within(bus.request(&at("a"), call(b""), forever)).await;
-    assert!(matches!(refused, Err(RequestError::NoResponders)), "{refused:?}");
+    assert!(
+        matches!(refused, Err(RequestError::NoResponders)),
+        "{refused:?}"
+    );
 }
 
 pub(crate) async fn an_unanswered_call_times_out(harness: impl Harness) {
@@ -148,7 +154,10 @@ pub(crate) async fn a_replica_has_an_address_of_its_own(harness: impl Harness) {
         assert_eq!(reply.unwrap(), name);
     }
     let nobody = within(caller.request(&direct("replica-3"), call(b""), TIMEOUT)).await;
-    assert!(matches!(nobody, Err(RequestError::NoResponders)), "{nobody:?}");
+    assert!(
+        matches!(nobody, Err(RequestError::NoResponders)),
+        "{nobody:?}"
+    );
 }
 
 /// Servers come and go under load, and no call is lost: each is answered, or finds nobody there.
@@ -245,7 +254,10 @@ pub(crate) async fn oversized_calls_and_replies_are_refused(harness: impl Harnes
                 }
             });
             let refused = answered.await;
-            assert!(matches!(refused, Err(BusError::TooLarge { .. })), "{refused:?}");
+            assert!(
+                matches!(refused, Err(BusError::TooLarge { .. })),
+                "{refused:?}"
+            );
         }
     }
 }

@@ -33,10 +33,16 @@ pub(crate) async fn while_away_everything_fails_at_once(mut harness: impl Harnes
     let forever = Duration::from_secs(3600);
     let refused = within(bus.request(&at("a"), call(b""), forever)).await;
     assert!(
-        matches!(refused, Err(RequestError::Bus(BusError::Unavailable { .. }))),
+        matches!(
+            refused,
+            Err(RequestError::Bus(BusError::Unavailable { .. }))
+        ),
         "{refused:?}"
     );
-    for batch in [vec![put("a", "x", 2)], vec![put("a", "x", 2), put("a", "y", 2)]] {
+    for batch in [
+        vec![put("a", "x", 2)],
+        vec![put("a", "x", 2), put("a", "y", 2)],
+    ] {
         let refused = within(bus.append(writer.fence, batch)).await;
         assert!(
             matches!(refused, Err(AppendError::Bus(BusError::Unavailable { .. }))),
@@ -49,7 +55,10 @@ pub(crate) async fn while_away_everything_fails_at_once(mut harness: impl Harnes
         within(bus.index()).await.map(drop),
         within(bus.send_beat(&beat(1))).await,
     ] {
-        assert!(matches!(refused, Err(BusError::Unavailable { .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(BusError::Unavailable { .. })),
+            "{refused:?}"
+        );
     }
 
     harness.restart().await;
@@ -71,7 +80,9 @@ pub(crate) async fn while_away_everything_fails_at_once(mut harness: impl Harnes
 
 pub(crate) async fn a_follower_goes_on_after_an_outage(mut harness: impl Harness) {
     let writer = Writer::new(harness.client().await).await;
-    let last = writer.append(vec![put("a", "x", 1), put("a", "y", 1)]).await;
+    let last = writer
+        .append(vec![put("a", "x", 1), put("a", "y", 1)])
+        .await;
     let bus = harness.client().await;
     let mut reader = Reader::new(&*bus, Scope::All);
     reader.caught_up_at(last).await;
@@ -97,7 +108,11 @@ pub(crate) async fn a_follower_goes_on_after_an_outage(mut harness: impl Harness
         assert_eq!(reader.version("a", "x"), Some(version.to_string().as_str()));
         assert_eq!(reader.objects.len(), 1);
     }
-    assert_eq!(reader.restarts, [RestartCause::Start], "it goes on, it does not begin again");
+    assert_eq!(
+        reader.restarts,
+        [RestartCause::Start],
+        "it goes on, it does not begin again"
+    );
 }
 
 pub(crate) async fn a_server_is_back_after_an_outage(mut harness: impl Harness) {
@@ -180,8 +195,14 @@ pub(crate) async fn closing_ends_everything(harness: impl Harness) {
     assert!(within(serving.next()).await.is_none());
     until(&*bus, Connection::Down).await;
     let refused = within(bus.head()).await;
-    assert!(matches!(refused, Err(BusError::Unavailable { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(BusError::Unavailable { .. })),
+        "{refused:?}"
+    );
     let caller = harness.client().await;
     let nobody = within(caller.request(&at("a"), call(b""), TIMEOUT)).await;
-    assert!(matches!(nobody, Err(RequestError::NoResponders)), "{nobody:?}");
+    assert!(
+        matches!(nobody, Err(RequestError::NoResponders)),
+        "{nobody:?}"
+    );
 }

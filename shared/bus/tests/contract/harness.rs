@@ -31,7 +31,9 @@ pub(crate) trait Harness {
 /// Waits until a client is connected, or is not.
 pub(crate) async fn until(bus: &dyn Bus, wanted: Connection) {
     let mut connection = bus.connection();
-    within(connection.wait_for(|is| *is == wanted)).await.unwrap();
+    within(connection.wait_for(|is| *is == wanted))
+        .await
+        .unwrap();
 }
 
 /// What was opened through a client ends with it, so somebody must hold it.
@@ -106,7 +108,9 @@ impl Nats {
 
     /// A client of the server that knows nothing of the bus.
     pub(crate) async fn stranger(&self) -> async_nats::Client {
-        within(async_nats::connect(self.server.url())).await.unwrap()
+        within(async_nats::connect(self.server.url()))
+            .await
+            .unwrap()
     }
 }
 

@@ -27,7 +27,11 @@ pub(crate) async fn one_total_order_with_growing_positions(harness: impl Harness
 
     let single = writer.append(vec![put("a", "x", 1)]).await;
     assert!(single > writer.fence.0);
-    let batch = vec![put("a", "y", 1), put("b", "x", 1), control("a", ViewState::Synced)];
+    let batch = vec![
+        put("a", "y", 1),
+        put("b", "x", 1),
+        control("a", ViewState::Synced),
+    ];
     let last = writer.append(batch).await;
     assert_eq!(last, Revision(single.0 + 3), "a batch stands together");
     let head = harness.client().await.head().await.unwrap();
@@ -51,7 +55,11 @@ pub(crate) async fn the_last_record_of_every_key_is_kept(harness: impl Harness) 
     for version in 1..=20 {
         let states = [ViewState::Syncing, ViewState::Synced];
         let state = states[usize::from(version == 20)].clone();
-        let batch = vec![put("a", "x", version), put("a", "y", version), control("a", state)];
+        let batch = vec![
+            put("a", "x", version),
+            put("a", "y", version),
+            control("a", state),
+        ];
         writer.append(batch).await;
     }
     let last = writer.append(vec![put("a", "x", 21)]).await;
@@ -185,7 +193,9 @@ pub(crate) async fn the_index_has_live_objects_and_control_records(harness: impl
         control("b", ViewState::Synced),
     ];
     writer.append(batch).await;
-    writer.append(vec![delete("a", "gone", 2), put("a", "x", 3)]).await;
+    writer
+        .append(vec![delete("a", "gone", 2), put("a", "x", 3)])
+        .await;
     let index = writer.bus.index().await.unwrap();
     assert_eq!(index.views.len(), 2);
     assert_eq!(index.views[&view("a")].state, ViewState::Syncing);

@@ -21,7 +21,11 @@ const STREAM: &str = "anteroom-test";
 
 /// Updates `objects` objects, version after version, until told to stop; retries what is unknown,
 /// as the watcher does. The last version of all.
-async fn write_on(writer: Writer, objects: usize, stop: tokio_util::sync::CancellationToken) -> u64 {
+async fn write_on(
+    writer: Writer,
+    objects: usize,
+    stop: tokio_util::sync::CancellationToken,
+) -> u64 {
     let mut version = 1;
     loop {
         let update = |n| put("a", &format!("object-{n}"), version);
@@ -82,7 +86,11 @@ async fn a_slow_consumer_is_detected_and_repaired() {
     let mut reader = Reader::new(&bus, Scope::All);
     reader.caught_up_at(last).await;
     assert_eq!(reader.objects.len(), OBJECTS);
-    assert_eq!(reader.restarts, [RestartCause::Start], "it goes on where it was");
+    assert_eq!(
+        reader.restarts,
+        [RestartCause::Start],
+        "it goes on where it was"
+    );
     assert!(reader.away > 0, "and says that it was away");
     let counters = bus.counters();
     assert!(counters.resumes > 0 && counters.dropped > 0, "{counters:?}");
@@ -98,7 +106,10 @@ async fn a_server_that_is_absent_is_waited_for() {
     reader.until(|reader| reader.away == 1).await;
     let mut serving = bus.serve(&at("a")).await.unwrap();
     let refused = bus.head().await;
-    assert!(matches!(refused, Err(BusError::Unavailable { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(BusError::Unavailable { .. })),
+        "{refused:?}"
+    );
 
     server.restart().await.unwrap();
     until(&*bus, Connection::Up).await;
@@ -180,10 +191,20 @@ async fn requests_leave_nothing_behind() {
     let mut serving = bus.serve(&at("silent")).await.unwrap();
     let _swallowing = tokio::spawn(async move { while serving.next().await.is_some() {} });
     for _ in 0..50 {
-        let refused = bus.request(&at("silent"), call(b""), Duration::from_millis(2)).await;
-        assert!(matches!(refused, Err(RequestError::TimedOut { .. })), "{refused:?}");
-        let refused = bus.request(&at("nobody"), call(b""), Duration::from_secs(20)).await;
-        assert!(matches!(refused, Err(RequestError::NoResponders)), "{refused:?}");
+        let refused = bus
+            .request(&at("silent"), call(b""), Duration::from_millis(2))
+            .await;
+        assert!(
+            matches!(refused, Err(RequestError::TimedOut { .. })),
+            "{refused:?}"
+        );
+        let refused = bus
+            .request(&at("nobody"), call(b""), Duration::from_secs(20))
+            .await;
+        assert!(
+            matches!(refused, Err(RequestError::NoResponders)),
+            "{refused:?}"
+        );
         let to = at("silent");
         let dropped = bus.request(&to, call(b""), Duration::from_secs(3600));
         drop(tokio::time::timeout(Duration::from_millis(2), dropped).await);
@@ -223,7 +244,10 @@ async fn a_call_that_cannot_be_read_is_answered_as_such() {
     let subject = format!("ar.{CLUSTER}.q.a=2Ev1=2Eexample=2Ecom");
     let reply = within(stranger.request_with_headers(subject, headers, "".into())).await;
     let outcome = query::decode_outcome(&reply.unwrap().payload).unwrap();
-    assert!(matches!(outcome, Err(FactError::RequestInvalid { .. })), "{outcome:?}");
+    assert!(
+        matches!(outcome, Err(FactError::RequestInvalid { .. })),
+        "{outcome:?}"
+    );
     let seen = within(serving.next()).await.unwrap();
     assert!(matches!(seen, Err(WireError::Protocol { .. })), "{seen:?}");
     assert_eq!(bus.counters().calls_unreadable, 1);
@@ -309,21 +333,35 @@ async fn services_log_in_with_their_own_permissions() {
         replica: "r".into(),
         view: crate::support::view("a"),
     };
-    let refused = webhook.request(&direct, call(b""), Duration::from_millis(100)).await;
-    assert!(matches!(refused, Err(RequestError::TimedOut { .. })), "{refused:?}");
+    let refused = webhook
+        .request(&direct, call(b""), Duration::from_millis(100))
+        .await;
+    assert!(
+        matches!(refused, Err(RequestError::TimedOut { .. })),
+        "{refused:?}"
+    );
 
     let stranger = NatsBus::connect(login("webhook", "wrong")).await.unwrap();
     let refused = stranger.head().await;
-    assert!(matches!(refused, Err(BusError::Unavailable { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(BusError::Unavailable { .. })),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]
 async fn what_no_waiting_mends_is_said_at_start() {
     let config = NatsConfig::new(["nats://127.0.0.1:4222"], "no.such.name");
     let refused = NatsBus::connect(config).await;
-    assert!(matches!(refused, Err(NatsConfigError::Cluster(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(NatsConfigError::Cluster(_))),
+        "{refused:?}"
+    );
     let mut config = NatsConfig::new(["nats://127.0.0.1:4222"], CLUSTER);
     config.credentials = Credentials::NkeySeed("/no/such/file".into());
     let refused = NatsBus::connect(config).await;
-    assert!(matches!(refused, Err(NatsConfigError::File { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(NatsConfigError::File { .. })),
+        "{refused:?}"
+    );
 }

@@ -219,14 +219,16 @@ impl Reader {
 
     /// Reads until it is caught up, at `revision` or behind it.
     pub(crate) async fn caught_up_at(&mut self, revision: Revision) {
-        self.until(|reader| reader.caught_up.is_some_and(|at| at.max(reader.last) >= revision))
-            .await;
+        self.until(|reader| {
+            reader
+                .caught_up
+                .is_some_and(|at| at.max(reader.last) >= revision)
+        })
+        .await;
     }
 
     pub(crate) fn version(&self, of: &str, name: &str) -> Option<&str> {
-        self.objects
-            .get(&(view(of), key(name)))
-            .map(String::as_str)
+        self.objects.get(&(view(of), key(name))).map(String::as_str)
     }
 
     pub(crate) fn restart(&self) {

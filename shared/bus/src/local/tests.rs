@@ -1,0 +1,202 @@
+//! The faults that can be asked for do what they say.
+
+use anteroom_model::{Delta, Epoch, ObjectKey, Op, ResourceVersion};
+use anteroom_wire::envelope::Record;
+
+use super::*;
+use crate::{LogEvent, RestartCause};
+
+const TTL: Duration = Duration::from_secs(60);
+
+fn put(name: &str) -> Envelope {
+    Envelope {
+        record: Record::Delta {
+            view: ViewId::new("a.v1"),
+            delta: Delta {
+                key: ObjectKey::new("ns", name),
+                epoch: Epoch::new(1, 0),
+                version: ResourceVersion::new("1"),
+                op: Op::Put(Bytes::from_static(b"body")),
+            },
+        },
+        trace: None,
+    }
+}
+
+/// A bus with one client, which holds the lease.
+async fn writer() -> (LocalBus, Fence) {
+    let bus = LocalBus::with_options(LocalOptions {
+        tombstone_ttl: TTL,
+        ..LocalOptions::default()
+    });
+    bus.ensure_log().await.unwrap();
+    let lease = Lease {
+        term: 1,
+        holder: "test".into(),
+    };
+    let fence = bus.take_lease(lease, None).await.unwrap();
+    (bus, fence)
+}
+
+/// The causes of beginning again, up to and with `cause`; every other event is passed over.
+async fn restarted(follower: &mut Follower, wanted: RestartCause) {
+    loop {
+        match follower.next().await.unwrap() {
+            LogEvent::Restart { cause, .. } if cause == wanted => return,
+            _ => {}
+        }
+    }
+}
+
+async fn caught_up(follower: &mut Follower) -> Revision {
+    loop {
+        if let LogEvent::CaughtUp { revision } = follower.next().await.unwrap() {
+            return revision;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_batch_and_a_lost_acknowledgement_look_the_same() {
+    let (bus, fence) = writer().await;
+    let always = |append_lost, ack_lost| Chances {
+        append_lost,
+        ack_lost,
+        ..Chances::default()
+    };
+    for (chances, written) in [(always(1.0, 0.0), 0), (always(0.0, 1.0), 1)] {
+        bus.faults().set_chances(chances);
+        let unknown = bus.append(fence, vec![put("x")]).await;
+        assert!(
+            matches!(unknown, Err(AppendError::Unknown { .. })),
+            "{unknown:?}"
+        );
+        let index = bus.index().await.unwrap();
+        assert_eq!(
+            index.objects.values().map(|of| of.len()).sum::<usize>(),
+            written
+        );
+    }
+    bus.faults().set_chances(Chances::default());
+    assert_eq!(
+        bus.append(fence, vec![put("x")]).await.unwrap(),
+        Revision(3)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_calls_and_lost_replies_end_in_the_timeout() {
+    let bus = LocalBus::new();
+    let at = Address::View(ViewId::new("a.v1"));
+    let mut serving = bus.serve(&at).await.unwrap();
+    let answered = tokio::spawn(async move {
+        let mut answered = 0;
+        while let Some(incoming) = serving.next().await {
+            incoming.unwrap().answer(Bytes::new()).await.unwrap();
+            answered += 1;
+        }
+        answered
+    });
+    let chances = |call_lost, reply_lost| Chances {
+        call_lost,
+        reply_lost,
+        delay_max: Duration::from_millis(5),
+        ..Chances::default()
+    };
+    for (chances, arrives) in [
+        (chances(1.0, 0.0), false),
+        (chances(0.0, 1.0), false),
+        (chances(0.0, 0.0), true),
+    ] {
+        bus.faults().set_chances(chances);
+        let call = Call {
+            body: Bytes::new(),
+            deadline: Duration::from_secs(1),
+            trace: None,
+        };
+        let reply = bus.request(&at, call, Duration::from_secs(1)).await;
+        match reply {
+            Ok(_) => assert!(arrives),
+            Err(RequestError::TimedOut { timeout_ms: 1000 }) => assert!(!arrives),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    bus.close().await;
+    assert_eq!(answered.await.unwrap(), 2, "a lost call reaches nobody");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_client_is_cut_off_and_the_others_are_not() {
+    let (bus, fence) = writer().await;
+    let other = bus.join();
+    let mut follower = other.follow(Scope::All);
+    caught_up(&mut follower).await;
+    other.faults().cut();
+    assert!(matches!(follower.next().await, Some(LogEvent::Away { .. })));
+    let last = bus.append(fence, vec![put("x")]).await.unwrap();
+    assert!(other.head().await.is_err());
+    other.faults().mend();
+    assert!(matches!(
+        follower.next().await,
+        Some(LogEvent::Record { .. })
+    ));
+    assert_eq!(caught_up(&mut follower).await, last);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_was_away_for_long_begins_again() {
+    let (bus, fence) = writer().await;
+    let other = bus.join();
+    let mut follower = other.follow(Scope::All);
+    caught_up(&mut follower).await;
+    // Idle is not away.
+    tokio::time::sleep(TTL).await;
+    bus.append(fence, vec![put("x")]).await.unwrap();
+    let next = follower.next().await;
+    assert!(matches!(next, Some(LogEvent::Record { .. })), "{next:?}");
+
+    other.faults().cut();
+    tokio::time::sleep(TTL / 2 + Duration::from_secs(1)).await;
+    other.faults().mend();
+    restarted(&mut follower, RestartCause::AwayTooLong).await;
+    caught_up(&mut follower).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_messages_and_lost_records_are_noticed() {
+    let (bus, fence) = writer().await;
+    let last = bus.append(fence, vec![put("x"), put("y")]).await.unwrap();
+    let mut follower = bus.follow(Scope::All);
+    assert_eq!(caught_up(&mut follower).await, last);
+    bus.faults().gap();
+    restarted(&mut follower, RestartCause::Gap).await;
+    assert_eq!(caught_up(&mut follower).await, last);
+    bus.faults().truncate_log(Revision(last.0 - 1));
+    restarted(&mut follower, RestartCause::Truncated).await;
+    assert_eq!(caught_up(&mut follower).await, Revision(last.0 - 1));
+    bus.faults().remake_log();
+    restarted(&mut follower, RestartCause::NewIncarnation).await;
+    assert_eq!(caught_up(&mut follower).await, Revision(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn beats_are_lost_for_one_listener_at_a_time() {
+    use anteroom_model::Incarnation;
+    let bus = LocalBus::new();
+    let mut beats = bus.beats().await.unwrap();
+    let beat = |term| Beat {
+        incarnation: Incarnation::default(),
+        term,
+        holder: String::new(),
+        views: Vec::new(),
+    };
+    for (beat_lost, term) in [(1.0, 1), (0.0, 2)] {
+        let chances = Chances {
+            beat_lost,
+            ..Chances::default()
+        };
+        bus.faults().set_chances(chances);
+        bus.send_beat(&beat(term)).await.unwrap();
+    }
+    assert_eq!(beats.next().await, Some(beat(2)));
+}
