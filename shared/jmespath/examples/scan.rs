@@ -1,5 +1,7 @@
 //! How long an object of a list takes to scan: `cargo run --release -p anteroom-jmespath --example scan`.
 
+#![allow(clippy::print_stdout)] // What it measures is what it is for.
+
 use std::time::Instant;
 
 use anteroom_jmespath::{Environment, Expression};

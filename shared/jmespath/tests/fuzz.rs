@@ -1,5 +1,6 @@
 //! The bodies of the fuzz targets on a stable toolchain: their seeds, a fixed stream of mutations of
 //! them, and generated expressions and documents.
+#![allow(clippy::unwrap_used)] // In the helpers of tests as in tests.
 
 mod support;
 

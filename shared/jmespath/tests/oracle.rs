@@ -9,6 +9,7 @@
 //! * `to_string` of a number that was computed: the crate computes floats, so `abs(-4)` reads `4.0`.
 //! * Integers beyond 2^53, floats that differ in their last digits, and invalid arguments of `map` and
 //!   the like that are not reached: none is generated.
+#![allow(clippy::unwrap_used)] // In the helpers of tests as in tests.
 
 mod support;
 

@@ -9,9 +9,9 @@ use crate::error::{BudgetKind, EvalError};
 use crate::node::{Node, Shape};
 use crate::value::Value;
 
-/// The deepest value that is written or compared: what is built on what a document may nest. A
-/// deeper one is an error.
-pub const VALUE_DEPTH_MAX: u32 = 1_024;
+/// The deepest value that is written or compared: the 256 levels that an evaluation builds by default
+/// on the 512 that a decoded object has, and some. A deeper one is an error.
+pub const VALUE_DEPTH_MAX: u32 = 800;
 
 /// Writes the value as it is. Its size is for the writer to bound: a small expression can build a
 /// value that shares its parts and is huge when written (`[@, @] | [@, @] | …`).
