@@ -1,1 +1,28 @@
-//! placeholder
+//! The cache replica: builds every view from the log alone, and answers queries next to the data.
+//!
+//! ```text
+//!  log, beats ──▶ mirror ──▶ views ◀── answer ◀── desk (one per view) ◀── calls
+//!                                        │
+//!                                   plans, memo
+//! ```
+//!
+//! - [`run`]: the replica until shutdown.
+//! - `desk`: joins a view's address while the view is complete and fresh, and leaves it by draining.
+//! - `answer`: one call, from bytes to bytes, within its deadline and budgets.
+//! - `plan`, `memo`: what may be forgotten: compiled expressions, and results by state of the view.
+//!
+//! It never talks to the API server.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod answer;
+mod args;
+mod deadline;
+mod desk;
+mod memo;
+mod metrics;
+mod plan;
+mod replica;
+
+pub use args::Args;
+pub use replica::run;

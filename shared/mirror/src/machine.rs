@@ -129,7 +129,7 @@ impl Machine {
                 match envelope {
                     Ok(envelope) => {
                         self.advance(revision, &mut effects);
-                        self.record(revision, envelope.record, &mut effects);
+                        self.record(now, revision, envelope.record, &mut effects);
                     }
                     Err(_) => self.undecodable(revision, &mut effects),
                 }
@@ -221,7 +221,13 @@ impl Machine {
         }
     }
 
-    fn record(&mut self, revision: Revision, record: Record, effects: &mut Vec<Effect>) {
+    fn record(
+        &mut self,
+        now: Moment,
+        revision: Revision,
+        record: Record,
+        effects: &mut Vec<Effect>,
+    ) {
         let content = next(&mut self.changes);
         let id = record.view().clone();
         match record {
@@ -240,7 +246,7 @@ impl Machine {
                 }
                 let hole = (self.scope == Scope::All).then_some(self.hole);
                 let kept = Arc::clone(self.view(&id, revision, effects));
-                changing(&id, &kept, effects, |kept| {
+                changing(now, &id, &kept, effects, |kept| {
                     kept.control(revision, record, hole, content);
                 });
             }
@@ -289,7 +295,7 @@ impl Machine {
         let (read, unreadable) = (self.position, self.unreadable);
         for (id, kept) in &self.views {
             let content = next(&mut self.changes);
-            changing(id, kept, effects, |kept| {
+            changing(now, id, kept, effects, |kept| {
                 kept.caught_up(read, unreadable, content);
             });
         }
@@ -327,7 +333,7 @@ impl Machine {
                 self.ahead = Some((news.revision, now));
             }
             if let Some(kept) = self.views.get(&news.view) {
-                changing(&news.view, kept, effects, |kept| {
+                changing(now, &news.view, kept, effects, |kept| {
                     kept.beat(now, news.revision, news.news_age_ms, self.position);
                 });
                 self.behind |= kept.read().is_behind();
@@ -392,8 +398,10 @@ fn next(changes: &mut u64) -> ContentStamp {
     ContentStamp(*changes)
 }
 
-/// Changes a view, and tells if that proves that it misses something.
+/// Changes a view, and tells if that proves that it misses something. A view that is complete from
+/// now on is stale from now on, unless there is news of it.
 fn changing(
+    now: Moment,
     id: &ViewId,
     kept: &SharedView,
     effects: &mut Vec<Effect>,
@@ -402,6 +410,9 @@ fn changing(
     let mut kept = kept.write();
     let was_lost = kept.is_lost();
     change(&mut kept);
+    if kept.has_aged(now) {
+        kept.age(now);
+    }
     if kept.is_lost() && !was_lost {
         effects.push(Effect::DigestMismatch(id.clone()));
     }

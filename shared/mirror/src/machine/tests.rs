@@ -18,6 +18,9 @@ use crate::testing::{Model, collection};
 
 const EPOCH: Epoch = Epoch(1 << 32);
 
+/// The states of one object, each with the moment from which it had it.
+type History = Vec<(Moment, Option<Value>)>;
+
 /// A writer, a log that keeps the last record of each object, a bus, and a machine at its end.
 struct World {
     now: Moment,
@@ -26,8 +29,8 @@ struct World {
     log: BTreeMap<Revision, Record>,
     last: Revision,
     incarnation: u32,
-    /// Every state that an object ever had, with the moment from which it had it.
-    history: BTreeMap<(ViewId, ObjectKey), Vec<(Moment, Option<Value>)>>,
+    /// Every state that an object ever had.
+    history: BTreeMap<(ViewId, ObjectKey), History>,
     /// What was delivered, and whether the end has been said.
     delivered: Revision,
     caught_up: bool,
@@ -121,7 +124,7 @@ impl World {
             Step::Wait(ms) => {
                 self.now += Duration::from_millis(ms.into());
                 let effects = self.machine.tick(self.now);
-                self.note(effects);
+                self.note(&effects);
             }
             Step::Restart(cause) => self.restart(cause),
             Step::Away => {
@@ -207,7 +210,7 @@ impl World {
     fn beat(&mut self) {
         let beat = self.a_beat();
         let effects = self.machine.beat(self.now, &beat);
-        self.note(effects);
+        self.note(&effects);
     }
 
     fn a_beat(&self) -> Beat {
@@ -260,10 +263,10 @@ impl World {
 
     fn hand(&mut self, event: LogEvent) {
         let effects = self.machine.log(self.now, event);
-        self.note(effects);
+        self.note(&effects);
     }
 
-    fn note(&mut self, effects: Vec<Effect>) {
+    fn note(&mut self, effects: &[Effect]) {
         self.asked |= effects
             .iter()
             .any(|effect| matches!(effect, Effect::AskAgain(_)));

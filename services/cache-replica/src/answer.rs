@@ -1,0 +1,265 @@
+//! Answering one call: decode, prepare, evaluate over one state of the view, reply.
+
+use std::sync::Arc;
+
+use anteroom_bus::Call;
+use anteroom_jmespath::{Budget, Environment, MissingKey};
+use anteroom_mirror::{ReadPosition, ViewHandle};
+use anteroom_model::FactError;
+use anteroom_view::Read;
+use anteroom_wire::{
+    WireError,
+    query::{self, Query, QueryOutcome, QueryReply, QueryRequest},
+};
+use bytes::Bytes;
+use tokio::{sync::Semaphore, time::timeout};
+
+use crate::{
+    Args,
+    deadline::Deadline,
+    memo::{Memo, QueryKey},
+    metrics::QueryMetrics,
+    plan::{Plan, Plans},
+};
+
+/// Evaluations that run at once for each core. More than one, so that the system's scheduler gives
+/// a short one its turn beside long ones; bounded, so that threads and what they build are.
+const EVALUATIONS_PER_CORE: usize = 4;
+
+/// Views up to this size are evaluated over where the call arrived: a scan takes less than a tenth
+/// of a millisecond then, about what it takes to hand it to another thread and back under load.
+const INLINE_OBJECTS_MAX: u64 = 64;
+
+/// Answers calls to any view.
+#[derive(Debug)]
+pub(crate) struct Answerer {
+    replica: String,
+    budget: Budget,
+    concurrency: u32,
+    /// One for each query under way, those included that wait.
+    places: Semaphore,
+    /// One for each evaluation that runs.
+    turns: Arc<Semaphore>,
+    plans: Plans,
+    memo: Memo,
+    metrics: QueryMetrics,
+}
+
+/// A query with all that can be known before the data.
+struct Prepared {
+    query: Query,
+    key: QueryKey,
+    plan: Result<Plan, FactError>,
+}
+
+/// The queries of one request.
+struct Batch {
+    queries: Vec<Prepared>,
+    age_max_ms: Option<u64>,
+}
+
+impl Answerer {
+    pub(crate) fn new(replica: String, args: &Args, metrics: QueryMetrics) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            replica,
+            budget: args.budget(),
+            concurrency: args.concurrency,
+            places: Semaphore::new(args.concurrency as usize),
+            turns: Arc::new(Semaphore::new(cores * EVALUATIONS_PER_CORE)),
+            plans: Plans::new(anteroom_policy::functions()),
+            memo: Memo::new(args.memo_bytes_max),
+            metrics,
+        }
+    }
+
+    /// Answers a call to `view`. Whatever is wrong is an answer too.
+    pub(crate) async fn answer(self: &Arc<Self>, view: &ViewHandle, call: &Call) -> Bytes {
+        let begun = self.metrics.begun();
+        let deadline = Deadline::after(call.deadline);
+        let outcome = match query::decode_request(&call.body) {
+            Err(error) => Err(invalid(&error)),
+            Ok(request) => {
+                record_request(&request);
+                self.outcome(view, request, deadline).await
+            }
+        };
+        let (body, outcome) = encode(outcome);
+        record_outcome(&outcome);
+        self.metrics.ended(begun, &outcome);
+        body
+    }
+
+    async fn outcome(
+        self: &Arc<Self>,
+        view: &ViewHandle,
+        request: QueryRequest,
+        deadline: Deadline,
+    ) -> QueryOutcome {
+        let _place = self.places.try_acquire().map_err(|_| FactError::Busy {
+            limit: self.concurrency.into(),
+        })?;
+        deadline.check()?;
+        let revision_min = request.revision_min;
+        let batch = self.prepare(request);
+        if let Some(revision_min) = revision_min {
+            view.wait_for(revision_min, deadline.left()).await?;
+        }
+        if let Some(reply) = self.remembered(view, &batch)? {
+            return Ok(reply);
+        }
+        if view.status().borrow().objects <= INLINE_OBJECTS_MAX {
+            return self.evaluate(view, &batch, deadline);
+        }
+        let turn = timeout(deadline.left(), Arc::clone(&self.turns).acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else {
+            return Err(deadline.exceeded());
+        };
+        let (this, view) = (Arc::clone(self), view.clone());
+        let span = tracing::Span::current();
+        let evaluation = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            span.in_scope(|| this.evaluate(&view, &batch, deadline))
+        });
+        evaluation.await.unwrap_or_else(|error| {
+            Err(FactError::EvaluationFailed {
+                message: format!("the evaluation ended unexpectedly: {error}"),
+            })
+        })
+    }
+
+    fn prepare(&self, request: QueryRequest) -> Batch {
+        let prepare = |query: Query| Prepared {
+            key: QueryKey::of(&query),
+            plan: self.plans.get(&query.expression),
+            query,
+        };
+        Batch {
+            queries: request.queries.into_iter().map(prepare).collect(),
+            age_max_ms: request.age_max_ms,
+        }
+    }
+
+    /// The reply, if nothing of it has to be evaluated.
+    fn remembered(
+        &self,
+        view: &ViewHandle,
+        batch: &Batch,
+    ) -> Result<Option<QueryReply>, FactError> {
+        view.read(batch.age_max_ms, |_, position| {
+            let results = batch.queries.iter().map(|prepared| match &prepared.plan {
+                Err(error) => Some(Err(error.clone())),
+                Ok(_) => self.memo.get(view.id(), position.content, &prepared.key),
+            });
+            let results: Vec<_> = results.collect::<Option<_>>()?;
+            self.metrics.remembered(results.len());
+            Some(self.reply(position, results))
+        })
+    }
+
+    /// Evaluates all queries over one state of the view. Takes as long as they do.
+    fn evaluate(&self, view: &ViewHandle, batch: &Batch, deadline: Deadline) -> QueryOutcome {
+        view.read(batch.age_max_ms, |read, position| {
+            let results = batch.queries.iter().map(|prepared| {
+                let result = self.result(view, read, position, prepared, deadline);
+                deadline.check()?;
+                result
+            });
+            let results = results.collect::<Result<Vec<_>, FactError>>()?;
+            Ok(self.reply(position, results))
+        })?
+    }
+
+    /// The result of one query; the outer error is that of the whole request.
+    fn result(
+        &self,
+        view: &ViewHandle,
+        read: Read<'_>,
+        position: &ReadPosition,
+        prepared: &Prepared,
+        deadline: Deadline,
+    ) -> Result<Result<Bytes, FactError>, FactError> {
+        let plan = match &prepared.plan {
+            Ok(plan) => plan,
+            Err(error) => return Ok(Err(error.clone())),
+        };
+        if let Some(result) = self.memo.get(view.id(), position.content, &prepared.key) {
+            self.metrics.remembered(1);
+            return Ok(result);
+        }
+        let (budget, shortened) = deadline.limit(self.budget);
+        let environment = Environment {
+            functions: self.plans.functions(),
+            parameters: &prepared.query.parameters,
+            missing_key: match prepared.query.missing_key_is_error {
+                true => MissingKey::Error,
+                false => MissingKey::Null,
+            },
+            budget,
+        };
+        let result = read.evaluate(&plan.expression, &environment);
+        self.metrics.evaluated();
+        if shortened && matches!(result, Err(FactError::BudgetExceeded { .. })) {
+            return Err(deadline.exceeded());
+        }
+        if plan.repeatable {
+            let result = result.clone();
+            self.memo
+                .put(view.id(), position.content, &prepared.key, result);
+        }
+        Ok(result)
+    }
+
+    fn reply(&self, position: &ReadPosition, results: Vec<Result<Bytes, FactError>>) -> QueryReply {
+        QueryReply {
+            replica: self.replica.clone(),
+            incarnation: position.incarnation.clone(),
+            revision: position.revision,
+            version: position.version.clone(),
+            age_ms: position.age_ms,
+            objects: position.objects,
+            results,
+        }
+    }
+}
+
+/// An outcome as bytes; one that is too large is an error in its place.
+fn encode(outcome: QueryOutcome) -> (Bytes, QueryOutcome) {
+    match query::encode_outcome(&outcome) {
+        Ok(body) => (body, outcome),
+        Err(error) => {
+            let outcome = Err(FactError::BudgetExceeded {
+                message: format!("the reply: {error}; ask for less, or in several requests"),
+            });
+            // An error is far below any limit.
+            let body = query::encode_outcome(&outcome).unwrap_or_default();
+            (body, outcome)
+        }
+    }
+}
+
+fn invalid(error: &WireError) -> FactError {
+    FactError::RequestInvalid {
+        message: error.to_string(),
+    }
+}
+
+fn record_request(request: &QueryRequest) {
+    let span = tracing::Span::current();
+    span.record("entry", request.entry.as_str());
+    span.record("queries", request.queries.len());
+}
+
+fn record_outcome(outcome: &QueryOutcome) {
+    let span = tracing::Span::current();
+    match outcome {
+        Ok(reply) => {
+            span.record("revision", reply.revision.0);
+            span.record("age_ms", reply.age_ms);
+            span.record("objects", reply.objects);
+        }
+        Err(error) => {
+            span.record("error", error.code().as_str());
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What a replica can be told.
+
+use anteroom_jmespath::{BUILT_BYTES_MAX, Budget, DEPTH_MAX, STEPS_MAX};
+use anteroom_mirror::MirrorConfig;
+use anteroom_model::limits::AGE_MAX_DEFAULT_MS;
+
+/// Options of a replica.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Replica")]
+pub struct Args {
+    /// This replica's name, as replies and traces show it [default: $POD_NAME, else $HOSTNAME and a
+    /// random suffix].
+    #[arg(long, env = "ANTEROOM_REPLICA_ID")]
+    pub replica_id: Option<String>,
+
+    /// The age of a view's news, in milliseconds, above which this replica stops answering for it.
+    #[arg(long, env = "ANTEROOM_AGE_MAX_MS", default_value_t = AGE_MAX_DEFAULT_MS)]
+    pub age_max_ms: u64,
+
+    /// Queries under way at once. One more is refused at once, so that its caller can ask another
+    /// replica.
+    #[arg(long, env = "ANTEROOM_CONCURRENCY", default_value_t = 256)]
+    pub concurrency: u32,
+
+    /// Steps that one query may take: terms evaluated, elements visited.
+    #[arg(long, env = "ANTEROOM_QUERY_STEPS_MAX", default_value_t = STEPS_MAX)]
+    pub query_steps_max: u64,
+
+    /// Bytes that one query may build on its way.
+    #[arg(long, env = "ANTEROOM_QUERY_BUILT_BYTES_MAX", default_value_t = BUILT_BYTES_MAX)]
+    pub query_built_bytes_max: u64,
+
+    /// Bytes of results that are kept for the next query of the same text, parameters and revision;
+    /// 0 keeps none.
+    #[arg(long, env = "ANTEROOM_MEMO_BYTES_MAX", default_value_t = 4 * 1024 * 1024)]
+    pub memo_bytes_max: u64,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Self {
+            replica_id: None,
+            age_max_ms: AGE_MAX_DEFAULT_MS,
+            concurrency: 256,
+            query_steps_max: STEPS_MAX,
+            query_built_bytes_max: BUILT_BYTES_MAX,
+            memo_bytes_max: 4 * 1024 * 1024,
+        }
+    }
+}
+
+impl Args {
+    /// What one query may take.
+    pub(crate) fn budget(&self) -> Budget {
+        Budget {
+            steps: self.query_steps_max,
+            depth: DEPTH_MAX,
+            built_bytes: self.query_built_bytes_max,
+        }
+    }
+
+    pub(crate) fn mirror(&self) -> MirrorConfig {
+        MirrorConfig {
+            age_max_ms: self.age_max_ms,
+            ..MirrorConfig::default()
+        }
+    }
+
+    /// The name to go by. In a pod it is the pod's, so that it can be found.
+    pub(crate) fn name(&self) -> String {
+        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        if let Some(name) = self.replica_id.clone().or_else(|| variable("POD_NAME")) {
+            return name;
+        }
+        let host = variable("HOSTNAME").unwrap_or_else(|| "replica".to_owned());
+        format!("{host}-{:06x}", rand::random::<u32>() & 0x00ff_ffff)
+    }
+}

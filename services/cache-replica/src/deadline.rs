@@ -1,0 +1,59 @@
+//! The time that a call has.
+
+use std::time::Duration;
+
+use anteroom_jmespath::Budget;
+use anteroom_model::FactError;
+use tokio::time::Instant;
+
+/// Steps of an evaluation in a millisecond, on a machine faster than any: what is left of a
+/// deadline bounds the steps of an evaluation, so that it does not go on long after its caller has
+/// given up.
+const STEPS_PER_MS: u64 = 100_000;
+
+/// When the caller of a call gives up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    at: Instant,
+    given: Duration,
+}
+
+impl Deadline {
+    /// `given` from now on.
+    pub(crate) fn after(given: Duration) -> Self {
+        let now = Instant::now();
+        // A caller that says to wait for ever is taken to mean a day.
+        let given = given.min(Duration::from_secs(24 * 60 * 60));
+        Self {
+            at: now + given,
+            given,
+        }
+    }
+
+    pub(crate) fn left(self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
+    }
+
+    /// An error once no time is left.
+    pub(crate) fn check(self) -> Result<(), FactError> {
+        if self.left().is_zero() {
+            return Err(self.exceeded());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn exceeded(self) -> FactError {
+        FactError::DeadlineExceeded {
+            deadline_ms: u64::try_from(self.given.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// What an evaluation may take of `budget` in the time that is left, and whether that is less.
+    pub(crate) fn limit(self, budget: Budget) -> (Budget, bool) {
+        let left_ms = u64::try_from(self.left().as_millis()).unwrap_or(u64::MAX);
+        let steps = left_ms.saturating_add(1).saturating_mul(STEPS_PER_MS);
+        let shortened = steps < budget.steps;
+        let steps = steps.min(budget.steps);
+        (Budget { steps, ..budget }, shortened)
+    }
+}

@@ -1,0 +1,192 @@
+//! The desk of one view: where its calls arrive, open only while the view serves.
+//!
+//! Being at the view's address is being ready. A desk opens once the view is complete and fresh (or
+//! has its source's own error to give), and closes by draining: calls on their way are answered.
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_bus::{Address, Bus, BusError, Incoming, Serving};
+use anteroom_mirror::{ViewHandle, ViewStatus};
+use anteroom_runtime::{Check, telemetry};
+use anteroom_wire::WireError;
+use tokio::sync::watch;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::Instrument as _;
+
+use crate::{answer::Answerer, metrics::QueryMetrics};
+
+/// How long to wait before an address is joined again, where the bus refused or ended it.
+const JOIN_RETRY: Duration = Duration::from_millis(500);
+
+/// The desk of one view.
+pub(crate) struct Desk {
+    pub(crate) bus: Arc<dyn Bus>,
+    pub(crate) replica: String,
+    pub(crate) view: ViewHandle,
+    pub(crate) answerer: Arc<Answerer>,
+    pub(crate) metrics: QueryMetrics,
+    /// Part of the replica's readiness: it is ready while the desk is open.
+    pub(crate) check: Check,
+}
+
+/// Why an open desk closed.
+enum Closed {
+    /// The view serves no more, or the replica stops.
+    Drained,
+    /// The bus ended it.
+    Ended,
+}
+
+impl Desk {
+    /// Serves whenever the view does, until `stop`; then drains, and returns once every call has
+    /// been answered.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let mut status = self.view.status();
+        let calls = TaskTracker::new();
+        while self.until_serving(&mut status, &stop).await {
+            match self.open().await {
+                Err(error) => {
+                    let reason = format!("its address on the bus: {error}");
+                    self.check.not_ready(reason);
+                    pause(&stop).await;
+                }
+                Ok(places) => {
+                    self.check.ready();
+                    tracing::debug!(view = %self.view.id(), "the view is served");
+                    let closed = self.serve(places, &mut status, &stop, &calls).await;
+                    self.check.not_ready("its address on the bus");
+                    if matches!(closed, Closed::Ended) {
+                        pause(&stop).await;
+                    }
+                }
+            }
+        }
+        calls.close();
+        calls.wait().await;
+    }
+
+    /// Waits until the view serves; false once asked to stop.
+    async fn until_serving(
+        &self,
+        status: &mut watch::Receiver<ViewStatus>,
+        stop: &CancellationToken,
+    ) -> bool {
+        let serving = async {
+            loop {
+                let now = status.borrow_and_update().clone();
+                if now.serves() {
+                    return true;
+                }
+                self.check
+                    .not_ready(format!("the view, which is {}", now.state.name()));
+                if status.changed().await.is_err() {
+                    return false;
+                }
+            }
+        };
+        stop.run_until_cancelled(serving).await.unwrap_or(false)
+    }
+
+    async fn open(&self) -> Result<[Serving; 2], BusError> {
+        let view = self.view.id().clone();
+        let replica = self.replica.clone();
+        let own = Address::Replica {
+            replica,
+            view: view.clone(),
+        };
+        let own = self.bus.serve(&own).await?;
+        let shared = self.bus.serve(&Address::View(view)).await?;
+        Ok([shared, own])
+    }
+
+    async fn serve(
+        &self,
+        mut places: [Serving; 2],
+        status: &mut watch::Receiver<ViewStatus>,
+        stop: &CancellationToken,
+        calls: &TaskTracker,
+    ) -> Closed {
+        let mut draining = false;
+        loop {
+            let [shared, own] = &mut places;
+            let call = tokio::select! {
+                call = shared.next() => call,
+                call = own.next() => call,
+                () = until_leaving(status, stop), if !draining => {
+                    draining = true;
+                    places.iter().for_each(Serving::drain);
+                    continue;
+                }
+            };
+            match call {
+                Some(call) => self.take(call, calls),
+                None => break,
+            }
+        }
+        // One of the two has ended; what is on its way to the other still arrives.
+        for mut place in places {
+            place.drain();
+            while let Some(call) = place.next().await {
+                self.take(call, calls);
+            }
+        }
+        if draining {
+            Closed::Drained
+        } else {
+            Closed::Ended
+        }
+    }
+
+    fn take(&self, call: Result<Incoming, WireError>, calls: &TaskTracker) {
+        let incoming = match call {
+            Ok(incoming) => incoming,
+            Err(error) => {
+                self.metrics.unreadable();
+                tracing::warn!(view = %self.view.id(), %error, "a call could not be read");
+                return;
+            }
+        };
+        let span = query_span(&self.view, &incoming);
+        let (answerer, view) = (Arc::clone(&self.answerer), self.view.clone());
+        let answering = async move {
+            let body = answerer.answer(&view, &incoming.call).await;
+            if let Err(error) = incoming.answer(body).await {
+                tracing::warn!(%error, "a reply could not be sent");
+            }
+        };
+        calls.spawn(answering.instrument(span));
+    }
+}
+
+/// Waits until the view serves no more, or the replica stops.
+async fn until_leaving(status: &mut watch::Receiver<ViewStatus>, stop: &CancellationToken) {
+    tokio::select! {
+        _ = status.wait_for(|status| !status.serves()) => {}
+        () = stop.cancelled() => {}
+    }
+}
+
+async fn pause(stop: &CancellationToken) {
+    stop.run_until_cancelled(tokio::time::sleep(JOIN_RETRY))
+        .await;
+}
+
+/// The server's span of one request, below its caller's.
+fn query_span(view: &ViewHandle, incoming: &Incoming) -> tracing::Span {
+    use tracing::field::Empty;
+    let span = tracing::info_span!(
+        "query",
+        otel.kind = "server",
+        view = view.id().as_str(),
+        entry = Empty,
+        queries = Empty,
+        revision = Empty,
+        age_ms = Empty,
+        objects = Empty,
+        error = Empty,
+    );
+    if let Some(trace) = &incoming.call.trace {
+        telemetry::set_parent(&span, &trace.traceparent, &trace.tracestate);
+    }
+    span
+}

@@ -1,0 +1,47 @@
+//! The cache replica, over NATS.
+
+use std::{process::ExitCode, sync::Arc};
+
+use anteroom_bus::{
+    Bus,
+    nats::{NatsArgs, NatsBus},
+};
+use anteroom_cache_replica::Args;
+use anteroom_runtime::{Service, process};
+use clap::Parser;
+
+/// Millions of small bodies come and go: jemalloc keeps the heap dense.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Builds every view from the log on NATS, and answers queries next to the data.
+#[derive(Debug, Parser)]
+#[command(name = "anteroom-cache-replica", version)]
+struct Cli {
+    #[command(flatten)]
+    process: process::ProcessArgs,
+    #[command(flatten)]
+    nats: NatsArgs,
+    #[command(flatten)]
+    replica: Args,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let Cli {
+        process,
+        nats,
+        replica,
+    } = cli;
+    process::run("cache-replica", &process, |service| {
+        serve(nats, replica, service)
+    })
+}
+
+async fn serve(nats: NatsArgs, replica: Args, service: Service) -> anyhow::Result<()> {
+    let bus = Arc::new(NatsBus::connect(nats.config("cache-replica")).await?);
+    let served =
+        anteroom_cache_replica::run(replica, Arc::clone(&bus) as Arc<dyn Bus>, service).await;
+    bus.close().await;
+    served
+}

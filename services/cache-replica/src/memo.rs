@@ -1,0 +1,154 @@
+//! Results, kept for the next query that is the same in all that matters.
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_mirror::ContentStamp;
+use anteroom_model::{FactError, ViewId};
+use anteroom_wire::query::Query;
+use bytes::Bytes;
+use moka::sync::Cache;
+
+/// What nobody asks for again is let go after this long: the view has changed, mostly.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// What an entry takes beside its texts and its result.
+const ENTRY_BYTES: usize = 256;
+
+/// What a result depends on. The content's stamp is part of it, so a change of the view is never
+/// followed by an older result.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    view: ViewId,
+    content: ContentStamp,
+    query: QueryKey,
+}
+
+/// What a query is, as a key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct QueryKey {
+    expression: Arc<str>,
+    /// As JSON, in order of name; empty without any.
+    parameters: Arc<str>,
+    missing_key_is_error: bool,
+}
+
+impl QueryKey {
+    pub(crate) fn of(query: &Query) -> Self {
+        let parameters = if query.parameters.is_empty() {
+            String::new()
+        } else {
+            // A map with texts as keys, of JSON values: there is nothing in it that JSON cannot say.
+            serde_json::to_string(&query.parameters).unwrap_or_default()
+        };
+        Self {
+            expression: query.expression.as_str().into(),
+            parameters: parameters.into(),
+            missing_key_is_error: query.missing_key_is_error,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.expression.len() + self.parameters.len()
+    }
+}
+
+/// Results, bounded by bytes.
+#[derive(Debug)]
+pub(crate) struct Memo {
+    results: Cache<Key, Result<Bytes, FactError>>,
+}
+
+impl Memo {
+    pub(crate) fn new(bytes_max: u64) -> Self {
+        let weigh = |key: &Key, result: &Result<Bytes, FactError>| {
+            let result_bytes = result.as_ref().map_or(0, Bytes::len);
+            u32::try_from(ENTRY_BYTES + key.query.bytes() + result_bytes).unwrap_or(u32::MAX)
+        };
+        Self {
+            results: Cache::builder()
+                .max_capacity(bytes_max)
+                .weigher(weigh)
+                .time_to_idle(IDLE)
+                .build(),
+        }
+    }
+
+    pub(crate) fn get(
+        &self,
+        view: &ViewId,
+        content: ContentStamp,
+        query: &QueryKey,
+    ) -> Option<Result<Bytes, FactError>> {
+        self.results.get(&key(view, content, query))
+    }
+
+    /// Keeps what an evaluation over this content came to, errors included. Not what depends on the
+    /// moment, as a deadline does.
+    pub(crate) fn put(
+        &self,
+        view: &ViewId,
+        content: ContentStamp,
+        query: &QueryKey,
+        result: Result<Bytes, FactError>,
+    ) {
+        self.results.insert(key(view, content, query), result);
+    }
+}
+
+fn key(view: &ViewId, content: ContentStamp, query: &QueryKey) -> Key {
+    Key {
+        view: view.clone(),
+        content,
+        query: query.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(expression: &str, parameters: serde_json::Value, strict: bool) -> QueryKey {
+        QueryKey::of(&Query {
+            expression: expression.into(),
+            parameters: serde_json::from_value(parameters).unwrap(),
+            missing_key_is_error: strict,
+        })
+    }
+
+    #[test]
+    fn whatever_matters_is_in_the_key() {
+        let base = query("a", serde_json::json!({"x": 1}), false);
+        assert_eq!(base, query("a", serde_json::json!({"x": 1}), false));
+        assert_ne!(base, query("b", serde_json::json!({"x": 1}), false));
+        assert_ne!(base, query("a", serde_json::json!({"x": "1"}), false));
+        assert_ne!(base, query("a", serde_json::json!({"y": 1}), false));
+        assert_ne!(base, query("a", serde_json::json!({}), false));
+        assert_ne!(base, query("a", serde_json::json!({"x": 1}), true));
+    }
+
+    #[test]
+    fn results_are_bounded_by_bytes() {
+        let memo = Memo::new(100_000);
+        let view = ViewId::new("v");
+        for n in 0..1_000 {
+            let query = query(&n.to_string(), serde_json::json!({}), false);
+            memo.put(
+                &view,
+                ContentStamp::default(),
+                &query,
+                Ok(vec![0; 1_000].into()),
+            );
+        }
+        memo.results.run_pending_tasks();
+        assert!(memo.results.weighted_size() <= 100_000);
+    }
+
+    #[test]
+    fn a_memo_of_no_bytes_keeps_nothing() {
+        let memo = Memo::new(0);
+        let (view, query) = (ViewId::new("v"), query("a", serde_json::json!({}), false));
+        memo.put(&view, ContentStamp::default(), &query, Ok(Bytes::new()));
+        memo.results.run_pending_tasks();
+        assert_eq!(memo.get(&view, ContentStamp::default(), &query), None);
+    }
+}

@@ -1,0 +1,114 @@
+//! What a replica counts of its queries.
+
+use std::time::Instant;
+
+use anteroom_runtime::Metrics;
+use anteroom_wire::query::QueryOutcome;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+};
+
+/// From a result that was kept to a scan of a large view.
+const DURATION_BUCKETS_SECONDS: [f64; 12] = [
+    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5,
+];
+
+/// A replica's query metrics. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct QueryMetrics {
+    duration_seconds: Family<Outcome, Histogram>,
+    results: Family<Outcome, Counter>,
+    remembered: Counter,
+    evaluated: Counter,
+    in_flight: Gauge,
+    unreadable: Counter,
+}
+
+/// `ok`, or an error's code.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    outcome: &'static str,
+}
+
+/// A request under way.
+pub(crate) struct Begun(Instant);
+
+impl QueryMetrics {
+    pub(crate) fn registered(metrics: &Metrics) -> Self {
+        let own = Self {
+            duration_seconds: Family::new_with_constructor(|| {
+                Histogram::new(DURATION_BUCKETS_SECONDS)
+            }),
+            results: Family::default(),
+            remembered: Counter::default(),
+            evaluated: Counter::default(),
+            in_flight: Gauge::default(),
+            unreadable: Counter::default(),
+        };
+        metrics.register(
+            "anteroom_query_duration_seconds",
+            "From a request's arrival to its reply, by outcome: ok, or an error's code",
+            own.duration_seconds.clone(),
+        );
+        metrics.register(
+            "anteroom_query_results",
+            "Results of single queries within answered requests, by outcome",
+            own.results.clone(),
+        );
+        metrics.register(
+            "anteroom_query_memo_hits",
+            "Results that were kept from an equal query of the same state",
+            own.remembered.clone(),
+        );
+        metrics.register(
+            "anteroom_query_evaluations",
+            "Results that were evaluated",
+            own.evaluated.clone(),
+        );
+        metrics.register(
+            "anteroom_query_in_flight",
+            "Requests under way",
+            own.in_flight.clone(),
+        );
+        metrics.register(
+            "anteroom_query_calls_unreadable",
+            "Calls whose protocol version or headers could not be read",
+            own.unreadable.clone(),
+        );
+        own
+    }
+
+    pub(crate) fn begun(&self) -> Begun {
+        self.in_flight.inc();
+        Begun(Instant::now())
+    }
+
+    pub(crate) fn ended(&self, begun: Begun, outcome: &QueryOutcome) {
+        let Begun(at) = begun;
+        self.in_flight.dec();
+        let of = |error: Option<&anteroom_model::FactError>| Outcome {
+            outcome: error.map_or("ok", |error| error.code().as_str()),
+        };
+        self.duration_seconds
+            .get_or_create(&of(outcome.as_ref().err()))
+            .observe(at.elapsed().as_secs_f64());
+        if let Ok(reply) = outcome {
+            for result in &reply.results {
+                self.results.get_or_create(&of(result.as_ref().err())).inc();
+            }
+        }
+    }
+
+    pub(crate) fn remembered(&self, results: usize) {
+        self.remembered.inc_by(results as u64);
+    }
+
+    pub(crate) fn evaluated(&self) {
+        self.evaluated.inc();
+    }
+
+    pub(crate) fn unreadable(&self) {
+        self.unreadable.inc();
+    }
+}

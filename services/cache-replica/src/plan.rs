@@ -1,0 +1,117 @@
+//! Compiled expressions, kept for the next query of the same text.
+
+use std::sync::Arc;
+
+use anteroom_jmespath::{Expression, FunctionTable};
+use anteroom_model::FactError;
+use moka::sync::Cache;
+
+/// What all plans may take. A plan of a usual expression takes a few kilobytes, so this is a
+/// thousand policies' worth.
+const PLANS_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// What a plan takes for each byte of its text: nodes of its syntax tree, mostly.
+const PLAN_BYTES_PER_TEXT_BYTE: u32 = 16;
+
+/// What a plan takes whatever its text.
+const PLAN_BYTES_MIN: u32 = 512;
+
+/// A query without an expression asks for the data whole.
+const WHOLE: &str = "@";
+
+/// Functions whose value is another one the next time.
+const VOLATILE: [&str; 4] = ["random", "time_now", "time_now_utc", "time_since"];
+
+/// An expression, ready to be evaluated.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) expression: Expression,
+    /// Whether equal data and parameters give an equal result.
+    pub(crate) repeatable: bool,
+}
+
+/// Compiles expressions once. Also those that cannot be compiled: a policy with a bad expression
+/// sends it with every request.
+#[derive(Debug)]
+pub(crate) struct Plans {
+    functions: &'static FunctionTable,
+    compiled: Cache<Arc<str>, Result<Plan, FactError>>,
+}
+
+impl Plans {
+    pub(crate) fn new(functions: &'static FunctionTable) -> Self {
+        let weigh = |text: &Arc<str>, _: &Result<Plan, FactError>| {
+            let text_bytes = u32::try_from(text.len()).unwrap_or(u32::MAX);
+            text_bytes
+                .saturating_mul(PLAN_BYTES_PER_TEXT_BYTE)
+                .saturating_add(PLAN_BYTES_MIN)
+        };
+        Self {
+            functions,
+            compiled: Cache::builder()
+                .max_capacity(PLANS_BYTES_MAX)
+                .weigher(weigh)
+                .build(),
+        }
+    }
+
+    pub(crate) fn functions(&self) -> &'static FunctionTable {
+        self.functions
+    }
+
+    /// The plan of `text`, which is within `EXPRESSION_BYTES_MAX`.
+    pub(crate) fn get(&self, text: &str) -> Result<Plan, FactError> {
+        let text = if text.is_empty() { WHOLE } else { text };
+        if let Some(plan) = self.compiled.get(text) {
+            return plan;
+        }
+        let plan = self.compile(text);
+        self.compiled.insert(text.into(), plan.clone());
+        plan
+    }
+
+    fn compile(&self, text: &str) -> Result<Plan, FactError> {
+        let invalid = |message: String| FactError::ExpressionInvalid { message };
+        let expression = Expression::parse(text).map_err(|error| invalid(format!("{error:#}")))?;
+        expression
+            .check(self.functions)
+            .map_err(|error| invalid(error.to_string()))?;
+        let functions = expression.ast().functions();
+        let repeatable = !functions.iter().any(|name| VOLATILE.contains(&&**name));
+        Ok(Plan {
+            expression,
+            repeatable,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_text_is_the_data_whole_and_a_bad_one_stays_bad() {
+        let plans = Plans::new(anteroom_policy::functions());
+        assert_eq!(plans.get("").unwrap().expression.as_str(), "@");
+        for bad in ["items[", "no_such_function(@)", "length(@, @)"] {
+            for _ in 0..2 {
+                let error = plans.get(bad).unwrap_err();
+                assert!(
+                    matches!(error, FactError::ExpressionInvalid { .. }),
+                    "{bad}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn plans_are_bounded_by_weight() {
+        let plans = Plans::new(anteroom_policy::functions());
+        for n in 0..10_000 {
+            plans.get(&format!("items[{n}]")).unwrap();
+        }
+        plans.compiled.run_pending_tasks();
+        assert!(plans.compiled.weighted_size() <= PLANS_BYTES_MAX);
+        assert!(plans.compiled.entry_count() > 1_000);
+    }
+}

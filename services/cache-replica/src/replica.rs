@@ -1,0 +1,157 @@
+//! The replica: a mirror of every view, and a desk for each.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anteroom_bus::{Bus, Scope};
+use anteroom_mirror::{Mirror, MirrorMetrics, MirrorReadiness, ViewHandle, ViewSet};
+use anteroom_model::ViewId;
+use anteroom_runtime::{Check, Service, supervise::Tasks};
+use anyhow::bail;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Args, answer::Answerer, desk::Desk, metrics::QueryMetrics};
+
+/// Mirrors every view and answers for each, until shutdown is asked for; then drains: returns once
+/// every call that was on its way has been answered. The bus stays open.
+///
+/// # Errors
+/// A part of the replica has ended although nobody asked for it.
+pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Result<()> {
+    let replica = args.name();
+    tracing::info!(replica, "the replica starts");
+    let metrics = QueryMetrics::registered(&service.metrics);
+    // It lives until every desk is closed: what is drained still reads its views.
+    let living = CancellationToken::new();
+    let mirror = Arc::new(Mirror::start(
+        Arc::clone(&bus),
+        Scope::All,
+        args.mirror(),
+        MirrorMetrics::registered(&service.metrics),
+        &living,
+    ));
+    let desks = Desks {
+        bus,
+        answerer: Arc::new(Answerer::new(replica.clone(), &args, metrics.clone())),
+        replica,
+        metrics,
+        service: service.clone(),
+        open: BTreeMap::new(),
+        running: JoinSet::new(),
+    };
+    let tasks = Tasks::new(service.shutdown.clone());
+    let stop = service.shutdown.token();
+    let check = service.readiness.check("log", "the first read of the log");
+    tasks.spawn(
+        "readiness",
+        readiness(Arc::clone(&mirror), check, stop.clone()),
+    );
+    tasks.spawn("mirror", {
+        let (mirror, stop) = (Arc::clone(&mirror), stop.clone());
+        async move {
+            tokio::select! {
+                () = stop.cancelled() => Ok(()),
+                () = mirror.ended() => bail!("the bus was closed"),
+            }
+        }
+    });
+    tasks.spawn("desks", desks.run(mirror, stop));
+    let ended = tasks.join().await;
+    living.cancel();
+    ended
+}
+
+async fn readiness(
+    mirror: Arc<Mirror>,
+    check: Check,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let mut readiness = mirror.readiness();
+    let following = async {
+        loop {
+            match &*readiness.borrow_and_update() {
+                MirrorReadiness::Ready => check.ready(),
+                MirrorReadiness::Waiting(reason) => check.not_ready(reason.clone()),
+            }
+            if readiness.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    stop.run_until_cancelled(following).await;
+    Ok(())
+}
+
+/// A desk for each view, while there is the view.
+struct Desks {
+    bus: Arc<dyn Bus>,
+    replica: String,
+    answerer: Arc<Answerer>,
+    metrics: QueryMetrics,
+    service: Service,
+    open: BTreeMap<ViewId, Open>,
+    running: JoinSet<()>,
+}
+
+struct Open {
+    view: ViewHandle,
+    stop: CancellationToken,
+}
+
+impl Desks {
+    async fn run(mut self, mirror: Arc<Mirror>, stop: CancellationToken) -> anyhow::Result<()> {
+        let mut views = mirror.views();
+        loop {
+            let set = Arc::clone(&views.borrow_and_update());
+            self.keep_up(&set, &stop);
+            let changed = tokio::select! {
+                changed = views.changed() => changed.is_ok(),
+                Some(ended) = self.running.join_next() => match ended {
+                    Ok(()) => true,
+                    Err(error) => bail!("the desk of a view failed: {error}"),
+                },
+                () = stop.cancelled() => false,
+            };
+            if !changed {
+                break;
+            }
+        }
+        for open in self.open.values() {
+            open.stop.cancel();
+        }
+        while self.running.join_next().await.is_some() {}
+        Ok(())
+    }
+
+    /// Closes the desks of views that are gone, and opens one for each that came. A view that was
+    /// dropped and wanted again is another one.
+    fn keep_up(&mut self, views: &ViewSet, stop: &CancellationToken) {
+        self.open.retain(|id, open| {
+            let stays = views.get(id).is_some_and(|view| view.is(&open.view));
+            if !stays {
+                open.stop.cancel();
+            }
+            stays
+        });
+        for (id, view) in views.iter() {
+            if !self.open.contains_key(id) {
+                let stop = stop.child_token();
+                self.running.spawn(self.desk(view).run(stop.clone()));
+                let view = view.clone();
+                self.open.insert(id.clone(), Open { view, stop });
+            }
+        }
+    }
+
+    fn desk(&self, view: &ViewHandle) -> Desk {
+        let name = format!("view {}", view.id());
+        Desk {
+            bus: Arc::clone(&self.bus),
+            replica: self.replica.clone(),
+            view: view.clone(),
+            answerer: Arc::clone(&self.answerer),
+            metrics: self.metrics.clone(),
+            check: self.service.readiness.check(name, "its address on the bus"),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What is refused: each with its own error, and nothing else touched.
+
+use std::time::Duration;
+
+use anteroom_bus::{Address, RequestError};
+use anteroom_cache_replica::Args;
+use anteroom_model::{FactError, Failure, ViewId};
+use anteroom_wire::query::QueryRequest;
+use bytes::Bytes;
+use serde_json::json;
+
+use crate::harness::{Harness, args, request, request_with};
+
+#[tokio::test(start_paused = true)]
+async fn each_fault_has_its_own_error_and_code() {
+    let harness = Harness::with_ingresses(200, args()).await;
+    for (expression, code) in [
+        ("items[", "AR201"),
+        ("no_such_function(@)", "AR201"),
+        ("length(`1`)", "AR202"),
+        ("$unbound", "AR202"),
+    ] {
+        let error = harness.error(&request(expression)).await;
+        assert_eq!(error.code().as_str(), code, "{expression}: {error}");
+    }
+    let text = harness.service.metrics.encode();
+    for code in ["AR201", "AR202", "ok"] {
+        let counted = format!("anteroom_query_results_total{{outcome=\"{code}\"}}");
+        assert!(text.contains(&counted) || code == "ok", "{text}");
+    }
+    assert_eq!(
+        harness.value("length(items)").await,
+        json!(200),
+        "nothing else is touched"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_that_are_no_request_are_an_invalid_request() {
+    let harness = Harness::with_ingresses(1, args()).await;
+    for body in [
+        Bytes::new(),
+        Bytes::from_static(b"\xc1"),
+        Bytes::from(vec![0x91; 100_000]),
+    ] {
+        let outcome = harness
+            .send(&harness.address(), body, Duration::from_secs(1))
+            .await;
+        let error = outcome.unwrap().unwrap_err();
+        assert!(matches!(error, FactError::RequestInvalid { .. }), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_is_an_error_and_not_a_longer_wait() {
+    let narrow = Args {
+        query_steps_max: 1_000,
+        ..args()
+    };
+    let harness = Harness::with_ingresses(500, narrow).await;
+    let error = harness.error(&request("items[].spec.rules[].host")).await;
+    assert!(matches!(error, FactError::BudgetExceeded { .. }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_time_left_is_not_evaluated() {
+    let harness = Harness::with_ingresses(100, args()).await;
+    let none = harness
+        .ask_within(&request("length(items)"), Duration::ZERO)
+        .await;
+    let error = none.unwrap().unwrap_err();
+    assert!(
+        matches!(error, FactError::DeadlineExceeded { .. }),
+        "{error}"
+    );
+    let text = harness.service.metrics.encode();
+    assert!(
+        text.contains("anteroom_query_evaluations_total 0"),
+        "{text}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_query_too_many_is_refused_at_once() {
+    let one = Args {
+        concurrency: 1,
+        ..args()
+    };
+    let harness = Harness::with_ingresses(10, one).await;
+    let waits = QueryRequest {
+        revision_min: Some(anteroom_model::Revision(u64::MAX)),
+        ..request("length(items)")
+    };
+    let (waiting, busy) = tokio::join!(harness.ask_within(&waits, Duration::from_secs(5)), async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        harness.ask(&request("length(items)")).await
+    });
+    let busy = busy.unwrap().unwrap_err();
+    assert!(matches!(busy, FactError::Busy { limit: 1 }), "{busy}");
+    let waited = waiting.unwrap().unwrap_err();
+    assert!(
+        matches!(waited, FactError::RevisionNotReached { .. }),
+        "{waited}"
+    );
+    assert_eq!(
+        harness.value("length(items)").await,
+        json!(10),
+        "its place is free again"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_view_has_nobody_at_its_address() {
+    let harness = Harness::with_ingresses(1, args()).await;
+    let view = ViewId::new("pods.v1");
+    let own = Address::Replica {
+        replica: "r1".to_owned(),
+        view: view.clone(),
+    };
+    for to in [Address::View(view), own] {
+        let outcome = harness
+            .send(&to, Bytes::new(), Duration::from_secs(1))
+            .await;
+        assert!(matches!(outcome, Err(RequestError::NoResponders)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_source_is_answered_with_its_own_error_and_does_not_make_the_replica_unready() {
+    let mut harness = Harness::with_ingresses(5, args()).await;
+    let view = harness.view.clone();
+    let failure = Failure::new("Forbidden", "ingresses is forbidden");
+    harness.writer.failed(&view, failure.clone()).await;
+    let error = loop {
+        let error = harness.ask(&request("length(items)")).await.unwrap();
+        if let Err(error) = error {
+            break error;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert!(
+        matches!(&error, FactError::Failed { failure: f, .. } if *f == failure),
+        "{error}"
+    );
+    harness.until_ready().await;
+    harness.writer.synced(&view).await;
+    harness.until_served().await;
+    assert_eq!(
+        harness.value("length(items)").await,
+        json!(5),
+        "it recovers by itself"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_may_ask_for_fresher_news_than_the_replica_does() {
+    let harness = Harness::with_ingresses(5, args()).await;
+    harness.writer.beat_of_age(40_000).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let strict = QueryRequest {
+        age_max_ms: Some(100),
+        ..request_with("length(items)", json!({}))
+    };
+    let error = harness.error(&strict).await;
+    assert!(
+        matches!(
+            error,
+            FactError::Stale {
+                age_max_ms: 100,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert_eq!(harness.value("length(items)").await, json!(5));
+}

@@ -1,0 +1,178 @@
+//! A replica, a writer, and somebody who asks.
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_bus::{Address, Bus, Call, RequestError, local::LocalBus};
+use anteroom_cache_replica::Args;
+use anteroom_mirror::testing::{Writer, collection};
+use anteroom_model::{FactError, ViewId};
+use anteroom_runtime::Service;
+use anteroom_wire::{
+    body,
+    query::{self, Query, QueryOutcome, QueryRequest},
+};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+/// Time enough for anything, on a clock that is turned on as soon as everybody waits.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Harness {
+    pub bus: LocalBus,
+    pub writer: Writer,
+    pub view: ViewId,
+    pub service: Service,
+    pub running: JoinHandle<anyhow::Result<()>>,
+}
+
+pub fn args() -> Args {
+    Args {
+        replica_id: Some("r1".to_owned()),
+        ..Args::default()
+    }
+}
+
+impl Harness {
+    /// A replica that serves `objects` ingresses.
+    pub async fn with_ingresses(objects: usize, args: Args) -> Self {
+        let mut harness = Self::started(args).await;
+        let ingresses = (0..objects).map(|n| (key(n), ingress(n)));
+        let view = harness.view.clone();
+        harness.writer.put_all(&view, ingresses.collect()).await;
+        harness.writer.synced(&view).await;
+        harness.until_ready().await;
+        harness
+    }
+
+    /// A replica, and a log with nothing but the system views and an open view of ingresses.
+    pub async fn started(args: Args) -> Self {
+        let bus = LocalBus::new();
+        let mut writer = Writer::with_system_views(Arc::new(bus.join())).await;
+        let view = writer.open(collection("ingresses", "Ingress"));
+        let service = Service::new("cache-replica");
+        let replica = anteroom_cache_replica::run(args, Arc::new(bus.join()), service.clone());
+        Self {
+            running: tokio::spawn(replica),
+            bus,
+            writer,
+            view,
+            service,
+        }
+    }
+
+    /// Waits until the replica is ready, with a writer that beats.
+    pub async fn until_ready(&self) {
+        let ready = self.service.readiness.wait_ready();
+        tokio::select! {
+            () = ready => {}
+            () = self.beating() => {}
+        }
+    }
+
+    /// A writer's beats, for ever.
+    pub async fn beating(&self) {
+        loop {
+            self.writer.beat().await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    pub fn address(&self) -> Address {
+        Address::View(self.view.clone())
+    }
+
+    /// Asks whoever serves the view.
+    pub async fn ask(&self, request: &QueryRequest) -> Result<QueryOutcome, RequestError> {
+        self.ask_within(request, PATIENCE).await
+    }
+
+    pub async fn ask_within(
+        &self,
+        request: &QueryRequest,
+        deadline: Duration,
+    ) -> Result<QueryOutcome, RequestError> {
+        let body = query::encode_request(request).unwrap();
+        self.send(&self.address(), body, deadline).await
+    }
+
+    pub async fn send(
+        &self,
+        to: &Address,
+        body: Bytes,
+        deadline: Duration,
+    ) -> Result<QueryOutcome, RequestError> {
+        let call = Call {
+            body,
+            deadline,
+            trace: None,
+        };
+        let reply = self.bus.request(to, call, PATIENCE).await?;
+        Ok(query::decode_outcome(&reply).unwrap())
+    }
+
+    /// The result of one expression, which has to have one.
+    pub async fn value(&self, expression: &str) -> Value {
+        let outcome = self.ask(&request(expression)).await.unwrap();
+        body::to_json(outcome.unwrap().results[0].as_ref().unwrap()).unwrap()
+    }
+
+    /// The error of one expression, which has to have one.
+    pub async fn error(&self, request: &QueryRequest) -> FactError {
+        match self.ask(request).await.unwrap() {
+            Err(error) => error,
+            Ok(reply) => reply.results[0].clone().unwrap_err(),
+        }
+    }
+
+    /// Waits until nobody serves the view.
+    pub async fn until_unserved(&self) {
+        while !matches!(
+            self.ask(&request("length(items)")).await,
+            Err(RequestError::NoResponders)
+        ) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Waits until somebody serves the view, with a writer that beats.
+    pub async fn until_served(&self) {
+        let served = async {
+            while self.ask(&request("length(items)")).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::select! {
+            () = served => {}
+            () = self.beating() => {}
+        }
+    }
+}
+
+pub fn key(n: usize) -> anteroom_model::ObjectKey {
+    anteroom_model::ObjectKey::new(format!("ns-{}", n % 7), format!("ing-{n:05}"))
+}
+
+pub fn ingress(n: usize) -> Value {
+    json!({
+        "metadata": {"name": format!("ing-{n:05}"), "namespace": format!("ns-{}", n % 7)},
+        "spec": {"rules": [{"host": format!("host-{n}.example.com")}]},
+    })
+}
+
+pub fn request(expression: &str) -> QueryRequest {
+    request_with(expression, json!({}))
+}
+
+pub fn request_with(expression: &str, parameters: Value) -> QueryRequest {
+    QueryRequest {
+        entry: "ingresses".to_owned(),
+        queries: vec![Query {
+            expression: expression.to_owned(),
+            parameters: serde_json::from_value(parameters).unwrap(),
+            missing_key_is_error: false,
+        }],
+        age_max_ms: None,
+        revision_min: None,
+    }
+}

@@ -1,0 +1,208 @@
+//! What is answered.
+
+use std::time::Duration;
+
+use anteroom_jmespath::{Environment, Expression};
+use anteroom_model::{FactError, Revision};
+use anteroom_wire::{body, query::QueryRequest};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::harness::{Harness, args, ingress, key, request, request_with};
+
+#[tokio::test(start_paused = true)]
+async fn results_are_those_of_a_plain_evaluation() {
+    let harness = Harness::with_ingresses(300, args()).await;
+    let items = harness.writer.model(&harness.view).items();
+    let plain = json!({"items": items, "ingresses": {"items": items}});
+    for expression in [
+        "items[].spec.rules[].host",
+        "ingresses | items[].spec.rules[].host",
+        "items[?metadata.namespace=='ns-3'].metadata.name",
+        "length(items)",
+        "items[7]",
+        "items[-1].metadata",
+        "max_by(items, &metadata.name).metadata.name",
+        "items[].spec.rules[].host | sort(@) | [0:5]",
+        "nothing",
+    ] {
+        let expected = Expression::parse(expression)
+            .unwrap()
+            .evaluate_json(&plain, &Environment::default())
+            .unwrap();
+        assert_eq!(harness.value(expression).await, expected, "{expression}");
+        assert_eq!(
+            harness.value(expression).await,
+            expected,
+            "{expression}, remembered"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_says_what_it_was_read_from() {
+    let mut harness = Harness::with_ingresses(3, args()).await;
+    let view = harness.view.clone();
+    let revision = harness.writer.synced(&view).await;
+    let request = QueryRequest {
+        revision_min: Some(revision),
+        ..request("length(items)")
+    };
+    let reply = harness.ask(&request).await.unwrap().unwrap();
+    assert_eq!(reply.replica, "r1");
+    assert_eq!(reply.revision, revision);
+    assert_eq!(reply.objects, 3);
+    assert_eq!(reply.version.as_str(), "3");
+    assert!(reply.age_ms <= 1_000, "{}", reply.age_ms);
+}
+
+#[tokio::test(start_paused = true)]
+async fn parameters_are_bound_and_several_queries_are_answered_from_one_state() {
+    let harness = Harness::with_ingresses(100, args()).await;
+    let owners = "length(items[?spec.rules[?host == $host]])";
+    let mut request = request_with(owners, json!({"host": "host-42.example.com"}));
+    let free = request_with(owners, json!({"host": "free.example.com"}));
+    request.queries.extend(free.queries);
+    request
+        .queries
+        .extend(request_with("$host", json!({})).queries);
+    let reply = harness.ask(&request).await.unwrap().unwrap();
+    let value = |n: usize| body::to_json(reply.results[n].as_ref().unwrap()).unwrap();
+    assert_eq!((value(0), value(1)), (json!(1), json!(0)));
+    let unbound = reply.results[2].as_ref().unwrap_err();
+    assert!(
+        matches!(unbound, FactError::EvaluationFailed { .. }),
+        "{unbound}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_key_is_null_or_an_error_as_the_query_says() {
+    let harness = Harness::with_ingresses(1, args()).await;
+    assert_eq!(
+        harness.value("items[0].spec.nothing.here").await,
+        Value::Null
+    );
+    let mut strict = request("items[0].spec.nothing.here");
+    strict.queries[0].missing_key_is_error = true;
+    let error = harness.error(&strict).await;
+    assert!(
+        matches!(error, FactError::EvaluationFailed { .. }),
+        "{error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_waits_for_the_revision_that_it_asks_for() {
+    let mut harness = Harness::with_ingresses(10, args()).await;
+    let view = harness.view.clone();
+    let next = Revision(harness.writer.model(&view).revision.0 + 1);
+    let request = QueryRequest {
+        revision_min: Some(next),
+        ..request("length(items)")
+    };
+    let short = Duration::from_millis(100);
+    let refused = harness
+        .ask_within(&request, short)
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert!(matches!(refused, FactError::RevisionNotReached { want, .. } if want == next));
+
+    let bus = harness.bus.join();
+    let asking = tokio::spawn({
+        let (to, request) = (harness.address(), request);
+        async move {
+            let body = anteroom_wire::query::encode_request(&request).unwrap();
+            let deadline = Duration::from_secs(10);
+            let call = anteroom_bus::Call {
+                body,
+                deadline,
+                trace: None,
+            };
+            let reply = anteroom_bus::Bus::request(&bus, &to, call, deadline).await;
+            anteroom_wire::query::decode_outcome(&reply.unwrap()).unwrap()
+        }
+    });
+    let key = key(10);
+    let written = harness
+        .writer
+        .put(&view, &key.namespace, &key.name, ingress(10))
+        .await;
+    assert_eq!(written, next);
+    let reply = asking.await.unwrap().unwrap();
+    assert!(reply.revision >= next);
+    assert_eq!(reply.objects, 11);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u8, u8),
+    Delete(u8),
+    Control,
+    Ask(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0..4_u8, 0..3_u8).prop_map(|(key, value)| Step::Put(key, value)),
+        1 => (0..4_u8).prop_map(Step::Delete),
+        1 => Just(Step::Control),
+        5 => (0..3_u8).prop_map(Step::Ask),
+    ]
+}
+
+/// Changes and queries in any order: what is asked for with the last revision is always the state
+/// at the last revision, remembered or not.
+async fn no_old_result(steps: Vec<Step>) {
+    let mut harness = Harness::with_ingresses(0, args()).await;
+    let view = harness.view.clone();
+    for step in steps {
+        match step {
+            Step::Put(key, value) => {
+                let object = json!({"value": value});
+                harness
+                    .writer
+                    .put(&view, "ns", &format!("k{key}"), object)
+                    .await;
+            }
+            Step::Delete(key) => {
+                harness.writer.delete(&view, "ns", &format!("k{key}")).await;
+            }
+            Step::Control => {
+                harness.writer.synced(&view).await;
+            }
+            Step::Ask(value) => {
+                let model = harness.writer.model(&view);
+                let request = QueryRequest {
+                    revision_min: Some(model.revision),
+                    ..request_with("length(items[?value == $value])", json!({"value": value}))
+                };
+                let items = model.items();
+                let expected = items
+                    .iter()
+                    .filter(|item| item["value"] == json!(value))
+                    .count();
+                let reply = harness.ask(&request).await.unwrap().unwrap();
+                let got = body::to_json(reply.results[0].as_ref().unwrap()).unwrap();
+                assert_eq!(got, json!(expected));
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn the_memo_never_answers_with_an_older_state(
+        steps in proptest::collection::vec(step(), 1..30),
+    ) {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap()
+            .block_on(no_old_result(steps));
+    }
+}
