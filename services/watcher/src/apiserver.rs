@@ -13,41 +13,49 @@ use http::{HeaderValue, Request, Response, header};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 
-pub use fault::Fault;
+pub(crate) use fault::Fault;
 pub(crate) use fault::Status;
-pub use lines::{Line, Lines};
+pub(crate) use lines::{Line, Lines};
 
 /// How long the head of an answer, and then each further part of its body, may take.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// The largest object that is read back after it was patched.
+const PATCHED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The largest error document that is read.
 const STATUS_BYTES_MAX: usize = 64 * 1024;
 
 /// Reads from the API server. Cheap to clone.
 #[derive(Clone)]
-pub struct ApiServer {
+pub(crate) struct ApiServer {
     client: kube::Client,
 }
 
 impl ApiServer {
     /// Through this client. One without kube's own retries ([`crate::args::client`] makes it so)
     /// lets the watcher see every refusal and wait in its own way.
-    pub fn new(client: kube::Client) -> Self {
+    pub(crate) fn new(client: kube::Client) -> Self {
         Self { client }
     }
 
     /// The client, for what is written.
-    pub fn client(&self) -> &kube::Client {
+    pub(crate) fn client(&self) -> &kube::Client {
         &self.client
     }
 
     /// The whole body of a GET.
-    pub async fn get(&self, path: &str, bytes_max: usize) -> Result<Bytes, Fault> {
+    pub(crate) async fn get(&self, path: &str, bytes_max: usize) -> Result<Bytes, Fault> {
         self.get_as(path, "application/json", bytes_max).await
     }
 
     /// The whole body of a GET with this `Accept`.
-    pub async fn get_as(&self, path: &str, accept: &str, bytes_max: usize) -> Result<Bytes, Fault> {
+    pub(crate) async fn get_as(
+        &self,
+        path: &str,
+        accept: &str,
+        bytes_max: usize,
+    ) -> Result<Bytes, Fault> {
         let accept = HeaderValue::from_str(accept).map_err(Fault::transport)?;
         let request = Request::get(path).header(header::ACCEPT, accept);
         let request = request.body(Body::empty()).map_err(Fault::transport)?;
@@ -55,10 +63,16 @@ impl ApiServer {
         read(response.into_body(), bytes_max).await
     }
 
-    /// The lines of a watch.
-    pub async fn watch(&self, path: &str, line_bytes_max: usize) -> Result<Lines, Fault> {
+    /// The lines of a watch, with this `Accept`.
+    pub(crate) async fn watch(
+        &self,
+        path: &str,
+        accept: &str,
+        line_bytes_max: usize,
+    ) -> Result<Lines, Fault> {
+        let accept = HeaderValue::from_str(accept).map_err(Fault::transport)?;
         let request = Request::get(path)
-            .header(header::ACCEPT, "application/json")
+            .header(header::ACCEPT, accept)
             // From 1.37 on the API server may compress a watch as one gzip member per event, of
             // which the client's decoder reads only the first.
             .header(header::ACCEPT_ENCODING, "identity");
@@ -67,6 +81,22 @@ impl ApiServer {
         let stream = response.into_body().into_data_stream();
         let stream = stream.map_err(Fault::transport);
         Ok(Lines::new(Box::pin(stream), line_bytes_max))
+    }
+
+    /// Merges `patch` into the object at `path`, and returns what became of it.
+    pub(crate) async fn merge_patch(
+        &self,
+        path: &str,
+        patch: &serde_json::Value,
+    ) -> Result<Bytes, Fault> {
+        let request = Request::patch(path)
+            .header(header::ACCEPT, "application/json")
+            .header(header::CONTENT_TYPE, "application/merge-patch+json");
+        let body = Body::from(patch.to_string().into_bytes());
+        let response = self
+            .open(request.body(body).map_err(Fault::transport)?)
+            .await?;
+        read(response.into_body(), PATCHED_BYTES_MAX).await
     }
 
     /// Sends, and turns an answer that is no success into its fault.

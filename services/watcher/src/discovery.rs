@@ -3,16 +3,17 @@
 //! Pure, but for [`fetch`]. A group whose server does not answer is remembered as such and takes
 //! nothing from the others.
 
-pub mod fetch;
+pub(crate) mod fetch;
+pub(crate) mod follow;
 mod parse;
 
 use anteroom_model::{Failure, GroupVersionResource, KindRecord};
 
-pub use parse::{Document, parse_aggregated, parse_legacy_resources};
+pub(crate) use parse::{Document, parse_aggregated};
 
 /// One resource of one group version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resource {
+pub(crate) struct Resource {
     /// What the other services learn of it.
     pub record: KindRecord,
     /// As in `ingress`; may be empty.
@@ -23,7 +24,7 @@ pub struct Resource {
 
 /// A group version that does not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
+pub(crate) struct Broken {
     /// Empty for the core group.
     pub group: String,
     /// Empty where the whole group does not answer.
@@ -34,7 +35,7 @@ pub struct Broken {
 
 /// Everything that the API server serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Catalog {
+pub(crate) struct Catalog {
     /// In the API server's order of preference: the core group first, then group by group, and in
     /// each the preferred version first.
     pub resources: Vec<Resource>,
@@ -44,7 +45,7 @@ pub struct Catalog {
 
 /// What an entry asks for, in its own words.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     /// See [`crate::api::ResourceSource::group`].
     pub group: Option<&'a str>,
     /// See [`crate::api::ResourceSource::version`].
@@ -55,7 +56,7 @@ pub struct Wanted<'a> {
 
 /// Why words do not name one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unresolved {
+pub(crate) enum Unresolved {
     /// They never will as they stand, until the entry or the API server changes.
     Invalid(Failure),
     /// The API group that may serve it does not answer.
@@ -67,7 +68,7 @@ impl Catalog {
     ///
     /// # Errors
     /// [`Unresolved`], with a message for the person who wrote the entry.
-    pub fn resolve(&self, wanted: Wanted<'_>) -> Result<&Resource, Unresolved> {
+    pub(crate) fn resolve(&self, wanted: Wanted<'_>) -> Result<&Resource, Unresolved> {
         let scope = Scope::parse(wanted).map_err(Unresolved::Invalid)?;
         let by_plural = |r: &Resource| r.record.gvr.resource == wanted.kind;
         let by_kind = |r: &Resource| r.record.kind == wanted.kind || r.singular == wanted.kind;
@@ -95,6 +96,20 @@ impl Catalog {
         }
     }
 
+    /// Takes over what was known before of the groups that do not answer now.
+    pub(crate) fn carry_over(&mut self, before: &Self) {
+        for broken in &self.broken {
+            let silent = |r: &Resource| {
+                r.record.gvr.group == broken.group
+                    && (broken.version.is_empty() || r.record.gvr.version == broken.version)
+            };
+            if !self.resources.iter().any(silent) {
+                let known = before.resources.iter().filter(|r| silent(r)).cloned();
+                self.resources.extend(known.collect::<Vec<_>>());
+            }
+        }
+    }
+
     /// Of every group in scope, the most preferred version that has a match.
     fn first_of_each_group(
         &self,
@@ -108,10 +123,8 @@ impl Catalog {
             .filter(|r| scope.covers(&r.record.gvr))
         {
             let group = &resource.record.gvr.group;
-            let first_of_group = found
-                .last()
-                .is_none_or(|last| last.record.gvr.group != *group);
-            if first_of_group && matches(resource) {
+            let known = found.iter().any(|other| other.record.gvr.group == *group);
+            if !known && matches(resource) {
                 found.push(resource);
             }
         }

@@ -1,14 +1,42 @@
 //! The watcher: the only service that reads from the API server.
+//!
+//! It computes the set of wanted views from entries, runs one watch per view, prunes what nobody
+//! reads, and writes deltas to the log. Of several watchers one leads; the others stand by.
+//!
+//! ```text
+//!  API server ──▶ reflect ──▶ sinks ─────────────────────────▶ publish ──▶ bus
+//!       │            ▲          │ entries, policies              ▲
+//!       │            │ starts   ▼                                │ entries, policies, kinds
+//!       └──▶ discovery ───▶ controller ──(registry, resolve)─────┘
+//!                               └──▶ status ──▶ conditions, Events
+//! ```
+//!
+//! Decisions are pure and held by tables and models: [`reflect`]'s machine, the registry, the
+//! catalog, the book of what has to be written, conditions and status plans.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod api;
-pub mod apiserver;
+mod apiserver;
+pub mod args;
+mod conditions;
+mod controller;
 mod crd;
-pub mod discovery;
+mod discovery;
+mod lead;
+mod left;
+mod manifests;
 mod metrics;
 mod prune;
 mod publish;
 mod reflect;
 mod registry;
 mod resolve;
+mod sinks;
+mod status;
+mod term;
+mod watcher;
 
+pub use args::{Args, KubernetesArgs};
 pub use crd::crds;
+pub use watcher::run;

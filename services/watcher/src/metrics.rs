@@ -34,7 +34,7 @@ struct ResultLabel {
 
 /// All of them. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct WatcherMetrics {
+pub(crate) struct WatcherMetrics {
     objects: Family<ViewLabel, Gauge>,
     bytes: Family<ViewLabel, Gauge>,
     age: Family<ViewLabel, Gauge<f64, std::sync::atomic::AtomicU64>>,
@@ -54,7 +54,7 @@ pub struct WatcherMetrics {
 
 /// Of the writer of the log. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct WriterMetrics {
+pub(crate) struct WriterMetrics {
     records: Histogram,
     body_bytes: Histogram,
     seconds: Histogram,
@@ -86,35 +86,91 @@ impl WriterMetrics {
 
 impl WatcherMetrics {
     /// Registers all of them.
-    pub fn register(metrics: &Metrics) -> Self {
+    pub(crate) fn register(metrics: &Metrics) -> Self {
         let all = Self::default();
         let one = |name: &str, help: &str, family: &Family<ViewLabel, Gauge>| {
             metrics.register(name, help, family.clone());
         };
-        one("anteroom_watch_objects", "Objects of a view at its source", &all.objects);
-        one("anteroom_watch_bytes", "Bytes of a view's bodies as published", &all.bytes);
-        one("anteroom_watch_pending", "Changes of a view that wait to be written", &all.pending);
-        one("anteroom_watch_synced", "Whether readers were told that a view is synced", &all.synced);
+        one(
+            "anteroom_watch_objects",
+            "Objects of a view at its source",
+            &all.objects,
+        );
+        one(
+            "anteroom_watch_bytes",
+            "Bytes of a view's bodies as published",
+            &all.bytes,
+        );
+        one(
+            "anteroom_watch_pending",
+            "Changes of a view that wait to be written",
+            &all.pending,
+        );
+        one(
+            "anteroom_watch_synced",
+            "Whether readers were told that a view is synced",
+            &all.synced,
+        );
         let many = |name: &str, help: &str, family: &Family<ViewLabel, Counter>| {
             metrics.register(name, help, family.clone());
         };
-        many("anteroom_watch_lists", "Lists of a view that were completed", &all.lists);
-        many("anteroom_watch_events", "Events of a view's watch, without bookmarks", &all.events);
-        many("anteroom_watch_malformed_objects", "Objects that could not be published", &all.malformed);
+        many(
+            "anteroom_watch_lists",
+            "Lists of a view that were completed",
+            &all.lists,
+        );
+        many(
+            "anteroom_watch_events",
+            "Events of a view's watch, without bookmarks",
+            &all.events,
+        );
+        many(
+            "anteroom_watch_malformed_objects",
+            "Objects that could not be published",
+            &all.malformed,
+        );
         let age = "How old the news of a view in the log is";
         metrics.register("anteroom_watch_age_seconds", age, all.age.clone());
         let errors = "Faults of a view's lists and watches, by status code or kind";
         metrics.register("anteroom_watch_errors", errors, all.errors.clone());
-        metrics.register("anteroom_watches", "Watches that are open", all.watches.clone());
-        metrics.register("anteroom_leader", "Whether this watcher leads", all.leader.clone());
-        metrics.register("anteroom_term", "The term that this watcher leads, or last led", all.term.clone());
+        metrics.register(
+            "anteroom_watches",
+            "Watches that are open",
+            all.watches.clone(),
+        );
+        metrics.register(
+            "anteroom_leader",
+            "Whether this watcher leads",
+            all.leader.clone(),
+        );
+        metrics.register(
+            "anteroom_term",
+            "The term that this watcher leads, or last led",
+            all.term.clone(),
+        );
         let writes = "Writes of conditions and of Kubernetes Events, by result";
         metrics.register("anteroom_status_writes", writes, all.status_writes.clone());
         let writer = &all.writer;
-        metrics.register("anteroom_publish_batch_records", "Records in a batch", writer.records.clone());
-        metrics.register("anteroom_publish_batch_bytes", "Bytes of a batch", writer.body_bytes.clone());
-        metrics.register("anteroom_publish_seconds", "Time until a batch was in the log", writer.seconds.clone());
-        metrics.register("anteroom_publish_retries", "Attempts at a batch that failed", writer.retries.clone());
+        metrics.register(
+            "anteroom_publish_batch_records",
+            "Records in a batch",
+            writer.records.clone(),
+        );
+        metrics.register(
+            "anteroom_publish_batch_bytes",
+            "Bytes of a batch",
+            writer.body_bytes.clone(),
+        );
+        metrics.register(
+            "anteroom_publish_seconds",
+            "Time until a batch was in the log",
+            writer.seconds.clone(),
+        );
+        metrics.register(
+            "anteroom_publish_retries",
+            "Attempts at a batch that failed",
+            writer.retries.clone(),
+        );
         all
     }
 
@@ -128,9 +184,14 @@ impl WatcherMetrics {
         set(&self.objects, stats.objects);
         set(&self.bytes, stats.bytes);
         set(&self.pending, stats.pending as u64);
-        set(&self.synced, u64::from(stats.told == Some(ViewState::Synced)));
+        set(
+            &self.synced,
+            u64::from(stats.told == Some(ViewState::Synced)),
+        );
         if stats.news_age_ms != u64::MAX {
-            self.age.get_or_create(&label).set(stats.news_age_ms as f64 / 1000.0);
+            self.age
+                .get_or_create(&label)
+                .set(stats.news_age_ms as f64 / 1000.0);
         }
     }
 
@@ -155,18 +216,23 @@ impl WatcherMetrics {
 
     pub(crate) fn status_write(&self, succeeded: bool) {
         let result = if succeeded { "written" } else { "failed" };
-        self.status_writes.get_or_create(&ResultLabel { result }).inc();
+        self.status_writes
+            .get_or_create(&ResultLabel { result })
+            .inc();
     }
 
     /// What one watch counts.
     pub(crate) fn of_watch(&self, view: &ViewId) -> WatchMetrics {
-        WatchMetrics { all: self.clone(), view: view.clone() }
+        WatchMetrics {
+            all: self.clone(),
+            view: view.clone(),
+        }
     }
 }
 
 /// What one watch counts.
 #[derive(Clone, Debug)]
-pub struct WatchMetrics {
+pub(crate) struct WatchMetrics {
     all: WatcherMetrics,
     view: ViewId,
 }
@@ -185,7 +251,10 @@ impl WatchMetrics {
     }
 
     pub(crate) fn error(&self, code: String) {
-        let labels = ErrorLabels { view: self.view.to_string(), code };
+        let labels = ErrorLabels {
+            view: self.view.to_string(),
+            code,
+        };
         self.all.errors.get_or_create(&labels).inc();
     }
 
@@ -207,5 +276,7 @@ impl Drop for OpenWatch {
 }
 
 fn label(view: &ViewId) -> ViewLabel {
-    ViewLabel { view: view.to_string() }
+    ViewLabel {
+        view: view.to_string(),
+    }
 }

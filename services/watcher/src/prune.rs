@@ -9,7 +9,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Why an object cannot be published.
 #[derive(Debug, Error)]
-pub enum PruneError {
+pub(crate) enum PruneError {
     /// It is no JSON object, or nests deeper than is read.
     #[error("it cannot be read: {0}")]
     Json(#[from] serde_json::Error),
@@ -20,7 +20,11 @@ pub enum PruneError {
 
 /// The object without `metadata.managedFields` and the last-applied annotation, and with its
 /// `apiVersion` and `kind`, which the items of a list lack and the events of a watch have.
-pub fn prune(json: &[u8], api_version: &str, kind: &str) -> Result<Map<String, Value>, PruneError> {
+pub(crate) fn prune(
+    json: &[u8],
+    api_version: &str,
+    kind: &str,
+) -> Result<Map<String, Value>, PruneError> {
     let mut object: Map<String, Value> = serde_json::from_slice(json)?;
     for (field, value) in [("apiVersion", api_version), ("kind", kind)] {
         if !object.contains_key(field) && !value.is_empty() {
@@ -40,7 +44,7 @@ pub fn prune(json: &[u8], api_version: &str, kind: &str) -> Result<Map<String, V
 }
 
 /// The pruned object as a body.
-pub fn body(json: &[u8], api_version: &str, kind: &str) -> Result<Bytes, PruneError> {
+pub(crate) fn body(json: &[u8], api_version: &str, kind: &str) -> Result<Bytes, PruneError> {
     let object = prune(json, api_version, kind)?;
     Ok(anteroom_wire::body::encode_json(&Value::Object(object))?)
 }

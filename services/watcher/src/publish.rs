@@ -16,7 +16,7 @@ use anteroom_wire::envelope::{Envelope, TraceContext};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-pub use book::{Batch, Book, Tenure, ViewStats, Work};
+pub(crate) use book::{Batch, Book, Tenure, ViewStats, Work};
 
 use crate::metrics::WriterMetrics;
 
@@ -29,7 +29,7 @@ const RETRY_MAX_MS: u64 = 2_000;
 
 /// Why nothing more can be written in this term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     /// Somebody else has the lease.
     Fenced,
     /// The log is another one: everything has to be written again.
@@ -38,7 +38,7 @@ pub enum End {
 
 /// Where changes are handed in. Cheap to clone; all clones are one.
 #[derive(Clone, Debug)]
-pub struct Publisher {
+pub(crate) struct Publisher {
     shared: Arc<Shared>,
 }
 
@@ -55,40 +55,42 @@ struct Shared {
 
 impl Publisher {
     /// Nothing handed in yet, in this term.
-    pub fn new(term: u32) -> Self {
+    pub(crate) fn new(term: u32) -> Self {
         let shared = Shared {
             book: Mutex::new(Book::new(term)),
             work: Notify::new(),
             written: watch::Sender::new(()),
             told: watch::Sender::new(()),
         };
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// Hands changes in.
-    pub fn with<R>(&self, change: impl FnOnce(&mut Book) -> R) -> R {
+    pub(crate) fn with<R>(&self, change: impl FnOnce(&mut Book) -> R) -> R {
         let result = change(&mut self.shared.book.lock());
         self.shared.work.notify_one();
         result
     }
 
     /// Looks.
-    pub fn look<R>(&self, look: impl FnOnce(&Book) -> R) -> R {
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&Book) -> R) -> R {
         look(&self.shared.book.lock())
     }
 
     /// Waits until more may be handed in.
-    pub async fn room(&self) {
+    pub(crate) async fn room(&self) {
         self.until(Book::has_room).await;
     }
 
     /// Waits until everything that was handed in is in the log.
-    pub async fn drained(&self) {
-        self.until(Book::is_empty).await;
+    pub(crate) async fn drained(&self) {
+        self.until(Book::is_done).await;
     }
 
     /// Changes of what the readers of any view are told.
-    pub fn told(&self) -> watch::Receiver<()> {
+    pub(crate) fn told(&self) -> watch::Receiver<()> {
         self.shared.told.subscribe()
     }
 
@@ -102,14 +104,19 @@ impl Publisher {
     }
 
     /// Writes, until it may not any more.
-    pub async fn run(
+    pub(crate) async fn run(
         &self,
         bus: &dyn Bus,
         fence: Fence,
         incarnation: &Incarnation,
         metrics: &WriterMetrics,
     ) -> End {
-        let writer = Writer { bus, fence, incarnation, metrics };
+        let writer = Writer {
+            bus,
+            fence,
+            incarnation,
+            metrics,
+        };
         loop {
             let work = self.shared.book.lock().next_work(Instant::now());
             let end = match work {
@@ -127,6 +134,8 @@ impl Publisher {
                     writer.until_done("purge", purge).await.err()
                 }
                 None => {
+                    // Only now is the last of it done.
+                    self.shared.written.send_replace(());
                     self.wait_for_work().await;
                     continue;
                 }
@@ -158,14 +167,18 @@ impl Writer<'_> {
         let begun = Instant::now();
         let envelopes = batch.records.iter().map(|(record, span)| Envelope {
             record: record.clone(),
-            trace: span.in_scope(telemetry::current_trace).map(|(traceparent, tracestate)| {
-                TraceContext { traceparent, tracestate }
-            }),
+            trace: span
+                .in_scope(telemetry::current_trace)
+                .map(|(traceparent, tracestate)| TraceContext {
+                    traceparent,
+                    tracestate,
+                }),
         });
         let envelopes: Vec<_> = envelopes.collect();
         let append = || async { self.bus.append(self.fence, envelopes.clone()).await };
         let last = self.until_done("append", append).await?;
-        self.metrics.batch(batch.records.len(), batch.body_bytes, begun.elapsed());
+        self.metrics
+            .batch(batch.records.len(), batch.body_bytes, begun.elapsed());
         Ok(last)
     }
 
@@ -202,7 +215,7 @@ impl Writer<'_> {
 }
 
 /// Whether the log that stands there now is another one. Where that cannot be known, it is not.
-pub async fn log_was_remade(bus: &dyn Bus, incarnation: &Incarnation) -> bool {
+pub(crate) async fn log_was_remade(bus: &dyn Bus, incarnation: &Incarnation) -> bool {
     match bus.head().await {
         Ok(head) => head.incarnation != *incarnation,
         Err(BusError::NoLog) => true,

@@ -6,10 +6,9 @@ mod parse;
 
 use std::time::{Duration, Instant};
 
-use anteroom_model::{
-    Collection, Failure, ObjectKey, ResourceVersion, limits::OBJECT_BYTES_MAX,
-};
+use anteroom_model::{Collection, Failure, ObjectKey, ResourceVersion, limits::OBJECT_BYTES_MAX};
 use async_trait::async_trait;
+use tokio::sync::watch;
 use tracing::{Instrument as _, Span};
 
 use crate::{
@@ -19,7 +18,7 @@ use crate::{
 use machine::{Command, Effect, Input, Machine};
 use parse::WatchEvent;
 
-pub use parse::{RawObject, content_version};
+pub(crate) use parse::{RawObject, content_version};
 
 /// The largest page that is read at once; a larger one is asked for in halves.
 const PAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -36,18 +35,26 @@ const WATCH_SECONDS: std::ops::Range<u64> = 45..54;
 /// [`WATCH_SECONDS`], a watch that went silent is noticed within 60 s.
 const WATCH_GRACE: Duration = Duration::from_secs(5);
 
+const JSON: &str = "application/json";
+const METADATA: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
 /// What is kept up with, and as what.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub(crate) struct Target {
     /// The collection.
     pub collection: Collection,
     /// The version at which it was left before, if that is known.
     pub left_at: ResourceVersion,
+    /// Only the metadata of its objects is wanted.
+    pub metadata_only: bool,
 }
 
 /// What a reflector hears, in order.
 #[derive(Debug)]
-pub enum Note {
+pub(crate) enum Note {
     /// A list begins.
     Begin {
         /// The source's history restarted: a version known from before says nothing now.
@@ -69,6 +76,8 @@ pub enum Note {
         /// The span of the event.
         span: Span,
     },
+    /// An object that cannot even be named was passed over.
+    Skipped,
     /// The list is complete: what it did not have is gone.
     Listed {
         /// The collection's version.
@@ -87,19 +96,36 @@ pub enum Note {
 
 /// Whoever keeps the objects.
 #[async_trait]
-pub trait Sink: Send {
+pub(crate) trait Sink: Send {
     /// Takes a note. Waiting here makes the API server wait.
     async fn note(&mut self, note: Note);
 }
 
-/// Runs until it is dropped.
-pub async fn run(api: ApiServer, target: Target, sink: impl Sink, metrics: WatchMetrics) {
+/// Runs until it is dropped. `served` changes whenever the API server begins or ceases to serve
+/// something: a resource that was not there is then asked for at once.
+pub(crate) async fn run(
+    api: ApiServer,
+    target: Target,
+    sink: impl Sink,
+    metrics: WatchMetrics,
+    mut served: watch::Receiver<()>,
+) {
     let machine = Machine::new(target.left_at.clone());
-    let mut reflector = Reflector { api, target, sink, metrics, machine };
+    let mut reflector = Reflector {
+        api,
+        target,
+        sink,
+        metrics,
+        machine,
+    };
     loop {
         match reflector.machine.command() {
-            Command::Wait(wait) => {
-                tokio::time::sleep(wait).await;
+            Command::Wait { wait, absent } => {
+                served.mark_unchanged();
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    Ok(()) = served.changed(), if absent => {}
+                }
                 reflector.step(Input::Waited).await;
             }
             Command::List { token, limit } => reflector.list(token, limit).await,
@@ -119,19 +145,34 @@ struct Reflector<S> {
 impl<S: Sink> Reflector<S> {
     async fn list(&mut self, token: Option<String>, limit: u32) {
         let path = list_path(&self.target.collection, token.as_deref(), limit);
-        let bytes = self.api.get(&path, PAGE_BYTES_MAX).await;
+        let accept = if self.target.metadata_only {
+            METADATA_LIST
+        } else {
+            JSON
+        };
+        let bytes = self.api.get_as(&path, accept, PAGE_BYTES_MAX).await;
         let page = match bytes.and_then(|bytes| parse::page(&bytes)) {
             Ok(page) => page,
             Err(fault) => return self.fail(fault).await,
         };
-        let input = Input::Page { version: page.version.clone(), next: page.next };
+        let input = Input::Page {
+            version: page.version.clone(),
+            next: page.next,
+        };
         let mut objects = Some(page.objects);
         for effect in self.machine.step(input, rand::random()) {
             if effect == Effect::Deliver {
                 for object in objects.take().into_iter().flatten() {
                     match object {
-                        Ok(object) => self.sink.note(Note::Put { object, span: Span::none() }).await,
-                        Err(malformed) => self.skip(&malformed.0),
+                        Ok(object) => {
+                            self.sink
+                                .note(Note::Put {
+                                    object,
+                                    span: Span::none(),
+                                })
+                                .await
+                        }
+                        Err(malformed) => self.skip(&malformed.0).await,
                     }
                 }
             } else {
@@ -143,7 +184,12 @@ impl<S: Sink> Reflector<S> {
     async fn watch(&mut self, from: &ResourceVersion) {
         let seconds = rand::random_range(WATCH_SECONDS);
         let path = watch_path(&self.target.collection, from, seconds);
-        let mut lines = match self.api.watch(&path, LINE_BYTES_MAX).await {
+        let accept = if self.target.metadata_only {
+            METADATA
+        } else {
+            JSON
+        };
+        let mut lines = match self.api.watch(&path, accept, LINE_BYTES_MAX).await {
             Ok(lines) => lines,
             Err(fault) => return self.fail(fault).await,
         };
@@ -156,11 +202,17 @@ impl<S: Sink> Reflector<S> {
             let left = life_max.saturating_sub(opened.elapsed());
             let outcome = match tokio::time::timeout(left, lines.next()).await {
                 Err(_) => Err(Fault::Silent { after: life_max }),
-                Ok(None) => return self.step(Input::Ended { lived: opened.elapsed() }).await,
-                Ok(Some(Err(fault))) => Err(fault),
-                Ok(Some(Ok(Line::TooLong))) => {
-                    Err(Fault::unreadable(format!("an event over {LINE_BYTES_MAX} bytes")))
+                Ok(None) => {
+                    return self
+                        .step(Input::Ended {
+                            lived: opened.elapsed(),
+                        })
+                        .await;
                 }
+                Ok(Some(Err(fault))) => Err(fault),
+                Ok(Some(Ok(Line::TooLong))) => Err(Fault::unreadable(format!(
+                    "an event over {LINE_BYTES_MAX} bytes"
+                ))),
                 Ok(Some(Ok(Line::Text(line)))) => match parse::event(&line) {
                     Ok(event) => self.event(event).await,
                     Err(fault) => Err(fault),
@@ -186,7 +238,7 @@ impl<S: Sink> Reflector<S> {
         let object = match object {
             Ok(object) => object,
             Err(malformed) => {
-                self.skip(&malformed.0);
+                self.skip(&malformed.0).await;
                 self.heard(None).await;
                 return Ok(());
             }
@@ -202,9 +254,16 @@ impl<S: Sink> Reflector<S> {
         );
         let version = object.version.clone();
         let note = if kind == "put" {
-            Note::Put { object, span: span.clone() }
+            Note::Put {
+                object,
+                span: span.clone(),
+            }
         } else {
-            Note::Gone { key: object.key, version: object.version, span: span.clone() }
+            Note::Gone {
+                key: object.key,
+                version: object.version,
+                span: span.clone(),
+            }
         };
         self.sink.note(note).instrument(span).await;
         self.heard(Some(version)).await;
@@ -212,14 +271,18 @@ impl<S: Sink> Reflector<S> {
     }
 
     async fn heard(&mut self, version: Option<ResourceVersion>) {
-        self.step(Input::Heard { version: version.clone() }).await;
+        self.step(Input::Heard {
+            version: version.clone(),
+        })
+        .await;
         self.sink.note(Note::Heard { version }).await;
     }
 
     /// An object without a name can be neither asked for nor missed.
-    fn skip(&self, problem: &str) {
+    async fn skip(&mut self, problem: &str) {
         self.metrics.malformed();
         tracing::warn!(resource = %self.target.collection.gvr, problem, "malformed object skipped");
+        self.sink.note(Note::Skipped).await;
     }
 
     async fn fail(&mut self, fault: Fault) {
@@ -256,7 +319,11 @@ fn path(collection: &Collection) -> String {
     let version = gvr.api_version();
     match collection.namespace.as_str() {
         "" => format!("/{root}/{version}/{}", gvr.resource),
-        namespace => format!("/{root}/{version}/namespaces/{}/{}", escape(namespace), gvr.resource),
+        namespace => format!(
+            "/{root}/{version}/namespaces/{}/{}",
+            escape(namespace),
+            gvr.resource
+        ),
     }
 }
 

@@ -9,7 +9,7 @@ use anteroom_model::{Dependent, EntryRecord, EntryState, Failure, SourceInfo, Vi
 
 /// An entry as the API server has it now, with what it resolved to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Claim {
+pub(crate) struct Claim {
     /// The entry's name.
     pub name: String,
     /// The entry's UID.
@@ -22,7 +22,7 @@ pub struct Claim {
 
 /// What an entry's spec means right now.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Resolution {
+pub(crate) enum Resolution {
     /// This source.
     Found(SourceInfo),
     /// Nothing that can be served.
@@ -34,7 +34,7 @@ pub enum Resolution {
 
 /// What changed.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub(crate) enum Event {
     /// The entry is there, and means this.
     Entry(Claim),
     /// The entry of this name is gone.
@@ -43,7 +43,7 @@ pub enum Event {
 
 /// What has to be done about it, in order.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
+pub(crate) enum Effect {
     /// Start to watch.
     StartView(SourceInfo),
     /// Stop watching, and free the view everywhere.
@@ -56,14 +56,14 @@ pub enum Effect {
 
 /// The entries that are there and the views that they need.
 #[derive(Clone, Debug, Default)]
-pub struct Registry {
+pub(crate) struct Registry {
     entries: BTreeMap<String, EntryRecord>,
     dependents: BTreeMap<ViewId, BTreeSet<Dependent>>,
 }
 
 impl Registry {
     /// Takes an event in. An event that changes nothing has no effects.
-    pub fn apply(&mut self, event: Event) -> Vec<Effect> {
+    pub(crate) fn apply(&mut self, event: Event) -> Vec<Effect> {
         match event {
             Event::Entry(claim) => self.claim(claim),
             Event::EntryGone(name) => {
@@ -78,18 +78,13 @@ impl Registry {
     }
 
     /// The entry of this name, as it was last published.
-    pub fn entry(&self, name: &str) -> Option<&EntryRecord> {
+    pub(crate) fn entry(&self, name: &str) -> Option<&EntryRecord> {
         self.entries.get(name)
     }
 
     /// All entries, by name.
-    pub fn entries(&self) -> impl Iterator<Item = &EntryRecord> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &EntryRecord> {
         self.entries.values()
-    }
-
-    /// Whether anybody needs this view.
-    pub fn wants(&self, view: &ViewId) -> bool {
-        self.dependents.contains_key(view)
     }
 
     fn claim(&mut self, claim: Claim) -> Vec<Effect> {

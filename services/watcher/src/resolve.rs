@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The source that a spec names, if the API server serves it.
-pub fn resolve(spec: &CachedContextEntrySpec, catalog: &Catalog) -> Resolution {
+pub(crate) fn resolve(spec: &CachedContextEntrySpec, catalog: &Catalog) -> Resolution {
     match (&spec.resource, &spec.api_call) {
         (Some(resource), None) => match collection(resource, catalog) {
             Ok(info) => Resolution::Found(info),

@@ -12,7 +12,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
 
 /// Why a read has no result, by what has to be done about it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// The API server refuses and says why: no such resource (404), forbidden (403), a selector
     /// that it does not support (400).
     #[error("{failure}")]
@@ -168,7 +168,7 @@ impl Fault {
     }
 
     /// For the metric of errors: the status code, or what else it is.
-    pub fn code(&self) -> String {
+    pub(crate) fn code(&self) -> String {
         match self {
             Self::Refused { code, .. }
             | Self::Throttled { code, .. }
@@ -182,7 +182,7 @@ impl Fault {
     }
 
     /// As the reason and message of a condition.
-    pub fn failure(&self) -> Failure {
+    pub(crate) fn failure(&self) -> Failure {
         let reason = match self {
             Self::Refused { failure, .. } => return failure.clone(),
             Self::Gone { .. } => "Expired",

@@ -11,7 +11,7 @@ type Chunks = Pin<Box<dyn Stream<Item = Result<Bytes, Fault>> + Send>>;
 
 /// One line of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
+pub(crate) enum Line {
     /// Its text, without the line's end.
     Text(Bytes),
     /// It was over the limit, and has been skipped.
@@ -19,7 +19,7 @@ pub enum Line {
 }
 
 /// Splits a stream of bytes into lines.
-pub struct Lines {
+pub(crate) struct Lines {
     chunks: Chunks,
     buffer: BytesMut,
     /// Where to look for the next line's end: everything before was looked through.
@@ -42,7 +42,7 @@ impl Lines {
 
     /// The next line that is not empty; `None` at the end. Text after the last line's end is
     /// dropped: it is half an event. Dropping the future loses nothing.
-    pub async fn next(&mut self) -> Option<Result<Line, Fault>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<Line, Fault>> {
         loop {
             if let Some(line) = self.take_line() {
                 return Some(Ok(line));

@@ -15,7 +15,7 @@ const DOCUMENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 ///
 /// # Errors
 /// Where `/api` or `/apis` itself cannot be read: then nothing new is known.
-pub async fn catalog(api: &ApiServer) -> Result<Catalog, Fault> {
+pub(crate) async fn catalog(api: &ApiServer) -> Result<Catalog, Fault> {
     let mut catalog = Catalog::default();
     for root in ["/api", "/apis"] {
         let bytes = api

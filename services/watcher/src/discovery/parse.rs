@@ -11,7 +11,7 @@ use super::{Broken, Catalog, Resource};
 
 /// What `/api` or `/apis` answered.
 #[derive(Debug)]
-pub enum Document {
+pub(crate) enum Document {
     /// The aggregated form: everything at once.
     Aggregated(Catalog),
     /// An older API server, which has to be asked group by group.
@@ -30,7 +30,7 @@ struct Envelope<'a> {
 ///
 /// # Errors
 /// Where it is not JSON at all.
-pub fn parse_aggregated(bytes: &[u8]) -> Result<Document, serde_json::Error> {
+pub(crate) fn parse_aggregated(bytes: &[u8]) -> Result<Document, serde_json::Error> {
     let envelope: Envelope<'_> = serde_json::from_slice(bytes)?;
     if envelope.kind != "APIGroupDiscoveryList" {
         return Ok(Document::Legacy);
@@ -103,7 +103,11 @@ fn read_resource(group: &str, version: &str, found: APIResourceDiscovery) -> Opt
 
 /// Reads `/api/v1` or `/apis/GROUP/VERSION`, where subresources stand beside their resources as
 /// `pods/log`.
-pub fn parse_legacy_resources(group: &str, version: &str, list: APIResourceList) -> Vec<Resource> {
+pub(crate) fn parse_legacy_resources(
+    group: &str,
+    version: &str,
+    list: APIResourceList,
+) -> Vec<Resource> {
     let (subs, plain): (Vec<_>, Vec<_>) = list
         .resources
         .into_iter()

@@ -1,4 +1,4 @@
-use super::*;
+use super::{parse::parse_legacy_resources, *};
 
 const AGGREGATED: &str = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[
   {"metadata":{"name":"apps"},"versions":[{"version":"v1","freshness":"Current","resources":[
@@ -74,4 +74,19 @@ fn legacy_lists_name_subresources_beside_their_resource() {
     assert_eq!(resources.len(), 2);
     assert_eq!(resources[0].record.subresources, ["log"]);
     assert!(resources[0].watchable && !resources[1].watchable);
+}
+
+#[test]
+fn a_group_that_does_not_answer_is_taken_as_it_was() {
+    let before = aggregated(AGGREGATED);
+    let mut now = Catalog {
+        resources: Vec::new(),
+        broken: vec![Broken {
+            group: "apps".into(),
+            version: "v1".into(),
+            problem: "503".into(),
+        }],
+    };
+    now.carry_over(&before);
+    assert_eq!(now.resources, before.resources[..1]);
 }

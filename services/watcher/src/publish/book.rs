@@ -10,7 +10,7 @@ use std::{
 };
 
 use anteroom_model::{
-    Epoch, Failure, ObjectKey, ResourceVersion, Revision, SourceInfo, ViewId, ViewRecord,
+    Digest, Epoch, Failure, ObjectKey, ResourceVersion, Revision, SourceInfo, ViewId, ViewRecord,
     ViewState,
     limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX},
 };
@@ -22,7 +22,7 @@ use super::ledger::{Ledger, Queued};
 
 /// Bodies that wait to be written, over all views. At the limit whoever reads from the API server
 /// waits, and the API server with it: it may then end a watch, which a list repairs.
-pub const PENDING_BYTES_MAX: usize = 64 * 1024 * 1024;
+pub(super) const PENDING_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// How soon a control record follows changes, so that readers can compare digests.
 const CONTROL_AFTER_CHANGE: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ const CONTROL_WITHOUT_CHANGE: Duration = Duration::from_secs(60);
 
 /// Whose tenure of which view a change belongs to. A change of an earlier tenure is dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tenure {
+pub(crate) struct Tenure {
     /// The view.
     pub view: ViewId,
     /// The epoch in which it is written.
@@ -41,11 +41,9 @@ pub struct Tenure {
 
 /// What is known of a view without its objects.
 #[derive(Clone, Debug)]
-pub struct ViewStats {
+pub(crate) struct ViewStats {
     /// The view.
     pub view: ViewId,
-    /// What it holds.
-    pub info: SourceInfo,
     /// What the last control record in the log says, if there is one of this tenure.
     pub told: Option<ViewState>,
     /// Why the source cannot be heard right now.
@@ -56,25 +54,32 @@ pub struct ViewStats {
     pub bytes: u64,
     /// Changes that wait to be written.
     pub pending: usize,
-    /// Objects that are there and cannot be published.
-    pub unusable: usize,
-    /// When the source was last heard from, and how old its news in the log is.
+    /// Objects without a name that were passed over since the last list began.
+    pub skipped: u64,
+    /// When the source was last heard from.
     pub heard: Option<Instant>,
-    /// Milliseconds; `u64::MAX` where it was never heard from.
+    /// How old its news in the log is; `u64::MAX` where it was never heard from.
     pub news_age_ms: u64,
 }
 
 #[derive(Debug)]
 enum Item {
-    Change { tenure: Tenure, key: ObjectKey },
-    Control { tenure: Tenure, state: ViewState, version: ResourceVersion },
+    Change {
+        tenure: Tenure,
+        key: ObjectKey,
+    },
+    Control {
+        tenure: Tenure,
+        state: ViewState,
+        version: ResourceVersion,
+    },
     Dropped(Box<ViewRecord>),
     Purge(ViewId),
 }
 
 /// What to do with the log next.
 #[derive(Debug)]
-pub enum Work {
+pub(crate) enum Work {
     /// Append these.
     Append(Batch),
     /// Remove what the log has of this view.
@@ -83,7 +88,7 @@ pub enum Work {
 
 /// Records to be appended together.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub(crate) struct Batch {
     /// Each with the span of the change that it carries.
     pub records: Vec<(Record, Span)>,
     /// Bytes of their bodies.
@@ -92,54 +97,68 @@ pub struct Batch {
 
 /// Everything that has to be written.
 #[derive(Debug)]
-pub struct Book {
+pub(crate) struct Book {
     term: u32,
     generation: u32,
     views: HashMap<ViewId, Ledger>,
     queue: VecDeque<Item>,
     pending_bytes: usize,
+    /// Work was handed out and is not done.
+    at_work: bool,
 }
 
 impl Book {
     /// Nothing to write, in this term.
-    pub fn new(term: u32) -> Self {
+    pub(crate) fn new(term: u32) -> Self {
         Self {
             term,
             generation: 0,
             views: HashMap::new(),
             queue: VecDeque::new(),
             pending_bytes: 0,
+            at_work: false,
         }
     }
 
     /// Begins to keep a view, of which the log has `seed`.
-    pub fn open(
+    pub(crate) fn open(
         &mut self,
         info: SourceInfo,
         seed: HashMap<ObjectKey, ResourceVersion>,
     ) -> Tenure {
-        let tenure = Tenure { view: info.source.view_id(), epoch: self.next_epoch() };
+        let tenure = Tenure {
+            view: info.source.view_id(),
+            epoch: self.next_epoch(),
+        };
         let ledger = Ledger::new(info, tenure.epoch, seed);
         self.views.insert(tenure.view.clone(), ledger);
         self.control(&tenure, ViewState::Syncing, ResourceVersion::default());
         tenure
     }
 
-    /// Frees a view everywhere. `info` says what it was, for a view that this tenure never opened.
-    pub fn close(&mut self, view: &ViewId, info: SourceInfo) {
-        let mut ledger = match self.views.remove(view) {
-            Some(ledger) => ledger,
-            None => Ledger::new(info, self.next_epoch(), HashMap::new()),
-        };
-        self.pending_bytes -= ledger.renew(ledger.epoch);
-        let mut record = ledger.record(view.clone(), ViewState::Dropped, ledger.version.clone());
-        (record.objects, record.digest) = Default::default();
+    /// Frees a view everywhere.
+    pub(crate) fn close(&mut self, view: &ViewId) {
+        if let Some(mut ledger) = self.views.remove(view) {
+            self.pending_bytes -= ledger.renew(ledger.epoch);
+            let version = ledger.version.clone();
+            self.free(ledger.record(view.clone(), ViewState::Dropped, version));
+        }
+    }
+
+    /// Frees a view that this tenure never opened: `record` is the last that the log has of it, or
+    /// that it should have.
+    pub(crate) fn free(&mut self, mut record: ViewRecord) {
+        record.epoch = self.next_epoch();
+        record.state = ViewState::Dropped;
+        record.objects = 0;
+        record.digest = Digest::default();
+        let view = record.view.clone();
         self.queue.push_back(Item::Dropped(Box::new(record)));
-        self.queue.push_back(Item::Purge(view.clone()));
+        self.queue.push_back(Item::Purge(view));
     }
 
     /// A list of the view begins. Afresh, it is a new tenure.
-    pub fn begin_list(&mut self, tenure: &mut Tenure, afresh: bool) {
+    pub(crate) fn begin_list(&mut self, tenure: &mut Tenure, afresh: bool) {
         if self.ledger(tenure).is_none() {
             return;
         }
@@ -157,12 +176,18 @@ impl Book {
     }
 
     /// See [`Ledger::is_known`].
-    pub fn is_known(&mut self, t: &Tenure, key: &ObjectKey, version: &ResourceVersion) -> bool {
-        self.ledger(t).is_some_and(|ledger| ledger.is_known(key, version))
+    pub(crate) fn is_known(
+        &mut self,
+        t: &Tenure,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+    ) -> bool {
+        self.ledger(t)
+            .is_some_and(|ledger| ledger.is_known(key, version))
     }
 
     /// The object is now this.
-    pub fn put(
+    pub(crate) fn put(
         &mut self,
         tenure: &Tenure,
         key: ObjectKey,
@@ -171,14 +196,16 @@ impl Book {
         now: Instant,
         span: Span,
     ) {
-        let Some(ledger) = self.ledger(tenure) else { return };
+        let Some(ledger) = self.ledger(tenure) else {
+            return;
+        };
         let (queued, grown) = ledger.put(key.clone(), version, body, now, span);
         self.queued(tenure, key, queued, grown);
         self.object_changed(tenure);
     }
 
     /// The object is gone.
-    pub fn delete(
+    pub(crate) fn delete(
         &mut self,
         tenure: &Tenure,
         key: &ObjectKey,
@@ -186,23 +213,36 @@ impl Book {
         now: Instant,
         span: Span,
     ) {
-        let Some(ledger) = self.ledger(tenure) else { return };
+        let Some(ledger) = self.ledger(tenure) else {
+            return;
+        };
         let (queued, grown) = ledger.delete(key, version, now, span);
         self.queued(tenure, key.clone(), queued, grown);
         self.object_changed(tenure);
     }
 
     /// The object is there and cannot be published: the view fails until it changes.
-    pub fn unusable(&mut self, tenure: &Tenure, key: ObjectKey, problem: String) {
-        let Some(ledger) = self.ledger(tenure) else { return };
+    pub(crate) fn unusable(&mut self, tenure: &Tenure, key: ObjectKey, problem: String) {
+        let Some(ledger) = self.ledger(tenure) else {
+            return;
+        };
         ledger.set_unusable(key, problem);
         self.object_changed(tenure);
     }
 
+    /// An object without a name was passed over.
+    pub(crate) fn skipped(&mut self, tenure: &Tenure) {
+        if let Some(ledger) = self.ledger(tenure) {
+            ledger.skipped += 1;
+        }
+    }
+
     /// The list is complete at `version`: what it did not have is deleted, and the view is synced
     /// once all of that is in the log.
-    pub fn listed(&mut self, tenure: &Tenure, version: &ResourceVersion, now: Instant) {
-        let Some(ledger) = self.ledger(tenure) else { return };
+    pub(crate) fn listed(&mut self, tenure: &Tenure, version: &ResourceVersion, now: Instant) {
+        let Some(ledger) = self.ledger(tenure) else {
+            return;
+        };
         for key in ledger.unseen() {
             self.delete(tenure, &key, version.clone(), now, Span::none());
         }
@@ -214,8 +254,15 @@ impl Book {
     }
 
     /// The source was heard from.
-    pub fn heard(&mut self, tenure: &Tenure, version: Option<ResourceVersion>, now: Instant) {
-        let Some(ledger) = self.ledger(tenure) else { return };
+    pub(crate) fn heard(
+        &mut self,
+        tenure: &Tenure,
+        version: Option<ResourceVersion>,
+        now: Instant,
+    ) {
+        let Some(ledger) = self.ledger(tenure) else {
+            return;
+        };
         ledger.heard = Some(now);
         ledger.trouble = None;
         if let Some(version) = version {
@@ -224,31 +271,39 @@ impl Book {
     }
 
     /// The source cannot be heard right now.
-    pub fn troubled(&mut self, tenure: &Tenure, failure: Failure) {
+    pub(crate) fn troubled(&mut self, tenure: &Tenure, failure: Failure) {
         if let Some(ledger) = self.ledger(tenure) {
             ledger.trouble = Some(failure);
         }
     }
 
     /// The source cannot be read.
-    pub fn refused(&mut self, tenure: &Tenure, failure: Failure) {
-        let Some(ledger) = self.ledger(tenure) else { return };
+    pub(crate) fn refused(&mut self, tenure: &Tenure, failure: Failure) {
+        let Some(ledger) = self.ledger(tenure) else {
+            return;
+        };
         ledger.trouble = None;
         self.tell(tenure, ViewState::Failed { failure });
     }
 
     /// Whether more may be handed in.
-    pub fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.pending_bytes < PENDING_BYTES_MAX
     }
 
-    /// Whether there is nothing to write.
-    pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+    /// Whether everything is written.
+    pub(crate) fn is_done(&self) -> bool {
+        self.queue.is_empty() && !self.at_work
     }
 
-    /// What to write next, if anything.
-    pub fn next_work(&mut self, now: Instant) -> Option<Work> {
+    /// What to write next, if anything. Asking again says that what was handed out is done.
+    pub(crate) fn next_work(&mut self, now: Instant) -> Option<Work> {
+        let work = self.take_work(now);
+        self.at_work = work.is_some();
+        work
+    }
+
+    fn take_work(&mut self, now: Instant) -> Option<Work> {
         let mut batch = Batch::default();
         while let Some(item) = self.queue.front() {
             if batch.records.len() == BATCH_MESSAGES_MAX || !self.fits(item, &batch) {
@@ -272,11 +327,17 @@ impl Book {
     fn fits(&self, item: &Item, batch: &Batch) -> bool {
         match item {
             Item::Change { tenure, key } => {
-                let next = self.views.get(&tenure.view).map_or(0, |ledger| ledger.next_bytes(key));
+                let next = self
+                    .views
+                    .get(&tenure.view)
+                    .map_or(0, |ledger| ledger.next_bytes(key));
                 batch.records.is_empty() || batch.body_bytes + next <= BATCH_BYTES_MAX
             }
             // One subject is written once in a batch.
-            Item::Control { tenure: Tenure { view, .. }, .. } => !has_control(batch, view),
+            Item::Control {
+                tenure: Tenure { view, .. },
+                ..
+            } => !has_control(batch, view),
             Item::Dropped(record) => !has_control(batch, &record.view),
             Item::Purge(_) => true,
         }
@@ -285,8 +346,12 @@ impl Book {
     fn take(&mut self, item: Item, now: Instant, batch: &mut Batch) {
         match item {
             Item::Change { tenure, key } => {
-                let Some(ledger) = self.ledger(&tenure) else { return };
-                let Some(taken) = ledger.take(&tenure.view, &key) else { return };
+                let Some(ledger) = self.ledger(&tenure) else {
+                    return;
+                };
+                let Some(taken) = ledger.take(&tenure.view, &key) else {
+                    return;
+                };
                 if taken.delta.is_some() {
                     let oldest = ledger.in_flight_since.get_or_insert(taken.since);
                     *oldest = taken.since.min(*oldest);
@@ -294,12 +359,21 @@ impl Book {
                 self.pending_bytes -= taken.body_bytes;
                 if let Some(delta) = taken.delta {
                     batch.body_bytes += taken.body_bytes;
-                    let record = Record::Delta { view: tenure.view, delta };
+                    let record = Record::Delta {
+                        view: tenure.view,
+                        delta,
+                    };
                     batch.records.push((record, taken.span));
                 }
             }
-            Item::Control { tenure, state, version } => {
-                let Some(ledger) = self.ledger(&tenure) else { return };
+            Item::Control {
+                tenure,
+                state,
+                version,
+            } => {
+                let Some(ledger) = self.ledger(&tenure) else {
+                    return;
+                };
                 ledger.told.at = Some(now);
                 ledger.told.outdated = false;
                 let record = ledger.record(tenure.view.clone(), state, version);
@@ -312,11 +386,13 @@ impl Book {
 
     /// The batch is in the log, its last record at `last`. Says whether the state of a view changed
     /// for its readers.
-    pub fn written(&mut self, batch: &Batch, last: Revision) -> bool {
+    pub(crate) fn written(&mut self, batch: &Batch, last: Revision) -> bool {
         let mut changed = false;
         let first = last.0 + 1 - batch.records.len() as u64;
         for (at, (record, _)) in batch.records.iter().enumerate() {
-            let Some(ledger) = self.views.get_mut(record.view()) else { continue };
+            let Some(ledger) = self.views.get_mut(record.view()) else {
+                continue;
+            };
             ledger.revision = Revision(first + at as u64);
             ledger.in_flight_since = None;
             if let Record::Control(record) = record
@@ -330,16 +406,25 @@ impl Book {
     }
 
     /// Control records that are due although no state changed, so that readers can compare.
-    pub fn refresh(&mut self, now: Instant) {
+    pub(crate) fn refresh(&mut self, now: Instant) {
         let due = self.views.iter().filter(|(_, ledger)| {
-            let Some(at) = ledger.told.at else { return false };
+            let Some(at) = ledger.told.at else {
+                return false;
+            };
             let outdated = ledger.told.outdated;
-            let after = if outdated { CONTROL_AFTER_CHANGE } else { CONTROL_WITHOUT_CHANGE };
+            let after = if outdated {
+                CONTROL_AFTER_CHANGE
+            } else {
+                CONTROL_WITHOUT_CHANGE
+            };
             now.saturating_duration_since(at) >= after
         });
         let due: Vec<_> = due
             .map(|(view, ledger)| {
-                let tenure = Tenure { view: view.clone(), epoch: ledger.epoch };
+                let tenure = Tenure {
+                    view: view.clone(),
+                    epoch: ledger.epoch,
+                };
                 (tenure, ledger.state.clone(), ledger.version.clone())
             })
             .collect();
@@ -352,7 +437,7 @@ impl Book {
     }
 
     /// What the next heartbeat says of every view.
-    pub fn beats(&self, now: Instant) -> Vec<ViewBeat> {
+    pub(crate) fn beats(&self, now: Instant) -> Vec<ViewBeat> {
         let beats = self.views.iter().map(|(view, ledger)| ViewBeat {
             view: view.clone(),
             epoch: ledger.epoch,
@@ -363,16 +448,15 @@ impl Book {
     }
 
     /// What is known of every view, by name.
-    pub fn stats(&self, now: Instant) -> Vec<ViewStats> {
+    pub(crate) fn stats(&self, now: Instant) -> Vec<ViewStats> {
         let stats = self.views.iter().map(|(view, ledger)| ViewStats {
             view: view.clone(),
-            info: ledger.info.clone(),
             told: ledger.told.state.clone(),
             trouble: ledger.trouble.clone(),
             objects: ledger.objects(),
             bytes: ledger.bytes(),
             pending: ledger.pending(),
-            unusable: ledger.unusable(),
+            skipped: ledger.skipped,
             heard: ledger.heard,
             news_age_ms: news_age_ms(ledger, now),
         });
@@ -401,19 +485,27 @@ impl Book {
 
     fn control(&mut self, tenure: &Tenure, state: ViewState, version: ResourceVersion) {
         let tenure = tenure.clone();
-        self.queue.push_back(Item::Control { tenure, state, version });
+        self.queue.push_back(Item::Control {
+            tenure,
+            state,
+            version,
+        });
     }
 
     /// An object came, went or changed: it may be the one that the view lacked, or lacks now.
     fn object_changed(&mut self, tenure: &Tenure) {
-        let state = self.ledger(tenure).and_then(|ledger| ledger.state_after_object());
+        let state = self
+            .ledger(tenure)
+            .and_then(|ledger| ledger.state_after_object());
         if let Some(state) = state {
             self.tell(tenure, state);
         }
     }
 
     fn tell(&mut self, tenure: &Tenure, state: ViewState) {
-        let Some(ledger) = self.ledger(tenure) else { return };
+        let Some(ledger) = self.ledger(tenure) else {
+            return;
+        };
         if ledger.state != state {
             ledger.state = state.clone();
             let version = ledger.version.clone();
@@ -429,9 +521,13 @@ fn has_control(batch: &Batch, view: &ViewId) -> bool {
 
 /// How long ago the source was last heard from, plus how long the oldest change has waited.
 fn news_age_ms(ledger: &Ledger, now: Instant) -> u64 {
-    let Some(heard) = ledger.heard else { return u64::MAX };
+    let Some(heard) = ledger.heard else {
+        return u64::MAX;
+    };
     let age = now.saturating_duration_since(heard);
-    let waited = ledger.oldest_change().map(|since| now.saturating_duration_since(since));
+    let waited = ledger
+        .oldest_change()
+        .map(|since| now.saturating_duration_since(since));
     u64::try_from((age + waited.unwrap_or_default()).as_millis()).unwrap_or(u64::MAX)
 }
 

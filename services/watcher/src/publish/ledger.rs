@@ -45,6 +45,8 @@ pub(super) struct Ledger {
     pub(super) trouble: Option<Failure>,
     /// Objects that are there and cannot be published.
     unusable: HashMap<ObjectKey, String>,
+    /// Objects without a name that were passed over since the last list began.
+    pub(super) skipped: u64,
     pub(super) revision: Revision,
     pub(super) heard: Option<Instant>,
     /// When the oldest change of the batch on its way was made.
@@ -100,13 +102,20 @@ impl Ledger {
         for (key, version) in &seed {
             digest.add(key, version);
         }
-        let known = |version| Known { version, body_bytes: 0, pass: 0 };
+        let known = |version| Known {
+            version,
+            body_bytes: 0,
+            pass: 0,
+        };
         Self {
             info,
             epoch,
             logged_objects: seed.len() as u64,
             logged_digest: digest,
-            wanted: seed.into_iter().map(|(key, version)| (key, known(version))).collect(),
+            wanted: seed
+                .into_iter()
+                .map(|(key, version)| (key, known(version)))
+                .collect(),
             pending: HashMap::new(),
             pass: 0,
             listing: false,
@@ -117,6 +126,7 @@ impl Ledger {
             told: Told::default(),
             trouble: None,
             unusable: HashMap::new(),
+            skipped: 0,
             revision: Revision::default(),
             heard: None,
             in_flight_since: None,
@@ -135,10 +145,6 @@ impl Ledger {
         self.pending.len()
     }
 
-    pub(super) fn unusable(&self) -> usize {
-        self.unusable.len()
-    }
-
     /// When the oldest change was made that is not in the log.
     pub(super) fn oldest_change(&self) -> Option<Instant> {
         let pending = self.pending.values().map(|change| change.since).min();
@@ -151,6 +157,7 @@ impl Ledger {
         self.listing = true;
         self.afresh = afresh;
         self.unusable.clear();
+        self.skipped = 0;
     }
 
     /// The history restarted: a new epoch, in which the log's objects are known only as something to
@@ -162,7 +169,11 @@ impl Ledger {
             bytes += change.body_bytes();
             let unwanted = match change.logged {
                 Some(version) => {
-                    let known = Known { version, body_bytes: 0, pass: 0 };
+                    let known = Known {
+                        version,
+                        body_bytes: 0,
+                        pass: 0,
+                    };
                     self.wanted.insert(key, known)
                 }
                 None => self.wanted.remove(&key),
@@ -199,7 +210,11 @@ impl Ledger {
     ) -> (Queued, isize) {
         self.unusable.remove(&key);
         let body_bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
-        let known = Known { version: version.clone(), body_bytes, pass: self.pass };
+        let known = Known {
+            version: version.clone(),
+            body_bytes,
+            pass: self.pass,
+        };
         let before = self.wanted.insert(key.clone(), known);
         self.bytes += u64::from(body_bytes);
         if let Some(before) = &before {
@@ -210,7 +225,16 @@ impl Ledger {
             }
         }
         let logged = before.map(|known| known.version);
-        self.queue(key, Change { version, op: Op::Put(body), logged, since: now, span })
+        self.queue(
+            key,
+            Change {
+                version,
+                op: Op::Put(body),
+                logged,
+                since: now,
+                span,
+            },
+        )
     }
 
     /// The object is gone.
@@ -227,7 +251,16 @@ impl Ledger {
         };
         self.bytes -= u64::from(before.body_bytes);
         let logged = Some(before.version);
-        self.queue(key.clone(), Change { version, op: Op::Delete, logged, since: now, span })
+        self.queue(
+            key.clone(),
+            Change {
+                version,
+                op: Op::Delete,
+                logged,
+                since: now,
+                span,
+            },
+        )
     }
 
     /// The object is there and cannot be published. What is known of it is left as it is: the view
@@ -304,7 +337,12 @@ impl Ledger {
         let change = self.pending.remove(key)?;
         let body_bytes = change.body_bytes();
         if change.logged.is_none() && change.op == Op::Delete {
-            return Some(Taken { delta: None, body_bytes, since: change.since, span: change.span });
+            return Some(Taken {
+                delta: None,
+                body_bytes,
+                since: change.since,
+                span: change.span,
+            });
         }
         if let Some(version) = &change.logged {
             self.logged_digest.remove(key, version);
@@ -322,7 +360,12 @@ impl Ledger {
             op: change.op,
         };
         tracing::trace!(%view, %key, "taken for a batch");
-        Some(Taken { delta: Some(delta), body_bytes, since: change.since, span: change.span })
+        Some(Taken {
+            delta: Some(delta),
+            body_bytes,
+            since: change.since,
+            span: change.span,
+        })
     }
 
     /// The bytes of the next change of a key.

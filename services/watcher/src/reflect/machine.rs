@@ -22,7 +22,7 @@ const BACKOFF_BASE_MS: u64 = 800;
 const BACKOFF_MAX_MS: u64 = 30_000;
 
 /// Objects in one page of a list. Halved when a page is larger than is read at once.
-pub const PAGE_OBJECTS_MAX: u32 = 500;
+pub(super) const PAGE_OBJECTS_MAX: u32 = 500;
 
 /// A watch that ended sooner than this without a word is taken for a fault, so that an API server
 /// that closes at once is not asked in a loop.
@@ -34,7 +34,7 @@ const WATCH_ERRORS_MAX: u32 = 2;
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub(super) enum Command {
     /// Ask for a page. Without a token it is the first one, and then without a resource version:
     /// that is the most recent state, a consistent read.
     List {
@@ -49,12 +49,17 @@ pub enum Command {
         from: ResourceVersion,
     },
     /// Wait, then say [`Input::Waited`].
-    Wait(Duration),
+    Wait {
+        /// For how long.
+        wait: Duration,
+        /// Or until the API server serves something that it did not before.
+        absent: bool,
+    },
 }
 
 /// What came in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
+pub(super) enum Input {
     /// The page that was asked for.
     Page {
         /// The collection's version.
@@ -82,7 +87,7 @@ pub enum Input {
 
 /// What the keeper of the objects has to be told, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub(super) enum Effect {
     /// A list begins.
     Begin {
         /// The source's history restarted: a version known from before says nothing now.
@@ -106,9 +111,11 @@ enum Phase {
 
 /// One watch.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub(super) struct Machine {
     phase: Phase,
     wait: Option<Duration>,
+    /// The last fault was that there is no such resource.
+    absent: bool,
     backoff: Backoff,
     /// The newest version that was ever heard of.
     newest: ResourceVersion,
@@ -123,13 +130,14 @@ pub struct Machine {
 impl Machine {
     /// Begins with a list. `newest` is the version at which the source was left before, if it is
     /// known.
-    pub fn new(newest: ResourceVersion) -> Self {
+    pub(super) fn new(newest: ResourceVersion) -> Self {
         Self {
             phase: Phase::List {
                 token: None,
                 begun: false,
             },
             wait: None,
+            absent: false,
             backoff: Backoff::new(BACKOFF_BASE_MS, BACKOFF_MAX_MS),
             newest,
             page_limit: PAGE_OBJECTS_MAX,
@@ -140,9 +148,12 @@ impl Machine {
     }
 
     /// What to do next.
-    pub fn command(&self) -> Command {
+    pub(super) fn command(&self) -> Command {
         match (&self.wait, &self.phase) {
-            (Some(wait), _) => Command::Wait(*wait),
+            (Some(wait), _) => Command::Wait {
+                wait: *wait,
+                absent: self.absent,
+            },
             (None, Phase::List { token, .. }) => Command::List {
                 token: token.clone(),
                 limit: self.page_limit,
@@ -152,7 +163,7 @@ impl Machine {
     }
 
     /// Takes an input in. `random` is any number, evenly distributed.
-    pub fn step(&mut self, input: Input, random: u64) -> Vec<Effect> {
+    pub(super) fn step(&mut self, input: Input, random: u64) -> Vec<Effect> {
         match input {
             Input::Page { version, next } => self.page(version, next),
             Input::Opened => {
@@ -221,6 +232,7 @@ impl Machine {
     fn failed(&mut self, fault: Fault, random: u64) -> Vec<Effect> {
         let watching = matches!(self.phase, Phase::Watch { .. });
         let failure = fault.failure();
+        self.absent = matches!(fault, Fault::Refused { code: 404, .. });
         let mut wait = self.backoff.attempt() > 0 || !watching;
         let effects = match fault {
             Fault::Gone { .. } => {

@@ -10,7 +10,7 @@ use crate::apiserver::{Fault, Status};
 
 /// An object as the API server sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RawObject {
+pub(crate) struct RawObject {
     /// Its key.
     pub key: ObjectKey,
     /// Its version.
@@ -21,11 +21,11 @@ pub struct RawObject {
 
 /// An object that has no name: nobody could ask for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Malformed(pub String);
+pub(super) struct Malformed(pub String);
 
 /// One page of a list.
 #[derive(Debug)]
-pub struct Page {
+pub(super) struct Page {
     /// The collection's version.
     pub version: ResourceVersion,
     /// Where the next page begins.
@@ -36,7 +36,7 @@ pub struct Page {
 
 /// One event of a watch.
 #[derive(Debug, PartialEq, Eq)]
-pub enum WatchEvent {
+pub(super) enum WatchEvent {
     /// Added or modified.
     Put(Result<RawObject, Malformed>),
     /// Deleted, or no longer selected; the version is that of the change.
@@ -88,7 +88,7 @@ struct ObjectMeta {
 }
 
 /// Reads a page.
-pub fn page(bytes: &Bytes) -> Result<Page, Fault> {
+pub(super) fn page(bytes: &Bytes) -> Result<Page, Fault> {
     let body: ListBody<'_> = serde_json::from_slice(bytes).map_err(Fault::unreadable)?;
     let items = body.items.unwrap_or_default().into_iter();
     Ok(Page {
@@ -99,7 +99,7 @@ pub fn page(bytes: &Bytes) -> Result<Page, Fault> {
 }
 
 /// Reads one line of a watch.
-pub fn event(line: &Bytes) -> Result<WatchEvent, Fault> {
+pub(super) fn event(line: &Bytes) -> Result<WatchEvent, Fault> {
     let body: EventBody<'_> = serde_json::from_slice(line).map_err(Fault::unreadable)?;
     Ok(match body.kind.as_str() {
         "ADDED" | "MODIFIED" => WatchEvent::Put(object(line, body.object)),
@@ -150,7 +150,7 @@ fn object(whole: &Bytes, raw: &RawValue) -> Result<RawObject, Malformed> {
 
 /// A version for content that has none. Not a number, so that two are never compared and the log's
 /// own order decides.
-pub fn content_version(content: &[u8]) -> ResourceVersion {
+pub(crate) fn content_version(content: &[u8]) -> ResourceVersion {
     ResourceVersion::new(format!("x{:016x}", xxh3_64(content)))
 }
 

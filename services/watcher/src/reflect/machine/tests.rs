@@ -58,7 +58,7 @@ fn watching(version: &str) -> Machine {
 }
 
 fn waits(machine: &mut Machine) -> Duration {
-    let Command::Wait(wait) = machine.command() else {
+    let Command::Wait { wait, .. } = machine.command() else {
         panic!("does not wait: {:?}", machine.command());
     };
     machine.step(Input::Waited, 0);

@@ -1,0 +1,171 @@
+//! The `Ready` condition of entries and policies: what it says, and when it has changed. Pure.
+
+use anteroom_model::{EntryRecord, EntryState, Failure, ViewState, limits::AGE_MAX_DEFAULT_MS};
+use anteroom_policy::Problem;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use crate::publish::ViewStats;
+
+/// The longest message of a condition. More is cut: the API server's own limit is 32,768.
+const MESSAGE_CHARS_MAX: usize = 2_048;
+
+/// The type of the condition.
+const READY: &str = "Ready";
+
+/// What the `Ready` condition says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ready {
+    /// `True`, `False` or `Unknown`.
+    pub status: &'static str,
+    /// In CamelCase.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// Of which generation it is said.
+    pub generation: i64,
+}
+
+impl Ready {
+    /// With a status of `True`, `False` or `Unknown`.
+    fn new(status: &'static str, failure: Failure, generation: i64) -> Self {
+        let message = failure.message.chars().take(MESSAGE_CHARS_MAX).collect();
+        Self {
+            status,
+            reason: failure.reason,
+            message,
+            generation,
+        }
+    }
+
+    /// Whether the condition says this already.
+    pub(crate) fn is_said_by(&self, condition: &Condition) -> bool {
+        condition.status == self.status
+            && condition.reason == self.reason
+            && condition.message == self.message
+            && condition.observed_generation == Some(self.generation)
+    }
+
+    /// Whether it is another state, not only another message of the same.
+    pub(crate) fn differs_in_kind(&self, condition: Option<&Condition>) -> bool {
+        condition.is_none_or(|c| c.status != self.status || c.reason != self.reason)
+    }
+
+    /// `conditions` with this one put in its place; the time of transition moves only with the
+    /// status.
+    pub(crate) fn put_into(&self, conditions: &[Condition], now: Timestamp) -> Vec<Condition> {
+        let before = find(conditions).filter(|condition| condition.status == self.status);
+        let since = before.map_or(Time(now), |condition| {
+            condition.last_transition_time.clone()
+        });
+        let others = conditions
+            .iter()
+            .filter(|condition| condition.type_ != READY);
+        let mut all: Vec<_> = others.cloned().collect();
+        all.push(Condition {
+            type_: READY.into(),
+            status: self.status.into(),
+            reason: self.reason.clone(),
+            message: self.message.clone(),
+            observed_generation: Some(self.generation),
+            last_transition_time: since,
+        });
+        all
+    }
+}
+
+/// The `Ready` condition among others.
+pub(crate) fn find(conditions: &[Condition]) -> Option<&Condition> {
+    conditions.iter().find(|condition| condition.type_ == READY)
+}
+
+/// Of an entry, from what it resolved to and what the readers of its view were told.
+pub(crate) fn of_entry(record: &EntryRecord, view: Option<&ViewStats>) -> Ready {
+    let say = |status, reason: &str, message: String| {
+        Ready::new(status, Failure::new(reason, message), record.generation)
+    };
+    let (id, stats) = match (&record.state, view) {
+        (EntryState::Invalid { failure }, _) => {
+            return Ready::new("False", failure.clone(), record.generation);
+        }
+        (EntryState::Bound { view }, None) => {
+            return say(
+                "Unknown",
+                "Syncing",
+                format!("view {view} is about to be read"),
+            );
+        }
+        (EntryState::Bound { view }, Some(stats)) => (view, stats),
+    };
+    match (&stats.told, &stats.trouble) {
+        (Some(ViewState::Failed { failure }), _) => {
+            Ready::new("False", failure.clone(), record.generation)
+        }
+        (Some(ViewState::Synced), Some(trouble)) if stats.news_age_ms > AGE_MAX_DEFAULT_MS => say(
+            "False",
+            "Stale",
+            format!(
+                "view {id} has not been heard of for too long: {}",
+                trouble.message
+            ),
+        ),
+        (Some(ViewState::Synced), _) => {
+            let skipped = match stats.skipped {
+                0 => String::new(),
+                n => format!("; {n} malformed object(s) without a name were skipped"),
+            };
+            say(
+                "True",
+                "Synced",
+                format!("view {id} is synced and watched{skipped}"),
+            )
+        }
+        (_, Some(trouble)) => Ready::new("False", trouble.clone(), record.generation),
+        (_, None) => say("Unknown", "Syncing", format!("view {id} is being read")),
+    }
+}
+
+/// Of a policy, from how it compiled and the entries that it names with what their own condition
+/// says (`None`: there is no such entry).
+pub(crate) fn of_policy(
+    generation: i64,
+    problems: &[Problem],
+    entries: &[(String, Option<Ready>)],
+) -> Ready {
+    let say = |status, reason: &str, message: String| {
+        Ready::new(status, Failure::new(reason, message), generation)
+    };
+    if let Some(first) = problems.first() {
+        use anteroom_model::ErrorCode;
+        let reason = match first.code {
+            ErrorCode::POLICY_UNSUPPORTED => "Unsupported",
+            ErrorCode::POLICY_FORBIDDEN => "Forbidden",
+            _ => "Invalid",
+        };
+        let all: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        return say("False", reason, all.join("; "));
+    }
+    for (name, entry) in entries {
+        match entry {
+            None => {
+                let message = format!(
+                    "entry `{name}` does not exist: create a CachedContextEntry with this name. \
+                     Until then the rules that read it fail as `failurePolicy` says"
+                );
+                return say("False", "EntryNotFound", message);
+            }
+            Some(ready) if ready.status != "True" => {
+                let message = format!(
+                    "entry `{name}` is not ready: {}: {}",
+                    ready.reason, ready.message
+                );
+                return say("False", "EntryNotReady", message);
+            }
+            Some(_) => {}
+        }
+    }
+    say("True", "Succeeded", "the policy is served".into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! What people are told: statuses, metrics and readiness.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::{Duration, Instant},
+};
+
+use anteroom_model::{ViewId, ViewState};
+use jiff::{SignedDuration, Timestamp};
+
+use super::Controller;
+use crate::{
+    conditions::{self, Ready},
+    manifests::POLICY_API_VERSION,
+    publish::{Book, ViewStats},
+    status::{Author, Figures, Wanted},
+};
+
+/// The API version of entries.
+pub(crate) const ENTRY_API_VERSION: &str = "kyverno.io/v2alpha1";
+
+impl Controller {
+    /// Brings everything up to date that people see.
+    pub(super) fn tell(&self) {
+        let now = Instant::now();
+        let stats = self.tools.publisher.look(|book: &Book| book.stats(now));
+        stats
+            .iter()
+            .for_each(|stats| self.tools.metrics.view(stats));
+        self.check_views(&stats);
+        let stats: HashMap<_, _> = stats
+            .into_iter()
+            .map(|stats| (stats.view.clone(), stats))
+            .collect();
+        let mut ready = BTreeMap::new();
+        let mut wanted = self.entry_statuses(&stats, now, &mut ready);
+        wanted.extend(self.policy_statuses(&ready));
+        self.tools.status.set(wanted);
+    }
+
+    /// A view is waited for until it is synced, or until its source said that it never will be.
+    fn check_views(&self, stats: &[ViewStats]) {
+        let unread = |stats: &&ViewStats| {
+            let told = stats.told.as_ref();
+            !matches!(told, Some(ViewState::Synced | ViewState::Failed { .. }))
+        };
+        let collections = stats.iter().filter(|stats| !stats.view.is_system());
+        let unread: Vec<_> = collections
+            .filter(unread)
+            .map(|s| s.view.as_str())
+            .collect();
+        let check = &self.tools.checks.views;
+        match unread.as_slice() {
+            [] => check.ready(),
+            [first, ..] => check.not_ready(format!(
+                "{} of {} views to be read, the first is {first}",
+                unread.len(),
+                stats.len()
+            )),
+        }
+    }
+
+    fn entry_statuses(
+        &self,
+        stats: &HashMap<ViewId, ViewStats>,
+        now: Instant,
+        ready: &mut BTreeMap<String, Ready>,
+    ) -> Vec<(Author, Wanted)> {
+        let clock = Timestamp::now();
+        let mut wanted = Vec::new();
+        for entry in self.entries.values() {
+            let identity = &entry.identity;
+            let Some(record) = self.registry.entry(&identity.name) else {
+                continue; // Not resolved yet: nothing is known.
+            };
+            let stats = record.view().ok().and_then(|view| stats.get(view));
+            let condition = conditions::of_entry(record, stats);
+            ready.insert(identity.name.clone(), condition.clone());
+            let plural = "cachedcontextentries";
+            let kind = "CachedContextEntry";
+            let author = Author::new(ENTRY_API_VERSION, kind, plural, identity);
+            let said = entry.status.clone();
+            wanted.push((
+                author,
+                Wanted {
+                    ready: condition,
+                    figures: Some(figures(stats, now, clock)),
+                    conditions: said.conditions,
+                    figures_now: Figures {
+                        view: said.view,
+                        objects: said.objects,
+                        bytes: said.bytes,
+                        heard: said.last_heard_time.map(|time| time.0),
+                    },
+                },
+            ));
+        }
+        wanted
+    }
+
+    fn policy_statuses(&self, ready: &BTreeMap<String, Ready>) -> Vec<(Author, Wanted)> {
+        let feeds = [&self.cluster_policies, &self.policies].into_iter();
+        let policies = feeds.flat_map(|feed| feed.roster.values().map(move |p| (feed, p)));
+        let wanted = policies.map(|(feed, policy)| {
+            let names = policy.entries.iter();
+            let entries: Vec<_> = names
+                .map(|name| (name.clone(), ready.get(name).cloned()))
+                .collect();
+            let generation = policy.identity.generation;
+            let condition = conditions::of_policy(generation, &policy.problems, &entries);
+            let author = Author::new(POLICY_API_VERSION, feed.kind, feed.plural, &policy.identity);
+            (
+                author,
+                Wanted {
+                    ready: condition,
+                    figures: None,
+                    conditions: policy.conditions.clone(),
+                    figures_now: Figures::default(),
+                },
+            )
+        });
+        wanted.collect()
+    }
+}
+
+fn figures(stats: Option<&ViewStats>, now: Instant, clock: Timestamp) -> Figures {
+    let Some(stats) = stats else {
+        return Figures::default();
+    };
+    let count = |n: u64| Some(i64::try_from(n).unwrap_or(i64::MAX));
+    let ago = |at: Instant| now.saturating_duration_since(at);
+    // To the second, as the API server keeps it.
+    let time = |ago: Duration| {
+        let ago = SignedDuration::try_from(ago).ok()?;
+        let heard = clock.checked_sub(ago).ok()?;
+        Timestamp::from_second(heard.as_second()).ok()
+    };
+    Figures {
+        view: Some(stats.view.to_string()),
+        objects: count(stats.objects),
+        bytes: count(stats.bytes),
+        heard: stats.heard.and_then(|at| time(ago(at))),
+    }
+}

@@ -1,0 +1,120 @@
+//! What the log held when this term began: what a new leader compares the source with.
+
+use std::collections::HashMap;
+
+use anteroom_bus::LogIndex;
+use anteroom_model::{ObjectKey, ResourceVersion, ViewId, ViewRecord, ViewState};
+
+/// Views of earlier terms that nobody has asked for yet.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    views: HashMap<ViewId, LeftView>,
+}
+
+/// What the log has of one view.
+#[derive(Debug, Default)]
+pub(crate) struct LeftView {
+    /// Its objects.
+    pub objects: HashMap<ObjectKey, ResourceVersion>,
+    /// Where its source was left.
+    pub version: ResourceVersion,
+    /// Readers were told that it is dropped, but its objects are still there: they have to go before
+    /// the view begins anew, since readers that freed them will not see them again.
+    pub unpurged: Option<ViewRecord>,
+    record: Option<ViewRecord>,
+}
+
+impl Left {
+    /// From the log's index.
+    pub(crate) fn new(index: LogIndex) -> Self {
+        let mut views: HashMap<ViewId, LeftView> = HashMap::new();
+        for (view, objects) in index.objects {
+            let objects = objects
+                .into_iter()
+                .map(|(key, (_, version))| (key, version));
+            views.entry(view).or_default().objects = objects.collect();
+        }
+        for (id, record) in index.views {
+            let view = views.entry(id).or_default();
+            if record.state != ViewState::Dropped {
+                view.version = record.version.clone();
+                view.record = Some(record);
+            } else if !view.objects.is_empty() {
+                view.objects.clear();
+                view.unpurged = Some(record);
+            }
+        }
+        Self { views }
+    }
+
+    /// What the log has of a view, which is now somebody's.
+    pub(crate) fn take(&mut self, view: &ViewId) -> LeftView {
+        self.views.remove(view).unwrap_or_default()
+    }
+
+    /// The last records of views that have to be freed since nobody asked for them.
+    pub(crate) fn drain(&mut self) -> Vec<ViewRecord> {
+        let left = self.views.drain().map(|(_, view)| view);
+        left.filter_map(|view| view.record.or(view.unpurged))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_model::{Digest, Epoch, Source, SourceInfo};
+
+    use super::*;
+
+    fn index(state: ViewState) -> (ViewId, LogIndex) {
+        let source = Source::System { name: "x".into() };
+        let view = source.view_id();
+        let record = ViewRecord {
+            view: view.clone(),
+            info: SourceInfo {
+                source,
+                kind: String::new(),
+                namespaced: false,
+            },
+            epoch: Epoch::new(1, 1),
+            state,
+            version: ResourceVersion::new("9"),
+            objects: 1,
+            digest: Digest::default(),
+        };
+        let object = (
+            ObjectKey::new("", "a"),
+            (Epoch::new(1, 1), ResourceVersion::new("3")),
+        );
+        let mut index = LogIndex::default();
+        index.views.insert(view.clone(), record);
+        index.objects.insert(view.clone(), HashMap::from([object]));
+        (view, index)
+    }
+
+    #[test]
+    fn what_is_asked_for_is_gone_on_with_and_the_rest_is_freed() {
+        let (view, log) = index(ViewState::Synced);
+        let mut left = Left::new(log.clone());
+        let taken = left.take(&view);
+        assert_eq!((taken.objects.len(), taken.version.as_str()), (1, "9"));
+        assert!(left.drain().is_empty());
+        assert_eq!(Left::new(log).drain().len(), 1);
+    }
+
+    #[test]
+    fn a_dropped_view_whose_objects_remain_is_purged_first() {
+        let (view, log) = index(ViewState::Dropped);
+        let taken = Left::new(log.clone()).take(&view);
+        assert!(taken.objects.is_empty() && taken.unpurged.is_some());
+        assert_eq!(Left::new(log.clone()).drain().len(), 1);
+        let purged = LogIndex {
+            objects: HashMap::new(),
+            ..log
+        };
+        assert!(
+            Left::new(purged).drain().is_empty(),
+            "nothing is left to do"
+        );
+    }
+}

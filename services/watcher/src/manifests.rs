@@ -1,0 +1,306 @@
+//! Entries and policies as the API server has them, read so that a malformed one is still somebody
+//! who can be told.
+
+use std::collections::HashMap;
+
+use anteroom_model::{ErrorCode, Failure, ObjectKey, ResourceVersion};
+use anteroom_policy::Problem;
+use bytes::Bytes;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    api::{CachedContextEntrySpec, CachedContextEntryStatus},
+    discovery::spec_invalid,
+    prune::{self, PruneError},
+    reflect::{RawObject, content_version},
+};
+
+/// Objects by key, with what was read of them; a list that did not have one removes it.
+#[derive(Debug)]
+pub(crate) struct Roster<T> {
+    known: HashMap<ObjectKey, (u32, T)>,
+    pass: u32,
+    /// The first list is complete.
+    pub listed: bool,
+}
+
+impl<T> Default for Roster<T> {
+    fn default() -> Self {
+        Self {
+            known: HashMap::new(),
+            pass: 0,
+            listed: false,
+        }
+    }
+}
+
+impl<T> Roster<T> {
+    /// A list begins.
+    pub(crate) fn begin(&mut self) {
+        self.pass = self.pass.wrapping_add(1);
+    }
+
+    /// The object is now this.
+    pub(crate) fn put(&mut self, key: ObjectKey, value: T) {
+        self.known.insert(key, (self.pass, value));
+    }
+
+    /// The object is gone.
+    pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<T> {
+        self.known.remove(key).map(|(_, value)| value)
+    }
+
+    /// The list is complete: the keys that it did not have, removed.
+    pub(crate) fn sweep(&mut self) -> Vec<ObjectKey> {
+        self.listed = true;
+        let pass = self.pass;
+        let gone = self.known.extract_if(|_, (seen, _)| *seen != pass);
+        gone.map(|(key, _)| key).collect()
+    }
+
+    /// All of them.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.known.values().map(|(_, value)| value)
+    }
+}
+
+/// What is needed of any object to tell its author something.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Identity {
+    /// Empty for a cluster-scoped object.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// The UID.
+    pub uid: String,
+    /// The generation of the spec.
+    pub generation: i64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Body {
+    metadata: Metadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    uid: String,
+    generation: i64,
+}
+
+impl Identity {
+    /// Also of an object whose other parts cannot be read.
+    fn read(object: &RawObject) -> Self {
+        let Body { metadata } = serde_json::from_slice(&object.json).unwrap_or_default();
+        Self {
+            namespace: object.key.namespace.to_string(),
+            name: object.key.name.to_string(),
+            uid: metadata.uid,
+            generation: metadata.generation,
+        }
+    }
+}
+
+/// A `CachedContextEntry`.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// Whose.
+    pub identity: Identity,
+    /// What it asks for.
+    pub spec: Result<CachedContextEntrySpec, Failure>,
+    /// What it was told last.
+    pub status: CachedContextEntryStatus,
+}
+
+impl Entry {
+    /// Reads one.
+    pub(crate) fn read(object: &RawObject) -> Self {
+        let identity = Identity::read(object);
+        let mut value: Value = match serde_json::from_slice(&object.json) {
+            Ok(value) => value,
+            Err(error) => {
+                let spec = Err(unreadable(error));
+                return Self {
+                    identity,
+                    spec,
+                    status: CachedContextEntryStatus::default(),
+                };
+            }
+        };
+        let mut take = |field| value.get_mut(field).map(Value::take);
+        let spec = take("spec").unwrap_or(Value::Object(Map::new()));
+        let spec = serde_json::from_value(spec).map_err(unreadable);
+        // A status that cannot be read is one that is written anew.
+        let status = take("status").unwrap_or_default();
+        let status = serde_json::from_value(status).unwrap_or_default();
+        Self {
+            identity,
+            spec,
+            status,
+        }
+    }
+}
+
+fn unreadable(error: serde_json::Error) -> Failure {
+    spec_invalid(format!("the spec cannot be read: {error}"))
+}
+
+/// A `ClusterPolicy` or `Policy`.
+#[derive(Clone, Debug)]
+pub(crate) struct PolicyManifest {
+    /// Whose.
+    pub identity: Identity,
+    /// What keeps it from being served.
+    pub problems: Vec<Problem>,
+    /// The entries that it names.
+    pub entries: Vec<String>,
+    /// What it was told last.
+    pub conditions: Vec<Condition>,
+}
+
+/// A policy as it is published: without its status and resource version.
+#[derive(Clone, Debug)]
+pub(crate) struct PublishedPolicy {
+    /// Of the content, so that a change of the status alone publishes nothing.
+    pub version: ResourceVersion,
+    /// The manifest.
+    pub body: Bytes,
+}
+
+/// The API version of policies.
+pub(crate) const POLICY_API_VERSION: &str = "kyverno.io/v1";
+
+impl PolicyManifest {
+    /// Reads and compiles one. A manifest that cannot even be published is a problem of its author,
+    /// as one that does not compile is: nobody serves it.
+    pub(crate) fn read(object: &RawObject, kind: &str) -> (Self, Option<PublishedPolicy>) {
+        let mut read = Self {
+            identity: Identity::read(object),
+            problems: Vec::new(),
+            entries: Vec::new(),
+            conditions: Vec::new(),
+        };
+        match read.compile(object, kind) {
+            Ok(published) => (read, Some(published)),
+            Err(error) => {
+                let message = format!("the manifest cannot be published: {error}");
+                let (code, path) = (ErrorCode::POLICY_INVALID, String::new());
+                read.problems = vec![Problem {
+                    code,
+                    path,
+                    message,
+                }];
+                (read, None)
+            }
+        }
+    }
+
+    fn compile(&mut self, object: &RawObject, kind: &str) -> Result<PublishedPolicy, PruneError> {
+        let mut manifest = prune::prune(&object.json, POLICY_API_VERSION, kind)?;
+        let status = manifest.remove("status").unwrap_or_default();
+        if let Some(Value::Object(metadata)) = manifest.get_mut("metadata") {
+            metadata.remove("resourceVersion");
+        }
+        let manifest = Value::Object(manifest);
+        match anteroom_policy::compile(&manifest) {
+            Ok(policy) => self.entries = policy.entries().map(str::to_owned).collect(),
+            Err(problems) => self.problems = problems,
+        }
+        let conditions = status.get("conditions").cloned().unwrap_or_default();
+        self.conditions = serde_json::from_value(conditions).unwrap_or_default();
+        let body = anteroom_wire::body::encode_json(&manifest)?;
+        Ok(PublishedPolicy {
+            version: content_version(&body),
+            body,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn raw(object: &Value) -> RawObject {
+        RawObject {
+            key: ObjectKey::new("", "a"),
+            version: ResourceVersion::new("1"),
+            json: object.to_string().into_bytes().into(),
+        }
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_read_still_has_an_author() {
+        let metadata = json!({"name": "a", "uid": "u", "generation": 3});
+        for spec in [json!({"resource": 5}), json!({"resource": {}}), json!("x")] {
+            let entry = Entry::read(&raw(&json!({"metadata": metadata, "spec": spec})));
+            assert_eq!(
+                (entry.identity.uid.as_str(), entry.identity.generation),
+                ("u", 3)
+            );
+            assert_eq!(entry.spec.unwrap_err().reason, "InvalidSpec");
+        }
+        let entry = Entry::read(&raw(
+            &json!({"metadata": metadata, "status": {"objects": "x"}}),
+        ));
+        assert_eq!(entry.spec, Ok(CachedContextEntrySpec::default()));
+        assert_eq!(entry.status, CachedContextEntryStatus::default());
+    }
+
+    #[test]
+    fn a_change_of_status_alone_is_no_new_version_of_a_policy() {
+        let policy = |version: &str, status: Value, background: bool| {
+            let object = json!({
+                "metadata": {"name": "a", "resourceVersion": version},
+                "spec": {"background": background, "rules": []}, "status": status,
+            });
+            PolicyManifest::read(&raw(&object), "ClusterPolicy")
+                .1
+                .unwrap()
+        };
+        let first = policy("1", json!({}), false);
+        let second = policy("2", json!({"conditions": []}), false);
+        assert_eq!(
+            (&first.version, &first.body),
+            (&second.version, &second.body)
+        );
+        assert_ne!(first.version, policy("3", json!({}), true).version);
+    }
+
+    #[test]
+    fn a_policy_that_cannot_be_published_is_its_authors_problem() {
+        let deep = format!("{}1{}", "[".repeat(600), "]".repeat(600));
+        let text =
+            format!(r#"{{"metadata":{{"name":"a","uid":"u","generation":2}},"spec":{deep}}}"#);
+        let object = RawObject {
+            json: text.into_bytes().into(),
+            ..raw(&json!({}))
+        };
+        let (read, published) = PolicyManifest::read(&object, "Policy");
+        assert!(published.is_none());
+        assert_eq!(
+            (read.identity.uid.as_str(), read.identity.generation),
+            ("u", 2)
+        );
+        assert_eq!(read.problems[0].code, ErrorCode::POLICY_INVALID);
+    }
+
+    #[test]
+    fn a_roster_forgets_what_a_list_did_not_have() {
+        let key = |name: &str| ObjectKey::new("", name);
+        let mut roster = Roster::default();
+        roster.begin();
+        roster.put(key("a"), 1);
+        roster.put(key("b"), 2);
+        assert_eq!(roster.sweep(), []);
+        roster.begin();
+        roster.put(key("b"), 3);
+        assert_eq!(roster.sweep(), [key("a")]);
+        assert_eq!(roster.values().collect::<Vec<_>>(), [&3]);
+    }
+}

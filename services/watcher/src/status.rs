@@ -1,0 +1,339 @@
+//! Tells authors: writes conditions and figures into the status of entries and policies, and a
+//! Kubernetes Event where a condition changes.
+//!
+//! [`plan`] is pure. What was written last counts as what the object says, so nothing is written
+//! twice, and no other controller that writes the same condition is fought with.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anteroom_runtime::backoff::Backoff;
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::ObjectReference,
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+};
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::{
+    apiserver::{ApiServer, Fault},
+    conditions::{self, Ready},
+    manifests::Identity,
+    metrics::WatcherMetrics,
+};
+
+/// How often the figures of one entry are written at most.
+const FIGURES_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How often an entry is written of which only the time has moved.
+const TIME_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How often it is looked what is due.
+const TICK: Duration = Duration::from_secs(1);
+
+/// The longest note of an Event.
+const NOTE_CHARS_MAX: usize = 1_000;
+
+/// Waits after a write that failed, in milliseconds.
+const RETRY_BASE_MS: u64 = 1_000;
+const RETRY_MAX_MS: u64 = 60_000;
+
+/// Whose status.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Author {
+    /// As in `kyverno.io/v1`.
+    pub api_version: &'static str,
+    /// As in `ClusterPolicy`.
+    pub kind: &'static str,
+    /// As in `clusterpolicies`.
+    pub plural: &'static str,
+    /// Empty for a cluster-scoped object.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// An object that was made again under its name is another one.
+    pub uid: String,
+}
+
+impl Author {
+    /// Of this identity.
+    pub(crate) fn new(
+        api_version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+        identity: &Identity,
+    ) -> Self {
+        let Identity {
+            namespace,
+            name,
+            uid,
+            ..
+        } = identity.clone();
+        Self {
+            api_version,
+            kind,
+            plural,
+            namespace,
+            name,
+            uid,
+        }
+    }
+
+    fn status_path(&self) -> String {
+        let (root, name) = (format!("/apis/{}", self.api_version), &self.name);
+        match self.namespace.as_str() {
+            "" => format!("{root}/{}/{name}/status", self.plural),
+            namespace => format!(
+                "{root}/namespaces/{namespace}/{}/{name}/status",
+                self.plural
+            ),
+        }
+    }
+
+    fn reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some(self.api_version.into()),
+            kind: Some(self.kind.into()),
+            name: Some(self.name.clone()),
+            namespace: Some(self.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+            uid: Some(self.uid.clone()),
+            ..ObjectReference::default()
+        }
+    }
+}
+
+/// What an entry's status says beside its conditions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Figures {
+    /// The view's name.
+    pub view: Option<String>,
+    /// Objects in it.
+    pub objects: Option<i64>,
+    /// Bytes of their bodies.
+    pub bytes: Option<i64>,
+    /// When its source was last heard from.
+    pub heard: Option<Timestamp>,
+}
+
+/// What a status should say.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    /// Its `Ready` condition.
+    pub ready: Ready,
+    /// `None` for a policy.
+    pub figures: Option<Figures>,
+    /// All conditions that the object has now.
+    pub conditions: Vec<Condition>,
+    /// The figures that the object has now.
+    pub figures_now: Figures,
+}
+
+/// What was written last.
+#[derive(Clone, Debug)]
+struct Written {
+    conditions: Vec<Condition>,
+    figures: Figures,
+    at: Instant,
+}
+
+/// What has to be written.
+#[derive(Clone, Debug, PartialEq)]
+struct Plan {
+    conditions: Vec<Condition>,
+    figures: Figures,
+    patch: Value,
+    /// The condition is another one: say so in an Event.
+    transition: bool,
+}
+
+/// What of `wanted` is due.
+fn plan(
+    wanted: &Wanted,
+    written: Option<&Written>,
+    now: Instant,
+    clock: Timestamp,
+) -> Option<Plan> {
+    let conditions = written.map_or(&wanted.conditions, |written| &written.conditions);
+    let before = conditions::find(conditions);
+    let news = !before.is_some_and(|condition| wanted.ready.is_said_by(condition));
+    let figures_now = written.map_or(&wanted.figures_now, |written| &written.figures);
+    let figures = wanted.figures.as_ref().unwrap_or(figures_now);
+    let since = written.map(|written| now.saturating_duration_since(written.at));
+    let after = |interval| since.is_none_or(|since| since >= interval);
+    let moved = Figures {
+        heard: None,
+        ..figures.clone()
+    } != Figures {
+        heard: None,
+        ..figures_now.clone()
+    };
+    let due = news
+        || (moved && after(FIGURES_INTERVAL))
+        || (figures.heard != figures_now.heard && after(TIME_INTERVAL));
+    if !due {
+        return None;
+    }
+    let conditions_next = if news {
+        wanted.ready.put_into(conditions, clock)
+    } else {
+        conditions.clone()
+    };
+    let mut status = json!({"conditions": conditions_next});
+    if let Some(Figures {
+        view,
+        objects,
+        bytes,
+        heard,
+    }) = &wanted.figures
+    {
+        // In a merge patch, null removes the field.
+        status["view"] = json!(view);
+        status["objects"] = json!(objects);
+        status["bytes"] = json!(bytes);
+        status["lastHeardTime"] = json!(heard.map(Time));
+    }
+    Some(Plan {
+        patch: json!({"status": status}),
+        transition: news && wanted.ready.differs_in_kind(before),
+        conditions: conditions_next,
+        figures: figures.clone(),
+    })
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    wanted: Option<Wanted>,
+    written: Option<Written>,
+    retry: Option<(Instant, Backoff)>,
+}
+
+/// Keeps every status as it should be. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct StatusWriter {
+    slots: Arc<Mutex<HashMap<Author, Slot>>>,
+    work: Arc<Notify>,
+    api: ApiServer,
+    metrics: WatcherMetrics,
+}
+
+impl StatusWriter {
+    /// Writes nothing yet.
+    pub(crate) fn new(api: ApiServer, metrics: WatcherMetrics) -> Self {
+        Self {
+            slots: Arc::default(),
+            work: Arc::default(),
+            api,
+            metrics,
+        }
+    }
+
+    /// What every status should say; who is not among them is forgotten.
+    pub(crate) fn set(&self, wanted: impl IntoIterator<Item = (Author, Wanted)>) {
+        let mut slots = self.slots.lock();
+        let mut before = std::mem::take(&mut *slots);
+        for (author, wanted) in wanted {
+            let mut slot = before.remove(&author).unwrap_or_default();
+            slot.wanted = Some(wanted);
+            slots.insert(author, slot);
+        }
+        drop(slots);
+        self.work.notify_one();
+    }
+
+    /// Writes what is due, for ever.
+    pub(crate) async fn run(&self, instance: &str) {
+        let reporter = Reporter {
+            controller: "anteroom-watcher".into(),
+            instance: Some(instance.into()),
+        };
+        let recorder = Recorder::new(self.api.client().clone(), reporter);
+        loop {
+            for (author, plan, ready) in self.due() {
+                self.write(&author, plan, &ready, &recorder).await;
+            }
+            // What is not due yet becomes so by the passing of time.
+            let _ = tokio::time::timeout(TICK, self.work.notified()).await;
+        }
+    }
+
+    fn due(&self) -> Vec<(Author, Plan, Ready)> {
+        let (now, clock) = (Instant::now(), Timestamp::now());
+        let slots = self.slots.lock();
+        let due = slots.iter().filter_map(|(author, slot)| {
+            let wanted = slot.wanted.as_ref()?;
+            if slot.retry.as_ref().is_some_and(|(at, _)| now < *at) {
+                return None;
+            }
+            let plan = plan(wanted, slot.written.as_ref(), now, clock)?;
+            Some((author.clone(), plan, wanted.ready.clone()))
+        });
+        due.collect()
+    }
+
+    async fn write(&self, author: &Author, plan: Plan, ready: &Ready, recorder: &Recorder) {
+        let result = self
+            .api
+            .merge_patch(&author.status_path(), &plan.patch)
+            .await;
+        // An object that is gone has nobody to be told.
+        let gone = matches!(result, Err(Fault::Refused { code: 404, .. }));
+        let succeeded = result.is_ok() || gone;
+        self.metrics.status_write(succeeded);
+        let now = Instant::now();
+        if let Some(slot) = self.slots.lock().get_mut(author) {
+            if succeeded {
+                slot.retry = None;
+                let Plan {
+                    conditions,
+                    figures,
+                    ..
+                } = plan;
+                slot.written = Some(Written {
+                    conditions,
+                    figures,
+                    at: now,
+                });
+            } else {
+                let fresh = || (now, Backoff::new(RETRY_BASE_MS, RETRY_MAX_MS));
+                let (at, backoff) = slot.retry.get_or_insert_with(fresh);
+                *at = now + backoff.next(rand::random());
+            }
+        }
+        match result {
+            Ok(_) if plan.transition => self.event(author, ready, recorder).await,
+            Err(fault) if !gone => {
+                tracing::warn!(kind = author.kind, name = author.name, %fault, "status not written");
+            }
+            _ => {}
+        }
+    }
+
+    async fn event(&self, author: &Author, ready: &Ready, recorder: &Recorder) {
+        let type_ = if ready.status == "False" {
+            EventType::Warning
+        } else {
+            EventType::Normal
+        };
+        let event = Event {
+            type_,
+            reason: ready.reason.clone(),
+            note: Some(ready.message.chars().take(NOTE_CHARS_MAX).collect()),
+            action: "Reconcile".into(),
+            secondary: None,
+        };
+        let result = recorder.publish(&event, &author.reference()).await;
+        self.metrics.status_write(result.is_ok());
+        if let Err(error) = result {
+            tracing::warn!(kind = author.kind, name = author.name, %error, "event not written");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
