@@ -213,6 +213,3 @@ fn unready(entry: &Entry) -> Option<String> {
         entry.key
     ))
 }
-
-#[cfg(test)]
-mod tests;

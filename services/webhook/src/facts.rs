@@ -256,6 +256,3 @@ fn record(span: &Span, outcome: &Result<QueryReply, FactError>) {
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
-
-#[cfg(test)]
-mod tests;

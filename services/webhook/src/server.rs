@@ -147,6 +147,3 @@ async fn not_found(uri: Uri) -> impl IntoResponse {
         axum::Json(serde_json::json!({ "error": message })),
     )
 }
-
-#[cfg(test)]
-mod tests;

@@ -49,6 +49,7 @@ pub(crate) async fn follow(
             check.not_ready(reader.waiting_for());
         }
         tokio::select! {
+            biased; // Shutdown ends the mirror too.
             () = shutdown.cancelled() => return Ok(()),
             () = reader.mirror.ended() => bail!("the bus was closed"),
             () = reader.changed() => {}

@@ -1,1 +1,159 @@
+use serde_json::json;
 
+use super::*;
+
+fn manifest(kinds: &[&str], change: impl FnOnce(&mut Value)) -> Bytes {
+    let mut manifest = json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "p" },
+        "spec": {
+            "validationFailureAction": "Enforce",
+            "rules": [{
+                "name": "r",
+                "match": { "any": [{ "resources": { "kinds": kinds } }] },
+                "validate": {
+                    "message": "m",
+                    "deny": { "conditions": { "all": [
+                        { "key": "a", "operator": "Equals", "value": "a" },
+                    ] } },
+                },
+            }],
+        },
+    });
+    change(&mut manifest);
+    anteroom_wire::body::encode_json(&manifest).unwrap()
+}
+
+fn set(manifests: Vec<(&str, Bytes)>) -> PolicySet {
+    let keyed = manifests
+        .into_iter()
+        .map(|(name, body)| (ObjectKey::new("", name), body));
+    PolicySet::build(&PolicySet::default(), keyed)
+}
+
+fn subject(kind: &str) -> Subject<'_> {
+    Subject {
+        group: "networking.k8s.io",
+        version: "v1",
+        kind,
+        subresource: "",
+        operation: Operation::Create,
+    }
+}
+
+fn names(set: &PolicySet, scope: Scope, subject: &Subject<'_>) -> Vec<String> {
+    let concerned = set.concerned(scope, subject);
+    concerned
+        .iter()
+        .map(|entry| entry.key.to_string())
+        .collect()
+}
+
+#[test]
+fn policies_are_found_by_what_they_speak_of_in_order_of_name() {
+    let only_updates = |manifest: &mut Value| {
+        manifest["spec"]["rules"][0]["match"]["any"][0]["resources"]["operations"] =
+            json!(["UPDATE"]);
+    };
+    let set = set(vec![
+        ("d", manifest(&["Ingress"], |_| ())),
+        ("c", manifest(&["Service"], |_| ())),
+        ("b", manifest(&["Ing*", "Ingress"], |_| ())),
+        (
+            "a",
+            manifest(&["networking.k8s.io/v1beta1/Ingress"], |_| ()),
+        ),
+        ("e", manifest(&["Ingress"], only_updates)),
+    ]);
+    let all = Scope::default();
+    assert_eq!(names(&set, all, &subject("Ingress")), ["b", "d"]);
+    assert_eq!(names(&set, all, &subject("Service")), ["c"]);
+    assert_eq!(names(&set, all, &subject("Ingest")), ["b"]);
+    assert!(names(&set, all, &subject("Pod")).is_empty());
+    let update = Subject {
+        operation: Operation::Update,
+        ..subject("Ingress")
+    };
+    assert_eq!(names(&set, all, &update), ["b", "d", "e"]);
+}
+
+#[test]
+fn a_scope_is_a_group_or_several() {
+    let with = |failure: &'static str, seconds: Option<u32>| {
+        manifest(&["Ingress"], move |manifest| {
+            manifest["spec"]["failurePolicy"] = failure.into();
+            manifest["spec"]["webhookTimeoutSeconds"] = seconds.into();
+        })
+    };
+    let set = set(vec![
+        ("fail-10", with("Fail", None)),
+        ("fail-30", with("Fail", Some(30))),
+        ("ignore-10", with("Ignore", Some(10))),
+    ]);
+    let scoped = |ignore, timeout_seconds| {
+        let scope = Scope {
+            ignore,
+            timeout_seconds,
+        };
+        names(&set, scope, &subject("Ingress"))
+    };
+    assert_eq!(scoped(None, None).len(), 3);
+    assert_eq!(scoped(Some(false), None), ["fail-10", "fail-30"]);
+    assert_eq!(scoped(Some(false), Some(30)), ["fail-30"]);
+    assert_eq!(scoped(Some(true), Some(10)), ["ignore-10"]);
+    assert!(scoped(Some(true), Some(30)).is_empty());
+}
+
+#[test]
+fn only_what_changed_is_compiled_again() {
+    let key = |name| ObjectKey::new("", name);
+    let (one, two) = (manifest(&["Pod"], |_| ()), manifest(&["Service"], |_| ()));
+    let before = set(vec![
+        ("a", one.clone()),
+        ("b", one.clone()),
+        ("c", one.clone()),
+    ]);
+    let after = PolicySet::build(&before, [(key("a"), one.clone()), (key("b"), two)]);
+    let position = |name| {
+        before
+            .entries()
+            .iter()
+            .position(|e| e.key == key(name))
+            .unwrap()
+    };
+    assert_eq!(after.entries().len(), 2);
+    assert!(Arc::ptr_eq(
+        &before.entries()[position("a")],
+        &after.entries()[0]
+    ));
+    assert!(!Arc::ptr_eq(
+        &before.entries()[position("b")],
+        &after.entries()[1]
+    ));
+}
+
+#[test]
+fn a_policy_that_is_not_ready_is_found_by_what_can_be_read_of_it() {
+    let unknown = |manifest: &mut Value| {
+        manifest["spec"]["rules"][0]["validate"] = json!({ "pattern": {} });
+    };
+    let unreadable = |manifest: &mut Value| manifest["spec"]["rules"] = json!("none");
+    let legacy = |manifest: &mut Value| {
+        unknown(manifest);
+        manifest["spec"]["rules"][0]["match"] = json!({ "resources": { "kinds": ["Ingress"] } });
+    };
+    let set = set(vec![
+        ("a", manifest(&["Ingress"], unknown)),
+        ("b", manifest(&["Ingress"], unreadable)),
+        ("c", manifest(&[], legacy)),
+    ]);
+    assert_eq!(set.counts(), (0, 3));
+    let concerned = set.concerned(Scope::default(), &subject("Ingress"));
+    let found: Vec<_> = concerned.iter().map(|entry| &*entry.key.name).collect();
+    assert_eq!(found, ["a", "c"]);
+    // It must not keep anybody from working.
+    assert!(
+        concerned
+            .iter()
+            .all(|entry| entry.group.ignore && entry.outcome.is_err())
+    );
+}

@@ -1,1 +1,176 @@
+use anteroom_model::ObjectKey;
+use serde_json::{Value, json};
 
+use super::*;
+use crate::kinds::tests as some_kinds;
+
+fn registration(url: Option<&str>) -> Registration {
+    Registration {
+        name: "anteroom".into(),
+        reach: match url {
+            Some(url) => Reach::Url(url.into()),
+            None => Reach::Service {
+                name: "anteroom-webhook".into(),
+                namespace: "anteroom".into(),
+                port: 443,
+            },
+        },
+        exempt_namespaces: vec!["anteroom".into(), "kube-system".into()],
+    }
+}
+
+fn policy(kinds: &[&str], operations: &[&str], failure: &str, seconds: Option<u32>) -> Value {
+    let mut resources = json!({ "kinds": kinds });
+    if !operations.is_empty() {
+        resources["operations"] = json!(operations);
+    }
+    json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "p" },
+        "spec": {
+            "failurePolicy": failure,
+            "webhookTimeoutSeconds": seconds,
+            "rules": [{
+                "name": "r",
+                "match": { "any": [{ "resources": resources }] },
+                "validate": { "message": "m", "deny": {} },
+            }],
+        },
+    })
+}
+
+fn configuration(url: Option<&str>, policies: &[Value]) -> Value {
+    let manifests = policies.iter().enumerate().map(|(at, policy)| {
+        let body = anteroom_wire::body::encode_json(policy).unwrap();
+        (ObjectKey::new("", at.to_string()), body)
+    });
+    let set = PolicySet::build(&PolicySet::default(), manifests);
+    assert_eq!(set.counts().1, 0, "{set:?}");
+    let made = registration(url).configuration(&set, &some_kinds::some(), "PEM");
+    serde_json::to_value(made).unwrap()
+}
+
+fn rules(policies: &[Value]) -> Vec<String> {
+    let made = configuration(None, policies);
+    let webhooks = made["webhooks"].as_array().unwrap().iter();
+    webhooks
+        .flat_map(|webhook| webhook["rules"].as_array().unwrap())
+        .map(|rule| {
+            let list = |field: &str| {
+                let values = rule[field].as_array().unwrap();
+                let texts = values.iter().map(|value| value.as_str().unwrap());
+                texts.collect::<Vec<_>>().join(",")
+            };
+            let (group, version) = (list("apiGroups"), list("apiVersions"));
+            format!(
+                "{group}/{version} {} {}",
+                list("resources"),
+                list("operations")
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn a_policy_is_a_webhook() {
+    let made = configuration(None, &[policy(&["Service"], &["CREATE"], "Fail", None)]);
+    assert_eq!(
+        made,
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {
+                "name": "anteroom",
+                "labels": { "app.kubernetes.io/managed-by": "anteroom-webhook" },
+            },
+            "webhooks": [{
+                "name": "fail-10.validate.anteroom.svc",
+                "admissionReviewVersions": ["v1"],
+                "clientConfig": {
+                    "caBundle": "UEVN",
+                    "service": {
+                        "name": "anteroom-webhook", "namespace": "anteroom", "port": 443,
+                        "path": "/validate/fail/10",
+                    },
+                },
+                "failurePolicy": "Fail",
+                "matchPolicy": "Equivalent",
+                "namespaceSelector": { "matchExpressions": [{
+                    "key": "kubernetes.io/metadata.name", "operator": "NotIn",
+                    "values": ["anteroom", "kube-system"],
+                }] },
+                "rules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
+                    "resources": ["services"], "scope": "*",
+                }],
+                "sideEffects": "None",
+                "timeoutSeconds": 10,
+            }],
+        })
+    );
+}
+
+#[test]
+fn policies_are_grouped_by_failure_policy_and_timeout() {
+    let made = configuration(
+        Some("https://127.0.0.1:9443"),
+        &[
+            policy(&["Pod"], &["CREATE"], "Fail", Some(30)),
+            policy(&["Pod"], &["CREATE"], "Ignore", None),
+            policy(&["Service"], &["CREATE"], "Fail", Some(30)),
+            policy(&["Service"], &["CREATE"], "Fail", None),
+        ],
+    );
+    let urls: Vec<_> = made["webhooks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|webhook| webhook["clientConfig"]["url"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        urls,
+        [
+            "https://127.0.0.1:9443/validate/fail/10",
+            "https://127.0.0.1:9443/validate/fail/30",
+            "https://127.0.0.1:9443/validate/ignore/10",
+        ]
+    );
+}
+
+#[test]
+fn kinds_become_resources() {
+    let of = |kinds: &[&str]| rules(&[policy(kinds, &["UPDATE", "CREATE"], "Fail", None)]);
+    assert_eq!(
+        of(&["Pod"]),
+        ["/v1 pods,pods/ephemeralcontainers CREATE,UPDATE"]
+    );
+    assert_eq!(
+        of(&["Ingress", "Service"]),
+        [
+            "/v1 services CREATE,UPDATE",
+            "networking.k8s.io/v1 ingresses CREATE,UPDATE",
+            "networking.k8s.io/v1beta1 ingresses CREATE,UPDATE",
+        ]
+    );
+    assert_eq!(
+        of(&["apps/v1/Deployment/scale"]),
+        ["apps/v1 deployments/scale CREATE,UPDATE"]
+    );
+    assert_eq!(of(&["*"]), ["*/* * CREATE,UPDATE"]);
+    assert_eq!(of(&["*/*"]), ["*/* */* CREATE,UPDATE"]);
+}
+
+#[test]
+fn operations_of_several_policies_on_one_resource_are_one_rule() {
+    let policies = [
+        policy(&["Service"], &["DELETE"], "Fail", None),
+        policy(&["Service"], &["CREATE"], "Fail", None),
+    ];
+    assert_eq!(rules(&policies), ["/v1 services CREATE,DELETE"]);
+}
+
+#[test]
+fn without_policies_or_kinds_there_is_no_webhook() {
+    assert_eq!(configuration(None, &[])["webhooks"], json!([]));
+    let unknown = [policy(&["Widget"], &["CREATE"], "Fail", None)];
+    assert_eq!(configuration(None, &unknown)["webhooks"], json!([]));
+}

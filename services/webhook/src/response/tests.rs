@@ -1,1 +1,128 @@
+use anteroom_policy::{FailureAction, RuleOutcome};
 
+use super::*;
+
+const REVIEW: &str = r#"{
+    "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+    "request": {
+        "uid": "u", "operation": "CREATE", "NAME": "", "NAMESPACE": "",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"}, "object": {}
+    }
+}"#;
+
+fn blocked(policy: &str, message: &str, error: Option<ErrorCode>) -> Blocked {
+    Blocked {
+        policy: policy.into(),
+        rule: "r".into(),
+        message: message.into(),
+        error,
+    }
+}
+
+fn answer(body: &str, decision: &Decision) -> Value {
+    let review = Review::parse(body.as_bytes()).unwrap();
+    decided(&review, decision)["response"].clone()
+}
+
+fn denied(blocked: Vec<Blocked>) -> Decision {
+    Decision {
+        blocked,
+        ..Decision::default()
+    }
+}
+
+#[test]
+fn a_denial_names_the_object_as_far_as_it_has_a_name() {
+    let decision = denied(vec![blocked("p", "no", None)]);
+    for (name, namespace, resource) in [
+        ("a", "n", "Pod/n/a"),
+        ("a", "", "Pod/a"),
+        ("", "n", "Pod/n/*"),
+    ] {
+        let body = REVIEW
+            .replace("\"NAME\": \"\"", &format!("\"name\": \"{name}\""))
+            .replace(
+                "\"NAMESPACE\": \"\"",
+                &format!("\"namespace\": \"{namespace}\""),
+            );
+        let message = answer(&body, &decision)["status"]["message"].to_string();
+        assert!(
+            message.contains(&format!("resource {resource} was blocked")),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn reasons_stand_below_their_policy_and_keep_their_shape() {
+    let decision = denied(vec![
+        blocked("p", "one\ntwo\n", None),
+        blocked("p", "three", None),
+        blocked("q", "four", Some(ErrorCode::NO_REPLICA)),
+    ]);
+    let answer = answer(REVIEW, &decision);
+    let message = answer["status"]["message"].as_str().unwrap();
+    let reasons = message.split_once("policies\n\n").unwrap().1;
+    assert_eq!(
+        reasons,
+        "p:\n  r: one\n    two\n  r: three\nq:\n  r: four\n"
+    );
+    assert_eq!(answer["status"]["code"], 403, "a violation is the user's");
+}
+
+#[test]
+fn an_error_alone_may_be_tried_again() {
+    for (code, status) in [(ErrorCode::NO_REPLICA, 500), (ErrorCode::NOT_READY, 503)] {
+        let decision = denied(vec![blocked("p", "no", Some(code))]);
+        assert_eq!(answer(REVIEW, &decision)["status"]["code"], status);
+    }
+}
+
+#[test]
+fn what_is_too_long_is_cut_and_says_so() {
+    let long = "ä".repeat(MESSAGE_BYTES_MAX);
+    let many = (0..100).map(|_| blocked("p", &long, None)).collect();
+    let answer_ = answer(REVIEW, &denied(many));
+    let message = answer_["status"]["message"].as_str().unwrap();
+    assert!(message.len() < 3 * MESSAGE_BYTES_MAX);
+    assert!(message.ends_with("(further reasons are left out)\n"));
+
+    let decision = Decision {
+        warnings: vec!["a\nb".repeat(WARNING_CHARACTERS_MAX); WARNINGS_MAX + 3],
+        ..Decision::default()
+    };
+    let answer_ = answer(REVIEW, &decision);
+    let warnings = answer_["warnings"].as_array().unwrap();
+    assert_eq!(warnings.len(), WARNINGS_MAX + 1);
+    assert_eq!(
+        warnings[0].as_str().unwrap().chars().count(),
+        WARNING_CHARACTERS_MAX
+    );
+    assert!(!warnings[0].as_str().unwrap().contains('\n'));
+    assert_eq!(warnings[WARNINGS_MAX], "and 3 more warnings");
+
+    let rule = RuleRecord {
+        policy: "p".repeat(250),
+        rule: "r".into(),
+        action: FailureAction::Enforce,
+        ignore_errors: false,
+        warn_on_audit: false,
+        outcome: RuleOutcome::Pass,
+        facts: Vec::new(),
+    };
+    let decision = Decision {
+        rules: vec![rule; 100],
+        ..Decision::default()
+    };
+    let record = record(&decision);
+    assert!(record.len() <= RECORD_BYTES_MAX + 100);
+    let record: Value = serde_json::from_str(&record).unwrap();
+    let listed = record["rules"].as_array().unwrap().len();
+    assert_eq!(record["rulesLeftOut"], 100 - listed);
+}
+
+#[test]
+fn what_nobody_speaks_of_is_admitted_without_a_word() {
+    let answer = answer(REVIEW, &Decision::default());
+    assert_eq!(answer, json!({ "uid": "u", "allowed": true }));
+}

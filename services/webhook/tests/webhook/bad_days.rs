@@ -1,0 +1,192 @@
+//! Replicas that are away, slow or wrong; a log that is not there; a process that has to stop.
+
+use anteroom_model::FactError;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::{
+    client::ingress,
+    cluster::{Cluster, taken, unique_host},
+};
+
+fn failure_policy(name: &str) -> impl Fn(&mut Value) {
+    move |policy| policy["spec"]["failurePolicy"] = name.into()
+}
+
+fn entry(name: &str) -> impl Fn(&mut Value) {
+    move |policy| {
+        policy["spec"]["rules"][0]["context"][0]["cachedContextEntry"]["name"] = name.into();
+    }
+}
+
+#[tokio::test]
+async fn an_error_denies_admits_or_warns_as_the_policy_says() {
+    let policies = [
+        unique_host("a-fail", entry("nowhere")),
+        unique_host("b-ignore", |policy| {
+            entry("nowhere")(policy);
+            failure_policy("Ignore")(policy);
+        }),
+        unique_host("c-audit", |policy| {
+            entry("nowhere")(policy);
+            policy["spec"]["validationFailureAction"] = "Audit".into();
+        }),
+    ];
+    let cluster = Cluster::with(&policies).await;
+    let (_webhook, client) = cluster.webhook().await;
+    let review = ingress("CREATE", "shop", "a.example");
+    let text = "AR101 context entry `hosts`: entry `nowhere` not found: create a \
+                CachedContextEntry with this name";
+
+    let denied = client.review("/validate/fail", &review).await;
+    assert_eq!(denied["allowed"], false);
+    assert_eq!(denied["status"]["code"], 500);
+    assert_eq!(
+        denied["status"]["message"],
+        format!(
+            "\n\nresource Ingress/shop/shop was blocked due to the following policies\n\n\
+             a-fail:\n  unique-host: {text}\n"
+        )
+    );
+    let audit = format!("policy c-audit.unique-host: {text}");
+    assert_eq!(denied["warnings"], json!([audit]));
+
+    let admitted = client.review("/validate/ignore", &review).await;
+    assert_eq!(admitted["allowed"], true);
+    let ignored = format!("policy b-ignore.unique-host: {text}");
+    assert_eq!(admitted["warnings"], json!([ignored]));
+    let metrics = cluster.service.metrics.encode();
+    let line = "anteroom_admission_decisions_total{decision=\"denied\",cause=\"error\"} 1";
+    assert!(metrics.contains(line), "{metrics}");
+}
+
+#[tokio::test]
+async fn without_a_replica_it_is_known_at_once() {
+    let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;
+    let (_webhook, client) = cluster.webhook().await;
+    let review = ingress("CREATE", "shop", "a.example");
+    let denied = client.review("/validate?timeout=30s", &review).await;
+    let message = denied["status"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("AR106 context entry `hosts`: no replica serves view"),
+        "{message}"
+    );
+
+    let _replica = cluster.replica(taken(&["b.example"])).await;
+    let admitted = client.review("/validate", &review).await;
+    assert_eq!(admitted["allowed"], true);
+}
+
+#[tokio::test]
+async fn a_replica_that_hangs_or_is_busy_is_asked_around() {
+    for first in [None, Some(Err(FactError::Busy { limit: 1 }))] {
+        let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;
+        let replica = cluster
+            .replica_that(move |call, _| match call {
+                0 => first.clone(),
+                _ => Some(Ok(json!(["a.example"]))),
+            })
+            .await;
+        let (_webhook, client) = cluster.webhook().await;
+        let denied = client
+            .review("/validate", &ingress("CREATE", "shop", "a.example"))
+            .await;
+        assert_eq!(denied["status"]["code"], 403, "{denied}");
+        assert_eq!(replica.calls(), 2);
+    }
+}
+
+#[tokio::test]
+async fn no_answer_in_time_is_an_error_and_never_an_empty_list() {
+    let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;
+    let replica = cluster.replica_that(|_, _| None).await;
+    let (_webhook, client) = cluster.webhook().await;
+    let review = ingress("CREATE", "shop", "free.example");
+    let denied = client.review("/validate?timeout=1s", &review).await;
+    let message = denied["status"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("AR204 context entry `hosts`: deadline exceeded"),
+        "{message}"
+    );
+    assert_eq!(replica.calls(), 3);
+}
+
+#[tokio::test]
+async fn before_the_policies_are_known_nobody_knows_what_is_allowed() {
+    let cluster = Cluster::new().await;
+    let (_webhook, client) = cluster.webhook_at_once().await;
+    let review = ingress("CREATE", "shop", "a.example");
+    let denied = client.review("/validate/fail", &review).await;
+    assert_eq!(denied["allowed"], false);
+    assert_eq!(denied["status"]["code"], 503);
+    let message = denied["status"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("AR404 the webhook has not read its policies yet"),
+        "{message}"
+    );
+    let admitted = client.review("/validate/ignore", &review).await;
+    assert_eq!(admitted["allowed"], true);
+    assert!(admitted["warnings"][0].as_str().unwrap().contains("AR404"));
+    let report = cluster.service.readiness.report();
+    assert!(!report.ready);
+    let policies = report.checks.iter().find(|check| check.name == "policies");
+    assert!(policies.unwrap().waiting_for.is_some());
+
+    cluster.write_all(&[]).await;
+    cluster.service.readiness.wait_ready().await;
+    let admitted = client.review("/validate/fail", &review).await;
+    assert_eq!(admitted["allowed"], true);
+}
+
+#[tokio::test]
+async fn a_policy_that_is_not_ready_is_not_in_force_and_never_silent() {
+    let unknown = |policy: &mut Value| {
+        policy["spec"]["rules"][0]["validate"] =
+            json!({ "message": "m", "pattern": { "spec": "*" } });
+    };
+    let policies = [
+        unique_host("hosts", |_| ()),
+        unique_host("unready", unknown),
+    ];
+    let cluster = Cluster::with(&policies).await;
+    let _replica = cluster.replica(taken(&["a.example"])).await;
+    let (_webhook, client) = cluster.webhook().await;
+    let answer = client
+        .review("/validate", &ingress("CREATE", "shop", "b.example"))
+        .await;
+    assert_eq!(answer["allowed"], true);
+    let warning = answer["warnings"][0].as_str().unwrap();
+    assert!(
+        warning.starts_with("policy unready is not ready, and not in force: AR301 spec.rules[0]"),
+        "{warning}"
+    );
+    let metrics = cluster.service.metrics.encode();
+    assert!(
+        metrics.contains("anteroom_policies{state=\"not_ready\"} 1"),
+        "{metrics}"
+    );
+}
+
+#[tokio::test]
+async fn what_was_received_is_answered_before_the_process_stops() {
+    let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;
+    let (asked_in, mut asked) = watch::channel(false);
+    let service = cluster.service.clone();
+    // The replica answers the second attempt, and by then the process has been asked to stop.
+    let _replica = cluster
+        .replica_that(move |call, _| {
+            if call == 0 {
+                service.shutdown.trigger("the test says so");
+                asked_in.send_replace(true);
+                return None;
+            }
+            Some(Ok(json!(["a.example"])))
+        })
+        .await;
+    let (webhook, client) = cluster.webhook().await;
+    let review = ingress("CREATE", "shop", "a.example");
+    let answer = tokio::spawn(async move { client.review("/validate", &review).await });
+    asked.wait_for(|asked| *asked).await.unwrap();
+    webhook.join().await.unwrap();
+    assert_eq!(answer.await.unwrap()["status"]["code"], 403);
+}

@@ -1,0 +1,98 @@
+//! What is no review, or not a whole one: each has its own answer, is counted, and touches nothing.
+
+use anteroom_model::limits::REVIEW_BYTES_MAX;
+use http::StatusCode;
+use serde_json::Value;
+
+use crate::{
+    client::{Http, ingress},
+    cluster::{Cluster, unique_host},
+};
+
+fn changed(pointer: &str, value: Value) -> String {
+    let mut review = ingress("CREATE", "shop", "a.example");
+    *review.pointer_mut(pointer).unwrap() = value;
+    review.to_string()
+}
+
+#[tokio::test]
+async fn what_is_no_review_is_told_so_and_counted() {
+    let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;
+    let (_webhook, client) = cluster.webhook().await;
+    let too_large = " ".repeat(REVIEW_BYTES_MAX) + "{}";
+    let at_the_limit = " ".repeat(REVIEW_BYTES_MAX - 2) + "{}";
+    let cases = [
+        ("rubbish", StatusCode::BAD_REQUEST, "AR401"),
+        ("", StatusCode::BAD_REQUEST, "AR401"),
+        (
+            &changed("/apiVersion", "admission.k8s.io/v1beta1".into()),
+            StatusCode::BAD_REQUEST,
+            "AR402",
+        ),
+        (
+            &changed("/request", Value::Null),
+            StatusCode::BAD_REQUEST,
+            "AR401",
+        ),
+        (&too_large, StatusCode::PAYLOAD_TOO_LARGE, "AR403"),
+        (&at_the_limit, StatusCode::BAD_REQUEST, "AR402"),
+    ];
+    for (body, status, code) in cases {
+        let body = body.to_owned().into();
+        let (found, answer) = client.post(Http::One, "/validate/fail", body).await;
+        assert_eq!(
+            (found, answer["code"].as_str()),
+            (status, Some(code)),
+            "{answer}"
+        );
+    }
+    let metrics = cluster.service.metrics.encode();
+    for line in [
+        "anteroom_admission_review_errors_total{code=\"AR401\"} 3",
+        "anteroom_admission_review_errors_total{code=\"AR402\"} 2",
+        "anteroom_admission_review_errors_total{code=\"AR403\"} 1",
+        "anteroom_admission_reviews_in_flight 0",
+    ] {
+        assert!(metrics.contains(line), "{line} in\n{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn a_review_without_an_object_goes_by_the_failure_policy() {
+    let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;
+    let (_webhook, client) = cluster.webhook().await;
+    let review = serde_json::from_str(&changed("/request/object", Value::Null)).unwrap();
+    let denied = client.review("/validate/fail", &review).await;
+    assert_eq!(
+        (&denied["allowed"], &denied["status"]["code"]),
+        (&false.into(), &400.into())
+    );
+    let message = denied["status"]["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("AR401 ") && message.contains("object is missing"),
+        "{message}"
+    );
+    let admitted = client.review("/validate/ignore", &review).await;
+    assert_eq!(admitted["allowed"], true);
+    assert!(
+        admitted["warnings"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("AR401 ")
+    );
+}
+
+#[tokio::test]
+async fn other_paths_and_methods_are_not_there() {
+    let cluster = Cluster::with(&[]).await;
+    let (_webhook, client) = cluster.webhook().await;
+    let body = || ingress("CREATE", "shop", "a.example").to_string().into();
+    for path in ["/", "/validate/maybe", "/validate/fail/soon", "/mutate"] {
+        let (status, answer) = client.post(Http::One, path, body()).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{path}");
+        assert!(
+            answer["error"].as_str().unwrap().contains("/validate/fail"),
+            "{answer}"
+        );
+    }
+}

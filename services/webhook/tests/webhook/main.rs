@@ -1,0 +1,10 @@
+//! The webhook as the API server meets it: over TLS, on an in-process bus, with a log written by
+//! hand and replicas that say what a test wants them to say.
+
+mod bad_days;
+mod bad_input;
+mod client;
+mod cluster;
+mod decisions;
+mod registered;
+mod traced;

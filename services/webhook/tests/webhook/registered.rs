@@ -1,0 +1,99 @@
+//! What the webhook keeps at the API server: its configuration, and the Secret with its certificate.
+
+use std::sync::Arc;
+
+use anteroom_bus::Bus;
+use anteroom_simapi::{SimApi, SimConfig};
+use anteroom_webhook::Webhook;
+use serde_json::Value;
+
+use crate::{
+    client::{Client, ingress},
+    cluster::{Cluster, args, taken, unique_host},
+};
+
+const CONFIGURATIONS: &str = "validatingwebhookconfigurations.admissionregistration.k8s.io";
+
+fn kube_client(api: &SimApi) -> kube::Client {
+    anteroom_runtime::process::install_crypto_provider();
+    let config = kube::Config::new(api.url().parse().unwrap());
+    kube::Client::try_from(config).unwrap()
+}
+
+fn start(cluster: &Cluster, api: &SimApi) -> Webhook {
+    let bus: Arc<dyn Bus> = Arc::new(cluster.bus.join());
+    Webhook::start(&args(&[]), bus, Some(kube_client(api)), &cluster.service).unwrap()
+}
+
+async fn configuration(api: &SimApi, has: impl Fn(&Value) -> bool) -> Value {
+    let mut stats = api.subscribe();
+    loop {
+        let objects = api.objects(CONFIGURATIONS).unwrap();
+        let found = objects
+            .first()
+            .map(|body| serde_json::from_slice(body).unwrap());
+        if let Some(found) = found.filter(|found| has(found)) {
+            return found;
+        }
+        stats.changed().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_configuration_follows_the_policies() {
+    let api = SimApi::start(SimConfig::default()).await.unwrap();
+    api.put(
+        "namespaces",
+        serde_json::json!({ "metadata": { "name": "anteroom" } }),
+    )
+    .unwrap();
+    let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;
+    let _replica = cluster.replica(taken(&["a.example"])).await;
+    let webhook = start(&cluster, &api);
+    cluster.service.readiness.wait_ready().await;
+
+    let found = configuration(&api, |_| true).await;
+    let only = &found["webhooks"][0];
+    assert_eq!(only["clientConfig"]["service"]["path"], "/validate/fail/10");
+    assert_eq!(
+        only["rules"][0]["resources"],
+        serde_json::json!(["ingresses"])
+    );
+    let client = Client::of(&webhook).await;
+    let denied = client
+        .review("/validate/fail/10", &ingress("CREATE", "s", "a.example"))
+        .await;
+    assert_eq!(denied["allowed"], false);
+
+    cluster.remove_policy("hosts").await;
+    let none = |found: &Value| found["webhooks"].as_array().is_none_or(Vec::is_empty);
+    configuration(&api, none).await;
+    api.shutdown().await;
+}
+
+#[tokio::test]
+async fn all_webhooks_serve_with_one_certificate() {
+    let api = SimApi::start(SimConfig::default()).await.unwrap();
+    api.put(
+        "namespaces",
+        serde_json::json!({ "metadata": { "name": "anteroom" } }),
+    )
+    .unwrap();
+    let clusters = [Cluster::with(&[]).await, Cluster::with(&[]).await];
+    let mut webhooks = Vec::new();
+    for cluster in &clusters {
+        webhooks.push(start(cluster, &api));
+    }
+    let mut trusted = Vec::new();
+    for (cluster, webhook) in clusters.iter().zip(&webhooks) {
+        cluster.service.readiness.wait_ready().await;
+        let client = Client::of(webhook).await;
+        client
+            .review("/validate", &ingress("CREATE", "s", "a.example"))
+            .await;
+        trusted.push(webhook.trust().borrow().clone());
+    }
+    assert_eq!(trusted[0], trusted[1]);
+    assert_eq!(api.objects("secrets").unwrap().len(), 1);
+    api.shutdown().await;
+}
