@@ -7,7 +7,7 @@
 //! - [`View`]: one view, and what each event of the log does to it.
 //! - [`Life`]: the pure state machine behind it.
 //! - [`Store`]: objects by key, with accounting and digest.
-//! - [`Read`], [`ViewNode`]: a view as a query sees it.
+//! - [`Read`], [`Snapshot`], [`ViewNode`]: a view as a query sees it.
 
 mod life;
 mod node;
@@ -19,6 +19,6 @@ mod view;
 pub use life::{Effect, Event, Life, Log, State};
 pub use node::{ViewElements, ViewEntries, ViewNode};
 pub use object::Object;
-pub use read::Read;
+pub use read::{Read, Snapshot};
 pub use store::{Applied, Ignored, Store, TOMBSTONES_MAX, ViewBytes};
 pub use view::View;

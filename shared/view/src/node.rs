@@ -22,14 +22,14 @@ impl ListHead {
         let Some(gvr) = info.gvr() else {
             return Self::default();
         };
+        let plural = gvr.resource.as_str();
         Self {
             texts: vec![
                 ("apiVersion", gvr.api_version().into()),
                 ("kind", format!("{}List", info.kind).into()),
             ],
             // A resource that is called `items` has its list under that name already.
-            plural: Some(gvr.resource.as_str().into())
-                .filter(|plural: &Box<str>| **plural != *ITEMS),
+            plural: (plural != ITEMS).then(|| plural.into()),
         }
     }
 }

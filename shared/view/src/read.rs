@@ -1,5 +1,7 @@
 //! A view that may be answered from.
 
+use std::sync::Arc;
+
 use anteroom_jmespath::{Environment, EvalError, Expression};
 use anteroom_model::{FactError, ResourceVersion, Revision};
 use anteroom_wire::{WireError, body};
@@ -12,6 +14,24 @@ use crate::{Object, Store, ViewNode};
 #[derive(Clone, Copy, Debug)]
 pub struct Read<'a> {
     store: &'a Store,
+}
+
+/// What a [`Read`] borrows, for a reader that keeps it a while: it stays as it is, whatever becomes
+/// of the view.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    store: Arc<Store>,
+}
+
+impl Snapshot {
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        Self { store }
+    }
+
+    /// The objects.
+    pub fn read(&self) -> Read<'_> {
+        Read::new(&self.store)
+    }
 }
 
 impl<'a> Read<'a> {

@@ -1,8 +1,10 @@
 //! One view: what each event of the log does to it.
 
+use std::sync::Arc;
+
 use anteroom_model::{Delta, FactError, Revision, ViewId, ViewRecord};
 
-use crate::{Applied, Effect, Event, Ignored, Life, Log, Read, State, Store, ViewBytes};
+use crate::{Applied, Effect, Event, Ignored, Life, Log, Read, Snapshot, State, Store, ViewBytes};
 
 /// The live copy of one source.
 ///
@@ -13,7 +15,9 @@ use crate::{Applied, Effect, Event, Ignored, Life, Log, Read, State, Store, View
 pub struct View {
     id: ViewId,
     life: Life,
-    served: Store,
+    /// Shared with snapshots: a change copies it if there is one, so that a long read holds up
+    /// neither the log nor other reads.
+    served: Arc<Store>,
     gathered: Gathered,
 }
 
@@ -54,7 +58,7 @@ impl View {
         Self {
             id,
             life,
-            served: Store::default(),
+            served: Arc::default(),
             gathered: Gathered::No,
         }
     }
@@ -86,7 +90,9 @@ impl View {
                 let twin = self.served.get(&delta.key.namespace, &delta.key.name);
                 store.apply(revision, delta, twin)
             }
-            Gathered::No | Gathered::ToCopy => self.served.apply(revision, delta, None),
+            Gathered::No | Gathered::ToCopy => {
+                Arc::make_mut(&mut self.served).apply(revision, delta, None)
+            }
         }
     }
 
@@ -100,7 +106,9 @@ impl View {
         self.make_copy();
         match &mut self.gathered {
             Gathered::Anew(store) | Gathered::Copied(store) => store.control(revision, record),
-            Gathered::No | Gathered::ToCopy => self.served.control(revision, record),
+            Gathered::No | Gathered::ToCopy => {
+                Arc::make_mut(&mut self.served).control(revision, record);
+            }
         }
         effect
     }
@@ -190,13 +198,23 @@ impl View {
     }
 
     /// The objects, for a reader that accepts news of `age_max_ms`, where the news is `age_ms` old.
-    /// There is no other way to evaluate over a view.
+    /// There is no other way to evaluate over a view than this and [`View::snapshot`].
     ///
     /// # Errors
     /// Why there is no answer; never an empty one in its place.
     pub fn read(&self, age_ms: u64, age_max_ms: u64) -> Result<Read<'_>, FactError> {
         self.answerable(age_ms, age_max_ms)?;
         Ok(Read::new(&self.served))
+    }
+
+    /// As [`View::read`], for a reader that does not hold the view while it reads. The next change
+    /// of the view copies its tree of objects (not their bodies) if a snapshot is still held then.
+    ///
+    /// # Errors
+    /// As [`View::read`].
+    pub fn snapshot(&self, age_ms: u64, age_max_ms: u64) -> Result<Snapshot, FactError> {
+        self.answerable(age_ms, age_max_ms)?;
+        Ok(Snapshot::new(Arc::clone(&self.served)))
     }
 
     fn step(&mut self, event: Event<'_>) -> Effect {
@@ -210,7 +228,7 @@ impl View {
             Effect::StageCopy => self.gathered = Gathered::ToCopy,
             Effect::Install => self.install(),
             Effect::Free => {
-                self.served = Store::default();
+                self.served = Arc::default();
                 self.gathered = Gathered::No;
             }
             Effect::AskRestart => self.gathered = Gathered::No,
@@ -220,16 +238,16 @@ impl View {
 
     fn install(&mut self) {
         match std::mem::replace(&mut self.gathered, Gathered::No) {
-            Gathered::Anew(store) | Gathered::Copied(store) => self.served = *store,
+            Gathered::Anew(store) | Gathered::Copied(store) => self.served = Arc::new(*store),
             Gathered::No | Gathered::ToCopy => {}
         }
-        self.served.compact();
+        Arc::make_mut(&mut self.served).compact();
     }
 
     /// Makes the copy that records are gathered into, now that there is one to gather.
     fn make_copy(&mut self) {
         if matches!(self.gathered, Gathered::ToCopy) {
-            self.gathered = Gathered::Copied(Box::new(self.served.clone()));
+            self.gathered = Gathered::Copied(Box::new(Store::clone(&self.served)));
         }
     }
 }

@@ -15,7 +15,7 @@ type Content = BTreeMap<ObjectKey, (ResourceVersion, Vec<u8>)>;
 #[derive(Clone)]
 enum Logged {
     Delta(Delta<Vec<u8>>),
-    Control(ViewRecord),
+    Control(Box<ViewRecord>),
 }
 
 /// A log as the bus keeps it, with the state after every position to compare with.
@@ -123,7 +123,7 @@ impl SimLog {
         } else {
             self.now().clone()
         };
-        self.push(Logged::Control(record), content, Some(state));
+        self.push(Logged::Control(Box::new(record)), content, Some(state));
         if dropped {
             // The writer purges the objects, which no reader is told.
             for record in &mut self.records {
@@ -186,7 +186,7 @@ impl Reader {
                 self.view.apply(Revision(position), &delta);
             }
             Logged::Control(record) => {
-                let effect = self.view.control(Revision(position), record);
+                let effect = self.view.control(Revision(position), *record);
                 self.carried_out(effect);
                 if self.is_live && self.differs() {
                     let effect = self.view.broken();
