@@ -12,8 +12,9 @@ mod json;
 mod walk;
 
 pub use borrowed::Borrowed;
-pub(crate) use json::JsonText;
+pub(crate) use compare::STRING_BYTES_PER_STEP;
 pub use json::VALUE_DEPTH_MAX;
+pub(crate) use json::{JsonText, too_deep};
 pub(crate) use walk::{Elements, Entries};
 
 /// A value: borrowed from the document, from a literal or from a parameter as long as nothing was

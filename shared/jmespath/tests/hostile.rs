@@ -171,6 +171,8 @@ fn values_that_grow_hit_the_budget() {
 #[test]
 fn work_that_grows_hits_the_budget() {
     let numbers: Value = (0..3_000).collect();
+    let long = json!("x".repeat(100_000));
+    let same = long.clone();
     let environment = Environment::standard().with_budget(Budget {
         steps: 1_000_000,
         ..Budget::default()
@@ -181,10 +183,15 @@ fn work_that_grows_hits_the_budget() {
         "sort_by(@, &length($all[?@ == `-1`]))",
         "[?contains($all, `-1`)]",
         "[?$all != $all]",
+        "[?$long == $same]",
+        "[?contains($long, 'y')]",
+        "[?starts_with($long, $long)]",
+        "map(&$long, @) | sort(@)",
+        "map(&$long, @) | max(@)",
     ];
     for text in cases {
         let expression = Expression::parse(text).unwrap();
-        let parameters = [("all", &numbers)];
+        let parameters = [("all", &numbers), ("long", &long), ("same", &same)];
         let environment = environment.with_parameters(&parameters);
         let error = expression
             .evaluate_json(&numbers, &environment)
@@ -417,7 +424,12 @@ fn a_document_too_deep_is_an_error() {
                 let outcome = Expression::parse(text)
                     .unwrap()
                     .evaluate_json(&left, &environment);
-                assert_eq!(outcome.is_ok(), depth < 800, "{depth} {text}");
+                let too_deep = EvalError::Budget {
+                    which: BudgetKind::Depth,
+                    limit: 800,
+                };
+                let expected = if depth < 800 { None } else { Some(too_deep) };
+                assert_eq!(outcome.err(), expected, "{depth} {text}");
             }
         }
     });

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 
 use crate::ast::{Argument, Slot, TermId};
-use crate::error::{EvalError, Fault};
+use crate::error::{BudgetKind, EvalError, Fault};
 use crate::evaluator::{ELEMENT_BYTES, ENTRY_BYTES, Evaluator, Outcome};
 use crate::function::{Call, Handle, Handles, Types};
 use crate::node::{Node, Number, Shape};
-use crate::value::{JsonText, Text, Value};
+use crate::value::{JsonText, Text, Value, too_deep};
 
 /// The evaluation as a function sees it, whatever the document is made of: values are known by
 /// handles, so a function is compiled once and needs no type of node.
@@ -278,7 +278,10 @@ impl<'a, N: Node<'a>> Host for Evaluator<'a, N> {
 
     fn json_text(&mut self, handle: Handle) -> Result<Handle, EvalError> {
         let text = JsonText::of(self.value(handle), self.meter.built_bytes_left());
-        let text = text.ok_or_else(|| self.meter.over_built_bytes())?;
+        let text = text.map_err(|which| match which {
+            BudgetKind::Depth => too_deep(),
+            _ => self.meter.over_built_bytes(),
+        })?;
         self.scalar(Shape::String(&text))
     }
 

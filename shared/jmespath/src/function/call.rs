@@ -5,6 +5,7 @@ use crate::error::EvalError;
 use crate::evaluator::Host;
 use crate::function::Types;
 use crate::node::{Number, Shape};
+use crate::value::STRING_BYTES_PER_STEP;
 
 /// A value during one call. Only the [`Call`] that gave it knows what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,6 +278,18 @@ impl<'c> Call<'c> {
     /// [`EvalError::Budget`]
     pub fn charge_steps(&mut self, steps: usize) -> Result<(), EvalError> {
         self.host.steps(steps)
+    }
+
+    /// Charges the reading of a string: the steps that its length is worth.
+    ///
+    /// # Errors
+    /// [`EvalError::Budget`]
+    pub fn charge_string(&mut self, value: Handle) -> Result<(), EvalError> {
+        let Shape::String(string) = self.shape(value) else {
+            return Ok(());
+        };
+        let steps = string.len() / STRING_BYTES_PER_STEP;
+        self.charge_steps(steps)
     }
 
     /// Charges bytes that the function is about to allocate for itself.

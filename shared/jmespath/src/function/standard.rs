@@ -8,10 +8,8 @@ mod numbers;
 mod ordering;
 mod strings;
 
-const ORDERED: [Types; 2] = [Types::ARRAY_OF_NUMBERS, Types::ARRAY_OF_STRINGS];
-
 pub(super) fn register(table: &mut FunctionTable) {
-    let ordered = ORDERED[0] | ORDERED[1];
+    let ordered = Types::ARRAY_OF_NUMBERS | Types::ARRAY_OF_STRINGS;
     let array_or_string = Types::ARRAY | Types::STRING;
     table
         .register("abs", Signature::of([Types::NUMBER]), numbers::abs)

@@ -2,10 +2,13 @@
 
 use std::rc::Rc;
 
-use crate::error::{BudgetKind, EvalError};
+use crate::error::EvalError;
 use crate::evaluator::Meter;
 use crate::node::{Node, Shape};
-use crate::value::{VALUE_DEPTH_MAX, Value};
+use crate::value::{VALUE_DEPTH_MAX, Value, too_deep};
+
+/// How much of a string is read in one step.
+pub(crate) const STRING_BYTES_PER_STEP: usize = 64;
 
 impl<'a, N: Node<'a>> Value<'a, N> {
     /// Whether both are the same JSON value: numbers by exact value, objects whatever their order.
@@ -25,7 +28,10 @@ fn equal<'a, N: Node<'a>>(
         (Shape::Null, Shape::Null) => Ok(true),
         (Shape::Bool(left), Shape::Bool(right)) => Ok(left == right),
         (Shape::Number(left), Shape::Number(right)) => Ok(left == right),
-        (Shape::String(left), Shape::String(right)) => Ok(left == right),
+        (Shape::String(left), Shape::String(right)) if left.len() == right.len() => {
+            meter.steps(left.len() / STRING_BYTES_PER_STEP)?;
+            Ok(left == right)
+        }
         (Shape::Array(length), Shape::Array(other)) if length == other => {
             same(left, right).map_or_else(|| arrays(left, right, meter, depth_left), Ok)
         }
@@ -94,8 +100,5 @@ fn length<'a, N: Node<'a>>(value: &Value<'a, N>) -> usize {
 }
 
 fn deeper(depth_left: u32) -> Result<u32, EvalError> {
-    depth_left.checked_sub(1).ok_or(EvalError::Budget {
-        which: BudgetKind::Depth,
-        limit: u64::from(VALUE_DEPTH_MAX),
-    })
+    depth_left.checked_sub(1).ok_or_else(too_deep)
 }

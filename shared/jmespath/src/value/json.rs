@@ -103,13 +103,7 @@ impl ToJson {
         value: &Value<'a, N>,
         depth_left: u32,
     ) -> Result<serde_json::Value, EvalError> {
-        let limit = u64::from(VALUE_DEPTH_MAX);
-        let below = || {
-            depth_left.checked_sub(1).ok_or(EvalError::Budget {
-                which: BudgetKind::Depth,
-                limit,
-            })
-        };
+        let below = || depth_left.checked_sub(1).ok_or_else(too_deep);
         // The least that any value takes, a separator included.
         self.take(2)?;
         Ok(match value.shape() {
@@ -149,6 +143,14 @@ impl ToJson {
     }
 }
 
+/// The error for what nests deeper than [`VALUE_DEPTH_MAX`].
+pub(crate) fn too_deep() -> EvalError {
+    EvalError::Budget {
+        which: BudgetKind::Depth,
+        limit: u64::from(VALUE_DEPTH_MAX),
+    }
+}
+
 /// JSON text, written until it would be longer than allowed.
 pub(crate) struct JsonText {
     text: Vec<u8>,
@@ -156,15 +158,21 @@ pub(crate) struct JsonText {
 }
 
 impl JsonText {
-    /// The value as JSON text, or nothing if it is longer than `bytes_max` or too deep.
-    pub(crate) fn of<'a, N: Node<'a>>(value: &Value<'a, N>, bytes_max: u64) -> Option<String> {
+    /// The value as JSON text of at most `bytes_max` bytes, or which part of the budget says no.
+    pub(crate) fn of<'a, N: Node<'a>>(
+        value: &Value<'a, N>,
+        bytes_max: u64,
+    ) -> Result<String, BudgetKind> {
         let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         let mut writer = JsonText {
             text: Vec::new(),
             bytes_max,
         };
-        serde_json::to_writer(&mut writer, value).ok()?;
-        String::from_utf8(writer.text).ok()
+        match serde_json::to_writer(&mut writer, value) {
+            Ok(()) => Ok(String::from_utf8_lossy(&writer.text).into_owned()),
+            Err(error) if error.is_io() => Err(BudgetKind::BuiltBytes),
+            Err(_) => Err(BudgetKind::Depth),
+        }
     }
 }
 

@@ -7,10 +7,7 @@ use crate::node::{Number, Shape};
 /// The elements of an array, the entries of an object, the code points of a string.
 pub(super) fn length(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let subject = call.argument(0);
-    if let Shape::String(string) = call.shape(subject) {
-        let bytes = string.len();
-        call.charge_steps(bytes / 64)?;
-    }
+    call.charge_string(subject)?;
     let length = match call.shape(subject) {
         Shape::String(string) => string.chars().count(),
         Shape::Array(length) | Shape::Object(length) => length,
@@ -22,12 +19,9 @@ pub(super) fn length(call: &mut Call<'_>) -> Result<Handle, EvalError> {
 /// Whether an array has the element, or a string the string. A string has nothing but strings.
 pub(super) fn contains(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let (subject, wanted) = (call.argument(0), call.argument(1));
+    call.charge_string(subject)?;
     let contains = match (call.shape(subject), call.shape(wanted)) {
-        (Shape::String(string), Shape::String(wanted)) => {
-            let (bytes, contains) = (string.len(), string.contains(wanted));
-            call.charge_steps(bytes / 64)?;
-            contains
-        }
+        (Shape::String(string), Shape::String(wanted)) => string.contains(wanted),
         (Shape::String(_), _) => false,
         _ => call.contains(subject, wanted)?,
     };

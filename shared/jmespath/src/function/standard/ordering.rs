@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use crate::error::EvalError;
 use crate::function::{Call, Handle, Types};
 use crate::node::Shape;
+use crate::value::STRING_BYTES_PER_STEP;
 
 pub(super) fn max(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let elements = keyed_by_themselves(call)?;
@@ -75,6 +76,7 @@ fn extreme(
     elements: &[Keyed],
     direction: Ordering,
 ) -> Result<Handle, EvalError> {
+    charge_comparisons(call, elements, 1)?;
     let mut best: Option<&Keyed> = None;
     for candidate in elements {
         if best.is_none_or(|best| order(call, candidate.key, best.key) == direction) {
@@ -86,11 +88,25 @@ fn extreme(
 
 /// The elements in ascending order, equal ones as they came.
 fn sorted(call: &mut Call<'_>, mut elements: Vec<Keyed>) -> Result<Handle, EvalError> {
-    let comparisons_per_element = elements.len().checked_ilog2().unwrap_or(0) as usize;
-    call.charge_steps(elements.len().saturating_mul(comparisons_per_element))?;
+    let comparisons_per_element = elements.len().checked_ilog2().unwrap_or(0);
+    charge_comparisons(call, &elements, comparisons_per_element)?;
     elements.sort_by(|left, right| order(call, left.key, right.key));
     let elements: Vec<_> = elements.into_iter().map(|keyed| keyed.element).collect();
     call.new_array(&elements)
+}
+
+/// Charges comparing each key so many times.
+fn charge_comparisons(
+    call: &mut Call<'_>,
+    elements: &[Keyed],
+    times: u32,
+) -> Result<(), EvalError> {
+    let steps_of = |keyed: &Keyed| match call.shape(keyed.key) {
+        Shape::String(string) => 1 + string.len() / STRING_BYTES_PER_STEP,
+        _ => 1,
+    };
+    let steps: usize = elements.iter().map(steps_of).sum();
+    call.charge_steps(steps.saturating_mul(times as usize))
 }
 
 fn order(call: &Call<'_>, left: Handle, right: Handle) -> Ordering {

@@ -4,6 +4,7 @@ use crate::error::EvalError;
 use crate::function::{Call, Handle};
 
 pub(super) fn starts_with(call: &mut Call<'_>) -> Result<Handle, EvalError> {
+    call.charge_string(call.argument(1))?;
     let starts = call
         .string(call.argument(0))?
         .starts_with(call.string(call.argument(1))?);
@@ -11,6 +12,7 @@ pub(super) fn starts_with(call: &mut Call<'_>) -> Result<Handle, EvalError> {
 }
 
 pub(super) fn ends_with(call: &mut Call<'_>) -> Result<Handle, EvalError> {
+    call.charge_string(call.argument(1))?;
     let ends = call
         .string(call.argument(0))?
         .ends_with(call.string(call.argument(1))?);
