@@ -40,7 +40,7 @@ pub fn compile(manifest: &Value) -> Result<Policy, Vec<Problem>> {
         problems.invalid("", message);
         None
     } else {
-        compile_manifest(Field::root(manifest), &mut problems)
+        compile_manifest(&Field::root(manifest), &mut problems)
     };
     match policy {
         Some(policy) if problems.is_empty() => Ok(policy),
@@ -66,7 +66,7 @@ const MANIFEST: Known = Known {
 };
 
 /// `None` only where a problem was noted; the reverse does not hold, here and in all that follows.
-fn compile_manifest(manifest: Field<'_>, problems: &mut Problems) -> Option<Policy> {
+fn compile_manifest(manifest: &Field<'_>, problems: &mut Problems) -> Option<Policy> {
     let manifest = manifest.object(&MANIFEST, problems)?;
     if let Some(version) = manifest.required("apiVersion", problems) {
         version.known_text(&["kyverno.io/v1"], problems);
@@ -209,18 +209,14 @@ fn compile_rules(
     }
     let mut names = BTreeSet::new();
     let mut rules = Vec::new();
-    for field in fields.into_iter().take(RULES_MAX) {
-        let path = field.path().to_owned();
-        let Some(rule) = rule::compile(field, action, is_namespaced, problems) else {
-            continue;
-        };
-        if !names.insert(rule.name.clone()) {
-            problems.invalid(
-                format!("{path}.name"),
-                format!("another rule is named `{}`", rule.name),
-            );
+    for field in fields.iter().take(RULES_MAX) {
+        if let Some(name) = field.text_at("name")
+            && !names.insert(name)
+        {
+            let path = format!("{}.name", field.path());
+            problems.invalid(path, format!("another rule is named `{name}`"));
         }
-        rules.push(rule);
+        rules.extend(rule::compile(field, action, is_namespaced, problems));
     }
     rules
 }

@@ -181,7 +181,7 @@ impl<'a> Evaluation<'a> {
                 outcome,
                 facts: self.facts.record(),
             }),
-            None => Step::Need(self.facts.to_ask()),
+            None => Step::Need(self.facts.questions()),
         }
     }
 
@@ -256,7 +256,7 @@ fn judge(rule: &Rule, pass: &mut Pass<'_>, facts: &mut Facts) -> Option<RuleOutc
             message: message::denial(rule, &messages, &mut scope)?,
         }),
         Err(Stop::Pending) => None,
-        Err(Stop::Error(error)) => Some(RuleOutcome::Error(error)),
+        Err(Stop::Error(error)) => Some(RuleOutcome::Error(*error)),
     }
 }
 

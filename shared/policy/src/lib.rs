@@ -23,7 +23,9 @@
 //!   out, so that `{{ hosts || `[]` }}` passes for an empty list;
 //! - a value that was put in place of a variable is never read as a template or as an expression
 //!   again;
-//! - a context entry sees the entries before it, whatever the order in which they are loaded.
+//! - a context entry sees the entries before it, whatever the order in which they are loaded;
+//! - a `Policy` may not read an entry, which may hold what is outside its namespace;
+//! - a quantity has a digit in it, and a large number reads as its digits (`1000000`, not `1e+06`).
 
 mod compile;
 mod evaluate;

@@ -46,7 +46,7 @@ impl Problems {
             self.0.push(Problem {
                 code,
                 path: path.to_string(),
-                message: message.into(),
+                message: cut(message.into()),
             });
         }
     }
@@ -57,6 +57,16 @@ impl Problems {
 
     pub(crate) fn into_vec(self) -> Vec<Problem> {
         self.0
+    }
+}
+
+/// Characters of one message: it may quote an expression, and ends up in a status that people read.
+const MESSAGE_CHARACTERS_MAX: usize = 1024;
+
+fn cut(message: String) -> String {
+    match message.char_indices().nth(MESSAGE_CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message,
     }
 }
 

@@ -178,7 +178,7 @@ impl AdmissionRequest {
         self.root.get("request").unwrap_or(&Value::Null)
     }
 
-    /// The same request as if the old object were being created: what decides whether a violation
+    /// The same request as if the old object, whole, were being created: what decides whether a violation
     /// is new. `None` unless this is an UPDATE.
     pub(crate) fn of_old_object(&self) -> Option<Self> {
         let old = self.old_object()?.clone();
@@ -187,6 +187,7 @@ impl AdmissionRequest {
         }
         let mut earlier = self.clone();
         earlier.operation = Operation::Create;
+        earlier.subresource.clear();
         if let Some(Value::Object(request)) = earlier.root.get_mut("request") {
             request.insert("object".to_owned(), old);
             request.insert("oldObject".to_owned(), Value::Null);

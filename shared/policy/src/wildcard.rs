@@ -35,7 +35,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
 
 /// Whether `text` has a wildcard in it.
 pub(crate) fn has_wildcard(text: &str) -> bool {
-    text.contains(['*', '?'])
+    text.bytes().any(|byte| matches!(byte, b'*' | b'?'))
 }
 
 #[cfg(test)]

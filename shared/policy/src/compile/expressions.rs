@@ -3,9 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use anteroom_jmespath::ast::{Argument, Ast, Term, TermId};
+use anteroom_jmespath::{
+    EvalError,
+    ast::{Argument, Ast, Term, TermId},
+};
 
-use crate::{functions, problem::Problems, template::Prepared};
+use crate::{
+    functions::{self, functions},
+    problem::Problems,
+    template::Prepared,
+};
 
 /// What every rule has.
 const GIVEN: &[&str] = &["request", "serviceAccountName", "serviceAccountNamespace"];
@@ -83,8 +90,18 @@ impl Names {
 
 /// That every function exists and is given as many arguments as it takes.
 pub(super) fn check_functions(path: &str, prepared: &Prepared, problems: &mut Problems) {
-    if let Err(error) = prepared.expression().check(functions()) {
-        problems.invalid(path, format!("`{}`: {error}", prepared.source()));
+    let Err(error) = prepared.expression().check(functions()) else {
+        return;
+    };
+    match error {
+        EvalError::UnknownFunction { function } if functions::is_later(&function) => {
+            let message = format!(
+                "`{}`: this version has no function {function}()",
+                prepared.source()
+            );
+            problems.unsupported(path, message);
+        }
+        error => problems.invalid(path, format!("`{}`: {error}", prepared.source())),
     }
 }
 

@@ -189,19 +189,7 @@ fn selector(field: &Field<'_>, problems: &mut Problems) -> Option<Selector> {
     let object = field.object(&SELECTOR, problems)?;
     let mut selector = Selector::default();
     if let Some(labels) = object.get("matchLabels") {
-        // Any key is a label.
-        let entries = labels.value().as_object();
-        for (key, value) in entries.into_iter().flatten() {
-            match value.as_str() {
-                Some(value) => selector.labels.push((key.clone(), value.to_owned())),
-                None => {
-                    problems.invalid(format!("{}[{key:?}]", labels.path()), "a label is a string")
-                }
-            }
-        }
-        if entries.is_none() {
-            problems.invalid(labels.path(), "an object is expected here");
-        }
+        selector.labels = match_labels(&labels, problems);
     }
     if let Some(expressions) = object.get("matchExpressions") {
         let fields = expressions.list(problems);
@@ -211,6 +199,24 @@ fn selector(field: &Field<'_>, problems: &mut Problems) -> Option<Selector> {
             .collect();
     }
     Some(selector)
+}
+
+/// Any key is a label here.
+fn match_labels(field: &Field<'_>, problems: &mut Problems) -> Vec<(String, String)> {
+    let Some(entries) = field.value().as_object() else {
+        problems.invalid(field.path(), "an object is expected here");
+        return Vec::new();
+    };
+    let mut labels = Vec::new();
+    for (key, value) in entries {
+        if let Some(value) = value.as_str() {
+            labels.push((key.clone(), value.to_owned()));
+        } else {
+            let path = format!("{}[{key:?}]", field.path());
+            problems.invalid(path, "a label is a string");
+        }
+    }
+    labels
 }
 
 fn requirement(field: &Field<'_>, problems: &mut Problems) -> Option<Requirement> {

@@ -75,7 +75,7 @@ const DENY: Known = Known {
 };
 
 pub(super) fn compile(
-    field: Field<'_>,
+    field: &Field<'_>,
     action: FailureAction,
     is_namespaced: bool,
     problems: &mut Problems,

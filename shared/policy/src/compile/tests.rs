@@ -224,6 +224,10 @@ fn limits() {
     };
     assert!(compile(&deep(MANIFEST_DEPTH_MAX - 8)).is_ok());
     assert!(compile(&deep(MANIFEST_DEPTH_MAX)).is_err());
+    let long = json!({"name": "r", "match": "x".repeat(100_000), "x".repeat(100_000): 1});
+    for problem in compile(&policy(vec![long])).unwrap_err() {
+        assert!(problem.message.chars().count() <= 1025);
+    }
     assert_eq!(
         compile(&policy(vec![json!(5); 1_000])).unwrap_err().len(),
         crate::problem::PROBLEMS_MAX

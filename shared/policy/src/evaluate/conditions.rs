@@ -17,7 +17,7 @@ pub(super) enum Stop {
     /// A fact is waited for.
     Pending,
     /// The rule cannot be evaluated.
-    Error(RuleError),
+    Error(Box<RuleError>),
 }
 
 /// The first condition of `any` that is met, and the first of `all` that is not, end the search.
@@ -70,7 +70,7 @@ fn holds(
     let mut side = |template: &ValueTemplate, side: &str| match template.value(scope) {
         Ok(value) => Ok(Some(value)),
         Err(interrupt) => match interrupt.into_error(|| format!("{}.{side}", place())) {
-            Some(error) => Err(Stop::Error(error)),
+            Some(error) => Err(Stop::Error(Box::new(error))),
             None => Ok(None),
         },
     };

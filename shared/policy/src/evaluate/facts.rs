@@ -64,7 +64,7 @@ impl Facts {
     }
 
     /// What the driver has not been told of, and else what it has not answered.
-    pub(super) fn to_ask(&mut self) -> Vec<FactRequest> {
+    pub(super) fn questions(&mut self) -> Vec<FactRequest> {
         let new = std::mem::replace(&mut self.asked, self.facts.len());
         let unanswered = |fact: &&Fact| fact.answer.is_none();
         let requests = |facts: &[Fact]| -> Vec<FactRequest> {

@@ -9,7 +9,7 @@ mod root;
 use std::sync::Arc;
 
 use anteroom_jmespath::{Budget, Environment, EvalError, MissingKey, ast::Term};
-use anteroom_model::{FactError, limits};
+use anteroom_model::limits;
 use serde_json::Value;
 
 use super::facts::{Facts, Lookup};
@@ -28,13 +28,9 @@ const RESULT_BYTES_MAX: u64 = limits::RESULT_BYTES_MAX as u64;
 pub(super) enum Interrupt {
     /// Until a fact is there.
     Pending,
-    /// For good.
-    Fact {
-        variable: String,
-        entry: String,
-        source: FactError,
-    },
-    TooManyFacts,
+    /// For good, whatever stands around it.
+    Rule(Box<RuleError>),
+    /// For good, unless something stands in for it.
     Variable(VariableError),
 }
 
@@ -49,16 +45,7 @@ impl Interrupt {
     pub(super) fn into_error(self, place: impl FnOnce() -> String) -> Option<RuleError> {
         Some(match self {
             Self::Pending => return None,
-            Self::Fact {
-                variable,
-                entry,
-                source,
-            } => RuleError::Fact {
-                variable,
-                entry,
-                source,
-            },
-            Self::TooManyFacts => RuleError::TooManyFacts,
+            Self::Rule(error) => *error,
             Self::Variable(source) => RuleError::Variable {
                 place: place(),
                 source,
@@ -207,13 +194,13 @@ impl Scope<'_> {
         let bound = query.map(|query| query.bind(self)).transpose()?;
         match self.facts.look_up(name, entry, bound) {
             Lookup::Answer(Ok(value)) => Ok(value),
-            Lookup::Answer(Err(source)) => Err(Interrupt::Fact {
+            Lookup::Answer(Err(source)) => Err(Interrupt::Rule(Box::new(RuleError::Fact {
                 variable: name.to_owned(),
                 entry: entry.to_owned(),
                 source,
-            }),
+            }))),
             Lookup::Pending => Err(Interrupt::Pending),
-            Lookup::TooMany => Err(Interrupt::TooManyFacts),
+            Lookup::TooMany => Err(Interrupt::Rule(Box::new(RuleError::TooManyFacts))),
         }
     }
 

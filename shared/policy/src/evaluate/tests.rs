@@ -1,8 +1,9 @@
 use anteroom_model::Failure;
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::compile;
+use crate::{compile, operator::tests::any_json};
 
 /// A ClusterPolicy of one rule about everything, with these fields.
 fn policy(rule: &str) -> Policy {
@@ -523,4 +524,22 @@ fn a_driver_that_does_not_answer_is_asked_again() {
         })
     ));
     assert!(matches!(evaluation.step(), Step::Done(_)));
+}
+
+#[test]
+fn an_evaluation_moves_between_threads() {
+    fn moves<T: Send>() {}
+    moves::<Evaluation<'static>>();
+}
+
+proptest! {
+    /// Whatever is asked about, and whatever the facts are: an end, and no panic.
+    #[test]
+    fn every_evaluation_ends(object in any_json(), old in any_json(), fact in any_json(), update in any::<bool>()) {
+        let policy = policy(UNIQUE_HOST);
+        let with = |spec: &Value| json!({"kind": "Ingress", "metadata": spec, "spec": {"rules": spec}});
+        let request = request(if update { "UPDATE" } else { "CREATE" }, &with(&object), &with(&old));
+        let (report, _) = drive(&policy, &request, |_| Ok(fact.clone()));
+        prop_assert!(report.facts.len() <= 1);
+    }
 }

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-fn request(operation: &str, namespace: &str, object: Value) -> AdmissionRequest {
+fn request(operation: &str, namespace: &str, object: &Value) -> AdmissionRequest {
     let side = if operation == "DELETE" {
         "oldObject"
     } else {
@@ -40,8 +40,8 @@ fn every_part_of_a_filter_must_match() {
         }),
         ..filter("Pod")
     };
-    assert!(whole().matches(&request("CREATE", "prod-1", pod("web-1"))));
-    assert!(whole().matches(&request("CREATE", "stage", pod("web-1"))));
+    assert!(whole().matches(&request("CREATE", "prod-1", &pod("web-1"))));
+    assert!(whole().matches(&request("CREATE", "stage", &pod("web-1"))));
     for (operation, namespace, object) in [
         ("UPDATE", "prod-1", pod("web-1")),
         ("CREATE", "dev", pod("web-1")),
@@ -57,19 +57,19 @@ fn every_part_of_a_filter_must_match() {
             json!({"kind": "Pod", "metadata": {"name": "web-1"}}),
         ),
     ] {
-        assert!(!whole().matches(&request(operation, namespace, object)));
+        assert!(!whole().matches(&request(operation, namespace, &object)));
     }
 }
 
 #[test]
 fn a_deletion_is_matched_by_the_old_object() {
-    assert!(filter("Pod").matches(&request("DELETE", "ns", pod("a"))));
+    assert!(filter("Pod").matches(&request("DELETE", "ns", &pod("a"))));
     let named = Filter {
         names: vec!["a".to_owned(), "b*".to_owned()],
         ..filter("Pod")
     };
-    assert!(named.matches(&request("DELETE", "ns", pod("a"))));
-    assert!(!named.matches(&request("DELETE", "ns", pod("c"))));
+    assert!(named.matches(&request("DELETE", "ns", &pod("a"))));
+    assert!(!named.matches(&request("DELETE", "ns", &pod("c"))));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_name_still_to_be_generated_is_matched_by_its_prefix() {
         ..filter("Pod")
     };
     let object = json!({"kind": "Pod", "metadata": {"generateName": "web-"}});
-    assert!(named.matches(&request("CREATE", "ns", object)));
+    assert!(named.matches(&request("CREATE", "ns", &object)));
 }
 
 #[test]
@@ -89,10 +89,10 @@ fn a_namespace_is_matched_by_its_own_name() {
         ..filter("Namespace")
     };
     let namespace = |name: &str| json!({"kind": "Namespace", "metadata": {"name": name}});
-    assert!(prod.matches(&request("CREATE", "prod", namespace("prod"))));
-    assert!(!prod.matches(&request("CREATE", "dev", namespace("dev"))));
+    assert!(prod.matches(&request("CREATE", "prod", &namespace("prod"))));
+    assert!(!prod.matches(&request("CREATE", "dev", &namespace("dev"))));
     assert_eq!(
-        object_namespace(&request("CREATE", "prod", namespace("prod"))),
+        object_namespace(&request("CREATE", "prod", &namespace("prod"))),
         ""
     );
 }
@@ -103,7 +103,7 @@ fn any_all_and_exclude_combine() {
         name: Some(name.to_owned()),
         ..filter("Pod")
     };
-    let create = |name: &str| request("CREATE", "ns", pod(name));
+    let create = |name: &str| request("CREATE", "ns", &pod(name));
     let any = Match {
         include: Filters::Any(vec![named("a*"), named("b*")]),
         exclude: Some(Filters::Any(vec![named("*x"), named("*y")])),

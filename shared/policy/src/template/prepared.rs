@@ -175,7 +175,7 @@ impl Prepared {
         let parsed = Expression::parse(&text);
         Ok(parsed.map_err(|error| VariableError {
             expression: self.source.clone(),
-            message: format!("with its variables it is `{text}`: {error}"),
+            message: format!("with its variables it is {}: {error}", quoted(&text)),
             kind: VariableErrorKind::Failed,
         })?)
     }

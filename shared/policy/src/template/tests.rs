@@ -55,8 +55,8 @@ fn document() -> Document {
     }))
 }
 
-fn render(template: Value) -> Result<Value, String> {
-    let parsed = ValueTemplate::parse(&template).map_err(|problem| format!("{problem:?}"))?;
+fn render(template: &Value) -> Result<Value, String> {
+    let parsed = ValueTemplate::parse(template).map_err(|problem| format!("{problem:?}"))?;
     match parsed.value(&mut document()) {
         Ok(value) => Ok(Arc::unwrap_or_clone(value)),
         Err(error) => Err(error.to_string()),
@@ -100,19 +100,19 @@ fn a_lone_variable_keeps_its_type_and_others_are_text() {
         (json!(r"\$(x)"), json!("$(x)")),
         (json!("{{ map.{b: a} }}"), json!({"b": 1})),
     ] {
-        assert_eq!(render(template.clone()), Ok(value), "{template}");
+        assert_eq!(render(&template), Ok(value), "{template}");
     }
 }
 
 #[test]
 fn what_a_value_holds_is_never_a_template() {
-    assert_eq!(render(json!("{{ braces }}")), Ok(json!("{{ name }}")));
-    assert_eq!(render(json!("<{{ braces }}>")), Ok(json!("<{{ name }}>")));
+    assert_eq!(render(&json!("{{ braces }}")), Ok(json!("{{ name }}")));
+    assert_eq!(render(&json!("<{{ braces }}>")), Ok(json!("<{{ name }}>")));
 }
 
 #[test]
 fn missing_and_malformed() {
-    let missing = render(json!("{{ name }} {{ map.b }}")).unwrap_err();
+    let missing = render(&json!("{{ name }} {{ map.b }}")).unwrap_err();
     assert_eq!(missing, "variable `map.b`: Unknown key \"b\" in path");
     for (template, problem) in [
         (json!("{{ name"), "Invalid"),
@@ -124,7 +124,7 @@ fn missing_and_malformed() {
         (json!("{{ {{ name }} }}"), "Unsupported"),
     ] {
         assert!(
-            render(template.clone()).unwrap_err().starts_with(problem),
+            render(&template).unwrap_err().starts_with(problem),
             "{template}"
         );
     }

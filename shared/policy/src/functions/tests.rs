@@ -1,0 +1,115 @@
+use anteroom_jmespath::{Environment, Expression};
+use serde_json::json;
+
+use super::*;
+
+fn evaluate(expression: &str) -> Result<Value, String> {
+    let document = json!({
+        "labels": {"app": "web", "tier": "front"}, "list": ["x", "y"], "n": 5, "long": "x".repeat(100_000),
+    });
+    let environment = Environment::standard().with_functions(functions());
+    let expression = Expression::parse(expression).unwrap();
+    expression
+        .check(functions())
+        .map_err(|error| error.to_string())?;
+    expression
+        .evaluate_json(&document, &environment)
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn every_function_gives_what_kyverno_gives() {
+    for (expression, value) in [
+        ("compare('a', 'b')", json!(-1)),
+        ("compare('a', 'a')", json!(0)),
+        ("equal_fold('Web', 'wEB')", json!(true)),
+        ("to_upper('aé')", json!("AÉ")),
+        ("to_lower('A')", json!("a")),
+        ("trim('--a-b-', '-')", json!("a-b")),
+        ("trim_prefix('v1', 'v')", json!("1")),
+        ("trim_prefix('1', 'v')", json!("1")),
+        ("split('a:b:', ':')", json!(["a", "b", ""])),
+        ("split('ab', '')", json!(["a", "b"])),
+        ("'a:b'.split(@, ':')[1]", json!("b")),
+        ("replace('aaa', 'a', 'b', `2`)", json!("bba")),
+        ("replace('aaa', 'a', 'b', `-1`)", json!("bbb")),
+        ("replace_all('a.a', '.', '')", json!("aa")),
+        ("truncate('éab', `2`)", json!("éa")),
+        ("truncate('ab', `-1`)", json!("")),
+        ("to_boolean('TRUE')", json!(true)),
+        ("base64_decode(base64_encode('é'))", json!("é")),
+        ("parse_json('{\"a\": [1]}').a[0]", json!(1)),
+        ("regex_match('^[0-9]+%$', '50%')", json!(true)),
+        ("regex_match('^5$', n)", json!(true)),
+        ("regex_replace_all('(a)(b)', 'abab', '$2$1')", json!("baba")),
+        (
+            "regex_replace_all_literal('a', 'aba', '$1')",
+            json!("$1b$1"),
+        ),
+        ("pattern_match('w*', 'web')", json!(true)),
+        ("pattern_match('5?', `51`)", json!(true)),
+        ("label_match(`{\"app\": \"web\"}`, labels)", json!(true)),
+        ("label_match(`{}`, labels)", json!(true)),
+        ("label_match(`{\"app\": \"db\"}`, labels)", json!(false)),
+        ("label_match(`{\"none\": \"web\"}`, labels)", json!(false)),
+        ("lookup(labels, 'app')", json!("web")),
+        ("lookup(labels, 'none')", json!(null)),
+        ("lookup(list, `1`)", json!("y")),
+        ("lookup(list, `-1`)", json!(null)),
+        (
+            "items(labels, 'k', 'v')",
+            json!([{"k": "app", "v": "web"}, {"k": "tier", "v": "front"}]),
+        ),
+        ("items(list, 'k', 'v')[1]", json!({"k": 1, "v": "y"})),
+        ("object_from_lists(list, `[1]`)", json!({"x": 1, "y": null})),
+        ("semver_compare('1.2.3', '>=1.2.0 <2.0.0')", json!(true)),
+        (
+            "semver_compare('2.0.0', '>=1.2.0 <2.0.0 || 2.x')",
+            json!(true),
+        ),
+        ("semver_compare('1.3.0', '1.2.x')", json!(false)),
+        ("semver_compare('1.3.0', '> 1.2.x')", json!(true)),
+        ("semver_compare('1.0.0-rc.1', '<1.0.0')", json!(true)),
+        ("semver_compare('1.0.0', '!=1.0.0')", json!(false)),
+    ] {
+        assert_eq!(evaluate(expression), Ok(value), "{expression}");
+    }
+}
+
+#[test]
+fn what_a_function_cannot_use_is_an_error() {
+    for expression in [
+        "to_boolean('yes')",
+        "base64_decode('%')",
+        "base64_decode('/w==')",
+        "parse_json('{')",
+        "regex_match('(', 'a')",
+        "lookup(labels, `1`)",
+        "lookup(list, 'a')",
+        "lookup(list, `0.5`)",
+        "lookup('a', 'a')",
+        "object_from_lists(`[[]]`, list)",
+        "semver_compare('1', '1.0.0')",
+        "semver_compare('1.0.0', '')",
+        "semver_compare('1.0.0', '1.0.0 ||')",
+        "semver_compare('1.0.0', '~1.0.0')",
+        "semver_compare('1.0.0', '<1.0.0 || nonsense')",
+        "to_upper(n)",
+        "time_now()",
+    ] {
+        assert!(evaluate(expression).is_err(), "{expression}");
+    }
+}
+
+#[test]
+fn what_grows_is_charged_before_it_is_built() {
+    for expression in [
+        "replace_all(long, 'x', long)",
+        "regex_replace_all('x', long, long)",
+    ] {
+        assert!(
+            evaluate(expression).unwrap_err().contains("budget"),
+            "{expression}"
+        );
+    }
+}
