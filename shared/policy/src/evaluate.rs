@@ -220,9 +220,10 @@ impl<'a> Evaluation<'a> {
 
     /// Kyverno's `allowExistingViolations`: an update is not denied for what was wrong before.
     fn earlier_pass(&self) -> Option<Pass<'a>> {
-        let applies =
-            self.rule.allow_existing_violations && self.rule.action == FailureAction::Enforce;
-        let request = self.now.request.of_old_object().filter(|_| applies)?;
+        if !self.rule.allow_existing_violations || self.rule.action != FailureAction::Enforce {
+            return None;
+        }
+        let request = self.now.request.of_old_object()?;
         Some(Pass::new(self.rule, Cow::Owned(request)))
     }
 }

@@ -1,3 +1,5 @@
+mod context;
+
 use anteroom_model::Failure;
 use proptest::prelude::*;
 use serde_json::json;
@@ -160,38 +162,6 @@ fn a_fact_that_cannot_be_read_is_an_error_and_never_empty() {
 }
 
 #[test]
-fn a_query_is_one_text_with_the_request_in_its_parameters() {
-    let policy = policy(
-        r#"
-context:
-- name: count
-  cachedContextEntry:
-    name: ingresses
-    jmespath: "items[?metadata.name != '{{ request.object.metadata.name }}' && contains(spec.rules[].host, '{{ request.object.spec.rules[0].host }}')] | length(@)"
-validate:
-  message: taken
-  deny:
-    conditions:
-      all: [{key: "{{ count }}", operator: GreaterThan, value: 0}]
-"#,
-    );
-    let object = ingress("it's", &["a'] | [0"]);
-    let (report, _) = drive(&policy, &create(&object), |fact| {
-        assert_eq!(
-            fact.expression,
-            "items[?metadata.name != $p0 && contains(spec.rules[].host, $p1)] | length(@)"
-        );
-        assert_eq!(
-            json!(fact.parameters),
-            json!({"p0": "it's", "p1": "a'] | [0"})
-        );
-        assert!(fact.missing_key_is_error);
-        Ok(json!(1))
-    });
-    assert_eq!(report.outcome, fail("taken"));
-}
-
-#[test]
 fn conditions_stop_where_the_answer_is_known() {
     let rule = |kind: &str, first: &str| {
         format!(
@@ -219,136 +189,6 @@ validate:
         (needed.0.outcome, needed.1.len()),
         (fail("validation error: rule rule failed"), 1)
     );
-}
-
-#[test]
-fn both_sides_of_a_condition_are_asked_for_together() {
-    let policy = policy(
-        r#"
-context:
-- {name: one, cachedContextEntry: {name: e1}}
-- {name: two, cachedContextEntry: {name: e2}}
-- {name: unused, cachedContextEntry: {name: e3}}
-- {name: again, cachedContextEntry: {name: e1}}
-validate:
-  deny:
-    conditions:
-      all:
-      - {key: "{{ one }}", operator: Equals, value: "{{ two }}"}
-      - {key: "{{ again }}", operator: Equals, value: 7}
-"#,
-    );
-    let (report, asked) = drive(&policy, &create(&ingress("x", &[])), |_| Ok(json!(7)));
-    assert_eq!(report.outcome, fail("validation error: rule rule failed"));
-    assert_eq!(asked, [["e1", "e2"]], "the same question is asked once");
-    assert_eq!(policy.entries().collect::<Vec<_>>(), ["e1", "e2", "e3"]);
-}
-
-#[test]
-fn an_expression_loads_what_it_reads_and_no_more() {
-    let rule = |key: &str| {
-        format!(
-            r#"
-context:
-- {{name: fact, cachedContextEntry: {{name: e}}}}
-validate:
-  deny:
-    conditions: [{{key: "{key}", operator: Equals, value: ns}}]
-"#
-        )
-    };
-    let request = create(&ingress("fact", &[]));
-    let yes = fail("validation error: rule rule failed");
-    for key in [
-        "{{ request.namespace || fact }}",
-        "{{ request.object.metadata | {fact: name, namespace: namespace}.namespace }}",
-        "{{ join('', ['n', 's']) }}",
-    ] {
-        assert_eq!(outcome(&rule(key), &request), yes, "{key}");
-    }
-    for key in [
-        "{{ fact.a }}",
-        "{{ [fact][0].a }}",
-        "{{ request.nope || fact.a }}",
-        "{{ length(fact) == `1` && fact.a }}",
-    ] {
-        let (report, asked) = drive(&policy(&rule(key)), &request, |_| Ok(json!({"a": "ns"})));
-        assert_eq!((report.outcome, asked.len()), (yes.clone(), 1), "{key}");
-    }
-}
-
-/// A rule whose message shows the variables `one` and `two`.
-fn shown(context: &str) -> RuleOutcome {
-    let rule = format!(
-        "context:\n{context}\nvalidate:\n  message: \"{{{{ one }}}} {{{{ two || 'none' }}}}\"\n  deny: {{}}\n"
-    );
-    outcome(&rule, &create(&ingress("x", &["h"])))
-}
-
-#[test]
-fn an_entry_sees_the_entries_before_it() {
-    for (context, message) in [
-        (
-            "- {name: one, variable: {value: 1}}\n- {name: two, variable: {value: \"<{{ one }}>\"}}",
-            "1 <1>",
-        ),
-        (
-            "- {name: one, variable: {value: one}}\n- {name: one, variable: {jmesPath: one}}\n- {name: two, variable: {value: 2}}",
-            "one 2",
-        ),
-        (
-            "- {name: one, variable: {value: a}}\n- {name: two, variable: {value: \"{{ one }}\"}}\n- {name: one, variable: {value: b}}",
-            "b a",
-        ),
-        (
-            "- {name: one, variable: {jmesPath: \"request.object.spec.rules[0].host\"}}\n- {name: two, variable: {value: [{a: 5}], jmesPath: \"[0].a\"}}",
-            "h 5",
-        ),
-        (
-            "- {name: one, variable: {value: {k: v}, jmesPath: \"'{{ request.operation }}'\"}}\n- {name: two, variable: {value: 2}}",
-            "CREATE 2",
-        ),
-    ] {
-        assert_eq!(shown(context), fail(message), "{context}");
-    }
-}
-
-#[test]
-fn a_default_stands_in_for_what_is_not_there() {
-    for (two, message) in [
-        ("{jmesPath: request.object.nope, default: d}", "1 d"),
-        (
-            "{jmesPath: request.object.nope, default: \"{{ one }}\"}",
-            "1 1",
-        ),
-        ("{jmesPath: \"length(one)\", default: d}", "1 d"),
-        (
-            "{jmesPath: \"request.object.nope | [0]\", default: d}",
-            "1 d",
-        ),
-        ("{jmesPath: request.object.nope}", "1 none"),
-        (
-            "{value: \"{{ request.object.nope }}\", default: d}",
-            "1 none",
-        ),
-    ] {
-        let context =
-            format!("- {{name: one, variable: {{value: 1}}}}\n- {{name: two, variable: {two}}}");
-        assert_eq!(shown(&context), fail(message), "{two}");
-    }
-}
-
-#[test]
-fn a_variable_without_a_value_says_why() {
-    let rule = r#"
-context: [{name: v, variable: {jmesPath: request.object.nope}}]
-validate: {deny: {conditions: {all: [{key: "{{ v }}", operator: Equals, value: 1}]}}}
-"#;
-    let RuleOutcome::Error(error) = outcome(rule, &create(&ingress("x", &[]))) else {
-        panic!()
-    };
-    assert_eq!(error.code(), ErrorCode::VARIABLE_UNRESOLVED);
-    insta::assert_snapshot!(error, @r#"validate.deny.conditions.all[0].key: variable `v`: Unknown key "v" in path: context entry `v` has no value: variable `request.object.nope`: Unknown key "nope" in path"#);
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub(super) fn lex(
             }
         }
     }
-    lexer.finish()
+    Ok(lexer.finish())
 }
 
 #[derive(Default)]
@@ -92,7 +92,8 @@ impl Lexer {
             }
             Mode::Raw { written, parts } => {
                 if c == '\'' && !escaped {
-                    return self.end_raw();
+                    self.end_raw();
+                    return Ok(());
                 }
                 written.push(c);
                 self.escaped = c == '\\' && !escaped;
@@ -106,7 +107,8 @@ impl Lexer {
                 string_escape,
             } => {
                 if c == '`' && !escaped {
-                    return self.end_json();
+                    self.end_json();
+                    return Ok(());
                 }
                 written.push(c);
                 self.escaped = c == '\\' && !escaped;
@@ -177,7 +179,7 @@ impl Lexer {
         text.chars().for_each(|c| self.emit(c));
     }
 
-    fn end_raw(&mut self) -> Result<(), TemplateProblem> {
+    fn end_raw(&mut self) {
         if let Mode::Raw { written, parts } = std::mem::take(&mut self.mode) {
             if parts.iter().any(|part| matches!(part, Part::Variable(_))) {
                 let source = format!("'{written}'");
@@ -187,10 +189,9 @@ impl Lexer {
             }
         }
         self.ended_operand();
-        Ok(())
     }
 
-    fn end_json(&mut self) -> Result<(), TemplateProblem> {
+    fn end_json(&mut self) {
         if let Mode::Json {
             written, pieces, ..
         } = std::mem::take(&mut self.mode)
@@ -205,7 +206,6 @@ impl Lexer {
             }
         }
         self.ended_operand();
-        Ok(())
     }
 
     fn parameter(&mut self, binding: Binding) {
@@ -297,14 +297,14 @@ impl Lexer {
             )
     }
 
-    fn finish(mut self) -> Result<(Vec<Piece>, Vec<Parameter>), TemplateProblem> {
+    fn finish(mut self) -> (Vec<Piece>, Vec<Parameter>) {
         // Without variables in it the parser says it better.
         match std::mem::take(&mut self.mode) {
             Mode::Raw { written, .. } => self.emit_all(&format!("'{written}")),
             Mode::Json { written, .. } => self.emit_all(&format!("`{written}")),
             Mode::Code | Mode::Quoted => {}
         }
-        Ok((self.pieces, self.parameters))
+        (self.pieces, self.parameters)
     }
 }
 
