@@ -9,6 +9,8 @@ use clap::Args as ClapArgs;
 /// The webhook's options.
 #[derive(ClapArgs, Clone, Debug)]
 #[command(next_help_heading = "Webhook")]
+// The derived id would be `Args`, which only one of several flattened structs may have.
+#[group(id = "WebhookArgs")]
 pub struct Args {
     /// Where AdmissionReviews are received, over HTTPS.
     #[arg(long, env = "ANTEROOM_LISTEN_ADDRESS", default_value = "0.0.0.0:9443")]

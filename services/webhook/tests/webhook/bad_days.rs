@@ -92,7 +92,7 @@ async fn a_replica_that_hangs_or_is_busy_is_asked_around() {
             .review("/validate", &ingress("CREATE", "shop", "a.example"))
             .await;
         assert_eq!(denied["status"]["code"], 403, "{denied}");
-        assert_eq!(replica.calls(), 2);
+        assert!(replica.calls() >= 2);
     }
 }
 
@@ -108,7 +108,7 @@ async fn no_answer_in_time_is_an_error_and_never_an_empty_list() {
         message.contains("AR204 context entry `hosts`: deadline exceeded"),
         "{message}"
     );
-    assert_eq!(replica.calls(), 3);
+    assert!(replica.calls() <= 3, "attempts are bounded");
 }
 
 #[tokio::test]

@@ -32,7 +32,11 @@ async fn a_taken_host_is_denied_in_words_and_a_free_one_is_admitted() {
         assert_eq!(admitted["allowed"], true, "{path}");
         assert_eq!(admitted.get("status"), None);
     }
-    assert_eq!(replica.calls(), 6);
+    let asked = replica.calls();
+    assert!(
+        asked >= 6,
+        "each review needs the fact; a stall of this machine is hedged"
+    );
     // Another group's webhook: the policy is none of its business.
     for path in ["/validate/ignore", "/validate/fail/11"] {
         let admitted = client
@@ -40,13 +44,13 @@ async fn a_taken_host_is_denied_in_words_and_a_free_one_is_admitted() {
             .await;
         assert_eq!(admitted["allowed"], true, "{path}");
     }
-    assert_eq!(replica.calls(), 6);
+    assert_eq!(replica.calls(), asked);
     let metrics = cluster.service.metrics.encode();
     for line in [
         "anteroom_admission_decisions_total{decision=\"denied\",cause=\"policy\"} 3",
         "anteroom_admission_rule_results_total{policy=\"hosts\",rule=\"unique-host\",result=\"fail\"} 3",
         "anteroom_policies{state=\"ready\"} 1",
-        "anteroom_webhook_query_attempts_total 6",
+        "anteroom_webhook_query_duration_seconds_count{outcome=\"ok\"} 6",
     ] {
         assert!(metrics.contains(line), "{line} in\n{metrics}");
     }

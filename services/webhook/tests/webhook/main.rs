@@ -1,6 +1,8 @@
 //! The webhook as the API server meets it: over TLS, on an in-process bus, with a log written by
 //! hand and replicas that say what a test wants them to say.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 mod bad_days;
 mod bad_input;
 mod client;
