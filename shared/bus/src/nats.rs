@@ -8,7 +8,7 @@
 //! | `api` | JetStream's API |
 //! | `stream` | the stream that is the log |
 //! | `append` | the lease, and fenced batches |
-//! | `consumer`, `follow`, `index` | reading the log |
+//! | `consumer`, `follow`, `verify`, `index` | reading the log |
 //! | `serve`, `beats` | core pub/sub |
 
 mod api;
@@ -23,6 +23,7 @@ mod link;
 mod mux;
 mod serve;
 mod stream;
+mod verify;
 
 use std::{sync::Arc, time::Duration};
 

@@ -176,14 +176,6 @@ impl Api {
             .map(|info: ConsumerInfo| info.num_pending)
     }
 
-    /// Number of the last message that was delivered to a consumer, and how many wait for it.
-    pub(super) async fn consumer_state(&self, name: &str) -> Result<(u64, u64), ApiError> {
-        let subject = format!("$JS.API.CONSUMER.INFO.{}.{name}", self.stream);
-        self.call(subject, &json!({}))
-            .await
-            .map(|info: ConsumerInfo| (info.delivered.consumer_seq, info.num_pending))
-    }
-
     /// Where pulls from a consumer go.
     pub(super) fn next_subject(&self, consumer: &str) -> String {
         format!("$JS.API.CONSUMER.MSG.NEXT.{}.{consumer}", self.stream)
@@ -201,11 +193,5 @@ pub(super) fn head(info: &stream::Info) -> Option<LogHead> {
 
 #[derive(serde::Deserialize)]
 struct ConsumerInfo {
-    delivered: Delivered,
     num_pending: u64,
-}
-
-#[derive(serde::Deserialize)]
-struct Delivered {
-    consumer_seq: u64,
 }

@@ -7,7 +7,11 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_model::{Revision, limits::TOMBSTONE_TTL_MS};
-use anteroom_wire::envelope;
+use anteroom_wire::{
+    WireError,
+    envelope::{self, Envelope},
+};
+use async_nats::Message;
 use rand::Rng;
 use tokio::{
     sync::{Notify, mpsc},
@@ -16,8 +20,9 @@ use tokio::{
 
 use super::{
     Shared,
-    consumer::{Consumer, Delivered, Lost, Pass},
+    consumer::{Consumer, Delivered, Lost, Pass, Step},
     link,
+    verify::Verifier,
 };
 use crate::{BusError, Follower, LogEvent, LogHead, RestartCause, Scope, position::Position};
 
@@ -28,10 +33,6 @@ const EVENTS_MAX: usize = 64;
 /// How often a session makes sure that the log is still the same one, and that it has all of it. A
 /// stream deleted and made again is silence to a consumer, not an error.
 const VERIFY_INTERVAL: Duration = Duration::from_secs(2);
-
-/// So many verifications in a row may fail, as while a cluster elects a leader, before the log
-/// counts as out of reach.
-const UNVERIFIED_MAX: u32 = 3;
 
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(20);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
@@ -53,13 +54,13 @@ pub(super) fn follow(shared: Arc<Shared>, scope: &Scope) -> Follower {
         asked: false,
         away: false,
         caught_up: false,
+        wanted: Revision(0),
+        lease_subject: String::new(),
         retry_delay: RETRY_DELAY_MIN,
     };
     let (asked, stopped) = (Arc::clone(&restart), stop.clone());
     tokio::spawn(async move {
         tokio::select! {
-            biased;
-            // Closed, it ends without a word: being away is for those that come back.
             () = stopped.cancelled() => {}
             // Ends when nobody reads the events any more.
             Gone = reader.run(&asked) => {}
@@ -74,7 +75,8 @@ pub(super) fn follow(shared: Arc<Shared>, scope: &Scope) -> Follower {
 
 fn filters(shared: &Shared, scope: &Scope) -> Vec<String> {
     match scope {
-        Scope::All => shared.subjects.filters_of_all(),
+        // The lease too, though it is no record: then the last record is the log's last position.
+        Scope::All => shared.subjects.stream_subjects(),
         // A consumer without filters would read everything; no view has an empty name.
         Scope::Views(views) if views.is_empty() => {
             vec![shared.subjects.control(&anteroom_model::ViewId::new(""))]
@@ -97,6 +99,10 @@ struct Reader {
     asked: bool,
     away: bool,
     caught_up: bool,
+    /// The log's last position when it was last asked: to be caught up is to have got there.
+    wanted: Revision,
+    /// The subject of the current log's lease.
+    lease_subject: String,
     retry_delay: Duration,
 }
 
@@ -174,8 +180,11 @@ impl Reader {
         let mut verifier = Verifier::default();
         loop {
             tokio::select! {
-                delivered = consumer.next() => self.deliver(delivered?).await?,
-                _ = verify.tick() => self.verify(&mut verifier, &consumer).await?,
+                step = consumer.next() => match step? {
+                    Step::Record(delivered) => self.deliver(delivered).await?,
+                    Step::Idle { scanned } => self.idle(scanned).await?,
+                },
+                _ = verify.tick() => self.verify(&mut verifier).await?,
                 () = link::lost(&mut link, connects) => {
                     return Err(Lost::Gone("the connection to NATS was lost".to_owned()).into());
                 }
@@ -210,38 +219,64 @@ impl Reader {
         let (client, api) = (&self.shared.client, &self.shared.api);
         let (consumer, waiting) = Consumer::create(client, api, &pass).await?;
         self.away = false;
-        if waiting == 0 {
-            // Nothing in scope since the position, as of a moment after `head` was read.
+        self.wanted = head.last;
+        self.lease_subject = self.shared.subjects.lease(&head.incarnation);
+        if waiting == 0 && self.shared.api.head().await? == *head {
             self.catch_up(head.last).await?;
         }
         Ok(consumer)
     }
 
+    /// The server has met the log's end at `scanned`.
+    async fn idle(&mut self, scanned: Revision) -> Result<(), Gone> {
+        // A read that failed ends before the end, which the log's last position gives away.
+        if scanned < self.wanted {
+            return Ok(());
+        }
+        self.catch_up(scanned).await
+    }
+
     async fn deliver(&mut self, delivered: Delivered) -> Result<(), End> {
         let Delivered {
             revision,
-            pending,
+            maybe_last,
             message,
         } = delivered;
         if revision <= self.position.applied() {
             tracing::warn!(%revision, "the log's positions went backwards");
             return self.begin_again(RestartCause::Gap).await;
         }
+        if *message.subject != self.lease_subject {
+            let envelope = self.decode(&message).map(Box::new);
+            self.send(LogEvent::Record { revision, envelope }).await?;
+        }
+        self.position.advance(revision);
+        self.retry_delay = RETRY_DELAY_MIN;
+        if maybe_last && !self.caught_up {
+            self.confirm(revision).await?;
+        }
+        Ok(())
+    }
+
+    fn decode(&self, message: &Message) -> Result<Envelope, WireError> {
         let header = |name: &str| {
             let headers = message.headers.as_ref()?;
             headers.get(name).map(|value| value.as_str())
         };
-        let subjects = &self.shared.subjects;
-        let envelope =
-            envelope::decode(&message.subject, header, message.payload.clone(), subjects);
-        let envelope = envelope.map(Box::new);
-        self.send(LogEvent::Record { revision, envelope }).await?;
-        self.position.advance(revision);
-        self.retry_delay = RETRY_DELAY_MIN;
-        if pending == 0 {
-            self.catch_up(revision).await?;
+        let body = message.payload.clone();
+        envelope::decode(&message.subject, header, body, &self.shared.subjects)
+    }
+
+    /// Asks whether the record at `revision`, which has just been delivered, is still the last one.
+    async fn confirm(&mut self, revision: Revision) -> Result<(), Gone> {
+        match self.shared.api.head().await {
+            Ok(head) if head.last == revision && self.is_the_same(&head) => {
+                self.catch_up(revision).await
+            }
+            // Others follow, or an idle server will say so, or the next verification sees what is
+            // wrong.
+            Ok(_) | Err(_) => Ok(()),
         }
-        Ok(())
     }
 
     /// Forgets the position, for a cause that was found here rather than by [`Position::resume`].
@@ -255,40 +290,23 @@ impl Reader {
         Err(End::Changed)
     }
 
-    async fn verify(&mut self, verifier: &mut Verifier, consumer: &Consumer) -> Result<(), End> {
+    async fn verify(&mut self, verifier: &mut Verifier) -> Result<(), End> {
         let head = match self.shared.api.head().await {
             Ok(head) => head,
             Err(BusError::NoLog) => return Err(BusError::NoLog.into()),
             Err(error) => return Ok(verifier.failed(&error)?),
         };
-        if self
-            .position
-            .resume(&head, Duration::ZERO, TOMBSTONE_TTL)
-            .is_err()
-        {
+        if !self.is_the_same(&head) {
             return Err(End::Changed);
         }
-        if self.caught_up && head.last <= self.position.applied() {
-            verifier.passed();
-            self.current = Instant::now();
-            return Ok(());
-        }
-        // Behind the last record in scope there may be others, and records that were waited for may
-        // have been purged: only the consumer knows whether anything is left.
-        match self.shared.api.consumer_state(consumer.name()).await {
-            Ok((delivered, 0)) if delivered == consumer.delivered() => {
-                verifier.passed();
-                Ok(self.catch_up(head.last).await?)
-            }
-            Ok((delivered, _)) if delivered == consumer.delivered() => {
-                Ok(verifier.stalled_at(delivered)?)
-            }
-            Ok(_) => {
-                verifier.passed();
-                Ok(())
-            }
-            Err(error) => Ok(verifier.failed(&error.into())?),
-        }
+        self.wanted = head.last;
+        Ok(verifier.passed(self.position.applied(), head.last)?)
+    }
+
+    /// Whether the log that stands at `head` is the one that is read.
+    fn is_the_same(&self, head: &LogHead) -> bool {
+        let resumed = self.position.resume(head, Duration::ZERO, TOMBSTONE_TTL);
+        resumed.is_ok()
     }
 
     /// Everything in scope up to `revision` has been delivered.
@@ -324,6 +342,10 @@ impl Reader {
     }
 
     async fn leave(&mut self, reason: String) -> Result<(), Gone> {
+        // Closed, it ends without a word: being away is for those that come back.
+        if self.shared.closed.is_cancelled() {
+            return Err(Gone);
+        }
         if std::mem::replace(&mut self.away, true) {
             return Ok(());
         }
@@ -333,64 +355,5 @@ impl Reader {
 
     async fn send(&self, event: LogEvent) -> Result<(), Gone> {
         self.events.send(event).await.map_err(|_| Gone)
-    }
-}
-
-/// What the verifications of one session found so far.
-#[derive(Debug, Default)]
-struct Verifier {
-    failed: u32,
-    /// Records wait on the server, but none has come since so many.
-    stalled: Option<u64>,
-}
-
-impl Verifier {
-    fn passed(&mut self) {
-        *self = Self::default();
-    }
-
-    fn failed(&mut self, error: &BusError) -> Result<(), Lost> {
-        self.failed += 1;
-        if self.failed >= UNVERIFIED_MAX {
-            return Err(Lost::Gone(error.to_string()));
-        }
-        tracing::debug!(%error, "could not verify where the log stands");
-        Ok(())
-    }
-
-    fn stalled_at(&mut self, delivered: u64) -> Result<(), Lost> {
-        if self.stalled == Some(delivered) {
-            let reason = "records wait on the server, but none comes".to_owned();
-            return Err(Lost::Gone(reason));
-        }
-        self.stalled = Some(delivered);
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_bad_verification_is_forgiven() {
-        let away = || BusError::Unavailable {
-            message: "no leader".into(),
-        };
-        let mut verifier = Verifier::default();
-        assert!(verifier.failed(&away()).is_ok());
-        assert!(verifier.failed(&away()).is_ok());
-        verifier.passed();
-        assert!(verifier.failed(&away()).is_ok());
-        assert!(verifier.failed(&away()).is_ok());
-        assert!(verifier.failed(&away()).is_err());
-    }
-
-    #[test]
-    fn a_consumer_that_never_moves_is_left() {
-        let mut verifier = Verifier::default();
-        assert!(verifier.stalled_at(5).is_ok());
-        assert!(verifier.stalled_at(6).is_ok(), "it moves");
-        assert!(verifier.stalled_at(6).is_err());
     }
 }

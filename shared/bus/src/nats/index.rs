@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     Shared,
-    consumer::{Consumer, Lost, Pass},
+    consumer::{Consumer, Lost, Pass, Step},
 };
 use crate::{BusError, LogIndex};
 
@@ -23,7 +23,7 @@ pub(super) async fn read(shared: &Shared) -> Result<LogIndex, BusError> {
         incarnation: head.incarnation,
         ..LogIndex::default()
     };
-    let controlled = read_heads(shared, &mut index).await?;
+    let controlled = read_heads(shared, head.last, &mut index).await?;
     for view in controlled {
         if let Some((_, record)) = control(shared, &view).await? {
             index.views.insert(view, record);
@@ -32,20 +32,31 @@ pub(super) async fn read(shared: &Shared) -> Result<LogIndex, BusError> {
     Ok(index)
 }
 
-/// Reads every record's subject and headers; the views that have a control record.
-async fn read_heads(shared: &Shared, index: &mut LogIndex) -> Result<Vec<ViewId>, BusError> {
+/// Reads every record's subject and headers; the views that have a control record. The log stood at
+/// `wanted` before.
+async fn read_heads(
+    shared: &Shared,
+    wanted: Revision,
+    index: &mut LogIndex,
+) -> Result<Vec<ViewId>, BusError> {
     let pass = Pass {
-        filters: shared.subjects.filters_of_all(),
+        // The lease too, though it is no record: then the last record is the log's last position.
+        filters: shared.subjects.stream_subjects(),
         from: Revision(1),
         headers_only: true,
         pull_records: shared.config.pull_records_max,
     };
     let deadline = Instant::now() + INDEX_TIMEOUT;
-    let (mut consumer, mut waiting) = Consumer::create(&shared.client, &shared.api, &pass).await?;
     let mut controlled = Vec::new();
-    while waiting > 0 {
+    if wanted == Revision(0) {
+        return Ok(controlled);
+    }
+    let (mut consumer, _) = Consumer::create(&shared.client, &shared.api, &pass).await?;
+    loop {
         let delivered = match timeout_at(deadline, consumer.next()).await {
-            Ok(Ok(delivered)) => delivered,
+            Ok(Ok(Step::Record(delivered))) => delivered,
+            Ok(Ok(Step::Idle { scanned })) if scanned >= wanted => return Ok(controlled),
+            Ok(Ok(Step::Idle { .. })) => continue,
             Ok(Err(Lost::Gap(message) | Lost::Gone(message))) => {
                 return Err(BusError::Unavailable { message });
             }
@@ -54,17 +65,13 @@ async fn read_heads(shared: &Shared, index: &mut LogIndex) -> Result<Vec<ViewId>
                 return Err(BusError::Unavailable { message });
             }
         };
-        waiting = delivered.pending;
         let message = delivered.message;
-        note(
-            shared,
-            &message.subject,
-            message.headers.as_ref(),
-            index,
-            &mut controlled,
-        );
+        let headers = message.headers.as_ref();
+        note(shared, &message.subject, headers, index, &mut controlled);
+        if delivered.maybe_last && shared.api.head().await?.last == delivered.revision {
+            return Ok(controlled);
+        }
     }
-    Ok(controlled)
 }
 
 fn note(
@@ -86,14 +93,16 @@ fn note(
             }
         }
         Ok(Head::Control(view)) => controlled.push(view),
-        Err(error) => {
-            tracing::warn!(subject, %error, "a record that cannot be read: it will be rewritten");
-            // A version that no source has, so that the writer replaces it or removes it.
-            if let Ok(Subject::Object { view, key }) = shared.subjects.parse(subject) {
+        Err(error) => match shared.subjects.parse(subject) {
+            Ok(Subject::Lease(_)) => {}
+            Ok(Subject::Object { view, key }) => {
+                tracing::warn!(subject, %error, "a record that cannot be read");
+                // A version that no source has, so that the writer replaces it or removes it.
                 let version = (Epoch(0), ResourceVersion::default());
                 index.objects.entry(view).or_default().insert(key, version);
             }
-        }
+            _ => tracing::warn!(subject, %error, "a record that cannot be read"),
+        },
     }
 }
 

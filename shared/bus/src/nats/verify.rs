@@ -1,0 +1,73 @@
+//! What a follower's regular look at the log tells about its consumer.
+
+use anteroom_model::Revision;
+
+use super::consumer::Lost;
+use crate::BusError;
+
+/// So many verifications in a row may fail, as while a cluster elects a leader, before the log
+/// counts as out of reach.
+const UNVERIFIED_MAX: u32 = 3;
+
+/// What the verifications of one session found so far.
+#[derive(Debug, Default)]
+pub(super) struct Verifier {
+    failed: u32,
+    /// Where the reader stood when it was last behind.
+    behind: Option<Revision>,
+}
+
+impl Verifier {
+    /// The log stands at `last`. Between two verifications an idle consumer says several times how
+    /// far it has looked, so a reader that is behind and does not move is not being told.
+    pub(super) fn passed(&mut self, applied: Revision, last: Revision) -> Result<(), Lost> {
+        self.failed = 0;
+        let behind = (applied < last).then_some(applied);
+        if behind.is_some() && self.behind == behind {
+            let reason = format!("nothing comes, though the log stands at {last}");
+            return Err(Lost::Gone(reason));
+        }
+        self.behind = behind;
+        Ok(())
+    }
+
+    pub(super) fn failed(&mut self, error: &BusError) -> Result<(), Lost> {
+        self.failed += 1;
+        if self.failed >= UNVERIFIED_MAX {
+            return Err(Lost::Gone(error.to_string()));
+        }
+        tracing::debug!(%error, "could not verify where the log stands");
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_bad_verification_is_forgiven() {
+        let away = || BusError::Unavailable {
+            message: "no leader".into(),
+        };
+        let mut verifier = Verifier::default();
+        assert!(verifier.failed(&away()).is_ok());
+        assert!(verifier.failed(&away()).is_ok());
+        assert!(verifier.passed(Revision(1), Revision(1)).is_ok());
+        assert!(verifier.failed(&away()).is_ok());
+        assert!(verifier.failed(&away()).is_ok());
+        assert!(verifier.failed(&away()).is_err());
+    }
+
+    #[test]
+    fn a_reader_that_is_behind_and_does_not_move_is_noticed() {
+        let mut verifier = Verifier::default();
+        let mut passed = |applied, last| verifier.passed(Revision(applied), Revision(last));
+        assert!(passed(5, 9).is_ok());
+        assert!(passed(6, 9).is_ok(), "it moves");
+        assert!(passed(9, 9).is_ok());
+        assert!(passed(9, 9).is_ok(), "it is not behind");
+        assert!(passed(9, 10).is_ok());
+        assert!(passed(9, 12).is_err());
+    }
+}
