@@ -15,6 +15,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Options of the watcher.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Watcher")]
+// The derived id would be `Args`, which only one of several flattened structs may have.
+#[group(id = "WatcherArgs")]
 pub struct Args {
     /// Whom the lease names as its holder: one name for each replica, kept over restarts, so that a
     /// restarted one need not wait for its own lease [default: the host's name and the process id]
