@@ -114,3 +114,51 @@ fn evaluation_error(error: &EvalError) -> FactError {
         _ => FactError::EvaluationFailed { message },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use anteroom_model::{
+        Delta, Digest, Epoch, ObjectKey, Op, Source, SourceInfo, ViewRecord, ViewState,
+    };
+
+    use super::*;
+    use crate::View;
+
+    #[test]
+    fn a_snapshot_stays_as_it_is() {
+        let source = Source::System {
+            name: "test".into(),
+        };
+        let mut view = View::live(source.view_id());
+        let put = |name: &str| Delta {
+            key: ObjectKey::new("", name),
+            epoch: Epoch::new(1, 0),
+            version: ResourceVersion::new("1"),
+            op: Op::Put(b"\x80".as_slice()),
+        };
+        view.apply(Revision(1), &put("a"));
+        let record = ViewRecord {
+            view: view.id().clone(),
+            info: SourceInfo {
+                source,
+                kind: String::new(),
+                namespaced: false,
+            },
+            epoch: Epoch::new(1, 0),
+            state: ViewState::Synced,
+            version: ResourceVersion::new("1"),
+            objects: 1,
+            digest: Digest::EMPTY,
+        };
+        view.control(Revision(2), record);
+        let snapshot = view.snapshot(0, 0).unwrap();
+        view.apply(Revision(3), &put("b"));
+        assert_eq!(
+            (snapshot.read().len(), snapshot.read().revision()),
+            (1, Revision(2))
+        );
+        assert_eq!(view.read(0, 0).unwrap().len(), 2);
+        let stale = view.snapshot(1, 0).unwrap_err();
+        assert!(matches!(stale, FactError::Stale { .. }));
+    }
+}
