@@ -7,6 +7,8 @@ use anteroom_model::limits::AGE_MAX_DEFAULT_MS;
 /// Options of a replica.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Replica")]
+// The derived id would be `Args`, which only one of several flattened structs may have.
+#[group(id = "ReplicaArgs")]
 pub struct Args {
     /// This replica's name, as replies and traces show it [default: $POD_NAME, else $HOSTNAME and a
     /// random suffix].

@@ -32,6 +32,7 @@ struct Outcome {
 }
 
 /// A request under way.
+#[derive(Clone, Copy)]
 pub(crate) struct Begun(Instant);
 
 impl QueryMetrics {

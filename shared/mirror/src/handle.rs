@@ -79,7 +79,7 @@ impl ViewHandle {
     /// `u64::MAX` for last-good data whatever its age; `None`: what the mirror accepts, and only
     /// while the writer is heard.
     ///
-    /// `reader` runs under the view's lock, shared with other readers: it must not wait for anything.
+    /// `reader` holds up nobody, however long it takes: it reads a snapshot.
     ///
     /// # Errors
     /// [`FactError::NotSynced`], [`FactError::Stale`], [`FactError::Failed`]: never an empty view
@@ -89,9 +89,8 @@ impl ViewHandle {
         age_max_ms: Option<u64>,
         reader: impl FnOnce(Read<'_>, &ReadPosition) -> R,
     ) -> Result<R, FactError> {
-        let kept = self.kept.read();
-        let (read, position) = kept.read(self.clock.now(), age_max_ms)?;
-        Ok(reader(read, &position))
+        let (snapshot, position) = self.kept.read().read(self.clock.now(), age_max_ms)?;
+        Ok(reader(snapshot.read(), &position))
     }
 
     /// Waits until everything of the view up to `revision_min` is in it.

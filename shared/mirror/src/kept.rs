@@ -4,7 +4,7 @@
 //! other. Nothing here waits or reads a clock.
 
 use anteroom_model::{Delta, FactError, Incarnation, Revision, ViewId, ViewRecord, ViewState};
-use anteroom_view::{Applied, Effect, Log, Read, State, View};
+use anteroom_view::{Applied, Effect, Log, Snapshot, State, View};
 use bytes::Bytes;
 
 use crate::{
@@ -272,11 +272,11 @@ impl Kept {
         &self,
         now: Moment,
         age_max_ms: Option<u64>,
-    ) -> Result<(Read<'_>, ReadPosition), FactError> {
+    ) -> Result<(Snapshot, ReadPosition), FactError> {
         let age_ms = self.age_ms(now);
-        let read = self
+        let snapshot = self
             .view
-            .read(age_ms, age_max_ms.unwrap_or(self.age_max_ms))?;
+            .snapshot(age_ms, age_max_ms.unwrap_or(self.age_max_ms))?;
         if !self.proof.answers() {
             return Err(FactError::NotSynced {
                 view: self.view.id().to_string(),
@@ -292,6 +292,7 @@ impl Kept {
                 age_max_ms: self.age_max_ms,
             });
         }
+        let read = snapshot.read();
         let position = ReadPosition {
             incarnation: self.served_from.clone(),
             revision: read.revision(),
@@ -300,7 +301,7 @@ impl Kept {
             objects: read.len() as u64,
             content: self.content,
         };
-        Ok((read, position))
+        Ok((snapshot, position))
     }
 
     /// Where the view stands.

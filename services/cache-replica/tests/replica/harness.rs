@@ -18,15 +18,15 @@ use tokio::task::JoinHandle;
 /// Time enough for anything, on a clock that is turned on as soon as everybody waits.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub struct Harness {
-    pub bus: LocalBus,
-    pub writer: Writer,
-    pub view: ViewId,
-    pub service: Service,
-    pub running: JoinHandle<anyhow::Result<()>>,
+pub(crate) struct Harness {
+    pub(crate) bus: LocalBus,
+    pub(crate) writer: Writer,
+    pub(crate) view: ViewId,
+    pub(crate) service: Service,
+    pub(crate) running: JoinHandle<anyhow::Result<()>>,
 }
 
-pub fn args() -> Args {
+pub(crate) fn args() -> Args {
     Args {
         replica_id: Some("r1".to_owned()),
         ..Args::default()
@@ -35,7 +35,7 @@ pub fn args() -> Args {
 
 impl Harness {
     /// A replica that serves `objects` ingresses.
-    pub async fn with_ingresses(objects: usize, args: Args) -> Self {
+    pub(crate) async fn with_ingresses(objects: usize, args: Args) -> Self {
         let mut harness = Self::started(args).await;
         let ingresses = (0..objects).map(|n| (key(n), ingress(n)));
         let view = harness.view.clone();
@@ -46,7 +46,7 @@ impl Harness {
     }
 
     /// A replica, and a log with nothing but the system views and an open view of ingresses.
-    pub async fn started(args: Args) -> Self {
+    pub(crate) async fn started(args: Args) -> Self {
         let bus = LocalBus::new();
         let mut writer = Writer::with_system_views(Arc::new(bus.join())).await;
         let view = writer.open(collection("ingresses", "Ingress"));
@@ -62,7 +62,7 @@ impl Harness {
     }
 
     /// Waits until the replica is ready, with a writer that beats.
-    pub async fn until_ready(&self) {
+    pub(crate) async fn until_ready(&self) {
         let ready = self.service.readiness.wait_ready();
         tokio::select! {
             () = ready => {}
@@ -71,23 +71,23 @@ impl Harness {
     }
 
     /// A writer's beats, for ever.
-    pub async fn beating(&self) {
+    pub(crate) async fn beating(&self) {
         loop {
             self.writer.beat().await;
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     }
 
-    pub fn address(&self) -> Address {
+    pub(crate) fn address(&self) -> Address {
         Address::View(self.view.clone())
     }
 
     /// Asks whoever serves the view.
-    pub async fn ask(&self, request: &QueryRequest) -> Result<QueryOutcome, RequestError> {
+    pub(crate) async fn ask(&self, request: &QueryRequest) -> Result<QueryOutcome, RequestError> {
         self.ask_within(request, PATIENCE).await
     }
 
-    pub async fn ask_within(
+    pub(crate) async fn ask_within(
         &self,
         request: &QueryRequest,
         deadline: Duration,
@@ -96,7 +96,7 @@ impl Harness {
         self.send(&self.address(), body, deadline).await
     }
 
-    pub async fn send(
+    pub(crate) async fn send(
         &self,
         to: &Address,
         body: Bytes,
@@ -112,13 +112,13 @@ impl Harness {
     }
 
     /// The result of one expression, which has to have one.
-    pub async fn value(&self, expression: &str) -> Value {
+    pub(crate) async fn value(&self, expression: &str) -> Value {
         let outcome = self.ask(&request(expression)).await.unwrap();
         body::to_json(outcome.unwrap().results[0].as_ref().unwrap()).unwrap()
     }
 
     /// The error of one expression, which has to have one.
-    pub async fn error(&self, request: &QueryRequest) -> FactError {
+    pub(crate) async fn error(&self, request: &QueryRequest) -> FactError {
         match self.ask(request).await.unwrap() {
             Err(error) => error,
             Ok(reply) => reply.results[0].clone().unwrap_err(),
@@ -126,7 +126,7 @@ impl Harness {
     }
 
     /// Waits until nobody serves the view.
-    pub async fn until_unserved(&self) {
+    pub(crate) async fn until_unserved(&self) {
         while !matches!(
             self.ask(&request("length(items)")).await,
             Err(RequestError::NoResponders)
@@ -136,7 +136,7 @@ impl Harness {
     }
 
     /// Waits until somebody serves the view, with a writer that beats.
-    pub async fn until_served(&self) {
+    pub(crate) async fn until_served(&self) {
         let served = async {
             while self.ask(&request("length(items)")).await.is_err() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -149,22 +149,22 @@ impl Harness {
     }
 }
 
-pub fn key(n: usize) -> anteroom_model::ObjectKey {
+pub(crate) fn key(n: usize) -> anteroom_model::ObjectKey {
     anteroom_model::ObjectKey::new(format!("ns-{}", n % 7), format!("ing-{n:05}"))
 }
 
-pub fn ingress(n: usize) -> Value {
+pub(crate) fn ingress(n: usize) -> Value {
     json!({
         "metadata": {"name": format!("ing-{n:05}"), "namespace": format!("ns-{}", n % 7)},
         "spec": {"rules": [{"host": format!("host-{n}.example.com")}]},
     })
 }
 
-pub fn request(expression: &str) -> QueryRequest {
+pub(crate) fn request(expression: &str) -> QueryRequest {
     request_with(expression, json!({}))
 }
 
-pub fn request_with(expression: &str, parameters: Value) -> QueryRequest {
+pub(crate) fn request_with(expression: &str, parameters: Value) -> QueryRequest {
     QueryRequest {
         entry: "ingresses".to_owned(),
         queries: vec![Query {

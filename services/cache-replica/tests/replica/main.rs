@@ -1,5 +1,10 @@
 //! A replica on the in-process bus, with a writer of the log beside it.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy does not see that the helpers of a test are part of it"
+)]
+
 mod failures;
 mod harness;
 mod lifecycle;

@@ -290,9 +290,9 @@ impl World {
 
     fn read<R>(&self, view: usize, reader: impl FnOnce(Read<'_>, ReadAt) -> R) -> Option<R> {
         let kept = self.machine.views.get(&views()[view])?.read();
-        let (read, position) = kept.read(self.now, None).ok()?;
+        let (snapshot, position) = kept.read(self.now, None).ok()?;
         Some(reader(
-            read,
+            snapshot.read(),
             ReadAt {
                 age_ms: position.age_ms,
             },
