@@ -1,5 +1,7 @@
 //! kube's client, as the watcher uses it, against the simulator.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},

@@ -1,0 +1,34 @@
+# syntax=docker/dockerfile:1
+
+# One image with every binary; what a container runs is its command. Both stages are Debian 12, so
+# that what is built against its glibc runs on it.
+
+FROM rust:1.95-slim-bookworm AS build
+# jemalloc is built with make; everything else needs only the compiler that is there.
+RUN apt-get update \
+    && apt-get install --no-install-recommends --yes make \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /src
+COPY . .
+# The registry and the target folder outlive the build, so the binaries are copied out of them.
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/src/target \
+    cargo build --release --locked \
+        --package anteroom \
+        --package anteroom-cache-replica \
+        --package anteroom-simapi \
+        --package anteroom-watcher \
+        --package anteroom-webhook \
+    && mkdir /out \
+    && cp target/release/anteroom \
+        target/release/anteroom-cache-replica \
+        target/release/anteroom-simapi \
+        target/release/anteroom-watcher \
+        target/release/anteroom-webhook \
+        /out/
+
+# glibc, libgcc and the system's certificates; no shell, no package manager; user 65532.
+FROM gcr.io/distroless/cc-debian12:nonroot
+COPY --from=build /out/ /usr/local/bin/
+USER 65532:65532
+CMD ["/usr/local/bin/anteroom", "--help"]

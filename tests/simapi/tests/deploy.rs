@@ -1,0 +1,438 @@
+//! What is deployed holds together: the manifests among each other, with the image, with the rules
+//! for what a service may do, and with what the simulator reads.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+
+const SERVICES: [&str; 3] = [
+    "anteroom-cache-replica",
+    "anteroom-watcher",
+    "anteroom-webhook",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn documents(file: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(file).unwrap();
+    serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+fn yaml(path: &str) -> Value {
+    let mut documents = documents(&root().join(path));
+    assert_eq!(documents.len(), 1, "{path}");
+    documents.remove(0)
+}
+
+/// Every object of `deploy/manifests`.
+fn manifests() -> Vec<Value> {
+    let entries = fs::read_dir(root().join("deploy/manifests")).unwrap();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files.iter().flat_map(|file| documents(file)).collect()
+}
+
+fn of_kind<'a>(manifests: &'a [Value], kinds: &'a [&str]) -> impl Iterator<Item = &'a Value> {
+    manifests
+        .iter()
+        .filter(|object| kinds.contains(&text(object, "/kind")))
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+fn list<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+}
+
+fn name(object: &Value) -> &str {
+    text(object, "/metadata/name")
+}
+
+const WORKLOADS: [&str; 2] = ["Deployment", "StatefulSet"];
+
+#[test]
+fn every_manifest_is_in_the_kustomization_and_in_the_namespace() {
+    let kustomization = yaml("deploy/kustomization.yaml");
+    let named: BTreeSet<&str> = list(&kustomization, "/resources")
+        .map(|path| path.as_str().unwrap())
+        .collect();
+    let entries = fs::read_dir(root().join("deploy/manifests")).unwrap();
+    let there: BTreeSet<String> = entries
+        .map(|entry| format!("manifests/{}", entry.unwrap().file_name().to_str().unwrap()))
+        .collect();
+    assert_eq!(named, there.iter().map(String::as_str).collect());
+    for file in list(&kustomization, "/configMapGenerator/0/files") {
+        assert!(
+            root().join("deploy").join(file.as_str().unwrap()).exists(),
+            "{file}"
+        );
+    }
+    let cluster_scoped = ["Namespace", "ClusterRole", "ClusterRoleBinding"];
+    for object in manifests() {
+        let expected = if cluster_scoped.contains(&text(&object, "/kind")) {
+            ""
+        } else {
+            "anteroom"
+        };
+        assert_eq!(text(&object, "/metadata/namespace"), expected, "{object}");
+    }
+}
+
+#[test]
+fn one_image_for_all_services_and_one_nats() {
+    let compose = yaml("docker-compose.yml");
+    let mut images: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    let mut add = |image: &str| {
+        let kind = if image.starts_with("nats:") {
+            "nats"
+        } else {
+            "anteroom"
+        };
+        images.entry(kind).or_default().insert(image.to_owned());
+    };
+    for workload in of_kind(&manifests(), &WORKLOADS) {
+        list(workload, "/spec/template/spec/containers")
+            .for_each(|container| add(text(container, "/image")));
+    }
+    for service in [
+        "nats",
+        "watcher",
+        "replica-1",
+        "replica-2",
+        "webhook",
+        "simapi",
+    ] {
+        add(text(&compose, &format!("/services/{service}/image")));
+    }
+    let one = |image: &str| BTreeSet::from([image.to_owned()]);
+    assert_eq!(images["anteroom"], one("anteroom:dev"));
+    assert_eq!(images["nats"].len(), 1, "{images:?}");
+    // Whatever is started is in the image.
+    let dockerfile = fs::read_to_string(root().join("Dockerfile")).unwrap();
+    for binary in SERVICES.iter().chain(&["anteroom-simapi", "anteroom"]) {
+        assert!(
+            dockerfile.contains(&format!("--package {binary} ")),
+            "{binary}"
+        );
+        assert!(
+            dockerfile.contains(&format!("target/release/{binary} ")),
+            "{binary}"
+        );
+    }
+}
+
+#[test]
+fn containers_are_probed_and_confined() {
+    let manifests = manifests();
+    let mut seen = BTreeSet::new();
+    for workload in of_kind(&manifests, &WORKLOADS) {
+        let pod = &workload["spec"]["template"]["spec"];
+        seen.insert(name(workload).to_owned());
+        assert_eq!(
+            pod["securityContext"]["runAsNonRoot"],
+            true,
+            "{}",
+            name(workload)
+        );
+        assert_eq!(pod["securityContext"]["runAsUser"], 65532);
+        assert_eq!(
+            pod["securityContext"]["seccompProfile"]["type"],
+            "RuntimeDefault"
+        );
+        assert!(list(pod, "/topologySpreadConstraints").next().is_some());
+        for container in list(pod, "/containers") {
+            let ports: Vec<&str> = list(container, "/ports")
+                .map(|port| text(port, "/name"))
+                .collect();
+            for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+                let port = text(container, &format!("/{probe}/httpGet/port"));
+                assert!(ports.contains(&port), "{} {probe}", name(workload));
+            }
+            let security = &container["securityContext"];
+            let expected = json!({"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+                "capabilities": {"drop": ["ALL"]}});
+            assert_eq!(*security, expected, "{}", name(workload));
+            for resource in [
+                "/resources/requests/cpu",
+                "/resources/requests/memory",
+                "/resources/limits/memory",
+            ] {
+                assert!(
+                    !text(container, resource).is_empty(),
+                    "{} {resource}",
+                    name(workload)
+                );
+            }
+        }
+        if name(workload) != "nats" {
+            let container = &pod["containers"][0];
+            assert_eq!(text(container, "/livenessProbe/httpGet/path"), "/livez");
+            assert_eq!(text(container, "/readinessProbe/httpGet/path"), "/readyz");
+            assert_eq!(text(container, "/command/0"), name(workload));
+        }
+    }
+    assert!(
+        SERVICES.iter().all(|service| seen.contains(*service)),
+        "{seen:?}"
+    );
+}
+
+/// The labels of each workload's pods, by its name.
+fn pods(manifests: &[Value]) -> BTreeMap<String, Value> {
+    let labels = |workload: &Value| workload["spec"]["template"]["metadata"]["labels"].clone();
+    of_kind(manifests, &WORKLOADS)
+        .map(|workload| (name(workload).to_owned(), labels(workload)))
+        .collect()
+}
+
+/// Whether `matchLabels` and `In` expressions select these labels; an empty selector selects all.
+fn selects(selector: &Value, labels: &Value) -> bool {
+    let equal = selector
+        .get("matchLabels")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
+    let listed = list(selector, "/matchExpressions").all(|expression| {
+        assert_eq!(expression["operator"], "In");
+        let value = &labels[text(expression, "/key")];
+        list(expression, "/values").any(|listed| listed == value)
+    });
+    listed && equal.into_iter().all(|(key, value)| labels[key] == *value)
+}
+
+#[test]
+fn selectors_select_what_they_are_for() {
+    let manifests = manifests();
+    let pods = pods(&manifests);
+    let selected = |selector: &Value| -> Vec<&str> {
+        let selected = pods.iter().filter(|(_, labels)| selects(selector, labels));
+        selected.map(|(name, _)| name.as_str()).collect()
+    };
+    for object in of_kind(
+        &manifests,
+        &["Deployment", "StatefulSet", "PodDisruptionBudget"],
+    ) {
+        assert_eq!(
+            selected(&object["spec"]["selector"]),
+            [name(object)],
+            "{}",
+            name(object)
+        );
+    }
+    for workload in of_kind(&manifests, &WORKLOADS) {
+        for spread in list(workload, "/spec/template/spec/topologySpreadConstraints") {
+            assert_eq!(selected(&spread["labelSelector"]), [name(workload)]);
+        }
+    }
+    for service in of_kind(&manifests, &["Service"]) {
+        let selector = json!({"matchLabels": service["spec"]["selector"]});
+        let [workload] = selected(&selector)[..] else {
+            panic!("{service}")
+        };
+        let workload = of_kind(&manifests, &WORKLOADS)
+            .find(|of| name(of) == workload)
+            .unwrap();
+        let ports: Vec<&str> = list(workload, "/spec/template/spec/containers/0/ports")
+            .map(|port| text(port, "/name"))
+            .collect();
+        for port in list(service, "/spec/ports") {
+            assert!(ports.contains(&text(port, "/targetPort")), "{service}");
+        }
+    }
+    for policy in of_kind(&manifests, &["NetworkPolicy"]) {
+        assert!(
+            !selected(&policy["spec"]["podSelector"]).is_empty(),
+            "{policy}"
+        );
+    }
+    let nats = of_kind(&manifests, &["NetworkPolicy"])
+        .find(|policy| name(policy) == "nats")
+        .unwrap();
+    let clients = list(nats, "/spec/ingress/0/from").map(|from| selected(&from["podSelector"]));
+    assert_eq!(clients.collect::<Vec<_>>(), [SERVICES], "who reaches NATS");
+}
+
+#[test]
+fn rights_are_the_least() {
+    let manifests = manifests();
+    for role in of_kind(&manifests, &["ClusterRole", "Role"]) {
+        for rule in list(role, "/rules") {
+            let strings = ["/apiGroups", "/resources", "/verbs"]
+                .iter()
+                .flat_map(|field| list(rule, field));
+            assert!(
+                strings
+                    .into_iter()
+                    .all(|item| !item.as_str().unwrap().contains('*')),
+                "{rule}"
+            );
+            for field in ["nonResourceURLs", "escalate", "impersonate"] {
+                assert!(rule.get(field).is_none(), "{rule}");
+            }
+            let own_secret = text(role, "/kind") == "Role" && name(role) == "anteroom-webhook";
+            let secrets = list(rule, "/resources").any(|resource| resource == "secrets");
+            assert!(!secrets || own_secret, "{rule}");
+            let webhooks =
+                list(rule, "/apiGroups").any(|group| group == "admissionregistration.k8s.io");
+            assert!(
+                !webhooks || rule["resourceNames"] == json!(["anteroom"]),
+                "{rule}"
+            );
+            // Only a POST cannot be held to a name.
+            let creates_only = rule["verbs"] == json!(["create"]);
+            let named = rule["resourceNames"] == json!(["anteroom-webhook-tls"]);
+            assert!(!secrets || creates_only || named, "{rule}");
+        }
+    }
+    // Each binding is of the account that its role is for; replicas have none, and no token.
+    for binding in of_kind(&manifests, &["ClusterRoleBinding", "RoleBinding"]) {
+        let role = text(binding, "/roleRef/name");
+        let kind = text(binding, "/roleRef/kind");
+        assert!(
+            of_kind(&manifests, &[kind]).any(|of| name(of) == role),
+            "{binding}"
+        );
+        for subject in list(binding, "/subjects") {
+            let account = text(subject, "/name");
+            assert!(
+                role.starts_with(account) && account != "anteroom-cache-replica",
+                "{binding}"
+            );
+            assert_eq!(text(subject, "/namespace"), "anteroom");
+        }
+    }
+    for account in of_kind(&manifests, &["ServiceAccount"]) {
+        assert_eq!(account["automountServiceAccountToken"], false, "{account}");
+    }
+    for workload in of_kind(&manifests, &WORKLOADS) {
+        let pod = &workload["spec"]["template"]["spec"];
+        let account = text(pod, "/serviceAccountName");
+        assert!(
+            of_kind(&manifests, &["ServiceAccount"]).any(|of| name(of) == account),
+            "{account}"
+        );
+        let mounted = ["anteroom-watcher", "anteroom-webhook"].contains(&name(workload));
+        assert_eq!(
+            pod["automountServiceAccountToken"],
+            mounted,
+            "{}",
+            name(workload)
+        );
+    }
+}
+
+#[test]
+fn every_service_logs_in_as_a_user_that_nats_knows() {
+    let conf = fs::read_to_string(root().join("deploy/nats/nats.conf")).unwrap();
+    let compose = yaml("docker-compose.yml");
+    let manifests = manifests();
+    for (workload, composed, user) in [
+        ("anteroom-watcher", "watcher", "watcher"),
+        ("anteroom-cache-replica", "replica-1", "replica"),
+        ("anteroom-webhook", "webhook", "webhook"),
+    ] {
+        let workload = of_kind(&manifests, &WORKLOADS)
+            .find(|of| name(of) == workload)
+            .unwrap();
+        let env: BTreeMap<&str, &Value> = list(workload, "/spec/template/spec/containers/0/env")
+            .map(|variable| (text(variable, "/name"), variable))
+            .collect();
+        assert_eq!(env["ANTEROOM_NATS_USER"]["value"], user);
+        let key = text(env["ANTEROOM_NATS_PASSWORD"], "/valueFrom/secretKeyRef/key");
+        assert_eq!(key, user);
+        let variable = format!("NATS_PASSWORD_{}", user.to_uppercase());
+        assert!(
+            conf.contains(&format!("user: {user}, password: ${variable}")),
+            "{user}"
+        );
+        let composed = &compose["services"][composed]["environment"];
+        assert_eq!(composed["ANTEROOM_NATS_USER"], user);
+        let known = &compose["services"]["nats"]["environment"][&variable];
+        assert_eq!(composed["ANTEROOM_NATS_PASSWORD"], *known);
+    }
+}
+
+#[test]
+fn compose_binds_loopback_and_mounts_what_there_is() {
+    let compose = yaml("docker-compose.yml");
+    for (name, service) in compose["services"].as_object().unwrap() {
+        for port in list(service, "/ports") {
+            assert!(
+                port.as_str().unwrap().starts_with("127.0.0.1:"),
+                "{name}: {port}"
+            );
+        }
+        for volume in list(service, "/volumes") {
+            let source = volume.as_str().unwrap().split(':').next().unwrap();
+            if let Some(path) = source.strip_prefix("./") {
+                assert!(root().join(path).exists(), "{name}: {path}");
+            } else {
+                assert!(compose["volumes"].get(source).is_some(), "{name}: {source}");
+            }
+        }
+    }
+}
+
+/// The simulator of the composition loads what it is given, and says what it cannot.
+#[tokio::test]
+async fn the_simulator_loads_the_composition() {
+    use clap::Parser;
+    let path = |path: &str| root().join(path).to_str().unwrap().to_owned();
+    let arguments = |loaded: &[String]| {
+        let fixed = ["simapi", "--listen", "127.0.0.1:0", "--services=3"].map(str::to_owned);
+        let load = loaded
+            .iter()
+            .flat_map(|path| ["--load".to_owned(), path.clone()]);
+        anteroom_simapi::Args::parse_from(fixed.into_iter().chain(load))
+    };
+    let definitions = tempfile::tempdir().unwrap();
+    for (kind, plural) in [
+        ("CachedContextEntry", "cachedcontextentries"),
+        ("ClusterPolicy", "clusterpolicies"),
+    ] {
+        let crd = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.kyverno.io")}, "spec": {"group": "kyverno.io",
+                "scope": "Cluster", "names": {"kind": kind, "plural": plural},
+                "versions": [{"name": "v1", "served": true, "storage": true}]}});
+        fs::write(
+            definitions.path().join(format!("{plural}.yaml")),
+            crd.to_string(),
+        )
+        .unwrap();
+    }
+    let demo = path("services/anteroom/src/demo/manifests");
+    let without = arguments(std::slice::from_ref(&demo))
+        .start()
+        .await
+        .unwrap_err();
+    assert!(
+        format!("{without:#}").contains("CachedContextEntry"),
+        "{without:#}"
+    );
+    let definitions = definitions.path().to_str().unwrap().to_owned();
+    let loaded = [definitions, path("deploy/manifests/namespace.yaml"), demo];
+    let sim = arguments(&loaded).start().await.unwrap();
+    assert!(sim.get("namespaces", "", "anteroom").is_some());
+    assert!(
+        sim.get("cachedcontextentries.kyverno.io", "", "ingresses")
+            .is_some()
+    );
+    assert_eq!(sim.objects("services").unwrap().len(), 3);
+}
