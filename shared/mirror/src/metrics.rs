@@ -151,6 +151,13 @@ impl MirrorMetrics {
             .inc();
     }
 
+    #[cfg(test)]
+    pub(crate) fn digest_mismatches_of(&self, view: &ViewId) -> u64 {
+        self.digest_mismatches
+            .get_or_create(&OfView::new(view))
+            .get()
+    }
+
     pub(crate) fn resync(&self, cause: &'static str) {
         self.resyncs.get_or_create(&Caused { cause }).inc();
     }

@@ -369,3 +369,6 @@ fn cause_name(cause: RestartCause) -> &'static str {
         RestartCause::Asked => "asked",
     }
 }
+
+#[cfg(test)]
+mod tests;

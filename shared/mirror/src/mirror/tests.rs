@@ -1,0 +1,222 @@
+//! A mirror on the in-process bus, with the faults of a real one.
+
+use anteroom_bus::local::{Chances, LocalBus};
+use anteroom_model::{ObjectKey, ResourceVersion, ViewState, system};
+use anteroom_view::State;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::{Writer, collection};
+
+struct Harness {
+    bus: LocalBus,
+    writer: Writer,
+    view: ViewId,
+    mirror: Mirror,
+    metrics: MirrorMetrics,
+    _shutdown: DropGuard,
+}
+
+impl Harness {
+    async fn with_objects(objects: usize) -> Self {
+        let bus = LocalBus::new();
+        let mut writer = Writer::with_system_views(Arc::new(bus.join())).await;
+        let view = writer.open(collection("ingresses", "Ingress"));
+        let object = |n: usize| (ObjectKey::new("ns", format!("i{n}")), json!({"n": n}));
+        writer
+            .put_all(&view, (0..objects).map(object).collect())
+            .await;
+        writer.synced(&view).await;
+        let shutdown = CancellationToken::new();
+        let metrics = MirrorMetrics::default();
+        let mirror = Mirror::start(
+            Arc::new(bus.join()),
+            Scope::All,
+            MirrorConfig::default(),
+            metrics.clone(),
+            &shutdown,
+        );
+        let harness = Self {
+            bus,
+            writer,
+            view,
+            mirror,
+            metrics,
+            _shutdown: shutdown.drop_guard(),
+        };
+        harness.until_ready().await;
+        harness
+    }
+
+    async fn until_ready(&self) {
+        let mut readiness = self.mirror.readiness();
+        tokio::select! {
+            ready = readiness.wait_for(|now| *now == MirrorReadiness::Ready) => {
+                ready.unwrap();
+            }
+            () = self.beating() => {}
+        }
+    }
+
+    async fn beating(&self) {
+        loop {
+            self.writer.beat().await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    fn view(&self) -> ViewHandle {
+        self.mirror.view(&self.view).unwrap()
+    }
+
+    fn items(&self) -> Option<Vec<Value>> {
+        let items = self.view().read(None, |read, _| {
+            let bodies = read.objects().map(|object| object.body());
+            bodies
+                .map(|body| anteroom_wire::body::to_json(body).unwrap())
+                .collect()
+        });
+        items.ok()
+    }
+
+    /// Waits until the mirror answers with all that was written.
+    async fn until_equal(&self) {
+        let expected = self.writer.model(&self.view).items();
+        let equal = async {
+            while self.items().as_ref() != Some(&expected) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::select! {
+            () = equal => {}
+            () = self.beating() => {}
+        }
+    }
+
+    async fn write(&mut self, n: usize) {
+        let view = self.view.clone();
+        self.writer
+            .put(&view, "ns", &format!("i{n}"), json!({"n": n, "new": true}))
+            .await;
+        self.writer.synced(&view).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_missed_in_a_gap_is_read_again() {
+    let mut harness = Harness::with_objects(20).await;
+    for n in 15..25 {
+        harness.bus.faults().gap();
+        harness.write(n).await;
+        harness.until_equal().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_stops_leaves_last_good_data_that_says_its_age() {
+    let mut harness = Harness::with_objects(3).await;
+    let faults = harness.bus.faults();
+    faults.stop();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(harness.view().status().borrow().state, State::Stale);
+    assert_eq!(harness.items(), None, "nobody who names no age gets it");
+    let last_good = harness
+        .view()
+        .read(Some(u64::MAX), |read, at| (read.len(), at.age_ms));
+    let (objects, age_ms) = last_good.unwrap();
+    assert_eq!(objects, 3);
+    assert!(age_ms >= 10_000, "{age_ms}");
+    faults.start();
+    harness.write(3).await;
+    harness.until_equal().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_made_anew_or_cut_short_is_read_anew() {
+    let mut harness = Harness::with_objects(5).await;
+    let before = harness.bus.head().await.unwrap().last;
+    harness.write(5).await;
+    harness.until_equal().await;
+    harness.bus.faults().truncate_log(before);
+    // The writer notices, and writes again what it has.
+    harness.write(5).await;
+    harness.until_equal().await;
+
+    harness.bus.faults().remake_log();
+    harness.writer = Writer::with_system_views(Arc::new(harness.bus.join())).await;
+    harness.writer.open(collection("ingresses", "Ingress"));
+    harness.write(1).await;
+    harness.until_equal().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_bus_that_loses_beats_only_takes_longer() {
+    let mut harness = Harness::with_objects(10).await;
+    harness.bus.faults().set_chances(Chances {
+        beat_lost: 0.5,
+        delay_max: Duration::from_millis(40),
+        ..Chances::default()
+    });
+    for n in 0..30 {
+        harness.write(n).await;
+    }
+    harness.until_equal().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_digest_is_counted_and_its_view_read_again() {
+    let mut harness = Harness::with_objects(3).await;
+    let mut record = harness
+        .writer
+        .model(&harness.view)
+        .control(harness.writer.epoch(), ViewState::Synced);
+    record
+        .digest
+        .add(&ObjectKey::new("ns", "more"), &ResourceVersion::new("1"));
+    harness.writer.control_record(record).await;
+    let mut status = harness.view().status();
+    status
+        .wait_for(|status| status.state == State::Unsynced)
+        .await
+        .unwrap();
+    assert!(harness.metrics.digest_mismatches_of(&harness.view) >= 1);
+    let view = harness.view.clone();
+    harness.writer.synced(&view).await;
+    harness.until_equal().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_of_some_views_waits_for_those() {
+    let bus = LocalBus::new();
+    let shutdown = CancellationToken::new();
+    let mirror = Mirror::start(
+        Arc::new(bus.join()),
+        Scope::Views(vec![system::entries(), system::policies()]),
+        MirrorConfig::default(),
+        MirrorMetrics::default(),
+        &shutdown,
+    );
+    bus.ensure_log().await.unwrap();
+    let mut readiness = mirror.readiness();
+    let waits = |now: &MirrorReadiness| matches!(now, MirrorReadiness::Waiting(why) if why.contains("entries, which"));
+    readiness.wait_for(waits).await.unwrap();
+    let writer = Writer::with_system_views(Arc::new(bus.join())).await;
+    let beating = async {
+        loop {
+            writer.beat().await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    };
+    tokio::select! {
+        ready = readiness.wait_for(|now| *now == MirrorReadiness::Ready) => {
+            ready.unwrap();
+        }
+        () = beating => {}
+    }
+    assert!(
+        mirror.view(&system::kinds()).is_none(),
+        "it is out of scope"
+    );
+    shutdown.cancel();
+    mirror.ended().await;
+}
