@@ -27,7 +27,7 @@ mod verify;
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_model::{Incarnation, Revision, ViewId, ViewState};
+use anteroom_model::{Incarnation, Revision, ViewId, ViewState, limits::MESSAGE_BYTES_MAX};
 use anteroom_wire::{beat::Beat, call, envelope::Envelope, lease, subject::Subjects};
 use async_nats::{Client, Event, HeaderMap};
 use async_trait::async_trait;
@@ -271,6 +271,10 @@ impl Bus for NatsBus {
 
     async fn ensure_log(&self) -> Result<LogHead, BusError> {
         let shared = &*self.shared;
+        let (has, wants) = (shared.client.max_payload(), MESSAGE_BYTES_MAX);
+        if has < wants {
+            tracing::warn!("NATS takes messages of {has} bytes only: set `max_payload: {wants}`");
+        }
         stream::ensure(&shared.api, &shared.subjects, &shared.config).await
     }
 

@@ -252,7 +252,10 @@ impl Reader {
         }
         self.position.advance(revision);
         self.retry_delay = RETRY_DELAY_MIN;
-        if maybe_last && !self.caught_up {
+        if maybe_last && self.caught_up {
+            // Not certain, but off by no more than the moment that a write takes.
+            self.current = Instant::now();
+        } else if maybe_last {
             self.confirm(revision).await?;
         }
         Ok(())

@@ -4,14 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_model::FactError;
 use anteroom_wire::{WireError, call, query};
-use async_nats::{Client, HeaderMap, Message, Subscriber};
+use async_nats::{HeaderMap, Message, Subscriber};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
-use tokio::{sync::mpsc, time::Instant};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Shared, append, link::Link, mux::Mux};
+use super::{Shared, append, link::Link};
 use crate::{Address, BusError, Call, Incoming, Serving, contract::Reply};
 
 /// Everybody who serves an address is in this group: each call reaches one of them.
@@ -21,8 +21,8 @@ const QUEUE_GROUP: &str = "replicas";
 /// that, they are dropped.
 const CALLS_MAX: usize = 1024;
 
-/// How long a drain waits to hear that the server has let go.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long is waited to hear that the server has taken a place up, or let it go.
+const ECHO_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What [`leave`] sends as the number of messages after which to unsubscribe. See there.
 const UNSUBSCRIBE_NOW: u64 = 9_999_999_999;
@@ -38,7 +38,7 @@ pub(super) async fn serve(shared: Arc<Shared>, at: &Address) -> Result<Serving, 
         .map_err(|error| unavailable(&error))?;
     // Once the server has answered, the subscription holds: whoever is told of this place may call.
     if shared.link.borrow().is_up() {
-        echo(&shared.client, &shared.mux).await;
+        echo(&shared).await;
     }
     let (calls, incoming) = mpsc::channel(CALLS_MAX);
     let drain = CancellationToken::new();
@@ -122,18 +122,16 @@ impl Place {
 /// the client's own drain: the contract suite would show it.
 async fn leave(subscriber: &mut Subscriber, shared: &Shared) {
     if subscriber.unsubscribe_after(UNSUBSCRIBE_NOW).await.is_ok() {
-        echo(&shared.client, &shared.mux).await;
+        echo(shared).await;
     }
 }
 
 /// Waits until the server has read everything that was sent before, and everything has arrived that
-/// it had sent by then.
-async fn echo(client: &Client, mux: &Mux) {
-    let echo = mux.expect();
-    let sent = client.publish(echo.subject.clone(), Bytes::new()).await;
-    if sent.is_ok() {
-        // Lost, the connection took the subscription with it.
-        let _ = echo.wait(Instant::now() + DRAIN_TIMEOUT).await;
+/// it had sent by then. Any question that every service may ask will do; the answer is no matter.
+async fn echo(shared: &Shared) {
+    let answered = tokio::time::timeout(ECHO_TIMEOUT, shared.api.info()).await;
+    if answered.is_err() {
+        tracing::warn!("NATS does not answer: a place in a queue group is not certain");
     }
 }
 

@@ -7,14 +7,14 @@ use anteroom_bus::{
     nats::{Credentials, NatsBus, NatsConfig, NatsConfigError},
     testing::NatsServer,
 };
-use anteroom_model::{FactError, Revision};
+use anteroom_model::{FactError, Revision, ViewState};
 use anteroom_wire::{WireError, query};
 use async_nats::jetstream::{self, stream};
 
 use crate::{
-    calls::{answer, at, call},
+    calls::{answer, at, call, heard},
     harness::{CLUSTER, Harness, Nats, until},
-    support::{Reader, Writer, put, put_of, within},
+    support::{Reader, Writer, control, put, put_of, view, within},
 };
 
 const STREAM: &str = "anteroom-test";
@@ -300,53 +300,89 @@ async fn a_full_log_refuses_and_forgets_nothing() {
     assert_eq!(index.objects.values().next().unwrap().len(), written);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn services_log_in_with_their_own_permissions() {
-    let users = "accounts { A { jetstream: enabled, users: [
-        { user: watcher, password: w }
-        { user: webhook, password: h, permissions: {
-            publish: { allow: [ \"ar.test.q.>\" ] }
-            subscribe: { allow: [ \"_INBOX_webhook.>\" ] } } }
-    ] } }";
-    let server = NatsServer::start_with(users).await.unwrap();
-    let login = |user: &str, password: &str| NatsConfig {
+/// A server with the accounts of `deploy/nats/nats.conf`.
+async fn deployed() -> NatsServer {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/nats/nats.conf");
+    let deployed = std::fs::read_to_string(path).unwrap();
+    let (_, accounts) = deployed.split_once("\naccounts ").unwrap();
+    let accounts = accounts.replace("$NATS_PASSWORD_", "password-");
+    NatsServer::start_with(&format!("accounts {accounts}"))
+        .await
+        .unwrap()
+}
+
+fn login(server: &NatsServer, user: &str, service: &str) -> NatsConfig {
+    NatsConfig {
         credentials: Credentials::Password {
             user: user.into(),
-            password: password.into(),
+            password: format!("password-{}", user.to_uppercase()),
         },
-        inbox_prefix: format!("_INBOX_{user}"),
+        inbox_prefix: format!("_INBOX_{service}"),
         log_bytes_max: 64 * 1024 * 1024,
-        ..NatsConfig::new([server.url()], CLUSTER)
-    };
-    let watcher = NatsBus::connect(login("watcher", "w")).await.unwrap();
-    let webhook = NatsBus::connect(login("webhook", "h")).await.unwrap();
-    for bus in [&watcher, &webhook] {
-        until(bus, Connection::Up).await;
+        ..NatsConfig::new([server.url()], "default")
     }
-    watcher.ensure_log().await.unwrap();
-    let serving = watcher.serve(&at("a")).await.unwrap();
-    tokio::spawn(answer(serving, "one"));
-    let reply = within(webhook.request(&at("a"), call(b""), Duration::from_secs(20))).await;
-    assert_eq!(reply.unwrap(), "one");
-    // What is not permitted is silence on NATS, so it is bounded by its own timeout.
-    let direct = Address::Replica {
-        replica: "r".into(),
-        view: crate::support::view("a"),
-    };
-    let refused = webhook
-        .request(&direct, call(b""), Duration::from_millis(100))
-        .await;
-    assert!(
-        matches!(refused, Err(RequestError::TimedOut { .. })),
-        "{refused:?}"
-    );
+}
 
-    let stranger = NatsBus::connect(login("webhook", "wrong")).await.unwrap();
-    let refused = stranger.head().await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_permissions_that_are_deployed_suffice() {
+    let server = deployed().await;
+    let connect = async |user: &str, service: &str| {
+        let bus = NatsBus::connect(login(&server, user, service)).await;
+        let bus: Arc<dyn Bus> = Arc::new(bus.unwrap());
+        until(&*bus, Connection::Up).await;
+        bus
+    };
+    let watcher = connect("watcher", "watcher").await;
+    let replica = connect("replica", "cache_replica").await;
+    let webhook = connect("webhook", "webhook").await;
+
+    let writer = Writer::new(watcher).await;
+    let batch = vec![put("a", "x", 1), control("a", ViewState::Dropped)];
+    writer.append(batch).await;
+    let index = writer.bus.index().await.unwrap();
+    assert_eq!((index.views.len(), index.objects.len()), (1, 1));
+    writer.bus.purge(writer.fence, &view("a")).await.unwrap();
+    let last = writer.append(vec![put("a", "y", 2)]).await;
+    for bus in [&replica, &webhook] {
+        let mut reader = Reader::new(&**bus, Scope::All);
+        reader.caught_up_at(last).await;
+        assert_eq!(reader.objects.len(), 1);
+        let mut beats = bus.beats().await.unwrap();
+        heard(&*writer.bus, &mut beats, 1).await;
+    }
+    let own = Address::Replica {
+        replica: "replica-1".into(),
+        view: view("a"),
+    };
+    for to in [at("a"), own] {
+        let serving = replica.serve(&to).await.unwrap();
+        tokio::spawn(answer(serving, "one"));
+        let reply = within(webhook.request(&to, call(b""), Duration::from_secs(20))).await;
+        assert_eq!(reply.unwrap(), "one");
+    }
+    // A replica and a webhook may not write: on NATS, what is not permitted is silence.
+    for bus in [&replica, &webhook] {
+        let refused = within(bus.append(writer.fence, vec![put("a", "x", 9)])).await;
+        assert!(refused.is_err());
+    }
+    assert_eq!(writer.bus.head().await.unwrap().last, last);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_password_is_out_of_reach() {
+    let server = deployed().await;
+    let mut config = login(&server, "webhook", "webhook");
+    config.credentials = Credentials::Password {
+        user: "webhook".into(),
+        password: "wrong".into(),
+    };
+    let bus = NatsBus::connect(config).await.unwrap();
+    let refused = bus.head().await;
     assert!(
         matches!(refused, Err(BusError::Unavailable { .. })),
         "{refused:?}"
     );
+    assert_eq!(*bus.connection().borrow(), Connection::Down);
 }
 
 #[tokio::test]
