@@ -20,10 +20,6 @@ use rules::{Configuration, Webhook};
 pub(crate) const CONFIGURATIONS: &str =
     "validatingwebhookconfigurations.admissionregistration.k8s.io";
 
-/// Asks the webhooks. Mutating ones are not simulated.
-#[derive(Debug, Default)]
-pub(crate) struct Admission;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Create,
@@ -63,52 +59,50 @@ enum Answer {
     Failed(String),
 }
 
-impl Admission {
-    /// Asks every webhook that wants to be asked; the warnings of all, or the first denial.
-    pub(crate) async fn review(
-        &self,
-        store: &Store,
-        review: &Review<'_>,
-        identity: &Identity,
-    ) -> Result<Vec<String>, Failure> {
-        // As in Kubernetes, webhooks are not asked about webhooks, lest nobody could remove one.
-        if review.resource.group == "admissionregistration.k8s.io" {
-            return Ok(Vec::new());
-        }
-        let webhooks = registered(store)?;
-        let namespace_labels = namespace_labels(store, review);
-        let asked: Vec<&Webhook> = webhooks
-            .iter()
-            .filter(|webhook| webhook.wants(review, &namespace_labels))
-            .collect();
-        let answers = join_all(asked.iter().map(|webhook| ask(webhook, review, identity))).await;
-        let mut warnings = Vec::new();
-        for (webhook, answer) in asked.into_iter().zip(answers) {
-            match answer {
-                Answer::Allowed { warnings: more } => warnings.extend(more),
-                Answer::Denied(failure) => return Err(failure),
-                Answer::Failed(why) if webhook.fails_closed() => {
-                    let message = format!(
-                        "failed calling webhook {:?}: failed to call webhook: {why}",
-                        webhook.name
-                    );
-                    return Err(Failure::new(
-                        500,
-                        "InternalError",
-                        format!("Internal error occurred: {message}"),
-                    ));
-                }
-                Answer::Failed(why) => {
-                    tracing::warn!(
-                        webhook = webhook.name,
-                        why,
-                        "failed calling webhook, failing open"
-                    );
-                }
+/// Asks every validating webhook that wants to be asked; the warnings of all, or the first denial.
+/// Mutating webhooks are not simulated.
+pub(crate) async fn review(
+    store: &Store,
+    review: &Review<'_>,
+    identity: &Identity,
+) -> Result<Vec<String>, Failure> {
+    // As in Kubernetes, webhooks are not asked about webhooks, lest nobody could remove one.
+    if review.resource.group == "admissionregistration.k8s.io" {
+        return Ok(Vec::new());
+    }
+    let webhooks = registered(store)?;
+    let namespace_labels = namespace_labels(store, review);
+    let asked: Vec<&Webhook> = webhooks
+        .iter()
+        .filter(|webhook| webhook.wants(review, &namespace_labels))
+        .collect();
+    let answers = join_all(asked.iter().map(|webhook| ask(webhook, review, identity))).await;
+    let mut warnings = Vec::new();
+    for (webhook, answer) in asked.into_iter().zip(answers) {
+        match answer {
+            Answer::Allowed { warnings: more } => warnings.extend(more),
+            Answer::Denied(failure) => return Err(failure),
+            Answer::Failed(why) if webhook.fails_closed() => {
+                let message = format!(
+                    "failed calling webhook {:?}: failed to call webhook: {why}",
+                    webhook.name
+                );
+                return Err(Failure::new(
+                    500,
+                    "InternalError",
+                    format!("Internal error occurred: {message}"),
+                ));
+            }
+            Answer::Failed(why) => {
+                tracing::warn!(
+                    webhook = webhook.name,
+                    why,
+                    "failed calling webhook, failing open"
+                );
             }
         }
-        Ok(warnings)
     }
+    Ok(warnings)
 }
 
 /// The webhooks of all configurations. One that cannot be read fails the request: nothing is

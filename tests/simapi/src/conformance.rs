@@ -4,10 +4,13 @@
 //! with resources of its own, leaves others' objects alone, and can run beside the others. It fails
 //! with what it saw and what it expected.
 //!
-//! ```ignore
-//! for case in conformance::CASES {
+//! ```no_run
+//! # async fn run(target: anteroom_simapi::conformance::Target) -> anyhow::Result<()> {
+//! for case in anteroom_simapi::conformance::CASES {
 //!     case.run(&target).await?;
 //! }
+//! # Ok(())
+//! # }
 //! ```
 
 use anyhow::{Context, bail, ensure};

@@ -15,6 +15,7 @@ use axum::{
 use serde_json::json;
 
 use crate::{
+    SimError,
     faults::Fault,
     server::App,
     status::{Failure, json_response, no_such_path},
@@ -32,9 +33,7 @@ pub(crate) async fn answer(app: &Arc<App>, what: &str, request: Request<Body>) -
                 let body = body.map_err(|error| Failure::bad_request(error.to_string()))?;
                 let fault: Fault = serde_json::from_slice(&body)
                     .map_err(|error| Failure::bad_request(format!("this is no fault: {error}")))?;
-                apply(app, fault).map_err(|error| {
-                    Failure::invalid(format!("the fault does not apply here: {error:?}"))
-                })
+                apply(app, fault).map_err(|error| Failure::invalid(error.to_string()))
             };
             match applied.await {
                 Ok(()) => json_response(200, &json!({"applied": true})),
@@ -50,7 +49,7 @@ pub(crate) async fn answer(app: &Arc<App>, what: &str, request: Request<Body>) -
 }
 
 /// Puts a fault in force, in the store where it is the store's.
-pub(crate) fn apply(app: &App, fault: Fault) -> Result<(), StoreError> {
+pub(crate) fn apply(app: &App, fault: Fault) -> Result<(), SimError> {
     match &fault {
         Fault::Compact { resource } => app.store.compact(resource.as_ref()),
         Fault::Malform {
@@ -59,10 +58,25 @@ pub(crate) fn apply(app: &App, fault: Fault) -> Result<(), StoreError> {
             name,
             body,
         } => {
-            app.store
-                .put_malformed(resource, namespace, name, body.clone().into())?;
+            let put = app
+                .store
+                .put_malformed(resource, namespace, name, body.clone().into());
+            put.map_err(|_| SimError::NoResource {
+                resource: resource.clone(),
+            })?;
         }
-        Fault::Restore { resource_version } => app.store.restore(*resource_version)?,
+        Fault::Restore { resource_version } => {
+            let restored = app.store.restore(*resource_version);
+            restored.map_err(|error| SimError::OutOfReach {
+                version: *resource_version,
+                oldest: if let StoreError::Expired(oldest) = error {
+                    oldest
+                } else {
+                    0
+                },
+                newest: app.store.version(),
+            })?;
+        }
         _ => {}
     }
     app.faults.set(fault);

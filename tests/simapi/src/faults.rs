@@ -104,7 +104,8 @@ pub enum Fault {
         body: String,
     },
     /// Everything is as it was at this resource version, the counter included, as after restoring a
-    /// backup of etcd. The history must reach back that far. Watches are cut.
+    /// backup of etcd. The history of every resource must reach back that far; that of one defined
+    /// since does not. Watches are cut.
     Restore {
         /// To which.
         resource_version: u64,
@@ -364,87 +365,4 @@ fn reason(status: u16) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn faults_are_written_as_json() {
-        for text in [
-            r#"{"fault":"forbid","resource":"services"}"#,
-            r#"{"fault":"fail","resource":"services","verbs":["list"],"status":429,"retryAfterSeconds":1,"count":2}"#,
-            r#"{"fault":"delay","delayMs":5}"#,
-            r#"{"fault":"cutWatches"}"#,
-            r#"{"fault":"restore","resourceVersion":7}"#,
-            r#"{"fault":"clear"}"#,
-        ] {
-            let fault: Fault = serde_json::from_str(text).unwrap_or_else(|e| panic!("{text}: {e}"));
-            let again = serde_json::to_string(&fault).unwrap();
-            assert_eq!(
-                serde_json::from_str::<Fault>(&again).unwrap(),
-                fault,
-                "{text}"
-            );
-        }
-        assert!(serde_json::from_str::<Fault>(r#"{"fault":"none"}"#).is_err());
-    }
-
-    #[tokio::test]
-    async fn failures_count_down_and_match() {
-        let faults = Faults::default();
-        let matching = Matching::new("list", "services");
-        faults.set(Fault::Fail {
-            matching,
-            status: 503,
-            retry_after_seconds: None,
-            count: Some(2),
-        });
-        let services = ResourceName::from("services");
-        let list = || faults.meet("list", Some(&services));
-        assert!(faults.meet("watch", Some(&services)).await.is_ok());
-        assert!(faults.meet("list", Some(&"pods".into())).await.is_ok());
-        assert_eq!(list().await.unwrap_err().code, 503);
-        assert_eq!(list().await.unwrap_err().reason, "ServiceUnavailable");
-        assert!(list().await.is_ok());
-        faults.set(Fault::Forbid {
-            resource: services.clone(),
-        });
-        assert_eq!(list().await.unwrap_err().code, 403);
-        faults.set(Fault::Clear {});
-        assert!(list().await.is_ok());
-    }
-
-    #[test]
-    fn stalls_and_cuts_are_of_one_resource_or_of_all() {
-        let faults = Faults::default();
-        let (services, pods) = ("services".into(), "pods".into());
-        faults.set(Fault::StallWatches {
-            resource: Some("services".into()),
-        });
-        let state = faults.watches();
-        assert!(state.borrow().is_stalled(&services) && !state.borrow().is_stalled(&pods));
-        faults.set(Fault::ResumeWatches { resource: None });
-        assert!(!state.borrow().is_stalled(&services));
-        faults.set(Fault::CutWatches {
-            resource: Some("pods".into()),
-            clean: false,
-        });
-        assert_eq!(
-            state.borrow().cuts(&pods),
-            Cuts {
-                clean: 0,
-                broken: 1
-            }
-        );
-        faults.set(Fault::CutWatches {
-            resource: None,
-            clean: true,
-        });
-        assert_eq!(
-            state.borrow().cuts(&services),
-            Cuts {
-                clean: 1,
-                broken: 0
-            }
-        );
-    }
-}
+mod tests;

@@ -5,6 +5,9 @@
 //! conflicts, subresources, validating webhooks. What both must do alike is written down once, in
 //! `conformance` (behind the feature of that name), and run against both.
 //!
+//! What controllers of a real cluster do at once here: a deleted namespace is empty, a created
+//! definition is served.
+//!
 //! What it does not do: authenticate, validate by schema, default, convert between versions (all
 //! serve the same), keep managed fields, run finalizers, dry runs, mutating webhooks, tables, YAML
 //! and protobuf bodies.

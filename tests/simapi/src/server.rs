@@ -14,9 +14,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    SimConfig,
-    admission::Admission,
-    control,
+    SimConfig, control,
     discovery::Discovery,
     faults::Faults,
     list,
@@ -41,7 +39,6 @@ pub(crate) struct App {
     pub(crate) store: Store,
     pub(crate) faults: Faults,
     pub(crate) recorder: Recorder,
-    pub(crate) admission: Admission,
     pub(crate) identity: Identity,
     pub(crate) stop: CancellationToken,
 }
@@ -52,7 +49,6 @@ impl App {
             store: Store::new(config.history_events_max),
             faults: Faults::default(),
             recorder: Recorder::default(),
-            admission: Admission,
             identity: Identity::new(config.seed),
             stop: CancellationToken::new(),
             config,

@@ -15,7 +15,7 @@ use crate::{
     resource::{ResourceName, ResourceType},
     server::{self, App},
     stats::Stats,
-    store::{Expected, NAMESPACES, StoreError},
+    store::{Expected, NAMESPACES},
 };
 
 /// How a simulator is set up.
@@ -170,12 +170,7 @@ current-context: simulator
 
     /// Lets something go wrong, or ends it.
     pub fn fault(&self, fault: Fault) -> Result<(), SimError> {
-        let (resource, version) = match &fault {
-            Fault::Malform { resource, .. } => (resource.clone(), 0),
-            Fault::Restore { resource_version } => ("".into(), *resource_version),
-            _ => ("".into(), 0),
-        };
-        control::apply(&self.app, fault).map_err(|error| self.error(error, &resource, version))
+        control::apply(&self.app, fault)
     }
 
     /// Creates or replaces an object past admission and every fault, and returns its resource
@@ -208,9 +203,7 @@ current-context: simulator
         );
         metadata::complete_put(&of, old.as_ref(), &mut object, &self.app.identity);
         let stored = self.app.store.put(&resource, object, Expected::Anything);
-        Ok(stored
-            .map_err(|error| self.error(error, &resource, 0))?
-            .version)
+        Ok(stored.map_err(|_| no_resource(&resource))?.version)
     }
 
     /// Creates or replaces many objects of one resource; see [`SimApi::put`].
@@ -253,9 +246,7 @@ current-context: simulator
             .app
             .store
             .delete(&resource, namespace, name, Expected::Anything);
-        Ok(deleted
-            .map_err(|error| self.error(error, &resource, 0))?
-            .is_some())
+        Ok(deleted.map_err(|_| no_resource(&resource))?.is_some())
     }
 
     /// Every object of a resource as it is kept: JSON without `apiVersion` and `kind`, in order of
@@ -266,7 +257,7 @@ current-context: simulator
             .app
             .store
             .list(&resource, &Default::default(), None, None, usize::MAX);
-        let page = page.map_err(|error| self.error(error, &resource, 0))?;
+        let page = page.map_err(|_| no_resource(&resource))?;
         Ok(page
             .objects
             .iter()
@@ -292,27 +283,14 @@ current-context: simulator
 
     fn resource(&self, name: &ResourceName) -> Result<Arc<ResourceType>, SimError> {
         let resource = self.app.store.resource(name);
-        resource.ok_or_else(|| SimError::NoResource {
-            resource: name.clone(),
-        })
+        resource.ok_or_else(|| no_resource(name))
     }
+}
 
-    fn error(&self, error: StoreError, resource: &ResourceName, version: u64) -> SimError {
-        match error {
-            StoreError::Expired(oldest) => SimError::OutOfReach {
-                version,
-                oldest,
-                newest: self.version(),
-            },
-            StoreError::Future(newest) => SimError::OutOfReach {
-                version,
-                oldest: 0,
-                newest,
-            },
-            StoreError::NoResource | StoreError::Conflict => SimError::NoResource {
-                resource: resource.clone(),
-            },
-        }
+/// Every error of the store that a call without expectations can meet means this.
+fn no_resource(resource: &ResourceName) -> SimError {
+    SimError::NoResource {
+        resource: resource.clone(),
     }
 }
 

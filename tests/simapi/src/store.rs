@@ -3,11 +3,7 @@
 //! Everything is behind one lock: a version is handed out, the object stored and the change
 //! recorded in one step, so a list and a watch can never disagree about an order.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    ops::Bound,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -30,6 +26,11 @@ pub(crate) fn key(namespace: &str, name: &str) -> Key {
 pub(crate) const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 pub(crate) const NAMESPACES: &str = "namespaces";
 
+mod collection;
+
+pub(crate) use collection::Change;
+use collection::Collection;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -42,25 +43,6 @@ struct Inner {
     /// The last one handed out.
     version: u64,
     collections: BTreeMap<ResourceName, Collection>,
-}
-
-#[derive(Debug)]
-struct Collection {
-    resource: Arc<ResourceType>,
-    objects: BTreeMap<Key, Arc<Stored>>,
-    /// Every change above `compacted`, oldest first.
-    history: VecDeque<Change>,
-    compacted: u64,
-    /// Tells watches to look at the history; its end tells them that the resource is gone.
-    changed: watch::Sender<()>,
-}
-
-/// One change. Created: only `after`; deleted: only `before`.
-#[derive(Clone, Debug)]
-pub(crate) struct Change {
-    pub(crate) version: u64,
-    pub(crate) before: Option<Arc<Stored>>,
-    pub(crate) after: Option<Arc<Stored>>,
 }
 
 /// What a write relies on.
@@ -423,43 +405,6 @@ impl Inner {
             }
         }
         Ok(())
-    }
-}
-
-impl Collection {
-    fn new(resource: ResourceType) -> Self {
-        Self {
-            resource: Arc::new(resource),
-            objects: BTreeMap::new(),
-            history: VecDeque::new(),
-            compacted: 0,
-            changed: watch::Sender::new(()),
-        }
-    }
-
-    /// The objects as they were at `version`, by taking back what changed since; `None` if nothing
-    /// did.
-    fn as_of(&self, version: u64) -> Result<Option<BTreeMap<Key, Arc<Stored>>>, StoreError> {
-        if version < self.compacted {
-            return Err(StoreError::Expired(self.compacted));
-        }
-        let start = self
-            .history
-            .partition_point(|change| change.version <= version);
-        if start == self.history.len() {
-            return Ok(None);
-        }
-        let mut objects = self.objects.clone();
-        for change in self.history.range(start..).rev() {
-            if let Some(object) = change.before.as_ref().or(change.after.as_ref()) {
-                let at = key(&object.namespace, &object.name);
-                match &change.before {
-                    Some(before) => objects.insert(at, before.clone()),
-                    None => objects.remove(&at),
-                };
-            }
-        }
-        Ok(Some(objects))
     }
 }
 

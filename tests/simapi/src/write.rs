@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use axum::{
-    http::{HeaderMap, HeaderValue},
+    http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::{
-    admission::{Operation, Review},
+    admission::{self, Operation, Review},
     metadata,
     object::{Stored, metadata_mut, text},
     patch,
@@ -60,6 +60,7 @@ impl Write<'_> {
     }
 
     async fn create(&self) -> Result<Done, Failure> {
+        self.check_media_type()?;
         let mut object = self.read_object()?;
         self.place(&mut object)?;
         let name = metadata::ensure_name(&mut object, &self.app.identity)?;
@@ -86,6 +87,7 @@ impl Write<'_> {
     }
 
     async fn update(&self) -> Result<Done, Failure> {
+        self.check_media_type()?;
         let name = self.path.name.clone().unwrap_or_default();
         let mut object = self.read_object()?;
         self.place(&mut object)?;
@@ -259,6 +261,23 @@ impl Write<'_> {
         serde_json::from_slice(&self.body).map_err(unreadable)
     }
 
+    /// JSON, or nothing said of it.
+    fn check_media_type(&self) -> Result<(), Failure> {
+        match self
+            .headers
+            .get(header::CONTENT_TYPE)
+            .map(|value| value.to_str().unwrap_or_default())
+        {
+            Some(of) if !of.starts_with("application/json") => {
+                let message = format!(
+                    "the body of the request was in an unknown format ({of}): the simulator reads application/json"
+                );
+                Err(Failure::new(415, "UnsupportedMediaType", message))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn read_object(&self) -> Result<Value, Failure> {
         let object = self.read_json()?;
         if object.is_object() {
@@ -337,9 +356,6 @@ impl Write<'_> {
             object,
             old_object,
         };
-        self.app
-            .admission
-            .review(&self.app.store, &review, &self.app.identity)
-            .await
+        admission::review(&self.app.store, &review, &self.app.identity).await
     }
 }
