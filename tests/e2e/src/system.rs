@@ -79,7 +79,7 @@ impl System {
         let replicas = (0..REPLICAS).map(replica).collect::<anyhow::Result<_>>()?;
         let address = free_address()?;
         let webhook = recipe("webhook", "anteroom-webhook")?
-            .arg("--kubeconfig", webhook_kubeconfig.display())
+            .env("KUBECONFIG", webhook_kubeconfig.display())
             .arg("--listen-address", address)
             .arg("--webhook-url", format!("https://{address}"))
             .arg("--service-namespace", SYSTEM_NAMESPACE)

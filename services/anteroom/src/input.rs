@@ -1,0 +1,80 @@
+//! Documents that a user hands in.
+
+use std::{
+    fs::File,
+    io::{IsTerminal, Read, stdin},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+/// The largest document that is read.
+const DOCUMENT_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// Reads a JSON or YAML document from `file`, or from standard input if there is none.
+pub(crate) fn document(file: Option<&PathBuf>) -> anyhow::Result<Value> {
+    let (name, text) = match file {
+        Some(path) if path != Path::new("-") => {
+            let open =
+                File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+            (path.display().to_string(), read(open)?)
+        }
+        _ => {
+            let stdin = stdin();
+            if stdin.is_terminal() {
+                bail!("no input: name a file with -i FILE, or pipe a document into the command");
+            }
+            ("standard input".to_owned(), read(stdin.lock())?)
+        }
+    };
+    parse(&text).with_context(|| format!("{name} is not a JSON or YAML document"))
+}
+
+fn read(from: impl Read) -> anyhow::Result<String> {
+    let mut text = String::new();
+    from.take(DOCUMENT_BYTES_MAX + 1)
+        .read_to_string(&mut text)
+        .context("cannot read the input")?;
+    if text.len() as u64 > DOCUMENT_BYTES_MAX {
+        bail!("the input is larger than {DOCUMENT_BYTES_MAX} bytes");
+    }
+    Ok(text)
+}
+
+/// JSON first: it keeps every number as it came, and its errors are the ones meant where the text
+/// looks like JSON.
+fn parse(text: &str) -> anyhow::Result<Value> {
+    match serde_json::from_str(text) {
+        Ok(value) => Ok(value),
+        Err(error) if text.trim_start().starts_with(['{', '[', '"']) => Err(error.into()),
+        Err(_) => Ok(serde_saphyr::from_str(text)?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn json_and_yaml_are_read() {
+        assert_eq!(
+            parse("{\"a\": 9007199254740993}").unwrap(),
+            json!({ "a": 9_007_199_254_740_993_u64 })
+        );
+        assert_eq!(
+            parse("a:\n  - 1\n  - b\n").unwrap(),
+            json!({ "a": [1, "b"] })
+        );
+        assert_eq!(parse("null").unwrap(), Value::Null);
+        assert!(parse("{\"a\": ").is_err());
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let error = document(Some(&PathBuf::from("no/such/file"))).unwrap_err();
+        assert!(error.to_string().contains("no/such/file"), "{error}");
+    }
+}

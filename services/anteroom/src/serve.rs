@@ -1,0 +1,115 @@
+//! `anteroom serve`: watcher, replica and webhook in one process, for a small cluster.
+
+use std::sync::Arc;
+
+use anteroom_bus::{
+    Bus,
+    local::LocalBus,
+    nats::{NatsBus, NatsConfig},
+};
+use anteroom_runtime::{Service, process::ProcessArgs, supervise::Tasks};
+use clap::Args;
+use kube::Client;
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    anteroom serve                                  inside a cluster\n  \
+    anteroom serve --kubeconfig ~/.kube/config --webhook-url https://192.0.2.7:9443\n\n\
+    Exit codes: 0 stopped when asked to, 1 failed, 2 wrong usage, 64 not finished within the grace time, 130 ended by a second signal.")]
+pub(crate) struct ServeArgs {
+    /// Use this NATS (with JetStream) instead of the in-process bus, beside other replicas.
+    #[arg(long, value_name = "URL")]
+    nats: Option<String>,
+
+    #[command(flatten)]
+    parts: PartsArgs,
+
+    #[command(flatten)]
+    pub(crate) process: ProcessArgs,
+}
+
+/// The options of every part.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PartsArgs {
+    #[command(flatten)]
+    pub(crate) watcher: anteroom_watcher::Args,
+
+    #[command(flatten)]
+    pub(crate) replica: anteroom_cache_replica::Args,
+
+    #[command(flatten)]
+    pub(crate) webhook: anteroom_webhook::Args,
+}
+
+impl Default for PartsArgs {
+    /// What the command line means when nothing is given on it.
+    fn default() -> Self {
+        #[derive(clap::Parser)]
+        struct Alone {
+            #[command(flatten)]
+            parts: PartsArgs,
+        }
+        <Alone as clap::Parser>::parse_from(["anteroom"]).parts
+    }
+}
+
+pub(crate) async fn run(args: ServeArgs, service: Service) -> anyhow::Result<()> {
+    let client = args.parts.watcher.kubernetes.client().await?;
+    let bus = connect(args.nats.as_deref()).await?;
+    Parts::start(args.parts, bus, client.clone(), Some(client), &service)
+        .join()
+        .await
+}
+
+/// Watcher, replica and webhook, running.
+pub(crate) struct Parts {
+    tasks: Tasks,
+    bus: Arc<dyn Bus>,
+}
+
+impl Parts {
+    /// Starts all three as one process. A `webhook_client` lets the webhook register itself.
+    pub(crate) fn start(
+        args: PartsArgs,
+        bus: Arc<dyn Bus>,
+        client: Client,
+        webhook_client: Option<Client>,
+        service: &Service,
+    ) -> Self {
+        let tasks = Tasks::new(service.shutdown.clone());
+        let PartsArgs {
+            watcher,
+            replica,
+            webhook,
+        } = args;
+        let scope = |name| service.scope(name);
+        tasks.spawn(
+            "watcher",
+            anteroom_watcher::run(watcher, bus.clone(), client, scope("watcher")),
+        );
+        tasks.spawn(
+            "cache-replica",
+            anteroom_cache_replica::run(replica, bus.clone(), scope("cache-replica")),
+        );
+        tasks.spawn(
+            "webhook",
+            anteroom_webhook::run(webhook, bus.clone(), webhook_client, scope("webhook")),
+        );
+        Self { tasks, bus }
+    }
+
+    /// Waits until all three have ended.
+    pub(crate) async fn join(self) -> anyhow::Result<()> {
+        let ended = self.tasks.join().await;
+        self.bus.close().await;
+        ended
+    }
+}
+
+/// NATS if there is one, else a bus of this process.
+pub(crate) async fn connect(nats: Option<&str>) -> anyhow::Result<Arc<dyn Bus>> {
+    Ok(match nats {
+        None => Arc::new(LocalBus::new()),
+        Some(url) => Arc::new(NatsBus::connect(NatsConfig::new([url], "default")).await?),
+    })
+}
