@@ -89,6 +89,9 @@ impl Kept {
         delta: &Delta<Bytes>,
         content: ContentStamp,
     ) -> bool {
+        if self.is_repeat(revision) {
+            return false;
+        }
         self.claimed_at = None;
         let changed = !matches!(self.view.apply(revision, delta), Applied::Ignored(_));
         if changed {
@@ -105,14 +108,38 @@ impl Kept {
         hole: Option<Revision>,
         content: ContentStamp,
     ) {
-        self.claimed_at = (record.state == ViewState::Synced).then_some(revision);
+        if self.is_repeat(revision) {
+            return;
+        }
+        let (epoch, synced) = (record.epoch, record.state == ViewState::Synced);
         let effect = self.view.control(revision, record);
         self.installed(effect, content);
+        // One of an earlier tenure was not taken in, and claims nothing.
+        let held = self.view.followed().record();
+        let taken = held.is_some_and(|held| held.epoch == epoch);
+        self.claimed_at = (taken && synced).then_some(revision);
         if let Some(comparison) = self.compare(hole)
             && self.view.log() == Log::Live
         {
             self.compared(comparison);
         }
+    }
+
+    /// Nobody depends on it any more: frees it, for whoever still holds a handle of it.
+    pub(crate) fn drop_content(
+        &mut self,
+        revision: Revision,
+        record: ViewRecord,
+        content: ContentStamp,
+    ) {
+        self.control(revision, record, None, content);
+        if *self.view.state() != State::Dropped {
+            self.view.evict();
+        }
+    }
+
+    fn is_repeat(&self, revision: Revision) -> bool {
+        revision <= self.view.followed().revision()
     }
 
     /// The log has been read to its end, at `read`. `unreadable` is the last position on the way at

@@ -21,6 +21,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod config;
+mod effect;
 mod freshness;
 mod handle;
 mod kept;

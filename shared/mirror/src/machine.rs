@@ -11,39 +11,12 @@ use anteroom_wire::{beat::Beat, envelope::Record};
 use parking_lot::RwLock;
 
 use crate::{
-    ContentStamp, MirrorConfig, RereadCause, freshness::Moment, kept::Kept, reread::Rereads,
+    ContentStamp, MirrorConfig, RereadCause, effect::Effect, freshness::Moment, kept::Kept,
+    reread::Rereads,
 };
 
 /// A view as readers and the machine share it. The lock is never held across an await.
 pub(crate) type SharedView = Arc<RwLock<Kept>>;
-
-/// What has to happen outside.
-#[derive(Debug)]
-pub(crate) enum Effect {
-    /// A view came.
-    Added(ViewId, SharedView),
-    /// A view went.
-    Removed(ViewId),
-    /// Where this view stands has changed.
-    Changed(ViewId),
-    /// Where every view stands may have changed.
-    AllChanged,
-    /// A delta of this view was taken in, or was known already.
-    Delta {
-        /// Whose.
-        view: ViewId,
-        /// Whether it changed anything.
-        changed: bool,
-    },
-    /// A record could not be read.
-    Undecodable(Revision),
-    /// A record on its way was superseded before it was read.
-    Hole,
-    /// The view's digest proves that it misses something.
-    DigestMismatch(ViewId),
-    /// The log has to be read from its start again.
-    AskAgain(RereadCause),
-}
 
 /// How the log is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +106,7 @@ impl Machine {
                     }
                     Err(_) => self.undecodable(revision, &mut effects),
                 }
-                if self.behind {
+                if self.behind && self.reading == Reading::Live {
                     self.reached(now);
                 }
             }
@@ -267,9 +240,9 @@ impl Machine {
         let Some(kept) = self.views.get(&id) else {
             return;
         };
-        kept.write().control(revision, record, None, content);
-        // While the log is read from its start, what it says of the view may not be all yet; but a
-        // view that comes again comes with records of its own, behind this one.
+        // Also while the log is read from its start, when records mean nothing before its end
+        // otherwise: a view that comes again has records of its own, behind this one.
+        kept.write().drop_content(revision, record, content);
         self.views.remove(&id);
         effects.push(Effect::Removed(id));
     }

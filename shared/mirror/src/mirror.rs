@@ -17,8 +17,9 @@ use tracing::Span;
 
 use crate::{
     MirrorConfig, MirrorMetrics, MirrorReadiness, RereadCause, ViewHandle, ViewSet,
+    effect::Effect,
     handle::Clock,
-    machine::{Effect, Machine, SharedView},
+    machine::{Machine, SharedView},
     readiness,
 };
 

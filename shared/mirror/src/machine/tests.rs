@@ -471,6 +471,25 @@ fn a_wrong_digest_without_a_hole_stops_the_view_at_once() {
 }
 
 #[test]
+fn a_repeat_and_the_word_of_an_earlier_tenure_prove_nothing() {
+    let mut world = synced_world();
+    let control = |world: &World, epoch| {
+        let mut record = world.models[0].control(epoch, ViewState::Synced);
+        record.objects += 1;
+        Record::Control(record)
+    };
+    let repeat = world.models[0].revision;
+    let record = control(&world, EPOCH);
+    world.record(repeat, record);
+    world.last.0 += 1;
+    let (next, record) = (world.last, control(&world, Epoch::new(0, 9)));
+    world.record(next, record);
+    world.beat();
+    assert!(!world.asked);
+    assert_eq!(world.read(0, |read, _| read.len()), Some(1));
+}
+
+#[test]
 fn a_record_that_cannot_be_read_stops_every_view_until_its_digest_agrees() {
     let mut world = synced_world();
     world.unreadable();

@@ -186,6 +186,43 @@ async fn a_wrong_digest_is_counted_and_its_view_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_long_read_holds_up_neither_the_log_nor_other_reads() {
+    let mut harness = Harness::with_objects(3).await;
+    let (begun, has_begun) = tokio::sync::oneshot::channel();
+    let (end, may_end) = std::sync::mpsc::channel::<()>();
+    let (view, runtime) = (harness.view(), tokio::runtime::Handle::current());
+    let long = std::thread::spawn(move || {
+        let _runtime = runtime.enter();
+        view.read(None, |read, _| {
+            begun.send(()).unwrap();
+            may_end.recv().unwrap();
+            read.len()
+        })
+    });
+    has_begun.await.unwrap();
+    harness.write(3).await;
+    harness.until_equal().await;
+    end.send(()).unwrap();
+    let seen = long.join().unwrap();
+    assert_eq!(seen, Ok(3), "it saw what there was when it began");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_waits_for_a_revision_and_no_longer_than_it_says() {
+    let mut harness = Harness::with_objects(1).await;
+    let (view, last) = (harness.view(), *harness.mirror.position().borrow());
+    let patience = Duration::from_secs(5);
+    view.wait_for(last, patience).await.unwrap();
+    let next = Revision(last.0 + 1);
+    let refused = view.wait_for(next, patience).await.unwrap_err();
+    assert!(
+        matches!(refused, anteroom_model::FactError::RevisionNotReached { want, .. } if want == next)
+    );
+    let (waited, ()) = tokio::join!(view.wait_for(next, patience), harness.write(1));
+    waited.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_mirror_of_some_views_waits_for_those() {
     let bus = LocalBus::new();
     let shutdown = CancellationToken::new();

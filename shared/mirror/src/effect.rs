@@ -1,0 +1,33 @@
+//! What a machine wants done.
+
+use anteroom_model::{Revision, ViewId};
+
+use crate::{RereadCause, machine::SharedView};
+
+/// What has to happen outside.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// A view came.
+    Added(ViewId, SharedView),
+    /// A view went.
+    Removed(ViewId),
+    /// Where this view stands has changed.
+    Changed(ViewId),
+    /// Where every view stands may have changed.
+    AllChanged,
+    /// A delta of this view was taken in, or was known already.
+    Delta {
+        /// Whose.
+        view: ViewId,
+        /// Whether it changed anything.
+        changed: bool,
+    },
+    /// A record could not be read.
+    Undecodable(Revision),
+    /// A record on its way was superseded before it was read.
+    Hole,
+    /// The view's digest proves that it misses something.
+    DigestMismatch(ViewId),
+    /// The log has to be read from its start again.
+    AskAgain(RereadCause),
+}
