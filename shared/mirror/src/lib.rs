@@ -6,15 +6,19 @@
 //!      ◀── restart ─── └─────────┘
 //! ```
 //!
-//! The machine ([`machine`](self)) is pure: it holds each view ([`kept`](self)) with what is known of
-//! it, which is two things that a view must have before it answers:
+//! `machine` is pure: events with their moments in, effects out. Around each `anteroom_view::View`,
+//! which says what is served and what is gathered beside it, `kept` holds what is known of it:
 //!
-//! - *everything*: [`proof`](self) says what is known of that, by having read the log to its end and
-//!   by comparing digests with the writer's;
-//! - *news*: [`freshness`](self) says how old it is, from the writer's beats.
+//! - *Is everything here?* `proof` compares digests with the writer's, and tells a loss from a lag.
+//! - *How old is the news?* `freshness` takes it from the writer's beats, once what they speak of has
+//!   been read.
 //!
-//! Everything else about it is an error that says why. A view that is not whole is repaired by
-//! reading the log again ([`RereadCause`]), at a bounded rate, while the others go on answering.
+//! A view answers when both are good; otherwise readers get an error that says why. What is not whole
+//! is repaired by reading the log again ([`RereadCause`]), at a bounded rate (`reread`), while the
+//! other views go on answering: what is read again is gathered beside what is served.
+//!
+//! `mirror` is the task that feeds the machine, and hands on what comes out of it: [`ViewHandle`]s,
+//! [`MirrorReadiness`], [`MirrorMetrics`], and spans.
 //!
 //! Replicas mirror every view; a webhook mirrors the system views.
 
