@@ -33,6 +33,9 @@ pub use otlp::{OtlpArgs, OtlpProtocol};
 /// How long the spans that are still buffered may take to be sent at the end.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(3);
 
+/// The NATS client tells of every attempt to connect; what matters of it, the bus says itself.
+const LOG_LEVEL: &str = "info,async_nats=warn";
+
 /// What must never be traced: exporting a trace would make a trace, without end.
 const UNTRACED: &str = "h2=off,hyper=off,hyper_util=off,tonic=off,tower=off,tower_http=off,\
                         reqwest=off,rustls=off,opentelemetry=off,opentelemetry_sdk=off,\
@@ -46,7 +49,7 @@ pub struct TelemetryArgs {
     #[arg(
         long,
         env = "ANTEROOM_LOG_LEVEL",
-        default_value = "info",
+        default_value = LOG_LEVEL,
         global = true
     )]
     pub log_level: String,
@@ -68,7 +71,7 @@ pub struct TelemetryArgs {
 impl Default for TelemetryArgs {
     fn default() -> Self {
         Self {
-            log_level: "info".to_owned(),
+            log_level: LOG_LEVEL.to_owned(),
             log_format: LogFormat::Text,
             otlp: OtlpArgs::default(),
         }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use anteroom_bus::{Bus, Scope};
+use anteroom_bus::{Bus, Connection, Scope};
 use anteroom_mirror::{ContentStamp, Mirror, MirrorConfig, MirrorMetrics};
 use anteroom_model::{EntryRecord, KindRecord, ObjectKey, ViewId, system};
 use anteroom_runtime::{Check, Service};
@@ -25,6 +25,8 @@ pub(crate) async fn follow(
     check: Check,
 ) -> anyhow::Result<()> {
     let shutdown = service.shutdown.token();
+    let connection = bus.connection();
+    let mut connected = connection.clone();
     let mirror = Mirror::start(
         bus,
         Scope::Views(vec![system::entries(), system::kinds(), system::policies()]),
@@ -46,13 +48,17 @@ pub(crate) async fn follow(
             catalogs.send_replace(Some(Arc::new(catalog)));
             check.ready();
         } else if catalogs.borrow().is_none() {
-            check.not_ready(reader.waiting_for());
+            check.not_ready(match *connection.borrow() {
+                Connection::Up => reader.waiting_for(),
+                Connection::Down => "the bus, which is out of reach".to_owned(),
+            });
         }
         tokio::select! {
             biased; // Shutdown ends the mirror too.
             () = shutdown.cancelled() => return Ok(()),
             () = reader.mirror.ended() => bail!("the bus was closed"),
             () = reader.changed() => {}
+            Ok(()) = connected.changed() => {}
         }
     }
 }
