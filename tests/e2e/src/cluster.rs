@@ -9,6 +9,8 @@ use std::{
 
 use anyhow::Context;
 use kube::{Client, Config};
+use rustls_pki_types::{CertificateDer, pem::PemObject};
+use serde_json::{Value, json};
 
 use crate::{
     process::{Process, free_address, real_part},
@@ -29,7 +31,8 @@ pub enum Identity {
 impl Identity {
     const ALL: [Self; 3] = [Self::Admin, Self::Watcher, Self::Webhook];
 
-    fn token(self) -> &'static str {
+    /// Its bearer token.
+    pub fn token(self) -> &'static str {
         match self {
             Self::Admin => "admin-token",
             Self::Watcher => "watcher-token",
@@ -184,8 +187,54 @@ impl Cluster {
         format!("https://{}", self.address)
     }
 
+    /// What a TLS client must trust to talk to the API server.
+    pub fn tls(&self) -> anyhow::Result<rustls::ClientConfig> {
+        let pem = fs::read(self.folder.join("apiserver-certs/apiserver.crt"))?;
+        let mut roots = rustls::RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(&pem) {
+            roots.add(certificate?)?;
+        }
+        Ok(rustls::ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_no_client_auth())
+    }
+
+    /// The API server's storage.
+    pub fn etcd(&self) -> Etcd {
+        Etcd {
+            url: self.etcd_url.clone(),
+        }
+    }
+
     /// The API server's process.
     pub fn apiserver(&self) -> Option<&Process> {
         self.apiserver.as_ref()
+    }
+}
+
+/// etcd, as its own clients see it.
+#[derive(Clone, Debug)]
+pub struct Etcd {
+    url: String,
+}
+
+impl Etcd {
+    /// Forgets all history, so that older resource versions and tokens expire.
+    pub async fn compact(&self) -> anyhow::Result<()> {
+        // Any read tells the current revision; the key is base64, as all of etcd's JSON.
+        let read = self.post("/v3/kv/range", &json!({ "key": "AA==" })).await?;
+        let revision = &read["header"]["revision"];
+        self.post(
+            "/v3/kv/compaction",
+            &json!({ "revision": revision, "physical": true }),
+        )
+        .await?;
+        Ok(())
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+        let address: SocketAddr = self.url.trim_start_matches("http://").parse()?;
+        let answer = crate::services::exchange(address, http::Method::POST, path, body.to_string());
+        Ok(serde_json::from_str(&answer.await?)?)
     }
 }

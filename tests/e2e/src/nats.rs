@@ -6,12 +6,18 @@ use std::{
     process::Command,
 };
 
+use anteroom_bus::nats::{Credentials, NatsConfig};
+use anyhow::ensure;
+
 use crate::{
     process::{Process, free_address, real_part},
     wait,
 };
 
-/// A nats-server that can be killed and started again over the same files, at the same address.
+/// The users of the deployed configuration.
+const USERS: [&str; 4] = ["watcher", "replica", "webhook", "system"];
+
+/// A nats-server, configured as it is deployed, that can be killed and started again over the same files, at the same address.
 #[derive(Debug)]
 pub struct Nats {
     address: SocketAddr,
@@ -25,13 +31,7 @@ impl Nats {
     pub async fn start(folder: &Path) -> anyhow::Result<Self> {
         let address = free_address()?;
         let config = folder.join("nats.conf");
-        std::fs::write(
-            &config,
-            format!(
-                "listen: \"{address}\"\nmax_payload: 4MB\njetstream {{ store_dir: \"{}\" }}\n",
-                folder.join("nats").display()
-            ),
-        )?;
+        std::fs::write(&config, deployed_config(address, &folder.join("nats"))?)?;
         let mut nats = Self {
             address,
             folder: folder.to_owned(),
@@ -48,7 +48,8 @@ impl Nats {
             "nats-server",
             Command::new(real_part("nats-server")?)
                 .arg("-c")
-                .arg(&self.config),
+                .arg(&self.config)
+                .envs(USERS.map(|user| (password_variable(user), password(user)))),
             &self.folder,
         )?;
         wait::until("nats-server to take connections", async || {
@@ -69,4 +70,46 @@ impl Nats {
     pub fn url(&self) -> String {
         format!("nats://{}", self.address)
     }
+
+    /// The configuration of a client in this process that may do what a webhook may.
+    pub fn config_of_webhook(&self) -> NatsConfig {
+        NatsConfig {
+            credentials: Credentials::Password {
+                user: "webhook".to_owned(),
+                password: password("webhook"),
+            },
+            inbox_prefix: "_INBOX_webhook".to_owned(),
+            ..NatsConfig::new([self.url()], "default")
+        }
+    }
+}
+
+/// The password of a user of the deployed configuration, in tests.
+pub fn password(user: &str) -> String {
+    format!("password-of-{user}")
+}
+
+fn password_variable(user: &str) -> String {
+    format!("NATS_PASSWORD_{}", user.to_uppercase())
+}
+
+/// What is deployed, permissions included, but for the places of ports and files.
+fn deployed_config(address: SocketAddr, store: &Path) -> anyhow::Result<String> {
+    let deployed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/nats/nats.conf");
+    let mut text = std::fs::read_to_string(&deployed)?;
+    for (deployed, here) in [
+        ("port: 4222\n", format!("listen: \"{address}\"\n")),
+        ("http_port: 8222\n", String::new()),
+        (
+            "store_dir: /data",
+            format!("store_dir: \"{}\"", store.display()),
+        ),
+    ] {
+        ensure!(
+            text.matches(deployed).count() >= 1,
+            "nats.conf has no {deployed:?}"
+        );
+        text = text.replacen(deployed, &here, 1);
+    }
+    Ok(text)
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context;
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
 
 use crate::{
@@ -45,14 +45,14 @@ impl Recipe {
 
     /// Adds `--flag value`.
     #[must_use]
-    pub fn arg(mut self, flag: &str, value: impl ToString) -> Self {
+    pub fn arg(mut self, flag: &str, value: impl std::fmt::Display) -> Self {
         self.args.extend([flag.to_owned(), value.to_string()]);
         self
     }
 
     /// Sets an environment variable.
     #[must_use]
-    pub fn env(mut self, name: &str, value: impl ToString) -> Self {
+    pub fn env(mut self, name: &str, value: impl std::fmt::Display) -> Self {
         self.env.push((name.to_owned(), value.to_string()));
         self
     }
@@ -114,15 +114,27 @@ impl Running {
 
 /// GET over plain HTTP.
 pub async fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
+    exchange(address, http::Method::GET, path, String::new()).await
+}
+
+/// One request over plain HTTP; any status but 200 is an error that carries the body.
+pub async fn exchange(
+    address: SocketAddr,
+    method: http::Method,
+    path: &str,
+    body: String,
+) -> anyhow::Result<String> {
     const TIMEOUT: Duration = Duration::from_secs(5);
     let exchange = async {
         let stream = tokio::net::TcpStream::connect(address).await?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
-        let request = http::Request::get(path)
+        let request = http::Request::builder()
+            .method(method)
+            .uri(path)
             .header(http::header::HOST, address.to_string())
-            .body(Empty::<bytes::Bytes>::new())?;
+            .body(Full::new(bytes::Bytes::from(body)))?;
         let response = sender.send_request(request).await?;
         let status = response.status();
         let body = response.into_body().collect().await?.to_bytes();

@@ -11,6 +11,7 @@ use kube::{
 };
 
 use crate::{
+    nats::password,
     process::free_address,
     services::{Recipe, Running},
     wait,
@@ -61,24 +62,28 @@ impl System {
         webhook_kubeconfig: &Path,
         env: &[(&str, &str)],
     ) -> anyhow::Result<Self> {
-        let recipe = |name: &str, binary| -> anyhow::Result<Recipe> {
-            let recipe = Recipe::new(name, binary, folder)?.arg("--nats-url", nats_url);
+        let recipe = |name: &str, binary, user: &str| -> anyhow::Result<Recipe> {
+            let recipe = Recipe::new(name, binary, folder)?
+                .arg("--nats-url", nats_url)
+                .arg("--nats-user", user)
+                .env("ANTEROOM_NATS_PASSWORD", password(user));
             Ok(env
                 .iter()
                 .fold(recipe, |recipe, (name, value)| recipe.env(name, value)))
         };
-        let watcher = recipe("watcher", "anteroom-watcher")?
+        let watcher = recipe("watcher", "anteroom-watcher", "watcher")?
             .arg("--kubeconfig", watcher_kubeconfig.display())
             .arg("--holder", "watcher-0")
             .start()?;
         let replica = |index: usize| -> anyhow::Result<_> {
             let name = format!("replica-{index}");
-            let replica = recipe(&name, "anteroom-cache-replica")?.arg("--replica-id", &name);
+            let replica =
+                recipe(&name, "anteroom-cache-replica", "replica")?.arg("--replica-id", &name);
             Ok(Some(replica.start()?))
         };
         let replicas = (0..REPLICAS).map(replica).collect::<anyhow::Result<_>>()?;
         let address = free_address()?;
-        let webhook = recipe("webhook", "anteroom-webhook")?
+        let webhook = recipe("webhook", "anteroom-webhook", "webhook")?
             .env("KUBECONFIG", webhook_kubeconfig.display())
             .arg("--listen-address", address)
             .arg("--webhook-url", format!("https://{address}"))

@@ -5,10 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use anteroom_bus::{
-    Address, Bus, Call,
-    nats::{NatsBus, NatsConfig},
-};
+use anteroom_bus::{Address, Bus, Call, nats::NatsBus};
 use anteroom_e2e::{
     services::Running,
     system::target,
@@ -153,7 +150,16 @@ async fn nobody_can_take_a_host_that_is_owned() -> anyhow::Result<()> {
 }
 
 fn chapter(title: &str) {
-    println!("# {title}");
+    tell(&format!("# {title}"));
+}
+
+/// Seen with `--nocapture`, and when the story ends badly.
+#[expect(
+    clippy::print_stdout,
+    reason = "the story, for whoever reads a test's output"
+)]
+fn tell(text: &str) {
+    println!("{text}");
 }
 
 /// Posts reviews, straight to the webhook, while `act` does its worst.
@@ -192,10 +198,10 @@ async fn under_load(
     stop.cancel();
     let report = load.await??;
     acted.with_context(|| format!("{report:#?}"))?;
-    println!(
+    tell(&format!(
         "  {} decisions, {} wrong, {} without one, p99 {:.1} ms",
         report.decisions, report.wrong, report.errors, report.p99_ms
-    );
+    ));
     Ok(report)
 }
 
@@ -273,7 +279,7 @@ async fn resyncs(world: &World) -> anyhow::Result<f64> {
 
 /// Every replica holds exactly what the API server lists: keys and resource versions.
 async fn replicas_equal_the_api_server(world: &World) -> anyhow::Result<()> {
-    let bus = NatsBus::connect(NatsConfig::new([world.nats.url()], "default")).await?;
+    let bus = NatsBus::connect(world.nats.config_of_webhook()).await?;
     for (view, example) in [
         ("ingresses.v1.networking.k8s.io", ingress(0, "any")),
         ("services.v1", service("any")),
