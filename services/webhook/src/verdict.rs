@@ -1,10 +1,11 @@
 //! From what became of the rules to a decision. Pure.
 
+use std::sync::Arc;
+
 use anteroom_model::ErrorCode;
 use anteroom_policy::{FailureAction, RuleError, RuleOutcome};
 
 use crate::facts::Origin;
-use std::sync::Arc;
 
 /// What became of one rule that spoke of the request.
 #[derive(Clone, Debug)]

@@ -33,7 +33,7 @@ pub(super) async fn keep(
     let mut backoff = Backoff::new(200, 15_000);
     let mut serving: Option<Stored> = None;
     loop {
-        let wait = match agree(&api, names).await {
+        let wait = match agree(&api, names, serving.as_ref()).await {
             Ok(Some(stored)) => {
                 if serving.as_ref() != Some(&stored) {
                     outlet.serve_with(&stored);
@@ -56,16 +56,24 @@ pub(super) async fn keep(
     }
 }
 
-/// What all webhooks serve with; `None` if another one wrote at the same time.
-async fn agree(api: &Api<Secret>, names: &[String]) -> anyhow::Result<Option<Stored>> {
+/// What all webhooks serve with; `None` if another one wrote at the same time. A Secret that was
+/// deleted or broken is made again from what is served with: the API server trusts that already.
+async fn agree(
+    api: &Api<Secret>,
+    names: &[String],
+    serving: Option<&Stored>,
+) -> anyhow::Result<Option<Stored>> {
     let found = call(api.get_opt(SECRET), "read").await?;
     let stored = found.as_ref().and_then(stored_in);
-    let renewed = stored::renew(stored.as_ref(), names, Timestamp::now())
+    let held = stored.as_ref().or(serving);
+    let renewed = stored::renew(held, names, Timestamp::now())
         .context("a certificate of our own cannot be made")?;
-    let Some(renewed) = renewed else {
-        return Ok(stored);
+    let wanted = match renewed {
+        Some(renewed) => renewed,
+        None if stored.is_some() => return Ok(stored),
+        None => held.cloned().context("nothing is good as it stands")?,
     };
-    let secret = secret(&renewed, found.as_ref());
+    let secret = secret(&wanted, found.as_ref());
     let parameters = PostParams::default();
     // Either fails with a conflict if somebody else wrote since it was read.
     let written = match &found {
@@ -73,7 +81,7 @@ async fn agree(api: &Api<Secret>, names: &[String]) -> anyhow::Result<Option<Sto
         Some(_) => timeout(CALL_TIMEOUT, api.replace(SECRET, &parameters, &secret)).await,
     };
     match written.map_err(|_| anyhow!("the API server does not answer"))? {
-        Ok(_) => Ok(Some(renewed)),
+        Ok(_) => Ok(Some(wanted)),
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
         Err(error) => Err(error).context(format!("Secret {SECRET} cannot be written")),
     }
