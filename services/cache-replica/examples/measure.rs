@@ -19,7 +19,7 @@ use std::{
 };
 
 use anteroom_bus::{
-    Address, Bus, Call,
+    Address, Bus, Call, Connection,
     nats::{NatsArgs, NatsBus},
 };
 use anteroom_mirror::testing::{Writer, collection};
@@ -56,6 +56,11 @@ async fn main() {
     let cli = Cli::parse();
     let bus = NatsBus::connect(cli.nats.config("measure")).await.unwrap();
     let bus: Arc<dyn Bus> = Arc::new(bus);
+    let mut connection = bus.connection();
+    connection
+        .wait_for(|now| *now == Connection::Up)
+        .await
+        .unwrap();
     let mut writer = Writer::with_system_views(Arc::clone(&bus)).await;
     let ingresses = writer.open(collection("ingresses", "Ingress"));
     let services = writer.open(collection("services", "Service"));

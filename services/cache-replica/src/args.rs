@@ -4,6 +4,13 @@ use anteroom_jmespath::{BUILT_BYTES_MAX, Budget, DEPTH_MAX, STEPS_MAX};
 use anteroom_mirror::MirrorConfig;
 use anteroom_model::limits::AGE_MAX_DEFAULT_MS;
 
+/// Queries under way at once, unless the options say otherwise.
+const CONCURRENCY: u32 = 256;
+
+/// Bytes of results that are kept, unless the options say otherwise: what a webhook asks again is
+/// small, and the whole process is to stay small.
+const MEMO_BYTES_MAX: u64 = 2 * 1024 * 1024;
+
 /// Options of a replica.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Replica")]
@@ -21,7 +28,7 @@ pub struct Args {
 
     /// Queries under way at once. One more is refused at once, so that its caller can ask another
     /// replica.
-    #[arg(long, env = "ANTEROOM_CONCURRENCY", default_value_t = 256)]
+    #[arg(long, env = "ANTEROOM_CONCURRENCY", default_value_t = CONCURRENCY)]
     pub concurrency: u32,
 
     /// Steps that one query may take: terms evaluated, elements visited.
@@ -34,7 +41,7 @@ pub struct Args {
 
     /// Bytes of results that are kept for the next query of the same text, parameters and revision;
     /// 0 keeps none.
-    #[arg(long, env = "ANTEROOM_MEMO_BYTES_MAX", default_value_t = 4 * 1024 * 1024)]
+    #[arg(long, env = "ANTEROOM_MEMO_BYTES_MAX", default_value_t = MEMO_BYTES_MAX)]
     pub memo_bytes_max: u64,
 }
 
@@ -43,10 +50,10 @@ impl Default for Args {
         Self {
             replica_id: None,
             age_max_ms: AGE_MAX_DEFAULT_MS,
-            concurrency: 256,
+            concurrency: CONCURRENCY,
             query_steps_max: STEPS_MAX,
             query_built_bytes_max: BUILT_BYTES_MAX,
-            memo_bytes_max: 4 * 1024 * 1024,
+            memo_bytes_max: MEMO_BYTES_MAX,
         }
     }
 }

@@ -54,6 +54,9 @@ impl Desk {
                     self.check.ready();
                     tracing::debug!(view = %self.view.id(), "the view is served");
                     let closed = self.serve(places, &mut status, &stop, &calls).await;
+                    if stop.is_cancelled() {
+                        break; // Nobody waits for it to come back.
+                    }
                     self.check.not_ready("its address on the bus");
                     if matches!(closed, Closed::Ended) {
                         pause(&stop).await;
