@@ -24,7 +24,11 @@ struct Command {
 }
 
 fn main() -> ExitCode {
-    let Command { watcher, nats, process } = Command::parse();
+    let Command {
+        watcher,
+        nats,
+        process,
+    } = Command::parse();
     process::run("watcher", &process, |service| async move {
         let client = watcher.kubernetes.client().await?;
         let bus = NatsBus::connect(nats.config("watcher"));

@@ -129,6 +129,7 @@ pub(crate) async fn run(
                 reflector.step(Input::Waited).await;
             }
             Command::List { token, limit } => reflector.list(token, limit).await,
+            Command::Probe => reflector.list(None, 1).await,
             Command::Watch { from } => reflector.watch(&from).await,
         }
     }
@@ -197,8 +198,7 @@ impl<S: Sink> Reflector<S> {
         let opened = Instant::now();
         let life_max = Duration::from_secs(seconds) + WATCH_GRACE;
         self.step(Input::Opened).await;
-        self.sink.note(Note::Heard { version: None }).await;
-        loop {
+        while matches!(self.machine.command(), Command::Watch { .. }) {
             let left = life_max.saturating_sub(opened.elapsed());
             let outcome = match tokio::time::timeout(left, lines.next()).await {
                 Err(_) => Err(Fault::Silent { after: life_max }),
@@ -225,57 +225,65 @@ impl<S: Sink> Reflector<S> {
     }
 
     async fn event(&mut self, event: WatchEvent) -> Result<(), Fault> {
-        let (kind, object) = match event {
+        let (gone, object) = match event {
             WatchEvent::Failed(fault) => return Err(fault),
             WatchEvent::Bookmark(version) => {
                 self.heard(Some(version)).await;
                 return Ok(());
             }
-            WatchEvent::Put(object) => ("put", object),
-            WatchEvent::Gone(object) => ("gone", object),
+            WatchEvent::Put(object) => (false, object),
+            WatchEvent::Gone(object) => (true, object),
         };
         self.metrics.event();
-        let object = match object {
-            Ok(object) => object,
+        match object {
+            Ok(object) => self.change(object, gone).await,
             Err(malformed) => {
                 self.skip(&malformed.0).await;
                 self.heard(None).await;
-                return Ok(());
             }
-        };
-        let collection = &self.target.collection;
+        }
+        Ok(())
+    }
+
+    async fn change(&mut self, object: RawObject, gone: bool) {
+        if !self.heard(Some(object.version.clone())).await {
+            return; // Of another history: the list brings it.
+        }
         let span = tracing::info_span!(
             "watch event",
             otel.kind = "consumer",
-            resource = %collection.gvr,
+            resource = %self.target.collection.gvr,
             key = %object.key,
             version = %object.version,
-            change = kind,
+            gone,
         );
-        let version = object.version.clone();
-        let note = if kind == "put" {
+        let note = if gone {
+            let RawObject { key, version, .. } = object;
+            Note::Gone {
+                key,
+                version,
+                span: span.clone(),
+            }
+        } else {
             Note::Put {
                 object,
                 span: span.clone(),
             }
-        } else {
-            Note::Gone {
-                key: object.key,
-                version: object.version,
-                span: span.clone(),
-            }
         };
         self.sink.note(note).instrument(span).await;
-        self.heard(Some(version)).await;
-        Ok(())
     }
 
-    async fn heard(&mut self, version: Option<ResourceVersion>) {
+    /// Whether the watch goes on.
+    async fn heard(&mut self, version: Option<ResourceVersion>) -> bool {
         self.step(Input::Heard {
             version: version.clone(),
         })
         .await;
-        self.sink.note(Note::Heard { version }).await;
+        let goes_on = matches!(self.machine.command(), Command::Watch { .. });
+        if goes_on {
+            self.sink.note(Note::Heard { version }).await;
+        }
+        goes_on
     }
 
     /// An object without a name can be neither asked for nor missed.

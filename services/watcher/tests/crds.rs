@@ -2,7 +2,8 @@
 
 use std::{fs, path::PathBuf};
 
-const HEADER: &str = "# Written by `cargo xtask crds` from the Rust types; a test holds it against them.\n";
+const HEADER: &str =
+    "# Written by `cargo xtask crds` from the Rust types; a test holds it against them.\n";
 
 #[test]
 fn the_deployed_definitions_are_those_of_the_types() {
@@ -17,7 +18,10 @@ fn the_deployed_definitions_are_those_of_the_types() {
             fs::write(folder.join(&name), &text).unwrap();
         }
         let found = fs::read_to_string(folder.join(&name)).unwrap_or_default();
-        assert_eq!(found, text, "deploy/crds/{name} is out of date: run `cargo xtask crds`");
+        assert_eq!(
+            found, text,
+            "deploy/crds/{name} is out of date: run `cargo xtask crds`"
+        );
         expected.push(name);
     }
     let mut found: Vec<_> = fs::read_dir(&folder)
@@ -27,5 +31,8 @@ fn the_deployed_definitions_are_those_of_the_types() {
         .collect();
     found.sort();
     expected.sort();
-    assert_eq!(found, expected, "deploy/crds holds a file that no type stands behind");
+    assert_eq!(
+        found, expected,
+        "deploy/crds holds a file that no type stands behind"
+    );
 }

@@ -18,7 +18,11 @@ async fn a_successor_publishes_only_the_difference() {
     world.ingress_entry("hosts");
     world.entry("services", json!({"resource": {"kind": "services"}}));
     let first = world.watch_as("a");
-    world.until("the views", |log| log.is_synced(INGRESS_VIEW) && log.is_synced("services.v1")).await;
+    world
+        .until("the views", |log| {
+            log.is_synced(INGRESS_VIEW) && log.is_synced("services.v1")
+        })
+        .await;
     first.kill().await;
     // Nobody watches while this happens.
     world.sim.delete(INGRESSES, "default", "i7").unwrap();
@@ -30,14 +34,29 @@ async fn a_successor_publishes_only_the_difference() {
     let second = world.watch_as("b");
     let after = world
         .until("the next term", |log| {
-            log.is_synced(INGRESS_VIEW) && log.views[INGRESS_VIEW].epoch > before.views[INGRESS_VIEW].epoch
+            log.is_synced(INGRESS_VIEW)
+                && log.views[INGRESS_VIEW].epoch > before.views[INGRESS_VIEW].epoch
         })
         .await;
-    assert_eq!(after.written(INGRESS_VIEW) - before.written(INGRESS_VIEW), 3);
+    assert_eq!(
+        after.written(INGRESS_VIEW) - before.written(INGRESS_VIEW),
+        3
+    );
     assert_eq!(after.names(INGRESS_VIEW).len(), 50);
-    assert_eq!(after.object(INGRESS_VIEW, "default/i8").unwrap()["spec"]["rules"][0]["host"], "y");
-    world.until("what nobody needs to be freed", |log| log.state("services.v1") == Some(&ViewState::Dropped)).await;
-    assert_eq!(after.written("anteroom:kinds"), before.written("anteroom:kinds"), "nothing new");
+    assert_eq!(
+        after.object(INGRESS_VIEW, "default/i8").unwrap()["spec"]["rules"][0]["host"],
+        "y"
+    );
+    world
+        .until("what nobody needs to be freed", |log| {
+            log.state("services.v1") == Some(&ViewState::Dropped)
+        })
+        .await;
+    assert_eq!(
+        after.written("anteroom:kinds"),
+        before.written("anteroom:kinds"),
+        "nothing new"
+    );
     second.stop().await;
 }
 
@@ -46,7 +65,9 @@ async fn a_standby_is_ready_does_nothing_and_is_handed_over_to() {
     let world = World::start().await;
     world.ingress_entry("hosts");
     let leader = world.watch_as("a");
-    world.until("the view", |log| log.is_synced(INGRESS_VIEW)).await;
+    world
+        .until("the view", |log| log.is_synced(INGRESS_VIEW))
+        .await;
     let standby = world.watch_as("b");
     standby.until_ready().await;
     assert_eq!(world.sim.stats().count("list", INGRESSES), 1);
@@ -67,16 +88,30 @@ async fn a_leader_that_was_cut_off_stops_writing_and_stands_by() {
     let link = std::sync::Arc::new(world.bus.join());
     let faults = link.faults();
     let first = world.watch_on("a", link);
-    world.until("the view", |log| log.is_synced(INGRESS_VIEW)).await;
+    world
+        .until("the view", |log| log.is_synced(INGRESS_VIEW))
+        .await;
     let term = world.log().views[INGRESS_VIEW].epoch.term();
     faults.cut();
     let second = world.watch_as("b");
-    world.until("the second to lead", |log| log.views[INGRESS_VIEW].epoch.term() > term).await;
+    world
+        .until("the second to lead", |log| {
+            log.views[INGRESS_VIEW].epoch.term() > term
+        })
+        .await;
     world.ingress("late", "x");
-    world.until("its write", |log| log.names(INGRESS_VIEW) == ["default/late"]).await;
+    world
+        .until("its write", |log| {
+            log.names(INGRESS_VIEW) == ["default/late"]
+        })
+        .await;
     faults.mend();
     // Both see every change; the first may write none of them.
-    world.until_asked("the first to stop watching", |stats| stats.watches_on(INGRESSES) == 1).await;
+    world
+        .until_asked("the first to stop watching", |stats| {
+            stats.watches_on(INGRESSES) == 1
+        })
+        .await;
     first.until_ready().await;
     first.stop().await;
     second.stop().await;
@@ -88,7 +123,9 @@ async fn changes_wait_for_a_bus_that_is_away_and_are_written_once() {
     world.ingress("a", "0");
     world.ingress_entry("hosts");
     let watcher = world.watch_as("w");
-    world.until("the view", |log| log.is_synced(INGRESS_VIEW)).await;
+    world
+        .until("the view", |log| log.is_synced(INGRESS_VIEW))
+        .await;
     let before = world.log().written(INGRESS_VIEW);
     world.bus.faults().stop();
     for n in 1..=100 {
@@ -104,7 +141,10 @@ async fn changes_wait_for_a_bus_that_is_away_and_are_written_once() {
         object["spec"]["rules"][0]["host"] == "100"
     };
     let log = world.until("the last state", last).await;
-    assert!(log.written(INGRESS_VIEW) - before <= 2, "what was on its way, and the last");
+    assert!(
+        log.written(INGRESS_VIEW) - before <= 2,
+        "what was on its way, and the last"
+    );
     watcher.stop().await;
 }
 
@@ -114,7 +154,9 @@ async fn a_log_made_anew_is_filled_again() {
     world.ingress("a", "a");
     world.ingress_entry("hosts");
     let watcher = world.watch_as("w");
-    let before = world.until("the view", |log| log.is_synced(INGRESS_VIEW)).await;
+    let before = world
+        .until("the view", |log| log.is_synced(INGRESS_VIEW))
+        .await;
     world.bus.faults().remake_log();
     world.ingress("b", "b");
     let after = world
@@ -136,11 +178,18 @@ async fn it_waits_for_what_is_absent_at_its_start_and_says_for_what() {
         let watcher = &watcher;
         async move {
             let waited = tokio::time::timeout(support::PATIENCE, async {
-                while !watcher.waits_for(check).is_some_and(|waits| waits.contains(what)) {
+                while !watcher
+                    .waits_for(check)
+                    .is_some_and(|waits| waits.contains(what))
+                {
                     tokio::task::yield_now().await;
                 }
             });
-            assert!(waited.await.is_ok(), "{:?}", watcher.service.readiness.report());
+            assert!(
+                waited.await.is_ok(),
+                "{:?}",
+                watcher.service.readiness.report()
+            );
         }
     };
     waits("bus", "the bus").await;
@@ -149,7 +198,9 @@ async fn it_waits_for_what_is_absent_at_its_start_and_says_for_what() {
     waits("policies", "Policy").await;
     world.install_crds();
     world.ingress_entry("hosts");
-    world.until("the view", |log| log.is_synced(INGRESS_VIEW)).await;
+    world
+        .until("the view", |log| log.is_synced(INGRESS_VIEW))
+        .await;
     watcher.until_ready().await;
     watcher.stop().await;
 }
@@ -170,14 +221,24 @@ async fn policies_are_published_without_their_status_and_told_what_they_lack() {
     });
     world.sim.put(CLUSTER_POLICIES, policy).unwrap();
     let watcher = world.watch_as("w");
-    world.until_ready(CLUSTER_POLICIES, "unique-host", "False", "EntryNotFound").await;
+    world
+        .until_ready(CLUSTER_POLICIES, "unique-host", "False", "EntryNotFound")
+        .await;
     world.ingress_entry("hosts");
-    world.until_ready(CLUSTER_POLICIES, "unique-host", "True", "Succeeded").await;
-    let log = world.until("the policies", |log| log.is_synced("anteroom:policies")).await;
+    world
+        .until_ready(CLUSTER_POLICIES, "unique-host", "True", "Succeeded")
+        .await;
+    let log = world
+        .until("the policies", |log| log.is_synced("anteroom:policies"))
+        .await;
     let published = log.object("anteroom:policies", "unique-host").unwrap();
     assert_eq!(published["kind"], "ClusterPolicy");
     assert!(published.get("status").is_none());
-    assert_eq!(log.written("anteroom:policies"), 1, "its status is no change");
+    assert_eq!(
+        log.written("anteroom:policies"),
+        1,
+        "its status is no change"
+    );
     watcher.stop().await;
 }
 
@@ -189,18 +250,21 @@ async fn authors_are_told_by_figures_and_events() {
     let watcher = world.watch_as("w");
     let ready = world.until_ready(ENTRIES, "hosts", "True", "Synced").await;
     assert_eq!(ready["observedGeneration"], 1);
-    let has_figures = |world: &World| world.sim.get(ENTRIES, "", "hosts").unwrap()["status"]["objects"] == 1;
+    let has_figures =
+        |world: &World| world.sim.get(ENTRIES, "", "hosts").unwrap()["status"]["objects"] == 1;
     world.until_asked("figures", |_| has_figures(&world)).await;
     let status = world.sim.get(ENTRIES, "", "hosts").unwrap()["status"].clone();
     assert_eq!(status["view"], INGRESS_VIEW);
     assert!(status["bytes"].as_i64().unwrap() > 50);
     let events = || world.sim.objects("events.events.k8s.io").unwrap();
-    world.until_asked("an event", |_| {
-        events().iter().any(|event| {
-            let event: serde_json::Value = serde_json::from_slice(event).unwrap();
-            event["reason"] == "Synced" && event["regarding"]["name"] == "hosts"
+    world
+        .until_asked("an event", |_| {
+            events().iter().any(|event| {
+                let event: serde_json::Value = serde_json::from_slice(event).unwrap();
+                event["reason"] == "Synced" && event["regarding"]["name"] == "hosts"
+            })
         })
-    }).await;
+        .await;
     // What was written comes back by the watch, and changes nothing.
     let log = world.log();
     assert_eq!(log.written("anteroom:entries"), 1);

@@ -16,19 +16,31 @@ async fn an_entry_becomes_a_view_that_is_kept_up_to_date() {
     world.ingress("a", "a.example");
     world.ingress_entry("hosts");
     let watcher = world.watch_as("w");
-    let log = world.until("the view", |log| log.is_synced(INGRESS_VIEW)).await;
+    let log = world
+        .until("the view", |log| log.is_synced(INGRESS_VIEW))
+        .await;
     let object = log.object(INGRESS_VIEW, "default/a").unwrap();
     assert_eq!(object["kind"], "Ingress");
     assert_eq!(object["metadata"]["annotations"], json!({"a": "b"}));
     assert!(object["metadata"].get("managedFields").is_none());
     let entry = log.object("anteroom:entries", "hosts").unwrap();
-    assert_eq!(entry["state"], json!({"type": "bound", "view": INGRESS_VIEW}));
-    assert!(log.object("anteroom:kinds", "Ingress.v1.networking.k8s.io").is_some());
+    assert_eq!(
+        entry["state"],
+        json!({"type": "bound", "view": INGRESS_VIEW})
+    );
+    assert!(
+        log.object("anteroom:kinds", "Ingress.v1.networking.k8s.io")
+            .is_some()
+    );
 
     world.ingress("b", "b.example");
-    world.until("an addition", |log| log.names(INGRESS_VIEW).len() == 2).await;
+    world
+        .until("an addition", |log| log.names(INGRESS_VIEW).len() == 2)
+        .await;
     world.sim.delete(INGRESSES, "default", "a").unwrap();
-    world.until("a deletion", |log| log.names(INGRESS_VIEW) == ["default/b"]).await;
+    world
+        .until("a deletion", |log| log.names(INGRESS_VIEW) == ["default/b"])
+        .await;
     watcher.until_ready().await;
     watcher.stop().await;
 }
@@ -41,22 +53,42 @@ async fn two_entries_on_one_source_are_one_watch_and_the_last_frees_it() {
     world.entry("two", json!({"resource": {"group": "apis/networking.k8s.io", "version": "v1", "kind": "ingresses"}}));
     let watcher = world.watch_as("w");
     let bound = |log: &support::Log, name| {
-        log.object("anteroom:entries", name).is_some_and(|e| e["state"]["view"] == INGRESS_VIEW)
+        log.object("anteroom:entries", name)
+            .is_some_and(|e| e["state"]["view"] == INGRESS_VIEW)
     };
-    world.until("both entries", |log| bound(log, "one") && bound(log, "two")).await;
-    world.until("the view", |log| log.is_synced(INGRESS_VIEW)).await;
+    world
+        .until("both entries", |log| bound(log, "one") && bound(log, "two"))
+        .await;
+    world
+        .until("the view", |log| log.is_synced(INGRESS_VIEW))
+        .await;
+    world
+        .until_asked("a watch", |stats| stats.watches_on(INGRESSES) > 0)
+        .await;
     assert_eq!(world.sim.stats().count("watch", INGRESSES), 1);
     assert_eq!(world.sim.stats().count("list", INGRESSES), 1);
 
     world.sim.delete(ENTRIES, "", "one").unwrap();
-    world.until("one to be gone", |log| log.names("anteroom:entries") == ["two"]).await;
+    world
+        .until("one to be gone", |log| {
+            log.names("anteroom:entries") == ["two"]
+        })
+        .await;
     assert!(world.log().is_synced(INGRESS_VIEW));
     world.sim.delete(ENTRIES, "", "two").unwrap();
-    world.until("the view to be freed", |log| log.state(INGRESS_VIEW) == Some(&ViewState::Dropped)).await;
-    world.until_asked("the watch to end", |stats| stats.watches_on(INGRESSES) == 0).await;
+    world
+        .until("the view to be freed", |log| {
+            log.state(INGRESS_VIEW) == Some(&ViewState::Dropped)
+        })
+        .await;
+    world
+        .until_asked("the watch to end", |stats| stats.watches_on(INGRESSES) == 0)
+        .await;
 
     world.ingress_entry("three");
-    let log = world.until("the view again", |log| log.is_synced(INGRESS_VIEW)).await;
+    let log = world
+        .until("the view again", |log| log.is_synced(INGRESS_VIEW))
+        .await;
     assert_eq!(log.names(INGRESS_VIEW), ["default/a"]);
     watcher.stop().await;
 }
@@ -69,18 +101,42 @@ async fn an_expired_version_is_listed_again_and_the_difference_is_published() {
     }
     world.ingress_entry("hosts");
     let watcher = world.watch_as("w");
-    world.until("the view", |log| log.is_synced(INGRESS_VIEW)).await;
+    world
+        .until("the view", |log| log.is_synced(INGRESS_VIEW))
+        .await;
     let resource = Some(INGRESSES.into());
-    world.sim.fault(Fault::StallWatches { resource: resource.clone() }).unwrap();
+    world
+        .sim
+        .fault(Fault::StallWatches {
+            resource: resource.clone(),
+        })
+        .unwrap();
     world.sim.delete(INGRESSES, "default", "a").unwrap();
     world.ingress("d", "d");
-    world.sim.fault(Fault::Compact { resource: resource.clone() }).unwrap();
-    world.sim.fault(Fault::CutWatches { resource: resource.clone(), clean: true }).unwrap();
+    world
+        .sim
+        .fault(Fault::Compact {
+            resource: resource.clone(),
+        })
+        .unwrap();
+    world
+        .sim
+        .fault(Fault::CutWatches {
+            resource: resource.clone(),
+            clean: true,
+        })
+        .unwrap();
     world.sim.fault(Fault::ResumeWatches { resource }).unwrap();
     let log = world
-        .until("the difference", |log| log.names(INGRESS_VIEW) == ["default/b", "default/c", "default/d"])
+        .until("the difference", |log| {
+            log.names(INGRESS_VIEW) == ["default/b", "default/c", "default/d"]
+        })
         .await;
-    assert_eq!(log.written(INGRESS_VIEW), 5, "three, then one deletion and one addition");
+    assert_eq!(
+        log.written(INGRESS_VIEW),
+        5,
+        "three, then one deletion and one addition"
+    );
     watcher.stop().await;
 }
 
@@ -90,21 +146,58 @@ async fn what_is_forbidden_fails_alone_and_recovers_by_itself() {
     world.ingress("a", "a");
     world.ingress_entry("hosts");
     world.entry("services", json!({"resource": {"kind": "services"}}));
-    world.sim.fault(Fault::Forbid { resource: "services".into() }).unwrap();
+    world
+        .sim
+        .fault(Fault::Forbid {
+            resource: "services".into(),
+        })
+        .unwrap();
     let watcher = world.watch_as("w");
-    world.until("a failure", |log| log.failure("services.v1") == Some("Forbidden")).await;
-    world.until("the other view", |log| log.is_synced(INGRESS_VIEW)).await;
-    world.until_ready(ENTRIES, "services", "False", "Forbidden").await;
+    world
+        .until("a failure", |log| {
+            log.failure("services.v1") == Some("Forbidden")
+        })
+        .await;
+    world
+        .until("the other view", |log| log.is_synced(INGRESS_VIEW))
+        .await;
+    world
+        .until_ready(ENTRIES, "services", "False", "Forbidden")
+        .await;
     watcher.until_ready().await;
-    world.sim.fault(Fault::Allow { resource: "services".into() }).unwrap();
-    world.until("recovery", |log| log.is_synced("services.v1")).await;
-    world.until_ready(ENTRIES, "services", "True", "Synced").await;
+    world
+        .sim
+        .fault(Fault::Allow {
+            resource: "services".into(),
+        })
+        .unwrap();
+    world
+        .until("recovery", |log| log.is_synced("services.v1"))
+        .await;
+    world
+        .until_ready(ENTRIES, "services", "True", "Synced")
+        .await;
 
     // Revoked while the watch is open.
     let resource: anteroom_simapi::ResourceName = "services".into();
-    world.sim.fault(Fault::Forbid { resource: resource.clone() }).unwrap();
-    world.sim.fault(Fault::CutWatches { resource: Some(resource), clean: false }).unwrap();
-    world.until("a failure", |log| log.failure("services.v1") == Some("Forbidden")).await;
+    world
+        .sim
+        .fault(Fault::Forbid {
+            resource: resource.clone(),
+        })
+        .unwrap();
+    world
+        .sim
+        .fault(Fault::CutWatches {
+            resource: Some(resource),
+            clean: false,
+        })
+        .unwrap();
+    world
+        .until("a failure", |log| {
+            log.failure("services.v1") == Some("Forbidden")
+        })
+        .await;
     assert!(world.log().is_synced(INGRESS_VIEW));
     watcher.stop().await;
 }
@@ -112,9 +205,14 @@ async fn what_is_forbidden_fails_alone_and_recovers_by_itself() {
 #[tokio::test]
 async fn a_definition_installed_later_makes_the_entry_work() {
     let world = World::start().await;
-    world.entry("widgets", json!({"resource": {"group": "example.dev", "kind": "widgets"}}));
+    world.entry(
+        "widgets",
+        json!({"resource": {"group": "example.dev", "kind": "widgets"}}),
+    );
     let watcher = world.watch_as("w");
-    world.until_ready(ENTRIES, "widgets", "False", "ResourceNotFound").await;
+    world
+        .until_ready(ENTRIES, "widgets", "False", "ResourceNotFound")
+        .await;
     let invalid = |log: &support::Log| {
         let entry = log.object("anteroom:entries", "widgets");
         entry.is_some_and(|entry| entry["state"]["failure"]["reason"] == "ResourceNotFound")
@@ -128,11 +226,20 @@ async fn a_definition_installed_later_makes_the_entry_work() {
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {}}],
         },
     });
-    world.sim.put("customresourcedefinitions.apiextensions.k8s.io", crd).unwrap();
+    world
+        .sim
+        .put("customresourcedefinitions.apiextensions.k8s.io", crd)
+        .unwrap();
     let widget = json!({"metadata": {"name": "w", "namespace": "default"}});
     world.sim.put("widgets.example.dev", widget).unwrap();
-    world.until("the view", |log| log.names("widgets.v1.example.dev") == ["default/w"]).await;
-    world.until_ready(ENTRIES, "widgets", "True", "Synced").await;
+    world
+        .until("the view", |log| {
+            log.names("widgets.v1.example.dev") == ["default/w"]
+        })
+        .await;
+    world
+        .until_ready(ENTRIES, "widgets", "True", "Synced")
+        .await;
     watcher.stop().await;
 }
 
@@ -151,9 +258,15 @@ async fn a_busy_api_server_is_given_the_time_it_asks_for() {
         world.sim.fault(fault).unwrap();
     }
     let watcher = world.watch_as("w");
-    world.until("the view", |log| log.is_synced(INGRESS_VIEW)).await;
+    world
+        .until("the view", |log| log.is_synced(INGRESS_VIEW))
+        .await;
     let stats = world.sim.stats();
-    assert_eq!(stats.count_status("list", INGRESSES, 429), 1, "asked once, and then not before");
+    assert_eq!(
+        stats.count_status("list", INGRESSES, 429),
+        1,
+        "asked once, and then not before"
+    );
     assert_eq!(stats.count_status("list", INGRESSES, 503), 1);
     watcher.stop().await;
 }
@@ -174,12 +287,21 @@ async fn a_malformed_object_is_skipped_and_its_view_goes_on() {
     }
     world.ingress_entry("hosts");
     let watcher = world.watch_as("w");
-    let log = world.until("the view", |log| log.is_synced(INGRESS_VIEW)).await;
+    let log = world
+        .until("the view", |log| log.is_synced(INGRESS_VIEW))
+        .await;
     assert_eq!(log.names(INGRESS_VIEW), ["default/b"]);
     let ready = world.until_ready(ENTRIES, "hosts", "True", "Synced").await;
-    assert!(ready["message"].as_str().unwrap().contains("1 malformed"), "{ready}");
+    assert!(
+        ready["message"].as_str().unwrap().contains("1 malformed"),
+        "{ready}"
+    );
     world.ingress("c", "c");
-    world.until("another object", |log| log.names(INGRESS_VIEW).contains(&"default/c")).await;
+    world
+        .until("another object", |log| {
+            log.names(INGRESS_VIEW).contains(&"default/c")
+        })
+        .await;
     let text = watcher.service.metrics.encode();
     let label = format!("anteroom_watch_malformed_objects_total{{view=\"{INGRESS_VIEW}\"}} 1");
     assert!(text.contains(&label), "{text}");
@@ -192,17 +314,41 @@ async fn an_object_that_cannot_be_published_fails_its_view_until_it_is_gone() {
     world.ingress("a", "a");
     world.ingress("deep", "deep");
     let nested = format!("{}1{}", "[".repeat(600), "]".repeat(600));
-    let body = format!(r#"{{"metadata":{{"name":"deep","namespace":"default","resourceVersion":"1"}},"x":{nested}}}"#);
+    let body = format!(
+        r#"{{"metadata":{{"name":"deep","namespace":"default","resourceVersion":"1"}},"x":{nested}}}"#
+    );
     let (namespace, name) = ("default".into(), "deep".into());
-    world.sim.fault(Fault::Malform { resource: INGRESSES.into(), namespace, name, body }).unwrap();
+    world
+        .sim
+        .fault(Fault::Malform {
+            resource: INGRESSES.into(),
+            namespace,
+            name,
+            body,
+        })
+        .unwrap();
     world.ingress_entry("hosts");
     let watcher = world.watch_as("w");
-    world.until("a failure", |log| log.failure(INGRESS_VIEW) == Some("ObjectUnusable")).await;
-    let ready = world.until_ready(ENTRIES, "hosts", "False", "ObjectUnusable").await;
-    assert!(ready["message"].as_str().unwrap().contains("`default/deep`"), "{ready}");
+    world
+        .until("a failure", |log| {
+            log.failure(INGRESS_VIEW) == Some("ObjectUnusable")
+        })
+        .await;
+    let ready = world
+        .until_ready(ENTRIES, "hosts", "False", "ObjectUnusable")
+        .await;
+    assert!(
+        ready["message"]
+            .as_str()
+            .unwrap()
+            .contains("`default/deep`"),
+        "{ready}"
+    );
     world.sim.fault(Fault::Clear {}).unwrap();
     world.sim.delete(INGRESSES, "default", "deep").unwrap();
-    world.until("recovery", |log| log.is_synced(INGRESS_VIEW)).await;
+    world
+        .until("recovery", |log| log.is_synced(INGRESS_VIEW))
+        .await;
     watcher.stop().await;
 }
 
@@ -213,13 +359,22 @@ async fn a_restored_source_is_written_anew() {
     let backup = world.sim.version();
     world.ingress_entry("hosts");
     let watcher = world.watch_as("w");
-    let before = world.until("the view", |log| log.is_synced(INGRESS_VIEW)).await;
+    let before = world
+        .until("the view", |log| log.is_synced(INGRESS_VIEW))
+        .await;
     for n in 0..20 {
         world.ingress("b", &format!("b{n}"));
     }
-    world.until("b", |log| log.names(INGRESS_VIEW).len() == 2).await;
+    world
+        .until("b", |log| log.names(INGRESS_VIEW).len() == 2)
+        .await;
     // The entry is younger than the backup, so it is made again.
-    world.sim.fault(Fault::Restore { resource_version: backup }).unwrap();
+    world
+        .sim
+        .fault(Fault::Restore {
+            resource_version: backup,
+        })
+        .unwrap();
     world.ingress_entry("hosts");
     let after = world
         .until("the restored state", |log| {
@@ -238,12 +393,32 @@ async fn bad_entries_say_what_is_wrong_with_them() {
     let ingresses = json!({"kind": "ingresses"});
     for (name, spec, reason) in [
         ("neither", json!({}), "InvalidSpec"),
-        ("both", json!({"resource": ingresses, "apiCall": {"url": "https://x"}}), "InvalidSpec"),
-        ("api-call", json!({"apiCall": {"url": "https://x"}}), "Unsupported"),
-        ("no-such", json!({"resource": {"kind": "nonsense"}}), "ResourceNotFound"),
-        ("selector", json!({"resource": {"kind": "ingresses", "labelSelector": {"matchExpressions": [
-            {"key": "a", "operator": "Like", "values": ["b"]}]}}}), "InvalidSpec"),
-        ("field", json!({"resource": {"kind": "ingresses", "fieldSelector": "spec.nonsense=1"}}), "BadRequest"),
+        (
+            "both",
+            json!({"resource": ingresses, "apiCall": {"url": "https://x"}}),
+            "InvalidSpec",
+        ),
+        (
+            "api-call",
+            json!({"apiCall": {"url": "https://x"}}),
+            "Unsupported",
+        ),
+        (
+            "no-such",
+            json!({"resource": {"kind": "nonsense"}}),
+            "ResourceNotFound",
+        ),
+        (
+            "selector",
+            json!({"resource": {"kind": "ingresses", "labelSelector": {"matchExpressions": [
+            {"key": "a", "operator": "Like", "values": ["b"]}]}}}),
+            "InvalidSpec",
+        ),
+        (
+            "field",
+            json!({"resource": {"kind": "ingresses", "fieldSelector": "spec.nonsense=1"}}),
+            "BadRequest",
+        ),
         ("type", json!({"resource": {"kind": 5}}), "InvalidSpec"),
     ] {
         world.entry(name, spec.clone());

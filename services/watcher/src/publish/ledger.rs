@@ -181,6 +181,7 @@ impl Ledger {
             self.bytes -= unwanted.map_or(0, |known| u64::from(known.body_bytes));
         }
         self.epoch = epoch;
+        self.state = ViewState::Syncing;
         self.unusable.clear();
         bytes
     }

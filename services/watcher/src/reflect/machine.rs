@@ -1,14 +1,21 @@
 //! The life of one watch, pure: what came in, what to do next.
 //!
 //! ```text
-//!            pages                 opened, events, bookmarks, ended
+//!            pages                 events, bookmarks, its end
 //!   ┌─────┐ ───────▶ ┌───────┐ ──────────────────────────────┐
 //!   │ list│          │ watch │ ◀─────────────────────────────┘
-//!   └─────┘ ◀─────── └───────┘
-//!            410, 4xx, unreadable; twice a 5xx
+//!   └─────┘ ◀─────── └───────┘ ──▶ ┌───────┐ ──▶ watch again
+//!      ▲   410, 4xx,      5xx, lost│ probe │
+//!      │   unreadable,       or    └───────┘
+//!      │   not a word       silent     │ the history restarted
+//!      └───────────────────────────────┘
 //! ```
-//! Either is left for a wait after a fault, and then tried again: the page that failed, or the
-//! watch from where it stood.
+//! After a fault there is a wait, and then the page that failed, or the watch from where it stood.
+//!
+//! An API server whose etcd was restored accepts a watch from a version of its future, and then says
+//! nothing until it gets there. So a watch that was accepted is no news; one that was interrupted
+//! is resumed only after a probe has shown that the history still reaches that far; and one that
+//! ended without a word, not even the bookmark that comes before a timeout, is a list's turn.
 
 use std::{cmp::Ordering, time::Duration};
 
@@ -28,10 +35,6 @@ pub(super) const PAGE_OBJECTS_MAX: u32 = 500;
 /// that closes at once is not asked in a loop.
 const WATCH_LIFE_MIN: Duration = Duration::from_secs(5);
 
-/// So many answers in a row that refuse to go on from a version are taken for a history that is
-/// gone: after a restore, the API server says 504 to a version from the future, not 410.
-const WATCH_ERRORS_MAX: u32 = 2;
-
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
@@ -43,6 +46,8 @@ pub(super) enum Command {
         /// Objects in the page.
         limit: u32,
     },
+    /// Ask for the first page with one object, only to learn the collection's version.
+    Probe,
     /// Watch what comes after this version.
     Watch {
         /// The last version that was heard of.
@@ -106,7 +111,8 @@ pub(super) enum Effect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
     List { token: Option<String>, begun: bool },
-    Watch { from: ResourceVersion },
+    Probe { from: ResourceVersion },
+    Watch { from: ResourceVersion, heard: bool },
 }
 
 /// One watch.
@@ -120,7 +126,6 @@ pub(super) struct Machine {
     /// The newest version that was ever heard of.
     newest: ResourceVersion,
     page_limit: u32,
-    watch_errors: u32,
     /// The last watch was refused although the list was not: the next list is announced once a
     /// watch is open, or the view would flap between synced and failed.
     watch_refused: bool,
@@ -141,7 +146,6 @@ impl Machine {
             backoff: Backoff::new(BACKOFF_BASE_MS, BACKOFF_MAX_MS),
             newest,
             page_limit: PAGE_OBJECTS_MAX,
-            watch_errors: 0,
             watch_refused: false,
             unannounced: None,
         }
@@ -158,7 +162,8 @@ impl Machine {
                 token: token.clone(),
                 limit: self.page_limit,
             },
-            (None, Phase::Watch { from }) => Command::Watch { from: from.clone() },
+            (None, Phase::Probe { .. }) => Command::Probe,
+            (None, Phase::Watch { from, .. }) => Command::Watch { from: from.clone() },
         }
     }
 
@@ -175,21 +180,11 @@ impl Machine {
                     .collect()
             }
             Input::Heard { version } => {
-                self.backoff.reset();
-                self.watch_errors = 0;
-                if let (Phase::Watch { from }, Some(version)) = (&mut self.phase, version) {
-                    from.clone_from(&version);
-                    self.newest = version;
-                }
+                self.heard(version, random);
                 Vec::new()
             }
             Input::Ended { lived } => {
-                if lived >= WATCH_LIFE_MIN {
-                    self.backoff.reset();
-                    self.watch_errors = 0;
-                } else if self.backoff.attempt() > 0 || lived < Duration::from_millis(100) {
-                    self.wait = Some(self.backoff.next(random));
-                }
+                self.ended(lived, random);
                 Vec::new()
             }
             Input::Failed(fault) => self.failed(fault, random),
@@ -200,9 +195,51 @@ impl Machine {
         }
     }
 
+    fn heard(&mut self, version: Option<ResourceVersion>, random: u64) {
+        let Phase::Watch { from, heard } = &mut self.phase else {
+            return;
+        };
+        *heard = true;
+        let Some(version) = version else { return };
+        if version.compare(from) == Some(Ordering::Less) {
+            self.relist();
+            self.wait = Some(self.backoff.next(random));
+            return;
+        }
+        from.clone_from(&version);
+        self.newest = version;
+        self.backoff.reset();
+    }
+
+    fn ended(&mut self, lived: Duration, random: u64) {
+        let Phase::Watch { heard, .. } = &mut self.phase else {
+            return;
+        };
+        let heard = std::mem::take(heard);
+        if lived < WATCH_LIFE_MIN {
+            if !heard {
+                self.wait = Some(self.backoff.next(random));
+            }
+        } else if !heard {
+            self.relist();
+        }
+    }
+
     fn page(&mut self, version: ResourceVersion, next: Option<String>) -> Vec<Effect> {
-        let Phase::List { begun, .. } = self.phase else {
-            return Vec::new(); // Nobody asked.
+        let begun = match &self.phase {
+            Phase::List { begun, .. } => *begun,
+            Phase::Probe { from } => {
+                if version.compare(from) == Some(Ordering::Less) {
+                    self.relist();
+                } else {
+                    self.phase = Phase::Watch {
+                        from: from.clone(),
+                        heard: false,
+                    };
+                }
+                return Vec::new();
+            }
+            Phase::Watch { .. } => return Vec::new(), // Nobody asked.
         };
         let mut effects = Vec::new();
         if !begun {
@@ -220,6 +257,7 @@ impl Machine {
         self.newest = version.clone();
         self.phase = Phase::Watch {
             from: version.clone(),
+            heard: false,
         };
         if self.watch_refused {
             self.unannounced = Some(version);
@@ -230,55 +268,49 @@ impl Machine {
     }
 
     fn failed(&mut self, fault: Fault, random: u64) -> Vec<Effect> {
-        let watching = matches!(self.phase, Phase::Watch { .. });
         let failure = fault.failure();
+        let watching = matches!(self.phase, Phase::Watch { .. });
         self.absent = matches!(fault, Fault::Refused { code: 404, .. });
-        let mut wait = self.backoff.attempt() > 0 || !watching;
-        let effects = match fault {
+        match fault {
+            // In a healthy watch, it is simply the next list's turn; a second time in a row is not.
             Fault::Gone { .. } => {
-                // The first time in a healthy watch it is simply the next list's turn.
+                let first = watching && self.backoff.attempt() == 0;
                 self.relist();
+                let wait = self.backoff.next(random);
+                self.wait = (!first).then_some(wait);
                 Vec::new()
             }
             Fault::Refused { .. } => {
                 self.watch_refused = watching;
                 self.relist();
-                wait = true;
+                self.wait = Some(self.backoff.next(random));
                 vec![Effect::Refused(failure)]
             }
             Fault::Throttled { after, .. } => {
                 let own = self.backoff.next(random);
                 self.wait = Some(after.map_or(own, |after| after.max(own)));
-                return vec![Effect::Troubled(failure)];
+                vec![Effect::Troubled(failure)]
             }
             Fault::TooLarge { .. } if !watching && self.page_limit > 1 => {
                 self.page_limit /= 2;
-                return Vec::new();
+                Vec::new()
             }
             Fault::TooLarge { .. } | Fault::Unreadable { .. } => {
                 self.relist();
-                wait = true;
+                self.wait = Some(self.backoff.next(random));
                 vec![Effect::Troubled(failure)]
             }
             Fault::Server { .. } | Fault::Transport { .. } | Fault::Silent { .. } => {
-                if watching && matches!(fault, Fault::Server { .. }) {
-                    self.watch_errors += 1;
-                    if self.watch_errors >= WATCH_ERRORS_MAX {
-                        self.relist();
-                    }
+                if let Phase::Watch { from, .. } = &self.phase {
+                    self.phase = Phase::Probe { from: from.clone() };
                 }
-                wait = true;
+                self.wait = Some(self.backoff.next(random));
                 vec![Effect::Troubled(failure)]
             }
-        };
-        // Counted even where it is not waited, so that a second fault in a row waits.
-        let next = self.backoff.next(random);
-        self.wait = wait.then_some(next);
-        effects
+        }
     }
 
     fn relist(&mut self) {
-        self.watch_errors = 0;
         self.unannounced = None;
         self.phase = Phase::List {
             token: None,

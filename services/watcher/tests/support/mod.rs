@@ -75,7 +75,12 @@ impl Log {
 
     fn take(&mut self, event: LogEvent) {
         match event {
-            LogEvent::Restart { .. } => *self = Self { deltas: self.deltas.clone(), ..Self::default() },
+            LogEvent::Restart { .. } => {
+                *self = Self {
+                    deltas: self.deltas.clone(),
+                    ..Self::default()
+                }
+            }
             LogEvent::Record { envelope, .. } => {
                 let envelope = *envelope.unwrap();
                 let view = envelope.record.view().to_string();
@@ -133,7 +138,10 @@ impl World {
 
     /// Our definitions are not installed.
     pub async fn bare() -> Self {
-        let config = SimConfig { bookmark_interval: Duration::from_millis(200), ..SimConfig::default() };
+        let config = SimConfig {
+            bookmark_interval: Duration::from_millis(200),
+            ..SimConfig::default()
+        };
         let sim = Arc::new(SimApi::start(config).await.unwrap());
         let bus = Arc::new(LocalBus::new());
         let (sender, log) = watch::channel(Log::default());
@@ -144,13 +152,20 @@ impl World {
                 sender.send_modify(|log| log.take(event));
             }
         });
-        Self { sim, bus, log, _reader: reader }
+        Self {
+            sim,
+            bus,
+            log,
+            _reader: reader,
+        }
     }
 
     pub fn install_crds(&self) {
         for crd in anteroom_watcher::crds() {
             let crd = serde_json::to_value(crd).unwrap();
-            self.sim.put("customresourcedefinitions.apiextensions.k8s.io", crd).unwrap();
+            self.sim
+                .put("customresourcedefinitions.apiextensions.k8s.io", crd)
+                .unwrap();
         }
     }
 
@@ -167,9 +182,15 @@ impl World {
 
     pub fn watch_on(&self, holder: &str, bus: Arc<dyn Bus>) -> Watcher {
         let service = Service::new("watcher");
-        let args = Args { holder: Some(holder.into()), ..Args::default() };
+        let args = Args {
+            holder: Some(holder.into()),
+            ..Args::default()
+        };
         let task = anteroom_watcher::run(args, bus, self.client(), service.clone());
-        Watcher { service, task: tokio::spawn(task) }
+        Watcher {
+            service,
+            task: tokio::spawn(task),
+        }
     }
 
     pub fn entry(&self, name: &str, spec: Value) {
@@ -202,7 +223,12 @@ impl World {
             Ok(found) => found.unwrap().clone(),
             Err(_) => {
                 let log = self.log.borrow();
-                panic!("waited in vain for {what}: {:#?}, objects {:?}", log.views, log.objects.keys());
+                let views = log.views.iter();
+                let views: Vec<_> = views
+                    .map(|(view, record)| (view, &record.state, log.names(view)))
+                    .collect();
+                let asked = self.sim.stats();
+                panic!("waited in vain for {what}: {views:#?}, asked: {asked:#?}");
             }
         }
     }
@@ -214,46 +240,77 @@ impl World {
     /// Waits until the API server's figures are as wanted.
     pub async fn until_asked(&self, what: &str, wanted: impl FnMut(&Stats) -> bool) {
         let waited = timeout(PATIENCE, self.sim.wait_until(wanted)).await;
-        assert!(waited.is_ok(), "waited in vain for {what}: {:#?}", self.sim.stats());
+        assert!(
+            waited.is_ok(),
+            "waited in vain for {what}: {:#?}",
+            self.sim.stats()
+        );
     }
 
     /// The entry's `Ready` condition, once it has this status and reason.
-    pub async fn until_ready(&self, resource: &str, name: &str, status: &str, reason: &str) -> Value {
+    pub async fn until_ready(
+        &self,
+        resource: &str,
+        name: &str,
+        status: &str,
+        reason: &str,
+    ) -> Value {
         let is = |condition: &Value| condition["status"] == status && condition["reason"] == reason;
         let mut found = Value::Null;
         let what = format!("{name} to be {status} for {reason}");
         // Every write of a status is a request that the figures count.
-        let waited = timeout(PATIENCE, self.sim.wait_until(|_| {
-            found = self.ready(resource, name);
-            is(&found)
-        }));
+        let waited = timeout(
+            PATIENCE,
+            self.sim.wait_until(|_| {
+                found = self.ready(resource, name);
+                is(&found)
+            }),
+        );
         assert!(waited.await.is_ok(), "waited in vain for {what}: {found:#}");
         found
     }
 
     pub fn ready(&self, resource: &str, name: &str) -> Value {
         let object = self.sim.get(resource, "", name).unwrap_or_default();
-        let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        conditions.into_iter().find(|c| c["type"] == "Ready").unwrap_or_default()
+        let conditions = object["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        conditions
+            .into_iter()
+            .find(|c| c["type"] == "Ready")
+            .unwrap_or_default()
     }
 }
 
 impl Watcher {
     pub async fn until_ready(&self) {
         let ready = timeout(PATIENCE, self.service.readiness.wait_ready()).await;
-        assert!(ready.is_ok(), "not ready: {:#?}", self.service.readiness.report());
+        assert!(
+            ready.is_ok(),
+            "not ready: {:#?}",
+            self.service.readiness.report()
+        );
     }
 
     /// What it waits for.
     pub fn waits_for(&self, check: &str) -> Option<String> {
         let report = self.service.readiness.report();
-        report.checks.into_iter().find(|c| c.name == check).and_then(|c| c.waiting_for)
+        report
+            .checks
+            .into_iter()
+            .find(|c| c.name == check)
+            .and_then(|c| c.waiting_for)
     }
 
     /// Stops it as a signal would.
     pub async fn stop(self) {
         self.service.shutdown.trigger("the test is done with it");
-        timeout(PATIENCE, self.task).await.unwrap().unwrap().unwrap();
+        timeout(PATIENCE, self.task)
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
     }
 
     /// Stops it as kill -9 would.

@@ -55,19 +55,34 @@ impl Reader {
     }
 
     fn content(&self, view: &ViewId) -> BTreeMap<ObjectKey, (ResourceVersion, Bytes)> {
-        let objects = self.views.get(view).into_iter().flat_map(|view| &view.objects);
-        objects.map(|(k, (_, version, body))| (k.clone(), (version.clone(), body.clone()))).collect()
+        let objects = self
+            .views
+            .get(view)
+            .into_iter()
+            .flat_map(|view| &view.objects);
+        objects
+            .map(|(k, (_, version, body))| (k.clone(), (version.clone(), body.clone())))
+            .collect()
     }
 }
 
 impl ReaderView {
     fn apply(&mut self, delta: &Delta<Bytes>) {
-        let object = self.objects.get(&delta.key).map(|(epoch, version, _)| (*epoch, version));
-        let gone = self.tombstones.get(&delta.key).map(|(epoch, version)| (*epoch, version));
+        let object = self
+            .objects
+            .get(&delta.key)
+            .map(|(epoch, version, _)| (*epoch, version));
+        let gone = self
+            .tombstones
+            .get(&delta.key)
+            .map(|(epoch, version)| (*epoch, version));
         if let Some((epoch, version)) = object.or(gone)
             && !delta.supersedes(epoch, version)
         {
-            panic!("{} is written although the log has something newer", delta.key);
+            panic!(
+                "{} is written although the log has something newer",
+                delta.key
+            );
         }
         match &delta.op {
             Op::Put(body) => {
@@ -77,7 +92,8 @@ impl ReaderView {
             }
             Op::Delete => {
                 self.objects.remove(&delta.key);
-                self.tombstones.insert(delta.key.clone(), (delta.epoch, delta.version.clone()));
+                self.tombstones
+                    .insert(delta.key.clone(), (delta.epoch, delta.version.clone()));
             }
         }
     }
@@ -91,8 +107,15 @@ impl ReaderView {
             self.tombstones.clear();
         }
         let mut digest = Digest::default();
-        self.objects.iter().for_each(|(key, (_, version, _))| digest.add(key, version));
-        assert_eq!(record.objects, self.objects.len() as u64, "{:?}", record.state);
+        self.objects
+            .iter()
+            .for_each(|(key, (_, version, _))| digest.add(key, version));
+        assert_eq!(
+            record.objects,
+            self.objects.len() as u64,
+            "{:?}",
+            record.state
+        );
         assert_eq!(record.digest, digest, "{:?}", record.state);
     }
 }
@@ -108,18 +131,35 @@ fn write_all(book: &mut Book, reader: &mut Reader) {
 }
 
 fn put(book: &mut Book, tenure: &Tenure, name: &str, version: u64) {
-    book.put(tenure, key(name), rv(version), body(version), Instant::now(), Span::none());
+    book.put(
+        tenure,
+        key(name),
+        rv(version),
+        body(version),
+        Instant::now(),
+        Span::none(),
+    );
 }
 
 fn delete(book: &mut Book, tenure: &Tenure, name: &str, version: u64) {
-    book.delete(tenure, &key(name), rv(version), Instant::now(), Span::none());
+    book.delete(
+        tenure,
+        &key(name),
+        rv(version),
+        Instant::now(),
+        Span::none(),
+    );
 }
 
 fn records(book: &mut Book) -> usize {
     let mut records = 0;
     while let Some(work) = book.next_work(Instant::now()) {
         if let Work::Append(batch) = work {
-            records += batch.records.iter().filter(|(r, _)| matches!(r, Record::Delta { .. })).count();
+            records += batch
+                .records
+                .iter()
+                .filter(|(r, _)| matches!(r, Record::Delta { .. }))
+                .count();
         }
     }
     records
@@ -141,14 +181,22 @@ fn a_key_that_changes_while_nothing_is_written_is_written_once() {
 #[test]
 fn a_new_leader_writes_only_what_differs() {
     let mut book = Book::new(2);
-    let seed = HashMap::from([(key("same"), rv(1)), (key("old"), rv(2)), (key("gone"), rv(3))]);
+    let seed = HashMap::from([
+        (key("same"), rv(1)),
+        (key("old"), rv(2)),
+        (key("gone"), rv(3)),
+    ]);
     let mut tenure = book.open(info("a"), seed);
     book.begin_list(&mut tenure, false);
     put(&mut book, &tenure, "same", 1);
     put(&mut book, &tenure, "old", 5);
     book.listed(&tenure, &rv(9), Instant::now());
     let stats = book.stats(Instant::now());
-    assert_eq!((stats[0].objects, stats[0].bytes), (2, 2), "sizes are known without writing");
+    assert_eq!(
+        (stats[0].objects, stats[0].bytes),
+        (2, 2),
+        "sizes are known without writing"
+    );
     assert_eq!(records(&mut book), 2, "one changed, one is gone");
 }
 
@@ -169,7 +217,11 @@ fn a_history_that_restarted_is_written_anew_in_a_higher_epoch() {
     put(&mut book, &tenure, "x", 40);
     put(&mut book, &tenure, "y", 60);
     book.listed(&tenure, &rv(60), Instant::now());
-    assert_eq!(records(&mut book), 2, "the same version may be another object");
+    assert_eq!(
+        records(&mut book),
+        2,
+        "the same version may be another object"
+    );
 }
 
 #[test]
@@ -187,7 +239,10 @@ fn an_object_that_cannot_be_published_fails_its_view_until_it_goes() {
     book.listed(&tenure, &rv(9), Instant::now());
     assert!(failed(&mut book, &mut reader));
     delete(&mut book, &tenure, "x", 10);
-    assert!(failed(&mut book, &mut reader), "another object's going changes nothing");
+    assert!(
+        failed(&mut book, &mut reader),
+        "another object's going changes nothing"
+    );
     put(&mut book, &tenure, "huge", 11);
     assert!(!failed(&mut book, &mut reader));
     book.unusable(&tenure, key("huge"), "too large".into());
@@ -218,7 +273,10 @@ fn a_view_that_is_dropped_and_wanted_again_begins_anew() {
     }
     let content = reader.content(&tenure.view);
     assert_eq!(content.into_keys().collect::<Vec<_>>(), [key("y")]);
-    assert!(purged_at.is_some_and(|at| at < reader.position), "nothing new is purged");
+    assert!(
+        purged_at.is_some_and(|at| at < reader.position),
+        "nothing new is purged"
+    );
     assert_eq!(book.pending_bytes, 0);
 }
 
@@ -228,7 +286,14 @@ fn batches_keep_their_limits() {
     let tenure = book.open(info("a"), HashMap::new());
     let large = Bytes::from(vec![0; BATCH_BYTES_MAX / 2]);
     for name in ["a", "b", "c"] {
-        book.put(&tenure, key(name), rv(1), large.clone(), Instant::now(), Span::none());
+        book.put(
+            &tenure,
+            key(name),
+            rv(1),
+            large.clone(),
+            Instant::now(),
+            Span::none(),
+        );
     }
     for n in 0..1_000 {
         put(&mut book, &tenure, &format!("k{n}"), 1);
@@ -249,13 +314,23 @@ fn the_age_of_news_counts_what_waits() {
     let later = |ms| start + Duration::from_millis(ms);
     let mut book = Book::new(1);
     let tenure = book.open(info("a"), HashMap::new());
-    assert_eq!(book.beats(start)[0].news_age_ms, u64::MAX, "never heard from");
+    assert_eq!(
+        book.beats(start)[0].news_age_ms,
+        u64::MAX,
+        "never heard from"
+    );
     book.heard(&tenure, None, start);
     assert_eq!(book.beats(later(100))[0].news_age_ms, 100);
     book.put(&tenure, key("x"), rv(1), body(1), later(40), Span::none());
     assert_eq!(book.beats(later(100))[0].news_age_ms, 160);
-    let Some(Work::Append(batch)) = book.next_work(later(100)) else { panic!() };
-    assert_eq!(book.beats(later(100))[0].news_age_ms, 160, "on its way is not there");
+    let Some(Work::Append(batch)) = book.next_work(later(100)) else {
+        panic!()
+    };
+    assert_eq!(
+        book.beats(later(100))[0].news_age_ms,
+        160,
+        "on its way is not there"
+    );
     book.written(&batch, Revision(2));
     let beat = book.beats(later(100)).remove(0);
     assert_eq!((beat.news_age_ms, beat.revision), (100, Revision(2)));
@@ -271,7 +346,10 @@ fn control_records_are_repeated() {
         book.refresh(now);
         let mut controls = 0;
         while let Some(Work::Append(batch)) = book.next_work(now) {
-            let of = batch.records.iter().filter(|(r, _)| matches!(r, Record::Control(_)));
+            let of = batch
+                .records
+                .iter()
+                .filter(|(r, _)| matches!(r, Record::Control(_)));
             controls += of.count();
         }
         controls
@@ -315,6 +393,8 @@ proptest! {
         let mut source: BTreeMap<String, u64> = BTreeMap::new();
         let mut clock = 100;
         let mut tenure = book.open(info("a"), HashMap::new());
+        book.begin_list(&mut tenure, false);
+        book.listed(&tenure, &rv(clock), Instant::now());
         for step in steps {
             clock += 1;
             match step {
@@ -362,6 +442,7 @@ proptest! {
         let expected: BTreeMap<_, _> =
             source.iter().map(|(name, version)| (key(name), (rv(*version), body(*version)))).collect();
         prop_assert_eq!(reader.content(&tenure.view), expected);
+        prop_assert_eq!(&reader.views[&tenure.view].state, &Some(ViewState::Synced));
         prop_assert_eq!(book.pending_bytes, 0);
         let bytes: usize = source.values().map(|version| body(*version).len()).sum();
         prop_assert_eq!(book.stats(Instant::now())[0].bytes, bytes as u64);

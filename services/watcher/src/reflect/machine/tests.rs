@@ -204,17 +204,41 @@ fn a_page_that_is_too_large_is_asked_for_in_halves() {
 }
 
 #[test]
-fn a_version_from_the_future_ends_in_a_list_and_the_list_starts_afresh() {
+fn a_version_from_the_future_is_found_by_the_probe() {
     let mut machine = watching("100");
     machine.step(server(504), 0);
     waits(&mut machine);
-    assert_eq!(machine.command(), watch("100"), "once may be a hiccup");
-    machine.step(server(504), 0);
-    waits(&mut machine);
+    assert_eq!(machine.command(), Command::Probe);
+    assert_eq!(machine.step(page("40", Some("more")), 0), []);
     assert_eq!(machine.command(), first_list());
     let effects = machine.step(page("40", None), 0);
     assert_eq!(effects[0], Effect::Begin { afresh: true });
     assert_eq!(machine.command(), watch("40"));
+}
+
+#[test]
+fn a_version_from_the_future_is_found_by_a_bookmark() {
+    let mut machine = watching("100");
+    machine.step(heard("40"), 0);
+    waits(&mut machine);
+    assert_eq!(machine.command(), first_list());
+    assert_eq!(
+        machine.step(page("41", None), 0)[0],
+        Effect::Begin { afresh: true }
+    );
+}
+
+#[test]
+fn a_watch_that_ended_without_a_word_is_not_believed() {
+    let mut machine = watching("10");
+    let ended = || Input::Ended {
+        lived: Duration::from_secs(50),
+    };
+    machine.step(ended(), 0);
+    assert_eq!(machine.command(), watch("10"), "it had said something");
+    machine.step(Input::Opened, 0);
+    machine.step(ended(), 0);
+    assert_eq!(machine.command(), first_list());
 }
 
 #[test]
@@ -227,7 +251,7 @@ fn a_restart_knows_where_the_source_was_left() {
 }
 
 #[test]
-fn silence_and_a_lost_connection_resume_the_watch() {
+fn after_silence_or_a_lost_connection_the_watch_is_resumed() {
     for fault in [
         Fault::Silent {
             after: Duration::from_secs(55),
@@ -235,11 +259,18 @@ fn silence_and_a_lost_connection_resume_the_watch() {
         Fault::Transport {
             message: "reset".into(),
         },
+        Fault::Server {
+            code: 500,
+            message: "no".into(),
+        },
     ] {
         let mut machine = watching("10");
         for _ in 0..5 {
-            machine.step(Input::Failed(fault.clone()), 0);
+            let effects = machine.step(Input::Failed(fault.clone()), 0);
+            assert!(matches!(effects.as_slice(), [Effect::Troubled(_)]));
             waits(&mut machine);
+            assert_eq!(machine.command(), Command::Probe);
+            machine.step(page("12", Some("more")), 0);
             assert_eq!(machine.command(), watch("10"));
         }
     }
@@ -260,7 +291,8 @@ fn a_line_that_cannot_be_read_may_have_been_an_event() {
 
 #[test]
 fn a_watch_that_ends_at_once_is_not_asked_in_a_loop() {
-    let mut machine = watching("10");
+    let mut machine = Machine::new(ResourceVersion::default());
+    machine.step(page("10", None), 0);
     for _ in 0..3 {
         machine.step(
             Input::Ended {
