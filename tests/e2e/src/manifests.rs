@@ -7,7 +7,7 @@ use kube::{
     Client,
     api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::wait;
 
@@ -101,6 +101,12 @@ pub async fn apply(client: &Client, manifest: &Value) -> anyhow::Result<()> {
     .await
     .with_context(|| format!("applying {what}"))?;
     Ok(())
+}
+
+/// Makes a namespace.
+pub async fn apply_namespace(client: &Client, name: &str) -> anyhow::Result<()> {
+    let manifest = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+    apply(client, &manifest).await
 }
 
 /// Applies the CRDs of `deploy/crds` and waits until all of them are served.

@@ -52,7 +52,7 @@ impl World {
         let client = cluster.client(Identity::Admin).await?;
         manifests::apply_crds(&client).await?;
         for namespace in [SYSTEM_NAMESPACE, NAMESPACE] {
-            manifests::apply(&client, &namespace_manifest(namespace)).await?;
+            manifests::apply_namespace(&client, namespace).await?;
         }
         for manifest in manifests::rbac()? {
             manifests::apply(&client, &manifest).await?;
@@ -162,8 +162,4 @@ pub fn service(name: &str) -> Value {
         "metadata": { "namespace": NAMESPACE, "name": name, "labels": { "app": name } },
         "spec": { "clusterIP": "None", "selector": { "app": name }, "ports": [{ "port": 80 }] },
     })
-}
-
-fn namespace_manifest(name: &str) -> Value {
-    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } })
 }

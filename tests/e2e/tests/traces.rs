@@ -5,7 +5,7 @@
 use anteroom_e2e::{
     manifests,
     nats::Nats,
-    system::{System, target},
+    system::{SYSTEM_NAMESPACE, System, target},
     wait,
 };
 use anteroom_load::{Answer, Client as Reviewer, ingress, review};
@@ -27,6 +27,7 @@ async fn decisions_and_changes_are_one_trace_each_across_processes() -> anyhow::
     let sim = SimApi::start(SimConfig::default()).await?;
     let client = Client::try_from(Config::new(sim.url().parse()?))?;
     manifests::apply_crds(&client).await?;
+    manifests::apply_namespace(&client, SYSTEM_NAMESPACE).await?;
     let kubeconfig = folder.path().join("kubeconfig");
     std::fs::write(&kubeconfig, sim.kubeconfig_yaml())?;
     let nats = Nats::start(folder.path()).await?;
@@ -69,7 +70,7 @@ async fn decisions_and_changes_are_one_trace_each_across_processes() -> anyhow::
     );
     assert_eq!(
         [admission.kind, asked.kind, answered.kind],
-        ["server", "client", "server"]
+        ["SPAN_KIND_SERVER", "SPAN_KIND_CLIENT", "SPAN_KIND_SERVER"]
     );
     let (event, published, applied) = change(&spans).context("a change's trace")?;
     assert_eq!(

@@ -8,7 +8,7 @@ use anteroom_e2e::{
     nats::Nats,
     process::Process,
     services::Running,
-    system::{System, target},
+    system::{SYSTEM_NAMESPACE, System, target},
     wait,
 };
 use anteroom_load::{Live, Oracle, Plan, Report, Stop, Target};
@@ -89,6 +89,7 @@ async fn main() -> anyhow::Result<()> {
 
 async fn fill(sim: &SimApi, client: &Client, objects: usize) -> anyhow::Result<Arc<Oracle>> {
     manifests::apply_crds(client).await?;
+    manifests::apply_namespace(client, SYSTEM_NAMESPACE).await?;
     let ingresses = objects * 3 / 7;
     let source = generate::Cluster {
         seed: 1,
