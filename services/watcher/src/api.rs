@@ -6,6 +6,10 @@
     unreachable_pub,
     reason = "the KubeSchema derive repeats each struct in a scope of its own"
 )]
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "columns have types and priorities in common"
+)]
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};

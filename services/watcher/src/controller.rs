@@ -230,12 +230,12 @@ impl Controller {
             Ok(spec) => resolve(spec, catalog),
             Err(failure) => Resolution::Invalid(failure.clone()),
         };
-        self.apply(Event::Entry(Claim {
+        self.apply(Event::Entry(Box::new(Claim {
             name: entry.identity.name.clone(),
             uid: entry.identity.uid.clone(),
             generation: entry.identity.generation,
             resolution,
-        }));
+        })));
         let mut states = self.registry.entries().map(|record| &record.state);
         let waits = states.any(|state| matches!(state, EntryState::Invalid { .. }));
         self.tools.discovery.eager.store(waits, Ordering::Relaxed);

@@ -123,7 +123,7 @@ impl Entry {
         let mut value: Value = match serde_json::from_slice(&object.json) {
             Ok(value) => value,
             Err(error) => {
-                let spec = Err(unreadable(error));
+                let spec = Err(unreadable(&error));
                 return Self {
                     identity,
                     spec,
@@ -133,7 +133,7 @@ impl Entry {
         };
         let mut take = |field| value.get_mut(field).map(Value::take);
         let spec = take("spec").unwrap_or(Value::Object(Map::new()));
-        let spec = serde_json::from_value(spec).map_err(unreadable);
+        let spec = serde_json::from_value(spec).map_err(|error| unreadable(&error));
         // A status that cannot be read is one that is written anew.
         let status = take("status").unwrap_or_default();
         let status = serde_json::from_value(status).unwrap_or_default();
@@ -145,7 +145,7 @@ impl Entry {
     }
 }
 
-fn unreadable(error: serde_json::Error) -> Failure {
+fn unreadable(error: &serde_json::Error) -> Failure {
     spec_invalid(format!("the spec cannot be read: {error}"))
 }
 

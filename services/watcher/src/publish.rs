@@ -3,6 +3,7 @@
 
 mod book;
 mod ledger;
+mod work;
 
 use std::{
     sync::Arc,
@@ -16,7 +17,8 @@ use anteroom_wire::envelope::{Envelope, TraceContext};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-pub(crate) use book::{Batch, Book, Tenure, ViewStats, Work};
+pub(crate) use book::Book;
+pub(crate) use work::{Batch, Tenure, ViewStats, Work};
 
 use crate::metrics::WriterMetrics;
 

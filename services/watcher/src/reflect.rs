@@ -3,6 +3,7 @@
 
 mod machine;
 mod parse;
+mod paths;
 
 use std::time::{Duration, Instant};
 
@@ -145,7 +146,7 @@ struct Reflector<S> {
 
 impl<S: Sink> Reflector<S> {
     async fn list(&mut self, token: Option<String>, limit: u32) {
-        let path = list_path(&self.target.collection, token.as_deref(), limit);
+        let path = paths::list(&self.target.collection, token.as_deref(), limit);
         let accept = if self.target.metadata_only {
             METADATA_LIST
         } else {
@@ -171,7 +172,7 @@ impl<S: Sink> Reflector<S> {
                                     object,
                                     span: Span::none(),
                                 })
-                                .await
+                                .await;
                         }
                         Err(malformed) => self.skip(&malformed.0).await,
                     }
@@ -184,7 +185,7 @@ impl<S: Sink> Reflector<S> {
 
     async fn watch(&mut self, from: &ResourceVersion) {
         let seconds = rand::random_range(WATCH_SECONDS);
-        let path = watch_path(&self.target.collection, from, seconds);
+        let path = paths::watch(&self.target.collection, from, seconds);
         let accept = if self.target.metadata_only {
             METADATA
         } else {
@@ -320,94 +321,5 @@ impl<S: Sink> Reflector<S> {
     }
 }
 
-/// As in `/apis/networking.k8s.io/v1/namespaces/apps/ingresses`.
-fn path(collection: &Collection) -> String {
-    let gvr = &collection.gvr;
-    let root = if gvr.group.is_empty() { "api" } else { "apis" };
-    let version = gvr.api_version();
-    match collection.namespace.as_str() {
-        "" => format!("/{root}/{version}/{}", gvr.resource),
-        namespace => format!(
-            "/{root}/{version}/namespaces/{}/{}",
-            escape(namespace),
-            gvr.resource
-        ),
-    }
-}
-
-fn list_path(collection: &Collection, token: Option<&str>, limit: u32) -> String {
-    let mut path = format!("{}?limit={limit}", path(collection));
-    push_selectors(&mut path, collection);
-    if let Some(token) = token {
-        path.push_str("&continue=");
-        path.push_str(&escape(token));
-    }
-    path
-}
-
-fn watch_path(collection: &Collection, from: &ResourceVersion, seconds: u64) -> String {
-    let mut path = format!(
-        "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={}",
-        path(collection),
-        escape(from.as_str())
-    );
-    push_selectors(&mut path, collection);
-    path
-}
-
-fn push_selectors(path: &mut String, collection: &Collection) {
-    for (name, selector) in [
-        ("labelSelector", &collection.label_selector),
-        ("fieldSelector", &collection.field_selector),
-    ] {
-        if !selector.is_empty() {
-            path.push('&');
-            path.push_str(name);
-            path.push('=');
-            path.push_str(&escape(selector));
-        }
-    }
-}
-
-/// Percent-encodes everything but the unreserved characters of RFC 3986.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            escaped.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    escaped
-}
-
 #[cfg(test)]
-mod tests {
-    use anteroom_model::GroupVersionResource;
-
-    use super::*;
-
-    #[test]
-    fn paths_and_queries() {
-        let gvr = GroupVersionResource::new("networking.k8s.io", "v1", "ingresses");
-        let mut collection = Collection::all(gvr);
-        assert_eq!(
-            list_path(&collection, None, 500),
-            "/apis/networking.k8s.io/v1/ingresses?limit=500"
-        );
-        collection.namespace = "apps".into();
-        collection.label_selector = "a in (b,c)".into();
-        collection.field_selector = "metadata.name=x".into();
-        assert_eq!(
-            list_path(&collection, Some("a+b/=="), 2),
-            "/apis/networking.k8s.io/v1/namespaces/apps/ingresses?limit=2\
-             &labelSelector=a%20in%20%28b%2Cc%29&fieldSelector=metadata.name%3Dx&continue=a%2Bb%2F%3D%3D"
-        );
-        let services = Collection::all(GroupVersionResource::new("", "v1", "services"));
-        assert_eq!(
-            watch_path(&services, &ResourceVersion::new("7"), 50),
-            "/api/v1/services?watch=1&allowWatchBookmarks=true&timeoutSeconds=50&resourceVersion=7"
-        );
-    }
-}
+mod tests;

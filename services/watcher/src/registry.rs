@@ -36,7 +36,7 @@ pub(crate) enum Resolution {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Event {
     /// The entry is there, and means this.
-    Entry(Claim),
+    Entry(Box<Claim>),
     /// The entry of this name is gone.
     EntryGone(String),
 }
@@ -65,7 +65,7 @@ impl Registry {
     /// Takes an event in. An event that changes nothing has no effects.
     pub(crate) fn apply(&mut self, event: Event) -> Vec<Effect> {
         match event {
-            Event::Entry(claim) => self.claim(claim),
+            Event::Entry(claim) => self.claim(*claim),
             Event::EntryGone(name) => {
                 let Some(gone) = self.entries.remove(&name) else {
                     return Vec::new();

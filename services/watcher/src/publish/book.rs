@@ -4,6 +4,8 @@
 //! except that a change takes the place of an older one of its key. A control record is made when
 //! it leaves, so it speaks of exactly what stands before it in the log.
 
+mod report;
+
 use std::{
     collections::{HashMap, VecDeque},
     time::{Duration, Instant},
@@ -14,11 +16,14 @@ use anteroom_model::{
     ViewState,
     limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX},
 };
-use anteroom_wire::{beat::ViewBeat, envelope::Record};
+use anteroom_wire::envelope::Record;
 use bytes::Bytes;
 use tracing::Span;
 
-use super::ledger::{Ledger, Queued};
+use super::{
+    ledger::{Ledger, Queued},
+    work::{Batch, Item, Tenure, ViewStats, Work},
+};
 
 /// Bodies that wait to be written, over all views. At the limit whoever reads from the API server
 /// waits, and the API server with it: it may then end a watch, which a list repairs.
@@ -29,71 +34,6 @@ const CONTROL_AFTER_CHANGE: Duration = Duration::from_secs(10);
 
 /// How often a view's control record is written when nothing changes.
 const CONTROL_WITHOUT_CHANGE: Duration = Duration::from_secs(60);
-
-/// Whose tenure of which view a change belongs to. A change of an earlier tenure is dropped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Tenure {
-    /// The view.
-    pub view: ViewId,
-    /// The epoch in which it is written.
-    pub epoch: Epoch,
-}
-
-/// What is known of a view without its objects.
-#[derive(Clone, Debug)]
-pub(crate) struct ViewStats {
-    /// The view.
-    pub view: ViewId,
-    /// What the last control record in the log says, if there is one of this tenure.
-    pub told: Option<ViewState>,
-    /// Why the source cannot be heard right now.
-    pub trouble: Option<Failure>,
-    /// Objects at the source.
-    pub objects: u64,
-    /// Bytes of their bodies.
-    pub bytes: u64,
-    /// Changes that wait to be written.
-    pub pending: usize,
-    /// Objects without a name that were passed over since the last list began.
-    pub skipped: u64,
-    /// When the source was last heard from.
-    pub heard: Option<Instant>,
-    /// How old its news in the log is; `u64::MAX` where it was never heard from.
-    pub news_age_ms: u64,
-}
-
-#[derive(Debug)]
-enum Item {
-    Change {
-        tenure: Tenure,
-        key: ObjectKey,
-    },
-    Control {
-        tenure: Tenure,
-        state: ViewState,
-        version: ResourceVersion,
-    },
-    Dropped(Box<ViewRecord>),
-    Purge(ViewId),
-}
-
-/// What to do with the log next.
-#[derive(Debug)]
-pub(crate) enum Work {
-    /// Append these.
-    Append(Batch),
-    /// Remove what the log has of this view.
-    Purge(ViewId),
-}
-
-/// Records to be appended together.
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    /// Each with the span of the change that it carries.
-    pub records: Vec<(Record, Span)>,
-    /// Bytes of their bodies.
-    pub body_bytes: usize,
-}
 
 /// Everything that has to be written.
 #[derive(Debug)]
@@ -436,35 +376,6 @@ impl Book {
         }
     }
 
-    /// What the next heartbeat says of every view.
-    pub(crate) fn beats(&self, now: Instant) -> Vec<ViewBeat> {
-        let beats = self.views.iter().map(|(view, ledger)| ViewBeat {
-            view: view.clone(),
-            epoch: ledger.epoch,
-            revision: ledger.revision,
-            news_age_ms: news_age_ms(ledger, now),
-        });
-        beats.collect()
-    }
-
-    /// What is known of every view, by name.
-    pub(crate) fn stats(&self, now: Instant) -> Vec<ViewStats> {
-        let stats = self.views.iter().map(|(view, ledger)| ViewStats {
-            view: view.clone(),
-            told: ledger.told.state.clone(),
-            trouble: ledger.trouble.clone(),
-            objects: ledger.objects(),
-            bytes: ledger.bytes(),
-            pending: ledger.pending(),
-            skipped: ledger.skipped,
-            heard: ledger.heard,
-            news_age_ms: news_age_ms(ledger, now),
-        });
-        let mut stats: Vec<_> = stats.collect();
-        stats.sort_by(|a, b| a.view.cmp(&b.view));
-        stats
-    }
-
     fn next_epoch(&mut self) -> Epoch {
         self.generation = self.generation.saturating_add(1);
         Epoch::new(self.term, self.generation)
@@ -517,18 +428,6 @@ impl Book {
 fn has_control(batch: &Batch, view: &ViewId) -> bool {
     let mut records = batch.records.iter();
     records.any(|(record, _)| matches!(record, Record::Control(r) if r.view == *view))
-}
-
-/// How long ago the source was last heard from, plus how long the oldest change has waited.
-fn news_age_ms(ledger: &Ledger, now: Instant) -> u64 {
-    let Some(heard) = ledger.heard else {
-        return u64::MAX;
-    };
-    let age = now.saturating_duration_since(heard);
-    let waited = ledger
-        .oldest_change()
-        .map(|since| now.saturating_duration_since(since));
-    u64::try_from((age + waited.unwrap_or_default()).as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -187,7 +187,7 @@ impl Machine {
                 self.ended(lived, random);
                 Vec::new()
             }
-            Input::Failed(fault) => self.failed(fault, random),
+            Input::Failed(fault) => self.failed(&fault, random),
             Input::Waited => {
                 self.wait = None;
                 Vec::new()
@@ -267,7 +267,7 @@ impl Machine {
         effects
     }
 
-    fn failed(&mut self, fault: Fault, random: u64) -> Vec<Effect> {
+    fn failed(&mut self, fault: &Fault, random: u64) -> Vec<Effect> {
         let failure = fault.failure();
         let watching = matches!(self.phase, Phase::Watch { .. });
         self.absent = matches!(fault, Fault::Refused { code: 404, .. });

@@ -16,12 +16,12 @@ fn info(resource: &str) -> SourceInfo {
 }
 
 fn claim(name: &str, uid: &str, generation: i64, resolution: Resolution) -> Event {
-    Event::Entry(Claim {
+    Event::Entry(Box::new(Claim {
         name: name.into(),
         uid: uid.into(),
         generation,
         resolution,
-    })
+    }))
 }
 
 fn found(resource: &str) -> Resolution {

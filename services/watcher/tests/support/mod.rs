@@ -1,8 +1,10 @@
 //! A watcher between the simulated API server and an in-process bus, and a reader of its log.
 
 #![allow(
+    clippy::needless_pass_by_value,
     clippy::unwrap_used,
     dead_code,
+    unreachable_pub,
     reason = "helpers of tests may panic, and each test file uses its own part of them"
 )]
 
