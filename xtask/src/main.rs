@@ -5,6 +5,8 @@ mod parts;
 mod shell;
 mod tidy;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -46,8 +48,16 @@ enum Task {
     Tidy,
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().task {
+fn main() -> ExitCode {
+    let Err(error) = run(Cli::parse().task) else {
+        return ExitCode::SUCCESS;
+    };
+    shell::say(&format!("{error:#}"));
+    ExitCode::FAILURE
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
+    match task {
         Task::Parts { force } => parts::build(force),
         Task::Test { args } => ci::test(&args),
         Task::Crds => ci::write_crds(),

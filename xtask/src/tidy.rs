@@ -89,7 +89,9 @@ fn source(name: &str, text: &str, problems: &mut Vec<String>) {
             "{name}: {lines} lines, {LINES_MAX} at most: it is about more than one thing"
         ));
     }
-    if !text.starts_with("//!") && !text.starts_with("#!") {
+    // A module's `tests.rs` is about its module.
+    let speaks = text.starts_with("//!") || text.starts_with("#!") || name.ends_with("/tests.rs");
+    if !speaks {
         problems.push(format!(
             "{name}: begins without saying what it is about (`//!`)"
         ));
