@@ -75,8 +75,10 @@ pub fn run() -> ExitCode {
         }
         Command::Query(args) => {
             // A client has no probes to serve, and its standard output is the answer.
-            let mut process = ProcessArgs::default();
-            process.telemetry = args.telemetry.clone();
+            let process = ProcessArgs {
+                telemetry: args.telemetry.clone(),
+                ..ProcessArgs::default()
+            };
             anteroom_runtime::process::run("anteroom", &process, |_| query::run(*args))
         }
         Command::Jp(args) => finish(jp::run(args)),

@@ -7,7 +7,9 @@ use anteroom_bus::{
     local::LocalBus,
     nats::{NatsBus, NatsConfig},
 };
-use anteroom_runtime::{Service, process::ProcessArgs, supervise::Tasks};
+use anteroom_runtime::{
+    Service, kubernetes::KubernetesArgs, process::ProcessArgs, supervise::Tasks,
+};
 use clap::Args;
 use kube::Client;
 
@@ -20,6 +22,9 @@ pub(crate) struct ServeArgs {
     /// Use this NATS (with JetStream) instead of the in-process bus, beside other replicas.
     #[arg(long, value_name = "URL")]
     nats: Option<String>,
+
+    #[command(flatten)]
+    kubernetes: KubernetesArgs,
 
     #[command(flatten)]
     parts: PartsArgs,
@@ -54,7 +59,7 @@ impl Default for PartsArgs {
 }
 
 pub(crate) async fn run(args: ServeArgs, service: Service) -> anyhow::Result<()> {
-    let client = args.parts.watcher.kubernetes.client().await?;
+    let client = args.kubernetes.client().await?;
     let bus = connect(args.nats.as_deref()).await?;
     Parts::start(args.parts, bus, client.clone(), Some(client), &service)
         .join()

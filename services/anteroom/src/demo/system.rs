@@ -189,8 +189,6 @@ fn sum(metrics: &str, name: &str, wanted: impl Fn(&str) -> bool) -> u64 {
     let value = |line: &str| {
         let rest = line.strip_prefix(name)?;
         let (labels, value) = rest.rsplit_once(' ')?;
-        let of_replica =
-            !labels.contains("service=") || labels.contains("service=\"cache-replica\"");
         let is_it = labels.is_empty() || labels.starts_with('{');
         (is_it && wanted(labels)).then(|| value.parse::<f64>().ok())?
     };
