@@ -37,6 +37,14 @@ use tokio::{
 /// How often statuses and metrics are brought up to date when nothing happens.
 const TICK: Duration = Duration::from_secs(1);
 
+/// Reasons that a change of what the API server serves may remove.
+const AWAITED: [&str; 4] = [
+    "AmbiguousResource",
+    "GroupUnavailable",
+    "NotWatchable",
+    "ResourceNotFound",
+];
+
 /// Where a note comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feed {
@@ -236,9 +244,14 @@ impl Controller {
             generation: entry.identity.generation,
             resolution,
         })));
-        let mut states = self.registry.entries().map(|record| &record.state);
-        let waits = states.any(|state| matches!(state, EntryState::Invalid { .. }));
-        self.tools.discovery.eager.store(waits, Ordering::Relaxed);
+    }
+
+    /// Whether something may begin to be served that an entry waits for.
+    fn waits_for_api(&self) -> bool {
+        self.registry.entries().any(|record| match &record.state {
+            EntryState::Invalid { failure } => AWAITED.contains(&failure.reason.as_str()),
+            EntryState::Bound { .. } => false,
+        })
     }
 
     fn apply(&mut self, event: Event) {
@@ -256,6 +269,8 @@ impl Controller {
                 }
             }
         }
+        let waits = self.waits_for_api();
+        self.tools.discovery.eager.store(waits, Ordering::Relaxed);
     }
 
     fn publish_entry(&self, record: &EntryRecord) {

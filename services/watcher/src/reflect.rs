@@ -167,12 +167,8 @@ impl<S: Sink> Reflector<S> {
                 for object in objects.take().into_iter().flatten() {
                     match object {
                         Ok(object) => {
-                            self.sink
-                                .note(Note::Put {
-                                    object,
-                                    span: Span::none(),
-                                })
-                                .await;
+                            let span = Span::none();
+                            self.sink.note(Note::Put { object, span }).await;
                         }
                         Err(malformed) => self.skip(&malformed.0).await,
                     }
@@ -229,7 +225,9 @@ impl<S: Sink> Reflector<S> {
         let (gone, object) = match event {
             WatchEvent::Failed(fault) => return Err(fault),
             WatchEvent::Bookmark(version) => {
-                self.heard(Some(version)).await;
+                if self.goes_on_at(Some(&version)).await {
+                    self.heard(Some(version)).await;
+                }
                 return Ok(());
             }
             WatchEvent::Put(object) => (false, object),
@@ -240,6 +238,7 @@ impl<S: Sink> Reflector<S> {
             Ok(object) => self.change(object, gone).await,
             Err(malformed) => {
                 self.skip(&malformed.0).await;
+                self.goes_on_at(None).await;
                 self.heard(None).await;
             }
         }
@@ -247,7 +246,7 @@ impl<S: Sink> Reflector<S> {
     }
 
     async fn change(&mut self, object: RawObject, gone: bool) {
-        if !self.heard(Some(object.version.clone())).await {
+        if !self.goes_on_at(Some(&object.version)).await {
             return; // Of another history: the list brings it.
         }
         let span = tracing::info_span!(
@@ -258,33 +257,35 @@ impl<S: Sink> Reflector<S> {
             version = %object.version,
             gone,
         );
+        let RawObject { key, version, .. } = object.clone();
+        let heard = Some(version.clone());
+        let event = span.clone();
         let note = if gone {
-            let RawObject { key, version, .. } = object;
             Note::Gone {
                 key,
                 version,
-                span: span.clone(),
+                span: event,
             }
         } else {
             Note::Put {
                 object,
-                span: span.clone(),
+                span: event,
             }
         };
         self.sink.note(note).instrument(span).await;
+        self.heard(heard).await;
     }
 
-    /// Whether the watch goes on.
-    async fn heard(&mut self, version: Option<ResourceVersion>) -> bool {
-        self.step(Input::Heard {
-            version: version.clone(),
-        })
-        .await;
-        let goes_on = matches!(self.machine.command(), Command::Watch { .. });
-        if goes_on {
-            self.sink.note(Note::Heard { version }).await;
-        }
-        goes_on
+    /// Whether the watch goes on after it brought this version.
+    async fn goes_on_at(&mut self, version: Option<&ResourceVersion>) -> bool {
+        let version = version.cloned();
+        self.step(Input::Heard { version }).await;
+        matches!(self.machine.command(), Command::Watch { .. })
+    }
+
+    /// Only after what was heard was handed on: a view must not seem newer than it is.
+    async fn heard(&mut self, version: Option<ResourceVersion>) {
+        self.sink.note(Note::Heard { version }).await;
     }
 
     /// An object without a name can be neither asked for nor missed.

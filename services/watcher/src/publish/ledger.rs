@@ -187,16 +187,20 @@ impl Ledger {
     }
 
     /// Whether this very version is wanted already, which is so for most of a list that is read
-    /// again. It counts as seen. An object whose size is not known yet has to be read once.
+    /// again. Then it counts as seen, and need not be put. An object whose size is not known yet has
+    /// to be put once, and so has every object of a history that restarted.
     pub(super) fn is_known(&mut self, key: &ObjectKey, version: &ResourceVersion) -> bool {
         let (pass, afresh) = (self.pass, self.afresh);
         match self.wanted.get_mut(key) {
-            Some(known) if known.version == *version && known.body_bytes > 0 => {
-                let seen_before = !afresh || known.pass == pass;
-                known.pass = pass;
-                seen_before
+            Some(known) => {
+                let same = known.version == *version && known.body_bytes > 0;
+                let is_known = same && (!afresh || known.pass == pass);
+                if is_known {
+                    known.pass = pass;
+                }
+                is_known
             }
-            _ => false,
+            None => false,
         }
     }
 

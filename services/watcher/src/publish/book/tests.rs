@@ -130,15 +130,12 @@ fn write_all(book: &mut Book, reader: &mut Reader) {
     }
 }
 
+/// As a sink does it.
 fn put(book: &mut Book, tenure: &Tenure, name: &str, version: u64) {
-    book.put(
-        tenure,
-        key(name),
-        rv(version),
-        body(version),
-        Instant::now(),
-        Span::none(),
-    );
+    let (key, version, body) = (key(name), rv(version), body(version));
+    if !book.is_known(tenure, &key, &version) {
+        book.put(tenure, key, version, body, Instant::now(), Span::none());
+    }
 }
 
 fn delete(book: &mut Book, tenure: &Tenure, name: &str, version: u64) {
