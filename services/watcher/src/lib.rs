@@ -37,6 +37,6 @@ mod status;
 mod term;
 mod watcher;
 
-pub use args::{Args, KubernetesArgs};
+pub use args::Args;
 pub use crd::crds;
 pub use watcher::run;

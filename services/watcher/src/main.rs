@@ -3,7 +3,10 @@
 use std::{process::ExitCode, sync::Arc};
 
 use anteroom_bus::nats::{NatsArgs, NatsBus};
-use anteroom_runtime::process::{self, ProcessArgs};
+use anteroom_runtime::{
+    kubernetes::KubernetesArgs,
+    process::{self, ProcessArgs},
+};
 use anteroom_watcher::Args;
 use anyhow::Context as _;
 use clap::Parser;
@@ -18,6 +21,8 @@ struct Command {
     #[command(flatten)]
     watcher: Args,
     #[command(flatten)]
+    kubernetes: KubernetesArgs,
+    #[command(flatten)]
     nats: NatsArgs,
     #[command(flatten)]
     process: ProcessArgs,
@@ -26,11 +31,12 @@ struct Command {
 fn main() -> ExitCode {
     let Command {
         watcher,
+        kubernetes,
         nats,
         process,
     } = Command::parse();
     process::run("watcher", &process, |service| async move {
-        let client = watcher.kubernetes.client().await?;
+        let client = kubernetes.client().await?;
         let bus = NatsBus::connect(nats.config("watcher"));
         let bus = bus.await.context("AR701: the options for NATS are wrong")?;
         anteroom_watcher::run(watcher, Arc::new(bus), client, service).await

@@ -6,9 +6,8 @@ use anteroom_bus::{
     Bus,
     nats::{NatsArgs, NatsBus},
 };
-use anteroom_runtime::{Service, process};
+use anteroom_runtime::{Service, kubernetes::KubernetesArgs, process};
 use anteroom_webhook::Args;
-use anyhow::Context as _;
 use clap::Parser;
 
 /// Bodies of reviews come and go: jemalloc keeps the heap dense.
@@ -25,10 +24,16 @@ struct Cli {
     nats: NatsArgs,
     #[command(flatten)]
     webhook: Args,
+    #[command(flatten)]
+    kubernetes: KubernetesArgs,
 
     /// Talk to no API server: the certificate lives in this process (or comes from files), and the
     /// webhook configuration is left to somebody else.
-    #[arg(long, env = "ANTEROOM_WITHOUT_API_SERVER")]
+    #[arg(
+        long,
+        env = "ANTEROOM_WITHOUT_API_SERVER",
+        conflicts_with = "KubernetesArgs"
+    )]
     without_api_server: bool,
 }
 
@@ -39,14 +44,10 @@ fn main() -> ExitCode {
 }
 
 async fn serve(cli: Cli, service: Service) -> anyhow::Result<()> {
-    // From the pod's service account, or KUBECONFIG. Whether the API server is there is another
-    // matter: that is waited for.
+    // Whether the API server is there is another matter: that is waited for.
     let kube = match cli.without_api_server {
         true => None,
-        false => Some(kube::Client::try_default().await.context(
-            "no way to the API server is configured: run in a pod, set KUBECONFIG, or give \
-             --without-api-server",
-        )?),
+        false => Some(cli.kubernetes.client().await?),
     };
     let bus = Arc::new(NatsBus::connect(cli.nats.config("webhook")).await?);
     let served =

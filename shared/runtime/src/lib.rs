@@ -9,12 +9,15 @@
 //! - [`admin`]: `/livez`, `/readyz`, `/metrics`.
 //! - [`supervise`]: tasks whose unexpected end ends the process.
 //! - [`telemetry`]: logs and OTLP traces, and trace context as text.
+//! - `kubernetes`: how the API server is reached; only with the feature of that name.
 //! - [`certs`]: self-signed certificates, and reloading them.
 //! - [`backoff`]: how long to wait before trying again.
 
 pub mod admin;
 pub mod backoff;
 pub mod certs;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 mod metrics;
 pub mod process;
 mod readiness;

@@ -186,7 +186,6 @@ impl World {
         let service = Service::new("watcher");
         let args = Args {
             holder: Some(holder.into()),
-            ..Args::default()
         };
         let task = anteroom_watcher::run(args, bus, self.client(), service.clone());
         Watcher {
