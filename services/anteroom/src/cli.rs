@@ -5,7 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use anteroom_runtime::process::ProcessArgs;
+use anteroom_runtime::{process::ProcessArgs, telemetry::TelemetryArgs};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde_json::Value;
@@ -62,7 +62,7 @@ pub(crate) enum Output {
 pub fn run() -> ExitCode {
     match Cli::parse().command {
         Command::Demo(args) => {
-            let process = args.process_args();
+            let process = quiet(&args.telemetry);
             anteroom_runtime::process::run("anteroom", &process, |service| {
                 demo::run(*args, service)
             })
@@ -87,6 +87,19 @@ pub fn run() -> ExitCode {
             clap_complete::generate(shell, &mut Cli::command(), "anteroom", &mut script);
             finish(print(String::from_utf8_lossy(&script).trim_end()))
         }
+    }
+}
+
+/// For commands whose own output is what the user wants: logs only where something is wrong, unless
+/// asked for.
+fn quiet(telemetry: &TelemetryArgs) -> ProcessArgs {
+    let mut telemetry = telemetry.clone();
+    if telemetry.log_level == TelemetryArgs::default().log_level {
+        "warn".clone_into(&mut telemetry.log_level);
+    }
+    ProcessArgs {
+        telemetry,
+        ..ProcessArgs::default()
     }
 }
 

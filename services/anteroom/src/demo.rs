@@ -10,7 +10,7 @@ use std::{
 };
 
 use anteroom_load::{Live, Plan, Report, Stop};
-use anteroom_runtime::{Service, process::ProcessArgs, telemetry::TelemetryArgs};
+use anteroom_runtime::{Service, telemetry::TelemetryArgs};
 use anyhow::bail;
 use clap::Args;
 use tokio_util::sync::CancellationToken;
@@ -64,21 +64,7 @@ pub(crate) struct DemoArgs {
     kubeconfig: Option<std::path::PathBuf>,
 
     #[command(flatten)]
-    telemetry: TelemetryArgs,
-}
-
-impl DemoArgs {
-    pub(crate) fn process_args(&self) -> ProcessArgs {
-        let mut telemetry = self.telemetry.clone();
-        // The demo's own lines are the show; logs only where something is wrong, unless asked for.
-        if telemetry.log_level == TelemetryArgs::default().log_level {
-            "warn".clone_into(&mut telemetry.log_level);
-        }
-        ProcessArgs {
-            telemetry,
-            ..ProcessArgs::default()
-        }
-    }
+    pub(crate) telemetry: TelemetryArgs,
 }
 
 pub(crate) async fn run(args: DemoArgs, service: Service) -> anyhow::Result<()> {
