@@ -39,7 +39,8 @@ pub const TOMBSTONE_TTL_MS: u64 = 60 * 60 * 1000;
 /// How often the writer says that it lives, and how old its news is.
 pub const BEAT_INTERVAL_MS: u64 = 500;
 
-/// Without a beat for this long, a standby writer takes over, and a reader's view leaves the bus.
+/// Without a beat for this long, a reader's view leaves the bus. A standby writer takes over after
+/// half of it, so that readers see no gap; its writes are fenced, so that too early is harmless.
 pub const BEAT_SILENCE_MAX_MS: u64 = 5_000;
 
 /// How far a beat may run ahead of what a reader has applied before the reader re-reads.
