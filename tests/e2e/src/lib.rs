@@ -4,6 +4,7 @@
 //! Every port is free when it is picked, every file lies in a folder that goes with the test, and no
 //! process outlives its handle.
 
+pub mod check;
 pub mod cluster;
 pub mod manifests;
 pub mod nats;

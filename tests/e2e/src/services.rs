@@ -32,20 +32,33 @@ impl Recipe {
     /// A recipe for one of the workspace's binaries, whose admin server gets a free port.
     pub fn new(name: &str, binary: &'static str, logs: &Path) -> anyhow::Result<Self> {
         let admin = free_address()?;
-        let recipe = Self {
+        Ok(Self {
             name: name.to_owned(),
             binary,
             args: Vec::new(),
             env: Vec::new(),
             admin,
             logs: logs.to_owned(),
-        };
-        Ok(recipe.arg("--admin-address", admin))
+        })
     }
 
-    /// Adds `--flag value`.
+    /// The same under another name, with an admin server of its own. A flag that tells one from the
+    /// other must be given again: see [`Recipe::arg`].
+    pub fn named(&self, name: &str) -> anyhow::Result<Self> {
+        Ok(Self {
+            name: name.to_owned(),
+            admin: free_address()?,
+            ..self.clone()
+        })
+    }
+
+    /// Sets `--flag value`.
     #[must_use]
     pub fn arg(mut self, flag: &str, value: impl std::fmt::Display) -> Self {
+        if let Some(at) = self.args.iter().position(|arg| arg == flag) {
+            self.args[at + 1] = value.to_string();
+            return self;
+        }
         self.args.extend([flag.to_owned(), value.to_string()]);
         self
     }
@@ -60,7 +73,11 @@ impl Recipe {
     /// Starts it, without waiting for anything.
     pub fn start(&self) -> anyhow::Result<Running> {
         let mut command = Command::new(workspace_binary(self.binary)?);
-        command.args(&self.args).envs(self.env.iter().cloned());
+        command
+            .args(&self.args)
+            .arg("--admin-address")
+            .arg(self.admin.to_string())
+            .envs(self.env.iter().cloned());
         let process = Process::start(&self.name, &mut command, &self.logs)?;
         Ok(Running {
             recipe: self.clone(),

@@ -75,33 +75,38 @@ impl World {
         })
     }
 
-    /// Creates Services and Ingresses as a user does; their hosts go to the oracle.
+    /// Creates Services and Ingresses as a user does, before any policy is there; their hosts are
+    /// taken for the oracle.
     pub async fn fill(&self, services: usize, ingresses: usize) -> anyhow::Result<()> {
         let services = (0..services).map(|index| service(&format!("service-{index}")));
         let ingresses = (0..ingresses).map(|index| ingress(index, &host(index)));
         stream::iter(services.chain(ingresses).map(anyhow::Ok))
             .try_for_each_concurrent(CREATES_IN_FLIGHT, async |object| {
                 self.create(&object).await?;
+                if let Some(host) = host_of(&object) {
+                    self.oracle.take(host.to_owned());
+                }
                 Ok(())
             })
             .await
     }
 
-    /// Creates one object; the error is what the user would see.
+    /// Creates one object; the error is what the user would see. Its host is taken for the oracle
+    /// once it was seen to be: see [`crate::check::is_denied`].
     pub async fn create(&self, object: &Value) -> Result<(), kube::Error> {
         let api = self.api(object);
         let parsed = serde_json::from_value(object.clone()).map_err(kube::Error::SerdeError)?;
-        api.create(&PostParams::default(), &parsed).await?;
-        if let Some(host) = object["spec"]["rules"][0]["host"].as_str() {
-            self.oracle.take(host.to_owned());
+        if let Some(host) = host_of(object) {
+            self.oracle.unsettle(host);
         }
+        api.create(&PostParams::default(), &parsed).await?;
         Ok(())
     }
 
-    /// Deletes one object. Its host is free for the oracle before it is for anybody else.
+    /// Deletes one object. The oracle expects nothing of its host from then on.
     pub async fn delete(&self, object: &Value) -> anyhow::Result<()> {
-        if let Some(host) = object["spec"]["rules"][0]["host"].as_str() {
-            self.oracle.release(host);
+        if let Some(host) = host_of(object) {
+            self.oracle.unsettle(host);
         }
         let name = object["metadata"]["name"].as_str().context("no name")?;
         self.api(object).delete(name, &Default::default()).await?;
@@ -147,6 +152,11 @@ impl World {
 /// The host of the Ingress with this number.
 pub fn host(index: usize) -> String {
     format!("shop-{index}.example.com")
+}
+
+/// The host of an Ingress; `None` for anything else.
+fn host_of(object: &Value) -> Option<&str> {
+    object["spec"]["rules"][0]["host"].as_str()
 }
 
 /// The Ingress with this number.

@@ -3,21 +3,18 @@
 //!
 //! One story, since starting and filling a cluster is what takes the time.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use anteroom_bus::{Address, Bus, Call, nats::NatsBus};
 use anteroom_e2e::{
+    check::{
+        ENTRY, POLICY, SERVICES_ENTRY, entry_is_ready, is_denied, replicas_equal_the_api_server,
+    },
     services::Running,
     system::target,
     wait,
-    world::{World, host, ingress, service},
+    world::{World, host, ingress},
 };
 use anteroom_load::{Live, Plan, Report, Stop};
-use anteroom_model::ViewId;
-use anteroom_wire::{
-    body,
-    query::{Query, QueryRequest, decode_outcome, encode_request},
-};
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -31,14 +28,6 @@ const CONCURRENCY: usize = 4;
 /// Ingresses, Services, entries, policies of both kinds, and what makes the API server serve more:
 /// definitions and aggregated APIs.
 const WATCHES: f64 = 7.0;
-
-/// What the policy says to whoever wants a host that is taken.
-const MESSAGE: &str = "another Ingress already owns one of these hosts";
-
-const ENTRY: &str = include_str!("../../../services/anteroom/src/demo/manifests/entry.yaml");
-const SERVICES_ENTRY: &str =
-    include_str!("../../../services/anteroom/src/demo/manifests/entry-services.yaml");
-const POLICY: &str = include_str!("../../../services/anteroom/src/demo/manifests/policy.yaml");
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_can_take_a_host_that_is_owned() -> anyhow::Result<()> {
@@ -209,50 +198,6 @@ async fn under_load(
     Ok(report)
 }
 
-/// A user who wants that host is refused with the policy's own words, soon.
-async fn is_denied(world: &World, host: &str) -> anyhow::Result<()> {
-    let object = anteroom_load::ingress("default", "somebody-else", host);
-    wait::until(&format!("{host} to be denied"), async || {
-        match world.create(&object).await {
-            Err(kube::Error::Api(status)) if status.message.contains(MESSAGE) => Ok(()),
-            Err(other) => Err(format!("refused otherwise: {other}")),
-            Ok(()) => {
-                // Seen too early: undone, so that it does not own the host itself.
-                world
-                    .api(&object)
-                    .delete("somebody-else", &Default::default())
-                    .await
-                    .map_err(|e| e.to_string())?;
-                Err("admitted".to_owned())
-            }
-        }
-    })
-    .await
-}
-
-async fn entry_is_ready(world: &World, name: &str, objects: usize) -> anyhow::Result<()> {
-    let entry: Value = serde_saphyr::from_str(ENTRY)?;
-    wait::until(
-        &format!("entry {name} to be ready with {objects} objects"),
-        async || {
-            let found = world.api(&entry).get(name).await?;
-            let status = &found.data["status"];
-            let ready = status["conditions"]
-                .as_array()
-                .and_then(|conditions| conditions.iter().find(|c| c["type"] == "Ready"))
-                .is_some_and(|ready| ready["status"] == "True");
-            // The Ingresses and Services of the cluster itself (`kubernetes`) are counted too.
-            let counted = status["objects"].as_u64().unwrap_or_default();
-            ensure!(
-                ready && counted >= objects as u64 && status["bytes"].as_u64() > Some(0),
-                "{status}"
-            );
-            Ok(())
-        },
-    )
-    .await
-}
-
 /// The number of watches on the API server is the number of distinct sources.
 async fn one_watch_for_two_entries_on_one_source(world: &World) -> anyhow::Result<()> {
     let mut second: Value = serde_saphyr::from_str(ENTRY)?;
@@ -287,66 +232,6 @@ async fn resyncs(world: &World) -> anyhow::Result<f64> {
         sum += replica.metric("anteroom_log_resyncs_total", &[]).await?;
     }
     Ok(sum)
-}
-
-/// Every replica holds exactly what the API server lists: keys and resource versions.
-async fn replicas_equal_the_api_server(world: &World) -> anyhow::Result<()> {
-    let bus = NatsBus::connect(world.nats.config_of_webhook()).await?;
-    for (view, example) in [
-        ("ingresses.v1.networking.k8s.io", ingress(0, "any")),
-        ("services.v1", service("any")),
-    ] {
-        for index in 0..world.system.replicas.len() {
-            let what = format!("replica-{index} to hold the {view} of the API server");
-            wait::until(&what, async || {
-                let listed = world.listed(&example).await?;
-                let held = held(&bus, &format!("replica-{index}"), view).await?;
-                ensure!(
-                    held == listed,
-                    "{} held, {} listed",
-                    held.len(),
-                    listed.len()
-                );
-                Ok(())
-            })
-            .await?;
-        }
-    }
-    bus.close().await;
-    Ok(())
-}
-
-async fn held(
-    bus: &NatsBus,
-    replica: &str,
-    view: &str,
-) -> anyhow::Result<Vec<(String, String, String)>> {
-    let query = Query {
-        expression: "items[].[metadata.namespace, metadata.name, metadata.resourceVersion]".into(),
-        parameters: BTreeMap::new(),
-        missing_key_is_error: false,
-    };
-    let request = QueryRequest {
-        entry: String::new(),
-        queries: vec![query],
-        age_max_ms: None,
-        revision_min: None,
-    };
-    let deadline = std::time::Duration::from_secs(10);
-    let to = Address::Replica {
-        replica: replica.into(),
-        view: ViewId::new(view),
-    };
-    let call = Call {
-        body: encode_request(&request)?,
-        deadline,
-        trace: None,
-    };
-    let reply = decode_outcome(&bus.request(&to, call, deadline).await?)??;
-    let result = reply.results.into_iter().next().context("one result")??;
-    let mut keys: Vec<(String, String, String)> = serde_json::from_value(body::to_json(&result)?)?;
-    keys.sort();
-    Ok(keys)
 }
 
 /// The policy's status names the entry that is missing.

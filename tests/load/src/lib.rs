@@ -11,7 +11,7 @@ mod review;
 mod worker;
 
 pub use client::{Client, Target};
-pub use oracle::{Expected, Oracle};
+pub use oracle::{Expected, Oracle, Standing};
 pub use report::{Live, Report};
 pub use review::{Answer, ingress, review};
 pub use worker::{Plan, Stop, run};

@@ -17,16 +17,36 @@ pub enum Expected {
     Denied,
 }
 
+/// What is known of a host at one moment. Two that are equal, one before and one after a review,
+/// say that nothing changed between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The right answer; `None` while the cluster changes: either is right.
+    pub expected: Option<Expected>,
+    /// How often the host has changed.
+    changes: u64,
+}
+
 /// Which hosts are taken. Shared by whoever changes the cluster and whoever judges decisions.
+///
+/// The oracle is fair: whoever changes the cluster says [`Oracle::unsettle`] before, and
+/// [`Oracle::take`] or [`Oracle::free`] once the change is known to have arrived.
 #[derive(Debug, Default)]
 pub struct Oracle {
-    taken: RwLock<Taken>,
+    hosts: RwLock<Hosts>,
     free_counter: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
-    /// For picking one at random.
+struct Hosts {
+    standings: HashMap<String, Standing>,
+    taken: Pool,
+    freed: Pool,
+}
+
+/// Hosts of which one is picked at random.
+#[derive(Debug, Default)]
+struct Pool {
     hosts: Vec<String>,
     /// Where each stands in `hosts`.
     index: HashMap<String, usize>,
@@ -40,43 +60,39 @@ impl Oracle {
         oracle
     }
 
-    /// An Ingress with this host exists now.
+    /// An Ingress with this host exists, and decisions know it.
     pub fn take(&self, host: String) {
-        let mut taken = self.taken.write();
-        if !taken.index.contains_key(&host) {
-            let at = taken.hosts.len();
-            taken.index.insert(host.clone(), at);
-            taken.hosts.push(host);
-        }
+        self.hosts.write().settle(host, Some(Expected::Denied));
     }
 
-    /// The Ingress with this host is gone.
-    pub fn release(&self, host: &str) {
-        let mut taken = self.taken.write();
-        if let Some(at) = taken.index.remove(host) {
-            taken.hosts.swap_remove(at);
-            if let Some(moved) = taken.hosts.get(at).cloned() {
-                taken.index.insert(moved, at);
-            }
-        }
+    /// The Ingress with this host is about to be made or deleted: nothing is expected for now.
+    pub fn unsettle(&self, host: &str) {
+        self.hosts.write().settle(host.to_owned(), None);
     }
 
-    /// The right answer for this host, now.
-    pub fn expected(&self, host: &str) -> Expected {
-        if self.taken.read().index.contains_key(host) {
-            Expected::Denied
-        } else {
-            Expected::Allowed
-        }
+    /// The Ingress with this host is gone, and decisions know it.
+    pub fn free(&self, host: String) {
+        self.hosts.write().settle(host, Some(Expected::Allowed));
+    }
+
+    /// What is known of this host, now. A host that nobody ever mentioned is free.
+    pub fn standing(&self, host: &str) -> Standing {
+        let never = Standing {
+            expected: Some(Expected::Allowed),
+            changes: 0,
+        };
+        let hosts = self.hosts.read();
+        hosts.standings.get(host).copied().unwrap_or(never)
     }
 
     /// A host that is taken; `None` in an empty cluster.
     pub fn taken_host(&self, rng: &mut impl Rng) -> Option<String> {
-        let taken = self.taken.read();
-        if taken.hosts.is_empty() {
-            return None;
-        }
-        Some(taken.hosts[rng.random_range(0..taken.hosts.len())].clone())
+        self.hosts.read().taken.pick(rng)
+    }
+
+    /// A host that was taken once and is free; `None` if there is none.
+    pub fn freed_host(&self, rng: &mut impl Rng) -> Option<String> {
+        self.hosts.read().freed.pick(rng)
     }
 
     /// A host that nobody has or ever had.
@@ -86,20 +102,72 @@ impl Oracle {
     }
 }
 
+impl Hosts {
+    fn settle(&mut self, host: String, expected: Option<Expected>) {
+        self.taken.remove(&host);
+        self.freed.remove(&host);
+        match expected {
+            Some(Expected::Denied) => self.taken.insert(host.clone()),
+            Some(Expected::Allowed) => self.freed.insert(host.clone()),
+            None => {}
+        }
+        let before = self.standings.get(&host).map_or(0, |known| known.changes);
+        let changes = before + 1;
+        self.standings.insert(host, Standing { expected, changes });
+    }
+}
+
+impl Pool {
+    fn insert(&mut self, host: String) {
+        self.index.insert(host.clone(), self.hosts.len());
+        self.hosts.push(host);
+    }
+
+    fn remove(&mut self, host: &str) {
+        if let Some(at) = self.index.remove(host) {
+            self.hosts.swap_remove(at);
+            if let Some(moved) = self.hosts.get(at).cloned() {
+                self.index.insert(moved, at);
+            }
+        }
+    }
+
+    fn pick(&self, rng: &mut impl Rng) -> Option<String> {
+        let last = self.hosts.len().checked_sub(1)?;
+        Some(self.hosts[rng.random_range(0..=last)].clone())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_taken_and_released() {
+    fn hosts_are_taken_and_freed() {
         let oracle = Oracle::new(["a".into(), "b".into(), "c".into()]);
-        oracle.release("a");
-        oracle.release("c");
-        assert_eq!(oracle.expected("a"), Expected::Allowed);
-        assert_eq!(oracle.expected("b"), Expected::Denied);
+        let expected = |host: &str| oracle.standing(host).expected;
+        oracle.unsettle("a");
+        oracle.unsettle("c");
+        assert_eq!(expected("a"), None);
+        assert_eq!(expected("b"), Some(Expected::Denied));
         assert_eq!(oracle.taken_host(&mut rand::rng()).as_deref(), Some("b"));
-        oracle.release("b");
+        assert_eq!(oracle.freed_host(&mut rand::rng()), None);
+        oracle.free("a".into());
+        assert_eq!(expected("a"), Some(Expected::Allowed));
+        assert_eq!(oracle.freed_host(&mut rand::rng()).as_deref(), Some("a"));
+        oracle.unsettle("b");
         assert_eq!(oracle.taken_host(&mut rand::rng()), None);
-        assert_eq!(oracle.expected(&oracle.free_host()), Expected::Allowed);
+        assert_eq!(expected(&oracle.free_host()), Some(Expected::Allowed));
+    }
+
+    #[test]
+    fn a_host_that_changed_and_changed_back_does_not_stand_as_before() {
+        let oracle = Oracle::new(["a".into()]);
+        let before = oracle.standing("a");
+        assert_eq!(before, oracle.standing("a"));
+        oracle.unsettle("a");
+        oracle.take("a".into());
+        assert_eq!(oracle.standing("a").expected, before.expected);
+        assert_ne!(oracle.standing("a"), before);
     }
 }

@@ -91,6 +91,11 @@ impl Live {
         }
     }
 
+    /// How long the run is under way.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
     /// What was counted so far.
     pub fn report(&self) -> Report {
         let inner = self.inner.lock();

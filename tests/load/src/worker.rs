@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use rand::Rng;
 use tokio_util::sync::CancellationToken;
 
@@ -78,45 +79,66 @@ fn ended(stop: &Stop, started: Instant, posted: &AtomicU64) -> bool {
 async fn one(client: &mut Client, plan: &Plan, oracle: &Oracle, live: &Live) {
     let (host, uid, name) = {
         let mut rng = rand::rng();
-        let duplicate = rng.random_bool(plan.duplicate_share.clamp(0.0, 1.0));
-        let taken = if duplicate {
-            oracle.taken_host(&mut rng)
-        } else {
-            None
-        };
         let uid = format!("{:032x}", rng.random::<u128>());
         let name = format!("load-{}", &uid[..12]);
-        (taken.unwrap_or_else(|| oracle.free_host()), uid, name)
+        (pick_host(plan, oracle, &mut rng), uid, name)
     };
-    let before = oracle.expected(&host);
+    let before = oracle.standing(&host);
     let body = review(&uid, &ingress("load", &name, &host));
     let posted = Instant::now();
-    let answer = match client.post(body).await {
-        Ok(body) => Answer::parse(&uid, &body),
-        Err(error) => Err(format!("{error:#}")),
-    };
+    let body = client.post(body).await.map_err(|e| format!("{e:#}"));
     let latency = posted.elapsed();
     // Where the cluster changed while the review was under way, either answer is right.
-    let expected = (before == oracle.expected(&host)).then_some(before);
-    let failed = answer.is_err();
-    live.record(judge(answer, expected, &host), latency);
+    let unchanged = before == oracle.standing(&host);
+    let expected = before.expected.filter(|_| unchanged);
+    let outcome = judge(&uid, body, expected, &host, live.elapsed());
+    let failed = matches!(outcome, Outcome::Error { .. });
+    live.record(outcome, latency);
     if failed {
         tokio::time::sleep(PAUSE_AFTER_ERROR).await;
     }
 }
 
-fn judge(answer: Result<Answer, String>, expected: Option<Expected>, host: &str) -> Outcome {
-    match answer {
-        Err(kind) => Outcome::Error { kind },
-        Ok(Answer::Failed { message }) => Outcome::Error {
-            kind: message.trim().to_owned(),
-        },
-        Ok(answer) => {
-            let wrong = expected.filter(|expected| answer.is_wrong(*expected));
-            Outcome::Decided {
-                wrong: wrong
-                    .map(|expected| format!("{host}: expected {expected:?}, got {answer:?}")),
-            }
+/// Free hosts are new ones, and where there are some, half of them such that were taken once.
+fn pick_host(plan: &Plan, oracle: &Oracle, rng: &mut impl Rng) -> String {
+    let picked = if rng.random_bool(plan.duplicate_share.clamp(0.0, 1.0)) {
+        oracle.taken_host(rng)
+    } else if rng.random_bool(0.5) {
+        oracle.freed_host(rng)
+    } else {
+        None
+    };
+    picked.unwrap_or_else(|| oracle.free_host())
+}
+
+fn judge(
+    uid: &str,
+    body: Result<Bytes, String>,
+    expected: Option<Expected>,
+    host: &str,
+    at: Duration,
+) -> Outcome {
+    let body = match body {
+        Ok(body) => body,
+        Err(kind) => return Outcome::Error { kind },
+    };
+    let answer = match Answer::parse(uid, &body) {
+        Err(kind) => return Outcome::Error { kind },
+        Ok(Answer::Failed { message }) => {
+            // The first line names the object, which is another one each time.
+            let kind = message.trim().lines().last().unwrap_or_default().trim();
+            let kind = kind.to_owned();
+            return Outcome::Error { kind };
         }
+        Ok(answer) => answer,
+    };
+    let wrong = expected.filter(|expected| answer.is_wrong(*expected));
+    Outcome::Decided {
+        wrong: wrong.map(|expected| {
+            // The whole answer: its annotations say what it was decided from.
+            let body = String::from_utf8_lossy(&body);
+            let at_s = at.as_secs_f64();
+            format!("{host}, at {at_s:.3} s: expected {expected:?}, got {answer:?}: {body}")
+        }),
     }
 }
