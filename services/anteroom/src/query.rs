@@ -117,6 +117,7 @@ impl QueryArgs {
             queries: vec![query],
             age_max_ms: self.age_max_ms,
             revision_min: self.revision_min.map(Revision),
+            revision_min_of: None,
         };
         ask(bus, self.address(view), &request, self.deadline()).await
     }
@@ -133,6 +134,7 @@ impl QueryArgs {
             queries: vec![query],
             age_max_ms: None,
             revision_min: None,
+            revision_min_of: None,
         };
         let address = self.address(system::entries());
         let (_, found) = ask(bus, address, &request, self.deadline()).await?;

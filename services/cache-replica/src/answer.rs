@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anteroom_bus::Call;
 use anteroom_jmespath::{Budget, Environment, MissingKey};
 use anteroom_mirror::{ReadPosition, ViewHandle};
-use anteroom_model::FactError;
+use anteroom_model::{FactError, Revision};
 use anteroom_view::Read;
 use anteroom_wire::{
     WireError,
@@ -100,7 +100,7 @@ impl Answerer {
             limit: self.concurrency.into(),
         })?;
         deadline.check()?;
-        let revision_min = request.revision_min;
+        let revision_min = least_revision(view, &request);
         let batch = self.prepare(request);
         if let Some(revision_min) = revision_min {
             view.wait_for(revision_min, deadline.left()).await?;
@@ -221,6 +221,18 @@ impl Answerer {
             results,
         }
     }
+}
+
+/// What a request demands of this view: a position of another log than the one that is served says
+/// nothing about it.
+fn least_revision(view: &ViewHandle, request: &QueryRequest) -> Option<Revision> {
+    let revision_min = request.revision_min?;
+    let of = request.revision_min_of.as_ref();
+    // Whatever the age: this looks at where the data come from. Where there are none, it is waited.
+    let served = view.read(Some(u64::MAX), |_, at| {
+        of.is_none_or(|of| *of == at.incarnation)
+    });
+    served.unwrap_or(true).then_some(revision_min)
 }
 
 /// An outcome as bytes; one that is too large is an error in its place.

@@ -1,6 +1,7 @@
 //! Facts from the replicas, within the time that the API server waits.
 
 mod attempts;
+mod floors;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,6 +20,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
+use self::floors::Floors;
 use crate::{catalog::Catalog, metrics::WebhookMetrics};
 
 /// Asks the replicas.
@@ -28,6 +30,7 @@ pub(crate) struct Facts {
     metrics: WebhookMetrics,
     /// Without an answer for so long, another replica is asked.
     hedge: Duration,
+    floors: Arc<Floors>,
 }
 
 /// The answer to one [`FactRequest`].
@@ -56,6 +59,7 @@ impl Facts {
             bus,
             metrics,
             hedge,
+            floors: Arc::default(),
         }
     }
 
@@ -66,6 +70,7 @@ impl Facts {
         needs: Vec<FactRequest>,
         deadline: Instant,
     ) -> Vec<Fact> {
+        self.floors.forget_others(catalog);
         let mut by_entry: BTreeMap<String, Vec<FactRequest>> = BTreeMap::new();
         for need in needs {
             by_entry.entry(need.entry.clone()).or_default().push(need);
@@ -152,18 +157,27 @@ impl Facts {
         );
         let begun = Instant::now();
         let expected = queries.len();
+        let (revision_min, revision_min_of) = self
+            .floors
+            .of(view)
+            .map(|floor| (floor.revision, floor.incarnation))
+            .unzip();
         let request = QueryRequest {
             entry,
             queries,
             age_max_ms: None,
-            revision_min: None,
+            revision_min,
+            revision_min_of,
         };
         let outcome = self
             .attempt(view, &request, deadline)
             .instrument(span.clone())
             .await
             .and_then(|reply| match reply.results.len() {
-                found if found == expected => Ok(reply),
+                found if found == expected => {
+                    self.floors.raise(view, &reply);
+                    Ok(reply)
+                }
                 found => Err(FactError::RequestInvalid {
                     message: format!("the reply has {found} results for {expected} queries"),
                 }),

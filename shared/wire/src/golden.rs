@@ -169,10 +169,11 @@ fn a_query() {
         }],
         age_max_ms: Some(300),
         revision_min: Some(Revision(9)),
+        revision_min_of: Some(Incarnation("i".into())),
     };
     assert_eq!(
         shown(&query::encode_request(&request).unwrap()),
-        r"\92\01\84\a5entry\a5hosts\a7queries\91\83\aaexpression\a5items\aaparameters\81\a1a\01\b4missing_key_is_error\c3\aaage_max_ms\cd\01,\acrevision_min\09"
+        r"\92\01\85\a5entry\a5hosts\a7queries\91\83\aaexpression\a5items\aaparameters\81\a1a\01\b4missing_key_is_error\c3\aaage_max_ms\cd\01,\acrevision_min\09\afrevision_min_of\a1i"
     );
     let reply = QueryReply {
         replica: "r1".into(),

@@ -28,6 +28,10 @@ pub struct QueryRequest {
     /// The least revision that the reader accepts: the replica waits for it within the deadline.
     #[serde(default)]
     pub revision_min: Option<Revision>,
+    /// The log that `revision_min` is a position of. A replica that serves what it read from another
+    /// one leaves `revision_min` out of account. `None`: whichever log it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision_min_of: Option<Incarnation>,
 }
 
 /// One expression with its parameters.

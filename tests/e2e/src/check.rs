@@ -117,6 +117,7 @@ async fn held(
         queries: vec![query],
         age_max_ms: None,
         revision_min: None,
+        revision_min_of: None,
     };
     let deadline = Duration::from_secs(10);
     let to = Address::Replica {

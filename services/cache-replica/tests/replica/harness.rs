@@ -174,5 +174,6 @@ pub(crate) fn request_with(expression: &str, parameters: Value) -> QueryRequest 
         }],
         age_max_ms: None,
         revision_min: None,
+        revision_min_of: None,
     }
 }

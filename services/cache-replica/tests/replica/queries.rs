@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anteroom_jmespath::{Environment, Expression};
-use anteroom_model::{FactError, Revision};
+use anteroom_model::{FactError, Incarnation, Revision};
 use anteroom_wire::{body, query::QueryRequest};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -54,6 +54,36 @@ async fn a_reply_says_what_it_was_read_from() {
     assert_eq!(reply.objects, 3);
     assert_eq!(reply.version.as_str(), "3");
     assert!(reply.age_ms <= 1_000, "{}", reply.age_ms);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_position_of_another_log_demands_nothing() {
+    let mut harness = Harness::with_ingresses(3, args()).await;
+    let view = harness.view.clone();
+    let revision = harness.writer.synced(&view).await;
+    let reply = harness.ask(&request("length(items)")).await;
+    let served = reply.unwrap().unwrap().incarnation;
+    let beyond = QueryRequest {
+        revision_min: Some(Revision(revision.0 + 1_000)),
+        revision_min_of: Some(served),
+        ..request("length(items)")
+    };
+    let short = Duration::from_millis(100);
+    let answer = harness.ask_within(&beyond, short).await.unwrap();
+    assert!(
+        matches!(answer, Err(FactError::RevisionNotReached { .. })),
+        "{answer:?}"
+    );
+    let elsewhere = QueryRequest {
+        revision_min_of: Some(Incarnation("another".into())),
+        ..beyond
+    };
+    let reply = harness
+        .ask_within(&elsewhere, short)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(reply.revision, revision);
 }
 
 #[tokio::test(start_paused = true)]

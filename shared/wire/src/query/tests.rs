@@ -21,6 +21,7 @@ fn request(queries: Vec<Query>) -> QueryRequest {
         queries,
         age_max_ms: None,
         revision_min: None,
+        revision_min_of: None,
     }
 }
 
@@ -44,12 +45,14 @@ proptest! {
         missing_key_is_error in any::<bool>(),
         age_max_ms in prop::option::of(any::<u64>()),
         revision_min in prop::option::of(any::<u64>().prop_map(Revision)),
+        revision_min_of in prop::option::of(any::<String>()),
     ) {
         let sent = QueryRequest {
             entry: "e".into(),
             queries: vec![Query { expression, parameters, missing_key_is_error }],
             age_max_ms,
             revision_min,
+            revision_min_of: revision_min_of.map(Incarnation),
         };
         prop_assert_eq!(decode_request(&encode_request(&sent).unwrap()), Ok(sent));
     }
