@@ -75,10 +75,7 @@ pub fn run() -> ExitCode {
         }
         Command::Query(args) => {
             // A client has no probes to serve, and its standard output is the answer.
-            let process = ProcessArgs {
-                telemetry: args.telemetry.clone(),
-                ..ProcessArgs::default()
-            };
+            let process = quiet(&args.telemetry);
             anteroom_runtime::process::run("anteroom", &process, |_| query::run(*args))
         }
         Command::Jp(args) => finish(jp::run(args)),

@@ -45,6 +45,10 @@ fn read(from: impl Read) -> anyhow::Result<String> {
 /// JSON first: it keeps every number as it came, and its errors are the ones meant where the text
 /// looks like JSON.
 fn parse(text: &str) -> anyhow::Result<Value> {
+    // YAML reads it as null. More likely the command before the pipe has failed.
+    if text.trim().is_empty() {
+        bail!("it is empty");
+    }
     match serde_json::from_str(text) {
         Ok(value) => Ok(value),
         Err(error) if text.trim_start().starts_with(['{', '[', '"']) => Err(error.into()),
@@ -70,6 +74,7 @@ mod tests {
         );
         assert_eq!(parse("null").unwrap(), Value::Null);
         assert!(parse("{\"a\": ").is_err());
+        assert!(parse(" \n").is_err(), "nothing is not null");
     }
 
     #[test]

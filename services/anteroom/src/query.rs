@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anteroom_bus::{
-    Address, Bus, Call, RequestError,
+    Address, Bus, Call, Connection, RequestError,
     nats::{NatsArgs, NatsBus},
 };
 use anteroom_model::{EntryRecord, FactError, Revision, ViewId, system};
@@ -24,7 +24,8 @@ const ENTRY_BY_NAME: &str = "items[?name==$name] | [0]";
 #[command(after_help = "Examples:\n  \
     anteroom query ingresses 'length(items)'\n  \
     anteroom query ingresses -p host=example.com 'items[?spec.rules[?host==$host]].metadata.name'\n  \
-    anteroom query --view anteroom:entries 'items[].name'\n\n\
+    anteroom query --view anteroom:entries 'items[].name'\n  \
+    ANTEROOM_NATS_PASSWORD=... anteroom query --nats-user webhook ingresses 'length(items)'\n\n\
     Exit codes: 0 a result was printed, 1 there is none (the error and its code are on standard error), 2 wrong usage.")]
 pub(crate) struct QueryArgs {
     /// The name of a CachedContextEntry, or of a view with --view.
@@ -70,12 +71,13 @@ pub(crate) struct QueryArgs {
 }
 
 pub(crate) async fn run(args: QueryArgs) -> anyhow::Result<()> {
-    let bus = Arc::new(NatsBus::connect(args.nats.config("query")).await?);
+    // As the webhook, who asks just the same: NATS lets that user, and no other of those that are
+    // deployed, ask replicas and hear the answers.
+    let bus = Arc::new(NatsBus::connect(args.nats.config("webhook")).await?);
     let answer = tokio::time::timeout(args.deadline(), args.ask(&*bus)).await;
+    let connection = *bus.connection().borrow();
     bus.close().await;
-    let reply = answer.unwrap_or(Err(FactError::DeadlineExceeded {
-        deadline_ms: args.deadline_ms,
-    }));
+    let reply = answer.unwrap_or_else(|_| Err(args.unanswered(connection)));
     let (reply, result) = reply.map_err(|error| anyhow::anyhow!("{}: {error}", error.code()))?;
     match args.output {
         Output::Text => print(&serde_json::to_string_pretty(&result)?),
@@ -94,6 +96,20 @@ pub(crate) async fn run(args: QueryArgs) -> anyhow::Result<()> {
 impl QueryArgs {
     fn deadline(&self) -> Duration {
         Duration::from_millis(self.deadline_ms)
+    }
+
+    /// Why there is no answer after all of the time.
+    fn unanswered(&self, connection: Connection) -> FactError {
+        let deadline_ms = self.deadline_ms;
+        match connection {
+            Connection::Up => FactError::DeadlineExceeded { deadline_ms },
+            Connection::Down => FactError::BusUnavailable {
+                message: format!(
+                    "no connection to NATS within {deadline_ms} ms: see --nats-url, and who may \
+                     log in"
+                ),
+            },
+        }
     }
 
     async fn ask(&self, bus: &dyn Bus) -> Result<(QueryReply, Value), FactError> {
@@ -165,9 +181,7 @@ impl QueryArgs {
 async fn connected(bus: &dyn Bus) {
     let mut connection = bus.connection();
     // An error means that the bus was closed, which the request will say better.
-    let _ = connection
-        .wait_for(|state| *state == anteroom_bus::Connection::Up)
-        .await;
+    let _ = connection.wait_for(|state| *state == Connection::Up).await;
 }
 
 /// Sends one query and reads its one result.
@@ -205,4 +219,26 @@ async fn ask(
         None => return Err(invalid("the reply has no result".into())),
     };
     Ok((reply, result))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        query: QueryArgs,
+    }
+
+    #[test]
+    fn a_bus_out_of_reach_is_not_a_slow_replica() {
+        let args = Alone::parse_from(["query", "ingresses", "--deadline-ms", "7"]).query;
+        let down = args.unanswered(Connection::Down);
+        assert_eq!(down.code(), anteroom_model::ErrorCode::BUS_UNAVAILABLE);
+        let up = args.unanswered(Connection::Up);
+        assert_eq!(up, FactError::DeadlineExceeded { deadline_ms: 7 });
+    }
 }

@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use anteroom_bus::{Bus, Scope};
+use anteroom_bus::{Bus, Connection, Scope};
 use anteroom_mirror::{Mirror, MirrorMetrics, MirrorReadiness, ViewHandle, ViewSet};
 use anteroom_model::ViewId;
 use anteroom_runtime::{Check, Service, supervise::Tasks};
 use anyhow::bail;
-use tokio::task::JoinSet;
+use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Args, answer::Answerer, desk::Desk, metrics::QueryMetrics};
@@ -30,6 +30,7 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
         MirrorMetrics::registered(&service.metrics),
         &living,
     ));
+    let connection = bus.connection();
     let desks = Desks {
         bus,
         answerer: Arc::new(Answerer::new(replica.clone(), &args, metrics.clone())),
@@ -44,7 +45,7 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
     let check = service.readiness.check("log", "the first read of the log");
     tasks.spawn(
         "readiness",
-        readiness(Arc::clone(&mirror), check, stop.clone()),
+        readiness(Arc::clone(&mirror), connection, check, stop.clone()),
     );
     tasks.spawn("mirror", {
         let (mirror, stop) = (Arc::clone(&mirror), stop.clone());
@@ -63,6 +64,7 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
 
 async fn readiness(
     mirror: Arc<Mirror>,
+    mut connection: watch::Receiver<Connection>,
     check: Check,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
@@ -71,9 +73,16 @@ async fn readiness(
         loop {
             match &*readiness.borrow_and_update() {
                 MirrorReadiness::Ready => check.ready(),
-                MirrorReadiness::Waiting(reason) => check.not_ready(reason.clone()),
+                MirrorReadiness::Waiting(reason) => check.not_ready(match *connection.borrow() {
+                    Connection::Up => reason.clone(),
+                    Connection::Down => "the bus, which is out of reach".to_owned(),
+                }),
             }
-            if readiness.changed().await.is_err() {
+            let changed = tokio::select! {
+                changed = readiness.changed() => changed,
+                changed = connection.changed() => changed,
+            };
+            if changed.is_err() {
                 return;
             }
         }

@@ -37,7 +37,7 @@ use std::{
 };
 
 use anteroom_bus::Bus;
-use anteroom_runtime::{Service, certs::Certificates, supervise::Tasks};
+use anteroom_runtime::{Check, Service, Shutdown, certs::Certificates, supervise::Tasks};
 use anyhow::Context as _;
 use kube::Client;
 use tokio::sync::watch;
@@ -102,9 +102,15 @@ impl Webhook {
             ),
         );
 
+        let check = Arc::new(
+            service
+                .readiness
+                .check("certificate", "a certificate to serve with"),
+        );
         let outlet = tls::Outlet {
             certificates: certificates.clone(),
             trust: trust_in,
+            check: Arc::clone(&check),
         };
         let source = tls::Source::new(args, kube.as_ref());
         tasks.spawn(
@@ -113,7 +119,7 @@ impl Webhook {
         );
         tasks.spawn(
             "certificate readiness",
-            certificate_ready(certificates.clone(), service.clone()),
+            certificate_ready(certificates.clone(), check, service.shutdown.clone()),
         );
 
         if let Some(client) = kube {
@@ -169,11 +175,12 @@ impl Webhook {
 }
 
 /// Says that there is a certificate, or why there is none yet.
-async fn certificate_ready(certificates: Certificates, service: Service) -> anyhow::Result<()> {
-    let check = service
-        .readiness
-        .check("certificate", "a certificate to serve with");
-    let stop = service.shutdown.token();
+async fn certificate_ready(
+    certificates: Certificates,
+    check: Arc<Check>,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let stop = shutdown.token();
     let mut attempts = certificates.attempts();
     loop {
         let seen = attempts.borrow_and_update().clone();

@@ -6,7 +6,7 @@ mod stored;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anteroom_runtime::{
-    Shutdown,
+    Check, Shutdown,
     certs::{Certificates, Pair, files},
 };
 use anyhow::Context as _;
@@ -39,6 +39,8 @@ pub(crate) struct Outlet {
     pub(crate) certificates: Certificates,
     /// The authority in PEM; empty: the API server's own trust store. `None`: not known yet.
     pub(crate) trust: watch::Sender<Option<Arc<str>>>,
+    /// Told what a first certificate waits for; ready is for others to say.
+    pub(crate) check: Arc<Check>,
 }
 
 impl Source {

@@ -97,11 +97,14 @@ impl NatsBus {
         let subjects = Subjects::new(&config.cluster)?;
         let counters = Arc::new(CounterCells::default());
         let (events, event_queue) = mpsc::channel(EVENTS_MAX);
-        let seen = Arc::clone(&counters);
+        let seen = Arc::new(Notices {
+            counters: Arc::clone(&counters),
+            last_trouble: Mutex::default(),
+        });
         let options = config.options().await?.event_callback(move |event| {
             let (events, seen) = (events.clone(), Arc::clone(&seen));
             async move {
-                notice(&event, &seen);
+                seen.notice(&event);
                 // Full, the link looks for itself soon enough.
                 let _ = events.try_send(event);
             }
@@ -156,20 +159,41 @@ impl NatsBus {
 }
 
 /// Logs what happens to the connection, and counts what was lost by it.
-fn notice(event: &Event, counters: &CounterCells) {
-    match event {
-        Event::Connected => {
-            counters.connected();
-            tracing::info!("connected to NATS");
+struct Notices {
+    counters: Arc<CounterCells>,
+    /// What the client said last of an attempt that failed, since the last connection: it tries
+    /// every second or two, and mostly for the same reason.
+    last_trouble: Mutex<Option<String>>,
+}
+
+impl Notices {
+    fn notice(&self, event: &Event) {
+        match event {
+            Event::Connected => {
+                self.counters.connected();
+                *self.last_trouble.lock() = None;
+                tracing::info!("connected to NATS");
+            }
+            Event::SlowConsumer(subscription) => {
+                self.counters.dropped();
+                tracing::warn!(subscription, "a full queue: a message was dropped");
+            }
+            Event::Disconnected | Event::ServerError(_) => tracing::warn!(%event, "NATS"),
+            Event::ClientError(_) if self.is_repeated(event.to_string()) => {
+                tracing::debug!(%event, "NATS, again");
+            }
+            Event::LameDuckMode | Event::Draining | Event::Closed | Event::ClientError(_) => {
+                tracing::info!(%event, "NATS");
+            }
         }
-        Event::SlowConsumer(subscription) => {
-            counters.dropped();
-            tracing::warn!(subscription, "a full queue: a message was dropped");
-        }
-        Event::Disconnected | Event::ServerError(_) => tracing::warn!(%event, "NATS"),
-        Event::LameDuckMode | Event::Draining | Event::Closed | Event::ClientError(_) => {
-            tracing::info!(%event, "NATS");
-        }
+    }
+
+    /// Whether the last trouble was this one already.
+    fn is_repeated(&self, trouble: String) -> bool {
+        let mut last = self.last_trouble.lock();
+        let repeated = last.as_deref() == Some(trouble.as_str());
+        *last = Some(trouble);
+        repeated
     }
 }
 

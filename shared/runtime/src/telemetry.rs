@@ -33,8 +33,9 @@ pub use otlp::{OtlpArgs, OtlpProtocol};
 /// How long the spans that are still buffered may take to be sent at the end.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(3);
 
-/// The NATS client tells of every attempt to connect; what matters of it, the bus says itself.
-const LOG_LEVEL: &str = "info,async_nats=warn";
+/// The clients of NATS and of the API server tell of every attempt that fails; what matters of it,
+/// those say who asked.
+const LOG_LEVEL: &str = "info,async_nats=warn,kube_client::client::builder=off";
 
 /// What must never be traced: exporting a trace would make a trace, without end.
 const UNTRACED: &str = "h2=off,hyper=off,hyper_util=off,tonic=off,tower=off,tower_http=off,\

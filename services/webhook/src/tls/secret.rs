@@ -45,8 +45,9 @@ pub(super) async fn keep(
             // Another webhook wrote in between: look again.
             Ok(None) => backoff.next(rand::random()),
             Err(error) => {
+                let error = format!("{error:#}");
+                outlet.check.waits_for(error.as_str());
                 if backoff.attempt() == 0 {
-                    let error = format!("{error:#}");
                     tracing::warn!(error, "no certificate of our own yet; trying again");
                 }
                 backoff.next(rand::random())

@@ -1,3 +1,4 @@
+use anteroom_runtime::Readiness;
 use clap::Parser;
 
 use super::*;
@@ -55,6 +56,7 @@ async fn without_a_cluster_there_is_a_certificate_at_once() {
     let outlet = Outlet {
         certificates: certificates.clone(),
         trust,
+        check: Arc::new(Readiness::new().check("certificate", "a certificate")),
     };
     let keeping = tokio::spawn(keep(
         Source::Memory,
