@@ -127,7 +127,8 @@ fn figures(stats: Option<&ViewStats>, now: Instant, clock: Timestamp) -> Figures
     let Some(stats) = stats else {
         return Figures::default();
     };
-    let count = |n: u64| Some(i64::try_from(n).unwrap_or(i64::MAX));
+    // Of a source that was never heard from, nothing is known, which is not nothing.
+    let count = |n: u64| stats.heard.map(|_| i64::try_from(n).unwrap_or(i64::MAX));
     let ago = |at: Instant| now.saturating_duration_since(at);
     // To the second, as the API server keeps it.
     let time = |ago: Duration| {
@@ -140,5 +141,31 @@ fn figures(stats: Option<&ViewStats>, now: Instant, clock: Timestamp) -> Figures
         objects: count(stats.objects),
         bytes: count(stats.bytes),
         heard: stats.heard.and_then(|at| time(ago(at))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_never_heard_from_has_no_figures() {
+        let now = Instant::now();
+        let mut stats = ViewStats {
+            view: ViewId::new("secrets.v1"),
+            told: None,
+            trouble: None,
+            objects: 0,
+            bytes: 0,
+            pending: 0,
+            skipped: 0,
+            heard: None,
+            news_age_ms: u64::MAX,
+        };
+        let unheard = figures(Some(&stats), now, Timestamp::UNIX_EPOCH);
+        assert_eq!((unheard.objects, unheard.bytes), (None, None));
+        stats.heard = Some(now);
+        let heard = figures(Some(&stats), now, Timestamp::UNIX_EPOCH);
+        assert_eq!((heard.objects, heard.bytes), (Some(0), Some(0)));
     }
 }
