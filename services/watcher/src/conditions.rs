@@ -28,7 +28,7 @@ pub(crate) struct Ready {
 
 impl Ready {
     /// With a status of `True`, `False` or `Unknown`.
-    fn new(status: &'static str, failure: Failure, generation: i64) -> Self {
+    pub(crate) fn new(status: &'static str, failure: Failure, generation: i64) -> Self {
         let message = failure.message.chars().take(MESSAGE_CHARS_MAX).collect();
         Self {
             status,
@@ -88,14 +88,14 @@ pub(crate) fn of_entry(record: &EntryRecord, view: Option<&ViewStats>) -> Ready 
         (EntryState::Invalid { failure }, _) => {
             return Ready::new("False", failure.clone(), record.generation);
         }
-        (EntryState::Bound { view }, None) => {
+        (EntryState::Bound { view, .. }, None) => {
             return say(
                 "Unknown",
                 "Syncing",
                 format!("view {view} is about to be read"),
             );
         }
-        (EntryState::Bound { view }, Some(stats)) => (view, stats),
+        (EntryState::Bound { view, .. }, Some(stats)) => (view, stats),
     };
     match (&stats.told, &stats.trouble) {
         (Some(ViewState::Failed { failure }), _) => {
@@ -139,7 +139,6 @@ pub(crate) fn of_policy(
         use anteroom_model::ErrorCode;
         let reason = match first.code {
             ErrorCode::POLICY_UNSUPPORTED => "Unsupported",
-            ErrorCode::POLICY_FORBIDDEN => "Forbidden",
             _ => "Invalid",
         };
         let all: Vec<_> = problems.iter().map(ToString::to_string).collect();

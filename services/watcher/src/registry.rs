@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anteroom_model::{Dependent, EntryRecord, EntryState, Failure, SourceInfo, ViewId};
+use anteroom_model::{Dependent, EntryRecord, EntryState, Failure, Source, SourceInfo, ViewId};
 
 /// An entry as the API server has it now, with what it resolved to.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,7 +92,11 @@ impl Registry {
         let (state, info) = match claim.resolution {
             Resolution::Found(info) => {
                 let view = info.source.view_id();
-                (EntryState::Bound { view }, Some(info))
+                let namespace = match &info.source {
+                    Source::Collection(collection) => collection.namespace.clone(),
+                    _ => String::new(),
+                };
+                (EntryState::Bound { view, namespace }, Some(info))
             }
             Resolution::Invalid(failure) => (EntryState::Invalid { failure }, None),
             Resolution::Unknown(failure) => match &before {
@@ -154,7 +158,7 @@ impl Registry {
 
 fn bound_view(record: &EntryRecord) -> Option<&ViewId> {
     match &record.state {
-        EntryState::Bound { view } => Some(view),
+        EntryState::Bound { view, .. } => Some(view),
         EntryState::Invalid { .. } => None,
     }
 }

@@ -26,7 +26,7 @@ async fn an_entry_becomes_a_view_that_is_kept_up_to_date() {
     let entry = log.object("anteroom:entries", "hosts").unwrap();
     assert_eq!(
         entry["state"],
-        json!({"type": "bound", "view": INGRESS_VIEW})
+        json!({"type": "bound", "view": INGRESS_VIEW, "namespace": ""})
     );
     assert!(
         log.object("anteroom:kinds", "Ingress.v1.networking.k8s.io")

@@ -27,10 +27,11 @@ pub(crate) struct Catalog {
 pub(crate) type Catalogs = watch::Receiver<Option<Arc<Catalog>>>;
 
 impl Catalog {
-    /// The view that an entry points at, or the error that its readers get.
-    pub(crate) fn view(&self, entry: &str) -> Result<&ViewId, FactError> {
+    /// The view that an entry points at, or the error that its readers get: those of a namespaced
+    /// policy, if there is a `namespace`.
+    pub(crate) fn view(&self, entry: &str, namespace: Option<&str>) -> Result<&ViewId, FactError> {
         match self.entries.get(entry) {
-            Some(record) => record.view(),
+            Some(record) => record.view_within(namespace),
             None => Err(FactError::EntryNotFound {
                 entry: entry.to_owned(),
             }),

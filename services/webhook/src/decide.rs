@@ -95,8 +95,10 @@ impl Decider {
             match evaluation.step() {
                 Step::Done(report) => break report,
                 Step::Need(needs) => {
-                    for Fact { id, answer, origin } in
-                        self.facts.answer(catalog, needs, deadline).await
+                    for Fact { id, answer, origin } in self
+                        .facts
+                        .answer(catalog, policy.namespace(), needs, deadline)
+                        .await
                     {
                         origins.push((id, origin));
                         evaluation.supply(id, answer);

@@ -63,10 +63,12 @@ impl Facts {
         }
     }
 
-    /// Answers all `needs`, side by side; those of one entry together, from one state of its view.
+    /// Answers all `needs` of a policy (confined to `namespace`, if it is a namespaced one), side by
+    /// side; those of one entry together, from one state of its view.
     pub(crate) async fn answer(
         &self,
         catalog: &Catalog,
+        namespace: Option<&str>,
         needs: Vec<FactRequest>,
         deadline: Instant,
     ) -> Vec<Fact> {
@@ -84,20 +86,23 @@ impl Facts {
             chunks.push(needs);
             chunks.into_iter().map(move |needs| (entry.clone(), needs))
         });
-        let answers = requests.map(|(entry, needs)| self.of_entry(catalog, entry, needs, deadline));
+        let answers = requests.map(|(entry, needs)| {
+            let view = catalog.view(&entry, namespace);
+            self.of_entry(view, entry, needs, deadline)
+        });
         join_all(answers).await.into_iter().flatten().collect()
     }
 
     /// One request. An error of it is the answer to each of its queries.
     async fn of_entry(
         &self,
-        catalog: &Catalog,
+        view: Result<&ViewId, FactError>,
         entry: String,
         needs: Vec<FactRequest>,
         deadline: Instant,
     ) -> Vec<Fact> {
         let (ids, queries): (Vec<_>, Vec<_>) = needs.into_iter().map(split).unzip();
-        let reply = match catalog.view(&entry) {
+        let reply = match view {
             Ok(view) => self
                 .ask(view, entry, queries, deadline)
                 .await

@@ -51,6 +51,24 @@ impl EntryRecord {
             }),
         }
     }
+
+    /// As [`EntryRecord::view`], for a reader that is confined to a namespace, as a `Policy` is: it
+    /// reads nothing outside its own, so the entry must be confined to the same one. `None` is a
+    /// reader that is not confined.
+    pub fn view_within(&self, namespace: Option<&str>) -> Result<&ViewId, FactError> {
+        let view = self.view()?;
+        let confined = match &self.state {
+            EntryState::Bound { namespace, .. } => namespace.as_str(),
+            EntryState::Invalid { .. } => "",
+        };
+        match namespace {
+            Some(own) if own != confined => Err(FactError::OutsideNamespace {
+                entry: self.name.clone(),
+                namespace: own.to_owned(),
+            }),
+            _ => Ok(view),
+        }
+    }
 }
 
 /// What an entry resolved to.
@@ -61,6 +79,9 @@ pub enum EntryState {
     Bound {
         /// The view's name.
         view: ViewId,
+        /// The one namespace that the view is confined to; empty: it may hold more.
+        #[serde(default)]
+        namespace: String,
     },
     /// It cannot be served: the *invalid entry*, which holds its error.
     Invalid {
@@ -152,6 +173,32 @@ impl Failure {
         Self {
             reason: reason.into(),
             message: message.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorCode;
+
+    #[test]
+    fn a_confined_reader_reads_entries_of_its_own_namespace_alone() {
+        let entry = |namespace: &str| EntryRecord {
+            name: "e".into(),
+            uid: "u".into(),
+            generation: 1,
+            state: EntryState::Bound {
+                view: ViewId::new("v"),
+                namespace: namespace.into(),
+            },
+        };
+        assert!(entry("").view_within(None).is_ok());
+        assert!(entry("apps").view_within(None).is_ok());
+        assert!(entry("apps").view_within(Some("apps")).is_ok());
+        for other in ["", "shop"] {
+            let error = entry(other).view_within(Some("apps")).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::POLICY_FORBIDDEN);
         }
     }
 }

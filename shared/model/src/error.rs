@@ -111,6 +111,17 @@ pub enum FactError {
         /// Why.
         failure: Failure,
     },
+    /// The reader is confined to a namespace, and the entry is not confined to the same one.
+    #[error(
+        "entry `{entry}` may hold more than namespace {namespace}, and a Policy reads nothing outside \
+         its own: confine the entry with `resource.namespace`, or use a ClusterPolicy"
+    )]
+    OutsideNamespace {
+        /// The entry's name.
+        entry: String,
+        /// The reader's namespace.
+        namespace: String,
+    },
     /// The view has not been read to the end.
     #[error("view `{view}` is not synced yet: {state}")]
     NotSynced {
@@ -203,6 +214,7 @@ impl FactError {
         match self {
             Self::EntryNotFound { .. } => ErrorCode::ENTRY_NOT_FOUND,
             Self::EntryInvalid { .. } => ErrorCode::ENTRY_INVALID,
+            Self::OutsideNamespace { .. } => ErrorCode::POLICY_FORBIDDEN,
             Self::NotSynced { .. } => ErrorCode::VIEW_NOT_SYNCED,
             Self::Stale { .. } => ErrorCode::VIEW_STALE,
             Self::Failed { .. } => ErrorCode::VIEW_FAILED,

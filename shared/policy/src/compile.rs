@@ -32,7 +32,8 @@ pub const RULES_MAX: usize = 256;
 /// # Errors
 /// Every problem that keeps it from being ready, in the manifest's order: what is malformed or not
 /// known at all (`POLICY_INVALID`), what Kyverno knows and this version does not evaluate
-/// (`POLICY_UNSUPPORTED`), and what the policy may not read (`POLICY_FORBIDDEN`).
+/// (`POLICY_UNSUPPORTED`). What a namespaced policy may read is not known here: whoever resolves an
+/// entry sees to it.
 pub fn compile(manifest: &Value) -> Result<Policy, Vec<Problem>> {
     let mut problems = Problems::default();
     let policy = if is_deeper_than(manifest, MANIFEST_DEPTH_MAX) {
@@ -86,7 +87,7 @@ fn compile_manifest(manifest: &Field<'_>, problems: &mut Problems) -> Option<Pol
         .required("spec", problems)?
         .object(&SPEC, problems)?;
     let settings = Settings::compile(&spec, problems);
-    let rules = compile_rules(&spec, settings.action, namespace.is_some(), problems);
+    let rules = compile_rules(&spec, settings.action, problems);
     Some(Policy {
         name: name?.to_owned(),
         namespace,
@@ -191,12 +192,7 @@ fn failure_action(field: Option<Field<'_>>, problems: &mut Problems) -> Option<F
     })
 }
 
-fn compile_rules(
-    spec: &Object<'_>,
-    action: FailureAction,
-    is_namespaced: bool,
-    problems: &mut Problems,
-) -> Vec<Rule> {
+fn compile_rules(spec: &Object<'_>, action: FailureAction, problems: &mut Problems) -> Vec<Rule> {
     let Some(field) = spec.required("rules", problems) else {
         return Vec::new();
     };
@@ -216,7 +212,7 @@ fn compile_rules(
             let path = format!("{}.name", field.path());
             problems.invalid(path, format!("another rule is named `{name}`"));
         }
-        rules.extend(rule::compile(field, action, is_namespaced, problems));
+        rules.extend(rule::compile(field, action, problems));
     }
     rules
 }

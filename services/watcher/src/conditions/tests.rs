@@ -16,6 +16,7 @@ fn record(state: EntryState) -> EntryRecord {
 fn bound() -> EntryRecord {
     record(EntryState::Bound {
         view: ViewId::new("pods.v1"),
+        namespace: String::new(),
     })
 }
 

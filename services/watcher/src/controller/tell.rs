@@ -5,13 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anteroom_model::{ViewId, ViewState};
+use anteroom_model::{FactError, Failure, ViewId, ViewState};
 use jiff::{SignedDuration, Timestamp};
 
 use super::Controller;
 use crate::{
     conditions::{self, Ready},
-    manifests::POLICY_API_VERSION,
+    manifests::{POLICY_API_VERSION, PolicyManifest},
     publish::{Book, ViewStats},
     status::{Author, Figures, Wanted},
 };
@@ -98,13 +98,31 @@ impl Controller {
         wanted
     }
 
+    /// An entry's condition as a policy has it: a namespaced one may not read every entry.
+    fn readiness_for(
+        &self,
+        policy: &PolicyManifest,
+        entry: &str,
+        ready: &BTreeMap<String, Ready>,
+    ) -> Option<Ready> {
+        let own = Some(policy.identity.namespace.as_str()).filter(|own| !own.is_empty());
+        let refused = self.registry.entry(entry)?.view_within(own).err();
+        match refused {
+            Some(error @ FactError::OutsideNamespace { .. }) => {
+                let failure = Failure::new("Forbidden", format!("{}: {error}", error.code()));
+                Some(Ready::new("False", failure, policy.identity.generation))
+            }
+            _ => ready.get(entry).cloned(),
+        }
+    }
+
     fn policy_statuses(&self, ready: &BTreeMap<String, Ready>) -> Vec<(Author, Wanted)> {
         let feeds = [&self.cluster_policies, &self.policies].into_iter();
         let policies = feeds.flat_map(|feed| feed.roster.values().map(move |p| (feed, p)));
         let wanted = policies.map(|(feed, policy)| {
             let names = policy.entries.iter();
             let entries: Vec<_> = names
-                .map(|name| (name.clone(), ready.get(name).cloned()))
+                .map(|name| (name.clone(), self.readiness_for(policy, name, ready)))
                 .collect();
             let generation = policy.identity.generation;
             let condition = conditions::of_policy(generation, &policy.problems, &entries);

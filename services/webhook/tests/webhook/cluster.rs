@@ -92,7 +92,10 @@ impl Cluster {
             name: "ingresses".into(),
             uid: "1".into(),
             generation: 1,
-            state: EntryState::Bound { view: ingresses() },
+            state: EntryState::Bound {
+                view: ingresses(),
+                namespace: String::new(),
+            },
         };
         let kind = KindRecord {
             gvr: anteroom_model::GroupVersionResource::new("networking.k8s.io", "v1", "ingresses"),

@@ -42,7 +42,6 @@ const VARIABLE: Known = Known {
 /// The entries, and the names that conditions and messages may use.
 pub(super) fn compile(
     field: Option<Field<'_>>,
-    is_namespaced: bool,
     problems: &mut Problems,
 ) -> (Vec<ContextEntry>, Names) {
     let Some(field) = field else {
@@ -57,7 +56,7 @@ pub(super) fn compile(
     let mut names = Names::of_context(all);
     let mut entries = Vec::new();
     for field in fields.iter().take(CONTEXT_ENTRIES_MAX) {
-        let entry = compile_entry(field, is_namespaced, &names, problems);
+        let entry = compile_entry(field, &names, problems);
         if let Some(name) = field.text_at("name") {
             names.define(name);
         }
@@ -68,7 +67,6 @@ pub(super) fn compile(
 
 fn compile_entry(
     field: &Field<'_>,
-    is_namespaced: bool,
     names: &Names,
     problems: &mut Problems,
 ) -> Option<ContextEntry> {
@@ -84,16 +82,7 @@ fn compile_entry(
             );
             None
         }
-        (Some(cached), None) => {
-            if is_namespaced {
-                problems.forbidden(
-                    cached.path(),
-                    "a Policy reads nothing outside its namespace, and an entry may hold more: use a \
-                     ClusterPolicy",
-                );
-            }
-            cached_entry(&cached, names, problems)
-        }
+        (Some(cached), None) => cached_entry(&cached, names, problems),
         (None, Some(variable)) => compile_variable(&variable, names, problems),
         (None, None) => {
             if !entry.has_any(ENTRY.later) {

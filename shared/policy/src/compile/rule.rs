@@ -77,7 +77,6 @@ const DENY: Known = Known {
 pub(super) fn compile(
     field: &Field<'_>,
     action: FailureAction,
-    is_namespaced: bool,
     problems: &mut Problems,
 ) -> Option<Rule> {
     let rule = field.object(&RULE, problems)?;
@@ -85,7 +84,7 @@ pub(super) fn compile(
         .required("name", problems)
         .and_then(|name| name.plain_text(problems));
     let matches = resources::compile(&rule, problems);
-    let (context, names) = context::compile(rule.get("context"), is_namespaced, problems);
+    let (context, names) = context::compile(rule.get("context"), problems);
     let preconditions = conditions::compile(rule.get("preconditions"), &names, problems);
     let validate = Validate::compile(&rule, action, &names, problems);
     let (name, matches, validate) = (name?, matches?, validate?);

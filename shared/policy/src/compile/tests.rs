@@ -168,23 +168,6 @@ validate:
 }
 
 #[test]
-fn a_policy_of_a_namespace_reads_no_entry() {
-    insta::assert_snapshot!(problems(
-        r#"
-apiVersion: kyverno.io/v1
-kind: Policy
-metadata: {name: p, namespace: ns}
-spec:
-  rules:
-  - name: r
-    match: {any: [{resources: {kinds: [Pod]}}]}
-    context: [{name: a, cachedContextEntry: {name: e}}]
-    validate: {deny: {}}
-"#
-    ));
-}
-
-#[test]
 fn limits() {
     let rule = |context: Value| {
         json!({
