@@ -9,6 +9,8 @@ use anteroom_e2e::{
     check::{
         ENTRY, POLICY, SERVICES_ENTRY, entry_is_ready, is_denied, replicas_equal_the_api_server,
     },
+    nats::password,
+    process::workspace_binary,
     services::Running,
     system::target,
     wait,
@@ -56,6 +58,10 @@ async fn nobody_can_take_a_host_that_is_owned() -> anyhow::Result<()> {
         world.create(&free).await
     })
     .await?;
+
+    chapter("the replicas asked by hand, under the deployed permissions");
+    let counted = asked_by_hand(&world, "length(items)").await?;
+    ensure!(counted.parse::<usize>()? >= INGRESSES, "{counted}");
 
     chapter("a replica killed -9 under load: no wrong and no failed decision");
     let report = under_load(&mut world, async |world| {
@@ -223,6 +229,22 @@ async fn one_watch_for_two_entries_on_one_source(world: &World) -> anyhow::Resul
     })
     .await?;
     world.delete(&second).await
+}
+
+/// What `anteroom query` prints.
+async fn asked_by_hand(world: &World, expression: &str) -> anyhow::Result<String> {
+    let output = tokio::process::Command::new(workspace_binary("anteroom")?)
+        .args(["query", "ingresses", expression])
+        .args(["--nats-url", &world.nats.url(), "--nats-user", "webhook"])
+        .env("ANTEROOM_NATS_PASSWORD", password("webhook"))
+        .output()
+        .await?;
+    let (printed, errors) = (
+        String::from_utf8(output.stdout)?,
+        String::from_utf8(output.stderr)?,
+    );
+    ensure!(output.status.success(), "{}: {errors}", output.status);
+    Ok(printed.trim().to_owned())
 }
 
 /// How often replicas have read the log from its start.
