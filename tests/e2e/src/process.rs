@@ -1,6 +1,7 @@
 //! A child process that never outlives its handle, with its output in a file.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
@@ -8,6 +9,8 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use parking_lot::Mutex;
+use rand::Rng;
 
 /// Lines of a log that an error shows.
 const LOG_LINES_SHOWN: usize = 30;
@@ -119,9 +122,23 @@ impl Drop for Process {
     }
 }
 
-/// A loopback address with a port that is free now.
+/// Below where systems take the ports of outgoing connections from (32768 on Linux): a port that is
+/// free when it is picked is still free when its process listens on it, however many connections
+/// are made meanwhile.
+const PORTS: std::ops::Range<u16> = 16_384..32_768;
+
+/// A loopback address that nobody listens on, and that no other caller in this process was given.
 pub fn free_address() -> anyhow::Result<SocketAddr> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let mut given = GIVEN.lock();
+    let mut rng = rand::rng();
+    for _ in PORTS {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, rng.random_range(PORTS)));
+        if TcpListener::bind(address).is_ok() && given.insert(address.port()) {
+            return Ok(address);
+        }
+    }
+    bail!("no port of {PORTS:?} is free")
 }
 
 /// A program of this workspace, built by the same profile as the caller.
