@@ -1,13 +1,17 @@
 //! A real nats-server for tests (feature `testing`).
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{self, BufRead, BufReader, Read},
+    net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
+use parking_lot::Mutex;
+use rand::Rng;
 use tempfile::TempDir;
 use thiserror::Error;
 use tokio::sync::mpsc;
@@ -82,7 +86,7 @@ impl NatsServer {
     fn prepare(extra: &str) -> Result<Self, TestingError> {
         Ok(Self {
             child: None,
-            port: 0,
+            port: free_port()?,
             dir: TempDir::with_prefix("anteroom-nats-")?,
             extra: extra.to_owned(),
         })
@@ -131,11 +135,7 @@ impl NatsServer {
 
     fn config(&self) -> String {
         let store = self.dir.path().join("jetstream");
-        // Port -1 asks the system for a free one.
-        let port = match self.port {
-            0 => "-1".to_owned(),
-            port => port.to_string(),
-        };
+        let port = self.port;
         format!(
             "listen: \"127.0.0.1:{port}\"\n\
              max_payload: 4MB\n\
@@ -202,4 +202,25 @@ async fn ready(mut lines: mpsc::UnboundedReceiver<String>) -> Result<u16, Testin
         log.push('\n');
     }
     Err(TestingError::NotReady { log })
+}
+
+/// Below where systems take the ports of outgoing connections from: while the server is away, no
+/// client that tries to reach it can be given its port.
+const PORTS: std::ops::Range<u16> = 10_000..16_384;
+
+/// A port that nobody listens on, and that no other server of this process was given.
+fn free_port() -> io::Result<u16> {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let mut given = GIVEN.lock();
+    let mut rng = rand::rng();
+    for _ in PORTS {
+        let port = rng.random_range(PORTS);
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() && given.insert(port) {
+            return Ok(port);
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::AddrInUse,
+        format!("no port of {PORTS:?} is free"),
+    ))
 }
