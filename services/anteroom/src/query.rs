@@ -123,6 +123,7 @@ impl QueryArgs {
             expression: self.expression.clone(),
             parameters: self.parameters.iter().cloned().collect(),
             missing_key_is_error: false,
+            selection: None,
         };
         let request = QueryRequest {
             entry: if self.view {
@@ -134,6 +135,7 @@ impl QueryArgs {
             age_max_ms: self.age_max_ms,
             revision_min: self.revision_min.map(Revision),
             revision_min_of: None,
+            reply_key: None,
         };
         ask(bus, self.address(view), &request, self.deadline()).await
     }
@@ -144,6 +146,7 @@ impl QueryArgs {
             expression: ENTRY_BY_NAME.to_owned(),
             parameters: BTreeMap::from([("name".to_owned(), self.entry.clone().into())]),
             missing_key_is_error: false,
+            selection: None,
         };
         let request = QueryRequest {
             entry: String::new(),
@@ -151,6 +154,7 @@ impl QueryArgs {
             age_max_ms: None,
             revision_min: None,
             revision_min_of: None,
+            reply_key: None,
         };
         let address = self.address(system::entries());
         let (_, found) = ask(bus, address, &request, self.deadline()).await?;
@@ -163,7 +167,7 @@ impl QueryArgs {
             serde_json::from_value(found).map_err(|e| FactError::RequestInvalid {
                 message: format!("the entry's record: {e}"),
             })?;
-        record.view().cloned()
+        record.binding().map(|binding| binding.view.clone())
     }
 
     fn address(&self, view: ViewId) -> Address {
@@ -192,8 +196,12 @@ async fn ask(
     deadline: Duration,
 ) -> Result<(QueryReply, Value), FactError> {
     let invalid = |message: String| FactError::RequestInvalid { message };
-    let (Address::View(view) | Address::Replica { view, .. }) = &to;
-    let view = view.to_string();
+    let view = match &to {
+        Address::View(view) | Address::Fallback(view) | Address::Replica { view, .. } => {
+            view.to_string()
+        }
+        Address::Live => String::new(),
+    };
     let body = encode_request(request).map_err(|e| invalid(e.to_string()))?;
     let call = Call {
         body,

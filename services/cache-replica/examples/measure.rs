@@ -130,10 +130,12 @@ async fn ask(bus: &dyn Bus, view: &ViewId, expression: &str, parameters: Value) 
             expression: expression.to_owned(),
             parameters: serde_json::from_value(parameters).unwrap(),
             missing_key_is_error: false,
+            selection: None,
         }],
         age_max_ms: None,
         revision_min: None,
         revision_min_of: None,
+        reply_key: None,
     };
     let call = Call {
         body: query::encode_request(&request).unwrap(),

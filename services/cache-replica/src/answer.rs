@@ -219,6 +219,7 @@ impl Answerer {
             age_ms: position.age_ms,
             objects: position.objects,
             results,
+            sealed: false,
         }
     }
 }

@@ -112,6 +112,7 @@ mod tests {
             expression: expression.into(),
             parameters: serde_json::from_value(parameters).unwrap(),
             missing_key_is_error: strict,
+            selection: None,
         })
     }
 

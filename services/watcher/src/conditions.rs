@@ -1,6 +1,8 @@
 //! The `Ready` condition of entries and policies: what it says, and when it has changed. Pure.
 
-use anteroom_model::{EntryRecord, EntryState, Failure, ViewState, limits::AGE_MAX_DEFAULT_MS};
+use anteroom_model::{
+    Binding, EntryRecord, EntryState, Failure, ViewState, limits::AGE_MAX_DEFAULT_MS,
+};
 use anteroom_policy::Problem;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -88,14 +90,14 @@ pub(crate) fn of_entry(record: &EntryRecord, view: Option<&ViewStats>) -> Ready 
         (EntryState::Invalid { failure }, _) => {
             return Ready::new("False", failure.clone(), record.generation);
         }
-        (EntryState::Bound { view, .. }, None) => {
+        (EntryState::Bound(Binding { view, .. }), None) => {
             return say(
                 "Unknown",
                 "Syncing",
                 format!("view {view} is about to be read"),
             );
         }
-        (EntryState::Bound { view, .. }, Some(stats)) => (view, stats),
+        (EntryState::Bound(Binding { view, .. }), Some(stats)) => (view, stats),
     };
     match (&stats.told, &stats.trouble) {
         (Some(ViewState::Failed { failure }), _) => {

@@ -26,7 +26,7 @@ use crate::{
     watcher::Checks,
 };
 use anteroom_model::{
-    EntryRecord, EntryState, ObjectKey, ResourceVersion, Source, SourceInfo, ViewId, system,
+    EntryKind, EntryRecord, EntryState, ResourceVersion, Source, SourceInfo, ViewId, system,
 };
 use anyhow::bail;
 use tokio::{
@@ -250,7 +250,7 @@ impl Controller {
     fn waits_for_api(&self) -> bool {
         self.registry.entries().any(|record| match &record.state {
             EntryState::Invalid { failure } => AWAITED.contains(&failure.reason.as_str()),
-            EntryState::Bound { .. } => false,
+            EntryState::Bound(_) => false,
         })
     }
 
@@ -261,7 +261,7 @@ impl Controller {
                 Effect::StopView(view) => self.stop(&view),
                 Effect::PublishEntry(record) => self.publish_entry(&record),
                 Effect::RemoveEntry(name) => {
-                    let (key, gone) = (ObjectKey::new("", name), ResourceVersion::default());
+                    let (key, gone) = (EntryKind::Cached.key(&name), ResourceVersion::default());
                     let (own, now) = (&self.own.entries, Instant::now());
                     let span = tracing::info_span!("publish", otel.kind = "producer");
                     let publisher = &self.tools.publisher;
@@ -282,10 +282,7 @@ impl Controller {
                 return;
             }
         };
-        let (key, version) = (
-            ObjectKey::new("", record.name.as_str()),
-            content_version(&body),
-        );
+        let (key, version) = (record.kind.key(&record.name), content_version(&body));
         let span = tracing::info_span!("publish", otel.kind = "producer", entry = record.name);
         let (own, now) = (&self.own.entries, Instant::now());
         self.tools

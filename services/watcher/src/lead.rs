@@ -99,7 +99,7 @@ impl Campaign<'_> {
         let head = self.bus.ensure_log().await?;
         // Listened to before the lease is read, so that no beat falls between.
         let mut beats = self.bus.beats().await?;
-        let found = self.bus.lease().await?;
+        let found = self.bus.lease(anteroom_model::Group::COORDINATOR).await?;
         self.bus_check.ready();
         let (lease, fence) = found.unzip();
         self.term_seen = self
@@ -115,7 +115,11 @@ impl Campaign<'_> {
             term,
             holder: self.me.to_owned(),
         };
-        match self.bus.take_lease(lease, fence).await {
+        match self
+            .bus
+            .take_lease(anteroom_model::Group::COORDINATOR, lease, fence)
+            .await
+        {
             Ok(fence) => Ok(Some(Leadership {
                 term,
                 fence,
@@ -162,12 +166,16 @@ impl Leadership {
             term,
             holder: String::new(),
         };
-        if let Err(error) = bus.take_lease(free, Some(self.fence)).await {
+        if let Err(error) = bus
+            .take_lease(anteroom_model::Group::COORDINATOR, free, Some(self.fence))
+            .await
+        {
             tracing::debug!(%error, "the lease was not handed back");
             return;
         }
         let last = Beat {
             incarnation: self.incarnation.clone(),
+            group: anteroom_model::Group::COORDINATOR,
             term,
             holder: String::new(),
             views: Vec::new(),

@@ -81,6 +81,8 @@ mod tests {
             version: ResourceVersion::new("9"),
             objects: 1,
             digest: Digest::default(),
+            origin: anteroom_model::Epoch::default(),
+            age_max_ms: None,
         };
         let object = (
             ObjectKey::new("", "a"),

@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anteroom_model::{Dependent, EntryRecord, EntryState, Failure, Source, SourceInfo, ViewId};
+use anteroom_model::{
+    Binding, Dependent, EntryKind, EntryRecord, EntryState, Failure, Source, SourceInfo, ViewId,
+};
 
 /// An entry as the API server has it now, with what it resolved to.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,10 +95,16 @@ impl Registry {
             Resolution::Found(info) => {
                 let view = info.source.view_id();
                 let namespace = match &info.source {
-                    Source::Collection(collection) => collection.namespace.clone(),
+                    Source::Collection(collection) => {
+                        collection.only_namespace().unwrap_or_default().to_owned()
+                    }
                     _ => String::new(),
                 };
-                (EntryState::Bound { view, namespace }, Some(info))
+                let binding = Binding {
+                    namespace,
+                    ..Binding::whole(view)
+                };
+                (EntryState::Bound(binding), Some(info))
             }
             Resolution::Invalid(failure) => (EntryState::Invalid { failure }, None),
             Resolution::Unknown(failure) => match &before {
@@ -107,6 +115,8 @@ impl Registry {
             },
         };
         let record = EntryRecord {
+            kind: EntryKind::Cached,
+            projections: Vec::new(),
             name: claim.name,
             uid: claim.uid,
             generation: claim.generation,
@@ -158,7 +168,7 @@ impl Registry {
 
 fn bound_view(record: &EntryRecord) -> Option<&ViewId> {
     match &record.state {
-        EntryState::Bound { view, .. } => Some(view),
+        EntryState::Bound(binding) => Some(&binding.view),
         EntryState::Invalid { .. } => None,
     }
 }

@@ -54,7 +54,10 @@ fn collection(resource: &ResourceSource, catalog: &Catalog) -> Result<SourceInfo
     }
     let collection = Collection {
         gvr: found.record.gvr.clone(),
-        namespace,
+        namespaces: Some(namespace)
+            .filter(|name| !name.is_empty())
+            .into_iter()
+            .collect(),
         label_selector,
         field_selector: resource.field_selector.clone().unwrap_or_default(),
     };

@@ -224,6 +224,7 @@ async fn beat(
         interval.tick().await;
         let beat = Beat {
             incarnation: leadership.incarnation.clone(),
+            group: anteroom_model::Group::COORDINATOR,
             term: leadership.term,
             holder: leadership.holder.clone(),
             views: publisher.look(|book| book.beats(Instant::now())),

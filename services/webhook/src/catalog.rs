@@ -8,7 +8,7 @@ mod follow;
 
 use std::{collections::HashMap, sync::Arc};
 
-use anteroom_model::{EntryRecord, FactError, ViewId};
+use anteroom_model::{Binding, EntryKind, EntryRecord, FactError};
 use tokio::sync::watch;
 
 use crate::{kinds::Kinds, policies::PolicySet};
@@ -18,7 +18,7 @@ pub(crate) use follow::follow;
 /// What the webhook knows. Immutable.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
-    pub(crate) entries: Arc<HashMap<String, EntryRecord>>,
+    pub(crate) entries: Arc<HashMap<(EntryKind, String), EntryRecord>>,
     pub(crate) kinds: Arc<Kinds>,
     pub(crate) policies: Arc<PolicySet>,
 }
@@ -27,11 +27,16 @@ pub(crate) struct Catalog {
 pub(crate) type Catalogs = watch::Receiver<Option<Arc<Catalog>>>;
 
 impl Catalog {
-    /// The view that an entry points at, or the error that its readers get: those of a namespaced
-    /// policy, if there is a `namespace`.
-    pub(crate) fn view(&self, entry: &str, namespace: Option<&str>) -> Result<&ViewId, FactError> {
-        match self.entries.get(entry) {
-            Some(record) => record.view_within(namespace),
+    /// Where an entry's data are, or the error that its readers get: those of a namespaced policy, if
+    /// there is a `namespace`.
+    pub(crate) fn binding(
+        &self,
+        kind: EntryKind,
+        entry: &str,
+        namespace: Option<&str>,
+    ) -> Result<&Binding, FactError> {
+        match self.entries.get(&(kind, entry.to_owned())) {
+            Some(record) => record.binding_within(namespace),
             None => Err(FactError::EntryNotFound {
                 entry: entry.to_owned(),
             }),

@@ -6,7 +6,7 @@ mod floors;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anteroom_bus::{Address, Bus, Call, RequestError};
-use anteroom_model::{FactError, ViewId, limits::QUERIES_PER_REQUEST_MAX};
+use anteroom_model::{EntryKind, FactError, ViewId, limits::QUERIES_PER_REQUEST_MAX};
 use anteroom_policy::FactRequest;
 use anteroom_runtime::telemetry;
 use anteroom_wire::{
@@ -75,7 +75,8 @@ impl Facts {
         self.floors.forget_others(catalog);
         let mut by_entry: BTreeMap<String, Vec<FactRequest>> = BTreeMap::new();
         for need in needs {
-            by_entry.entry(need.entry.clone()).or_default().push(need);
+            let entry = need.target.to_string();
+            by_entry.entry(entry).or_default().push(need);
         }
         let requests = by_entry.into_iter().flat_map(|(entry, mut needs)| {
             let mut chunks = Vec::new();
@@ -87,7 +88,8 @@ impl Facts {
             chunks.into_iter().map(move |needs| (entry.clone(), needs))
         });
         let answers = requests.map(|(entry, needs)| {
-            let view = catalog.view(&entry, namespace);
+            let binding = catalog.binding(EntryKind::Cached, &entry, namespace);
+            let view = binding.map(|binding| &binding.view);
             self.of_entry(view, entry, needs, deadline)
         });
         join_all(answers).await.into_iter().flatten().collect()
@@ -173,6 +175,7 @@ impl Facts {
             age_max_ms: None,
             revision_min,
             revision_min_of,
+            reply_key: None,
         };
         let outcome = self
             .attempt(view, &request, deadline)
@@ -248,6 +251,7 @@ fn split(need: FactRequest) -> (u32, Query) {
         expression: need.expression,
         parameters: need.parameters,
         missing_key_is_error: need.missing_key_is_error,
+        selection: None,
     };
     (need.id, query)
 }

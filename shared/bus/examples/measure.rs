@@ -71,7 +71,9 @@ async fn become_writer(bus: &dyn Bus) -> Outcome<Fence> {
         term: 1,
         holder: "measure".to_owned(),
     };
-    Ok(bus.take_lease(lease, None).await?)
+    Ok(bus
+        .take_lease(anteroom_model::Group::COORDINATOR, lease, None)
+        .await?)
 }
 
 fn view() -> ViewId {

@@ -3,11 +3,12 @@
 use std::{collections::HashMap, fmt::Debug, time::Duration};
 
 use anteroom_model::{
-    Epoch, Incarnation, ObjectKey, ResourceVersion, Revision, ViewId, ViewRecord,
+    Epoch, Group, Incarnation, ObjectKey, ResourceVersion, Revision, ViewId, ViewRecord,
 };
 use anteroom_wire::{
     beat::Beat,
     envelope::{Envelope, TraceContext},
+    replica_beat::ReplicaBeat,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -22,8 +23,9 @@ use tokio::sync::watch;
 /// is enough to build every view; nobody else is asked.
 ///
 /// # Writing
-/// One writer at a time. It takes the lease by compare-and-swap, and every batch is conditional on
-/// the lease still being its own, so a writer that was paused can never write after its successor.
+/// One writer at a time for each [`Group`] of views. It takes the group's lease by compare-and-swap,
+/// and every batch is conditional on that lease still being its own, so a writer that was paused can
+/// never write after its successor.
 #[async_trait]
 pub trait Bus: Debug + Send + Sync + 'static {
     /// Whether the bus is within reach right now, and changes of that.
@@ -36,12 +38,17 @@ pub trait Bus: Debug + Send + Sync + 'static {
     /// Where the log stands; [`BusError::NoLog`] if there is none.
     async fn head(&self) -> Result<LogHead, BusError>;
 
-    /// The lease as it stands, if anybody ever took it.
-    async fn lease(&self) -> Result<Option<(Lease, Fence)>, BusError>;
+    /// The group's lease as it stands, if anybody ever took it.
+    async fn lease(&self, group: Group) -> Result<Option<(Lease, Fence)>, BusError>;
 
-    /// Takes the lease if it is still as `expected` says (`None`: never taken): compare-and-swap.
-    async fn take_lease(&self, lease: Lease, expected: Option<Fence>)
-    -> Result<Fence, AppendError>;
+    /// Takes the group's lease if it is still as `expected` says (`None`: never taken):
+    /// compare-and-swap. A fence of another group is [`AppendError::Fenced`].
+    async fn take_lease(
+        &self,
+        group: Group,
+        lease: Lease,
+        expected: Option<Fence>,
+    ) -> Result<Fence, AppendError>;
 
     /// Appends all of `batch` or nothing, provided that the lease is still the one of `fence`.
     /// Returns the position of the batch's last record; the others stand contiguously before it.
@@ -63,8 +70,14 @@ pub trait Bus: Debug + Send + Sync + 'static {
     /// Sends a heartbeat to whoever listens now. Never stored, and lost when the bus is away.
     async fn send_beat(&self, beat: &Beat) -> Result<(), BusError>;
 
-    /// The heartbeats of the writer, from now on. A slow reader loses the oldest.
+    /// The heartbeats of the writers, from now on. A slow reader loses the oldest.
     async fn beats(&self) -> Result<Beats, BusError>;
+
+    /// As [`Bus::send_beat`], from a replica.
+    async fn send_replica_beat(&self, beat: &ReplicaBeat) -> Result<(), BusError>;
+
+    /// The heartbeats of the replicas, from now on. A slow reader loses the oldest.
+    async fn replica_beats(&self) -> Result<Beats<ReplicaBeat>, BusError>;
 
     /// Asks whoever serves `to`; one of them answers.
     async fn request(
@@ -114,9 +127,14 @@ pub struct Lease {
     pub holder: String,
 }
 
-/// Proof of having taken the lease: the position at which it was taken.
+/// Proof of having taken a group's lease: the position at which it was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fence(pub Revision);
+pub struct Fence {
+    /// Whose lease.
+    pub group: Group,
+    /// Where it stands in the log.
+    pub at: Revision,
+}
 
 /// What a reader follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,12 +228,12 @@ impl Follower {
 
 /// Heartbeats, as they come.
 #[derive(Debug)]
-pub struct Beats(pub(crate) tokio::sync::broadcast::Receiver<Beat>);
+pub struct Beats<T = Beat>(pub(crate) tokio::sync::broadcast::Receiver<T>);
 
-impl Beats {
+impl<T: Clone> Beats<T> {
     /// The next beat; `None` when the bus was closed. Beats that came faster than they were read
     /// are skipped: only the newest matters.
-    pub async fn next(&mut self) -> Option<Beat> {
+    pub async fn next(&mut self) -> Option<T> {
         use tokio::sync::broadcast::error::RecvError;
         loop {
             match self.0.recv().await {
@@ -232,6 +250,11 @@ impl Beats {
 pub enum Address {
     /// Any replica that serves the view.
     View(ViewId),
+    /// Any replica that knows the view, whatever its state: it says why it does not serve it, or
+    /// answers to who accepts old news.
+    Fallback(ViewId),
+    /// Any watcher, for a live read.
+    Live,
     /// One replica.
     Replica {
         /// Which.

@@ -11,10 +11,10 @@ mod hub;
 mod link;
 mod log;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use anteroom_model::{Incarnation, Revision, ViewId, limits::TOMBSTONE_TTL_MS};
-use anteroom_wire::{beat::Beat, envelope::Envelope};
+use anteroom_model::{Group, Incarnation, Revision, ViewId, limits::TOMBSTONE_TTL_MS};
+use anteroom_wire::{beat::Beat, envelope::Envelope, replica_beat::ReplicaBeat};
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -52,7 +52,7 @@ impl Default for LocalOptions {
             tombstone_ttl: Duration::from_millis(TOMBSTONE_TTL_MS),
             follower_events_max: 256,
             calls_max: 1024,
-            beats_max: 16,
+            beats_max: 64,
         }
     }
 }
@@ -62,9 +62,9 @@ impl Default for LocalOptions {
 pub struct LocalBus {
     hub: Arc<Hub>,
     link: Arc<Link>,
-    /// The fence that was taken here, with the log that it was taken in: a position of one log means
+    /// The fences that were taken here, with the log that each was taken in: a position of one log means
     /// nothing in another.
-    fence: Mutex<Option<(Fence, Incarnation)>>,
+    fences: Mutex<HashMap<Group, (Fence, Incarnation)>>,
 }
 
 impl Default for LocalBus {
@@ -98,8 +98,8 @@ impl LocalBus {
             state.links.push(Arc::downgrade(&link));
             link
         });
-        let fence = Mutex::new(None);
-        Self { hub, link, fence }
+        let fences = Mutex::default();
+        Self { hub, link, fences }
     }
 
     /// Acts on the log as the holder of `fence`.
@@ -109,7 +109,7 @@ impl LocalBus {
         act: impl FnOnce(&mut Log) -> T,
     ) -> Result<T, AppendError> {
         self.link.require_up()?;
-        let taken = self.fence.lock().clone();
+        let taken = self.fences.lock().get(&fence.group).cloned();
         let acted = self.hub.with_log(|log| match taken {
             Some((held, of)) if held == fence && of != log.head().incarnation => None,
             _ => Some(act(log)),
@@ -154,22 +154,24 @@ impl Bus for LocalBus {
         self.hub.with_log(|log| log.head())
     }
 
-    async fn lease(&self) -> Result<Option<(Lease, Fence)>, BusError> {
+    async fn lease(&self, group: Group) -> Result<Option<(Lease, Fence)>, BusError> {
         self.link.require_up()?;
-        self.hub.with_log(|log| log.lease())
+        self.hub.with_log(|log| log.lease(group))
     }
 
     async fn take_lease(
         &self,
+        group: Group,
         lease: Lease,
         expected: Option<Fence>,
     ) -> Result<Fence, AppendError> {
         self.link.require_up()?;
-        let (taken, incarnation) = self
-            .hub
-            .with_log(|log| (log.take_lease(lease, expected), log.head().incarnation))?;
+        let (taken, incarnation) = self.hub.with_log(|log| {
+            let taken = log.take_lease(group, lease, expected);
+            (taken, log.head().incarnation)
+        })?;
         let fence = taken.map_err(|Fenced| AppendError::Fenced)?;
-        *self.fence.lock() = Some((fence, incarnation));
+        self.fences.lock().insert(group, (fence, incarnation));
         self.hub.notify();
         Ok(fence)
     }
@@ -228,6 +230,26 @@ impl Bus for LocalBus {
     async fn beats(&self) -> Result<Beats, BusError> {
         self.link
             .beats()
+            .map(Beats)
+            .ok_or_else(|| BusError::Unavailable {
+                message: "this client was closed".to_owned(),
+            })
+    }
+
+    async fn send_replica_beat(&self, beat: &ReplicaBeat) -> Result<(), BusError> {
+        self.link.require_up()?;
+        let links = self.hub.with(|state| state.links.clone());
+        for link in links.iter().filter_map(std::sync::Weak::upgrade) {
+            if link.is_up() && !self.hub.happens(|chances| chances.beat_lost) {
+                link.hear_replica(beat);
+            }
+        }
+        Ok(())
+    }
+
+    async fn replica_beats(&self) -> Result<Beats<ReplicaBeat>, BusError> {
+        self.link
+            .replica_beats()
             .map(Beats)
             .ok_or_else(|| BusError::Unavailable {
                 message: "this client was closed".to_owned(),

@@ -25,10 +25,12 @@ mod serve;
 mod stream;
 mod verify;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use anteroom_model::{Incarnation, Revision, ViewId, ViewState, limits::MESSAGE_BYTES_MAX};
-use anteroom_wire::{beat::Beat, call, envelope::Envelope, lease, subject::Subjects};
+use anteroom_model::{Group, Incarnation, Revision, ViewId, ViewState, limits::MESSAGE_BYTES_MAX};
+use anteroom_wire::{
+    beat::Beat, call, envelope::Envelope, lease, replica_beat::ReplicaBeat, subject::Subjects,
+};
 use async_nats::{Client, Event, HeaderMap};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -82,8 +84,8 @@ struct Shared {
     api: Api,
     requests: Semaphore,
     counters: Arc<CounterCells>,
-    /// The fence that was taken here, with the log that it was taken in.
-    fence: Mutex<Option<(Fence, Incarnation)>>,
+    /// The fences that were taken here, with the log that each was taken in.
+    fences: Mutex<HashMap<Group, (Fence, Incarnation)>>,
     closed: CancellationToken,
 }
 
@@ -140,7 +142,7 @@ impl NatsBus {
             mux,
             requests: Semaphore::new(REQUESTS_MAX),
             counters,
-            fence: Mutex::new(None),
+            fences: Mutex::default(),
             closed: closed.clone(),
             config,
         };
@@ -201,13 +203,15 @@ impl Shared {
     fn subject(&self, address: &Address) -> String {
         match address {
             Address::View(view) => self.subjects.query(view),
+            Address::Fallback(view) => self.subjects.fallback(view),
+            Address::Live => self.subjects.live(),
             Address::Replica { replica, view } => self.subjects.direct(replica, view),
         }
     }
 
     /// The log that `fence` is a position of; the current one if it was not taken here.
     async fn log_of(&self, fence: Fence) -> Result<Incarnation, BusError> {
-        let known = self.fence.lock().clone();
+        let known = self.fences.lock().get(&fence.group).cloned();
         match known {
             Some((taken, incarnation)) if taken == fence => Ok(incarnation),
             _ => Ok(self.api.head().await?.incarnation),
@@ -217,22 +221,24 @@ impl Shared {
     async fn lease_in(
         &self,
         incarnation: &Incarnation,
+        group: Group,
     ) -> Result<Option<(Lease, Fence)>, BusError> {
-        let subject = self.subjects.lease(incarnation);
+        let subject = self.subjects.lease(incarnation, group);
         let Some(stored) = self.api.last(&subject).await? else {
             return Ok(None);
         };
         let (term, holder) = lease::decode(&stored.payload).map_err(|error| BusError::Refused {
             message: format!("the lease cannot be read: {error}"),
         })?;
-        let fence = Fence(Revision(stored.sequence));
+        let at = Revision(stored.sequence);
+        let fence = Fence { group, at };
         Ok(Some((Lease { term, holder }, fence)))
     }
 
     async fn purge(&self, fence: Fence, view: &ViewId) -> Result<(), AppendError> {
         self.api.head().await?;
         let incarnation = self.log_of(fence).await?;
-        match self.lease_in(&incarnation).await? {
+        match self.lease_in(&incarnation, fence.group).await? {
             Some((_, current)) if current == fence => {}
             _ => return Err(AppendError::Fenced),
         }
@@ -306,25 +312,29 @@ impl Bus for NatsBus {
         self.shared.api.head().await
     }
 
-    async fn lease(&self) -> Result<Option<(Lease, Fence)>, BusError> {
+    async fn lease(&self, group: Group) -> Result<Option<(Lease, Fence)>, BusError> {
         let head = self.shared.api.head().await?;
-        self.shared.lease_in(&head.incarnation).await
+        self.shared.lease_in(&head.incarnation, group).await
     }
 
     async fn take_lease(
         &self,
+        group: Group,
         lease: Lease,
         expected: Option<Fence>,
     ) -> Result<Fence, AppendError> {
+        if expected.is_some_and(|fence| fence.group != group) {
+            return Err(AppendError::Fenced);
+        }
         let shared = &*self.shared;
         let incarnation = shared.api.head().await?.incarnation;
         let body = lease::encode(lease.term, &lease.holder).map_err(|error| BusError::Refused {
             message: error.to_string(),
         })?;
-        let subject = shared.subjects.lease(&incarnation);
-        let taken = append::store_lease(shared, subject, body, expected).await?;
-        let fence = Fence(taken);
-        *shared.fence.lock() = Some((fence, incarnation));
+        let subject = shared.subjects.lease(&incarnation, group);
+        let at = append::store_lease(shared, subject, body, expected).await?;
+        let fence = Fence { group, at };
+        shared.fences.lock().insert(group, (fence, incarnation));
         Ok(fence)
     }
 
@@ -332,7 +342,7 @@ impl Bus for NatsBus {
         batch::check(&batch)?;
         let _turn = self.appending.lock().await;
         let incarnation = self.shared.log_of(fence).await?;
-        let lease_subject = self.shared.subjects.lease(&incarnation);
+        let lease_subject = self.shared.subjects.lease(&incarnation, fence.group);
         append::append(&self.shared, &lease_subject, fence, &batch).await
     }
 
@@ -354,6 +364,14 @@ impl Bus for NatsBus {
 
     async fn beats(&self) -> Result<Beats, BusError> {
         beats::listen(&self.shared).await
+    }
+
+    async fn send_replica_beat(&self, beat: &ReplicaBeat) -> Result<(), BusError> {
+        beats::send_replica(&self.shared, beat).await
+    }
+
+    async fn replica_beats(&self) -> Result<Beats<ReplicaBeat>, BusError> {
+        beats::listen_replicas(&self.shared).await
     }
 
     async fn request(

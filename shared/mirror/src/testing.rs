@@ -91,6 +91,8 @@ impl Model {
             version: ResourceVersion::new(self.version.to_string()),
             objects: self.objects.len() as u64,
             digest: self.digest(),
+            origin: anteroom_model::Epoch::default(),
+            age_max_ms: None,
         }
     }
 }
@@ -138,13 +140,22 @@ impl Writer {
     /// Makes the log if there is none, and takes the lease.
     pub async fn new(bus: Arc<dyn Bus>) -> Self {
         let head = bus.ensure_log().await.expect("a log");
-        let before = bus.lease().await.expect("the lease");
+        let before = bus
+            .lease(anteroom_model::Group::COORDINATOR)
+            .await
+            .expect("the lease");
         let term = before.as_ref().map_or(0, |(lease, _)| lease.term) + 1;
         let lease = Lease {
             term,
             holder: "test".to_owned(),
         };
-        let fence = bus.take_lease(lease, before.map(|(_, fence)| fence)).await;
+        let fence = bus
+            .take_lease(
+                anteroom_model::Group::COORDINATOR,
+                lease,
+                before.map(|(_, fence)| fence),
+            )
+            .await;
         Self {
             bus,
             fence: fence.expect("the lease was taken"),
@@ -281,6 +292,7 @@ impl Writer {
         });
         let beat = Beat {
             incarnation: self.incarnation.clone(),
+            group: anteroom_model::Group::COORDINATOR,
             term: self.term,
             holder: "test".to_owned(),
             views: views.collect(),

@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, Epoch, FactError, GroupVersionResource, ResourceVersion, Source, ViewId};
+use crate::{
+    Digest, Epoch, FactError, GroupVersionResource, ObjectKey, ResourceVersion, Source, ViewId,
+};
 
 /// Whoever needs a view, by UID. A view lives as long as it has one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -27,24 +29,132 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A `CachedContextEntry` as the watcher resolved it: an object of the `entries` system view.
+/// What declared an entry. Names are unique within a kind.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "camelCase")]
+pub enum EntryKind {
+    /// A `CachedContextEntry`.
+    #[default]
+    Cached,
+    /// A `GlobalContextEntry`.
+    Global,
+    /// A policy, by what it reads: see `anteroom_policy::Reference`. Its name is the reference's
+    /// canonical text.
+    Implicit,
+}
+
+impl EntryKind {
+    /// The plural, which is the namespace of its keys in the `entries` system view.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Cached => "cachedcontextentries",
+            Self::Global => "globalcontextentries",
+            Self::Implicit => "references",
+        }
+    }
+
+    /// As users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cached => "CachedContextEntry",
+            Self::Global => "GlobalContextEntry",
+            Self::Implicit => "reference",
+        }
+    }
+
+    /// The key of the entry of this name in the `entries` system view.
+    pub fn key(self, name: &str) -> ObjectKey {
+        ObjectKey::new(self.plural(), name)
+    }
+}
+
+/// How a view's data are presented to a query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Shape {
+    /// A list with `apiVersion`, `kind` and `items`, and once more under its plural: what a
+    /// `CachedContextEntry` on a collection offers.
+    #[default]
+    Document,
+    /// A list as the API server answers it: `apiVersion`, `kind`, `metadata.resourceVersion`,
+    /// `items`.
+    List,
+    /// The objects alone, as an array: what a `GlobalContextEntry` on a collection offers.
+    Array,
+    /// One object, as it is.
+    Object,
+    /// The response of an API call, as it is.
+    Response,
+}
+
+/// A part of an entry's data under a name of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Projection {
+    /// Unique within the entry.
+    pub name: String,
+    /// JMESPath over the entry's data.
+    pub expression: String,
+}
+
+/// An entry as the watcher resolved it: an object of the `entries` system view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryRecord {
+    /// What declared it.
+    #[serde(default)]
+    pub kind: EntryKind,
     /// The entry's name.
     pub name: String,
-    /// The entry's UID.
+    /// The entry's UID; empty for an implicit one, which may have several dependents.
     pub uid: String,
     /// The generation of the spec that was resolved.
     pub generation: i64,
     /// What it resolved to.
     pub state: EntryState,
+    /// Parts of its data under names of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub projections: Vec<Projection>,
+}
+
+/// Where to ask for an entry's data, and how it is presented.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Binding {
+    /// The view's name.
+    pub view: ViewId,
+    /// How its data are presented.
+    #[serde(default)]
+    pub shape: Shape,
+    /// The one namespace that its data are confined to; empty: they may hold more.
+    #[serde(default)]
+    pub namespace: String,
+    /// The one object of the view that is meant; `None`: the view whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<ObjectKey>,
+    /// Whether it holds Secrets: their bodies are sealed in the log, and only those may read them
+    /// that an administrator has allowed to.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub secret: bool,
+}
+
+impl Binding {
+    /// A view whole, as a document.
+    pub fn whole(view: ViewId) -> Self {
+        Self {
+            view,
+            shape: Shape::Document,
+            namespace: String::new(),
+            object: None,
+            secret: false,
+        }
+    }
 }
 
 impl EntryRecord {
-    /// The view to ask, or the error that a reader of this entry gets.
-    pub fn view(&self) -> Result<&ViewId, FactError> {
+    /// Where to ask, or the error that a reader of this entry gets.
+    pub fn binding(&self) -> Result<&Binding, FactError> {
         match &self.state {
-            EntryState::Bound { view, .. } => Ok(view),
+            EntryState::Bound(binding) => Ok(binding),
             EntryState::Invalid { failure } => Err(FactError::EntryInvalid {
                 entry: self.name.clone(),
                 failure: failure.clone(),
@@ -52,21 +162,17 @@ impl EntryRecord {
         }
     }
 
-    /// As [`EntryRecord::view`], for a reader that is confined to a namespace, as a `Policy` is: it
-    /// reads nothing outside its own, so the entry must be confined to the same one. `None` is a
+    /// As [`EntryRecord::binding`], for a reader that is confined to a namespace, as a `Policy` is:
+    /// it reads nothing outside its own, so the entry must be confined to the same one. `None` is a
     /// reader that is not confined.
-    pub fn view_within(&self, namespace: Option<&str>) -> Result<&ViewId, FactError> {
-        let view = self.view()?;
-        let confined = match &self.state {
-            EntryState::Bound { namespace, .. } => namespace.as_str(),
-            EntryState::Invalid { .. } => "",
-        };
+    pub fn binding_within(&self, namespace: Option<&str>) -> Result<&Binding, FactError> {
+        let binding = self.binding()?;
         match namespace {
-            Some(own) if own != confined => Err(FactError::OutsideNamespace {
+            Some(own) if own != binding.namespace => Err(FactError::OutsideNamespace {
                 entry: self.name.clone(),
                 namespace: own.to_owned(),
             }),
-            _ => Ok(view),
+            _ => Ok(binding),
         }
     }
 }
@@ -75,19 +181,63 @@ impl EntryRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum EntryState {
-    /// It points at this view.
-    Bound {
-        /// The view's name.
-        view: ViewId,
-        /// The one namespace that the view is confined to; empty: it may hold more.
-        #[serde(default)]
-        namespace: String,
-    },
+    /// It can be asked for.
+    Bound(Binding),
     /// It cannot be served: the *invalid entry*, which holds its error.
     Invalid {
         /// The error that every reader gets.
         failure: Failure,
     },
+}
+
+/// What is asked of a view beside its source, by all of its dependents together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ViewOptions {
+    /// It is never evicted to save memory.
+    #[serde(default)]
+    pub pinned: bool,
+    /// The largest size, in bytes as the replica accounts them, before it is evicted on its own;
+    /// `None`: the replica's limit alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_max: Option<u64>,
+    /// Its bodies are sealed in the log.
+    #[serde(default)]
+    pub sealed: bool,
+}
+
+/// A view that somebody needs: an object of the `wanted` system view, by the view's name. The
+/// coordinator writes it; whoever leads the view's [`Group`](crate::Group) runs it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WantedView {
+    /// What it holds.
+    pub info: SourceInfo,
+    /// What is asked of it.
+    #[serde(default)]
+    pub options: ViewOptions,
+}
+
+/// One object that is referenced by itself: an object of the `references` system view. The key's
+/// namespace is the view ([`Source::Objects`]), its name is `namespace/name`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectReference {
+    /// Its type.
+    pub gvr: GroupVersionResource,
+    /// Which object.
+    pub object: ObjectKey,
+}
+
+impl ObjectReference {
+    /// The view that holds it.
+    pub fn view(&self) -> ViewId {
+        let gvr = self.gvr.clone();
+        Source::Objects { gvr }.view_id()
+    }
+
+    /// Its key in the `references` system view.
+    pub fn key(&self) -> ObjectKey {
+        let ObjectKey { namespace, name } = &self.object;
+        ObjectKey::new(self.view().as_str(), format!("{namespace}/{name}"))
+    }
 }
 
 /// What a source turned out to be: how its data is presented to a query.
@@ -106,10 +256,7 @@ pub struct SourceInfo {
 impl SourceInfo {
     /// The resource type, for a collection.
     pub fn gvr(&self) -> Option<&GroupVersionResource> {
-        match &self.source {
-            Source::Collection(collection) => Some(&collection.gvr),
-            Source::System { .. } => None,
-        }
+        self.source.gvr()
     }
 }
 
@@ -131,6 +278,14 @@ pub struct ViewRecord {
     pub objects: u64,
     /// Over every object's key and version.
     pub digest: Digest,
+    /// Objects of an earlier epoch than this are void: the view was dropped, or begun anew, since.
+    /// A reader that was away when it was purged frees what it holds of them.
+    #[serde(default)]
+    pub origin: Epoch,
+    /// Where news comes at intervals of its own, as from a poll: the age at which the view stops
+    /// answering to readers that name none. `None`: the replica's limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_max_ms: Option<u64>,
 }
 
 /// Where a view stands at its source.
@@ -185,19 +340,21 @@ mod tests {
     #[test]
     fn a_confined_reader_reads_entries_of_its_own_namespace_alone() {
         let entry = |namespace: &str| EntryRecord {
+            kind: EntryKind::Cached,
             name: "e".into(),
             uid: "u".into(),
             generation: 1,
-            state: EntryState::Bound {
-                view: ViewId::new("v"),
+            state: EntryState::Bound(Binding {
                 namespace: namespace.into(),
-            },
+                ..Binding::whole(ViewId::new("v"))
+            }),
+            projections: Vec::new(),
         };
-        assert!(entry("").view_within(None).is_ok());
-        assert!(entry("apps").view_within(None).is_ok());
-        assert!(entry("apps").view_within(Some("apps")).is_ok());
+        assert!(entry("").binding_within(None).is_ok());
+        assert!(entry("apps").binding_within(None).is_ok());
+        assert!(entry("apps").binding_within(Some("apps")).is_ok());
         for other in ["", "shop"] {
-            let error = entry(other).view_within(Some("apps")).unwrap_err();
+            let error = entry(other).binding_within(Some("apps")).unwrap_err();
             assert_eq!(error.code(), ErrorCode::POLICY_FORBIDDEN);
         }
     }

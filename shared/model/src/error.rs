@@ -38,6 +38,22 @@ codes! {
     NO_REPLICA = "AR106";
     /// The view has not reached the revision that the reader asks for.
     REVISION_NOT_REACHED = "AR107";
+    /// The view was evicted to save memory.
+    VIEW_EVICTED = "AR108";
+    /// Nobody has registered a reference to the object.
+    OBJECT_NOT_REGISTERED = "AR109";
+    /// The API server has no such object.
+    OBJECT_NOT_FOUND = "AR110";
+    /// A live read was refused, or failed.
+    LIVE_READ_FAILED = "AR111";
+    /// The watcher has as many live reads as it takes.
+    LIVE_READ_BUSY = "AR112";
+    /// No watcher takes live reads.
+    NO_WATCHER = "AR113";
+    /// The entry has no projection of this name.
+    PROJECTION_NOT_FOUND = "AR114";
+    /// Secrets may not be read without an administrator's word.
+    SECRET_FORBIDDEN = "AR115";
     /// The expression cannot be parsed.
     EXPRESSION_INVALID = "AR201";
     /// The expression failed on this data.
@@ -200,6 +216,81 @@ pub enum FactError {
         /// What is wrong with it.
         message: String,
     },
+    /// The view was evicted to save memory.
+    #[error(
+        "view `{view}` was evicted to save memory: {message}; raise the replicas' memory limit, or set \
+         `spec.pinned: true` on the entry"
+    )]
+    Evicted {
+        /// The view asked.
+        view: String,
+        /// When it comes back.
+        message: String,
+    },
+    /// Nobody has registered a reference to the object.
+    #[error("{resource} `{object}` is not registered: no entry or policy refers to it by name")]
+    ObjectNotRegistered {
+        /// The type, as in `configmaps`.
+        resource: String,
+        /// `namespace/name`.
+        object: String,
+    },
+    /// The API server has no such object. In its own words, as clients match on them.
+    #[error("{resource} \"{name}\" not found")]
+    ObjectNotFound {
+        /// The type, as in `configmaps` or `ingresses.networking.k8s.io`.
+        resource: String,
+        /// Empty for a cluster-scoped object.
+        namespace: String,
+        /// The object's name.
+        name: String,
+    },
+    /// A live read was refused, or failed.
+    #[error("{message}")]
+    LiveReadFailed {
+        /// The status code; 0 where there was no answer.
+        code: u16,
+        /// What the server said.
+        message: String,
+    },
+    /// The watcher has as many live reads as it takes.
+    #[error("the watcher is busy: {message}")]
+    LiveReadBusy {
+        /// Which limit.
+        message: String,
+    },
+    /// No watcher takes live reads.
+    #[error("no watcher takes live reads: check that a watcher is ready")]
+    NoWatcher,
+    /// The entry has no projection of this name.
+    #[error("projection `{projection}` not found: entry `{entry}` has {known}")]
+    ProjectionNotFound {
+        /// The entry's name.
+        entry: String,
+        /// The name asked for.
+        projection: String,
+        /// Those that there are, for people.
+        known: String,
+    },
+    /// Secrets may not be read without an administrator's word.
+    #[error(
+        "{reader} may not read Secrets: an administrator has to name it in the watcher's \
+         `--allow-secrets`"
+    )]
+    SecretForbidden {
+        /// Who asked, as in `ClusterPolicy name`.
+        reader: String,
+    },
+    /// The reader is confined to a namespace, and the path leads elsewhere.
+    #[error(
+        "path `{path}` leads outside namespace {namespace}, and a Policy reads nothing outside its own"
+    )]
+    PathOutsideNamespace {
+        /// The path.
+        path: String,
+        /// The reader's namespace.
+        namespace: String,
+    },
     /// The bus is out of reach.
     #[error("the bus is unavailable: {message}")]
     BusUnavailable {
@@ -214,7 +305,17 @@ impl FactError {
         match self {
             Self::EntryNotFound { .. } => ErrorCode::ENTRY_NOT_FOUND,
             Self::EntryInvalid { .. } => ErrorCode::ENTRY_INVALID,
-            Self::OutsideNamespace { .. } => ErrorCode::POLICY_FORBIDDEN,
+            Self::OutsideNamespace { .. } | Self::PathOutsideNamespace { .. } => {
+                ErrorCode::POLICY_FORBIDDEN
+            }
+            Self::Evicted { .. } => ErrorCode::VIEW_EVICTED,
+            Self::ObjectNotRegistered { .. } => ErrorCode::OBJECT_NOT_REGISTERED,
+            Self::ObjectNotFound { .. } => ErrorCode::OBJECT_NOT_FOUND,
+            Self::LiveReadFailed { .. } => ErrorCode::LIVE_READ_FAILED,
+            Self::LiveReadBusy { .. } => ErrorCode::LIVE_READ_BUSY,
+            Self::NoWatcher => ErrorCode::NO_WATCHER,
+            Self::ProjectionNotFound { .. } => ErrorCode::PROJECTION_NOT_FOUND,
+            Self::SecretForbidden { .. } => ErrorCode::SECRET_FORBIDDEN,
             Self::NotSynced { .. } => ErrorCode::VIEW_NOT_SYNCED,
             Self::Stale { .. } => ErrorCode::VIEW_STALE,
             Self::Failed { .. } => ErrorCode::VIEW_FAILED,
@@ -238,6 +339,7 @@ impl FactError {
                 | Self::Stale { .. }
                 | Self::RevisionNotReached { .. }
                 | Self::Busy { .. }
+                | Self::Evicted { .. }
         )
     }
 }

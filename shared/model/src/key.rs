@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Namespace and name of one object. The namespace is empty for a cluster-scoped object.
 ///
-/// Ordered by namespace, then name: the order in which the API server lists a collection.
+/// Ordered by namespace, then name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectKey {
     /// Empty for a cluster-scoped object.

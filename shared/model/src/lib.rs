@@ -16,6 +16,7 @@
 mod digest;
 mod entry;
 mod error;
+mod group;
 mod key;
 pub mod limits;
 mod source;
@@ -24,9 +25,11 @@ mod version;
 
 pub use digest::Digest;
 pub use entry::{
-    Dependent, EntryRecord, EntryState, Failure, KindRecord, SourceInfo, ViewRecord, ViewState,
+    Binding, Dependent, EntryKind, EntryRecord, EntryState, Failure, KindRecord, ObjectReference,
+    Projection, Shape, SourceInfo, ViewOptions, ViewRecord, ViewState, WantedView,
 };
 pub use error::{ErrorCode, FactError};
+pub use group::Group;
 pub use key::ObjectKey;
 pub use source::{Collection, GroupVersionResource, Source, ViewId};
 pub use version::{Delta, Epoch, Incarnation, Op, ResourceVersion, Revision};

@@ -49,3 +49,12 @@ pub const LAG_MAX_MS: u64 = 2_000;
 /// The age at which a view stops answering when the reader names none. A healthy watch brings an
 /// event, a bookmark or its own end within 60 s.
 pub const AGE_MAX_DEFAULT_MS: u64 = 90_000;
+
+/// How often a replica says what it holds.
+pub const REPLICA_BEAT_INTERVAL_MS: u64 = 1_000;
+
+/// Without a beat for this long, a replica is no longer counted on.
+pub const REPLICA_SILENCE_MAX_MS: u64 = 5_000;
+
+/// How long a reader waits for the first word on an object that is referenced by itself.
+pub const REFERENCE_WAIT_MAX_MS: u64 = 1_000;

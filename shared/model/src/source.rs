@@ -56,9 +56,10 @@ impl fmt::Display for GroupVersionResource {
 pub struct Collection {
     /// What is listed and watched.
     pub gvr: GroupVersionResource,
-    /// Empty: all namespaces, or a cluster-scoped type.
+    /// Empty: all namespaces, or a cluster-scoped type. Sorted, each once, in
+    /// [`Collection::canonical`].
     #[serde(default)]
-    pub namespace: String,
+    pub namespaces: Vec<String>,
     /// In the API server's syntax; empty: all. Requirements are sorted in [`Collection::canonical`],
     /// so that two spellings of one selector are one view.
     #[serde(default)]
@@ -73,15 +74,37 @@ impl Collection {
     pub fn all(gvr: GroupVersionResource) -> Self {
         Self {
             gvr,
-            namespace: String::new(),
+            namespaces: Vec::new(),
             label_selector: String::new(),
             field_selector: String::new(),
         }
     }
 
-    /// The same source with its selectors in their canonical spelling.
+    /// The objects of a type in one namespace; empty: all namespaces.
+    pub fn in_namespace(gvr: GroupVersionResource, namespace: impl Into<String>) -> Self {
+        let namespace = namespace.into();
+        Self {
+            namespaces: Some(namespace)
+                .filter(|n| !n.is_empty())
+                .into_iter()
+                .collect(),
+            ..Self::all(gvr)
+        }
+    }
+
+    /// The one namespace that it is confined to, if there is one.
+    pub fn only_namespace(&self) -> Option<&str> {
+        match self.namespaces.as_slice() {
+            [one] => Some(one),
+            _ => None,
+        }
+    }
+
+    /// The same source in its canonical spelling.
     #[must_use]
     pub fn canonical(mut self) -> Self {
+        self.namespaces.sort_unstable();
+        self.namespaces.dedup();
         self.label_selector = canonical_selector(&self.label_selector);
         self.field_selector = canonical_selector(&self.field_selector);
         self
@@ -118,6 +141,21 @@ fn canonical_selector(selector: &str) -> String {
 pub enum Source {
     /// A collection of the Kubernetes API.
     Collection(Collection),
+    /// The objects of one type that are referenced one by one: one view for each type, whatever the
+    /// number of references. It holds one record for each reference, which says whether the object
+    /// is there (see `anteroom_wire::referenced`), so that *not registered*, *not synced* and *not
+    /// found* are told apart.
+    Objects {
+        /// The type.
+        gvr: GroupVersionResource,
+    },
+    /// The response of an API call: a view with the one object [`Source::RESPONSE`].
+    ApiCall {
+        /// Where it is fetched, without user information and query: for people.
+        url: String,
+        /// Stands for all that makes the call what it is: URL, method, headers, data, authority.
+        id: String,
+    },
     /// What the watcher itself derives and publishes for the other services: see
     /// [`system`](crate::system).
     System {
@@ -127,23 +165,38 @@ pub enum Source {
 }
 
 impl Source {
+    /// The name of the one object of an API call's view; its namespace is empty.
+    pub const RESPONSE: &'static str = "response";
+
+    /// The resource type, where there is one.
+    pub fn gvr(&self) -> Option<&GroupVersionResource> {
+        match self {
+            Self::Collection(collection) => Some(&collection.gvr),
+            Self::Objects { gvr } => Some(gvr),
+            Self::ApiCall { .. } | Self::System { .. } => None,
+        }
+    }
+
     /// The view that holds this source. Two sources with one canonical form have one view.
     pub fn view_id(&self) -> ViewId {
         match self {
             Self::System { name } => ViewId::new(format!("{}{name}", ViewId::SYSTEM_PREFIX)),
+            Self::Objects { gvr } => ViewId::new(format!("{gvr}~objects")),
+            Self::ApiCall { id, .. } => ViewId::new(format!("{}{id}", ViewId::CALL_PREFIX)),
             Self::Collection(collection) => {
                 let collection = collection.clone().canonical();
                 let Collection {
                     gvr,
-                    namespace,
+                    namespaces,
                     label_selector,
                     field_selector,
                 } = &collection;
-                if namespace.is_empty() && label_selector.is_empty() && field_selector.is_empty() {
+                if namespaces.is_empty() && label_selector.is_empty() && field_selector.is_empty() {
                     return ViewId::new(gvr.to_string());
                 }
                 // Selectors are long and free in form, so a narrowed source is named by a hash.
-                let narrowed = format!("{namespace}\n{label_selector}\n{field_selector}");
+                let namespaces = namespaces.join(",");
+                let narrowed = format!("{namespaces}\n{label_selector}\n{field_selector}");
                 ViewId::new(format!("{gvr}~{:016x}", xxh3_64(narrowed.as_bytes())))
             }
         }
@@ -155,10 +208,12 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::System { name } => write!(f, "system {name}"),
+            Self::Objects { gvr } => write!(f, "referenced {gvr}"),
+            Self::ApiCall { url, .. } => write!(f, "API call {url}"),
             Self::Collection(c) => {
                 write!(f, "{}", c.gvr)?;
-                if !c.namespace.is_empty() {
-                    write!(f, " in {}", c.namespace)?;
+                if !c.namespaces.is_empty() {
+                    write!(f, " in {}", c.namespaces.join(", "))?;
                 }
                 if !c.label_selector.is_empty() {
                     write!(f, ", labels {}", c.label_selector)?;
@@ -181,6 +236,7 @@ pub struct ViewId(Arc<str>);
 
 impl ViewId {
     const SYSTEM_PREFIX: &'static str = "anteroom:";
+    const CALL_PREFIX: &'static str = "apicall:";
 
     /// From its text. Only [`Source::view_id`] and decoders make one.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
@@ -242,7 +298,7 @@ mod tests {
     #[test]
     fn namespace_and_selectors_do_not_run_together() {
         let namespaced = Collection {
-            namespace: "a=b".into(),
+            namespaces: vec!["a=b".into()],
             ..ingresses()
         };
         let labelled = Collection {

@@ -3,9 +3,11 @@
 //!
 //! | view | key | body |
 //! |---|---|---|
-//! | [`entries`] | the entry's name | [`EntryRecord`](crate::EntryRecord) |
+//! | [`entries`] | [`EntryKind::key`](crate::EntryKind::key) | [`EntryRecord`](crate::EntryRecord) |
 //! | [`policies`] | namespace (empty for a `ClusterPolicy`) and name | the manifest, `kind` included |
 //! | [`kinds`] | `Kind.version.group` | [`KindRecord`](crate::KindRecord) |
+//! | [`wanted`] | the view's name | [`WantedView`](crate::WantedView) |
+//! | [`references`] | the view's name, and `namespace/name` | [`ObjectReference`](crate::ObjectReference) |
 
 use crate::{Source, ViewId};
 
@@ -41,4 +43,24 @@ pub fn policies() -> ViewId {
 /// The API server's kinds: resource, scope and subresources of each.
 pub fn kinds() -> ViewId {
     kinds_source().view_id()
+}
+
+/// The source of all views that somebody needs.
+pub fn wanted_source() -> Source {
+    system("wanted")
+}
+
+/// The source of all objects that are referenced one by one.
+pub fn references_source() -> Source {
+    system("references")
+}
+
+/// Every view that somebody needs.
+pub fn wanted() -> ViewId {
+    wanted_source().view_id()
+}
+
+/// Every object that is referenced by itself.
+pub fn references() -> ViewId {
+    references_source().view_id()
 }

@@ -12,7 +12,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    AdmissionRequest, FailureAction, Policy, Rule, VariableError, VariableErrorKind, matching,
+    AdmissionRequest, FactTarget, FailureAction, Policy, Rule, VariableError, VariableErrorKind,
+    matching,
 };
 use conditions::{Stop, Verdict};
 use facts::Facts;
@@ -21,15 +22,15 @@ use scope::{Scope, States};
 /// Facts that one rule may read while one request is evaluated; more is an error.
 pub const FACTS_PER_RULE_MAX: usize = 64;
 
-/// What the driver is asked for: one query to the view that an entry points at.
+/// What the driver is asked for: one query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FactRequest {
     /// To answer it with [`Evaluation::supply`]: unique within the evaluation.
     pub id: u32,
     /// The context entry that reads it.
     pub variable: String,
-    /// The `CachedContextEntry`'s name.
-    pub entry: String,
+    /// Where it comes from.
+    pub target: FactTarget,
     /// JMESPath over the entry's data; empty: the data whole. The same text for every request,
     /// except where a policy puts a variable where only an identifier or a number can stand.
     pub expression: String,
@@ -37,6 +38,8 @@ pub struct FactRequest {
     pub parameters: BTreeMap<String, Value>,
     /// Whether a key that an object lacks is an error rather than null.
     pub missing_key_is_error: bool,
+    /// The oldest news that the rule accepts (`maxStaleness`); `None`: what the replicas do.
+    pub age_max_ms: Option<u64>,
 }
 
 /// What became of a rule.
@@ -69,7 +72,7 @@ pub enum RuleError {
     Fact {
         /// The context entry.
         variable: String,
-        /// The `CachedContextEntry` that it reads.
+        /// What it reads, for people: an entry's name, a path.
         entry: String,
         /// Why there is no answer.
         source: FactError,
@@ -108,7 +111,7 @@ pub struct FactRead {
     pub id: u32,
     /// The context entry.
     pub variable: String,
-    /// The `CachedContextEntry`'s name.
+    /// What it reads, for people: an entry's name, a path.
     pub entry: String,
     /// Why there was no answer, if there was none.
     pub error: Option<FactError>,

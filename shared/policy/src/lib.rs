@@ -34,6 +34,7 @@ mod matching;
 mod operator;
 mod policy;
 mod problem;
+mod reference;
 mod request;
 mod scalar;
 mod template;
@@ -47,6 +48,9 @@ pub use functions::functions;
 pub use matching::{KindPattern, Operation};
 pub use policy::{FailureAction, FailurePolicy, Policy, Rule, Target};
 pub use problem::Problem;
+pub use reference::{
+    ApiTarget, CollectionReference, FactTarget, KeptTarget, NamedObject, Reference,
+};
 pub use request::{AdmissionRequest, RequestError};
 pub use template::{VariableError, VariableErrorKind};
 pub use wildcard::matches as wildcard_matches;

@@ -88,6 +88,8 @@ fn record(view: &View) -> ViewRecord {
         version: ResourceVersion::new("1"),
         objects: OBJECTS as u64,
         digest: Digest::EMPTY,
+        origin: anteroom_model::Epoch::default(),
+        age_max_ms: None,
     }
 }
 

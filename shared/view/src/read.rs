@@ -149,6 +149,8 @@ mod tests {
             version: ResourceVersion::new("1"),
             objects: 1,
             digest: Digest::EMPTY,
+            origin: anteroom_model::Epoch::default(),
+            age_max_ms: None,
         };
         view.control(Revision(2), record);
         let snapshot = view.snapshot(0, 0).unwrap();

@@ -1,6 +1,6 @@
 //! The writer's heartbeat: that it lives, and how old its news is.
 
-use anteroom_model::{Epoch, Incarnation, Revision, ViewId};
+use anteroom_model::{Epoch, Group, Incarnation, Revision, ViewId};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +11,9 @@ use crate::{WireError, frame};
 pub struct Beat {
     /// The log that the revisions below are positions of.
     pub incarnation: Incarnation,
+    /// Of which group this is the writer.
+    #[serde(default)]
+    pub group: Group,
     /// The writer's term.
     pub term: u32,
     /// Who it is, for people.

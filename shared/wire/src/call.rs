@@ -69,7 +69,7 @@ mod tests {
     fn a_bad_deadline_is_named() {
         for bad in ["", "-1", "1.5", "99999999999999999999"] {
             let error = decode(|name| match name {
-                header::PROTOCOL => Some("1"),
+                header::PROTOCOL => Some("2"),
                 header::DEADLINE => Some(bad),
                 _ => None,
             })

@@ -77,7 +77,7 @@ fn a_put() {
     assert_eq!(
         encoded.headers,
         [
-            ("Anteroom-Protocol", "1"),
+            ("Anteroom-Protocol", "2"),
             ("Anteroom-Op", "put"),
             ("Anteroom-Epoch", "7.1"),
             ("Anteroom-Version", "42"),
@@ -115,7 +115,7 @@ fn a_tombstone() {
     assert_eq!(
         encoded.headers,
         [
-            ("Anteroom-Protocol", "1"),
+            ("Anteroom-Protocol", "2"),
             ("Anteroom-Op", "delete"),
             ("Anteroom-Epoch", "7.1"),
             ("Anteroom-Version", "="),
@@ -137,6 +137,8 @@ fn a_control_record() {
         version: ResourceVersion::new("42"),
         objects: 0,
         digest: Digest::default(),
+        origin: anteroom_model::Epoch::default(),
+        age_max_ms: None,
     };
     let envelope = Envelope {
         record: Record::Control(record),
@@ -149,12 +151,12 @@ fn a_control_record() {
     );
     assert_eq!(
         encoded.headers,
-        [("Anteroom-Protocol", "1"), ("Anteroom-Op", "control")]
+        [("Anteroom-Protocol", "2"), ("Anteroom-Op", "control")]
             .map(|(name, value)| (name, value.to_owned()))
     );
     assert_eq!(
         shown(&encoded.body),
-        r"\87\a4view\beingresses.v1.networking.k8s.io\a4info\83\a6source\85\a4type\aacollection\a3gvr\83\a5group\b1networking.k8s.io\a7version\a2v1\a8resource\a9ingresses\a9namespace\a0\aelabel_selector\a0\aefield_selector\a0\a4kind\a7Ingress\aanamespaced\c3\a5epoch\cf\00\00\00\07\00\00\00\01\a5state\81\a4type\a6synced\a7version\a242\a7objects\00\a6digest\82\a4high\00\a3low\00"
+        r"\88\a4view\beingresses.v1.networking.k8s.io\a4info\83\a6source\85\a4type\aacollection\a3gvr\83\a5group\b1networking.k8s.io\a7version\a2v1\a8resource\a9ingresses\aanamespaces\90\aelabel_selector\a0\aefield_selector\a0\a4kind\a7Ingress\aanamespaced\c3\a5epoch\cf\00\00\00\07\00\00\00\01\a5state\81\a4type\a6synced\a7version\a242\a7objects\00\a6digest\82\a4high\00\a3low\00\a6origin\00"
     );
 }
 
@@ -166,14 +168,16 @@ fn a_query() {
             expression: "items".into(),
             parameters: BTreeMap::from([("a".into(), json!(1))]),
             missing_key_is_error: true,
+            selection: None,
         }],
         age_max_ms: Some(300),
         revision_min: Some(Revision(9)),
         revision_min_of: Some(Incarnation("i".into())),
+        reply_key: None,
     };
     assert_eq!(
         shown(&query::encode_request(&request).unwrap()),
-        r"\92\01\85\a5entry\a5hosts\a7queries\91\83\aaexpression\a5items\aaparameters\81\a1a\01\b4missing_key_is_error\c3\aaage_max_ms\cd\01,\acrevision_min\09\afrevision_min_of\a1i"
+        r"\92\02\85\a5entry\a5hosts\a7queries\91\83\aaexpression\a5items\aaparameters\81\a1a\01\b4missing_key_is_error\c3\aaage_max_ms\cd\01,\acrevision_min\09\afrevision_min_of\a1i"
     );
     let reply = QueryReply {
         replica: "r1".into(),
@@ -186,15 +190,16 @@ fn a_query() {
             Ok(body::encode_json(&json!(true)).unwrap()),
             Err(FactError::Busy { limit: 1 }),
         ],
+        sealed: false,
     };
     assert_eq!(
         shown(&query::encode_outcome(&Ok(reply)).unwrap()),
-        r"\92\01\81\a2Ok\87\a7replica\a2r1\abincarnation\a1i\a8revision\09\a7version\a242\a6age_ms\0c\a7objects\01\a7results\92\81\a2Ok\c4\01\c3\81\a3Err\82\a4type\a4busy\a5limit\01"
+        r"\92\02\81\a2Ok\87\a7replica\a2r1\abincarnation\a1i\a8revision\09\a7version\a242\a6age_ms\0c\a7objects\01\a7results\92\81\a2Ok\c4\01\c3\81\a3Err\82\a4type\a4busy\a5limit\01"
     );
     assert_eq!(
         call::encode(Duration::from_millis(150), None),
         [
-            ("Anteroom-Protocol", "1".to_owned()),
+            ("Anteroom-Protocol", "2".to_owned()),
             ("Anteroom-Deadline-Ms", "150".to_owned())
         ]
     );
@@ -204,6 +209,7 @@ fn a_query() {
 fn a_beat_and_a_lease() {
     let beat = Beat {
         incarnation: Incarnation("i".into()),
+        group: anteroom_model::Group::COORDINATOR,
         term: 7,
         holder: "w".into(),
         views: vec![ViewBeat {
@@ -215,10 +221,10 @@ fn a_beat_and_a_lease() {
     };
     assert_eq!(
         shown(&beat::encode(&beat).unwrap()),
-        r"\92\01\84\abincarnation\a1i\a4term\07\a6holder\a1w\a5views\91\84\a4view\beingresses.v1.networking.k8s.io\a5epoch\01\a8revision\09\abnews_age_ms\cf\ff\ff\ff\ff\ff\ff\ff\ff"
+        r"\92\02\85\abincarnation\a1i\a5group\00\a4term\07\a6holder\a1w\a5views\91\84\a4view\beingresses.v1.networking.k8s.io\a5epoch\01\a8revision\09\abnews_age_ms\cf\ff\ff\ff\ff\ff\ff\ff\ff"
     );
     assert_eq!(
         shown(&lease::encode(7, "w").unwrap()),
-        r"\92\01\82\a4term\07\a6holder\a1w"
+        r"\92\02\82\a4term\07\a6holder\a1w"
     );
 }

@@ -5,7 +5,10 @@
 //! - [`query`]: a query request and its reply.
 //! - [`call`]: what travels beside a query in headers.
 //! - [`beat`]: the writer's heartbeat.
+//! - [`replica_beat`]: a replica's heartbeat.
 //! - [`lease`]: who writes.
+//! - [`live`]: a live read through the watcher.
+//! - [`referenced`]: a record of an object that is referenced by itself.
 //! - [`subject`]: the names of subjects.
 
 pub mod beat;
@@ -13,7 +16,10 @@ pub mod body;
 pub mod call;
 pub mod envelope;
 pub mod lease;
+pub mod live;
 pub mod query;
+pub mod referenced;
+pub mod replica_beat;
 pub mod subject;
 
 mod escape;
@@ -22,7 +28,7 @@ mod header;
 
 /// The version of everything in this crate that crosses a process border. A reader refuses a
 /// version that it does not know, with an error that names both.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 
 mod error;
 pub use error::WireError;

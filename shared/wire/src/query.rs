@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anteroom_model::{
-    FactError, Incarnation, ResourceVersion, Revision,
+    FactError, Incarnation, ObjectKey, ResourceVersion, Revision, Shape,
     limits::{EXPRESSION_BYTES_MAX, MESSAGE_BYTES_MAX, QUERIES_PER_REQUEST_MAX},
 };
 use bytes::Bytes;
@@ -32,6 +32,10 @@ pub struct QueryRequest {
     /// one leaves `revision_min` out of account. `None`: whichever log it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision_min_of: Option<Incarnation>,
+    /// An X25519 public key of the reader's, for this request alone: results of a view whose bodies
+    /// are sealed are then sealed to it. Without it such a view is not answered for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_key: Option<Bytes>,
 }
 
 /// One expression with its parameters.
@@ -45,6 +49,35 @@ pub struct Query {
     /// Whether a key that an object lacks is an error, as in a policy's context, rather than null.
     #[serde(default)]
     pub missing_key_is_error: bool,
+    /// What of the view the expression is about, and how it is presented; `None`: the view whole, as
+    /// a [`Shape::Document`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection: Option<Selection>,
+}
+
+/// What of a view an expression is about, and how it is presented.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Selection {
+    /// How it is presented. With [`Shape::Object`], `object` says which; one that is not there is
+    /// [`FactError::ObjectNotFound`].
+    #[serde(default)]
+    pub shape: Shape,
+    /// The object that is meant, with [`Shape::Object`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<ObjectKey>,
+    /// Only objects of this namespace; empty: all.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Only objects whose labels match, in the API server's syntax; empty: all.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label_selector: String,
+    /// Only objects whose `metadata.name` and `metadata.namespace` match, in the API server's syntax
+    /// (other fields cannot be selected here: [`FactError::RequestInvalid`]); empty: all.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub field_selector: String,
+    /// At most so many objects, the first in the API server's order; `None`: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
 }
 
 /// The answer, with what it was read from.
@@ -62,8 +95,11 @@ pub struct QueryReply {
     pub age_ms: u64,
     /// Objects in the view.
     pub objects: u64,
-    /// One for each query, in order: the result as a MessagePack body.
+    /// One for each query, in order: the result as a MessagePack body, sealed if `sealed`.
     pub results: Vec<Result<Bytes, FactError>>,
+    /// The results are sealed to the request's `reply_key`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sealed: bool,
 }
 
 /// A whole request refused, or answered.

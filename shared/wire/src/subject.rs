@@ -4,15 +4,18 @@
 //! |---|---|---|
 //! | `ar.<cluster>.obj.<view>.<namespace>.<name>` | yes | one object |
 //! | `ar.<cluster>.ctl.view.<view>` | yes | a view's control record |
-//! | `ar.<cluster>.ctl.lease.<incarnation>` | yes | who writes |
-//! | `ar.<cluster>.beat` | no | the writer's heartbeat |
+//! | `ar.<cluster>.ctl.lease.<incarnation>.<group>` | yes | who writes the views of a group |
+//! | `ar.<cluster>.beat` | no | the writers' heartbeats |
+//! | `ar.<cluster>.rbeat` | no | the replicas' heartbeats |
 //! | `ar.<cluster>.q.<view>` | no | queries to any replica that serves the view |
+//! | `ar.<cluster>.qf.<view>` | no | queries to any replica that knows the view, whatever its state |
 //! | `ar.<cluster>.qi.<replica>.<view>` | no | queries to one replica |
+//! | `ar.<cluster>.live` | no | live reads, to any watcher |
 //!
 //! Every variable part is one token: bytes outside `[A-Za-z0-9_-]` are written as `=XX`, an empty
 //! part as `=`. So a name may hold anything, and no two objects share a subject.
 
-use anteroom_model::{Incarnation, ObjectKey, ViewId};
+use anteroom_model::{Group, Incarnation, ObjectKey, ViewId};
 
 use crate::{WireError, escape};
 
@@ -36,12 +39,18 @@ pub enum Subject {
     },
     /// A view's control record.
     Control(ViewId),
-    /// Who writes to the log of this incarnation.
-    Lease(Incarnation),
-    /// The writer's heartbeat.
+    /// Who writes the views of a group to the log of this incarnation.
+    Lease(Incarnation, Group),
+    /// The writers' heartbeats.
     Beat,
+    /// The replicas' heartbeats.
+    ReplicaBeat,
+    /// Live reads.
+    Live,
     /// Queries to any replica that serves the view.
     Query(ViewId),
+    /// Queries to any replica that knows the view, whatever its state.
+    Fallback(ViewId),
     /// Queries to one replica.
     Direct {
         /// The replica.
@@ -107,20 +116,40 @@ impl Subjects {
         self.of("ctl.view", &[view.as_str()])
     }
 
-    /// Who writes to the log of this incarnation. It is in the subject so that a fence of a log that
-    /// is gone can never hold in the one that took its place.
-    pub fn lease(&self, incarnation: &Incarnation) -> String {
-        self.of("ctl.lease", &[&incarnation.0])
+    /// Who writes the views of `group` to the log of this incarnation. It is in the subject so that a
+    /// fence of a log that is gone can never hold in the one that took its place.
+    pub fn lease(&self, incarnation: &Incarnation, group: Group) -> String {
+        self.of("ctl.lease", &[&incarnation.0, &group.to_string()])
     }
 
-    /// The writer's heartbeat.
+    /// Every lease: a filter.
+    pub fn leases(&self) -> String {
+        self.of("ctl.lease", &[]) + ".>"
+    }
+
+    /// The writers' heartbeats.
     pub fn beat(&self) -> String {
         self.of("beat", &[])
+    }
+
+    /// The replicas' heartbeats.
+    pub fn replica_beat(&self) -> String {
+        self.of("rbeat", &[])
+    }
+
+    /// Live reads, to any watcher.
+    pub fn live(&self) -> String {
+        self.of("live", &[])
     }
 
     /// Queries to any replica that serves the view.
     pub fn query(&self, view: &ViewId) -> String {
         self.of("q", &[view.as_str()])
+    }
+
+    /// Queries to any replica that knows the view, whatever its state.
+    pub fn fallback(&self, view: &ViewId) -> String {
+        self.of("qf", &[view.as_str()])
     }
 
     /// Queries to one replica.
@@ -134,11 +163,6 @@ impl Subjects {
             .into_iter()
             .flat_map(|view| [self.objects(view), self.control(view)])
             .collect()
-    }
-
-    /// Filters for every view. The lease is not among them: it is not a record.
-    pub fn filters_of_all(&self) -> Vec<String> {
-        vec![self.of("obj.>", &[]), self.of("ctl.view.>", &[])]
     }
 
     /// What a subject names.
@@ -161,10 +185,16 @@ impl Subjects {
             },
             "ctl" => match next()? {
                 "view" => Subject::Control(view(next()?)?),
-                "lease" => Subject::Lease(Incarnation(escape::unescape(next()?)?)),
+                "lease" => Subject::Lease(
+                    Incarnation(escape::unescape(next()?)?),
+                    Group(plain_number(next()?)?),
+                ),
                 _ => return None,
             },
             "beat" => Subject::Beat,
+            "rbeat" => Subject::ReplicaBeat,
+            "live" => Subject::Live,
+            "qf" => Subject::Fallback(view(next()?)?),
             "q" => Subject::Query(view(next()?)?),
             "qi" => Subject::Direct {
                 replica: escape::unescape(next()?)?,
@@ -186,6 +216,12 @@ impl Subjects {
         }
         subject
     }
+}
+
+/// As it is written: no sign, no zero in front.
+fn plain_number(token: &str) -> Option<u16> {
+    let number: u16 = token.parse().ok()?;
+    (number.to_string() == token).then_some(number)
 }
 
 fn view(token: &str) -> Option<ViewId> {

@@ -111,6 +111,7 @@ async fn held(
         expression: "items[].[metadata.namespace, metadata.name, metadata.resourceVersion]".into(),
         parameters: BTreeMap::new(),
         missing_key_is_error: false,
+        selection: None,
     };
     let request = QueryRequest {
         entry: String::new(),
@@ -118,6 +119,7 @@ async fn held(
         age_max_ms: None,
         revision_min: None,
         revision_min_of: None,
+        reply_key: None,
     };
     let deadline = Duration::from_secs(10);
     let to = Address::Replica {

@@ -171,9 +171,11 @@ pub(crate) fn request_with(expression: &str, parameters: Value) -> QueryRequest 
             expression: expression.to_owned(),
             parameters: serde_json::from_value(parameters).unwrap(),
             missing_key_is_error: false,
+            selection: None,
         }],
         age_max_ms: None,
         revision_min: None,
         revision_min_of: None,
+        reply_key: None,
     }
 }

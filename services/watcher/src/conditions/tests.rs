@@ -6,6 +6,8 @@ use super::*;
 
 fn record(state: EntryState) -> EntryRecord {
     EntryRecord {
+        kind: anteroom_model::EntryKind::Cached,
+        projections: Vec::new(),
         name: "a".into(),
         uid: "u".into(),
         generation: 4,
@@ -14,10 +16,9 @@ fn record(state: EntryState) -> EntryRecord {
 }
 
 fn bound() -> EntryRecord {
-    record(EntryState::Bound {
-        view: ViewId::new("pods.v1"),
-        namespace: String::new(),
-    })
+    record(EntryState::Bound(anteroom_model::Binding::whole(
+        ViewId::new("pods.v1"),
+    )))
 }
 
 fn stats(told: Option<ViewState>, trouble: Option<Failure>, news_age_ms: u64) -> ViewStats {

@@ -73,7 +73,10 @@ impl Controller {
             let Some(record) = self.registry.entry(&identity.name) else {
                 continue; // Not resolved yet: nothing is known.
             };
-            let stats = record.view().ok().and_then(|view| stats.get(view));
+            let stats = record
+                .binding()
+                .ok()
+                .and_then(|binding| stats.get(&binding.view));
             let condition = conditions::of_entry(record, stats);
             ready.insert(identity.name.clone(), condition.clone());
             let plural = "cachedcontextentries";
@@ -106,7 +109,7 @@ impl Controller {
         ready: &BTreeMap<String, Ready>,
     ) -> Option<Ready> {
         let own = Some(policy.identity.namespace.as_str()).filter(|own| !own.is_empty());
-        let refused = self.registry.entry(entry)?.view_within(own).err();
+        let refused = self.registry.entry(entry)?.binding_within(own).err();
         match refused {
             Some(error @ FactError::OutsideNamespace { .. }) => {
                 let failure = Failure::new("Forbidden", format!("{}: {error}", error.code()));

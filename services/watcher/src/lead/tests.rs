@@ -67,6 +67,7 @@ async fn a_standby_waits_for_silence() {
         tokio::time::sleep(TAKEOVER_SILENCE / 2).await;
         let beat = Beat {
             incarnation: leader.incarnation.clone(),
+            group: anteroom_model::Group::COORDINATOR,
             term: leader.term,
             holder: "a".into(),
             views: Vec::new(),
@@ -77,7 +78,12 @@ async fn a_standby_waits_for_silence() {
     let next = standby.await.unwrap();
     assert_eq!(next.term, 2);
     assert!(matches!(
-        bus.take_lease(lease("a"), Some(leader.fence)).await,
+        bus.take_lease(
+            anteroom_model::Group::COORDINATOR,
+            lease("a"),
+            Some(leader.fence)
+        )
+        .await,
         Err(AppendError::Fenced)
     ));
 }

@@ -393,6 +393,8 @@ impl Ledger {
             version,
             objects: self.logged_objects,
             digest: self.logged_digest,
+            origin: anteroom_model::Epoch::default(),
+            age_max_ms: None,
         }
     }
 }

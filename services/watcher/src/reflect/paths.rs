@@ -7,7 +7,7 @@ fn path(collection: &Collection) -> String {
     let gvr = &collection.gvr;
     let root = if gvr.group.is_empty() { "api" } else { "apis" };
     let version = gvr.api_version();
-    match collection.namespace.as_str() {
+    match collection.only_namespace().unwrap_or_default() {
         "" => format!("/{root}/{version}/{}", gvr.resource),
         namespace => format!(
             "/{root}/{version}/namespaces/{}/{}",
@@ -78,7 +78,7 @@ mod tests {
             list(&collection, None, 500),
             "/apis/networking.k8s.io/v1/ingresses?limit=500"
         );
-        collection.namespace = "apps".into();
+        collection.namespaces = vec!["apps".into()];
         collection.label_selector = "a in (b,c)".into();
         collection.field_selector = "metadata.name=x".into();
         assert_eq!(

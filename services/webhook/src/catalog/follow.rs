@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use anteroom_bus::{Bus, Connection, Scope};
 use anteroom_mirror::{ContentStamp, Mirror, MirrorConfig, MirrorMetrics};
-use anteroom_model::{EntryRecord, KindRecord, ObjectKey, ViewId, system};
+use anteroom_model::{EntryKind, EntryRecord, KindRecord, ObjectKey, ViewId, system};
 use anteroom_runtime::{Check, Service};
 use anteroom_view::{Object, Read};
 use anyhow::bail;
@@ -66,7 +66,7 @@ pub(crate) async fn follow(
 /// The system views as they were last read.
 struct Reader {
     mirror: Mirror,
-    entries: Part<HashMap<String, EntryRecord>>,
+    entries: Part<HashMap<(EntryKind, String), EntryRecord>>,
     kinds: Part<Kinds>,
     policies: Part<PolicySet>,
 }
@@ -138,7 +138,7 @@ impl Reader {
                 let records: Vec<EntryRecord> = records(&system::entries(), objects);
                 let named = records
                     .into_iter()
-                    .map(|record| (record.name.clone(), record));
+                    .map(|record| ((record.kind, record.name.clone()), record));
                 named.collect()
             }),
             self.kinds.refresh(&self.mirror, |_, objects| {

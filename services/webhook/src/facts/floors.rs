@@ -49,7 +49,9 @@ impl Floors {
         let mut floors = self.0.lock();
         if floors.len() > catalog.entries.len() {
             let entries = catalog.entries.values();
-            let live: HashSet<_> = entries.filter_map(|entry| entry.view().ok()).collect();
+            let live: HashSet<_> = entries
+                .filter_map(|entry| entry.binding().ok().map(|binding| &binding.view))
+                .collect();
             floors.retain(|view, _| live.contains(view));
         }
     }
@@ -70,6 +72,7 @@ mod tests {
             age_ms: 0,
             objects: 0,
             results: Vec::new(),
+            sealed: false,
         }
     }
 

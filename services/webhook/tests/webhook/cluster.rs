@@ -67,7 +67,10 @@ impl Cluster {
             term: 1,
             holder: "test".into(),
         };
-        let fence = bus.take_lease(lease, None).await.unwrap();
+        let fence = bus
+            .take_lease(anteroom_model::Group::COORDINATOR, lease, None)
+            .await
+            .unwrap();
         Self {
             bus,
             service: Service::new("webhook"),
@@ -92,10 +95,9 @@ impl Cluster {
             name: "ingresses".into(),
             uid: "1".into(),
             generation: 1,
-            state: EntryState::Bound {
-                view: ingresses(),
-                namespace: String::new(),
-            },
+            state: EntryState::Bound(anteroom_model::Binding::whole(ingresses())),
+            projections: Vec::new(),
+            kind: anteroom_model::EntryKind::Cached,
         };
         let kind = KindRecord {
             gvr: anteroom_model::GroupVersionResource::new("networking.k8s.io", "v1", "ingresses"),
@@ -190,6 +192,8 @@ impl Cluster {
             state: ViewState::Synced,
             version: ResourceVersion::new(log.version.to_string()),
             digest,
+            origin: anteroom_model::Epoch::default(),
+            age_max_ms: None,
         }));
         let envelope = |record| Envelope {
             record,
@@ -265,6 +269,7 @@ impl Cluster {
                     age_ms: 7,
                     objects: 2,
                     results: results.into_iter().map(encode).collect(),
+                    sealed: false,
                 };
                 incoming
                     .answer(encode_outcome(&refused.map_or(Ok(reply), Err)).unwrap())

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anteroom_wire::beat::Beat;
+use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat};
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -19,6 +19,7 @@ pub(super) struct Link {
     gaps: AtomicU64,
     /// `None` once closed, which ends every [`crate::Beats`].
     beats: Mutex<Option<broadcast::Sender<Beat>>>,
+    replica_beats: Mutex<Option<broadcast::Sender<ReplicaBeat>>>,
 }
 
 #[derive(Debug)]
@@ -40,6 +41,7 @@ impl Link {
             closed: CancellationToken::new(),
             gaps: AtomicU64::new(0),
             beats: Mutex::new(Some(broadcast::Sender::new(beats_max))),
+            replica_beats: Mutex::new(Some(broadcast::Sender::new(beats_max))),
         };
         link.publish();
         link
@@ -109,9 +111,22 @@ impl Link {
         self.beats.lock().as_ref().map(broadcast::Sender::subscribe)
     }
 
+    /// As [`Link::hear`], of a replica.
+    pub(super) fn hear_replica(&self, beat: &ReplicaBeat) {
+        if let Some(beats) = &*self.replica_beats.lock() {
+            let _ = beats.send(beat.clone());
+        }
+    }
+
+    pub(super) fn replica_beats(&self) -> Option<broadcast::Receiver<ReplicaBeat>> {
+        let beats = self.replica_beats.lock();
+        beats.as_ref().map(broadcast::Sender::subscribe)
+    }
+
     pub(super) fn close(&self) {
         self.closed.cancel();
         self.beats.lock().take();
+        self.replica_beats.lock().take();
         self.publish();
     }
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_model::{Incarnation, ObjectKey, Op, Revision, ViewId, ViewState};
+use anteroom_model::{Group, Incarnation, ObjectKey, Op, Revision, ViewId, ViewState};
 use anteroom_wire::envelope::{Envelope, Record};
 use tokio::time::Instant;
 
@@ -48,7 +48,7 @@ pub(super) struct Log {
     incarnation: Incarnation,
     tombstone_ttl: Duration,
     last: Revision,
-    lease: Option<(Lease, Fence)>,
+    leases: HashMap<Group, (Lease, Fence)>,
     records: BTreeMap<Revision, Arc<Envelope>>,
     slots: HashMap<Slot, Revision>,
     /// In the order of writing, which is that of expiry.
@@ -61,7 +61,7 @@ impl Log {
             incarnation,
             tombstone_ttl,
             last: Revision(0),
-            lease: None,
+            leases: HashMap::new(),
             records: BTreeMap::new(),
             slots: HashMap::new(),
             tombstones: VecDeque::new(),
@@ -75,27 +75,29 @@ impl Log {
         }
     }
 
-    pub(super) fn lease(&self) -> Option<(Lease, Fence)> {
-        self.lease.clone()
+    pub(super) fn lease(&self, group: Group) -> Option<(Lease, Fence)> {
+        self.leases.get(&group).cloned()
     }
 
     /// Compare-and-swap. The lease takes a position, as any record does.
     pub(super) fn take_lease(
         &mut self,
+        group: Group,
         lease: Lease,
         expected: Option<Fence>,
     ) -> Result<Fence, Fenced> {
-        if self.lease.as_ref().map(|(_, fence)| *fence) != expected {
+        if self.leases.get(&group).map(|(_, fence)| *fence) != expected {
             return Err(Fenced);
         }
         self.last.0 += 1;
-        let fence = Fence(self.last);
-        self.lease = Some((lease, fence));
+        let at = self.last;
+        let fence = Fence { group, at };
+        self.leases.insert(group, (lease, fence));
         Ok(fence)
     }
 
     fn check(&self, fence: Fence) -> Result<(), Fenced> {
-        match &self.lease {
+        match self.leases.get(&fence.group) {
             Some((_, current)) if *current == fence => Ok(()),
             _ => Err(Fenced),
         }
@@ -213,9 +215,7 @@ impl Log {
             self.slots.retain(|_, at| *at != revision);
         }
         self.last = self.last.min(last);
-        if self.lease.as_ref().is_some_and(|(_, fence)| fence.0 > last) {
-            self.lease = None;
-        }
+        self.leases.retain(|_, (_, fence)| fence.at <= last);
     }
 }
 

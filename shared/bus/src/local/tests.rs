@@ -34,7 +34,10 @@ async fn writer() -> (LocalBus, Fence) {
         term: 1,
         holder: "test".into(),
     };
-    let fence = bus.take_lease(lease, None).await.unwrap();
+    let fence = bus
+        .take_lease(anteroom_model::Group::COORDINATOR, lease, None)
+        .await
+        .unwrap();
     (bus, fence)
 }
 
@@ -186,6 +189,7 @@ async fn beats_are_lost_for_one_listener_at_a_time() {
     let mut beats = bus.beats().await.unwrap();
     let beat = |term| Beat {
         incarnation: Incarnation::default(),
+        group: anteroom_model::Group::COORDINATOR,
         term,
         holder: String::new(),
         views: Vec::new(),

@@ -63,7 +63,7 @@ impl Stored {
     /// Makes this message conditional on `subject` still being at `fence`.
     fn fenced(&mut self, subject: &str, fence: Fence) {
         self.headers
-            .insert(EXPECTED_SEQUENCE, fence.0.to_string().as_str());
+            .insert(EXPECTED_SEQUENCE, fence.at.to_string().as_str());
         self.headers.insert(EXPECTED_SUBJECT, subject);
     }
 
@@ -123,7 +123,7 @@ pub(super) async fn store_lease(
     body: Bytes,
     expected: Option<Fence>,
 ) -> Result<Revision, AppendError> {
-    let expected = expected.map_or(0, |fence| fence.0.0);
+    let expected = expected.map_or(0, |fence| fence.at.0);
     let mut headers = HeaderMap::new();
     headers.insert(EXPECTED_SEQUENCE, expected.to_string().as_str());
     let lease = Stored {

@@ -1,6 +1,11 @@
 //! The writer's heartbeats: core pub/sub, never stored.
 
-use anteroom_wire::beat::{self, Beat};
+use anteroom_wire::{
+    WireError,
+    beat::{self, Beat},
+    replica_beat::{self, ReplicaBeat},
+};
+use bytes::Bytes;
 use futures::StreamExt;
 use tokio::sync::broadcast;
 
@@ -8,7 +13,10 @@ use super::{Shared, append};
 use crate::{Beats, BusError};
 
 /// Beats that wait for a listener; one more replaces the oldest.
-const BEATS_MAX: usize = 16;
+const BEATS_MAX: usize = 64;
+
+/// As [`BEATS_MAX`], of replicas.
+const REPLICA_BEATS_MAX: usize = 256;
 
 fn unavailable(error: &dyn std::fmt::Display) -> BusError {
     BusError::Unavailable {
@@ -17,9 +25,22 @@ fn unavailable(error: &dyn std::fmt::Display) -> BusError {
 }
 
 pub(super) async fn send(shared: &Shared, beat: &Beat) -> Result<(), BusError> {
+    publish(shared, shared.subjects.beat(), beat::encode(beat)).await
+}
+
+pub(super) async fn send_replica(shared: &Shared, beat: &ReplicaBeat) -> Result<(), BusError> {
+    let subject = shared.subjects.replica_beat();
+    publish(shared, subject, replica_beat::encode(beat)).await
+}
+
+async fn publish(
+    shared: &Shared,
+    subject: String,
+    body: Result<Bytes, WireError>,
+) -> Result<(), BusError> {
     // A beat that waits for the connection would be old when it is heard.
     shared.link.borrow().require_up()?;
-    let body = beat::encode(beat).map_err(|error| BusError::Refused {
+    let body = body.map_err(|error| BusError::Refused {
         message: error.to_string(),
     })?;
     let bytes_max = append::message_bytes_max(shared);
@@ -27,15 +48,28 @@ pub(super) async fn send(shared: &Shared, beat: &Beat) -> Result<(), BusError> {
         let bytes = body.len();
         return Err(BusError::TooLarge { bytes, bytes_max });
     }
-    let sent = shared.client.publish(shared.subjects.beat(), body).await;
+    let sent = shared.client.publish(subject, body).await;
     sent.map_err(|error| unavailable(&error))
 }
 
 pub(super) async fn listen(shared: &Shared) -> Result<Beats, BusError> {
-    let subject = shared.subjects.beat();
+    hear(shared, shared.subjects.beat(), BEATS_MAX, beat::decode).await
+}
+
+pub(super) async fn listen_replicas(shared: &Shared) -> Result<Beats<ReplicaBeat>, BusError> {
+    let subject = shared.subjects.replica_beat();
+    hear(shared, subject, REPLICA_BEATS_MAX, replica_beat::decode).await
+}
+
+async fn hear<T: Clone + Send + 'static>(
+    shared: &Shared,
+    subject: String,
+    beats_max: usize,
+    decode: fn(&[u8]) -> Result<T, WireError>,
+) -> Result<Beats<T>, BusError> {
     let subscribed = shared.client.subscribe(subject).await;
     let mut subscriber = subscribed.map_err(|error| unavailable(&error))?;
-    let (beats, receiver) = broadcast::channel(BEATS_MAX);
+    let (beats, receiver) = broadcast::channel(beats_max);
     let closed = shared.closed.clone();
     tokio::spawn(async move {
         loop {
@@ -45,7 +79,7 @@ pub(super) async fn listen(shared: &Shared) -> Result<Beats, BusError> {
                 () = beats.closed() => None,
             };
             let Some(message) = message else { return };
-            match beat::decode(&message.payload) {
+            match decode(&message.payload) {
                 // An error says that the listener is gone: the next turn ends.
                 Ok(beat) => drop(beats.send(beat)),
                 Err(error) => tracing::warn!(%error, "a beat that cannot be read"),

@@ -44,6 +44,7 @@ pub(super) fn follow(shared: Arc<Shared>, scope: &Scope) -> Follower {
     let (events, receiver) = mpsc::channel(EVENTS_MAX);
     let restart = Arc::new(Notify::new());
     let stop = shared.closed.child_token();
+    let leases = shared.subjects.leases();
     let reader = Reader {
         filters: filters(&shared, scope),
         pull_records: shared.config.pull_records_max,
@@ -55,7 +56,7 @@ pub(super) fn follow(shared: Arc<Shared>, scope: &Scope) -> Follower {
         away: false,
         caught_up: false,
         wanted: Revision(0),
-        lease_subject: String::new(),
+        lease_prefix: leases.trim_end_matches('>').to_owned(),
         retry_delay: RETRY_DELAY_MIN,
     };
     let (asked, stopped) = (Arc::clone(&restart), stop.clone());
@@ -101,8 +102,8 @@ struct Reader {
     caught_up: bool,
     /// The log's last position when it was last asked: to be caught up is to have got there.
     wanted: Revision,
-    /// The subject of the current log's lease.
-    lease_subject: String,
+    /// What the subjects of leases begin with.
+    lease_prefix: String,
     retry_delay: Duration,
 }
 
@@ -220,7 +221,6 @@ impl Reader {
         let (consumer, waiting) = Consumer::create(client, api, &pass).await?;
         self.away = false;
         self.wanted = head.last;
-        self.lease_subject = self.shared.subjects.lease(&head.incarnation);
         if waiting == 0 && self.shared.api.head().await? == *head {
             self.catch_up(head.last).await?;
         }
@@ -246,7 +246,7 @@ impl Reader {
             tracing::warn!(%revision, "the log's positions went backwards");
             return self.begin_again(RestartCause::Gap).await;
         }
-        if *message.subject != self.lease_subject {
+        if !message.subject.starts_with(&self.lease_prefix) {
             let envelope = self.decode(&message).map(Box::new);
             self.send(LogEvent::Record { revision, envelope }).await?;
         }

@@ -94,7 +94,7 @@ fn note(
         }
         Ok(Head::Control(view)) => controlled.push(view),
         Err(error) => match shared.subjects.parse(subject) {
-            Ok(Subject::Lease(_)) => {}
+            Ok(Subject::Lease(_, _)) => {}
             Ok(Subject::Object { view, key }) => {
                 tracing::warn!(subject, %error, "a record that cannot be read");
                 // A version that no source has, so that the writer replaces it or removes it.

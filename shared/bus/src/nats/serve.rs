@@ -14,8 +14,13 @@ use tokio_util::sync::CancellationToken;
 use super::{Shared, append, link::Link};
 use crate::{Address, BusError, Call, Incoming, Serving, contract::Reply};
 
-/// Everybody who serves an address is in this group: each call reaches one of them.
-const QUEUE_GROUP: &str = "replicas";
+/// Everybody who serves an address is in its group: each call reaches one of them.
+fn queue_group(at: &Address) -> &'static str {
+    match at {
+        Address::View(_) | Address::Fallback(_) | Address::Replica { .. } => "replicas",
+        Address::Live => "watchers",
+    }
+}
 
 /// Calls that wait for the server here; beyond them, they wait in the client's own queue, and beyond
 /// that, they are dropped.
@@ -33,7 +38,7 @@ pub(super) async fn serve(shared: Arc<Shared>, at: &Address) -> Result<Serving, 
     };
     let subscriber = shared
         .client
-        .queue_subscribe(shared.subject(at), QUEUE_GROUP.to_owned())
+        .queue_subscribe(shared.subject(at), queue_group(at).to_owned())
         .await
         .map_err(|error| unavailable(&error))?;
     // Once the server has answered, the subscription holds: whoever is told of this place may call.

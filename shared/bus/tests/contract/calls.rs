@@ -265,6 +265,7 @@ pub(crate) async fn oversized_calls_and_replies_are_refused(harness: impl Harnes
 pub(crate) fn beat(term: u32) -> Beat {
     Beat {
         incarnation: Incarnation("log".into()),
+        group: anteroom_model::Group::COORDINATOR,
         term,
         holder: "watcher".into(),
         views: vec![ViewBeat {

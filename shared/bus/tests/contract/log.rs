@@ -23,10 +23,10 @@ pub(crate) async fn one_total_order_with_growing_positions(harness: impl Harness
     let first_head = bus.ensure_log().await.unwrap();
     assert_eq!(bus.ensure_log().await.unwrap(), first_head, "made once");
     let writer = Writer::new(bus.clone()).await;
-    assert!(writer.fence.0 >= Revision(1), "positions start at 1");
+    assert!(writer.fence.at >= Revision(1), "positions start at 1");
 
     let single = writer.append(vec![put("a", "x", 1)]).await;
-    assert!(single > writer.fence.0);
+    assert!(single > writer.fence.at);
     let batch = vec![
         put("a", "y", 1),
         put("b", "x", 1),
@@ -81,7 +81,7 @@ pub(crate) async fn a_stale_writer_writes_nothing(harness: impl Harness) {
     let old = Writer::new(harness.client().await).await;
     let last = old.append(vec![put("a", "x", 1)]).await;
     let new = Writer::new(harness.client().await).await;
-    assert!(new.fence.0 > last);
+    assert!(new.fence.at > last);
     for batch in [
         vec![put("a", "x", 2)],
         vec![put("a", "x", 2), put("a", "y", 2)],
@@ -91,7 +91,7 @@ pub(crate) async fn a_stale_writer_writes_nothing(harness: impl Harness) {
     }
     let refused = old.bus.purge(old.fence, &view("a")).await;
     assert!(matches!(refused, Err(AppendError::Fenced)), "{refused:?}");
-    assert_eq!(new.bus.head().await.unwrap().last, new.fence.0);
+    assert_eq!(new.bus.head().await.unwrap().last, new.fence.at);
     new.append(vec![put("a", "x", 3)]).await;
     let index = new.bus.index().await.unwrap();
     assert_eq!(index.objects[&view("a")].len(), 1);
@@ -106,7 +106,7 @@ pub(crate) async fn a_batch_is_all_or_nothing(harness: impl Harness) {
     assert!(matches!(refused, Err(AppendError::Fenced)), "{refused:?}");
     assert!(new.bus.index().await.unwrap().objects.is_empty());
     let last = new.append(batch.collect()).await;
-    assert_eq!(last.0, new.fence.0.0 + BATCH_MESSAGES_MAX as u64);
+    assert_eq!(last.0, new.fence.at.0 + BATCH_MESSAGES_MAX as u64);
     let index = new.bus.index().await.unwrap();
     assert_eq!(index.objects[&view("a")].len(), BATCH_MESSAGES_MAX);
 }
@@ -114,21 +114,47 @@ pub(crate) async fn a_batch_is_all_or_nothing(harness: impl Harness) {
 pub(crate) async fn the_lease_is_compare_and_swap(harness: impl Harness) {
     let (one, two) = (harness.client().await, harness.client().await);
     one.ensure_log().await.unwrap();
-    assert!(one.lease().await.unwrap().is_none());
-    let wrong = Some(Fence(Revision(7)));
-    let refused = one.take_lease(lease(1), wrong).await;
+    assert!(
+        one.lease(anteroom_model::Group::COORDINATOR)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    let wrong = Some(Fence {
+        group: anteroom_model::Group::COORDINATOR,
+        at: Revision(7),
+    });
+    let refused = one
+        .take_lease(anteroom_model::Group::COORDINATOR, lease(1), wrong)
+        .await;
     assert!(matches!(refused, Err(AppendError::Fenced)), "{refused:?}");
 
-    let first = one.take_lease(lease(1), None).await.unwrap();
-    let refused = two.take_lease(lease(1), None).await;
+    let first = one
+        .take_lease(anteroom_model::Group::COORDINATOR, lease(1), None)
+        .await
+        .unwrap();
+    let refused = two
+        .take_lease(anteroom_model::Group::COORDINATOR, lease(1), None)
+        .await;
     assert!(matches!(refused, Err(AppendError::Fenced)), "{refused:?}");
-    assert_eq!(two.lease().await.unwrap(), Some((lease(1), first)));
+    assert_eq!(
+        two.lease(anteroom_model::Group::COORDINATOR).await.unwrap(),
+        Some((lease(1), first))
+    );
 
-    let second = two.take_lease(lease(2), Some(first)).await.unwrap();
-    assert!(second.0 > first.0);
-    let refused = one.take_lease(lease(2), Some(first)).await;
+    let second = two
+        .take_lease(anteroom_model::Group::COORDINATOR, lease(2), Some(first))
+        .await
+        .unwrap();
+    assert!(second.at > first.at);
+    let refused = one
+        .take_lease(anteroom_model::Group::COORDINATOR, lease(2), Some(first))
+        .await;
     assert!(matches!(refused, Err(AppendError::Fenced)), "{refused:?}");
-    assert_eq!(one.lease().await.unwrap(), Some((lease(2), second)));
+    assert_eq!(
+        one.lease(anteroom_model::Group::COORDINATOR).await.unwrap(),
+        Some((lease(2), second))
+    );
 }
 
 pub(crate) async fn a_fence_of_a_deleted_log_does_not_hold(mut harness: impl Harness) {
@@ -225,7 +251,7 @@ pub(crate) async fn limits_are_refused_before_anything_is_written(harness: impl 
             "{refused:?}"
         );
     }
-    assert_eq!(writer.bus.head().await.unwrap().last, writer.fence.0);
+    assert_eq!(writer.bus.head().await.unwrap().last, writer.fence.at);
     // The largest object that the watcher lets through.
     let largest = anteroom_model::limits::OBJECT_BYTES_MAX - 1024;
     let last = writer.append(vec![put_of("a", "x", 1, largest)]).await;
@@ -237,11 +263,19 @@ pub(crate) async fn limits_are_refused_before_anything_is_written(harness: impl 
 pub(crate) async fn without_a_log_everything_says_so(harness: impl Harness) {
     let bus = harness.client().await;
     assert!(matches!(bus.head().await, Err(BusError::NoLog)));
-    assert!(matches!(bus.lease().await, Err(BusError::NoLog)));
+    assert!(matches!(
+        bus.lease(anteroom_model::Group::COORDINATOR).await,
+        Err(BusError::NoLog)
+    ));
     assert!(matches!(bus.index().await, Err(BusError::NoLog)));
-    let fence = Fence(Revision(1));
+    let fence = Fence {
+        group: anteroom_model::Group::COORDINATOR,
+        at: Revision(1),
+    };
     for refused in [
-        bus.take_lease(lease(1), None).await.map(drop),
+        bus.take_lease(anteroom_model::Group::COORDINATOR, lease(1), None)
+            .await
+            .map(drop),
         bus.append(fence, vec![put("a", "x", 1)]).await.map(drop),
         bus.purge(fence, &view("a")).await,
     ] {

@@ -84,6 +84,8 @@ pub(crate) fn control(of: &str, state: ViewState) -> Envelope {
             version: ResourceVersion::new("7"),
             objects: 3,
             digest: Digest::default(),
+            origin: anteroom_model::Epoch::default(),
+            age_max_ms: None,
         }),
         trace: None,
     }
@@ -100,14 +102,17 @@ impl Writer {
     /// Makes the log if need be, and takes the lease from whoever has it.
     pub(crate) async fn new(bus: Arc<dyn Bus>) -> Self {
         bus.ensure_log().await.unwrap();
-        let held = bus.lease().await.unwrap();
+        let held = bus.lease(anteroom_model::Group::COORDINATOR).await.unwrap();
         let term = held.as_ref().map_or(0, |(lease, _)| lease.term) + 1;
         let lease = Lease {
             term,
             holder: "test".into(),
         };
         let expected = held.map(|(_, fence)| fence);
-        let fence = bus.take_lease(lease, expected).await.unwrap();
+        let fence = bus
+            .take_lease(anteroom_model::Group::COORDINATOR, lease, expected)
+            .await
+            .unwrap();
         Self { bus, fence }
     }
 

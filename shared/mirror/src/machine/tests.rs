@@ -216,6 +216,7 @@ impl World {
     fn a_beat(&self) -> Beat {
         Beat {
             incarnation: Incarnation(self.incarnation.to_string()),
+            group: anteroom_model::Group::COORDINATOR,
             term: 1,
             holder: "test".into(),
             views: self

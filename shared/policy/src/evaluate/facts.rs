@@ -6,7 +6,7 @@ use anteroom_model::FactError;
 use serde_json::Value;
 
 use super::{FACTS_PER_RULE_MAX, FactRead, FactRequest};
-use crate::template::Bound;
+use crate::{FactTarget, template::Bound};
 
 /// What was asked, and what was answered. One question is asked once, whoever asks it again.
 #[derive(Default)]
@@ -30,13 +30,18 @@ pub(super) enum Lookup {
 
 impl Facts {
     /// The answer to a question about an entry, asking it if it is new.
-    pub(super) fn look_up(&mut self, variable: &str, entry: &str, query: Option<Bound>) -> Lookup {
+    pub(super) fn look_up(
+        &mut self,
+        variable: &str,
+        target: FactTarget,
+        query: Option<Bound>,
+    ) -> Lookup {
         let (expression, parameters) = match query {
             Some(bound) => (bound.expression.as_str().to_owned(), bound.parameters),
             None => Default::default(),
         };
         let known = self.facts.iter().find(|Fact { request, .. }| {
-            request.entry == entry
+            request.target == target
                 && request.expression == expression
                 && request.parameters == parameters
         });
@@ -53,10 +58,11 @@ impl Facts {
             request: FactRequest {
                 id: self.facts.len() as u32,
                 variable: variable.to_owned(),
-                entry: entry.to_owned(),
+                target,
                 expression,
                 parameters,
                 missing_key_is_error: true,
+                age_max_ms: None,
             },
             answer: None,
         });
@@ -93,7 +99,7 @@ impl Facts {
             .map(|Fact { request, answer }| FactRead {
                 id: request.id,
                 variable: request.variable.clone(),
-                entry: request.entry.clone(),
+                entry: request.target.to_string(),
                 error: match answer {
                     Some(Err(error)) => Some(error.clone()),
                     _ => None,

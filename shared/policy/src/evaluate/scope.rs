@@ -196,7 +196,12 @@ impl Scope<'_> {
         query: Option<&Prepared>,
     ) -> Result<Arc<Value>, Interrupt> {
         let bound = query.map(|query| query.bind(self)).transpose()?;
-        match self.facts.look_up(name, entry, bound) {
+        let target = crate::FactTarget::Entry {
+            kind: anteroom_model::EntryKind::Cached,
+            name: entry.to_owned(),
+            projection: String::new(),
+        };
+        match self.facts.look_up(name, target, bound) {
             Lookup::Answer(Ok(value)) => Ok(value),
             Lookup::Answer(Err(source)) => Err(Interrupt::Rule(Box::new(RuleError::Fact {
                 variable: name.to_owned(),

@@ -56,7 +56,7 @@ fn drive(
                     !facts.is_empty() && asked.len() < 100,
                     "it goes on: {asked:?}"
                 );
-                asked.push(facts.iter().map(|fact| fact.entry.clone()).collect());
+                asked.push(facts.iter().map(|fact| fact.target.to_string()).collect());
                 for fact in facts {
                     evaluation.supply(fact.id, answer(&fact));
                 }

@@ -37,6 +37,8 @@ fn store(info: SourceInfo, names: &[&str]) -> Store {
         version: ResourceVersion::new("1"),
         objects: names.len() as u64,
         digest: Digest::EMPTY,
+        origin: anteroom_model::Epoch::default(),
+        age_max_ms: None,
     };
     store.control(Revision(names.len() as u64 + 1), record);
     store

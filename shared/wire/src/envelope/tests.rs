@@ -64,6 +64,8 @@ fn control(state: ViewState) -> ViewRecord {
         version: ResourceVersion::new("3"),
         objects: 4,
         digest: Digest::default(),
+        origin: anteroom_model::Epoch::default(),
+        age_max_ms: None,
     }
 }
 
@@ -144,11 +146,11 @@ fn the_head_of_a_put_needs_no_body() {
 #[test]
 fn another_protocol_is_named() {
     let (subject, mut headers) = stored();
-    headers.insert(header::PROTOCOL, "2".into());
+    headers.insert(header::PROTOCOL, "3".into());
     let error = read(&subject, &headers, &b"\xc0"[..]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "protocol version \"2\" is not spoken here, only 1"
+        "protocol version \"3\" is not spoken here, only 2"
     );
 }
 
@@ -209,7 +211,7 @@ fn the_lease_is_not_a_record() {
     let (_, headers) = stored();
     assert!(matches!(
         read(
-            &subjects().lease(&Incarnation::default()),
+            &subjects().lease(&Incarnation::default(), anteroom_model::Group(0)),
             &headers,
             &b"\xc0"[..]
         ),

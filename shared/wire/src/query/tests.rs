@@ -12,6 +12,7 @@ fn query(expression: impl Into<String>) -> Query {
         expression: expression.into(),
         parameters: BTreeMap::new(),
         missing_key_is_error: false,
+        selection: None,
     }
 }
 
@@ -22,6 +23,7 @@ fn request(queries: Vec<Query>) -> QueryRequest {
         age_max_ms: None,
         revision_min: None,
         revision_min_of: None,
+        reply_key: None,
     }
 }
 
@@ -34,6 +36,7 @@ fn reply(results: Vec<Result<Bytes, FactError>>) -> QueryOutcome {
         age_ms: 3,
         objects: 4,
         results,
+        sealed: false,
     })
 }
 
@@ -49,10 +52,11 @@ proptest! {
     ) {
         let sent = QueryRequest {
             entry: "e".into(),
-            queries: vec![Query { expression, parameters, missing_key_is_error }],
+            queries: vec![Query { expression, parameters, missing_key_is_error, selection: None }],
             age_max_ms,
             revision_min,
             revision_min_of: revision_min_of.map(Incarnation),
+            reply_key: None,
         };
         prop_assert_eq!(decode_request(&encode_request(&sent).unwrap()), Ok(sent));
     }
@@ -94,8 +98,8 @@ fn a_lease_comes_back() {
 
 #[test]
 fn another_protocol_is_named_whatever_it_holds() {
-    let later = body::encode(&(2, "something else altogether")).unwrap();
-    let refused = WireError::Protocol { found: "2".into() };
+    let later = body::encode(&(3, "something else altogether")).unwrap();
+    let refused = WireError::Protocol { found: "3".into() };
     assert_eq!(decode_request(&later), Err(refused.clone()));
     assert_eq!(decode_outcome(&later), Err(refused));
     for unversioned in [json!({}), json!(["1", {}]), json!([1])] {

@@ -50,7 +50,10 @@ proptest! {
         let cases = [
             (subjects.control(&view), Subject::Control(view.clone())),
             (subjects.query(&view), Subject::Query(view.clone())),
-            (subjects.lease(&log), Subject::Lease(log.clone())),
+            (subjects.lease(&log, Group(3)), Subject::Lease(log.clone(), Group(3))),
+            (subjects.fallback(&view), Subject::Fallback(view.clone())),
+            (subjects.live(), Subject::Live),
+            (subjects.replica_beat(), Subject::ReplicaBeat),
             (subjects.direct(&replica, &view), Subject::Direct { replica, view }),
             (subjects.beat(), Subject::Beat),
         ];
@@ -86,8 +89,8 @@ fn names() {
     assert_eq!(subjects.query(&view), "ar.test.q.pods=2Ev1");
     assert_eq!(subjects.direct("r-0", &view), "ar.test.qi.r-0.pods=2Ev1");
     assert_eq!(
-        subjects.lease(&Incarnation("a.1".into())),
-        "ar.test.ctl.lease.a=2E1"
+        subjects.lease(&Incarnation("a.1".into()), Group(0)),
+        "ar.test.ctl.lease.a=2E1.0"
     );
     assert_eq!(subjects.beat(), "ar.test.beat");
 }
@@ -104,10 +107,7 @@ fn filters_match_records_alone() {
             "ar.test.ctl.view.b=2Ev1"
         ]
     );
-    assert_eq!(
-        subjects.filters_of_all(),
-        ["ar.test.obj.>", "ar.test.ctl.view.>"]
-    );
+    assert_eq!(subjects.leases(), "ar.test.ctl.lease.>");
 }
 
 #[test]
@@ -136,6 +136,9 @@ fn other_subjects_are_refused() {
         "ar.test.obj.v.ns.*",
         "ar.test.ctl.other",
         "ar.test.ctl.lease",
+        "ar.test.ctl.lease.a",
+        "ar.test.ctl.lease.a.01",
+        "ar.test.ctl.lease.a.-1",
         "ar.test.q.a b",
         "_INBOX.x",
     ] {

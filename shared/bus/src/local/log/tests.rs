@@ -71,6 +71,8 @@ fn control(of: u8, dropped: bool) -> Envelope {
             version: ResourceVersion::new("1"),
             objects: 0,
             digest: Digest::default(),
+            origin: anteroom_model::Epoch::default(),
+            age_max_ms: None,
         }),
         trace: None,
     }
@@ -140,8 +142,8 @@ proptest! {
         let mut now = Instant::now();
         let mut log = Log::new(Incarnation("one".into()), TTL);
         let mut model = Model::default();
-        let mut fence = log.take_lease(lease(1), None).unwrap();
-        let mut stale = Fence(Revision(99));
+        let mut fence = log.take_lease(anteroom_model::Group::COORDINATOR, lease(1), None).unwrap();
+        let mut stale = Fence { group: anteroom_model::Group::COORDINATOR, at: Revision(99) };
         model.written.push(None);
         for (number, step) in steps.into_iter().enumerate() {
             match step {
@@ -173,9 +175,9 @@ proptest! {
                 }
                 Step::TakeLease => {
                     stale = fence;
-                    fence = log.take_lease(lease(2), Some(fence)).unwrap();
+                    fence = log.take_lease(anteroom_model::Group::COORDINATOR, lease(2), Some(fence)).unwrap();
                     model.written.push(None);
-                    prop_assert_eq!(log.take_lease(lease(3), Some(stale)), Err(Fenced));
+                    prop_assert_eq!(log.take_lease(anteroom_model::Group::COORDINATOR, lease(3), Some(stale)), Err(Fenced));
                 }
                 Step::StaleAppend(view, key) => {
                     let put = delta(view, key, number, Op::Put(Bytes::new()));
@@ -204,7 +206,9 @@ proptest! {
 fn a_truncated_log_has_forgotten_its_end() {
     let now = Instant::now();
     let mut log = Log::new(Incarnation("one".into()), TTL);
-    let fence = log.take_lease(lease(1), None).unwrap();
+    let fence = log
+        .take_lease(anteroom_model::Group::COORDINATOR, lease(1), None)
+        .unwrap();
     for key in 0..4 {
         let put = delta(0, key, 1, Op::Put(Bytes::new()));
         log.append(fence, vec![put], now).unwrap();

@@ -117,6 +117,8 @@ impl SimLog {
             version: ResourceVersion::new(self.version.to_string()),
             objects: self.now().len() as u64,
             digest,
+            origin: anteroom_model::Epoch::default(),
+            age_max_ms: None,
         };
         let content = if dropped {
             Content::new()

@@ -1,0 +1,167 @@
+//! What a policy reads: the targets of its facts, and the references that have to be kept for it.
+
+use anteroom_model::{EntryKind, ObjectKey};
+use serde_json::Value;
+
+/// Something that a policy needs kept close at hand: the watcher wants a view for it, with the policy
+/// as its dependent, and publishes what it resolved to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reference {
+    /// A collection of the Kubernetes API, whole or narrowed. Published as an implicit entry of the
+    /// name [`Reference::name`].
+    Collection(CollectionReference),
+    /// One object, by name: held in the view of referenced objects of its type
+    /// (`Source::Objects`).
+    Object(NamedObject),
+    /// ConfigMaps that are labelled `cache.kyverno.io/enabled: "true"`.
+    LabelledConfigMaps,
+}
+
+/// A collection of the Kubernetes API, as a policy names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CollectionReference {
+    /// `None`: the group that serves the resource. Empty: the core group.
+    pub group: Option<String>,
+    /// `None`: the preferred version.
+    pub version: Option<String>,
+    /// The plural (or, of a `resourceCache`, the kind).
+    pub resource: String,
+    /// Empty: all namespaces.
+    pub namespace: String,
+    /// In the API server's syntax; empty: all.
+    pub label_selector: String,
+    /// In the API server's syntax; empty: all.
+    pub field_selector: String,
+    /// The policy asks for it to be kept (`resourceCache`, `cache: true`), rather than that it may be:
+    /// then its data must be there before the policy is ready, and nothing else answers in its place.
+    pub declared: bool,
+}
+
+/// One object of the Kubernetes API, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamedObject {
+    /// Empty for the core group.
+    pub group: String,
+    /// As in `v1`.
+    pub version: String,
+    /// The plural.
+    pub resource: String,
+    /// Empty for a cluster-scoped object.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// As in [`CollectionReference::declared`].
+    pub declared: bool,
+}
+
+impl Reference {
+    /// Its canonical text: the name of the implicit entry that it is published as. The same for every
+    /// policy that refers to the same, declared or not.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Collection(c) => format!(
+                "{}/{}/{}/{}?{}&{}",
+                c.group.as_deref().unwrap_or("*"),
+                c.version.as_deref().unwrap_or("*"),
+                c.resource,
+                c.namespace,
+                c.label_selector,
+                c.field_selector
+            ),
+            Self::Object(o) => format!(
+                "{}/{}/{}/{}/{}",
+                o.group, o.version, o.resource, o.namespace, o.name
+            ),
+            Self::LabelledConfigMaps => "labelled configmaps".to_owned(),
+        }
+    }
+
+    /// As in [`CollectionReference::declared`].
+    pub fn is_declared(&self) -> bool {
+        match self {
+            Self::Collection(c) => c.declared,
+            Self::Object(o) => o.declared,
+            Self::LabelledConfigMaps => false,
+        }
+    }
+}
+
+/// Where a fact comes from, with every variable in its place.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum FactTarget {
+    /// An entry, by name: `cachedContextEntry` or `globalReference`.
+    Entry {
+        /// What declares it.
+        kind: EntryKind,
+        /// Its name.
+        name: String,
+        /// The projection of it that is meant; empty: none.
+        projection: String,
+    },
+    /// `resourceCache`: a collection that the policy declares.
+    Collection(CollectionReference),
+    /// `apiCall` with a `urlPath`.
+    Api(ApiTarget),
+    /// `apiCall` with a `service`.
+    Service {
+        /// Its URL.
+        url: String,
+        /// `None`: GET. Otherwise POST with this body.
+        data: Option<Value>,
+    },
+    /// `configMap`.
+    ConfigMap {
+        /// Which.
+        object: ObjectKey,
+        /// The policy names it literally, so that it is referenced ([`Reference::Object`]).
+        literal: bool,
+    },
+}
+
+/// For people: an entry's name, a path.
+impl std::fmt::Display for FactTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Entry {
+                name, projection, ..
+            } if !projection.is_empty() => write!(f, "{name}.{projection}"),
+            Self::Entry { name, .. } => f.write_str(name),
+            Self::Collection(collection) => {
+                f.write_str(&Reference::Collection(collection.clone()).name())
+            }
+            Self::Api(target) => f.write_str(&target.path),
+            Self::Service { url, .. } => f.write_str(url),
+            Self::ConfigMap { object, .. } => write!(f, "configmap {object}"),
+        }
+    }
+}
+
+/// A call of the Kubernetes API.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiTarget {
+    /// The path with its query, as the policy has it.
+    pub path: String,
+    /// `None`: GET. Otherwise POST with this body.
+    pub data: Option<Value>,
+    /// What a view may answer it with; `None`: only a live read can.
+    pub kept: Option<KeptTarget>,
+}
+
+/// How a view answers a GET of the Kubernetes API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptTarget {
+    /// What holds the data, as the watcher knows it: literal where the policy's path is, whole where
+    /// the path has a variable.
+    pub reference: Reference,
+    /// The one object that is meant; `None`: a list.
+    pub object: Option<ObjectKey>,
+    /// Only this namespace of a collection; empty: all that it holds.
+    pub namespace: String,
+    /// Only objects whose labels match; empty: all.
+    pub label_selector: String,
+    /// Only objects whose `metadata.name` or `metadata.namespace` match; empty: all.
+    pub field_selector: String,
+    /// At most so many.
+    pub limit: Option<u64>,
+}

@@ -1,0 +1,161 @@
+//! A live read: what no view answers, asked of the watcher, which evaluates next to the data so that
+//! only the result travels.
+
+use anteroom_model::{
+    FactError, ObjectKey,
+    limits::{EXPRESSION_BYTES_MAX, MESSAGE_BYTES_MAX},
+};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{WireError, body::within, frame, query::Query};
+
+/// The largest request or outcome.
+const LIVE_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 16 * 1024;
+
+/// A read, and the policy in whose name it is made: the watcher makes no call that the policy does
+/// not contain, so whoever can only ask can read nothing else.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LiveRequest {
+    /// The policy: its namespace (empty for a `ClusterPolicy`) and name.
+    pub policy: ObjectKey,
+    /// The rule in it.
+    pub rule: String,
+    /// The context entry of the rule.
+    pub variable: String,
+    /// What to read.
+    pub call: LiveCall,
+    /// What to evaluate over the answer, as it came.
+    pub query: Query,
+}
+
+/// What is read. Variables have been put in their places.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "camelCase")]
+pub enum LiveCall {
+    /// A path of the API server.
+    Api {
+        /// As in `/api/v1/namespaces/a/pods/b?x=y`.
+        path: String,
+        /// `None`: GET. Otherwise POST with this body.
+        #[serde(default)]
+        data: Option<Value>,
+    },
+    /// A service outside of the API server. Headers and authority are the policy's own.
+    Service {
+        /// Its URL.
+        url: String,
+        /// `None`: GET. Otherwise POST with this body.
+        #[serde(default)]
+        data: Option<Value>,
+    },
+    /// A ConfigMap: `{data, metadata}`.
+    ConfigMap {
+        /// Which.
+        object: ObjectKey,
+    },
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LiveReply {
+    /// Who answered, for people.
+    pub watcher: String,
+    /// How long before the reply the read was begun, by the watcher's clock.
+    pub age_ms: u64,
+    /// Whether it was shared with another reader that asked for the same at the same time.
+    pub shared: bool,
+    /// The query's result, as a MessagePack body.
+    pub result: Bytes,
+}
+
+/// Refused or failed, or answered.
+pub type LiveOutcome = Result<LiveReply, FactError>;
+
+const LIVE_BYTES: &str = "bytes of a live read";
+
+fn check(request: &LiveRequest) -> Result<(), WireError> {
+    let expression_bytes = request.query.expression.len();
+    within(
+        "bytes of an expression",
+        expression_bytes,
+        EXPRESSION_BYTES_MAX,
+    )
+}
+
+fn sized(bytes: Bytes) -> Result<Bytes, WireError> {
+    within(LIVE_BYTES, bytes.len(), LIVE_BYTES_MAX)?;
+    Ok(bytes)
+}
+
+/// A request as a message's body.
+///
+/// # Errors
+/// [`WireError::Limit`] over [`EXPRESSION_BYTES_MAX`] or a message.
+pub fn encode_request(request: &LiveRequest) -> Result<Bytes, WireError> {
+    check(request)?;
+    sized(frame::encode(request)?)
+}
+
+/// A message's body as a request.
+///
+/// # Errors
+/// As [`encode_request`], and [`WireError::Protocol`], [`WireError::Body`].
+pub fn decode_request(bytes: &[u8]) -> Result<LiveRequest, WireError> {
+    within(LIVE_BYTES, bytes.len(), LIVE_BYTES_MAX)?;
+    let request = frame::decode(bytes)?;
+    check(&request)?;
+    Ok(request)
+}
+
+/// An outcome as a message's body.
+///
+/// # Errors
+/// [`WireError::Limit`] over a message: answer with a [`FactError`] in its place.
+pub fn encode_outcome(outcome: &LiveOutcome) -> Result<Bytes, WireError> {
+    sized(frame::encode(outcome)?)
+}
+
+/// A message's body as an outcome.
+///
+/// # Errors
+/// [`WireError::Protocol`], [`WireError::Limit`], [`WireError::Body`].
+pub fn decode_outcome(bytes: &[u8]) -> Result<LiveOutcome, WireError> {
+    within(LIVE_BYTES, bytes.len(), LIVE_BYTES_MAX)?;
+    frame::decode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn a_live_read_comes_back() {
+        let request = LiveRequest {
+            policy: ObjectKey::new("", "p"),
+            rule: "r".into(),
+            variable: "v".into(),
+            call: LiveCall::Api {
+                path: "/version".into(),
+                data: Some(serde_json::json!({"a": 1})),
+            },
+            query: Query {
+                expression: "gitVersion".into(),
+                parameters: BTreeMap::new(),
+                missing_key_is_error: true,
+                selection: None,
+            },
+        };
+        let bytes = encode_request(&request).unwrap();
+        assert_eq!(decode_request(&bytes), Ok(request));
+        let outcome = Err(FactError::LiveReadFailed {
+            code: 404,
+            message: "no".into(),
+        });
+        let bytes = encode_outcome(&outcome).unwrap();
+        assert_eq!(decode_outcome(&bytes), Ok(outcome));
+    }
+}
