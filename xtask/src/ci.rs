@@ -90,8 +90,8 @@ pub(crate) fn write_crds() -> anyhow::Result<()> {
     run(cargo(&["test", "-p", "anteroom-watcher", "--test", "crds"]).env("ANTEROOM_UPDATE", "1"))
 }
 
-/// The benchmark, optimised.
-pub(crate) fn bench(args: &[String]) -> anyhow::Result<()> {
+/// A benchmark, optimised.
+pub(crate) fn bench(name: &str, args: &[String]) -> anyhow::Result<()> {
     parts::build(false)?;
     run(&mut cargo(&["build", "--release", "--workspace", "--bins"]))?;
     run(cargo(&[
@@ -100,7 +100,7 @@ pub(crate) fn bench(args: &[String]) -> anyhow::Result<()> {
         "-p",
         "anteroom-e2e",
         "--bin",
-        "bench",
+        name,
         "--",
     ])
     .args(args))

@@ -44,6 +44,12 @@ enum Task {
         #[arg(last = true)]
         args: Vec<String>,
     },
+    /// Measure how soon changes of a real cluster change decisions, and print JSON.
+    Freshness {
+        /// Passed on to the benchmark, as in `cargo xtask freshness -- --objects 3000`.
+        #[arg(last = true)]
+        args: Vec<String>,
+    },
     /// Checks of the repository itself that no other tool makes.
     Tidy,
 }
@@ -62,7 +68,8 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Test { args } => ci::test(&args),
         Task::Crds => ci::write_crds(),
         Task::Ci => ci::all(),
-        Task::Bench { args } => ci::bench(&args),
+        Task::Bench { args } => ci::bench("bench", &args),
+        Task::Freshness { args } => ci::bench("freshness", &args),
         Task::Tidy => tidy::check(),
     }
 }

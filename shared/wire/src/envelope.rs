@@ -15,6 +15,10 @@ use crate::{
 pub use crate::header::TraceContext;
 
 /// One record of the log.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a record lives for the moment in which it is written or applied"
+)]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     /// A change of one object of a view. The body is compact MessagePack, see [`crate::body`].

@@ -66,6 +66,11 @@ impl Nats {
         self.process.take().map_or(Ok(()), Process::kill)
     }
 
+    /// Its process; `None` while it is killed.
+    pub fn process(&self) -> Option<&Process> {
+        self.process.as_ref()
+    }
+
     /// As in `nats://127.0.0.1:4222`.
     pub fn url(&self) -> String {
         format!("nats://{}", self.address)

@@ -112,6 +112,20 @@ impl Process {
             .context("no VmRSS")?;
         Ok(kib.parse::<u64>()? * 1024)
     }
+
+    /// CPU time so far in milliseconds, user and system.
+    pub fn cpu_ms(&self) -> anyhow::Result<f64> {
+        /// The kernel's unit in /proc, the same on every Linux that Rust's standard library supports.
+        const TICKS_PER_SECOND: f64 = 100.0;
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id()))?;
+        // The second field is the name in parentheses, and may hold anything.
+        let (_, rest) = stat.rsplit_once(')').context("/proc/PID/stat")?;
+        let ticks = |field: usize| -> anyhow::Result<f64> {
+            let field = rest.split_whitespace().nth(field - 3);
+            Ok(field.context("a short /proc/PID/stat")?.parse()?)
+        };
+        Ok((ticks(14)? + ticks(15)?) * 1000.0 / TICKS_PER_SECOND)
+    }
 }
 
 impl Drop for Process {

@@ -1,7 +1,7 @@
 //! Measures a decision's latency and a replica's memory over real NATS, with every service a process
 //! of its own and the simulated API server in this one. Prints one JSON object.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anteroom_e2e::{
     manifests,
@@ -13,7 +13,7 @@ use anteroom_e2e::{
 };
 use anteroom_load::{Live, Oracle, Plan, Report, Stop, Target};
 use anteroom_simapi::{SimApi, SimConfig, generate};
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use clap::Parser;
 use kube::{Client, Config};
 use serde_json::{Value, json};
@@ -161,28 +161,8 @@ fn cpu_ms(system: &System) -> anyhow::Result<f64> {
         .map(|replica| &replica.process);
     replicas
         .chain([&system.webhook.process])
-        .map(process_cpu_ms)
+        .map(Process::cpu_ms)
         .sum()
-}
-
-fn process_cpu_ms(process: &Process) -> anyhow::Result<f64> {
-    /// The kernel's unit in /proc, the same on every Linux that Rust's standard library supports.
-    const TICKS_PER_SECOND: f64 = 100.0;
-    let stat = std::fs::read_to_string(
-        Path::new("/proc")
-            .join(process.id().to_string())
-            .join("stat"),
-    )?;
-    // The second field is the name in parentheses, and may hold anything.
-    let (_, rest) = stat.rsplit_once(')').context("/proc/PID/stat")?;
-    let ticks = |field: usize| -> anyhow::Result<f64> {
-        Ok(rest
-            .split_whitespace()
-            .nth(field - 3)
-            .context("a short /proc/PID/stat")?
-            .parse()?)
-    };
-    Ok((ticks(14)? + ticks(15)?) * 1000.0 / TICKS_PER_SECOND)
 }
 
 #[expect(clippy::print_stdout, reason = "the benchmark's output")]
