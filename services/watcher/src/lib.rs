@@ -23,7 +23,7 @@ mod conditions;
 mod controller;
 mod crd;
 mod discovery;
-#[expect(dead_code, reason = "the feeder of a term drives it")]
+#[allow(dead_code, reason = "the feeder of a term drives it")]
 mod feeds;
 mod lead;
 mod left;
