@@ -54,6 +54,8 @@ codes! {
     PROJECTION_NOT_FOUND = "AR114";
     /// Secrets may not be read without an administrator's word.
     SECRET_FORBIDDEN = "AR115";
+    /// A sealed body or result cannot be opened.
+    SEALED_UNREADABLE = "AR116";
     /// The expression cannot be parsed.
     EXPRESSION_INVALID = "AR201";
     /// The expression failed on this data.

@@ -23,6 +23,14 @@ pub use node::{BodyNode, Elements, Entries};
 
 use crate::WireError;
 
+/// The first byte of a body that is sealed: the one that no MessagePack value begins with.
+pub const SEALED: u8 = 0xC1;
+
+/// Whether a body is sealed: it means nothing to whoever has not opened it.
+pub fn is_sealed(body: &[u8]) -> bool {
+    body.first() == Some(&SEALED)
+}
+
 /// An object of the API server as a body.
 ///
 /// # Errors

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anteroom_model::{
-    Delta, Epoch, ObjectKey, Op, ResourceVersion, ViewId, ViewRecord, limits::TOMBSTONE_TTL_MS,
+    Delta, Epoch, ObjectKey, Op, ResourceVersion, ViewId, ViewRecord,
+    limits::{OBJECT_BYTES_MAX, TOMBSTONE_TTL_MS},
 };
 use bytes::Bytes;
 
@@ -20,8 +21,13 @@ pub use crate::header::TraceContext;
     reason = "a record lives for the moment in which it is written or applied"
 )]
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "control records are few, and an envelope that waits is boxed"
+)]
 pub enum Record {
-    /// A change of one object of a view. The body is compact MessagePack, see [`crate::body`].
+    /// A change of one object of a view. The body is compact MessagePack, see [`crate::body`], or
+    /// sealed, see [`body::is_sealed`].
     Delta {
         /// The view that changed.
         view: ViewId,
@@ -78,6 +84,9 @@ pub enum Head {
     Control(ViewId),
 }
 
+/// The largest sealed body: an open one, and what the seal adds.
+const SEALED_BYTES_MAX: usize = OBJECT_BYTES_MAX + 1024;
+
 const PUT: &str = "put";
 const DELETE: &str = "delete";
 const CONTROL: &str = "control";
@@ -120,7 +129,8 @@ pub fn encode(envelope: &Envelope, subjects: &Subjects) -> Result<Encoded, WireE
 }
 
 /// A stored message as a record. `header` looks a header up by its exact name. The body of a put
-/// is validated, so that whoever holds it may read it in place.
+/// is validated, so that whoever holds it may read it in place; a sealed one is left as it is, and
+/// whoever opens it validates what was inside.
 ///
 /// # Errors
 /// Any [`WireError`] but [`WireError::Cluster`].
@@ -201,7 +211,11 @@ fn delta<'h>(
 fn with_body(head: Delta<()>, body: Bytes) -> Result<Delta<Bytes>, WireError> {
     let op = match head.op {
         Op::Put(()) => {
-            body::validate(&body)?;
+            if body::is_sealed(&body) {
+                body::within("bytes of a sealed body", body.len(), SEALED_BYTES_MAX)?;
+            } else {
+                body::validate(&body)?;
+            }
             Op::Put(body)
         }
         Op::Delete if body.is_empty() => Op::Delete,

@@ -1,0 +1,111 @@
+//! Why something is not sealed or not opened, and what can be wrong with the keys' file.
+
+use anteroom_model::ErrorCode;
+use thiserror::Error;
+
+/// Why something was not sealed or not opened. Never says anything of what is inside.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SealError {
+    /// There is no key to seal with.
+    #[error("no key to seal with: give the file of keys with `--seal-keys-file`")]
+    NoKey,
+    /// It was sealed with a key that is not here.
+    #[error(
+        "it was sealed with key `{id}`, which is not among the keys here ({known}): add the key to the \
+         file of `--seal-keys-file`, and keep it there until everything is sealed anew"
+    )]
+    UnknownKey {
+        /// The key that it names.
+        id: String,
+        /// The keys that there are, for people.
+        known: String,
+    },
+    /// It is no seal of this crate.
+    #[error("it is not sealed as it should be: {problem}")]
+    Malformed {
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// The key is right by its name, but what is inside was changed, moved from another place, or
+    /// sealed with another key of this name.
+    #[error(
+        "it cannot be opened with key `{id}`: it was changed, stands in another object's place, or two \
+         keys have this name"
+    )]
+    Refused {
+        /// The key that it names.
+        id: String,
+    },
+    /// The reader's public key is none.
+    #[error("the reader's key is not an X25519 public key of 32 bytes")]
+    ReplyKey,
+    /// The cryptographic library failed, as without a source of randomness.
+    #[error("the cryptographic library failed to {what}")]
+    Library {
+        /// What it should have done.
+        what: &'static str,
+    },
+}
+
+impl SealError {
+    /// Its stable code.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::NoKey => ErrorCode::CONFIG_INVALID,
+            Self::ReplyKey => ErrorCode::REQUEST_INVALID,
+            Self::UnknownKey { .. }
+            | Self::Malformed { .. }
+            | Self::Refused { .. }
+            | Self::Library { .. } => ErrorCode::SEALED_UNREADABLE,
+        }
+    }
+}
+
+/// What is wrong with the file of keys. Never quotes a key.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum KeysError {
+    /// It cannot be read.
+    #[error("cannot read the keys in {path}: {message}")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the system said.
+        message: String,
+    },
+    /// It is larger than any file of keys.
+    #[error("a file of {bytes} bytes is over the limit of {bytes_max} for keys")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// A line is no key.
+    #[error("line {line} of the keys: {problem}; a line is `ID BASE64`, with 32 bytes in base64")]
+    Line {
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// Two lines have one name.
+    #[error("line {line} of the keys: key `{id}` is there already")]
+    Twice {
+        /// Counted from 1.
+        line: usize,
+        /// The key's name.
+        id: String,
+    },
+    /// There is no key in it.
+    #[error("there is no key in the file: make one with `echo \"k1 $(openssl rand -base64 32)\"`")]
+    Empty,
+}
+
+impl KeysError {
+    /// Its stable code.
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode::CONFIG_INVALID
+    }
+}

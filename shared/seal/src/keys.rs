@@ -1,0 +1,186 @@
+//! Keys that change under their users' hands, as a mounted Secret does.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use anteroom_model::{ObjectKey, ViewId};
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use tokio::sync::watch;
+use zeroize::Zeroizing;
+
+use crate::{KeyRing, KeysError, SealError, body};
+
+/// How often the file is read again. A Secret's files are symbolic links that are swapped, which
+/// file notifications see unreliably; reading a small file costs nothing.
+pub const POLL_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The keys as they are now, shared by whoever seals and opens. Cloned, it is the same.
+#[derive(Clone, Debug)]
+pub struct Keys(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    ring: ArcSwapOption<KeyRing>,
+    /// Counts the changes.
+    changes: watch::Sender<u64>,
+}
+
+impl Keys {
+    /// No keys: nothing is sealed, and nothing can be opened.
+    pub fn none() -> Self {
+        Self(Arc::new(Shared {
+            ring: ArcSwapOption::empty(),
+            changes: watch::Sender::new(0),
+        }))
+    }
+
+    /// These keys.
+    pub fn new(ring: KeyRing) -> Self {
+        let keys = Self::none();
+        keys.replace(ring);
+        keys
+    }
+
+    /// The keys of a file.
+    ///
+    /// # Errors
+    /// What is wrong with the file, or with the first line that is wrong.
+    pub async fn read(path: &Path) -> Result<Self, KeysError> {
+        Ok(Self::new(KeyRing::parse(&text(path).await?)?))
+    }
+
+    /// Whether there is a key to seal with.
+    pub fn can_seal(&self) -> bool {
+        self.0.ring.load().is_some()
+    }
+
+    /// Takes other keys from now on, and tells [`Keys::changes`].
+    pub fn replace(&self, ring: KeyRing) {
+        self.0.ring.store(Some(Arc::new(ring)));
+        self.0.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// Counts the changes: what could not be opened may be tried again after one.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changes.subscribe()
+    }
+
+    /// Seals an object's body with the first key, for this place in the log alone. Its first byte is
+    /// [`MAGIC`](crate::MAGIC); no two results are alike.
+    ///
+    /// # Errors
+    /// [`SealError::NoKey`], or [`SealError::Library`].
+    pub fn seal(&self, view: &ViewId, key: &ObjectKey, plain: &[u8]) -> Result<Bytes, SealError> {
+        let ring = self.0.ring.load();
+        body::seal(ring.as_deref().ok_or(SealError::NoKey)?, view, key, plain)
+    }
+
+    /// Opens what [`Keys::seal`] sealed for this place.
+    ///
+    /// # Errors
+    /// Any [`SealError`] but [`SealError::ReplyKey`]; nothing in it tells what is inside.
+    pub fn open(&self, view: &ViewId, key: &ObjectKey, sealed: &[u8]) -> Result<Bytes, SealError> {
+        let ring = self.0.ring.load();
+        body::open(ring.as_deref().ok_or(SealError::NoKey)?, view, key, sealed)
+    }
+
+    /// Reads the file now and then again every `interval`, and takes its keys whenever they are not
+    /// what they were. A file that cannot be read, or is wrong, leaves the keys as they are. Never
+    /// ends; drop it to stop.
+    pub async fn follow(self, path: &Path, interval: Duration) -> std::convert::Infallible {
+        let mut before: Option<Result<Zeroizing<String>, KeysError>> = None;
+        let mut ticks = tokio::time::interval(interval);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let found = text(path).await;
+            if before.as_ref() == Some(&found) {
+                continue;
+            }
+            match found
+                .as_ref()
+                .map_err(Clone::clone)
+                .and_then(|text| KeyRing::parse(text))
+            {
+                Ok(ring) => {
+                    tracing::info!(keys = ?ring, "the keys that Secrets are sealed with");
+                    self.replace(ring);
+                }
+                Err(error) => tracing::error!(
+                    %error,
+                    code = %error.code(),
+                    "the file of keys is wrong: the keys stay as they were"
+                ),
+            }
+            before = Some(found);
+        }
+    }
+}
+
+async fn text(path: &Path) -> Result<Zeroizing<String>, KeysError> {
+    let read = tokio::fs::read_to_string(path).await;
+    read.map(Zeroizing::new).map_err(|error| KeysError::Read {
+        path: path.display().to_string(),
+        message: error.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
+
+    use super::*;
+    use crate::KEY_BYTES;
+
+    fn file(keys: &[(&str, u8)]) -> String {
+        keys.iter()
+            .map(|(id, byte)| format!("{id} {}\n", BASE64_STANDARD.encode([*byte; KEY_BYTES])))
+            .collect()
+    }
+
+    #[test]
+    fn without_keys_nothing_is_sealed_and_nothing_opened() {
+        let (view, key) = (ViewId::new("v"), ObjectKey::new("", "a"));
+        let keys = Keys::none();
+        assert!(!keys.can_seal());
+        assert_eq!(keys.seal(&view, &key, b"x"), Err(SealError::NoKey));
+        assert_eq!(keys.open(&view, &key, b"x"), Err(SealError::NoKey));
+    }
+
+    /// Point E: the keys' file is read again, and a broken one takes no key away.
+    #[tokio::test]
+    async fn a_changed_file_is_taken_and_a_broken_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys");
+        tokio::fs::write(&path, file(&[("a", 1)])).await.unwrap();
+        let keys = Keys::read(&path).await.unwrap();
+        let (view, key) = (ViewId::new("v"), ObjectKey::new("", "a"));
+        let sealed = keys.seal(&view, &key, b"x").unwrap();
+        let mut changes = keys.changes();
+        let follower = {
+            let (keys, path) = (keys.clone(), path.clone());
+            tokio::spawn(async move { keys.follow(&path, Duration::from_millis(1)).await })
+        };
+        changes.changed().await.unwrap();
+        tokio::fs::write(&path, "broken").await.unwrap();
+        // A file is not written at once: the last state of it is what is waited for.
+        tokio::fs::write(&path, file(&[("b", 2), ("a", 1)]))
+            .await
+            .unwrap();
+        while !format!("{keys:?}").contains(r#""b""#) {
+            changes.changed().await.unwrap();
+            assert!(keys.can_seal(), "a broken file takes nothing away");
+        }
+        assert_eq!(keys.open(&view, &key, &sealed).unwrap(), &b"x"[..]);
+        follower.abort();
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_not_there_is_named() {
+        let error = Keys::read(Path::new("/nonexistent/keys"))
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/keys"), "{error}");
+        assert_eq!(error.code().as_str(), "AR701");
+    }
+}

@@ -1,0 +1,27 @@
+//! Sealing: what the log keeps of Secrets, and what travels of them, can be read by the holders of a
+//! key alone. The bus, its disk and its backups never hold one in the clear.
+//!
+//! Two seals, for two ways:
+//!
+//! - [`Keys::seal`] and [`Keys::open`], for bodies in the log: AES-256-GCM under a key that is mounted
+//!   in watchers and replicas, bound to the view and the object's key, so that a body cannot be passed
+//!   off as another object's.
+//! - [`reply`], for results of a query: sealed to a key pair that the reader makes for one request
+//!   (X25519, HKDF-SHA256, AES-256-GCM), since a webhook holds no key of the log.
+//!
+//! Neither says who sealed: whoever may write to the bus may put something else in a body's place
+//! that is no seal, and whoever may publish a request may ask with a key of their own. The bus's
+//! permissions see to that.
+
+mod args;
+mod body;
+mod error;
+mod keys;
+pub mod reply;
+mod ring;
+
+pub use args::SealArgs;
+pub use body::{MAGIC, is_sealed};
+pub use error::{KeysError, SealError};
+pub use keys::{Keys, POLL_INTERVAL};
+pub use ring::{KEY_BYTES, KEY_ID_BYTES_MAX, KEYS_FILE_BYTES_MAX, KeyRing};

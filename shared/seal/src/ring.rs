@@ -1,0 +1,182 @@
+//! The keys of a file: the first seals, all of them open.
+
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM, RandomizedNonceKey};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use zeroize::Zeroizing;
+
+use crate::KeysError;
+
+/// Bytes of a key.
+pub const KEY_BYTES: usize = 32;
+
+/// The longest name of a key.
+pub const KEY_ID_BYTES_MAX: usize = 64;
+
+/// The largest file of keys; a larger one is refused.
+pub const KEYS_FILE_BYTES_MAX: usize = 64 * 1024;
+
+/// The keys of a file, in its order.
+///
+/// # Limits
+/// Nonces are random, so one key may seal about 2³² bodies before two of them become likely to be
+/// the same: at a hundred changes of Secrets a second, a year and more.
+pub struct KeyRing {
+    keys: Vec<Key>,
+}
+
+pub(crate) struct Key {
+    pub(crate) id: String,
+    pub(crate) aead: RandomizedNonceKey,
+}
+
+impl KeyRing {
+    /// The keys of a file's text: one `ID BASE64` a line. Blank lines and lines that begin with `#`
+    /// mean nothing.
+    ///
+    /// # Errors
+    /// The first line that is wrong, by number; nothing of a key is quoted.
+    pub fn parse(text: &str) -> Result<Self, KeysError> {
+        if text.len() > KEYS_FILE_BYTES_MAX {
+            return Err(KeysError::TooLarge {
+                bytes: text.len(),
+                bytes_max: KEYS_FILE_BYTES_MAX,
+            });
+        }
+        let mut keys: Vec<Key> = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let line_number = index + 1;
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let key = key(line).map_err(|problem| KeysError::Line {
+                line: line_number,
+                problem,
+            })?;
+            if keys.iter().any(|other| other.id == key.id) {
+                return Err(KeysError::Twice {
+                    line: line_number,
+                    id: key.id,
+                });
+            }
+            keys.push(key);
+        }
+        if keys.is_empty() {
+            return Err(KeysError::Empty);
+        }
+        Ok(Self { keys })
+    }
+
+    /// The names of the keys, the one that seals first.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().map(|key| key.id.as_str())
+    }
+
+    pub(crate) fn sealing(&self) -> Option<&Key> {
+        self.keys.first()
+    }
+
+    pub(crate) fn of(&self, id: &str) -> Option<&Key> {
+        self.keys.iter().find(|key| key.id == id)
+    }
+}
+
+fn key(line: &str) -> Result<Key, &'static str> {
+    let mut words = line.split_ascii_whitespace();
+    let (Some(id), Some(base64), None) = (words.next(), words.next(), words.next()) else {
+        return Err("not two words");
+    };
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if id.len() > KEY_ID_BYTES_MAX || !id.bytes().all(plain) {
+        return Err("the name is not 1 to 64 letters, digits, `-`, `_` or `.`");
+    }
+    let decoded = BASE64_STANDARD.decode(base64);
+    let bytes = Zeroizing::new(decoded.map_err(|_| "the key is not base64")?);
+    if bytes.len() != KEY_BYTES {
+        return Err("the key is not of 32 bytes");
+    }
+    let aead = RandomizedNonceKey::new(&AES_256_GCM, &bytes).map_err(|_| "the key is refused")?;
+    Ok(Key {
+        id: id.to_owned(),
+        aead,
+    })
+}
+
+/// Names alone.
+impl fmt::Debug for KeyRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.ids()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(id: &str, byte: u8) -> String {
+        format!("{id} {}\n", BASE64_STANDARD.encode([byte; KEY_BYTES]))
+    }
+
+    #[test]
+    fn the_first_seals_and_all_are_known() {
+        let text = format!("# keys\n\n  {}{}", line("k2", 2), line("k1", 1));
+        let ring = KeyRing::parse(&text).unwrap();
+        assert_eq!(ring.ids().collect::<Vec<_>>(), ["k2", "k1"]);
+        assert_eq!(ring.sealing().unwrap().id, "k2");
+        assert!(ring.of("k1").is_some() && ring.of("k3").is_none());
+    }
+
+    #[test]
+    fn a_line_that_is_no_key_is_named_and_not_quoted() {
+        let secret = BASE64_STANDARD.encode([7; KEY_BYTES]);
+        let long = "x".repeat(KEY_ID_BYTES_MAX + 1);
+        for (text, expected) in [
+            (secret.clone(), "not two words"),
+            (format!("a b {secret}"), "not two words"),
+            (format!("{long} {secret}"), "the name"),
+            (format!("a/b {secret}"), "the name"),
+            ("a !!!!".to_owned(), "not base64"),
+            (format!("a {}", &secret[4..]), "not of 32 bytes"),
+        ] {
+            let error = KeyRing::parse(&format!("# first\n{text}"))
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains("line 2"), "{error}");
+            assert!(error.contains(expected), "{error}");
+            assert!(!error.contains(&secret[4..]), "{error}");
+        }
+    }
+
+    #[test]
+    fn no_two_keys_of_one_name_and_not_none() {
+        let twice = format!("{}{}", line("a", 1), line("a", 2));
+        assert_eq!(
+            KeyRing::parse(&twice).unwrap_err(),
+            KeysError::Twice {
+                line: 2,
+                id: "a".into()
+            }
+        );
+        assert_eq!(KeyRing::parse("# none\n").unwrap_err(), KeysError::Empty);
+    }
+
+    #[test]
+    fn the_edges_of_a_name_and_of_a_file() {
+        let longest = "x".repeat(KEY_ID_BYTES_MAX);
+        assert!(KeyRing::parse(&line(&longest, 1)).is_ok());
+        let mut text = line("a", 1);
+        text.push_str(&"#".repeat(KEYS_FILE_BYTES_MAX - text.len()));
+        assert!(KeyRing::parse(&text).is_ok());
+        text.push('#');
+        let refused = KeyRing::parse(&text);
+        assert!(matches!(refused, Err(KeysError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn keys_are_not_shown() {
+        let ring = KeyRing::parse(&line("k1", 0xab)).unwrap();
+        assert_eq!(format!("{ring:?}"), r#"["k1"]"#);
+    }
+}
