@@ -7,9 +7,10 @@ use anteroom_model::limits::{AGE_MAX_DEFAULT_MS, BEAT_SILENCE_MAX_MS, LAG_MAX_MS
 /// The limits of a mirror. The defaults are those of [`anteroom_model::limits`].
 #[derive(Clone, Debug)]
 pub struct MirrorConfig {
-    /// The age of a view's news above which it is stale, where a reader names none.
+    /// The age of a view's news above which it is stale, where neither its writer nor a reader names
+    /// one.
     pub age_max_ms: u64,
-    /// How long the writer may be silent before every view is stale.
+    /// How long a group's writer may be silent before every view of the group is stale.
     pub beat_silence_max_ms: u64,
     /// How long a beat may run ahead of what was read, without anything being read, before the log
     /// is read again.

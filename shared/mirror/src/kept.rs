@@ -3,7 +3,9 @@
 //! Content and knowledge stand behind one lock, so that a reader never sees the one without the
 //! other. Nothing here waits or reads a clock.
 
-use anteroom_model::{Delta, FactError, Incarnation, Revision, ViewId, ViewRecord, ViewState};
+use anteroom_model::{
+    Delta, FactError, Group, Incarnation, Revision, ViewId, ViewRecord, ViewState,
+};
 use anteroom_view::{Applied, Effect, Log, Snapshot, State, View};
 use bytes::Bytes;
 
@@ -29,7 +31,9 @@ pub(crate) struct Kept {
     agreed_at: Revision,
     proof: Proof,
     freshness: Freshness,
-    /// When the writer was last heard from.
+    /// Whose writer keeps it, once the writer has said what it is.
+    group: Option<Group>,
+    /// When that writer was last heard from.
     heard: Option<Moment>,
 }
 
@@ -61,6 +65,7 @@ impl Kept {
             agreed_at: Revision(0),
             proof: Proof::Complete(since),
             freshness: Freshness::default(),
+            group: None,
             heard: None,
         }
     }
@@ -112,6 +117,7 @@ impl Kept {
             return;
         }
         let (epoch, synced) = (record.epoch, record.state == ViewState::Synced);
+        self.group = Some(Group::of(&record.info.source));
         let effect = self.view.control(revision, record);
         self.installed(effect, content);
         // One of an earlier tenure was not taken in, and claims nothing.
@@ -180,7 +186,12 @@ impl Kept {
         }
     }
 
-    /// The writer was heard from.
+    /// Whose writer keeps it, where that is known.
+    pub(crate) fn group(&self) -> Option<Group> {
+        self.group
+    }
+
+    /// Its writer was heard from.
     pub(crate) fn heard(&mut self, now: Moment) {
         self.heard = Some(now);
     }
@@ -274,9 +285,17 @@ impl Kept {
         })
     }
 
+    /// The age over which readers that name none are refused: the view's own, where its writer gave
+    /// it one, or the mirror's.
+    fn age_max_ms(&self) -> u64 {
+        let record = self.view.served().record();
+        let own = record.and_then(|record| record.age_max_ms);
+        own.unwrap_or(self.age_max_ms)
+    }
+
     /// Whether readers that name no age are refused.
     fn is_over_age(&self, now: Moment) -> bool {
-        self.is_silent(now) || self.age_ms(now) > self.age_max_ms
+        self.is_silent(now) || self.age_ms(now) > self.age_max_ms()
     }
 
     /// Whether [`Kept::age`] would change anything.
@@ -303,7 +322,7 @@ impl Kept {
         let age_ms = self.age_ms(now);
         let snapshot = self
             .view
-            .snapshot(age_ms, age_max_ms.unwrap_or(self.age_max_ms))?;
+            .snapshot(age_ms, age_max_ms.unwrap_or(self.age_max_ms()))?;
         if !self.proof.answers() {
             return Err(FactError::NotSynced {
                 view: self.view.id().to_string(),
@@ -316,7 +335,7 @@ impl Kept {
             return Err(FactError::Stale {
                 view: self.view.id().to_string(),
                 age_ms,
-                age_max_ms: self.age_max_ms,
+                age_max_ms: self.age_max_ms(),
             });
         }
         let read = snapshot.read();

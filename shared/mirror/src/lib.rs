@@ -24,6 +24,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod beats;
 mod config;
 mod effect;
 mod freshness;

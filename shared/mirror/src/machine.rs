@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use anteroom_bus::{LogEvent, RestartCause, Scope};
-use anteroom_model::{Incarnation, Revision, ViewId, ViewRecord, ViewState};
+use anteroom_model::{Epoch, Group, Incarnation, Revision, ViewId, ViewRecord, ViewState};
 use anteroom_wire::{beat::Beat, envelope::Record};
 use parking_lot::RwLock;
 
@@ -49,8 +49,9 @@ pub(crate) struct Machine {
     caught_up_once: bool,
     /// The last change of any view's content.
     changes: u64,
-    /// The writer's term: beats of an earlier one come from somebody who may not write any more.
-    term: u32,
+    /// The term of each group's writer: beats of an earlier one come from somebody who may not write
+    /// the group any more.
+    terms: BTreeMap<Group, u32>,
     /// When the last event of the log came; `None` while it is out of reach.
     progress: Option<Moment>,
     /// A beat named a position that was not read then, and when that was.
@@ -74,7 +75,7 @@ impl Machine {
             unreadable: None,
             caught_up_once: false,
             changes: 0,
-            term: 0,
+            terms: BTreeMap::new(),
             progress: None,
             ahead: None,
             behind: false,
@@ -120,7 +121,7 @@ impl Machine {
         effects
     }
 
-    /// The writer says that it lives.
+    /// A group's writer says that it lives.
     pub(crate) fn beat(&mut self, now: Moment, beat: &Beat) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.reading == Reading::Unheard {
@@ -128,8 +129,8 @@ impl Machine {
         }
         if beat.incarnation != self.incarnation {
             self.rereads.want(RereadCause::Incarnation);
-        } else if beat.term >= self.term {
-            self.term = beat.term;
+        } else if beat.term >= self.term(beat.group) {
+            self.terms.insert(beat.group, beat.term);
             self.news(now, beat, &mut effects);
             self.age(now, &mut effects);
         }
@@ -163,7 +164,7 @@ impl Machine {
             self.incarnation = incarnation.clone();
             self.position = Revision(0);
             self.hole = Revision(0);
-            self.term = 0;
+            self.terms.clear();
             self.ahead = None;
         }
         for kept in self.views.values() {
@@ -205,14 +206,17 @@ impl Machine {
         let id = record.view().clone();
         match record {
             Record::Delta { delta, .. } => {
-                self.term = self.term.max(delta.epoch.term());
-                let kept = self.view(&id, revision, effects);
-                let changed = kept.write().delta(revision, &delta, content);
+                let kept = Arc::clone(self.view(&id, revision, effects));
+                let mut kept = kept.write();
+                if let Some(group) = kept.group() {
+                    self.wrote(group, delta.epoch);
+                }
+                let changed = kept.delta(revision, &delta, content);
                 let view = id.clone();
                 effects.push(Effect::Delta { view, changed });
             }
             Record::Control(record) => {
-                self.term = self.term.max(record.epoch.term());
+                self.wrote(Group::of(&record.info.source), record.epoch);
                 if record.state == ViewState::Dropped {
                     self.dropped(revision, record, content, effects);
                     return;
@@ -227,6 +231,16 @@ impl Machine {
         if self.reading == Reading::Live {
             effects.push(Effect::Changed(id));
         }
+    }
+
+    fn term(&self, group: Group) -> u32 {
+        self.terms.get(&group).copied().unwrap_or_default()
+    }
+
+    /// The log holds a record of this tenure.
+    fn wrote(&mut self, group: Group, epoch: Epoch) {
+        let term = self.term(group).max(epoch.term());
+        self.terms.insert(group, term);
     }
 
     fn dropped(
@@ -295,7 +309,10 @@ impl Machine {
 
     fn news(&mut self, now: Moment, beat: &Beat, effects: &mut Vec<Effect>) {
         for kept in self.views.values() {
-            kept.write().heard(now);
+            let of_group = kept.read().group() == Some(beat.group);
+            if of_group {
+                kept.write().heard(now);
+            }
         }
         for news in beat
             .views
@@ -307,6 +324,8 @@ impl Machine {
             }
             if let Some(kept) = self.views.get(&news.view) {
                 changing(now, &news.view, kept, effects, |kept| {
+                    // Also where nothing is known of the view but its name.
+                    kept.heard(now);
                     kept.beat(now, news.revision, news.news_age_ms, self.position);
                 });
                 self.behind |= kept.read().is_behind();

@@ -4,10 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, Follower, LogEvent, RestartCause, Scope};
 use anteroom_model::{Revision, ViewId};
-use anteroom_wire::{
-    beat::Beat,
-    envelope::{Envelope, Record, TraceContext},
-};
+use anteroom_wire::envelope::{Envelope, Record, TraceContext};
 use tokio::{
     sync::watch,
     time::{MissedTickBehavior, interval},
@@ -17,6 +14,7 @@ use tracing::Span;
 
 use crate::{
     MirrorConfig, MirrorMetrics, MirrorReadiness, RereadCause, ViewHandle, ViewSet,
+    beats::{self, Beats},
     effect::Effect,
     handle::Clock,
     machine::{Machine, SharedView},
@@ -25,9 +23,6 @@ use crate::{
 
 /// How often ages are looked at: what is stale is noticed this much later at most.
 const TICK: Duration = Duration::from_millis(250);
-
-/// How long to wait before beats are asked for again, where the bus refuses them.
-const BEATS_RETRY: Duration = Duration::from_millis(500);
 
 /// Views kept in step with the log. Dropping it stops it; its views grow old then, and say so.
 #[derive(Debug)]
@@ -51,8 +46,8 @@ impl Mirror {
         let stop = shutdown.child_token();
         let ended = CancellationToken::new();
         let follower = bus.follow(scope.clone());
-        let (beat, beats) = watch::channel(None);
-        tokio::spawn(listen(bus, beat, stop.clone()));
+        let heard = Beats::default();
+        tokio::spawn(beats::listen(bus, heard.clone(), stop.clone()));
 
         let required = readiness::required(&scope);
         let outlets = Outlets::new(required, metrics);
@@ -73,7 +68,7 @@ impl Mirror {
         tokio::spawn(async move {
             // Dropped when the task ends, by whatever road.
             let _ended = ended.drop_guard();
-            stop.run_until_cancelled(task.run(beats)).await;
+            stop.run_until_cancelled(task.run(heard)).await;
         });
         mirror
     }
@@ -106,24 +101,6 @@ impl Mirror {
     }
 }
 
-/// Hands the newest beat on, however often the bus has to be asked for them.
-async fn listen(bus: Arc<dyn Bus>, newest: watch::Sender<Option<Beat>>, stop: CancellationToken) {
-    let listening = async {
-        loop {
-            match bus.beats().await {
-                Ok(mut beats) => {
-                    while let Some(beat) = beats.next().await {
-                        newest.send_replace(Some(beat));
-                    }
-                }
-                Err(error) => tracing::debug!(%error, "the writer's beats cannot be heard yet"),
-            }
-            tokio::time::sleep(BEATS_RETRY).await;
-        }
-    };
-    stop.run_until_cancelled(listening).await;
-}
-
 struct Task {
     machine: Machine,
     clock: Clock,
@@ -140,7 +117,7 @@ struct Bootstrap {
 }
 
 impl Task {
-    async fn run(mut self, mut beats: watch::Receiver<Option<Beat>>) {
+    async fn run(mut self, beats: Beats) {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
@@ -149,10 +126,7 @@ impl Task {
                     Some(event) => self.log(event),
                     None => return,
                 },
-                Ok(()) = beats.changed() => {
-                    let beat = beats.borrow_and_update().clone();
-                    beat.map_or_else(Vec::new, |beat| self.machine.beat(self.clock.now(), &beat))
-                }
+                beat = beats.next() => self.machine.beat(self.clock.now(), &beat),
                 _ = tick.tick() => self.machine.tick(self.clock.now()),
             };
             for effect in effects {

@@ -9,7 +9,8 @@ use crate::handle::ViewSet;
 /// Whether a mirror has what it is there for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MirrorReadiness {
-    /// It has read the log to its end, and every view answers.
+    /// It has read the log to its end, and every view answers: with its content, or with an error
+    /// that it can tell.
     Ready,
     /// Not (any more), with what it waits for, for people.
     Waiting(String),
@@ -35,9 +36,10 @@ pub(crate) fn judge(required: &[ViewId], caught_up_once: bool, views: &ViewSet) 
     for (id, view) in views.iter() {
         let state = view.status().borrow().state.clone();
         match state {
-            State::Synced | State::Failed(_) | State::Dropped => {}
+            // An error that can be told is an answer.
+            State::Synced | State::Failed(_) | State::Evicted | State::Dropped => {}
             State::Stale => waiting.push(format!("fresh news of view {id}")),
-            State::Unsynced | State::Syncing | State::Evicted => {
+            State::Unsynced | State::Syncing => {
                 waiting.push(format!("view {id}, which is {}", state.name()));
             }
         }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use anteroom_bus::{Bus, Fence, Lease};
 use anteroom_model::{
-    Delta, Digest, Epoch, Failure, GroupVersionResource, Incarnation, ObjectKey, Op,
+    Delta, Digest, Epoch, Failure, Group, GroupVersionResource, Incarnation, ObjectKey, Op,
     ResourceVersion, Revision, Source, SourceInfo, ViewId, ViewRecord, ViewState, system,
 };
 use anteroom_wire::{
@@ -128,7 +128,8 @@ fn system_info(source: Source) -> SourceInfo {
 )]
 pub struct Writer {
     bus: Arc<dyn Bus>,
-    fence: Fence,
+    /// Of every group: it is the writer of all of them.
+    fences: BTreeMap<Group, Fence>,
     term: u32,
     incarnation: Incarnation,
     views: BTreeMap<ViewId, Model>,
@@ -137,28 +138,29 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Makes the log if there is none, and takes the lease.
+    /// Makes the log if there is none, and takes every group's lease.
     pub async fn new(bus: Arc<dyn Bus>) -> Self {
         let head = bus.ensure_log().await.expect("a log");
-        let before = bus
-            .lease(anteroom_model::Group::COORDINATOR)
-            .await
-            .expect("the lease");
-        let term = before.as_ref().map_or(0, |(lease, _)| lease.term) + 1;
-        let lease = Lease {
-            term,
-            holder: "test".to_owned(),
-        };
-        let fence = bus
-            .take_lease(
-                anteroom_model::Group::COORDINATOR,
-                lease,
-                before.map(|(_, fence)| fence),
-            )
-            .await;
+        let mut leases = BTreeMap::new();
+        for group in Group::all() {
+            leases.insert(group, bus.lease(group).await.expect("the lease"));
+        }
+        let terms = leases.values().flatten().map(|(lease, _)| lease.term);
+        let term = terms.max().unwrap_or_default() + 1;
+        let mut fences = BTreeMap::new();
+        for (group, before) in leases {
+            let lease = Lease {
+                term,
+                holder: "test".to_owned(),
+            };
+            let fence = bus
+                .take_lease(group, lease, before.map(|(_, fence)| fence))
+                .await;
+            fences.insert(group, fence.expect("the lease was taken"));
+        }
         Self {
             bus,
-            fence: fence.expect("the lease was taken"),
+            fences,
             term,
             incarnation: head.incarnation,
             views: BTreeMap::new(),
@@ -270,21 +272,31 @@ impl Writer {
             trace: self.trace.clone(),
         };
         let batch = records.into_iter().map(envelope).collect();
-        let appended = self.bus.append(self.fence, batch).await;
+        let fence = self.fences[&Group::of(&self.views[view].info.source)];
+        let appended = self.bus.append(fence, batch).await;
         let revision = appended.expect("the batch was appended");
         let model = self.views.get_mut(view).expect("an open view");
         model.revision = revision;
         revision
     }
 
-    /// Sends a beat: every view was heard from just now.
+    /// Sends every group's beat: every view was heard from just now.
     pub async fn beat(&self) {
         self.beat_of_age(0).await;
     }
 
-    /// Sends a beat: every view was heard from this long ago.
+    /// Sends every group's beat: every view was heard from this long ago.
     pub async fn beat_of_age(&self, news_age_ms: u64) {
-        let views = self.views.iter().map(|(view, model)| ViewBeat {
+        for group in Group::all() {
+            self.beat_of(group, news_age_ms).await;
+        }
+    }
+
+    /// Sends the beat of one group: its views were heard from this long ago.
+    pub async fn beat_of(&self, group: Group, news_age_ms: u64) {
+        let of_group = |model: &Model| Group::of(&model.info.source) == group;
+        let views = self.views.iter().filter(|(_, model)| of_group(model));
+        let views = views.map(|(view, model)| ViewBeat {
             view: view.clone(),
             epoch: self.epoch(),
             revision: model.revision,
@@ -292,7 +304,7 @@ impl Writer {
         });
         let beat = Beat {
             incarnation: self.incarnation.clone(),
-            group: anteroom_model::Group::COORDINATOR,
+            group,
             term: self.term,
             holder: "test".to_owned(),
             views: views.collect(),

@@ -46,9 +46,9 @@ pub const BEAT_SILENCE_MAX_MS: u64 = 5_000;
 /// How far a beat may run ahead of what a reader has applied before the reader re-reads.
 pub const LAG_MAX_MS: u64 = 2_000;
 
-/// The age at which a view stops answering when the reader names none. A healthy watch brings an
-/// event, a bookmark or its own end within 60 s.
-pub const AGE_MAX_DEFAULT_MS: u64 = 90_000;
+/// The age at which a view stops answering where neither its source nor the reader names one. A
+/// healthy watch brings an event, a bookmark or its own end before that, with seconds to spare.
+pub const AGE_MAX_DEFAULT_MS: u64 = 60_000;
 
 /// How often a replica says what it holds.
 pub const REPLICA_BEAT_INTERVAL_MS: u64 = 1_000;

@@ -208,27 +208,27 @@ impl World {
     }
 
     fn beat(&mut self) {
-        let beat = self.a_beat();
-        let effects = self.machine.beat(self.now, &beat);
-        self.note(&effects);
+        for view in 0..self.models.len() {
+            let beat = self.a_beat(view);
+            let effects = self.machine.beat(self.now, &beat);
+            self.note(&effects);
+        }
     }
 
-    fn a_beat(&self) -> Beat {
+    /// Of the writer of this view, which has no other: the two are of different groups.
+    fn a_beat(&self, view: usize) -> Beat {
+        let model = &self.models[view];
         Beat {
             incarnation: Incarnation(self.incarnation.to_string()),
-            group: anteroom_model::Group::COORDINATOR,
+            group: Group::of(&model.info.source),
             term: 1,
             holder: "test".into(),
-            views: self
-                .models
-                .iter()
-                .map(|model| ViewBeat {
-                    view: model.info.source.view_id(),
-                    epoch: EPOCH,
-                    revision: model.revision,
-                    news_age_ms: 0,
-                })
-                .collect(),
+            views: vec![ViewBeat {
+                view: model.info.source.view_id(),
+                epoch: EPOCH,
+                revision: model.revision,
+                news_age_ms: 0,
+            }],
         }
     }
 
@@ -556,7 +556,7 @@ fn a_reader_that_lags_takes_no_beat_for_its_own_across_a_superseded_record() {
 #[test]
 fn beats_of_another_log_have_it_read_again() {
     let mut world = synced_world();
-    let mut beat = world.a_beat();
+    let mut beat = world.a_beat(0);
     beat.incarnation = Incarnation("another".into());
     let effects = world.machine.beat(world.now, &beat);
     let asked = |effect: &Effect| matches!(effect, Effect::AskAgain(RereadCause::Incarnation));
@@ -566,13 +566,60 @@ fn beats_of_another_log_have_it_read_again() {
 #[test]
 fn a_writer_of_an_earlier_term_brings_no_news() {
     let mut world = synced_world();
-    let mut beat = world.a_beat();
+    let mut beat = world.a_beat(0);
     beat.term = 7;
     world.machine.beat(world.now, &beat);
     world.now += Duration::from_secs(6);
     world.take(Step::Beat);
     world.take(Step::Wait(1));
     assert_eq!(state(&world, 0), State::Stale);
+    assert_eq!(
+        state(&world, 1),
+        State::Synced,
+        "its writer's term is as it was"
+    );
+}
+
+/// Point I: the death of one group's writer is nothing to another's.
+#[test]
+fn a_writers_silence_makes_the_views_of_its_own_group_stale_and_no_others() {
+    let mut world = synced_world();
+    for _ in 0..12 {
+        world.now += Duration::from_millis(500);
+        let beat = world.a_beat(1);
+        world.machine.beat(world.now, &beat);
+    }
+    world.take(Step::Wait(1));
+    assert_eq!(state(&world, 0), State::Stale);
+    assert_eq!(state(&world, 1), State::Synced);
+    // A beat that does not name the view still says that its group's writer lives.
+    let mut beat = world.a_beat(0);
+    beat.views.clear();
+    world.machine.beat(world.now, &beat);
+    assert_eq!(state(&world, 0), State::Synced);
+}
+
+/// Point H: an API call's response is as fresh as its own interval has it.
+#[test]
+fn a_view_with_an_age_limit_of_its_own_is_held_to_that_one() {
+    let mut world = synced_world();
+    let mut record = world.models[0].control(EPOCH, ViewState::Synced);
+    record.age_max_ms = Some(10 * MirrorConfig::default().age_max_ms);
+    world.write(0, Record::Control(record));
+    world.take(Step::Deliver(1));
+    let quiet_ms = MirrorConfig::default().age_max_ms + 1;
+    world.take(Step::Beat);
+    // The writers live, and have nothing new to say.
+    for _ in 0..=quiet_ms / 500 {
+        world.now += Duration::from_millis(500);
+        for view in 0..2 {
+            let mut beat = world.a_beat(view);
+            beat.views.clear();
+            world.machine.beat(world.now, &beat);
+        }
+    }
+    assert_eq!(state(&world, 0), State::Synced);
+    assert_eq!(state(&world, 1), State::Stale);
 }
 
 #[test]

@@ -1,0 +1,114 @@
+//! Heartbeats on their way to the machine.
+//!
+//! There are several writers, one for each group of views, and each group's newest beat is all that
+//! matters. So what waits is one beat for each group, however slow its reader is.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use anteroom_bus::Bus;
+use anteroom_model::Group;
+use anteroom_wire::beat::Beat;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// How long to wait before beats are asked for again, where the bus refuses them.
+const BEATS_RETRY: Duration = Duration::from_millis(500);
+
+/// The newest beat of every group that has not been taken yet. Cheap to clone; one reader.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Beats(Arc<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    beats: Mutex<BTreeMap<Group, Beat>>,
+    come: Notify,
+}
+
+impl Beats {
+    /// Hands a beat on. One of an earlier term than the one that waits comes from a writer that has
+    /// been succeeded; one of a group that there is none of comes from nobody who is known here.
+    pub(crate) fn put(&self, beat: Beat) {
+        if beat.group.0 > Group::SHARDS {
+            return;
+        }
+        let mut beats = self.0.beats.lock();
+        let waits = beats.get(&beat.group);
+        if waits
+            .is_none_or(|waits| waits.incarnation != beat.incarnation || waits.term <= beat.term)
+        {
+            beats.insert(beat.group, beat);
+            self.0.come.notify_one();
+        }
+    }
+
+    /// The next one. Nothing is lost where this is dropped before it is ready.
+    pub(crate) async fn next(&self) -> Beat {
+        loop {
+            if let Some((_, beat)) = self.0.beats.lock().pop_first() {
+                return beat;
+            }
+            self.0.come.notified().await;
+        }
+    }
+}
+
+/// Hands on what is heard, however often the bus has to be asked for it.
+pub(crate) async fn listen(bus: Arc<dyn Bus>, heard: Beats, stop: CancellationToken) {
+    let listening = async {
+        loop {
+            match bus.beats().await {
+                Ok(mut beats) => {
+                    while let Some(beat) = beats.next().await {
+                        heard.put(beat);
+                    }
+                }
+                Err(error) => tracing::debug!(%error, "the writers' beats cannot be heard yet"),
+            }
+            tokio::time::sleep(BEATS_RETRY).await;
+        }
+    };
+    stop.run_until_cancelled(listening).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn beat(group: u16, term: u32, holder: &str) -> Beat {
+        Beat {
+            incarnation: anteroom_model::Incarnation("1".to_owned()),
+            group: Group(group),
+            term,
+            holder: holder.to_owned(),
+            views: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn every_groups_newest_beat_arrives_however_slow_the_reader() {
+        let beats = Beats::default();
+        for n in 0..100 {
+            for group in Group::all() {
+                beats.put(beat(group.0, 3, &format!("{n}")));
+            }
+        }
+        for group in Group::all() {
+            let next = beats.next().await;
+            assert_eq!((next.group, &*next.holder), (group, "99"));
+        }
+        assert!(beats.0.beats.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_word_of_a_succeeded_writer_does_not_displace_its_successors() {
+        let beats = Beats::default();
+        beats.put(beat(1, 4, "successor"));
+        beats.put(beat(1, 3, "paused"));
+        beats.put(beat(2, 1, "another group's"));
+        assert_eq!(beats.next().await.holder, "successor");
+        assert_eq!(beats.next().await.holder, "another group's");
+        beats.put(beat(Group::SHARDS + 1, 1, "no group"));
+        assert!(beats.0.beats.lock().is_empty());
+    }
+}
