@@ -19,8 +19,8 @@ use crate::{
     metrics::WatcherMetrics,
     publish::{Publisher, Tenure},
     reflect::{self, Note, Target, content_version},
-    registry::{Claim, Effect, Event, Registry, Resolution},
-    resolve::resolve,
+    registry::{Claim, Effect, Event, Registry},
+    resolve::{Resolution, resolve},
     sinks::ViewSink,
     status::StatusWriter,
     watcher::Checks,
@@ -187,7 +187,7 @@ impl Controller {
         match note {
             Note::Begin { .. } => self.entries.begin(),
             Note::Put { object, span } => {
-                let entry = Entry::read(&object);
+                let entry = Entry::read(&object, EntryKind::Cached);
                 span.in_scope(|| self.resolve(&entry));
                 self.entries.put(object.key, entry);
             }
@@ -235,7 +235,7 @@ impl Controller {
             return; // It is resolved when there is one.
         };
         let resolution = match &entry.spec {
-            Ok(spec) => resolve(spec, catalog),
+            Ok(spec) => resolve(&entry.identity.name, spec, catalog),
             Err(failure) => Resolution::Invalid(failure.clone()),
         };
         self.apply(Event::Entry(Box::new(Claim {

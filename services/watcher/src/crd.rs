@@ -1,72 +1,39 @@
 //! The custom resource definitions that the watcher needs.
 
+mod global;
+mod policy;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
-use serde_json::{Value, json};
 
 use crate::api::CachedContextEntry;
 
-/// All of them, for `deploy/crds`: ours, and a minimal form of Kyverno's policies for clusters where
-/// Kyverno's own definitions are not installed.
+/// All of them, for `deploy/crds`: ours, and Kyverno's for clusters where its own definitions are not
+/// installed: its entries with its whole schema, its policies with the part of it that says what
+/// reads facts.
 ///
 /// # Panics
 /// Never: the unit test builds them all.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     vec![
         CachedContextEntry::crd(),
-        policy_crd("ClusterPolicy", "clusterpolicies", "cpol", "Cluster"),
-        policy_crd("Policy", "policies", "pol", "Namespaced"),
+        global::definition(),
+        policy::definition("ClusterPolicy", "clusterpolicies", "cpol", "Cluster"),
+        policy::definition("Policy", "policies", "pol", "Namespaced"),
     ]
-}
-
-/// The spec is Kyverno's and is checked when it is compiled, so the schema keeps all of it.
-fn policy_crd(kind: &str, plural: &str, short: &str, scope: &str) -> CustomResourceDefinition {
-    let singular = kind.to_lowercase();
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.kyverno.io")},
-        "spec": {
-            "group": "kyverno.io",
-            "names": {
-                "kind": kind, "listKind": format!("{kind}List"), "plural": plural,
-                "singular": singular, "shortNames": [short], "categories": ["kyverno"],
-            },
-            "scope": scope,
-            "versions": [{
-                "name": "v1", "served": true, "storage": true,
-                "subresources": {"status": {}},
-                "additionalPrinterColumns": [
-                    column("READY", "string", r#".status.conditions[?(@.type=="Ready")].status"#, 0),
-                    column("REASON", "string", r#".status.conditions[?(@.type=="Ready")].reason"#, 1),
-                    column("MESSAGE", "string", r#".status.conditions[?(@.type=="Ready")].message"#, 1),
-                    column("AGE", "date", ".metadata.creationTimestamp", 0),
-                ],
-                "schema": {"openAPIV3Schema": {
-                    "type": "object",
-                    "required": ["spec"],
-                    "properties": {
-                        "apiVersion": {"type": "string"},
-                        "kind": {"type": "string"},
-                        "metadata": {"type": "object"},
-                        "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-                        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-                    },
-                }},
-            }],
-        },
-    });
-    #[expect(clippy::expect_used, reason = "a constant, built by the unit test")]
-    serde_json::from_value(definition).expect("a definition")
-}
-
-fn column(name: &str, kind: &str, path: &str, priority: u8) -> Value {
-    json!({"name": name, "type": kind, "jsonPath": path, "priority": priority})
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
+
+    fn definition(name: &str) -> Value {
+        let mut crds = crds().into_iter();
+        let crd = crds.find(|crd| crd.metadata.name.as_deref() == Some(name));
+        serde_json::to_value(crd.unwrap()).unwrap()
+    }
 
     #[test]
     fn all_of_them_are_there_and_structural() {
@@ -79,6 +46,7 @@ mod tests {
             names,
             [
                 "cachedcontextentries.kyverno.io",
+                "globalcontextentries.kyverno.io",
                 "clusterpolicies.kyverno.io",
                 "policies.kyverno.io"
             ]
@@ -94,7 +62,7 @@ mod tests {
 
     #[test]
     fn the_entry_says_exactly_one_of() {
-        let text = serde_json::to_string(&crds()[0]).unwrap();
+        let text = definition("cachedcontextentries.kyverno.io").to_string();
         assert!(
             text.contains("has(self.resource) != has(self.apiCall)"),
             "{text}"
@@ -104,5 +72,54 @@ mod tests {
             "{text}"
         );
         assert!(text.contains(r#""shortNames":["cce"]"#), "{text}");
+    }
+
+    /// Point B: the versions that Kyverno serves, with one schema, and the second stored.
+    #[test]
+    fn a_global_entry_is_served_in_all_of_its_versions() {
+        let crd = definition("globalcontextentries.kyverno.io");
+        let versions = crd["spec"]["versions"].as_array().unwrap();
+        let of = |field: &str| {
+            versions
+                .iter()
+                .map(|v| v[field].clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of("name"), ["v2alpha1", "v2beta1", "v2"]);
+        assert_eq!(of("served"), [true, true, true]);
+        assert_eq!(of("storage"), [false, true, false]);
+        assert_eq!(
+            of("deprecated"),
+            [Value::Bool(true), Value::Null, Value::Null]
+        );
+        assert!(
+            versions
+                .iter()
+                .all(|v| v["schema"] == versions[0]["schema"])
+        );
+        let spec = &versions[0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        assert_eq!(
+            spec["oneOf"],
+            serde_json::json!([{"required": ["kubernetesResource"]}, {"required": ["apiCall"]}])
+        );
+        assert!(!crd.to_string().contains("nullable"), "{crd}");
+    }
+
+    /// Point B: the API server itself says which name is required.
+    #[test]
+    fn a_policys_context_is_typed_wherever_it_may_stand() {
+        let crd = definition("policies.kyverno.io");
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let rule = "/properties/spec/properties/rules/items/properties";
+        for place in [
+            "",
+            "/validate/properties/foreach/items/properties",
+            "/mutate/properties/foreach/items/properties",
+            "/mutate/properties/targets/items/properties",
+        ] {
+            let at = format!("{rule}{place}/context/items/properties/globalReference/required");
+            let required = schema.pointer(&at);
+            assert_eq!(required, Some(&serde_json::json!(["name"])), "{at}");
+        }
     }
 }

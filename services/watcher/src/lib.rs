@@ -19,6 +19,7 @@
 pub mod api;
 mod apiserver;
 pub mod args;
+mod calls;
 mod conditions;
 mod controller;
 mod crd;

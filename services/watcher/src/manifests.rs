@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use anteroom_model::{ErrorCode, Failure, ObjectKey, ResourceVersion};
+use anteroom_model::{EntryKind, ErrorCode, Failure, ObjectKey, ResourceVersion};
 use anteroom_policy::Problem;
 use bytes::Bytes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -11,7 +11,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    api::{CachedContextEntrySpec, CachedContextEntryStatus},
+    api::{
+        CachedContextEntrySpec, CachedContextEntryStatus, GlobalContextEntrySpec,
+        GlobalContextEntryStatus,
+    },
     discovery::spec_invalid,
     prune::{self, PruneError},
     reflect::{RawObject, content_version},
@@ -105,26 +108,39 @@ impl Identity {
     }
 }
 
-/// A `CachedContextEntry`.
+/// What an entry asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum EntrySpec {
+    /// A `CachedContextEntry`.
+    Cached(Box<CachedContextEntrySpec>),
+    /// A `GlobalContextEntry`, of any version: they have one schema.
+    Global(Box<GlobalContextEntrySpec>),
+}
+
+/// A `CachedContextEntry` or a `GlobalContextEntry`.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
+    /// What declares it.
+    pub kind: EntryKind,
     /// Whose.
     pub identity: Identity,
     /// What it asks for.
-    pub spec: Result<CachedContextEntrySpec, Failure>,
-    /// What it was told last.
+    pub spec: Result<EntrySpec, Failure>,
+    /// What it was told last. Of a `GlobalContextEntry`, `last_heard_time` is what it calls
+    /// `lastRefreshTime`, and it has no figures.
     pub status: CachedContextEntryStatus,
 }
 
 impl Entry {
-    /// Reads one.
-    pub(crate) fn read(object: &RawObject) -> Self {
+    /// Reads one of this kind.
+    pub(crate) fn read(object: &RawObject, kind: EntryKind) -> Self {
         let identity = Identity::read(object);
         let mut value: Value = match serde_json::from_slice(&object.json) {
             Ok(value) => value,
             Err(error) => {
                 let spec = Err(unreadable(&error));
                 return Self {
+                    kind,
                     identity,
                     spec,
                     status: CachedContextEntryStatus::default(),
@@ -133,15 +149,35 @@ impl Entry {
         };
         let mut take = |field| value.get_mut(field).map(Value::take);
         let spec = take("spec").unwrap_or(Value::Object(Map::new()));
-        let spec = serde_json::from_value(spec).map_err(|error| unreadable(&error));
-        // A status that cannot be read is one that is written anew.
-        let status = take("status").unwrap_or_default();
-        let status = serde_json::from_value(status).unwrap_or_default();
+        let spec = EntrySpec::read(spec, kind).map_err(|error| unreadable(&error));
         Self {
+            status: read_status(take("status").unwrap_or_default(), kind),
+            kind,
             identity,
             spec,
-            status,
         }
+    }
+}
+
+impl EntrySpec {
+    fn read(spec: Value, kind: EntryKind) -> serde_json::Result<Self> {
+        Ok(match kind {
+            EntryKind::Global => Self::Global(serde_json::from_value(spec)?),
+            EntryKind::Cached | EntryKind::Implicit => Self::Cached(serde_json::from_value(spec)?),
+        })
+    }
+}
+
+/// A status that cannot be read is one that is written anew.
+fn read_status(status: Value, kind: EntryKind) -> CachedContextEntryStatus {
+    if kind != EntryKind::Global {
+        return serde_json::from_value(status).unwrap_or_default();
+    }
+    let status: GlobalContextEntryStatus = serde_json::from_value(status).unwrap_or_default();
+    CachedContextEntryStatus {
+        conditions: status.conditions,
+        last_heard_time: status.last_refresh_time,
+        ..CachedContextEntryStatus::default()
     }
 }
 
@@ -238,17 +274,19 @@ mod tests {
     fn an_entry_that_cannot_be_read_still_has_an_author() {
         let metadata = json!({"name": "a", "uid": "u", "generation": 3});
         for spec in [json!({"resource": 5}), json!({"resource": {}}), json!("x")] {
-            let entry = Entry::read(&raw(&json!({"metadata": metadata, "spec": spec})));
+            let entry = Entry::read(
+                &raw(&json!({"metadata": metadata, "spec": spec})),
+                EntryKind::Cached,
+            );
             assert_eq!(
                 (entry.identity.uid.as_str(), entry.identity.generation),
                 ("u", 3)
             );
             assert_eq!(entry.spec.unwrap_err().reason, "InvalidSpec");
         }
-        let entry = Entry::read(&raw(
-            &json!({"metadata": metadata, "status": {"objects": "x"}}),
-        ));
-        assert_eq!(entry.spec, Ok(CachedContextEntrySpec::default()));
+        let odd = json!({"metadata": metadata, "status": {"objects": "x"}});
+        let entry = Entry::read(&raw(&odd), EntryKind::Cached);
+        assert_eq!(entry.spec, Ok(EntrySpec::Cached(Box::default())));
         assert_eq!(entry.status, CachedContextEntryStatus::default());
     }
 

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anteroom_model::{
-    Binding, Dependent, EntryKind, EntryRecord, EntryState, Failure, Source, SourceInfo, ViewId,
-};
+use anteroom_model::{Dependent, EntryKind, EntryRecord, EntryState, SourceInfo, ViewId};
+
+use crate::resolve::{Resolution, Resolved};
 
 /// An entry as the API server has it now, with what it resolved to.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,18 +20,6 @@ pub(crate) struct Claim {
     pub generation: i64,
     /// What the spec means.
     pub resolution: Resolution,
-}
-
-/// What an entry's spec means right now.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Resolution {
-    /// This source.
-    Found(SourceInfo),
-    /// Nothing that can be served.
-    Invalid(Failure),
-    /// Nobody can say: the API group does not answer. What one and the same generation of the entry
-    /// was bound to before stays, since *unknown* is not *absent*.
-    Unknown(Failure),
 }
 
 /// What changed.
@@ -91,21 +79,19 @@ impl Registry {
 
     fn claim(&mut self, claim: Claim) -> Vec<Effect> {
         let before = self.entries.get(&claim.name).cloned();
+        let mut projections = Vec::new();
         let (state, info) = match claim.resolution {
-            Resolution::Found(info) => {
-                let view = info.source.view_id();
-                let namespace = match &info.source {
-                    Source::Collection(collection) => {
-                        collection.only_namespace().unwrap_or_default().to_owned()
-                    }
-                    _ => String::new(),
-                };
-                let binding = Binding {
-                    namespace,
-                    ..Binding::whole(view)
-                };
+            Resolution::Found(found) => {
+                let Resolved {
+                    info,
+                    binding,
+                    projections: parts,
+                    ..
+                } = *found;
+                projections = parts;
                 (EntryState::Bound(binding), Some(info))
             }
+            Resolution::Nothing => return Vec::new(),
             Resolution::Invalid(failure) => (EntryState::Invalid { failure }, None),
             Resolution::Unknown(failure) => match &before {
                 Some(old) if (&old.uid, old.generation) == (&claim.uid, claim.generation) => {
@@ -116,7 +102,7 @@ impl Registry {
         };
         let record = EntryRecord {
             kind: EntryKind::Cached,
-            projections: Vec::new(),
+            projections,
             name: claim.name,
             uid: claim.uid,
             generation: claim.generation,

@@ -1,138 +1,173 @@
-//! What an entry's spec means: checked in code, whatever the schema let through.
+//! What an entry's spec, or a policy's reference, means: checked in code, whatever the schema let
+//! through.
 
-use anteroom_model::{Collection, Failure, Source, SourceInfo};
+mod cached;
+mod global;
+mod projections;
+mod reference;
+mod selector;
 
-use crate::{
-    api::{CachedContextEntrySpec, LabelRequirement, LabelSelector, ResourceSource},
-    discovery::{Catalog, Unresolved, Wanted, spec_invalid},
-    registry::Resolution,
+use std::sync::Arc;
+
+use anteroom_model::{
+    Binding, Collection, Failure, GroupVersionResource, ObjectKey, ObjectReference, Projection,
+    Shape, Source, SourceInfo, ViewOptions,
 };
 
-/// The source that a spec names, if the API server serves it.
-pub(crate) fn resolve(spec: &CachedContextEntrySpec, catalog: &Catalog) -> Resolution {
-    match (&spec.resource, &spec.api_call) {
-        (Some(resource), None) => match collection(resource, catalog) {
-            Ok(info) => Resolution::Found(info),
-            Err(Unresolved::Invalid(failure)) => Resolution::Invalid(failure),
-            Err(Unresolved::Unknown(failure)) => Resolution::Unknown(failure),
-        },
-        (None, Some(_)) => Resolution::Invalid(Failure::new(
-            "Unsupported",
-            "`apiCall` is not served by this version of Anteroom: use `resource`",
-        )),
-        (Some(_), Some(_)) => Resolution::Invalid(spec_invalid(
-            "both `resource` and `apiCall` are set: keep exactly one of them",
-        )),
-        (None, None) => Resolution::Invalid(spec_invalid(
-            "neither `resource` nor `apiCall` is set: set exactly one of them",
-        )),
+use crate::{
+    calls::CallSpec,
+    discovery::{Catalog, Resource, Unresolved, spec_invalid},
+    manifests::EntrySpec,
+};
+
+pub(crate) use reference::resolve_reference;
+
+/// What a spec or a reference means right now.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Resolution {
+    /// This.
+    Found(Box<Resolved>),
+    /// Nothing that can be served.
+    Invalid(Failure),
+    /// Nobody can say: the API group does not answer. What one and the same generation of the entry
+    /// was bound to before stays, since *unknown* is not *absent*.
+    Unknown(Failure),
+    /// Nothing has to be kept: a policy reads what the API server does not serve, or what cannot be
+    /// watched, and never asked for it to be kept. It is read when it is needed.
+    Nothing,
+}
+
+/// A source, and how its data are asked for and presented.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Resolved {
+    /// The source and its kind.
+    pub info: SourceInfo,
+    /// Where to ask, and how it is presented.
+    pub binding: Binding,
+    /// What is asked of the view beside its source.
+    pub options: ViewOptions,
+    /// The one object that has to be referenced, where the source is [`Source::Objects`].
+    pub object: Option<ObjectReference>,
+    /// The call to make, where the source is [`Source::ApiCall`].
+    pub call: Option<Arc<CallSpec>>,
+    /// Parts of its data under names of their own.
+    pub projections: Vec<Projection>,
+}
+
+impl From<Result<Resolved, Unresolved>> for Resolution {
+    fn from(result: Result<Resolved, Unresolved>) -> Self {
+        match result {
+            Ok(resolved) => Self::Found(Box::new(resolved)),
+            Err(Unresolved::Invalid(failure)) => Self::Invalid(failure),
+            Err(Unresolved::Unknown(failure)) => Self::Unknown(failure),
+        }
     }
 }
 
-fn collection(resource: &ResourceSource, catalog: &Catalog) -> Result<SourceInfo, Unresolved> {
-    if resource.kind.is_empty() {
-        let message = "`resource.kind` is empty: it names a resource, as in `ingresses`";
-        return Err(Unresolved::Invalid(spec_invalid(message)));
-    }
-    let selector = resource
-        .label_selector
-        .as_ref()
-        .map(label_selector)
-        .transpose();
-    let label_selector = selector.map_err(Unresolved::Invalid)?.unwrap_or_default();
-    let found = catalog.resolve(Wanted {
-        group: resource.group.as_deref(),
-        version: resource.version.as_deref(),
-        kind: resource.kind.trim(),
-    })?;
-    let namespace = resource.namespace.clone().unwrap_or_default();
-    if !namespace.is_empty() && !found.record.namespaced {
-        return Err(Unresolved::Invalid(spec_invalid(format!(
-            "`resource.namespace` is `{namespace}` but `{}` is cluster-scoped: leave it out",
-            found.record.gvr
-        ))));
-    }
-    let collection = Collection {
-        gvr: found.record.gvr.clone(),
-        namespaces: Some(namespace)
-            .filter(|name| !name.is_empty())
-            .into_iter()
-            .collect(),
-        label_selector,
-        field_selector: resource.field_selector.clone().unwrap_or_default(),
+/// What the spec of the entry of this name means, by what the API server serves.
+pub(crate) fn resolve(name: &str, spec: &EntrySpec, catalog: &Catalog) -> Resolution {
+    let resolved = match spec {
+        EntrySpec::Cached(spec) => cached::resolve(name, spec, catalog),
+        EntrySpec::Global(spec) => global::resolve(name, spec, catalog),
     };
-    Ok(SourceInfo {
-        source: Source::Collection(collection.canonical()),
-        kind: found.record.kind.clone(),
-        namespaced: found.record.namespaced,
-    })
+    resolved.into()
 }
 
-/// In the API server's syntax.
-fn label_selector(selector: &LabelSelector) -> Result<String, Failure> {
-    let labels = selector.match_labels.iter();
-    let mut requirements = labels
-        .map(|(key, value)| {
-            check_label(key, [value])?;
-            Ok(format!("{key}={value}"))
-        })
-        .collect::<Result<Vec<_>, Failure>>()?;
-    for expression in &selector.match_expressions {
-        requirements.push(requirement(expression)?);
+impl Resolved {
+    /// A source whole, as a document.
+    #[cfg(test)]
+    pub(crate) fn whole(info: SourceInfo) -> Self {
+        Self {
+            binding: Binding::whole(info.source.view_id()),
+            info,
+            options: ViewOptions::default(),
+            object: None,
+            call: None,
+            projections: Vec::new(),
+        }
     }
-    Ok(requirements.join(","))
+
+    fn collection(found: &Resource, collection: Collection, shape: Shape) -> Self {
+        let namespace = collection.only_namespace().unwrap_or_default().to_owned();
+        let source = Source::Collection(collection.canonical());
+        Self::new(found, source, shape, namespace)
+    }
+
+    fn object(found: &Resource, object: ObjectKey) -> Self {
+        let gvr = found.record.gvr.clone();
+        let source = Source::Objects { gvr: gvr.clone() };
+        let namespace = object.namespace.to_string();
+        let mut resolved = Self::new(found, source, Shape::Object, namespace);
+        resolved.binding.object = Some(object.clone());
+        resolved.object = Some(ObjectReference { gvr, object });
+        resolved
+    }
+
+    fn call(call: CallSpec) -> Self {
+        let source = call.source();
+        Self {
+            binding: Binding {
+                shape: Shape::Response,
+                object: None,
+                ..Binding::whole(source.view_id())
+            },
+            info: SourceInfo {
+                source,
+                kind: String::new(),
+                namespaced: false,
+            },
+            options: ViewOptions::default(),
+            object: None,
+            call: Some(Arc::new(call)),
+            projections: Vec::new(),
+        }
+    }
+
+    fn new(found: &Resource, source: Source, shape: Shape, namespace: String) -> Self {
+        let secret = is_secret(&found.record.gvr);
+        Self {
+            binding: Binding {
+                view: source.view_id(),
+                shape,
+                namespace,
+                object: None,
+                secret,
+            },
+            info: SourceInfo {
+                source,
+                kind: found.record.kind.clone(),
+                namespaced: found.record.namespaced,
+            },
+            options: ViewOptions {
+                sealed: secret,
+                ..ViewOptions::default()
+            },
+            object: None,
+            call: None,
+            projections: Vec::new(),
+        }
+    }
 }
 
-fn requirement(expression: &LabelRequirement) -> Result<String, Failure> {
-    let LabelRequirement {
-        key,
-        operator,
-        values,
-    } = expression;
-    check_label(key, values)?;
-    let mut values = values.clone();
-    values.sort_unstable();
-    values.dedup();
-    let list = values.join(",");
-    match (operator.as_str(), values.is_empty()) {
-        ("In", false) => Ok(format!("{key} in ({list})")),
-        ("NotIn", false) => Ok(format!("{key} notin ({list})")),
-        ("Exists", true) => Ok(key.clone()),
-        ("DoesNotExist", true) => Ok(format!("!{key}")),
-        ("In" | "NotIn", true) => Err(spec_invalid(format!(
-            "`labelSelector`: `{key} {operator}` needs `values`"
-        ))),
-        ("Exists" | "DoesNotExist", false) => Err(spec_invalid(format!(
-            "`labelSelector`: `{key} {operator}` takes no `values`"
-        ))),
-        _ => Err(spec_invalid(format!(
-            "`labelSelector`: operator `{operator}` of `{key}` is not one of In, NotIn, Exists and \
-             DoesNotExist"
-        ))),
-    }
+/// Whether objects of this type are Secrets.
+pub(crate) fn is_secret(gvr: &GroupVersionResource) -> bool {
+    gvr.group.is_empty() && gvr.resource == "secrets"
 }
 
-/// Keys and values are put into the selector's text, so what could change its meaning is refused;
-/// the API server checks the rest.
-fn check_label<'a>(key: &str, values: impl IntoIterator<Item = &'a String>) -> Result<(), Failure> {
-    let plain = |text: &str| {
-        text.bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"-_./".contains(&b))
-    };
-    if key.is_empty() || !plain(key) {
-        return Err(spec_invalid(format!(
-            "`labelSelector`: `{key}` is not the key of a label"
-        )));
+/// The namespaces, for a resource that has them.
+fn within(found: &Resource, namespaces: &[String], field: &str) -> Result<(), Unresolved> {
+    if namespaces.is_empty() || found.record.namespaced {
+        return Ok(());
     }
-    match values
-        .into_iter()
-        .find(|value| value.len() > 63 || !plain(value))
-    {
-        Some(value) => Err(spec_invalid(format!(
-            "`labelSelector`: `{value}` is not the value of a label"
-        ))),
-        None => Ok(()),
-    }
+    Err(Unresolved::Invalid(spec_invalid(format!(
+        "`{field}` is `{}` but `{}` is cluster-scoped: leave it out",
+        namespaces.join(", "),
+        found.record.gvr
+    ))))
+}
+
+fn invalid(message: impl Into<String>) -> Unresolved {
+    Unresolved::Invalid(spec_invalid(message))
 }
 
 #[cfg(test)]

@@ -203,6 +203,9 @@ pub struct ViewOptions {
     /// Its bodies are sealed in the log.
     #[serde(default)]
     pub sealed: bool,
+    /// Once the API server forbids it, it is not asked again: all of its dependents say so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stops_when_forbidden: bool,
 }
 
 /// A view that somebody needs: an object of the `wanted` system view, by the view's name. The

@@ -52,5 +52,6 @@ pub use reference::{
     ApiTarget, CollectionReference, FactTarget, KeptTarget, NamedObject, Reference,
 };
 pub use request::{AdmissionRequest, RequestError};
+pub use scalar::duration_ns;
 pub use template::{VariableError, VariableErrorKind};
 pub use wildcard::matches as wildcard_matches;

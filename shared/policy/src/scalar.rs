@@ -14,6 +14,11 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+/// A duration as Go writes it, as in `1h30m`, in nanoseconds; `None` where the text is none.
+pub fn duration_ns(text: &str) -> Option<i128> {
+    Duration::parse(text).map(Duration::nanoseconds)
+}
+
 /// A value as text: a string as it is, anything else as JSON.
 pub(crate) fn text(value: &Value) -> Cow<'_, str> {
     match value {

@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use anteroom_model::{Collection, GroupVersionResource, Source};
+use anteroom_model::{Collection, Failure, GroupVersionResource, Source};
 use proptest::prelude::*;
 
 use super::*;
@@ -25,7 +25,7 @@ fn claim(name: &str, uid: &str, generation: i64, resolution: Resolution) -> Even
 }
 
 fn found(resource: &str) -> Resolution {
-    Resolution::Found(info(resource))
+    Resolution::Found(Box::new(Resolved::whole(info(resource))))
 }
 
 fn failure() -> Failure {

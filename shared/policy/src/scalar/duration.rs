@@ -12,6 +12,11 @@ impl Duration {
         Self(i128::from(seconds) * SECOND_NS)
     }
 
+    /// As a number.
+    pub(crate) fn nanoseconds(self) -> i128 {
+        self.0
+    }
+
     /// A signed sequence of decimals with a unit each; `0` needs none. `None` beyond Go's own range
     /// of 2⁶³ nanoseconds.
     pub(crate) fn parse(text: &str) -> Option<Self> {

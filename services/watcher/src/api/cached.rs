@@ -1,0 +1,136 @@
+//! `CachedContextEntry`.
+#![expect(
+    unreachable_pub,
+    reason = "the KubeSchema derive repeats each struct in a scope of its own"
+)]
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "columns have types and priorities in common"
+)]
+
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::{CustomResource, KubeSchema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use super::{ApiCallSource, CachedContextEntryStatus, ProjectionSpec, ResourceSource};
+
+/// How old the last good data of an API call may be under `onFailure: ServeStale`, where the entry
+/// does not say.
+pub const STALENESS_DEFAULT_SECONDS: i64 = 3_600;
+
+/// The facts that policies may read by this entry's name.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "kyverno.io",
+    version = "v2alpha1",
+    kind = "CachedContextEntry",
+    plural = "cachedcontextentries",
+    shortname = "cce",
+    category = "kyverno",
+    status = "CachedContextEntryStatus",
+    derive = "PartialEq",
+    doc = "A source of facts that is kept close at hand for policies: a Kubernetes collection or object, watched once for the whole cluster, or the response of an API call.",
+    printcolumn(
+        name = "READY",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+    ),
+    printcolumn(name = "OBJECTS", type_ = "integer", json_path = ".status.objects"),
+    printcolumn(name = "BYTES", type_ = "integer", json_path = ".status.bytes"),
+    printcolumn(
+        name = "STALENESS",
+        type_ = "date",
+        json_path = ".status.lastHeardTime",
+        priority = 1
+    ),
+    printcolumn(
+        name = "REASON",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].reason"#,
+        priority = 1
+    ),
+    printcolumn(
+        name = "MESSAGE",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].message"#,
+        priority = 1
+    ),
+    printcolumn(
+        name = "AGE",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[x_kube(validation = Rule::new("has(self.resource) != has(self.apiCall)")
+    .message("exactly one of `resource` and `apiCall` must be set"))]
+#[x_kube(validation = Rule::new("has(self.apiCall) || (!has(self.onFailure) && !has(self.maxStalenessSeconds))")
+    .message("`onFailure` and `maxStalenessSeconds` are about an `apiCall`"))]
+#[x_kube(validation = Rule::new("!has(self.maxStalenessSeconds) || (has(self.onFailure) && self.onFailure == 'ServeStale')")
+    .message("`maxStalenessSeconds` needs `onFailure: ServeStale`"))]
+#[x_kube(validation = Rule::new("has(self.resource) || !has(self.onForbidden)")
+    .message("`onForbidden` is about a `resource`"))]
+#[serde(rename_all = "camelCase")]
+pub struct CachedContextEntrySpec {
+    /// A Kubernetes collection, whole or narrowed, or one object. Exactly one of `resource` and
+    /// `apiCall`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<ResourceSource>,
+    /// The response of an API call, made at intervals, once for the whole cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_call: Option<ApiCallSource>,
+    /// What readers get while an API call fails and its retries are used up: the error (`Error`,
+    /// which is what is left out means), or the last good data with its age (`ServeStale`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<OnFailure>,
+    /// The oldest data that `onFailure: ServeStale` serves, in seconds; older than that is the error.
+    /// Left out: 3600.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_592_000))]
+    pub max_staleness_seconds: Option<i64>,
+    /// What the watcher does once the API server forbids the resource: ask again for ever (`Retry`,
+    /// which is what is left out means), or give up until the entry changes or a watcher starts anew
+    /// (`Stop`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_forbidden: Option<OnForbidden>,
+    /// It is never evicted to save memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<bool>,
+    /// The largest size of its data in a replica's memory, as a number of bytes or a quantity, as in
+    /// `64Mi`. An entry that grows larger is evicted alone. Left out: the replica's limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "quantity")]
+    pub max_bytes: Option<IntOrString>,
+    /// Parts of the data under names of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub projections: Vec<ProjectionSpec>,
+}
+
+/// What readers get while an API call fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OnFailure {
+    /// The error.
+    #[default]
+    Error,
+    /// The last good data, with its age.
+    ServeStale,
+}
+
+/// What is done once the API server forbids a resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OnForbidden {
+    /// It is asked again, for ever.
+    #[default]
+    Retry,
+    /// It is left alone until the entry changes or a watcher starts anew.
+    Stop,
+}
+
+fn quantity(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "x-kubernetes-int-or-string": true,
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "pattern": r"^[0-9]+(\.[0-9]+)?(k|M|G|T|Ki|Mi|Gi|Ti)?$",
+    })
+}

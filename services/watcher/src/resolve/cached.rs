@@ -1,0 +1,173 @@
+//! What a `CachedContextEntry` means.
+
+use anteroom_model::{Collection, ObjectKey, Shape};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::{Resolved, invalid, projections, selector, within};
+use crate::{
+    api::{CachedContextEntrySpec, OnForbidden, ResourceSource},
+    calls::{CallSpec, OnFailure},
+    discovery::{Catalog, Unresolved, Wanted},
+};
+
+/// The source that a spec names, if the API server serves it.
+pub(super) fn resolve(
+    name: &str,
+    spec: &CachedContextEntrySpec,
+    catalog: &Catalog,
+) -> Result<Resolved, Unresolved> {
+    let mut resolved = match (&spec.resource, &spec.api_call) {
+        (Some(resource), None) => of_resource(resource, catalog)?,
+        (None, Some(call)) => {
+            let on_failure = OnFailure::new(spec.on_failure, spec.max_staleness_seconds);
+            Resolved::call(CallSpec::new(call, on_failure).map_err(Unresolved::Invalid)?)
+        }
+        (Some(_), Some(_)) => {
+            return Err(invalid(
+                "both `resource` and `apiCall` are set: keep exactly one of them",
+            ));
+        }
+        (None, None) => {
+            return Err(invalid(
+                "neither `resource` nor `apiCall` is set: set exactly one of them",
+            ));
+        }
+    };
+    resolved.projections = projections::read(name, &spec.projections)?;
+    resolved.options.pinned = spec.pinned.unwrap_or_default();
+    resolved.options.bytes_max = spec.max_bytes.as_ref().map(bytes).transpose()?;
+    resolved.options.stops_when_forbidden = spec.on_forbidden == Some(OnForbidden::Stop);
+    Ok(resolved)
+}
+
+fn of_resource(resource: &ResourceSource, catalog: &Catalog) -> Result<Resolved, Unresolved> {
+    if resource.kind.is_empty() {
+        return Err(invalid(
+            "`resource.kind` is empty: it names a resource, as in `ingresses`",
+        ));
+    }
+    let label_selector = resource
+        .label_selector
+        .as_ref()
+        .map(selector::label_selector);
+    let label_selector = label_selector.transpose().map_err(Unresolved::Invalid)?;
+    let found = catalog.resolve(Wanted {
+        group: resource.group.as_deref(),
+        version: resource.version.as_deref(),
+        kind: resource.kind.trim(),
+    })?;
+    let namespaces = namespaces(resource)?;
+    let field = if resource.namespaces.is_some() {
+        "resource.namespaces"
+    } else {
+        "resource.namespace"
+    };
+    within(found, &namespaces, field)?;
+    let field_selector = resource.field_selector.clone().unwrap_or_default();
+    let Some(name) = &resource.name else {
+        let collection = Collection {
+            gvr: found.record.gvr.clone(),
+            namespaces,
+            label_selector: label_selector.unwrap_or_default(),
+            field_selector,
+        };
+        return Ok(Resolved::collection(found, collection, Shape::Document));
+    };
+    let selects = label_selector.is_some_and(|selector| !selector.is_empty());
+    if selects || !field_selector.is_empty() || resource.namespaces.is_some() {
+        return Err(invalid(
+            "`resource.name` names one object: `namespaces` and selectors do not go with it",
+        ));
+    }
+    if name.is_empty() || name.contains('/') {
+        return Err(invalid(format!(
+            "`resource.name` is `{name}`: expected an object's name"
+        )));
+    }
+    match (found.record.namespaced, namespaces.first()) {
+        (true, None) => Err(invalid(format!(
+            "`resource.name` is set and `{}` is namespaced: set `resource.namespace` too",
+            found.record.gvr
+        ))),
+        (_, namespace) => {
+            let namespace = namespace.map_or("", String::as_str);
+            Ok(Resolved::object(
+                found,
+                ObjectKey::new(namespace, name.as_str()),
+            ))
+        }
+    }
+}
+
+fn namespaces(resource: &ResourceSource) -> Result<Vec<String>, Unresolved> {
+    let given = match (&resource.namespace, &resource.namespaces) {
+        (Some(_), Some(_)) => {
+            return Err(invalid(
+                "only one of `resource.namespace` and `resource.namespaces` can be set",
+            ));
+        }
+        (Some(one), None) if one.is_empty() => Vec::new(),
+        (Some(one), None) => vec![one.clone()],
+        (None, Some(several)) if several.is_empty() => {
+            return Err(invalid(
+                "`resource.namespaces` is empty: leave it out for all namespaces",
+            ));
+        }
+        (None, Some(several)) => several.clone(),
+        (None, None) => Vec::new(),
+    };
+    // A comma would run two names together in the view's identity.
+    let plain = |name: &&String| {
+        name.is_empty()
+            || !name
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
+    };
+    match given.iter().find(plain) {
+        Some(odd) => Err(invalid(format!("`{odd}` is not the name of a namespace"))),
+        None => Ok(given),
+    }
+}
+
+/// A number of bytes, or a quantity of them.
+fn bytes(value: &IntOrString) -> Result<u64, Unresolved> {
+    let parsed = match value {
+        IntOrString::Int(bytes) => u64::try_from(*bytes).ok(),
+        IntOrString::String(text) => quantity(text.trim()),
+    };
+    parsed.filter(|bytes| *bytes > 0).ok_or_else(|| {
+        let value = match value {
+            IntOrString::Int(bytes) => bytes.to_string(),
+            IntOrString::String(text) => text.clone(),
+        };
+        invalid(format!(
+            "`maxBytes` is `{value}`: expected a number of bytes, as in `64Mi`"
+        ))
+    })
+}
+
+fn quantity(text: &str) -> Option<u64> {
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic());
+    let (number, unit) = text.split_at(unit_at.unwrap_or(text.len()));
+    let factor: u64 = match unit {
+        "" => 1,
+        "k" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "T" => 1_000_000_000_000,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        "Ti" => 1 << 40,
+        _ => return None,
+    };
+    match number.parse::<u64>() {
+        Ok(whole) => whole.checked_mul(factor),
+        Err(_) => {
+            let number: f64 = number.parse().ok()?;
+            let bytes = number * factor as f64;
+            // Beyond this a float counts no single bytes, and nobody has that much memory.
+            (0.0..9.0e15).contains(&bytes).then_some(bytes as u64)
+        }
+    }
+}
