@@ -19,6 +19,7 @@
 pub mod api;
 mod apiserver;
 pub mod args;
+#[allow(dead_code, reason = "the coordinator drives it")]
 mod calls;
 mod conditions;
 mod controller;
@@ -34,6 +35,7 @@ mod prune;
 mod publish;
 mod reflect;
 mod registry;
+#[allow(dead_code, unused_imports, reason = "the coordinator calls it")]
 mod resolve;
 mod sinks;
 mod status;
