@@ -160,6 +160,7 @@ impl QueryArgs {
         let (_, found) = ask(bus, address, &request, self.deadline()).await?;
         if found.is_null() {
             return Err(FactError::EntryNotFound {
+                kind: anteroom_model::EntryKind::Cached,
                 entry: self.entry.clone(),
             });
         }

@@ -65,6 +65,16 @@ pub struct Args {
     )]
     pub query_hedge_ms: u64,
 
+    /// The part of API calls answered from a view that are read live too, in the background, and
+    /// compared: 0 (none) to 1 (all). Differences are counted and logged.
+    #[arg(
+        long,
+        env = "ANTEROOM_AUDIT_CACHED_CALLS",
+        default_value_t = 0.0,
+        value_parser = ratio
+    )]
+    pub audit_cached_calls: f64,
+
     /// The certificate, where it is made by somebody else.
     #[command(flatten)]
     pub tls: TlsFileArgs,
@@ -73,4 +83,11 @@ pub struct Args {
     /// API server's own trust store decides.
     #[arg(long, env = "ANTEROOM_TLS_CA_FILE", requires = "tls_cert_file")]
     pub tls_ca_file: Option<PathBuf>,
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(ratio),
+        _ => Err("it has to be a number from 0 to 1".to_owned()),
+    }
 }

@@ -4,21 +4,23 @@
 //! last one stays in force: a policy that was there is better enforced than forgotten, and the facts
 //! that it reads carry their own age.
 
+mod entries;
 mod follow;
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
-use anteroom_model::{Binding, EntryKind, EntryRecord, FactError};
+use anteroom_model::{EntryKind, EntryRecord, FactError};
 use tokio::sync::watch;
 
 use crate::{kinds::Kinds, policies::PolicySet};
 
+pub(crate) use entries::Entries;
 pub(crate) use follow::follow;
 
 /// What the webhook knows. Immutable.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
-    pub(crate) entries: Arc<HashMap<(EntryKind, String), EntryRecord>>,
+    pub(crate) entries: Arc<Entries>,
     pub(crate) kinds: Arc<Kinds>,
     pub(crate) policies: Arc<PolicySet>,
 }
@@ -27,19 +29,16 @@ pub(crate) struct Catalog {
 pub(crate) type Catalogs = watch::Receiver<Option<Arc<Catalog>>>;
 
 impl Catalog {
-    /// Where an entry's data are, or the error that its readers get: those of a namespaced policy, if
-    /// there is a `namespace`.
-    pub(crate) fn binding(
-        &self,
-        kind: EntryKind,
-        entry: &str,
-        namespace: Option<&str>,
-    ) -> Result<&Binding, FactError> {
-        match self.entries.get(&(kind, entry.to_owned())) {
-            Some(record) => record.binding_within(namespace),
-            None => Err(FactError::EntryNotFound {
-                entry: entry.to_owned(),
-            }),
-        }
+    /// The entry of this name.
+    ///
+    /// # Errors
+    /// [`FactError::EntryNotFound`]
+    pub(crate) fn entry(&self, kind: EntryKind, name: &str) -> Result<&EntryRecord, FactError> {
+        self.entries
+            .get(kind, name)
+            .ok_or_else(|| FactError::EntryNotFound {
+                kind,
+                entry: name.to_owned(),
+            })
     }
 }

@@ -2,14 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_model::{ErrorCode, GroupVersionResource};
+use anteroom_model::{ErrorCode, GroupVersionResource, ObjectKey};
 use anteroom_policy::{AdmissionRequest, Evaluation, Policy, Rule, RuleOutcome, RuleReport, Step};
 use futures::future::join_all;
 use tokio::time::Instant;
 
 use crate::{
     catalog::{Catalog, Catalogs},
-    facts::{Fact, Facts, Origin},
+    facts::{Fact, Facts, Origin, Reader},
     metrics::WebhookMetrics,
     policies::{Entry, Scope, Subject},
     review::{Review, ReviewError},
@@ -89,16 +89,18 @@ impl Decider {
         deadline: Instant,
     ) -> Option<RuleRecord> {
         let mut evaluation = Evaluation::start(policy, rule, request);
+        let reader = Reader {
+            policy: ObjectKey::new(policy.namespace().unwrap_or_default(), policy.name()),
+            rule: rule.name().to_owned(),
+        };
         let mut origins: Vec<(u32, Option<Arc<Origin>>)> = Vec::new();
         // Ends: an evaluation asks for a bounded number of facts, each once.
         let report = loop {
             match evaluation.step() {
                 Step::Done(report) => break report,
                 Step::Need(needs) => {
-                    for Fact { id, answer, origin } in self
-                        .facts
-                        .answer(catalog, policy.namespace(), needs, deadline)
-                        .await
+                    for Fact { id, answer, origin } in
+                        self.facts.answer(catalog, &reader, needs, deadline).await
                     {
                         origins.push((id, origin));
                         evaluation.supply(id, answer);

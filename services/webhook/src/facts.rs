@@ -1,36 +1,71 @@
-//! Facts from the replicas, within the time that the API server waits.
+//! Facts, by whatever way leads to them, within the time that the API server waits.
+//!
+//! ```text
+//! FactRequest ── road ──▶ ways ──▶ views ──▶ View ──▶ Fallback     (a replica)
+//!                          │
+//!                          └─────▶ live ──▶ Live                   (a watcher)
+//! ```
+//!
+//! - `road` decides by which ways a fact is reached; `confined` what a namespaced policy may read.
+//! - `views` asks replicas: `attempts` hedges, `floors` keeps decisions from going back in time.
+//! - `live` asks a watcher.
+//! - `audit` compares some answers of views with what is read live.
 
 mod attempts;
+mod audit;
+mod confined;
 mod floors;
+mod live;
+mod origin;
+mod road;
+mod views;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use anteroom_bus::{Address, Bus, Call, RequestError};
-use anteroom_model::{EntryKind, FactError, ViewId, limits::QUERIES_PER_REQUEST_MAX};
+use anteroom_bus::{Bus, Call};
+use anteroom_model::{ErrorCode, FactError, ObjectKey, limits::QUERIES_PER_REQUEST_MAX};
 use anteroom_policy::FactRequest;
 use anteroom_runtime::telemetry;
-use anteroom_wire::{
-    body,
-    envelope::TraceContext,
-    query::{Query, QueryReply, QueryRequest, decode_outcome, encode_request},
-};
+use anteroom_wire::{body, envelope::TraceContext};
 use bytes::Bytes;
-use futures::future::join_all;
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, join_all},
+};
 use serde_json::Value;
 use tokio::time::Instant;
-use tracing::{Instrument as _, Span};
 
-use self::floors::Floors;
+use self::{
+    audit::{Audit, Sample},
+    live::Live,
+    road::{LiveWay, Road, ViewWay, Way},
+    views::{Question, Views},
+};
 use crate::{catalog::Catalog, metrics::WebhookMetrics};
 
-/// Asks the replicas.
+pub(crate) use origin::Origin;
+
+/// Reads facts. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
-    bus: Arc<dyn Bus>,
-    metrics: WebhookMetrics,
-    /// Without an answer for so long, another replica is asked.
-    hedge: Duration,
-    floors: Arc<Floors>,
+    views: Views,
+    live: Live,
+    audit: Audit,
+}
+
+/// In whose name facts are read.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader {
+    /// Namespace (empty for a `ClusterPolicy`) and name.
+    pub(crate) policy: ObjectKey,
+    pub(crate) rule: String,
+}
+
+impl Reader {
+    /// The namespace that the policy is confined to, if it is a namespaced one.
+    fn namespace(&self) -> Option<&str> {
+        Some(&*self.policy.namespace).filter(|namespace| !namespace.is_empty())
+    }
 }
 
 /// The answer to one [`FactRequest`].
@@ -42,237 +77,223 @@ pub(crate) struct Fact {
     pub(crate) origin: Option<Arc<Origin>>,
 }
 
-/// What an answer was read from: see the decision's record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Origin {
-    pub(crate) view: ViewId,
-    pub(crate) replica: String,
-    pub(crate) incarnation: String,
-    pub(crate) revision: u64,
-    pub(crate) version: String,
-    pub(crate) age_ms: u64,
+impl Fact {
+    fn unanswered(id: u32, error: FactError) -> Self {
+        Self {
+            id,
+            answer: Err(error),
+            origin: None,
+        }
+    }
+}
+
+/// A fact on its way, and why the last way that was tried did not lead there.
+struct Traveller {
+    road: Road,
+    turned_back: Option<ErrorCode>,
+}
+
+/// Those who ask one view at once.
+struct Party {
+    travellers: Vec<(Traveller, ViewWay)>,
+    /// Another way is open to each of them.
+    may_turn_back: bool,
+}
+
+impl Party {
+    fn takes(&self, way: &ViewWay, may_turn_back: bool) -> bool {
+        self.may_turn_back == may_turn_back
+            && self.travellers.len() < QUERIES_PER_REQUEST_MAX
+            && self.travellers.first().is_some_and(|(_, first)| {
+                (&first.view, first.age_max_ms, first.secret)
+                    == (&way.view, way.age_max_ms, way.secret)
+            })
+    }
 }
 
 impl Facts {
-    pub(crate) fn new(bus: Arc<dyn Bus>, metrics: WebhookMetrics, hedge: Duration) -> Self {
+    /// `audit_ratio` is the part of answers from views that are compared with live ones.
+    pub(crate) fn new(
+        bus: Arc<dyn Bus>,
+        metrics: WebhookMetrics,
+        hedge: Duration,
+        audit_ratio: f64,
+    ) -> Self {
+        let views = Views::new(Arc::clone(&bus), metrics.clone(), hedge);
+        let live = Live::new(bus, metrics.clone(), hedge);
         Self {
-            bus,
-            metrics,
-            hedge,
-            floors: Arc::default(),
+            audit: Audit::new(views.clone(), live.clone(), metrics, audit_ratio),
+            views,
+            live,
         }
     }
 
-    /// Answers all `needs` of a policy (confined to `namespace`, if it is a namespaced one), side by
-    /// side; those of one entry together, from one state of its view.
+    /// Answers all `needs` of a rule, side by side; those of one view together, from one state of it.
     pub(crate) async fn answer(
         &self,
         catalog: &Catalog,
-        namespace: Option<&str>,
+        reader: &Reader,
         needs: Vec<FactRequest>,
         deadline: Instant,
     ) -> Vec<Fact> {
-        self.floors.forget_others(catalog);
-        let mut by_entry: BTreeMap<String, Vec<FactRequest>> = BTreeMap::new();
+        let (mut facts, mut travellers) = (Vec::new(), Vec::new());
         for need in needs {
-            let entry = need.target.to_string();
-            by_entry.entry(entry).or_default().push(need);
-        }
-        let requests = by_entry.into_iter().flat_map(|(entry, mut needs)| {
-            let mut chunks = Vec::new();
-            while needs.len() > QUERIES_PER_REQUEST_MAX {
-                let rest = needs.split_off(QUERIES_PER_REQUEST_MAX);
-                chunks.push(std::mem::replace(&mut needs, rest));
-            }
-            chunks.push(needs);
-            chunks.into_iter().map(move |needs| (entry.clone(), needs))
-        });
-        let answers = requests.map(|(entry, needs)| {
-            let binding = catalog.binding(EntryKind::Cached, &entry, namespace);
-            let view = binding.map(|binding| &binding.view);
-            self.of_entry(view, entry, needs, deadline)
-        });
-        join_all(answers).await.into_iter().flatten().collect()
-    }
-
-    /// One request. An error of it is the answer to each of its queries.
-    async fn of_entry(
-        &self,
-        view: Result<&ViewId, FactError>,
-        entry: String,
-        needs: Vec<FactRequest>,
-        deadline: Instant,
-    ) -> Vec<Fact> {
-        let (ids, queries): (Vec<_>, Vec<_>) = needs.into_iter().map(split).unzip();
-        let reply = match view {
-            Ok(view) => self
-                .ask(view, entry, queries, deadline)
-                .await
-                .map(|reply| (view, reply)),
-            Err(error) => Err(error),
-        };
-        let (view, reply) = match reply {
-            Ok(reply) => reply,
-            Err(error) => {
-                let failed = |id| Fact {
-                    id,
-                    answer: Err(error.clone()),
-                    origin: None,
-                };
-                return ids.into_iter().map(failed).collect();
-            }
-        };
-        let origin = Arc::new(Origin {
-            view: view.clone(),
-            replica: reply.replica,
-            incarnation: reply.incarnation.0,
-            revision: reply.revision.0,
-            version: reply.version.0.into(),
-            age_ms: reply.age_ms,
-        });
-        let fact = |(id, result): (u32, Result<Bytes, FactError>)| Fact {
-            id,
-            answer: result
-                .and_then(|body| body::to_json(&body).map_err(|error| unreadable(&error))),
-            origin: Some(Arc::clone(&origin)),
-        };
-        ids.into_iter().zip(reply.results).map(fact).collect()
-    }
-
-    /// Asks one view. The reply has as many results as there are queries.
-    async fn ask(
-        &self,
-        view: &ViewId,
-        entry: String,
-        queries: Vec<Query>,
-        deadline: Instant,
-    ) -> Result<QueryReply, FactError> {
-        let span = tracing::info_span!(
-            "query",
-            otel.kind = "client",
-            otel.status_code = tracing::field::Empty,
-            "rpc.system" = "anteroom",
-            "messaging.destination.name" = %view,
-            view = %view,
-            entry,
-            queries = queries.len(),
-            attempts = tracing::field::Empty,
-            replica = tracing::field::Empty,
-            revision = tracing::field::Empty,
-            age_ms = tracing::field::Empty,
-            error = tracing::field::Empty,
-        );
-        let begun = Instant::now();
-        let expected = queries.len();
-        let (revision_min, revision_min_of) = self
-            .floors
-            .of(view)
-            .map(|floor| (floor.revision, floor.incarnation))
-            .unzip();
-        let request = QueryRequest {
-            entry,
-            queries,
-            age_max_ms: None,
-            revision_min,
-            revision_min_of,
-            reply_key: None,
-        };
-        let outcome = self
-            .attempt(view, &request, deadline)
-            .instrument(span.clone())
-            .await
-            .and_then(|reply| match reply.results.len() {
-                found if found == expected => {
-                    self.floors.raise(view, &reply);
-                    Ok(reply)
-                }
-                found => Err(FactError::RequestInvalid {
-                    message: format!("the reply has {found} results for {expected} queries"),
+            let id = need.id;
+            match road::road(need, reader.namespace(), catalog) {
+                Ok(road) => travellers.push(Traveller {
+                    road,
+                    turned_back: None,
                 }),
-            });
-        record(&span, &outcome);
-        let code = outcome.as_ref().err().map(FactError::code);
-        self.metrics.query(code, begun.elapsed());
-        outcome
+                Err(error) => facts.push(Fact::unanswered(id, error)),
+            }
+        }
+        facts.extend(self.travel(reader, travellers, deadline).await);
+        facts
     }
 
-    async fn attempt(
-        &self,
-        view: &ViewId,
-        request: &QueryRequest,
+    /// Takes each by its next way, and those that have to turn back by the one after it.
+    fn travel<'a>(
+        &'a self,
+        reader: &'a Reader,
+        travellers: Vec<Traveller>,
         deadline: Instant,
-    ) -> Result<QueryReply, FactError> {
-        let body = encode_request(request).map_err(|error| FactError::BudgetExceeded {
-            message: error.to_string(),
-        })?;
-        let given_ms = millis(deadline.saturating_duration_since(Instant::now()));
-        attempts::race(self.hedge, deadline, given_ms, || {
-            self.metrics.attempt();
-            self.send(view, body.clone(), deadline)
-        })
-        .await
+    ) -> BoxFuture<'a, Vec<Fact>> {
+        let mut parties: Vec<Party> = Vec::new();
+        let mut arriving: Vec<BoxFuture<'a, Vec<Fact>>> = Vec::new();
+        for mut traveller in travellers {
+            match traveller.road.ways.pop_front() {
+                Some(Way::View(way)) => {
+                    let may_turn_back = !traveller.road.ways.is_empty();
+                    let fits = |party: &&mut Party| party.takes(&way, may_turn_back);
+                    match parties.iter_mut().find(fits) {
+                        Some(party) => party.travellers.push((traveller, way)),
+                        None => parties.push(Party {
+                            travellers: vec![(traveller, way)],
+                            may_turn_back,
+                        }),
+                    }
+                }
+                Some(Way::Live(way)) => {
+                    let read = self.by_live_read(reader, traveller, way, deadline);
+                    arriving.push(read.map(|fact| vec![fact]).boxed());
+                }
+                None => {
+                    let message = "no way leads there".to_owned();
+                    let error = FactError::RequestInvalid { message };
+                    let fact = Fact::unanswered(traveller.road.id, error);
+                    arriving.push(std::future::ready(vec![fact]).boxed());
+                }
+            }
+        }
+        let by_view = parties
+            .into_iter()
+            .map(|party| self.by_view(reader, party, deadline).boxed());
+        arriving.extend(by_view);
+        join_all(arriving)
+            .map(|facts| facts.into_iter().flatten().collect())
+            .boxed()
     }
 
-    /// One attempt.
-    async fn send(
-        &self,
-        view: &ViewId,
-        body: Bytes,
-        deadline: Instant,
-    ) -> Result<QueryReply, FactError> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let trace = telemetry::current_trace().map(|(traceparent, tracestate)| TraceContext {
-            traceparent,
-            tracestate,
-        });
-        let call = Call {
-            body,
-            deadline: left,
-            trace,
+    /// One request to one view. An error of it is the answer to each of its queries.
+    async fn by_view(&self, reader: &Reader, party: Party, deadline: Instant) -> Vec<Fact> {
+        let Party {
+            travellers,
+            may_turn_back,
+        } = party;
+        let Some(question) = Question::of(&travellers) else {
+            return Vec::new();
         };
-        let to = Address::View(view.clone());
-        match self.bus.request(&to, call, left).await {
-            Ok(reply) => decode_outcome(&reply).map_err(|error| unreadable(&error))?,
-            Err(RequestError::NoResponders) => Err(FactError::NoReplica {
-                view: view.as_str().to_owned(),
-            }),
-            Err(RequestError::TimedOut { timeout_ms }) => Err(FactError::DeadlineExceeded {
-                deadline_ms: timeout_ms,
-            }),
-            Err(error) => Err(FactError::BusUnavailable {
-                message: error.to_string(),
-            }),
+        // Another way takes time too.
+        let until = match may_turn_back {
+            true => Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2,
+            false => deadline,
+        };
+        let asked = self.views.ask(&question, until, !may_turn_back).await;
+        let (mut facts, mut turned_back) = (Vec::new(), Vec::new());
+        let (results, origin): (Vec<_>, _) = match asked {
+            Ok(answer) => (answer.results, Some(Arc::new(answer.origin))),
+            Err(error) => (vec![Err(error); travellers.len()], None),
+        };
+        for ((mut traveller, way), result) in travellers.into_iter().zip(results) {
+            match result {
+                Err(error) if !traveller.road.ways.is_empty() && !way.ends_with(&error) => {
+                    traveller.turned_back = Some(error.code());
+                    turned_back.push(traveller);
+                }
+                answer => {
+                    if let (Some(live), Some(origin)) = (traveller.road.stands_for, &origin) {
+                        self.audit.consider(|| Sample {
+                            reader: reader.clone(),
+                            variable: traveller.road.variable,
+                            view: way,
+                            live,
+                            answer: answer.clone(),
+                            revision: origin.revision(),
+                        });
+                    }
+                    facts.push(Fact {
+                        id: traveller.road.id,
+                        answer,
+                        origin: origin.clone(),
+                    });
+                }
+            }
+        }
+        if !turned_back.is_empty() {
+            facts.extend(self.travel(reader, turned_back, deadline).await);
+        }
+        facts
+    }
+
+    async fn by_live_read(
+        &self,
+        reader: &Reader,
+        traveller: Traveller,
+        way: LiveWay,
+        deadline: Instant,
+    ) -> Fact {
+        let Traveller { road, turned_back } = traveller;
+        let read = self.live.read(reader, &road.variable, way, deadline).await;
+        match read {
+            Err(error) => Fact::unanswered(road.id, error),
+            Ok((answer, mut origin)) => {
+                origin.turned_back(turned_back);
+                Fact {
+                    id: road.id,
+                    answer: Ok(answer),
+                    origin: Some(Arc::new(origin)),
+                }
+            }
         }
     }
 }
 
-fn split(need: FactRequest) -> (u32, Query) {
-    let query = Query {
-        expression: need.expression,
-        parameters: need.parameters,
-        missing_key_is_error: need.missing_key_is_error,
-        selection: None,
-    };
-    (need.id, query)
+/// A message within what is left of the time, below the current span.
+fn call(body: Bytes, left: Duration) -> Call {
+    let trace = telemetry::current_trace().map(|(traceparent, tracestate)| TraceContext {
+        traceparent,
+        tracestate,
+    });
+    Call {
+        body,
+        deadline: left,
+        trace,
+    }
+}
+
+fn value(body: &Bytes) -> Result<Value, FactError> {
+    body::to_json(body).map_err(|error| unreadable(&error))
 }
 
 fn unreadable(error: &anteroom_wire::WireError) -> FactError {
     FactError::RequestInvalid {
-        message: format!("the replica's reply cannot be read: {error}"),
+        message: format!("the reply cannot be read: {error}"),
     }
 }
 
-fn record(span: &Span, outcome: &Result<QueryReply, FactError>) {
-    match outcome {
-        Ok(reply) => {
-            span.record("replica", &reply.replica);
-            span.record("revision", reply.revision.0);
-            span.record("age_ms", reply.age_ms);
-        }
-        Err(error) => {
-            span.record("otel.status_code", "ERROR");
-            span.record("error", format!("{} {error}", error.code()));
-        }
+fn too_large(error: &anteroom_wire::WireError) -> FactError {
+    FactError::BudgetExceeded {
+        message: error.to_string(),
     }
 }
 

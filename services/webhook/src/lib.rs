@@ -139,7 +139,7 @@ impl Webhook {
         }
 
         let hedge = Duration::from_millis(args.query_hedge_ms);
-        let facts = Facts::new(bus, metrics.clone(), hedge);
+        let facts = Facts::new(bus, metrics.clone(), hedge, args.audit_cached_calls);
         let decider = Decider::new(catalogs, facts, metrics.clone());
         tasks.spawn(
             "server",

@@ -24,6 +24,8 @@ pub(crate) struct WebhookMetrics {
     rules: Family<RuleLabels, Counter>,
     query_seconds: Family<OutcomeLabels, Histogram, fn() -> Histogram>,
     query_attempts: Counter,
+    live_read_seconds: Family<OutcomeLabels, Histogram, fn() -> Histogram>,
+    audits: Family<ResultLabels, Counter>,
     review_errors: Family<CodeLabels, Counter>,
     pub(crate) reviews_in_flight: Gauge,
     policies: Family<StateLabels, Gauge>,
@@ -54,6 +56,35 @@ struct CodeLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    result: &'static str,
+}
+
+/// What came of comparing a view's answer with a live one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AuditResult {
+    /// They are the same, at once or after a moment.
+    Same,
+    /// They are not.
+    Different,
+    /// One of the two could not be read.
+    Error,
+    /// As many as are compared at once are being compared.
+    Skipped,
+}
+
+impl AuditResult {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Different => "different",
+            Self::Error => "error",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StateLabels {
     state: &'static str,
 }
@@ -67,6 +98,8 @@ impl WebhookMetrics {
             rules: Family::default(),
             query_seconds: Family::new_with_constructor(histogram),
             query_attempts: Counter::default(),
+            live_read_seconds: Family::new_with_constructor(histogram),
+            audits: Family::default(),
             review_errors: Family::default(),
             reviews_in_flight: Gauge::default(),
             policies: Family::default(),
@@ -96,6 +129,16 @@ impl WebhookMetrics {
             "anteroom_webhook_query_attempts",
             "Requests sent to replicas",
             own.query_attempts.clone(),
+        );
+        metrics.register(
+            "anteroom_webhook_live_read_duration_seconds",
+            "From a live read's beginning to its end; outcome is ok or an error code",
+            own.live_read_seconds.clone(),
+        );
+        metrics.register(
+            "anteroom_webhook_cached_call_audit",
+            "Views' answers to API calls that were compared with live ones, by result",
+            own.audits.clone(),
         );
         metrics.register(
             "anteroom_admission_review_errors",
@@ -148,6 +191,19 @@ impl WebhookMetrics {
         self.query_seconds
             .get_or_create(&OutcomeLabels { outcome })
             .observe(took.as_secs_f64());
+    }
+
+    /// `error`: `None` for an answer.
+    pub(crate) fn live_read(&self, error: Option<ErrorCode>, took: Duration) {
+        let outcome = error.map_or("ok", ErrorCode::as_str);
+        self.live_read_seconds
+            .get_or_create(&OutcomeLabels { outcome })
+            .observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn audited(&self, result: AuditResult) {
+        let result = result.as_str();
+        self.audits.get_or_create(&ResultLabels { result }).inc();
     }
 
     pub(crate) fn review_error(&self, code: ErrorCode) {

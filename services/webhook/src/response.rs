@@ -22,6 +22,12 @@ const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 /// The record of a decision in the API server's audit log; rules beyond it are counted.
 const RECORD_BYTES_MAX: usize = 8 * 1024;
 
+/// Facts of one rule in the record; the rest are counted.
+const FACTS_MAX: usize = 16;
+
+/// What a fact reads, as the record names it: paths may be long.
+const ENTRY_BYTES_MAX: usize = 256;
+
 /// The answer to a review that was decided on.
 pub(crate) fn decided(review: &Review<'_>, decision: &Decision) -> Value {
     let mut response = json!({
@@ -153,7 +159,7 @@ pub(crate) fn record(decision: &Decision) -> String {
 }
 
 fn rule_value(rule: &RuleRecord) -> Value {
-    let facts: Vec<_> = rule.facts.iter().map(fact_value).collect();
+    let facts: Vec<_> = rule.facts.iter().take(FACTS_MAX).map(fact_value).collect();
     let mut value = json!({
         "policy": rule.policy,
         "rule": rule.rule,
@@ -162,18 +168,16 @@ fn rule_value(rule: &RuleRecord) -> Value {
     if !facts.is_empty() {
         value["facts"] = facts.into();
     }
+    if rule.facts.len() > FACTS_MAX {
+        value["factsLeftOut"] = (rule.facts.len() - FACTS_MAX).into();
+    }
     value
 }
 
 fn fact_value(fact: &FactRecord) -> Value {
-    let mut value = json!({ "entry": fact.entry });
+    let mut value = json!({ "entry": cut(&fact.entry, ENTRY_BYTES_MAX) });
     if let Some(origin) = &fact.origin {
-        value["view"] = origin.view.as_str().into();
-        value["incarnation"] = origin.incarnation.as_str().into();
-        value["revision"] = origin.revision.into();
-        value["resourceVersion"] = origin.version.as_str().into();
-        value["ageMs"] = origin.age_ms.into();
-        value["replica"] = origin.replica.as_str().into();
+        origin.record(&mut value);
     }
     if let Some(code) = fact.error {
         value["error"] = code.as_str().into();

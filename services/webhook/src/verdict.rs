@@ -154,7 +154,10 @@ mod tests {
             RuleOutcome::Error(RuleError::Fact {
                 variable: "v".into(),
                 entry: "e".into(),
-                source: FactError::EntryNotFound { entry: "e".into() },
+                source: FactError::EntryNotFound {
+                    kind: anteroom_model::EntryKind::Cached,
+                    entry: "e".into(),
+                },
             })
         };
         let skip = RuleOutcome::Skipped { reason: "s".into() };

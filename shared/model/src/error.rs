@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Failure, Revision};
+use crate::{EntryKind, Failure, Revision};
 
 /// A stable code, shown with every error that a user sees; `docs/errors.md` has a section for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -116,8 +116,11 @@ impl fmt::Display for ErrorCode {
 #[non_exhaustive]
 pub enum FactError {
     /// No entry has this name.
-    #[error("entry `{entry}` not found: create a CachedContextEntry with this name")]
+    #[error("{}", entry_not_found(*.kind, .entry))]
     EntryNotFound {
+        /// What should have declared it.
+        #[serde(default)]
+        kind: EntryKind,
         /// The name asked for.
         entry: String,
     },
@@ -299,6 +302,16 @@ pub enum FactError {
         /// What the transport said.
         message: String,
     },
+}
+
+/// Users of Kyverno look for the words that it has for a `GlobalContextEntry` that is not there.
+fn entry_not_found(kind: EntryKind, entry: &str) -> String {
+    let theirs = match kind {
+        EntryKind::Global => format!("failed to fetch entry key={entry}: "),
+        EntryKind::Cached | EntryKind::Implicit => String::new(),
+    };
+    let kind = kind.name();
+    format!("{theirs}entry `{entry}` not found: create a {kind} with this name")
 }
 
 impl FactError {

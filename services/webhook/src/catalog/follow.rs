@@ -1,20 +1,28 @@
 //! Keeping the catalog in step with the system views.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, Connection, Scope};
 use anteroom_mirror::{ContentStamp, Mirror, MirrorConfig, MirrorMetrics};
-use anteroom_model::{EntryKind, EntryRecord, KindRecord, ObjectKey, ViewId, system};
+use anteroom_model::{KindRecord, ObjectKey, ViewId, system};
 use anteroom_runtime::{Check, Service};
 use anteroom_view::{Object, Read};
 use anyhow::bail;
 use bytes::Bytes;
 use futures::future::select_all;
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
-use super::Catalog;
+use super::{Catalog, Entries};
 use crate::{kinds::Kinds, metrics::WebhookMetrics, policies::PolicySet};
+
+/// The least time between two catalogs: entries that are created by the hundred are taken in
+/// together.
+const PACE_MIN: Duration = Duration::from_millis(20);
+
+/// Or so many times what the last one took to build, so that a large one takes a bounded part of the
+/// processor however often it changes.
+const PACE: u32 = 4;
 
 /// Follows the system views until shutdown.
 pub(crate) async fn follow(
@@ -36,14 +44,10 @@ pub(crate) async fn follow(
     );
     let mut reader = Reader::new(mirror);
     loop {
+        let begun = Instant::now();
         if let Some(catalog) = reader.read() {
+            tell(&catalog, catalogs.borrow().as_deref());
             let (ready, unready) = catalog.policies.counts();
-            tracing::info!(
-                policies = ready,
-                policies_not_ready = unready,
-                entries = catalog.entries.len(),
-                "policies are in force"
-            );
             metrics.policies(ready, unready);
             catalogs.send_replace(Some(Arc::new(catalog)));
             check.ready();
@@ -53,6 +57,7 @@ pub(crate) async fn follow(
                 Connection::Down => "the bus, which is out of reach".to_owned(),
             });
         }
+        let pace = PACE_MIN.max(begun.elapsed() * PACE);
         tokio::select! {
             biased; // Shutdown ends the mirror too.
             () = shutdown.cancelled() => return Ok(()),
@@ -60,13 +65,33 @@ pub(crate) async fn follow(
             () = reader.changed() => {}
             Ok(()) = connected.changed() => {}
         }
+        tokio::select! {
+            () = shutdown.cancelled() => return Ok(()),
+            () = tokio::time::sleep_until(begun + pace) => {}
+        }
     }
+}
+
+/// Says what is in force now, where that has changed.
+fn tell(catalog: &Catalog, before: Option<&Catalog>) {
+    let (ready, unready) = catalog.policies.counts();
+    let entries = catalog.entries.len();
+    if before.is_some_and(|before| Arc::ptr_eq(&before.policies, &catalog.policies)) {
+        tracing::debug!(entries, "entries or kinds have changed");
+        return;
+    }
+    tracing::info!(
+        policies = ready,
+        policies_not_ready = unready,
+        entries,
+        "policies are in force"
+    );
 }
 
 /// The system views as they were last read.
 struct Reader {
     mirror: Mirror,
-    entries: Part<HashMap<(EntryKind, String), EntryRecord>>,
+    entries: Part<Entries>,
     kinds: Part<Kinds>,
     policies: Part<PolicySet>,
 }
@@ -89,25 +114,20 @@ impl<T: Default> Part<T> {
     }
 
     /// Reads the view again if it is whole and has changed. Returns whether it did.
-    fn refresh(
-        &mut self,
-        mirror: &Mirror,
-        parse: impl FnOnce(&T, Vec<(ObjectKey, Bytes)>) -> T,
-    ) -> bool {
+    fn refresh(&mut self, mirror: &Mirror, parse: impl FnOnce(&T, Read<'_>) -> T) -> bool {
         let before = self.content;
-        // Last-good data, whatever its age: see the module's documentation. Bodies are copied, as
-        // they are read after the view's lock is gone.
+        // Last-good data, whatever its age: see the module's documentation.
         let read = mirror.view(&self.id).and_then(|view| {
             view.read(Some(u64::MAX), |view, position| {
                 let content = Some(position.content);
-                (content != before).then(|| (content, objects(view)))
+                (content != before).then(|| (content, parse(&self.value, view)))
             })
             .ok()
         });
-        let Some(Some((content, objects))) = read else {
+        let Some(Some((content, value))) = read else {
             return false;
         };
-        self.value = Arc::new(parse(&self.value, objects));
+        self.value = Arc::new(value);
         self.content = content;
         true
     }
@@ -134,18 +154,17 @@ impl Reader {
     /// A catalog, if all of it is known and any of it has changed.
     fn read(&mut self) -> Option<Catalog> {
         let changed = [
-            self.entries.refresh(&self.mirror, |_, objects| {
-                let records: Vec<EntryRecord> = records(&system::entries(), objects);
-                let named = records
-                    .into_iter()
-                    .map(|record| ((record.kind, record.name.clone()), record));
-                named.collect()
+            self.entries.refresh(&self.mirror, |before, view| {
+                let object = |o| (Object::namespace(o), Object::name(o), Object::body(o));
+                Entries::build(before, view.objects().map(object))
             }),
-            self.kinds.refresh(&self.mirror, |_, objects| {
-                let records: Vec<KindRecord> = records(&system::kinds(), objects);
+            self.kinds.refresh(&self.mirror, |_, view| {
+                let records: Vec<KindRecord> = records(&system::kinds(), objects(view));
                 Kinds::new(records)
             }),
-            self.policies.refresh(&self.mirror, PolicySet::build),
+            self.policies.refresh(&self.mirror, |before, view| {
+                PolicySet::build(before, objects(view))
+            }),
         ];
         let known = self.entries.content.is_some()
             && self.kinds.content.is_some()

@@ -23,7 +23,9 @@ enum Meaning {
 fn meaning(error: &FactError) -> Meaning {
     match error {
         error if error.another_replica_may_answer() => Meaning::AskAnother,
-        FactError::NoReplica { .. } | FactError::BusUnavailable { .. } => Meaning::NobodyElse,
+        FactError::NoReplica { .. } | FactError::NoWatcher | FactError::BusUnavailable { .. } => {
+            Meaning::NobodyElse
+        }
         _ => Meaning::Final,
     }
 }

@@ -5,17 +5,29 @@
 //! not be missing in the next, so each query asks for at least what the last answer was read from,
 //! and a replica that is behind waits or is passed over.
 
-use std::collections::{HashMap, HashSet};
+use std::{collections::HashMap, time::Duration};
 
 use anteroom_model::{Incarnation, Revision, ViewId};
 use anteroom_wire::query::QueryReply;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
-use crate::catalog::Catalog;
+/// Views beyond which those that nobody reads are forgotten.
+const FLOORS_MIN: usize = 1_024;
 
-/// The furthest position of each view that an answer came from: about as many as there are entries.
+/// How long a view must not have been read to be forgotten. No replica that is so far behind answers.
+const IDLE_MIN: Duration = Duration::from_secs(60 * 60);
+
+/// The furthest position of each view that an answer came from: about as many as are read.
 #[derive(Debug, Default)]
-pub(super) struct Floors(Mutex<HashMap<ViewId, Floor>>);
+pub(super) struct Floors(Mutex<Positions>);
+
+#[derive(Debug, Default)]
+struct Positions {
+    by_view: HashMap<ViewId, (Floor, Instant)>,
+    /// With so many, the idle ones are looked for.
+    sweep_at: usize,
+}
 
 /// A position of one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,33 +39,42 @@ pub(super) struct Floor {
 impl Floors {
     /// The least that is to be read of a view now; `None` where nothing was read yet.
     pub(super) fn of(&self, view: &ViewId) -> Option<Floor> {
-        self.0.lock().get(view).cloned()
+        let positions = self.0.lock();
+        positions.by_view.get(view).map(|(floor, _)| floor.clone())
     }
 
     /// An answer came. Positions of two logs are not compared: whichever log answers is the one.
     pub(super) fn raise(&self, view: &ViewId, reply: &QueryReply) {
-        let mut floors = self.0.lock();
-        let floor = floors.entry(view.clone()).or_insert_with(|| Floor {
+        let now = Instant::now();
+        let mut positions = self.0.lock();
+        if let Some((floor, read_at)) = positions.by_view.get_mut(view) {
+            if floor.incarnation != reply.incarnation {
+                floor.incarnation = reply.incarnation.clone();
+                floor.revision = reply.revision;
+            }
+            floor.revision = floor.revision.max(reply.revision);
+            *read_at = now;
+            return;
+        }
+        positions.forget_idle(now);
+        let floor = Floor {
             incarnation: reply.incarnation.clone(),
             revision: reply.revision,
-        });
-        if floor.incarnation != reply.incarnation {
-            floor.incarnation = reply.incarnation.clone();
-            floor.revision = reply.revision;
-        }
-        floor.revision = floor.revision.max(reply.revision);
+        };
+        positions.by_view.insert(view.clone(), (floor, now));
     }
+}
 
-    /// Forgets the views that no entry points at any more, once there are more than entries.
-    pub(super) fn forget_others(&self, catalog: &Catalog) {
-        let mut floors = self.0.lock();
-        if floors.len() > catalog.entries.len() {
-            let entries = catalog.entries.values();
-            let live: HashSet<_> = entries
-                .filter_map(|entry| entry.binding().ok().map(|binding| &binding.view))
-                .collect();
-            floors.retain(|view, _| live.contains(view));
+impl Positions {
+    /// Costs little for each view that is added: it looks only where there are twice as many as were
+    /// left the last time.
+    fn forget_idle(&mut self, now: Instant) {
+        if self.by_view.len() < self.sweep_at.max(FLOORS_MIN) {
+            return;
         }
+        self.by_view
+            .retain(|_, (_, read_at)| now.duration_since(*read_at) < IDLE_MIN);
+        self.sweep_at = self.by_view.len() * 2;
     }
 }
 
@@ -96,11 +117,16 @@ mod tests {
         assert_eq!(floors.of(&other), None, "views have nothing in common");
     }
 
-    #[test]
-    fn views_that_no_entry_names_are_forgotten() {
-        let (floors, catalog) = (Floors::default(), Catalog::default());
-        floors.raise(&ViewId::new("a"), &reply("one", 1));
-        floors.forget_others(&catalog);
-        assert_eq!(floors.of(&ViewId::new("a")), None);
+    #[tokio::test(start_paused = true)]
+    async fn views_that_nobody_reads_any_more_are_forgotten() {
+        let floors = Floors::default();
+        let view = |n: usize| ViewId::new(n.to_string());
+        (0..FLOORS_MIN).for_each(|n| floors.raise(&view(n), &reply("one", 1)));
+        tokio::time::advance(IDLE_MIN).await;
+        floors.raise(&view(0), &reply("one", 2));
+        floors.raise(&view(FLOORS_MIN), &reply("one", 1));
+        assert!(floors.of(&view(0)).is_some() && floors.of(&view(FLOORS_MIN)).is_some());
+        assert_eq!(floors.of(&view(1)), None);
+        assert_eq!(floors.0.lock().by_view.len(), 2);
     }
 }

@@ -109,7 +109,7 @@ impl Cluster {
         self.write(
             system::entries_source(),
             &[(
-                ObjectKey::new("", "ingresses"),
+                anteroom_model::EntryKind::Cached.key("ingresses"),
                 Some(body::encode(&entry).unwrap()),
             )],
         )

@@ -72,7 +72,8 @@ async fn the_audit_log_says_from_what_it_was_decided() {
             "rules": [{
                 "policy": "hosts", "rule": "unique-host", "result": "pass",
                 "facts": [{
-                    "entry": "ingresses", "view": "ingresses.v1.networking.k8s.io",
+                    "entry": "ingresses", "from": "view",
+                    "view": "ingresses.v1.networking.k8s.io",
                     "incarnation": "i", "revision": 42, "resourceVersion": "1042", "ageMs": 7,
                     "replica": "replica-0",
                 }],

@@ -1,0 +1,126 @@
+//! Asking a watcher for what no view answers.
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_bus::{Address, Bus, RequestError};
+use anteroom_model::FactError;
+use anteroom_wire::live::{LiveCall, LiveReply, LiveRequest, decode_outcome, encode_request};
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::time::Instant;
+use tracing::{Instrument as _, field::Empty};
+
+use super::{Origin, Reader, attempts, call, millis, road::LiveWay, too_large, unreadable, value};
+use crate::metrics::WebhookMetrics;
+
+/// Asks watchers. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Live {
+    bus: Arc<dyn Bus>,
+    metrics: WebhookMetrics,
+    /// No read is asked for a second time before this.
+    hedge_min: Duration,
+}
+
+impl Live {
+    pub(super) fn new(bus: Arc<dyn Bus>, metrics: WebhookMetrics, hedge_min: Duration) -> Self {
+        Self {
+            bus,
+            metrics,
+            hedge_min,
+        }
+    }
+
+    /// Reads what `way` says for a context entry of a policy.
+    pub(super) async fn read(
+        &self,
+        reader: &Reader,
+        variable: &str,
+        way: LiveWay,
+        deadline: Instant,
+    ) -> Result<(Value, Origin), FactError> {
+        let span = tracing::info_span!(
+            "live read",
+            otel.kind = "client",
+            otel.status_code = Empty,
+            "rpc.system" = "anteroom",
+            policy = %reader.policy,
+            rule = reader.rule,
+            variable,
+            watcher = Empty,
+            age_ms = Empty,
+            error = Empty,
+        );
+        let begun = Instant::now();
+        let read = self
+            .attempt(reader, variable, way, deadline)
+            .instrument(span.clone())
+            .await;
+        match &read {
+            Ok(reply) => {
+                span.record("watcher", &reply.watcher);
+                span.record("age_ms", reply.age_ms);
+            }
+            Err(error) => {
+                span.record("otel.status_code", "ERROR");
+                span.record("error", error.code().as_str());
+            }
+        }
+        let code = read.as_ref().err().map(FactError::code);
+        self.metrics.live_read(code, begun.elapsed());
+        let reply = read?;
+        Ok((value(&reply.result)?, Origin::live(&reply)))
+    }
+
+    async fn attempt(
+        &self,
+        reader: &Reader,
+        variable: &str,
+        way: LiveWay,
+        deadline: Instant,
+    ) -> Result<LiveReply, FactError> {
+        let changes_nothing = changes_nothing(&way.call);
+        let request = LiveRequest {
+            policy: reader.policy.clone(),
+            rule: reader.rule.clone(),
+            variable: variable.to_owned(),
+            call: way.call,
+            query: way.query,
+        };
+        let body = encode_request(&request).map_err(|error| too_large(&error))?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        // A watcher that dies must not take the whole of the time with it; one that is slow is waited
+        // for, since asking another one doubles what the API server has to do.
+        let hedge = match changes_nothing {
+            true => (left / 4).max(self.hedge_min),
+            false => left,
+        };
+        attempts::race(hedge, deadline, millis(left), || {
+            self.send(body.clone(), deadline)
+        })
+        .await
+    }
+
+    async fn send(&self, body: Bytes, deadline: Instant) -> Result<LiveReply, FactError> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let asked = self.bus.request(&Address::Live, call(body, left), left);
+        match asked.await {
+            Ok(reply) => decode_outcome(&reply).map_err(|error| unreadable(&error))?,
+            Err(RequestError::NoResponders) => Err(FactError::NoWatcher),
+            Err(RequestError::TimedOut { timeout_ms }) => Err(FactError::DeadlineExceeded {
+                deadline_ms: timeout_ms,
+            }),
+            Err(error) => Err(FactError::BusUnavailable {
+                message: error.to_string(),
+            }),
+        }
+    }
+}
+
+/// Whether it may be asked twice.
+fn changes_nothing(call: &LiveCall) -> bool {
+    match call {
+        LiveCall::Api { data, .. } | LiveCall::Service { data, .. } => data.is_none(),
+        LiveCall::ConfigMap { .. } => true,
+    }
+}

@@ -1,0 +1,112 @@
+//! What an answer was read from, for the decision's record.
+
+use anteroom_model::{ErrorCode, Revision, ViewId};
+use anteroom_wire::{live::LiveReply, query::QueryReply};
+use serde_json::{Value, json};
+
+/// What an answer was read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A view, in a replica.
+    View {
+        view: ViewId,
+        replica: String,
+        incarnation: String,
+        revision: Revision,
+        version: String,
+        age_ms: u64,
+        /// The replica does not serve the view now: last-good data of an age that the reader accepts.
+        last_good: bool,
+    },
+    /// The API server or a service, through a watcher.
+    Live {
+        watcher: String,
+        age_ms: u64,
+        shared: bool,
+        /// What the view said that was asked before.
+        turned_back: Option<ErrorCode>,
+    },
+}
+
+impl Origin {
+    pub(super) fn view(view: &ViewId, reply: &QueryReply, last_good: bool) -> Self {
+        Self::View {
+            view: view.clone(),
+            replica: reply.replica.clone(),
+            incarnation: reply.incarnation.0.clone(),
+            revision: reply.revision,
+            version: reply.version.0.clone().into(),
+            age_ms: reply.age_ms,
+            last_good,
+        }
+    }
+
+    pub(super) fn live(reply: &LiveReply) -> Self {
+        Self::Live {
+            watcher: reply.watcher.clone(),
+            age_ms: reply.age_ms,
+            shared: reply.shared,
+            turned_back: None,
+        }
+    }
+
+    /// Of a live read: which error of a view led to it.
+    pub(super) fn turned_back(&mut self, by: Option<ErrorCode>) {
+        if let Self::Live { turned_back, .. } = self {
+            *turned_back = by;
+        }
+    }
+
+    /// Of a view's answer; 0 otherwise.
+    pub(super) fn revision(&self) -> Revision {
+        match self {
+            Self::View { revision, .. } => *revision,
+            Self::Live { .. } => Revision::default(),
+        }
+    }
+
+    /// For the record: `from` is `view`, `fallback` (last-good data) or `live`.
+    pub(crate) fn record(&self, into: &mut Value) {
+        let fields = match self {
+            Self::View {
+                view,
+                replica,
+                incarnation,
+                revision,
+                version,
+                age_ms,
+                last_good,
+            } => json!({
+                "from": if *last_good { "fallback" } else { "view" },
+                "view": view.as_str(),
+                "incarnation": incarnation,
+                "revision": revision.0,
+                "resourceVersion": version,
+                "ageMs": age_ms,
+                "replica": replica,
+            }),
+            Self::Live {
+                watcher,
+                age_ms,
+                shared,
+                turned_back,
+            } => {
+                let mut fields = json!({
+                    "from": "live",
+                    "watcher": watcher,
+                    "ageMs": age_ms,
+                });
+                if *shared {
+                    fields["shared"] = true.into();
+                }
+                if let Some(code) = turned_back {
+                    fields["viewError"] = code.as_str().into();
+                }
+                fields
+            }
+        };
+        if let (Value::Object(into), Value::Object(fields)) = (into, fields) {
+            into.extend(fields);
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! By which ways a fact is reached, and when the next one is tried. Pure.
+//!
+//! | what a rule reads | first | then | then |
+//! |---|---|---|---|
+//! | an entry, a `resourceCache` | its view | | |
+//! | an API call that is declared to be kept | its view | | |
+//! | an API call that a view may answer | its view | a live read | |
+//! | any other call | a live read | | |
+//! | a ConfigMap | the labelled ones | the referenced ones, if it is named literally | a live read |
+
+use std::collections::VecDeque;
+
+use anteroom_model::{
+    Binding, EntryKind, FactError, GroupVersionResource, ObjectKey, Shape, Source, ViewId,
+};
+use anteroom_policy::{
+    ApiTarget, CollectionReference, FactRequest, FactTarget, KeptTarget, Reference,
+};
+use anteroom_wire::{
+    live::LiveCall,
+    query::{Query, Selection},
+};
+
+use super::confined;
+use crate::catalog::Catalog;
+
+/// What a policy reads of a ConfigMap.
+const CONFIG_MAP: &str = "{data: data, metadata: metadata}";
+
+/// One fact on its way.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Road {
+    /// The [`FactRequest`]'s.
+    pub(super) id: u32,
+    /// The context entry that reads it.
+    pub(super) variable: String,
+    /// What it reads, for messages.
+    pub(super) target: String,
+    /// Never empty to begin with.
+    pub(super) ways: VecDeque<Way>,
+    /// The live read that a view's answer stands for, where it stands for one.
+    pub(super) stands_for: Option<LiveWay>,
+}
+
+/// One way to a fact.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Way {
+    View(ViewWay),
+    Live(LiveWay),
+}
+
+/// A question to a view.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ViewWay {
+    pub(super) view: ViewId,
+    pub(super) query: Query,
+    pub(super) age_max_ms: Option<u64>,
+    /// Its bodies are sealed, and so must the reply be.
+    pub(super) secret: bool,
+    /// That the object is not there is an answer. Otherwise the view holds only some of them.
+    pub(super) absent_is_answer: bool,
+}
+
+/// A live read.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct LiveWay {
+    pub(super) call: LiveCall,
+    pub(super) query: Query,
+}
+
+impl ViewWay {
+    /// Whether this error of the view is the fact's, whatever other ways there are.
+    pub(super) fn ends_with(&self, error: &FactError) -> bool {
+        match error {
+            // The same expression over the same data.
+            FactError::EvaluationFailed { .. }
+            | FactError::ExpressionInvalid { .. }
+            | FactError::BudgetExceeded { .. } => true,
+            FactError::ObjectNotFound { .. } => self.absent_is_answer,
+            _ => false,
+        }
+    }
+}
+
+/// The road to what `need` asks for, in the name of a policy that is confined to `namespace`, if it is
+/// a namespaced one.
+///
+/// # Errors
+/// What the fact's reader gets where no way leads there.
+pub(super) fn road(
+    need: FactRequest,
+    namespace: Option<&str>,
+    catalog: &Catalog,
+) -> Result<Road, FactError> {
+    let query = Query {
+        expression: need.expression,
+        parameters: need.parameters,
+        missing_key_is_error: need.missing_key_is_error,
+        selection: None,
+    };
+    let asked = Asked {
+        catalog,
+        namespace,
+        age_max_ms: need.age_max_ms,
+        query,
+    };
+    let target = need.target.to_string();
+    let (ways, stands_for) = match need.target {
+        FactTarget::Entry {
+            kind,
+            name,
+            projection,
+        } => (asked.entry(kind, &name, &projection)?, None),
+        FactTarget::Collection(collection) => (asked.collection(collection)?, None),
+        FactTarget::Api(target) => asked.api(target)?,
+        FactTarget::Service { url, data } => (asked.live(LiveCall::Service { url, data }), None),
+        FactTarget::ConfigMap { object, literal } => (asked.config_map(object, literal)?, None),
+        other => {
+            let message = format!("this version does not read {other}");
+            return Err(FactError::RequestInvalid { message });
+        }
+    };
+    Ok(Road {
+        id: need.id,
+        variable: need.variable,
+        target,
+        ways: ways.into(),
+        stands_for,
+    })
+}
+
+/// A fact that is asked for, without its target.
+struct Asked<'a> {
+    catalog: &'a Catalog,
+    namespace: Option<&'a str>,
+    age_max_ms: Option<u64>,
+    query: Query,
+}
+
+impl Asked<'_> {
+    fn entry(self, kind: EntryKind, name: &str, projection: &str) -> Result<Vec<Way>, FactError> {
+        let record = self.catalog.entry(kind, name)?;
+        let binding = record.binding_within(self.namespace)?;
+        let mut query = self.query.clone();
+        if !projection.is_empty() {
+            let named = record.projections.iter().find(|p| p.name == projection);
+            let Some(named) = named else {
+                let known: Vec<_> = record.projections.iter().map(|p| &*p.name).collect();
+                return Err(FactError::ProjectionNotFound {
+                    entry: name.to_owned(),
+                    projection: projection.to_owned(),
+                    known: if known.is_empty() {
+                        "none".to_owned()
+                    } else {
+                        known.join(", ")
+                    },
+                });
+            };
+            query.expression = projected(&named.expression, &query.expression);
+        }
+        let selection = Selection {
+            shape: binding.shape,
+            object: binding.object.clone(),
+            ..Selection::default()
+        };
+        Ok(vec![self.view(binding, query, selection)])
+    }
+
+    fn collection(self, collection: CollectionReference) -> Result<Vec<Way>, FactError> {
+        let name = Reference::Collection(collection).name();
+        let record = self.registered(&name)?;
+        let binding = record.binding_within(self.namespace)?;
+        let query = self.query.clone();
+        Ok(vec![self.view(binding, query, Selection::default())])
+    }
+
+    fn api(self, target: ApiTarget) -> Result<(Vec<Way>, Option<LiveWay>), FactError> {
+        let ApiTarget { path, data, kept } = target;
+        confined::check_path(&path, self.namespace)?;
+        if let (Some(own), Some(kept)) = (self.namespace, &kept)
+            && !is_of(kept, own)
+        {
+            return Err(confined::outside(&path, own));
+        }
+        let kept = kept.filter(|_| data.is_none());
+        let live = LiveWay {
+            call: LiveCall::Api { path, data },
+            query: self.query.clone(),
+        };
+        let Some(kept) = kept else {
+            return Ok((vec![Way::Live(live)], None));
+        };
+        let declared = kept.reference.is_declared();
+        let view = self.kept(kept);
+        Ok(match view {
+            Ok(view) if declared => (vec![view], Some(live)),
+            Ok(view) => (vec![view, Way::Live(live.clone())], Some(live)),
+            Err(error) if declared => return Err(error),
+            Err(_) => (vec![Way::Live(live)], None),
+        })
+    }
+
+    /// The view that answers a call, and what of it.
+    fn kept(&self, kept: KeptTarget) -> Result<Way, FactError> {
+        let binding = match &kept.reference {
+            Reference::Object(object) => objects(&object.group, &object.version, &object.resource),
+            // The view may hold more than a confined reader's namespace: what is selected does not.
+            reference => self.registered(&reference.name())?.binding()?.clone(),
+        };
+        let shape = match kept.object {
+            Some(_) => Shape::Object,
+            None => Shape::List,
+        };
+        let selection = Selection {
+            shape,
+            object: kept.object,
+            namespace: kept.namespace,
+            label_selector: kept.label_selector,
+            field_selector: kept.field_selector,
+            limit: kept.limit,
+        };
+        Ok(self.view(&binding, self.query.clone(), selection))
+    }
+
+    fn config_map(self, object: ObjectKey, literal: bool) -> Result<Vec<Way>, FactError> {
+        confined::check_namespace(&object, self.namespace)?;
+        let query = Query {
+            expression: CONFIG_MAP.to_owned(),
+            parameters: Default::default(),
+            missing_key_is_error: false,
+            selection: None,
+        };
+        let selection = Selection {
+            shape: Shape::Object,
+            object: Some(object.clone()),
+            ..Selection::default()
+        };
+        let mut ways = Vec::new();
+        let labelled = self.registered(&Reference::LabelledConfigMaps.name());
+        if let Ok(binding) = labelled.and_then(|record| record.binding()) {
+            let mut way = self.view_way(binding, query.clone(), selection.clone());
+            way.absent_is_answer = false;
+            ways.push(Way::View(way));
+        }
+        if literal {
+            let binding = objects("", "v1", "configmaps");
+            ways.push(self.view(&binding, query, selection));
+        }
+        ways.extend(self.live(LiveCall::ConfigMap { object }));
+        Ok(ways)
+    }
+
+    fn live(self, call: LiveCall) -> Vec<Way> {
+        let query = self.query;
+        vec![Way::Live(LiveWay { call, query })]
+    }
+
+    fn view(&self, binding: &Binding, query: Query, selection: Selection) -> Way {
+        Way::View(self.view_way(binding, query, selection))
+    }
+
+    fn view_way(&self, binding: &Binding, mut query: Query, selection: Selection) -> ViewWay {
+        query.selection = Some(selection).filter(|s| *s != Selection::default());
+        ViewWay {
+            view: binding.view.clone(),
+            query,
+            age_max_ms: self.age_max_ms,
+            secret: binding.secret,
+            absent_is_answer: true,
+        }
+    }
+
+    /// What the watcher made of a reference.
+    fn registered(&self, name: &str) -> Result<&anteroom_model::EntryRecord, FactError> {
+        let not_yet = |_| FactError::NotSynced {
+            view: name.to_owned(),
+            state: "the watcher has not registered this reference of the policy yet".to_owned(),
+        };
+        self.catalog
+            .entry(EntryKind::Implicit, name)
+            .map_err(not_yet)
+    }
+}
+
+/// The expression over the projection's result.
+fn projected(projection: &str, expression: &str) -> String {
+    if expression.is_empty() {
+        return projection.to_owned();
+    }
+    format!("({projection}) | ({expression})")
+}
+
+/// The objects of a type that are referenced one by one.
+fn objects(group: &str, version: &str, resource: &str) -> Binding {
+    let gvr = GroupVersionResource::new(group, version, resource);
+    Binding {
+        secret: group.is_empty() && resource == "secrets",
+        ..Binding::whole(Source::Objects { gvr }.view_id())
+    }
+}
+
+/// Whether what is selected is of `namespace` alone. The path says so already; what was made of it
+/// must too.
+fn is_of(kept: &KeptTarget, namespace: &str) -> bool {
+    let of_reference = match &kept.reference {
+        Reference::Collection(collection) => &*collection.namespace,
+        Reference::Object(object) => &*object.namespace,
+        Reference::LabelledConfigMaps => "",
+    };
+    let of_object = kept.object.as_ref().map(|object| &*object.namespace);
+    let named = [of_object.unwrap_or_default(), &kept.namespace, of_reference];
+    match named.into_iter().find(|named| !named.is_empty()) {
+        Some(named) => named == namespace,
+        // The Namespace itself, which is in none.
+        None => kept
+            .object
+            .as_ref()
+            .is_some_and(|object| *object.name == *namespace),
+    }
+}
+
+#[cfg(test)]
+mod tests;

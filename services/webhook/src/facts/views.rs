@@ -1,0 +1,273 @@
+//! Asking the replicas.
+//!
+//! A replica that serves a view is asked first. Where there is none, one that knows the view says why
+//! it does not serve it, or answers from last-good data to who accepts its age.
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_bus::{Address, Bus, RequestError};
+use anteroom_model::{FactError, ViewId, limits::REFERENCE_WAIT_MAX_MS};
+use anteroom_wire::query::{Query, QueryReply, QueryRequest, decode_outcome, encode_request};
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::time::Instant;
+use tracing::{Instrument as _, Span, field::Empty};
+
+use super::{
+    Origin, Traveller, attempts, call, floors::Floors, millis, road::ViewWay, too_large,
+    unreadable, value,
+};
+use crate::metrics::WebhookMetrics;
+
+/// How long a view is waited for that is on its way: being asked brings an evicted one back.
+const WAIT_MAX: Duration = Duration::from_millis(REFERENCE_WAIT_MAX_MS);
+
+/// The first pause before it is asked again; each is twice as long as the one before, up to
+/// [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// Asks replicas. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Views {
+    bus: Arc<dyn Bus>,
+    metrics: WebhookMetrics,
+    /// Without an answer for so long, another replica is asked.
+    hedge: Duration,
+    floors: Arc<Floors>,
+}
+
+/// What is asked of one view.
+#[derive(Debug)]
+pub(super) struct Question {
+    view: ViewId,
+    /// What the readers name, where it is one thing.
+    entry: String,
+    queries: Vec<Query>,
+    age_max_ms: Option<u64>,
+}
+
+impl Question {
+    /// Of those who ask one view; `None` if nobody does.
+    pub(super) fn of(travellers: &[(Traveller, ViewWay)]) -> Option<Self> {
+        let (first, way) = travellers.first()?;
+        let entry = &first.road.target;
+        let one = travellers.iter().all(|(t, _)| t.road.target == *entry);
+        Some(Self {
+            view: way.view.clone(),
+            entry: if one { entry.clone() } else { String::new() },
+            queries: travellers.iter().map(|(_, w)| w.query.clone()).collect(),
+            age_max_ms: way.age_max_ms,
+        })
+    }
+
+    /// One query.
+    pub(super) fn one(way: ViewWay) -> Self {
+        Self {
+            view: way.view,
+            entry: String::new(),
+            queries: vec![way.query],
+            age_max_ms: way.age_max_ms,
+        }
+    }
+}
+
+/// What a view answered: as many results as there were queries.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) results: Vec<Result<Value, FactError>>,
+    pub(super) origin: Origin,
+}
+
+/// A reply, and whether it is last-good data.
+type Replied = (QueryReply, bool);
+
+/// Why there is no reply.
+enum NoReply {
+    /// Said by a replica that serves the view, or by nobody.
+    Final(FactError),
+    /// Said by a replica that does not serve the view.
+    Fallback(FactError),
+}
+
+impl Views {
+    pub(super) fn new(bus: Arc<dyn Bus>, metrics: WebhookMetrics, hedge: Duration) -> Self {
+        Self {
+            bus,
+            metrics,
+            hedge,
+            floors: Arc::default(),
+        }
+    }
+
+    /// Asks one view. Where it is on its way, and `waits`, it is asked again for a while.
+    pub(super) async fn ask(
+        &self,
+        question: &Question,
+        deadline: Instant,
+        waits: bool,
+    ) -> Result<Answer, FactError> {
+        let span = tracing::info_span!(
+            "query",
+            otel.kind = "client",
+            otel.status_code = Empty,
+            "rpc.system" = "anteroom",
+            "messaging.destination.name" = %question.view,
+            view = %question.view,
+            entry = question.entry,
+            queries = question.queries.len(),
+            replica = Empty,
+            revision = Empty,
+            age_ms = Empty,
+            error = Empty,
+        );
+        let begun = Instant::now();
+        let wait_until = match waits {
+            true => deadline.min(begun + WAIT_MAX),
+            false => begun,
+        };
+        let outcome = self
+            .patiently(question, deadline, wait_until)
+            .instrument(span.clone())
+            .await
+            .and_then(|replied| self.checked(question, replied));
+        record(&span, &outcome);
+        let code = outcome.as_ref().err().map(FactError::code);
+        self.metrics.query(code, begun.elapsed());
+        let (reply, last_good) = outcome?;
+        let origin = Origin::view(&question.view, &reply, last_good);
+        let read = |result: Result<Bytes, FactError>| result.and_then(|body| value(&body));
+        Ok(Answer {
+            results: reply.results.into_iter().map(read).collect(),
+            origin,
+        })
+    }
+
+    fn checked(&self, question: &Question, replied: Replied) -> Result<Replied, FactError> {
+        let (reply, last_good) = replied;
+        let (found, expected) = (reply.results.len(), question.queries.len());
+        if found != expected {
+            return Err(FactError::RequestInvalid {
+                message: format!("the reply has {found} results for {expected} queries"),
+            });
+        }
+        self.floors.raise(&question.view, &reply);
+        Ok((reply, last_good))
+    }
+
+    async fn patiently(
+        &self,
+        question: &Question,
+        deadline: Instant,
+        wait_until: Instant,
+    ) -> Result<Replied, FactError> {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let error = match self.once(question, deadline).await {
+                Ok(replied) => return Ok(replied),
+                Err(NoReply::Final(error)) => return Err(error),
+                Err(NoReply::Fallback(error)) => error,
+            };
+            if !comes_back(&error) || Instant::now() + pause >= wait_until {
+                return Err(error);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Who serves the view, else who knows it.
+    async fn once(&self, question: &Question, deadline: Instant) -> Result<Replied, NoReply> {
+        let body = self.body(question).map_err(NoReply::Final)?;
+        let view = &question.view;
+        let at = Address::View(view.clone());
+        match self.attempt(&at, view, &body, deadline).await {
+            Ok(reply) => return Ok((reply, false)),
+            Err(FactError::NoReplica { .. }) => {}
+            Err(error) => return Err(NoReply::Final(error)),
+        }
+        let at = Address::Fallback(view.clone());
+        match self.attempt(&at, view, &body, deadline).await {
+            Ok(reply) => Ok((reply, true)),
+            Err(error) => Err(NoReply::Fallback(error)),
+        }
+    }
+
+    fn body(&self, question: &Question) -> Result<Bytes, FactError> {
+        let floor = self.floors.of(&question.view);
+        let (revision_min, revision_min_of) = floor
+            .map(|floor| (floor.revision, floor.incarnation))
+            .unzip();
+        let request = QueryRequest {
+            entry: question.entry.clone(),
+            queries: question.queries.clone(),
+            age_max_ms: question.age_max_ms,
+            revision_min,
+            revision_min_of,
+            reply_key: None,
+        };
+        encode_request(&request).map_err(|error| too_large(&error))
+    }
+
+    async fn attempt(
+        &self,
+        at: &Address,
+        view: &ViewId,
+        body: &Bytes,
+        deadline: Instant,
+    ) -> Result<QueryReply, FactError> {
+        let given_ms = millis(deadline.saturating_duration_since(Instant::now()));
+        attempts::race(self.hedge, deadline, given_ms, || {
+            self.metrics.attempt();
+            self.send(at, view, body.clone(), deadline)
+        })
+        .await
+    }
+
+    /// One attempt.
+    async fn send(
+        &self,
+        at: &Address,
+        view: &ViewId,
+        body: Bytes,
+        deadline: Instant,
+    ) -> Result<QueryReply, FactError> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match self.bus.request(at, call(body, left), left).await {
+            Ok(reply) => decode_outcome(&reply).map_err(|error| unreadable(&error))?,
+            Err(RequestError::NoResponders) => Err(FactError::NoReplica {
+                view: view.as_str().to_owned(),
+            }),
+            Err(RequestError::TimedOut { timeout_ms }) => Err(FactError::DeadlineExceeded {
+                deadline_ms: timeout_ms,
+            }),
+            Err(error) => Err(FactError::BusUnavailable {
+                message: error.to_string(),
+            }),
+        }
+    }
+}
+
+/// Whether a replica that says this may serve the view in a moment.
+fn comes_back(error: &FactError) -> bool {
+    matches!(
+        error,
+        FactError::NotSynced { .. } | FactError::Evicted { .. }
+    )
+}
+
+fn record(span: &Span, outcome: &Result<Replied, FactError>) {
+    match outcome {
+        Ok((reply, _)) => {
+            span.record("replica", &reply.replica);
+            span.record("revision", reply.revision.0);
+            span.record("age_ms", reply.age_ms);
+        }
+        Err(error) => {
+            span.record("otel.status_code", "ERROR");
+            span.record("error", format!("{} {error}", error.code()));
+        }
+    }
+}
