@@ -28,6 +28,10 @@ pub struct LiveRequest {
     pub call: LiveCall,
     /// What to evaluate over the answer, as it came.
     pub query: Query,
+    /// An X25519 public key of the reader's, for this request alone: the result of a read of Secrets
+    /// is then sealed to it. Without it none is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_key: Option<Bytes>,
 }
 
 /// What is read. Variables have been put in their places.
@@ -66,8 +70,11 @@ pub struct LiveReply {
     pub age_ms: u64,
     /// Whether it was shared with another reader that asked for the same at the same time.
     pub shared: bool,
-    /// The query's result, as a MessagePack body.
+    /// The query's result, as a MessagePack body, sealed if `sealed`.
     pub result: Bytes,
+    /// The result is sealed to the request's `reply_key`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sealed: bool,
 }
 
 /// Refused or failed, or answered.
@@ -148,6 +155,7 @@ mod tests {
                 missing_key_is_error: true,
                 selection: None,
             },
+            reply_key: Some(Bytes::from_static(b"k")),
         };
         let bytes = encode_request(&request).unwrap();
         assert_eq!(decode_request(&bytes), Ok(request));
