@@ -86,6 +86,7 @@ impl Live {
             variable: variable.to_owned(),
             call: way.call,
             query: way.query,
+            reply_key: None,
         };
         let body = encode_request(&request).map_err(|error| too_large(&error))?;
         let left = deadline.saturating_duration_since(Instant::now());
