@@ -14,7 +14,7 @@ use anteroom_bus::{
     testing::NatsServer,
 };
 use anteroom_model::{
-    Delta, Epoch, ObjectKey, Op, ResourceVersion, ViewId,
+    Delta, Epoch, Group, ObjectKey, Op, ResourceVersion, ViewId,
     limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX},
 };
 use anteroom_wire::{
@@ -71,9 +71,7 @@ async fn become_writer(bus: &dyn Bus) -> Outcome<Fence> {
         term: 1,
         holder: "measure".to_owned(),
     };
-    Ok(bus
-        .take_lease(anteroom_model::Group::COORDINATOR, lease, None)
-        .await?)
+    Ok(bus.take_lease(Group::COORDINATOR, lease, None).await?)
 }
 
 fn view() -> ViewId {

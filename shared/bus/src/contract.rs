@@ -63,6 +63,10 @@ pub trait Bus: Debug + Send + Sync + 'static {
     /// What the log holds, without bodies: what a new writer compares the source with.
     async fn index(&self) -> Result<LogIndex, BusError>;
 
+    /// As [`Bus::index`], of one group's views alone: those whose control record names a source of
+    /// the group. A view is in the log from its first control record on, so none is missed.
+    async fn index_of(&self, group: Group) -> Result<LogIndex, BusError>;
+
     /// Reads the log from its start and then follows it, through every reconnect. Returns at once;
     /// everything, the first read included, arrives as events.
     fn follow(&self, scope: Scope) -> Follower;
@@ -173,7 +177,7 @@ pub enum LogEvent {
         revision: Revision,
         /// Itself. An error is a record that cannot be read: counted, and never silently skipped
         /// over, since its view is now incomplete.
-        envelope: Result<Box<Envelope>, anteroom_wire::WireError>,
+        envelope: Result<Box<Envelope>, Unreadable>,
     },
     /// Everything that the log holds in this scope has been delivered. Sent once after each
     /// [`LogEvent::Restart`], and again after each time that the reader was away and resumed.
@@ -186,6 +190,16 @@ pub enum LogEvent {
         /// What the transport said.
         reason: String,
     },
+}
+
+/// A record that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{error}")]
+pub struct Unreadable {
+    /// Whose record it is; `None` where not even that can be told: it may be any view's.
+    pub view: Option<ViewId>,
+    /// What is wrong with it.
+    pub error: anteroom_wire::WireError,
 }
 
 /// Why a reader starts again.

@@ -15,6 +15,6 @@ pub mod testing;
 
 pub use contract::{
     Address, AppendError, Beats, Bus, BusError, Call, Connection, Fence, Follower, Incoming, Lease,
-    LogEvent, LogHead, LogIndex, RequestError, RestartCause, Scope, Serving,
+    LogEvent, LogHead, LogIndex, RequestError, RestartCause, Scope, Serving, Unreadable,
 };
 pub use counters::Counters;

@@ -166,6 +166,9 @@ impl Bus for LocalBus {
         expected: Option<Fence>,
     ) -> Result<Fence, AppendError> {
         self.link.require_up()?;
+        if expected.is_some_and(|fence| fence.group != group) {
+            return Err(AppendError::Fenced);
+        }
         let (taken, incarnation) = self.hub.with_log(|log| {
             let taken = log.take_lease(group, lease, expected);
             (taken, log.head().incarnation)
@@ -208,7 +211,15 @@ impl Bus for LocalBus {
         self.link.require_up()?;
         self.hub.with_log(|log| {
             log.expire(Instant::now());
-            log.index()
+            log.index(None)
+        })
+    }
+
+    async fn index_of(&self, group: Group) -> Result<LogIndex, BusError> {
+        self.link.require_up()?;
+        self.hub.with_log(|log| {
+            log.expire(Instant::now());
+            log.index(Some(group))
         })
     }
 

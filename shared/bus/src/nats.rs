@@ -60,6 +60,9 @@ const REQUESTS_MAX: usize = 4096;
 /// The client's events that wait to be looked at; more are lost, which the link makes up for.
 const EVENTS_MAX: usize = 128;
 
+/// Appends that may be under way at once: one of each group.
+const APPEND_LANES: usize = 1 + Group::SHARDS as usize;
+
 /// How long closing may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -68,8 +71,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct NatsBus {
     shared: Arc<Shared>,
     connection: watch::Receiver<Connection>,
-    /// Appends go one after the other, so that they reach the log in the order of the calls.
-    appending: tokio::sync::Mutex<()>,
+    /// Appends of one group go one after the other, so that they reach the log in the order of the
+    /// calls; those of different groups do not wait for each other.
+    appending: [tokio::sync::Mutex<()>; APPEND_LANES],
     _stop: DropGuard,
 }
 
@@ -83,6 +87,7 @@ struct Shared {
     mux: Mux,
     api: Api,
     requests: Semaphore,
+    echo: serve::Echo,
     counters: Arc<CounterCells>,
     /// The fences that were taken here, with the log that each was taken in.
     fences: Mutex<HashMap<Group, (Fence, Incarnation)>>,
@@ -141,6 +146,7 @@ impl NatsBus {
             link,
             mux,
             requests: Semaphore::new(REQUESTS_MAX),
+            echo: serve::Echo::default(),
             counters,
             fences: Mutex::default(),
             closed: closed.clone(),
@@ -149,7 +155,7 @@ impl NatsBus {
         Ok(Self {
             shared: Arc::new(shared),
             connection,
-            appending: tokio::sync::Mutex::new(()),
+            appending: Default::default(),
             _stop: closed.drop_guard(),
         })
     }
@@ -340,7 +346,8 @@ impl Bus for NatsBus {
 
     async fn append(&self, fence: Fence, batch: Vec<Envelope>) -> Result<Revision, AppendError> {
         batch::check(&batch)?;
-        let _turn = self.appending.lock().await;
+        let lane = usize::from(fence.group.0) % APPEND_LANES;
+        let _turn = self.appending[lane].lock().await;
         let incarnation = self.shared.log_of(fence).await?;
         let lease_subject = self.shared.subjects.lease(&incarnation, fence.group);
         append::append(&self.shared, &lease_subject, fence, &batch).await
@@ -351,7 +358,11 @@ impl Bus for NatsBus {
     }
 
     async fn index(&self) -> Result<LogIndex, BusError> {
-        index::read(&self.shared).await
+        index::read(&self.shared, None).await
+    }
+
+    async fn index_of(&self, group: Group) -> Result<LogIndex, BusError> {
+        index::read(&self.shared, Some(group)).await
     }
 
     fn follow(&self, scope: Scope) -> Follower {

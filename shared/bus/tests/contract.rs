@@ -1,6 +1,6 @@
 //! The contract of a bus, held against both: in-process, and NATS on a real nats-server.
 //!
-//! Every test of the modules `log`, `follow`, `calls` and `faults` is generic over a [`Harness`] and
+//! Every test of the modules `log`, `groups`, `follow`, `calls` and `faults` is generic over a [`Harness`] and
 //! runs twice. What only a real server can do is in `nats`. A missing server is a failure that says
 //! how to build one.
 
@@ -12,6 +12,8 @@ mod calls;
 mod faults;
 #[path = "contract/follow.rs"]
 mod follow;
+#[path = "contract/groups.rs"]
+mod groups;
 #[path = "contract/harness.rs"]
 mod harness;
 #[path = "contract/log.rs"]
@@ -56,6 +58,12 @@ contract! {
         the_index_has_live_objects_and_control_records
         limits_are_refused_before_anything_is_written
         without_a_log_everything_says_so;
+    groups:
+        leases_of_groups_are_apart
+        a_fence_holds_in_its_own_group_alone
+        writers_of_two_groups_share_one_total_order
+        one_client_writes_for_all_groups_at_once
+        the_index_of_a_group_has_its_views_alone;
     follow:
         it_sees_records_as_they_were_written
         it_sees_tombstones
@@ -74,7 +82,11 @@ contract! {
         draining_loses_no_call
         leaving_leaves_the_others
         oversized_calls_and_replies_are_refused
-        beats_reach_whoever_listens;
+        the_addresses_of_one_view_are_apart
+        live_reads_reach_one_watcher
+        a_thousand_views_are_served_at_once
+        beats_reach_whoever_listens
+        replicas_are_heard_too;
     faults:
         the_connection_is_watched
         while_away_everything_fails_at_once

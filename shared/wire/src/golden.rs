@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anteroom_model::{
-    Collection, Delta, Digest, Epoch, FactError, GroupVersionResource, Incarnation, ObjectKey, Op,
-    ResourceVersion, Revision, Source, SourceInfo, ViewRecord, ViewState,
+    Collection, Delta, Digest, Epoch, FactError, Group, GroupVersionResource, Incarnation,
+    ObjectKey, Op, ResourceVersion, Revision, Source, SourceInfo, ViewRecord, ViewState,
 };
 use bytes::Bytes;
 use serde_json::json;
@@ -209,7 +209,7 @@ fn a_query() {
 fn a_beat_and_a_lease() {
     let beat = Beat {
         incarnation: Incarnation("i".into()),
-        group: anteroom_model::Group::COORDINATOR,
+        group: Group::COORDINATOR,
         term: 7,
         holder: "w".into(),
         views: vec![ViewBeat {

@@ -111,6 +111,16 @@ impl Subjects {
         self.of("obj", &[view.as_str()]) + ".>"
     }
 
+    /// Every object of every view: a filter.
+    pub fn every_object(&self) -> String {
+        self.of("obj", &[]) + ".>"
+    }
+
+    /// Every view's control record: a filter.
+    pub fn every_control(&self) -> String {
+        self.of("ctl.view", &[]) + ".>"
+    }
+
     /// A view's control record.
     pub fn control(&self, view: &ViewId) -> String {
         self.of("ctl.view", &[view.as_str()])

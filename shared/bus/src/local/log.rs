@@ -170,7 +170,8 @@ impl Log {
         )
     }
 
-    pub(super) fn index(&self) -> LogIndex {
+    /// What is held of the views of `group`; `None`: of all.
+    pub(super) fn index(&self, group: Option<Group>) -> LogIndex {
         let mut index = LogIndex {
             incarnation: self.incarnation.clone(),
             ..LogIndex::default()
@@ -190,6 +191,11 @@ impl Log {
                     }
                 }
             }
+        }
+        if let Some(group) = group {
+            let LogIndex { views, objects, .. } = &mut index;
+            views.retain(|_, record| Group::of(&record.info.source) == group);
+            objects.retain(|view, _| views.contains_key(view));
         }
         index
     }

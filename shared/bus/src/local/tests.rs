@@ -35,7 +35,7 @@ async fn writer() -> (LocalBus, Fence) {
         holder: "test".into(),
     };
     let fence = bus
-        .take_lease(anteroom_model::Group::COORDINATOR, lease, None)
+        .take_lease(Group::COORDINATOR, lease, None)
         .await
         .unwrap();
     (bus, fence)
@@ -189,7 +189,7 @@ async fn beats_are_lost_for_one_listener_at_a_time() {
     let mut beats = bus.beats().await.unwrap();
     let beat = |term| Beat {
         incarnation: Incarnation::default(),
-        group: anteroom_model::Group::COORDINATOR,
+        group: Group::COORDINATOR,
         term,
         holder: String::new(),
         views: Vec::new(),

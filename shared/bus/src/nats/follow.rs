@@ -8,8 +8,8 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_model::{Revision, limits::TOMBSTONE_TTL_MS};
 use anteroom_wire::{
-    WireError,
     envelope::{self, Envelope},
+    subject::Subject,
 };
 use async_nats::Message;
 use rand::Rng;
@@ -24,7 +24,9 @@ use super::{
     link,
     verify::Verifier,
 };
-use crate::{BusError, Follower, LogEvent, LogHead, RestartCause, Scope, position::Position};
+use crate::{
+    BusError, Follower, LogEvent, LogHead, RestartCause, Scope, Unreadable, position::Position,
+};
 
 /// Events that wait for the follower's reader; at the limit, the reader's task waits, and asks the
 /// server for no more.
@@ -261,13 +263,20 @@ impl Reader {
         Ok(())
     }
 
-    fn decode(&self, message: &Message) -> Result<Envelope, WireError> {
+    fn decode(&self, message: &Message) -> Result<Envelope, Unreadable> {
         let header = |name: &str| {
             let headers = message.headers.as_ref()?;
             headers.get(name).map(|value| value.as_str())
         };
+        let (subject, subjects) = (&message.subject, &self.shared.subjects);
         let body = message.payload.clone();
-        envelope::decode(&message.subject, header, body, &self.shared.subjects)
+        envelope::decode(subject, header, body, subjects).map_err(|error| Unreadable {
+            view: match subjects.parse(subject) {
+                Ok(Subject::Object { view, .. } | Subject::Control(view)) => Some(view),
+                _ => None,
+            },
+            error,
+        })
     }
 
     /// Asks whether the record at `revision`, which has just been delivered, is still the last one.

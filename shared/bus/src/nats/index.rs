@@ -1,113 +1,171 @@
 //! What the log holds, without bodies.
+//!
+//! Two passes: the control records whole, which are few, then the objects' headers.
 
-use anteroom_model::{Epoch, Op, ResourceVersion, Revision, ViewId, ViewRecord};
+use std::time::Duration;
+
+use anteroom_model::{Epoch, Group, Op, ResourceVersion, Revision, ViewId, ViewRecord};
 use anteroom_wire::{
-    envelope::{self, Head, Record},
+    envelope::{self, Envelope, Head, Record},
     subject::Subject,
 };
-use async_nats::{HeaderMap, jetstream::message::StreamMessage};
+use async_nats::{HeaderMap, Message};
 use tokio::time::{Instant, timeout_at};
 
 use super::{
     Shared,
     consumer::{Consumer, Lost, Pass, Step},
 };
-use crate::{BusError, LogIndex};
+use crate::{BusError, LogHead, LogIndex};
 
 /// How long the whole index may take: 200,000 objects were read in 2.4 s, bodies included.
-const INDEX_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
+const INDEX_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(super) async fn read(shared: &Shared) -> Result<LogIndex, BusError> {
+/// Views that are asked for by name. Of more, every view's headers are read, and the others' left
+/// out: the server compares every record with every filter.
+const VIEWS_BY_NAME_MAX: usize = 64;
+
+/// What the log holds of the views of `group`; `None`: of all.
+pub(super) async fn read(shared: &Shared, group: Option<Group>) -> Result<LogIndex, BusError> {
+    let deadline = Instant::now() + INDEX_TIMEOUT;
     let head = shared.api.head().await?;
     let mut index = LogIndex {
-        incarnation: head.incarnation,
+        incarnation: head.incarnation.clone(),
         ..LogIndex::default()
     };
-    let controlled = read_heads(shared, head.last, &mut index).await?;
-    for view in controlled {
-        if let Some((_, record)) = control(shared, &view).await? {
-            index.views.insert(view, record);
-        }
+    let controls = Reading {
+        shared,
+        head: &head,
+        deadline,
+        filters: vec![shared.subjects.every_control()],
+        headers_only: false,
+    };
+    controls
+        .each(|message| {
+            if let Some(record) = view_record(shared, message) {
+                index.views.insert(record.view.clone(), record);
+            }
+        })
+        .await?;
+    if let Some(group) = group {
+        let of_group = |record: &ViewRecord| Group::of(&record.info.source) == group;
+        index.views.retain(|_, record| of_group(record));
+    }
+    let by_name = group.is_some() && index.views.len() <= VIEWS_BY_NAME_MAX;
+    let objects = Reading {
+        filters: if by_name {
+            let subjects = &shared.subjects;
+            index.views.keys().map(|v| subjects.objects(v)).collect()
+        } else {
+            vec![shared.subjects.every_object()]
+        },
+        headers_only: true,
+        ..controls
+    };
+    objects
+        .each(|message| note(shared, message, &mut index))
+        .await?;
+    if group.is_some() {
+        let LogIndex { views, objects, .. } = &mut index;
+        objects.retain(|view, _| views.contains_key(view));
     }
     Ok(index)
 }
 
-/// Reads every record's subject and headers; the views that have a control record. The log stood at
-/// `wanted` before.
-async fn read_heads(
-    shared: &Shared,
-    wanted: Revision,
-    index: &mut LogIndex,
-) -> Result<Vec<ViewId>, BusError> {
-    let pass = Pass {
-        // The lease too, though it is no record: then the last record is the log's last position.
-        filters: shared.subjects.stream_subjects(),
-        from: Revision(1),
-        headers_only: true,
-        pull_records: shared.config.pull_records_max,
-    };
-    let deadline = Instant::now() + INDEX_TIMEOUT;
-    let mut controlled = Vec::new();
-    if wanted == Revision(0) {
-        return Ok(controlled);
-    }
-    let (mut consumer, _) = Consumer::create(&shared.client, &shared.api, &pass).await?;
-    loop {
-        let delivered = match timeout_at(deadline, consumer.next()).await {
-            Ok(Ok(Step::Record(delivered))) => delivered,
-            Ok(Ok(Step::Idle { scanned })) if scanned >= wanted => return Ok(controlled),
-            Ok(Ok(Step::Idle { .. })) => continue,
-            Ok(Err(Lost::Gap(message) | Lost::Gone(message))) => {
-                return Err(BusError::Unavailable { message });
-            }
-            Err(_) => {
-                let message = format!("the index was not read within {INDEX_TIMEOUT:?}");
-                return Err(BusError::Unavailable { message });
-            }
+/// One pass over what the log held at `head`.
+struct Reading<'a> {
+    shared: &'a Shared,
+    head: &'a LogHead,
+    deadline: Instant,
+    filters: Vec<String>,
+    headers_only: bool,
+}
+
+impl Reading<'_> {
+    /// Every record of the pass, and perhaps some that came meanwhile.
+    async fn each(&self, mut take: impl FnMut(&Message)) -> Result<(), BusError> {
+        // A consumer without filters would read everything.
+        if self.filters.is_empty() || self.head.last == Revision(0) {
+            return Ok(());
+        }
+        let pass = Pass {
+            filters: self.filters.clone(),
+            from: Revision(1),
+            headers_only: self.headers_only,
+            pull_records: self.shared.config.pull_records_max,
         };
-        let message = delivered.message;
-        let headers = message.headers.as_ref();
-        note(shared, &message.subject, headers, index, &mut controlled);
-        if delivered.maybe_last && shared.api.head().await?.last == delivered.revision {
-            return Ok(controlled);
+        let api = &self.shared.api;
+        let (mut consumer, waiting) = Consumer::create(&self.shared.client, api, &pass).await?;
+        // In a log that stands still their number is exact, and the end is known without waiting
+        // for the server to say that it has met it.
+        let exact = api.head().await? == *self.head;
+        let mut taken = 0;
+        while !(exact && taken >= waiting) {
+            match timeout_at(self.deadline, consumer.next()).await {
+                Ok(Ok(Step::Record(delivered))) => {
+                    taken += 1;
+                    take(&delivered.message);
+                }
+                Ok(Ok(Step::Idle { scanned })) if scanned >= self.head.last => break,
+                Ok(Ok(Step::Idle { .. })) => {}
+                Ok(Err(Lost::Gap(message) | Lost::Gone(message))) => {
+                    return Err(BusError::Unavailable { message });
+                }
+                Err(_) => {
+                    let message = format!("the index was not read within {INDEX_TIMEOUT:?}");
+                    return Err(BusError::Unavailable { message });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A control record. One that cannot be read counts as none: the writer writes a new one.
+fn view_record(shared: &Shared, message: &Message) -> Option<ViewRecord> {
+    let (headers, body) = (message.headers.as_ref(), message.payload.clone());
+    let header = |name: &str| header(headers, name);
+    match envelope::decode(&message.subject, header, body, &shared.subjects) {
+        Ok(Envelope {
+            record: Record::Control(record),
+            ..
+        }) => Some(record),
+        Ok(_) => None,
+        Err(error) => {
+            let subject = message.subject.as_str();
+            tracing::warn!(subject, %error, "a control record that cannot be read");
+            None
         }
     }
 }
 
-fn note(
-    shared: &Shared,
-    subject: &str,
-    headers: Option<&HeaderMap>,
-    index: &mut LogIndex,
-    controlled: &mut Vec<ViewId>,
-) {
+fn note(shared: &Shared, message: &Message, index: &mut LogIndex) {
+    let subject = message.subject.as_str();
+    let headers = message.headers.as_ref();
     match envelope::decode_head(subject, |name| header(headers, name), &shared.subjects) {
         Ok(Head::Delta { view, delta }) => {
             if delta.op == Op::Put(()) {
                 let version = (delta.epoch, delta.version);
-                index
-                    .objects
-                    .entry(view)
-                    .or_default()
-                    .insert(delta.key, version);
+                let of = index.objects.entry(view).or_default();
+                of.insert(delta.key, version);
+            } else if let Some(of) = index.objects.get_mut(&view) {
+                // It was put when this pass came by, and was deleted since.
+                of.remove(&delta.key);
             }
         }
-        Ok(Head::Control(view)) => controlled.push(view),
-        Err(error) => match shared.subjects.parse(subject) {
-            Ok(Subject::Lease(_, _)) => {}
-            Ok(Subject::Object { view, key }) => {
-                tracing::warn!(subject, %error, "a record that cannot be read");
+        Ok(Head::Control(_)) => {}
+        Err(error) => {
+            tracing::warn!(subject, %error, "a record that cannot be read");
+            if let Ok(Subject::Object { view, key }) = shared.subjects.parse(subject) {
                 // A version that no source has, so that the writer replaces it or removes it.
                 let version = (Epoch(0), ResourceVersion::default());
                 index.objects.entry(view).or_default().insert(key, version);
             }
-            _ => tracing::warn!(subject, %error, "a record that cannot be read"),
-        },
+        }
     }
 }
 
-/// A view's control record with its position. One that cannot be read counts as none: the writer
-/// writes a new one.
+/// A view's control record with its position, asked for by its name.
 pub(super) async fn control(
     shared: &Shared,
     view: &ViewId,
@@ -116,19 +174,18 @@ pub(super) async fn control(
     let Some(stored) = shared.api.last(&subject).await? else {
         return Ok(None);
     };
-    let StreamMessage {
-        subject,
-        headers,
-        payload,
-        sequence,
-        ..
-    } = stored;
-    let header = |name: &str| header(Some(&headers), name);
-    match envelope::decode(&subject, header, payload, &shared.subjects) {
-        Ok(envelope::Envelope {
+    let header = |name: &str| header(Some(&stored.headers), name);
+    let decoded = envelope::decode(
+        &stored.subject,
+        header,
+        stored.payload.clone(),
+        &shared.subjects,
+    );
+    match decoded {
+        Ok(Envelope {
             record: Record::Control(record),
             ..
-        }) => Ok(Some((Revision(sequence), record))),
+        }) => Ok(Some((Revision(stored.sequence), record))),
         Ok(_) => Ok(None),
         Err(error) => {
             tracing::warn!(%view, %error, "a control record that cannot be read");

@@ -10,12 +10,13 @@ use std::{
 
 use anteroom_bus::{Address, Bus, BusError, Call, RequestError, Serving};
 use anteroom_model::{
-    Epoch, Incarnation, Revision,
+    Epoch, Group, Incarnation, Revision,
     limits::{MESSAGE_BYTES_MAX, RESULT_BYTES_MAX},
 };
 use anteroom_wire::{
     beat::{Beat, ViewBeat},
     envelope::TraceContext,
+    replica_beat::ReplicaBeat,
 };
 use bytes::Bytes;
 
@@ -160,6 +161,78 @@ pub(crate) async fn a_replica_has_an_address_of_its_own(harness: impl Harness) {
     );
 }
 
+/// A replica that does not serve a view still says why, at an address of its own.
+pub(crate) async fn the_addresses_of_one_view_are_apart(harness: impl Harness) {
+    let (caller, server) = (harness.client().await, harness.client().await);
+    let fallback = Address::Fallback(view("a"));
+    let why = tokio::spawn(answer(server.serve(&fallback).await.unwrap(), "why not"));
+    let refused = within(caller.request(&at("a"), call(b""), TIMEOUT)).await;
+    assert!(matches!(refused, Err(RequestError::NoResponders)));
+    let reply = within(caller.request(&fallback, call(b""), TIMEOUT)).await;
+    assert_eq!(reply.unwrap(), "why not");
+
+    let serving = server.serve(&at("a")).await.unwrap();
+    tokio::spawn(answer(serving, "the view"));
+    for (to, expected) in [(at("a"), "the view"), (fallback, "why not")] {
+        let reply = within(caller.request(&to, call(b""), TIMEOUT)).await;
+        assert_eq!(reply.unwrap(), expected);
+    }
+    let other = Address::Fallback(view("b"));
+    let refused = within(caller.request(&other, call(b""), TIMEOUT)).await;
+    assert!(matches!(refused, Err(RequestError::NoResponders)));
+    server.close().await;
+    assert_eq!(within(why).await.unwrap(), 2);
+}
+
+pub(crate) async fn live_reads_reach_one_watcher(harness: impl Harness) {
+    const CALLS: usize = 20;
+    let caller = harness.client().await;
+    let nobody = within(caller.request(&Address::Live, call(b""), TIMEOUT)).await;
+    assert!(matches!(nobody, Err(RequestError::NoResponders)));
+    let (mut watchers, mut tasks) = (Vec::new(), Vec::new());
+    for name in ["one", "two"] {
+        let watcher = harness.client().await;
+        let serving = watcher.serve(&Address::Live).await.unwrap();
+        tasks.push(tokio::spawn(answer(serving, name)));
+        watchers.push(watcher);
+    }
+    for _ in 0..CALLS {
+        let asked = caller.request(&Address::Live, call(b""), TIMEOUT);
+        within(asked).await.unwrap();
+    }
+    let mut answered = 0;
+    for (watcher, task) in watchers.iter().zip(tasks) {
+        watcher.close().await;
+        answered += within(task).await.unwrap();
+    }
+    assert_eq!(answered, CALLS, "each by one of them");
+}
+
+/// Three addresses of each of a thousand views, taken up side by side: every place holds at once.
+pub(crate) async fn a_thousand_views_are_served_at_once(harness: impl Harness) {
+    let (caller, server) = (harness.client().await, harness.client().await);
+    let addresses: Vec<_> = (0..1_000)
+        .map(|number| view(&format!("v{number}")))
+        .flat_map(|view| {
+            let replica = "replica-1".to_owned();
+            [
+                Address::View(view.clone()),
+                Address::Fallback(view.clone()),
+                Address::Replica { replica, view },
+            ]
+        })
+        .collect();
+    let places = addresses.iter().map(|address| server.serve(address));
+    let places = within(futures::future::join_all(places)).await;
+    for place in places {
+        tokio::spawn(answer(place.unwrap(), "here"));
+    }
+    for address in &addresses {
+        let reply = within(caller.request(address, call(b""), TIMEOUT)).await;
+        assert_eq!(reply.unwrap(), "here");
+    }
+}
+
 /// Servers come and go under load, and no call is lost: each is answered, or finds nobody there.
 pub(crate) async fn draining_loses_no_call(harness: impl Harness) {
     const CALLERS: usize = 16;
@@ -265,7 +338,7 @@ pub(crate) async fn oversized_calls_and_replies_are_refused(harness: impl Harnes
 pub(crate) fn beat(term: u32) -> Beat {
     Beat {
         incarnation: Incarnation("log".into()),
-        group: anteroom_model::Group::COORDINATOR,
+        group: Group::COORDINATOR,
         term,
         holder: "watcher".into(),
         views: vec![ViewBeat {
@@ -302,4 +375,30 @@ pub(crate) async fn beats_reach_whoever_listens(harness: impl Harness) {
         let mut beats = reader.beats().await.unwrap();
         heard(&*writer, &mut beats, 2).await;
     }
+}
+
+pub(crate) async fn replicas_are_heard_too(harness: impl Harness) {
+    let (replica, reader) = (harness.client().await, harness.client().await);
+    let (mut beats, mut writers) = (
+        reader.replica_beats().await.unwrap(),
+        reader.beats().await.unwrap(),
+    );
+    let sent = ReplicaBeat {
+        replica: "replica-1".into(),
+        bytes: 5,
+        ..ReplicaBeat::default()
+    };
+    within(async {
+        loop {
+            replica.send_replica_beat(&sent).await.unwrap();
+            let next = tokio::time::timeout(Duration::from_millis(100), beats.next());
+            if let Ok(heard) = next.await {
+                assert_eq!(heard, Some(sent.clone()));
+                return;
+            }
+        }
+    })
+    .await;
+    // A writer's beat is what the writers' listener hears first: none of a replica's came there.
+    heard(&*replica, &mut writers, 3).await;
 }

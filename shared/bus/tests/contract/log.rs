@@ -2,7 +2,7 @@
 
 use anteroom_bus::{AppendError, BusError, Fence, Lease, Scope};
 use anteroom_model::{
-    Revision, ViewState,
+    Group, Revision, ViewState,
     limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, MESSAGE_BYTES_MAX},
 };
 
@@ -114,45 +114,36 @@ pub(crate) async fn a_batch_is_all_or_nothing(harness: impl Harness) {
 pub(crate) async fn the_lease_is_compare_and_swap(harness: impl Harness) {
     let (one, two) = (harness.client().await, harness.client().await);
     one.ensure_log().await.unwrap();
-    assert!(
-        one.lease(anteroom_model::Group::COORDINATOR)
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(one.lease(Group::COORDINATOR).await.unwrap().is_none());
     let wrong = Some(Fence {
-        group: anteroom_model::Group::COORDINATOR,
+        group: Group::COORDINATOR,
         at: Revision(7),
     });
-    let refused = one
-        .take_lease(anteroom_model::Group::COORDINATOR, lease(1), wrong)
-        .await;
+    let refused = one.take_lease(Group::COORDINATOR, lease(1), wrong).await;
     assert!(matches!(refused, Err(AppendError::Fenced)), "{refused:?}");
 
     let first = one
-        .take_lease(anteroom_model::Group::COORDINATOR, lease(1), None)
+        .take_lease(Group::COORDINATOR, lease(1), None)
         .await
         .unwrap();
-    let refused = two
-        .take_lease(anteroom_model::Group::COORDINATOR, lease(1), None)
-        .await;
+    let refused = two.take_lease(Group::COORDINATOR, lease(1), None).await;
     assert!(matches!(refused, Err(AppendError::Fenced)), "{refused:?}");
     assert_eq!(
-        two.lease(anteroom_model::Group::COORDINATOR).await.unwrap(),
+        two.lease(Group::COORDINATOR).await.unwrap(),
         Some((lease(1), first))
     );
 
     let second = two
-        .take_lease(anteroom_model::Group::COORDINATOR, lease(2), Some(first))
+        .take_lease(Group::COORDINATOR, lease(2), Some(first))
         .await
         .unwrap();
     assert!(second.at > first.at);
     let refused = one
-        .take_lease(anteroom_model::Group::COORDINATOR, lease(2), Some(first))
+        .take_lease(Group::COORDINATOR, lease(2), Some(first))
         .await;
     assert!(matches!(refused, Err(AppendError::Fenced)), "{refused:?}");
     assert_eq!(
-        one.lease(anteroom_model::Group::COORDINATOR).await.unwrap(),
+        one.lease(Group::COORDINATOR).await.unwrap(),
         Some((lease(2), second))
     );
 }
@@ -264,16 +255,16 @@ pub(crate) async fn without_a_log_everything_says_so(harness: impl Harness) {
     let bus = harness.client().await;
     assert!(matches!(bus.head().await, Err(BusError::NoLog)));
     assert!(matches!(
-        bus.lease(anteroom_model::Group::COORDINATOR).await,
+        bus.lease(Group::COORDINATOR).await,
         Err(BusError::NoLog)
     ));
     assert!(matches!(bus.index().await, Err(BusError::NoLog)));
     let fence = Fence {
-        group: anteroom_model::Group::COORDINATOR,
+        group: Group::COORDINATOR,
         at: Revision(1),
     };
     for refused in [
-        bus.take_lease(anteroom_model::Group::COORDINATOR, lease(1), None)
+        bus.take_lease(Group::COORDINATOR, lease(1), None)
             .await
             .map(drop),
         bus.append(fence, vec![put("a", "x", 1)]).await.map(drop),

@@ -160,6 +160,7 @@ async fn a_record_that_cannot_be_read_is_not_skipped_over() {
     let mut reader = Reader::new(&*writer.bus, Scope::All);
     reader.caught_up_at(last).await;
     assert_eq!((reader.unreadable, reader.objects.len()), (1, 1));
+    assert_eq!(reader.unreadable_of, Some(view("a")), "its view is known");
     // A new writer sees that the key is taken by something that no source has.
     let index = writer.bus.index().await.unwrap();
     let objects = index.objects.values().next().unwrap();

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, Fence, Follower, Lease, LogEvent, RestartCause, Scope};
 use anteroom_model::{
-    Delta, Digest, Epoch, ObjectKey, Op, ResourceVersion, Revision, SourceInfo, ViewId, ViewRecord,
-    ViewState, system,
+    Delta, Digest, Epoch, Group, ObjectKey, Op, ResourceVersion, Revision, Source, SourceInfo,
+    ViewId, ViewRecord, ViewState, system,
 };
 use anteroom_wire::{
     body,
@@ -71,11 +71,15 @@ pub(crate) fn delete(of: &str, name: &str, version: u64) -> Envelope {
 }
 
 pub(crate) fn control(of: &str, state: ViewState) -> Envelope {
+    control_of(of, system::kinds_source(), state)
+}
+
+pub(crate) fn control_of(of: &str, source: Source, state: ViewState) -> Envelope {
     Envelope {
         record: Record::Control(ViewRecord {
             view: view(of),
             info: SourceInfo {
-                source: system::kinds_source(),
+                source,
                 kind: "Widget".into(),
                 namespaced: true,
             },
@@ -99,20 +103,22 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Makes the log if need be, and takes the lease from whoever has it.
+    /// Makes the log if need be, and takes the coordinator's lease from whoever has it.
     pub(crate) async fn new(bus: Arc<dyn Bus>) -> Self {
+        Self::of(bus, Group::COORDINATOR).await
+    }
+
+    /// As [`Writer::new`], with the lease of `group`.
+    pub(crate) async fn of(bus: Arc<dyn Bus>, group: Group) -> Self {
         bus.ensure_log().await.unwrap();
-        let held = bus.lease(anteroom_model::Group::COORDINATOR).await.unwrap();
+        let held = bus.lease(group).await.unwrap();
         let term = held.as_ref().map_or(0, |(lease, _)| lease.term) + 1;
         let lease = Lease {
             term,
             holder: "test".into(),
         };
         let expected = held.map(|(_, fence)| fence);
-        let fence = bus
-            .take_lease(anteroom_model::Group::COORDINATOR, lease, expected)
-            .await
-            .unwrap();
+        let fence = bus.take_lease(group, lease, expected).await.unwrap();
         Self { bus, fence }
     }
 
@@ -133,6 +139,8 @@ pub(crate) struct Reader {
     /// Objects deleted, tombstone by tombstone.
     pub(crate) tombstones: usize,
     pub(crate) unreadable: usize,
+    /// Whose the last of them was.
+    pub(crate) unreadable_of: Option<ViewId>,
     /// Times out of reach.
     pub(crate) away: usize,
     pub(crate) last: Revision,
@@ -150,6 +158,7 @@ impl Reader {
             restarts: Vec::new(),
             tombstones: 0,
             unreadable: 0,
+            unreadable_of: None,
             away: 0,
             last: Revision(0),
             caught_up: None,
@@ -173,7 +182,10 @@ impl Reader {
                 self.last = revision;
                 match envelope {
                     Ok(envelope) => self.apply(envelope.record),
-                    Err(_) => self.unreadable += 1,
+                    Err(unreadable) => {
+                        self.unreadable += 1;
+                        self.unreadable_of = unreadable.view;
+                    }
                 }
             }
             Some(LogEvent::CaughtUp { revision }) => {

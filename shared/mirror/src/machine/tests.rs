@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anteroom_bus::{LogEvent, RestartCause, Scope};
+use anteroom_bus::{LogEvent, RestartCause, Scope, Unreadable};
 use anteroom_model::{Epoch, Incarnation, ObjectKey, ResourceVersion, Revision, ViewId, ViewState};
 use anteroom_view::{Read, State};
 use anteroom_wire::{
@@ -198,8 +198,11 @@ impl World {
     fn unreadable(&mut self) {
         self.last.0 += 1;
         self.delivered = self.last;
-        let envelope = Err(WireError::Body {
-            problem: "test".into(),
+        let envelope = Err(Unreadable {
+            view: None,
+            error: WireError::Body {
+                problem: "test".into(),
+            },
         });
         self.hand(LogEvent::Record {
             revision: self.last,

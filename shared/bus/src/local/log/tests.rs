@@ -142,8 +142,8 @@ proptest! {
         let mut now = Instant::now();
         let mut log = Log::new(Incarnation("one".into()), TTL);
         let mut model = Model::default();
-        let mut fence = log.take_lease(anteroom_model::Group::COORDINATOR, lease(1), None).unwrap();
-        let mut stale = Fence { group: anteroom_model::Group::COORDINATOR, at: Revision(99) };
+        let mut fence = log.take_lease(Group::COORDINATOR, lease(1), None).unwrap();
+        let mut stale = Fence { group: Group::COORDINATOR, at: Revision(99) };
         model.written.push(None);
         for (number, step) in steps.into_iter().enumerate() {
             match step {
@@ -175,9 +175,9 @@ proptest! {
                 }
                 Step::TakeLease => {
                     stale = fence;
-                    fence = log.take_lease(anteroom_model::Group::COORDINATOR, lease(2), Some(fence)).unwrap();
+                    fence = log.take_lease(Group::COORDINATOR, lease(2), Some(fence)).unwrap();
                     model.written.push(None);
-                    prop_assert_eq!(log.take_lease(anteroom_model::Group::COORDINATOR, lease(3), Some(stale)), Err(Fenced));
+                    prop_assert_eq!(log.take_lease(Group::COORDINATOR, lease(3), Some(stale)), Err(Fenced));
                 }
                 Step::StaleAppend(view, key) => {
                     let put = delta(view, key, number, Op::Put(Bytes::new()));
@@ -193,7 +193,7 @@ proptest! {
             let of_one: Vec<_> =
                 live.iter().filter(|(_, held)| one.holds(held.record.view())).cloned().collect();
             prop_assert_eq!(&read(&log, &one), &of_one);
-            let objects: usize = log.index().objects.values().map(HashMap::len).sum();
+            let objects: usize = log.index(None).objects.values().map(HashMap::len).sum();
             let puts = live.iter().filter(|(_, held)| {
                 matches!(&held.record, Record::Delta { delta, .. } if delta.op != Op::Delete)
             });
@@ -206,9 +206,7 @@ proptest! {
 fn a_truncated_log_has_forgotten_its_end() {
     let now = Instant::now();
     let mut log = Log::new(Incarnation("one".into()), TTL);
-    let fence = log
-        .take_lease(anteroom_model::Group::COORDINATOR, lease(1), None)
-        .unwrap();
+    let fence = log.take_lease(Group::COORDINATOR, lease(1), None).unwrap();
     for key in 0..4 {
         let put = delta(0, key, 1, Op::Put(Bytes::new()));
         log.append(fence, vec![put], now).unwrap();
@@ -218,5 +216,5 @@ fn a_truncated_log_has_forgotten_its_end() {
     assert_eq!(read(&log, &Scope::All).len(), 2);
     let again = delta(0, 3, 2, Op::Put(Bytes::new()));
     assert_eq!(log.append(fence, vec![again], now), Ok(Revision(4)));
-    assert_eq!(log.index().objects[&view(0)].len(), 3);
+    assert_eq!(log.index(None).objects[&view(0)].len(), 3);
 }
