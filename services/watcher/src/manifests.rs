@@ -243,7 +243,12 @@ impl PolicyManifest {
         }
         let manifest = Value::Object(manifest);
         match anteroom_policy::compile(&manifest) {
-            Ok(policy) => self.entries = policy.entries().map(str::to_owned).collect(),
+            Ok(policy) => {
+                let cached = policy
+                    .entries()
+                    .filter(|(kind, _)| *kind == EntryKind::Cached);
+                self.entries = cached.map(|(_, name)| name.to_owned()).collect();
+            }
             Err(problems) => self.problems = problems,
         }
         let conditions = status.get("conditions").cloned().unwrap_or_default();

@@ -4,18 +4,21 @@
 //! unread: a field is evaluated, or changes nothing that is decided here, or is a problem. Walking
 //! goes on after a problem.
 
+mod api_call;
 mod conditions;
 mod context;
 mod expressions;
 mod fields;
 mod resources;
 mod rule;
+mod sources;
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 pub use context::CONTEXT_ENTRIES_MAX;
+pub use sources::STALENESS_MAX_MS;
 
 use crate::{FailureAction, FailurePolicy, Policy, Problem, Rule, problem::Problems};
 use fields::{Field, Known, Object};
@@ -32,8 +35,8 @@ pub const RULES_MAX: usize = 256;
 /// # Errors
 /// Every problem that keeps it from being ready, in the manifest's order: what is malformed or not
 /// known at all (`POLICY_INVALID`), what Kyverno knows and this version does not evaluate
-/// (`POLICY_UNSUPPORTED`). What a namespaced policy may read is not known here: whoever resolves an
-/// entry sees to it.
+/// (`POLICY_UNSUPPORTED`), what a namespaced policy may not read (`POLICY_FORBIDDEN`). Of entries that
+/// is not known here: whoever resolves one sees to it.
 pub fn compile(manifest: &Value) -> Result<Policy, Vec<Problem>> {
     let mut problems = Problems::default();
     let policy = if is_deeper_than(manifest, MANIFEST_DEPTH_MAX) {
@@ -87,7 +90,7 @@ fn compile_manifest(manifest: &Field<'_>, problems: &mut Problems) -> Option<Pol
         .required("spec", problems)?
         .object(&SPEC, problems)?;
     let settings = Settings::compile(&spec, problems);
-    let rules = compile_rules(&spec, settings.action, problems);
+    let rules = compile_rules(&spec, settings.action, namespace.as_deref(), problems);
     Some(Policy {
         name: name?.to_owned(),
         namespace,
@@ -192,7 +195,12 @@ fn failure_action(field: Option<Field<'_>>, problems: &mut Problems) -> Option<F
     })
 }
 
-fn compile_rules(spec: &Object<'_>, action: FailureAction, problems: &mut Problems) -> Vec<Rule> {
+fn compile_rules(
+    spec: &Object<'_>,
+    action: FailureAction,
+    home: Option<&str>,
+    problems: &mut Problems,
+) -> Vec<Rule> {
     let Some(field) = spec.required("rules", problems) else {
         return Vec::new();
     };
@@ -212,7 +220,7 @@ fn compile_rules(spec: &Object<'_>, action: FailureAction, problems: &mut Proble
             let path = format!("{}.name", field.path());
             problems.invalid(path, format!("another rule is named `{name}`"));
         }
-        rules.extend(rule::compile(field, action, problems));
+        rules.extend(rule::compile(field, action, home, problems));
     }
     rules
 }

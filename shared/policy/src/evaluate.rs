@@ -68,7 +68,7 @@ pub enum RuleOutcome {
 #[non_exhaustive]
 pub enum RuleError {
     /// A fact could not be read: the error that its entry or its view holds.
-    #[error("context entry `{variable}`: {source}")]
+    #[error("context entry `{variable}`: {}", message::fact(entry, source))]
     Fact {
         /// The context entry.
         variable: String,
@@ -141,6 +141,7 @@ pub enum Step {
 /// fact is asked for once. So a rule takes at most one step more than it reads facts.
 pub struct Evaluation<'a> {
     rule: &'a Rule,
+    namespace: Option<&'a str>,
     applies: bool,
     now: Pass<'a>,
     /// Begun when the new state violates the rule: whether the old one did too.
@@ -170,6 +171,7 @@ impl<'a> Evaluation<'a> {
         let within = |namespace| matching::object_namespace(request) == namespace;
         Self {
             rule,
+            namespace: policy.namespace(),
             applies: policy.admission && policy.namespace().is_none_or(within),
             now: Pass::new(rule, Cow::Borrowed(request)),
             earlier: None,
@@ -200,7 +202,7 @@ impl<'a> Evaluation<'a> {
             return Some(RuleOutcome::NotMatched);
         }
         if self.earlier.is_none() {
-            let outcome = judge(self.rule, &mut self.now, &mut self.facts)?;
+            let outcome = judge(self.rule, self.namespace, &mut self.now, &mut self.facts)?;
             let RuleOutcome::Fail { message } = outcome else {
                 return Some(outcome);
             };
@@ -210,15 +212,17 @@ impl<'a> Evaluation<'a> {
             }
         }
         let (message, pass) = self.earlier.as_mut()?;
-        Some(match judge(self.rule, pass, &mut self.facts)? {
-            RuleOutcome::Fail { .. } => RuleOutcome::Skipped {
-                reason: "the object violated the rule before this change too".to_owned(),
+        Some(
+            match judge(self.rule, self.namespace, pass, &mut self.facts)? {
+                RuleOutcome::Fail { .. } => RuleOutcome::Skipped {
+                    reason: "the object violated the rule before this change too".to_owned(),
+                },
+                // An old state that complied, or of which nothing is known, excuses nothing.
+                _ => RuleOutcome::Fail {
+                    message: message.clone(),
+                },
             },
-            // An old state that complied, or of which nothing is known, excuses nothing.
-            _ => RuleOutcome::Fail {
-                message: message.clone(),
-            },
-        })
+        )
     }
 
     /// Kyverno's `allowExistingViolations`: an update is not denied for what was wrong before.
@@ -232,12 +236,18 @@ impl<'a> Evaluation<'a> {
 }
 
 /// Takes the rule through one state of the object; `None` while a fact is waited for.
-fn judge(rule: &Rule, pass: &mut Pass<'_>, facts: &mut Facts) -> Option<RuleOutcome> {
+fn judge(
+    rule: &Rule,
+    namespace: Option<&str>,
+    pass: &mut Pass<'_>,
+    facts: &mut Facts,
+) -> Option<RuleOutcome> {
     if !rule.matches.matches(&pass.request) {
         return Some(RuleOutcome::NotMatched);
     }
     let mut scope = Scope {
         request: &pass.request,
+        namespace,
         entries: &rule.context,
         states: &mut pass.states,
         facts,

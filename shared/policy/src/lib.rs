@@ -22,30 +22,37 @@
 //! - a fact that cannot be read is an error wherever it is referred to; Kyverno leaves the variable
 //!   out, so that `{{ hosts || `[]` }}` passes for an empty list;
 //! - a value that was put in place of a variable is never read as a template or as an expression
-//!   again;
+//!   again, unless a `jmesPath` is a variable and nothing else;
 //! - a context entry sees the entries before it, whatever the order in which they are loaded;
-//! - a `Policy` may not read an entry, which may hold what is outside its namespace;
+//! - a value that stands in a path names one thing in it: it adds no segment and no parameter;
+//! - an `apiCall`'s default stands in for what its source said, and for nothing that is not known;
+//! - a `Policy` reads nothing outside its namespace: only entries that are confined to it, only paths
+//!   that name it, and no `service`, which may be anywhere;
 //! - a quantity has a digit in it, and a large number reads as its digits (`1000000`, not `1e+06`).
 
+mod call;
 mod compile;
 mod evaluate;
 pub mod functions;
 mod matching;
 mod operator;
+mod permit;
 mod policy;
 mod problem;
+mod reads;
 mod reference;
 mod request;
 mod scalar;
 mod template;
 mod wildcard;
 
-pub use compile::{CONTEXT_ENTRIES_MAX, MANIFEST_DEPTH_MAX, RULES_MAX, compile};
+pub use compile::{CONTEXT_ENTRIES_MAX, MANIFEST_DEPTH_MAX, RULES_MAX, STALENESS_MAX_MS, compile};
 pub use evaluate::{
     Evaluation, FACTS_PER_RULE_MAX, FactRead, FactRequest, RuleError, RuleOutcome, RuleReport, Step,
 };
 pub use functions::functions;
 pub use matching::{KindPattern, Operation};
+pub use permit::{Call, Permit, Refusal};
 pub use policy::{FailureAction, FailurePolicy, Policy, Rule, Target};
 pub use problem::Problem;
 pub use reference::{

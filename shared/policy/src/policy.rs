@@ -1,9 +1,10 @@
 //! A compiled policy.
 
-use std::collections::BTreeSet;
+use anteroom_model::EntryKind;
 
 use crate::{
-    KindPattern, Operation,
+    CollectionReference, KindPattern, Operation,
+    call::{ApiCall, ConfigMapCall, ServiceCall},
     matching::Match,
     operator::Operator,
     template::{Prepared, Template, ValueTemplate},
@@ -61,20 +62,6 @@ impl Policy {
     /// Whether a violation in Audit is told to the user as a warning (`spec.emitWarning`).
     pub fn emit_warning(&self) -> bool {
         self.emit_warning
-    }
-
-    /// The names of the `CachedContextEntry`s that the rules read, sorted, each once.
-    pub fn entries(&self) -> impl Iterator<Item = &str> {
-        let names: BTreeSet<&str> = self
-            .rules
-            .iter()
-            .flat_map(|rule| &rule.context)
-            .filter_map(|entry| match &entry.loader {
-                Loader::Fact { entry, .. } => Some(entry.as_str()),
-                Loader::Variable { .. } => None,
-            })
-            .collect();
-        names.into_iter()
     }
 
     /// What the webhook must be called for: a superset of what the rules match, one target for each
@@ -148,18 +135,40 @@ pub(crate) struct ContextEntry {
 /// Where the value of a context entry comes from.
 #[derive(Debug)]
 pub(crate) enum Loader {
-    /// `cachedContextEntry`: a query to the replicas.
-    Fact {
-        entry: String,
-        /// `None`: the entry's data whole.
-        query: Option<Prepared>,
-    },
+    /// From outside: somebody has to be asked.
+    Fact(Fact),
     /// `variable`: from what is known already. At least one of value and query is given.
     Variable {
         value: Option<ValueTemplate>,
         query: Option<Prepared>,
         default: Option<ValueTemplate>,
     },
+}
+
+/// A fact that a rule reads.
+#[derive(Debug)]
+pub(crate) struct Fact {
+    pub(crate) source: FactSource,
+    /// `None`: the data whole.
+    pub(crate) query: Option<Prepared>,
+    /// In its place where the source has nothing to give; no query is made over it.
+    pub(crate) default: Option<ValueTemplate>,
+    pub(crate) age_max_ms: Option<u64>,
+}
+
+/// Where a fact is read.
+#[derive(Debug)]
+pub(crate) enum FactSource {
+    /// `cachedContextEntry`, `globalReference`.
+    Entry { kind: EntryKind, name: Template },
+    /// `resourceCache`.
+    Collection(CollectionReference),
+    /// `apiCall` with a `urlPath`; `resourceCache` with a name.
+    Api(ApiCall),
+    /// `apiCall` with a `service`.
+    Service(ServiceCall),
+    /// `configMap`.
+    ConfigMap(ConfigMapCall),
 }
 
 /// Conditions of a rule, in one of the two shapes that a manifest may give them.

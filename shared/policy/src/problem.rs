@@ -7,7 +7,7 @@ use anteroom_model::ErrorCode;
 /// One thing that is wrong with a manifest, or that this version does not evaluate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// `POLICY_INVALID` or `POLICY_UNSUPPORTED`.
+    /// `POLICY_INVALID`, `POLICY_UNSUPPORTED` or `POLICY_FORBIDDEN`.
     pub code: ErrorCode,
     /// The field, as in `spec.rules[0].validate.pattern`.
     pub path: String,
@@ -35,6 +35,10 @@ impl Problems {
 
     pub(crate) fn unsupported(&mut self, path: impl fmt::Display, message: impl Into<String>) {
         self.push(ErrorCode::POLICY_UNSUPPORTED, path, message);
+    }
+
+    pub(crate) fn forbidden(&mut self, path: impl fmt::Display, message: impl Into<String>) {
+        self.push(ErrorCode::POLICY_FORBIDDEN, path, message);
     }
 
     fn push(&mut self, code: ErrorCode, path: impl fmt::Display, message: impl Into<String>) {

@@ -110,7 +110,8 @@ pub enum FactTarget {
         /// `None`: GET. Otherwise POST with this body.
         data: Option<Value>,
     },
-    /// `configMap`.
+    /// `configMap`. The request's expression makes `{data, metadata}` of the object, and changes
+    /// nothing where that was done before.
     ConfigMap {
         /// Which.
         object: ObjectKey,
@@ -118,6 +119,9 @@ pub enum FactTarget {
         literal: bool,
     },
 }
+
+/// What a ConfigMap's text begins with; no entry's name and no path does.
+pub(crate) const CONFIG_MAP: &str = "configmap ";
 
 /// For people: an entry's name, a path.
 impl std::fmt::Display for FactTarget {
@@ -132,7 +136,7 @@ impl std::fmt::Display for FactTarget {
             }
             Self::Api(target) => f.write_str(&target.path),
             Self::Service { url, .. } => f.write_str(url),
-            Self::ConfigMap { object, .. } => write!(f, "configmap {object}"),
+            Self::ConfigMap { object, .. } => write!(f, "{CONFIG_MAP}{object}"),
         }
     }
 }
@@ -140,7 +144,7 @@ impl std::fmt::Display for FactTarget {
 /// A call of the Kubernetes API.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiTarget {
-    /// The path with its query, as the policy has it.
+    /// The path with its query, escaped anew, always in the same way.
     pub path: String,
     /// `None`: GET. Otherwise POST with this body.
     pub data: Option<Value>,

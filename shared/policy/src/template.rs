@@ -3,6 +3,7 @@
 //! Everything that can be parsed before a request comes is parsed then. What a variable is replaced
 //! with is a value, or text in a text: it is never parsed again as a template or as an expression.
 
+mod parts;
 mod prepared;
 mod scan;
 
@@ -173,7 +174,7 @@ impl Template {
     }
 
     /// The text without variables, if it has none.
-    fn fixed(&self) -> Option<&str> {
+    pub(crate) fn fixed(&self) -> Option<&str> {
         match &*self.parts {
             [] => Some(""),
             [Part::Text(text)] => Some(text),

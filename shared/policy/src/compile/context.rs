@@ -9,28 +9,24 @@ use super::{
 use crate::{
     policy::{ContextEntry, Loader},
     problem::Problems,
-    template::Prepared,
+    template::{Prepared, Template, ValueTemplate},
 };
 
 /// Context entries of one rule. Loading one may load those before it, each from within the other.
 pub const CONTEXT_ENTRIES_MAX: usize = 64;
 
 const ENTRY: Known = Known {
-    evaluated: &["cachedContextEntry", "name", "variable"],
-    inert: &[],
-    later: &[
+    evaluated: &[
         "apiCall",
+        "cachedContextEntry",
         "configMap",
         "globalReference",
-        "imageRegistry",
+        "name",
         "resourceCache",
+        "variable",
     ],
-};
-
-const CACHED: Known = Known {
-    evaluated: &["jmesPath", "jmespath", "name"],
     inert: &[],
-    later: &[],
+    later: &["imageRegistry"],
 };
 
 const VARIABLE: Known = Known {
@@ -39,9 +35,11 @@ const VARIABLE: Known = Known {
     later: &[],
 };
 
-/// The entries, and the names that conditions and messages may use.
+/// The entries, and the names that conditions and messages may use. `home` is the namespace of a
+/// `Policy`.
 pub(super) fn compile(
     field: Option<Field<'_>>,
+    home: Option<&str>,
     problems: &mut Problems,
 ) -> (Vec<ContextEntry>, Names) {
     let Some(field) = field else {
@@ -56,7 +54,7 @@ pub(super) fn compile(
     let mut names = Names::of_context(all);
     let mut entries = Vec::new();
     for field in fields.iter().take(CONTEXT_ENTRIES_MAX) {
-        let entry = compile_entry(field, &names, problems);
+        let entry = compile_entry(field, home, &names, problems);
         if let Some(name) = field.text_at("name") {
             names.define(name);
         }
@@ -67,6 +65,7 @@ pub(super) fn compile(
 
 fn compile_entry(
     field: &Field<'_>,
+    home: Option<&str>,
     names: &Names,
     problems: &mut Problems,
 ) -> Option<ContextEntry> {
@@ -74,20 +73,28 @@ fn compile_entry(
     let name = entry
         .required("name", problems)
         .and_then(|field| entry_name(&field, problems));
-    let loader = match (entry.get("cachedContextEntry"), entry.get("variable")) {
-        (Some(_), Some(_)) => {
-            problems.invalid(
-                entry.path(),
-                "only one of cachedContextEntry and variable can be given",
-            );
+    let given: Vec<_> = LOADERS
+        .iter()
+        .filter_map(|name| Some((*name, entry.get(name)?)))
+        .collect();
+    let mut place = Place {
+        home,
+        names,
+        problems,
+    };
+    let loader = match &*given {
+        [(kind, field)] => place.loader(kind, field),
+        [] => {
+            if !entry.has_any(ENTRY.later) {
+                let message = format!("one of {} is required", LOADERS.join(", "));
+                problems.invalid(entry.path(), message);
+            }
             None
         }
-        (Some(cached), None) => cached_entry(&cached, names, problems),
-        (None, Some(variable)) => compile_variable(&variable, names, problems),
-        (None, None) => {
-            if !entry.has_any(ENTRY.later) {
-                problems.invalid(entry.path(), "cachedContextEntry or variable is required");
-            }
+        several => {
+            let several: Vec<_> = several.iter().map(|(name, _)| *name).collect();
+            let message = format!("only one of {} can be given", several.join(" and "));
+            problems.invalid(entry.path(), message);
             None
         }
     };
@@ -95,6 +102,56 @@ fn compile_entry(
         name: name?,
         loader: loader?,
     })
+}
+
+/// Where values come from.
+const LOADERS: &[&str] = &[
+    "cachedContextEntry",
+    "globalReference",
+    "resourceCache",
+    "apiCall",
+    "configMap",
+    "variable",
+];
+
+/// What is known where an entry stands.
+pub(super) struct Place<'a> {
+    /// The namespace of a `Policy`.
+    pub(super) home: Option<&'a str>,
+    pub(super) names: &'a Names,
+    pub(super) problems: &'a mut Problems,
+}
+
+impl Place<'_> {
+    fn loader(&mut self, kind: &str, field: &Field<'_>) -> Option<Loader> {
+        let fact = match kind {
+            "cachedContextEntry" => self.cached_entry(field),
+            "globalReference" => self.global_reference(field),
+            "resourceCache" => self.resource_cache(field),
+            "apiCall" => self.api_call(field),
+            "configMap" => self.config_map(field),
+            _ => return compile_variable(field, self.names, self.problems),
+        };
+        fact.map(Loader::Fact)
+    }
+
+    /// A text with variables in it.
+    pub(super) fn template(&mut self, field: &Field<'_>) -> Option<Template> {
+        let text = field.text(self.problems)?;
+        let template = parsed(field.path(), Template::parse(text), self.problems)?;
+        template.visit(&mut |prepared| self.names.check(field.path(), prepared, self.problems));
+        Some(template)
+    }
+
+    /// Any value, with variables in its texts.
+    pub(super) fn value(&mut self, field: &Field<'_>) -> Option<ValueTemplate> {
+        conditions::value(field, self.names, self.problems)
+    }
+
+    /// The expression in either spelling. `None` after a problem.
+    pub(super) fn query(&mut self, object: &Object<'_>) -> Option<Option<Prepared>> {
+        query(object, self.names, self.problems)
+    }
 }
 
 fn entry_name(field: &Field<'_>, problems: &mut Problems) -> Option<String> {
@@ -106,18 +163,6 @@ fn entry_name(field: &Field<'_>, problems: &mut Problems) -> Option<String> {
         );
     }
     Some(name)
-}
-
-fn cached_entry(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<Loader> {
-    let cached = field.object(&CACHED, problems)?;
-    let entry = cached
-        .required("name", problems)
-        .and_then(|field| field.plain_text(problems));
-    let query = query(&cached, names, problems);
-    Some(Loader::Fact {
-        entry: entry?,
-        query: query?,
-    })
 }
 
 fn compile_variable(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<Loader> {
@@ -158,7 +203,7 @@ fn query(object: &Object<'_>, names: &Names, problems: &mut Problems) -> Option<
     if text.is_empty() {
         return Some(None);
     }
-    let prepared = parsed(field.path(), Prepared::parse(text), problems)?;
+    let prepared = parsed(field.path(), Prepared::parse_query(text), problems)?;
     check_functions(field.path(), &prepared, problems);
     let mut is_inner = false;
     prepared.visit(&mut |prepared| {

@@ -77,6 +77,7 @@ const DENY: Known = Known {
 pub(super) fn compile(
     field: &Field<'_>,
     action: FailureAction,
+    home: Option<&str>,
     problems: &mut Problems,
 ) -> Option<Rule> {
     let rule = field.object(&RULE, problems)?;
@@ -84,7 +85,7 @@ pub(super) fn compile(
         .required("name", problems)
         .and_then(|name| name.plain_text(problems));
     let matches = resources::compile(&rule, problems);
-    let (context, names) = context::compile(rule.get("context"), problems);
+    let (context, names) = context::compile(rule.get("context"), home, problems);
     let preconditions = conditions::compile(rule.get("preconditions"), &names, problems);
     let validate = Validate::compile(&rule, action, &names, problems);
     let (name, matches, validate) = (name?, matches?, validate?);

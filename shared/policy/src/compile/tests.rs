@@ -126,8 +126,8 @@ match:
 exclude: {clusterRoles: [admin]}
 celPreconditions: []
 context:
-- {name: a, apiCall: {urlPath: /x}}
-- {name: b, configMap: {name: x}}
+- {name: a, imageRegistry: {reference: x}}
+- {name: b, apiCall: {service: {url: "http://s/", headers: [{key: a, valueFrom: {}}]}}}
 validate:
   pattern: {}
   failureActionOverrides: []
@@ -250,5 +250,57 @@ proptest! {
         if let Err(problems) = compile(&manifest) {
             prop_assert!(!problems.is_empty());
         }
+    }
+}
+
+/// Points B, C and D: what is wrong with a source is said of the field.
+#[test]
+fn what_is_malformed_in_a_source() {
+    insta::assert_snapshot!(rule_problems(
+        r#"
+match: {any: [{resources: {kinds: [Pod]}}]}
+context:
+- {name: a, globalReference: {jmesPath: x}}
+- {name: b, globalReference: {name: "", more: 1}}
+- {name: c, resourceCache: {kind: "{{ request.kind.kind }}", namespace: "{{ request.namespace }}", group: "{{ x }}"}}
+- {name: d, resourceCache: {group: apps/v1, version: v1/x}}
+- {name: e, resourceCache: {kind: pods, name: x}}
+- {name: f, resourceCache: {kind: pods, name: x, group: "", version: v1, labelSelector: a}}
+- {name: g, apiCall: {method: PUT}}
+- {name: h, apiCall: {urlPath: /version, service: {url: "http://x/"}}}
+- {name: i, apiCall: {urlPath: /version, data: [{key: a, value: b}]}}
+- {name: j, apiCall: {urlPath: /x, method: POST, data: [{key: a}, {value: b}, 5], cache: maybe}}
+- {name: k, apiCall: {service: {caBundle: "{{ x }}", headers: [{key: "{{ x }}", value: "{{ x }}"}]}}}
+- {name: l, configMap: {namespace: a/b}}
+- {name: m, configMap: {name: "..", namespace: "{{ nope }}"}}
+- {name: number, cachedContextEntry: {name: x, maxStaleness: 5}}
+- {name: o, cachedContextEntry: {name: x, maxStaleness: "5"}}
+- {name: p, cachedContextEntry: {name: x, maxStaleness: 0s}}
+- {name: q, cachedContextEntry: {name: x, maxStaleness: 24h0.001s}}
+- {name: r, cachedContextEntry: {name: x}, configMap: {name: x}}
+- {name: s, apiCall: {urlPath: "/api/v1/namespaces/{{ t }}"}}
+- {name: t, apiCall: {urlPath: "/api/v1/pods", jmesPath: "items[", default: "{{ nope }}"}}
+validate: {deny: {}}
+"#
+    ));
+}
+
+#[test]
+fn the_longest_staleness_is_a_day() {
+    for (text, is_accepted) in [
+        ("24h", true),
+        ("1ms", true),
+        ("24h1ms", false),
+        ("999us", false),
+        ("-1s", false),
+    ] {
+        let rule = format!(
+            "match: {{any: [{{resources: {{kinds: [Pod]}}}}]}}\ncontext: [{{name: x, cachedContextEntry: {{name: e, maxStaleness: {text}}}}}]\nvalidate: {{deny: {{}}}}"
+        );
+        assert_ne!(
+            rule_problems(&rule).starts_with("AR302"),
+            is_accepted,
+            "{text}"
+        );
     }
 }

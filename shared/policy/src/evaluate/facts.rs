@@ -1,12 +1,12 @@
 //! The facts that one evaluation asked for.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use anteroom_model::FactError;
 use serde_json::Value;
 
 use super::{FACTS_PER_RULE_MAX, FactRead, FactRequest};
-use crate::{FactTarget, template::Bound};
+use crate::FactTarget;
 
 /// What was asked, and what was answered. One question is asked once, whoever asks it again.
 #[derive(Default)]
@@ -21,6 +21,25 @@ struct Fact {
     answer: Option<Result<Arc<Value>, FactError>>,
 }
 
+/// What is asked.
+pub(super) struct Question {
+    pub(super) target: FactTarget,
+    pub(super) expression: String,
+    pub(super) parameters: BTreeMap<String, Value>,
+    pub(super) missing_key_is_error: bool,
+    pub(super) age_max_ms: Option<u64>,
+}
+
+impl Question {
+    fn is(&self, asked: &FactRequest) -> bool {
+        asked.target == self.target
+            && asked.expression == self.expression
+            && asked.parameters == self.parameters
+            && asked.missing_key_is_error == self.missing_key_is_error
+            && asked.age_max_ms == self.age_max_ms
+    }
+}
+
 /// Where a question stands.
 pub(super) enum Lookup {
     Answer(Result<Arc<Value>, FactError>),
@@ -29,22 +48,9 @@ pub(super) enum Lookup {
 }
 
 impl Facts {
-    /// The answer to a question about an entry, asking it if it is new.
-    pub(super) fn look_up(
-        &mut self,
-        variable: &str,
-        target: FactTarget,
-        query: Option<Bound>,
-    ) -> Lookup {
-        let (expression, parameters) = match query {
-            Some(bound) => (bound.expression.as_str().to_owned(), bound.parameters),
-            None => Default::default(),
-        };
-        let known = self.facts.iter().find(|Fact { request, .. }| {
-            request.target == target
-                && request.expression == expression
-                && request.parameters == parameters
-        });
+    /// The answer to a question, asking it if it is new.
+    pub(super) fn look_up(&mut self, variable: &str, question: Question) -> Lookup {
+        let known = self.facts.iter().find(|fact| question.is(&fact.request));
         if let Some(fact) = known {
             return match &fact.answer {
                 Some(answer) => Lookup::Answer(answer.clone()),
@@ -58,11 +64,11 @@ impl Facts {
             request: FactRequest {
                 id: self.facts.len() as u32,
                 variable: variable.to_owned(),
-                target,
-                expression,
-                parameters,
-                missing_key_is_error: true,
-                age_max_ms: None,
+                target: question.target,
+                expression: question.expression,
+                parameters: question.parameters,
+                missing_key_is_error: question.missing_key_is_error,
+                age_max_ms: question.age_max_ms,
             },
             answer: None,
         });

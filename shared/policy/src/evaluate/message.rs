@@ -1,7 +1,24 @@
 //! What a user is told.
 
+use anteroom_model::FactError;
+
 use super::scope::{Interrupt, Scope};
-use crate::{Rule, template::Template};
+use crate::{Rule, reference::CONFIG_MAP, template::Template};
+
+/// Why a fact could not be read. About a ConfigMap in Kyverno's words, as clients match on them.
+pub(super) fn fact(read: &str, error: &FactError) -> String {
+    match (read.strip_prefix(CONFIG_MAP), error) {
+        (Some(object), FactError::PathOutsideNamespace { namespace, .. }) => {
+            let other = object.split('/').next().unwrap_or_default();
+            format!(
+                "configMap namespace \"{other}\" is different from policy namespace \"{namespace}\": \
+                 {error}"
+            )
+        }
+        (Some(_), error) => format!("failed to get {read} : {error}"),
+        (None, error) => error.to_string(),
+    }
+}
 
 /// The message of a violation: the rule's own and those of the conditions that were met. `None` while
 /// a fact is waited for.

@@ -4,6 +4,7 @@
 //! itself: the root that it reads says which entry it missed, the entry is loaded, and the expression
 //! is evaluated again. An entry sees the entries before it, so none can wait for itself.
 
+mod fact;
 mod root;
 
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use anteroom_jmespath::{Budget, Environment, EvalError, MissingKey, ast::Term};
 use anteroom_model::limits;
 use serde_json::Value;
 
-use super::facts::{Facts, Lookup};
+use super::facts::Facts;
 use crate::{
     AdmissionRequest, Operation, RuleError, VariableError, VariableErrorKind, functions,
     policy::{ContextEntry, Loader},
@@ -79,6 +80,8 @@ impl States {
 /// The context at one place of a rule.
 pub(super) struct Scope<'e> {
     pub(super) request: &'e AdmissionRequest,
+    /// Of a `Policy`: it reads nothing outside it.
+    pub(super) namespace: Option<&'e str>,
     pub(super) entries: &'e [ContextEntry],
     pub(super) states: &'e mut States,
     pub(super) facts: &'e mut Facts,
@@ -162,6 +165,7 @@ impl Scope<'_> {
     fn load(&mut self, entry: usize) -> Result<(), Interrupt> {
         let mut before = Scope {
             request: self.request,
+            namespace: self.namespace,
             entries: self.entries,
             states: self.states,
             facts: self.facts,
@@ -169,9 +173,7 @@ impl Scope<'_> {
         };
         let name = &self.entries[entry].name;
         let state = match &self.entries[entry].loader {
-            Loader::Fact { entry, query } => {
-                State::Loaded(before.load_fact(name, entry, query.as_ref())?)
-            }
+            Loader::Fact(fact) => State::Loaded(before.load_fact(name, fact)?),
             Loader::Variable {
                 value,
                 query,
@@ -187,30 +189,6 @@ impl Scope<'_> {
         };
         self.states.0[entry] = state;
         Ok(())
-    }
-
-    fn load_fact(
-        &mut self,
-        name: &str,
-        entry: &str,
-        query: Option<&Prepared>,
-    ) -> Result<Arc<Value>, Interrupt> {
-        let bound = query.map(|query| query.bind(self)).transpose()?;
-        let target = crate::FactTarget::Entry {
-            kind: anteroom_model::EntryKind::Cached,
-            name: entry.to_owned(),
-            projection: String::new(),
-        };
-        match self.facts.look_up(name, target, bound) {
-            Lookup::Answer(Ok(value)) => Ok(value),
-            Lookup::Answer(Err(source)) => Err(Interrupt::Rule(Box::new(RuleError::Fact {
-                variable: name.to_owned(),
-                entry: entry.to_owned(),
-                source,
-            }))),
-            Lookup::Pending => Err(Interrupt::Pending),
-            Lookup::TooMany => Err(Interrupt::Rule(Box::new(RuleError::TooManyFacts))),
-        }
     }
 
     /// The value, or what the query makes of it or of the context; where that comes to nothing, the

@@ -1,4 +1,5 @@
 mod context;
+mod facts;
 
 use anteroom_model::Failure;
 use proptest::prelude::*;

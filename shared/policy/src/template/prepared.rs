@@ -42,6 +42,11 @@ enum Form {
         pieces: Vec<Piece>,
         sample: Expression,
     },
+    /// Wholly taken from a variable, and parsed for each request. The stand-in is the document.
+    Taken {
+        variable: Box<Variable>,
+        sample: Expression,
+    },
 }
 
 /// A piece of an expression's text.
@@ -116,6 +121,22 @@ impl Prepared {
         })
     }
 
+    /// As [`parse`](Self::parse), for the query of a context entry: as in Kyverno it may be a lone
+    /// variable, whose value is the expression.
+    pub(crate) fn parse_query(source: &str) -> Result<Self, TemplateProblem> {
+        let source = source.trim();
+        let pieces = scan::scan(source).map_err(TemplateProblem::Invalid)?;
+        let ([scan::Piece::Hole(inside)], Ok(sample)) = (&*pieces, Expression::parse("@")) else {
+            return Self::parse(source);
+        };
+        let variable = Box::new(Variable::parse(inside)?);
+        Ok(Self {
+            source: source.to_owned(),
+            form: Form::Taken { variable, sample },
+            parameters: Vec::new(),
+        })
+    }
+
     /// As written.
     pub(crate) fn source(&self) -> &str {
         &self.source
@@ -125,7 +146,7 @@ impl Prepared {
     pub(crate) fn expression(&self) -> &Expression {
         match &self.form {
             Form::Fixed(expression) => expression,
-            Form::Pasted { sample, .. } => sample,
+            Form::Pasted { sample, .. } | Form::Taken { sample, .. } => sample,
         }
     }
 
@@ -134,6 +155,13 @@ impl Prepared {
         let expression = match &self.form {
             Form::Fixed(expression) => expression.clone(),
             Form::Pasted { pieces, .. } => self.paste(pieces, resolver)?,
+            Form::Taken { variable, .. } => {
+                let value = variable.resolve(resolver)?;
+                let Some(text) = value.as_str() else {
+                    return Err(variable.error("jmespath value must be a string").into());
+                };
+                self.parsed(text)?
+            }
         };
         let mut parameters = BTreeMap::new();
         for Parameter { name, binding } in &self.parameters {
@@ -172,12 +200,15 @@ impl Prepared {
                 }
             }
         }
-        let parsed = Expression::parse(&text);
-        Ok(parsed.map_err(|error| VariableError {
+        Ok(self.parsed(&text)?)
+    }
+
+    fn parsed(&self, text: &str) -> Result<Expression, VariableError> {
+        Expression::parse(text).map_err(|error| VariableError {
             expression: self.source.clone(),
-            message: format!("with its variables it is {}: {error}", quoted(&text)),
+            message: format!("with its variables it is {}: {error}", quoted(text)),
             kind: VariableErrorKind::Failed,
-        })?)
+        })
     }
 
     /// This, and every expression inside it.
@@ -190,6 +221,9 @@ impl Prepared {
                     Piece::Name { variable, .. } | Piece::Quoted(variable) => variable.visit(visit),
                 }
             }
+        }
+        if let Form::Taken { variable, .. } = &self.form {
+            variable.visit(visit);
         }
         for Parameter { binding, .. } in &self.parameters {
             match binding {

@@ -1,5 +1,7 @@
 //! What a rule loads, and when.
 
+use anteroom_model::EntryKind;
+
 use super::*;
 
 #[test]
@@ -54,7 +56,11 @@ validate:
     let (report, asked) = drive(&policy, &create(&ingress("x", &[])), |_| Ok(json!(7)));
     assert_eq!(report.outcome, fail("validation error: rule rule failed"));
     assert_eq!(asked, [["e1", "e2"]], "the same question is asked once");
-    assert_eq!(policy.entries().collect::<Vec<_>>(), ["e1", "e2", "e3"]);
+    let cached = |name| (EntryKind::Cached, name);
+    assert_eq!(
+        policy.entries().collect::<Vec<_>>(),
+        ["e1", "e2", "e3"].map(cached)
+    );
 }
 
 #[test]

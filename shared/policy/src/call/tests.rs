@@ -1,0 +1,585 @@
+use anteroom_model::ObjectKey;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::{
+    AdmissionRequest, CollectionReference, Evaluation, FactTarget, KeptTarget, NamedObject, Policy,
+    Reference, Rule, RuleOutcome, Step, compile,
+};
+
+/// A policy whose only entry is `x`, and is referred to; of namespace `own`, if there is one.
+pub(crate) fn policy_of(own: Option<&str>, entry: &Value) -> Result<Policy, String> {
+    let mut fields = json!({"name": "x"});
+    for (name, value) in entry.as_object().unwrap() {
+        fields[name] = value.clone();
+    }
+    let (kind, namespace) = match own {
+        Some(own) => ("Policy", json!(own)),
+        None => ("ClusterPolicy", Value::Null),
+    };
+    let manifest = json!({
+        "apiVersion": "kyverno.io/v1", "kind": kind, "metadata": {"name": "p", "namespace": namespace},
+        "spec": {"rules": [{
+            "name": "r", "match": {"any": [{"resources": {"kinds": ["*"]}}]}, "context": [fields],
+            "validate": {"deny": {"conditions": {"all": [{"key": "{{ x }}", "operator": "Equals", "value": 1}]}}},
+        }]},
+    });
+    compile(&manifest).map_err(|problems| {
+        let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        texts.join("\n")
+    })
+}
+
+fn path_policy(own: Option<&str>, path: &str) -> Result<Policy, String> {
+    policy_of(own, &json!({"apiCall": {"urlPath": path}}))
+}
+
+/// A request with labels `a` and `b` of the object, in namespace `own`.
+pub(crate) fn request(a: &str, b: &str) -> AdmissionRequest {
+    AdmissionRequest::new(json!({
+        "uid": "u", "operation": "CREATE", "namespace": "own", "name": "n",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "object": {"metadata": {"namespace": "own", "labels": {"a": a, "b": b, "n": 5}}},
+    }))
+    .unwrap()
+}
+
+/// What the entry asks for, or the rule's error.
+pub(crate) fn target(policy: &Policy, request: &AdmissionRequest) -> Result<FactTarget, String> {
+    let rule: &Rule = &policy.rules()[0];
+    match Evaluation::start(policy, rule, request).step() {
+        Step::Need(mut facts) => Ok(facts.remove(0).target),
+        Step::Done(report) => match report.outcome {
+            RuleOutcome::Error(error) => Err(format!("{} {error}", error.code())),
+            other => panic!("{other:?}"),
+        },
+    }
+}
+
+const A: &str = "{{ request.object.metadata.labels.a }}";
+const B: &str = "{{ request.object.metadata.labels.b }}";
+
+fn with_variables(text: &str) -> String {
+    text.replace("AAA", A).replace("BBB", B)
+}
+
+fn api_target(own: Option<&str>, path: &str, a: &str, b: &str) -> Result<crate::ApiTarget, String> {
+    let policy = path_policy(own, &with_variables(path))?;
+    match target(&policy, &request(a, b))? {
+        FactTarget::Api(target) => Ok(target),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn collection(group: &str, resource: &str, namespace: &str) -> CollectionReference {
+    CollectionReference {
+        group: Some(group.into()),
+        version: Some("v1".into()),
+        resource: resource.into(),
+        namespace: namespace.into(),
+        ..CollectionReference::default()
+    }
+}
+
+fn kept(reference: impl Into<Reference>) -> KeptTarget {
+    KeptTarget {
+        reference: reference.into(),
+        object: None,
+        namespace: String::new(),
+        label_selector: String::new(),
+        field_selector: String::new(),
+        limit: None,
+    }
+}
+
+impl From<CollectionReference> for Reference {
+    fn from(collection: CollectionReference) -> Self {
+        Self::Collection(collection)
+    }
+}
+
+impl From<NamedObject> for Reference {
+    fn from(object: NamedObject) -> Self {
+        Self::Object(object)
+    }
+}
+
+fn object(group: &str, resource: &str, namespace: &str, name: &str) -> NamedObject {
+    NamedObject {
+        group: group.into(),
+        version: "v1".into(),
+        resource: resource.into(),
+        namespace: namespace.into(),
+        name: name.into(),
+        declared: false,
+    }
+}
+
+/// Point C: which paths a view answers, from which reference, and narrowed how.
+#[test]
+fn a_path_of_a_collection_or_an_object_is_kept() {
+    let in_ns = |target: KeptTarget, namespace: &str| KeptTarget {
+        namespace: namespace.into(),
+        ..target
+    };
+    let named = |target: KeptTarget, namespace: &str, name: &str| KeptTarget {
+        object: Some(ObjectKey::new(namespace, name)),
+        namespace: namespace.into(),
+        ..target
+    };
+    let narrowed = |labels: &str, fields: &str| {
+        kept(CollectionReference {
+            label_selector: labels.into(),
+            field_selector: fields.into(),
+            ..collection("", "pods", "")
+        })
+    };
+    let pods = || kept(collection("", "pods", ""));
+    let deployments = |namespace| kept(collection("apps", "deployments", namespace));
+    for (path, expected) in [
+        ("/api/v1/pods", pods()),
+        ("/apis/apps/v1/deployments", deployments("")),
+        (
+            "/apis/apps/v1/namespaces/staging/deployments",
+            in_ns(deployments("staging"), "staging"),
+        ),
+        (
+            "/apis/apps/v1/namespaces/AAA/deployments",
+            in_ns(deployments(""), "va"),
+        ),
+        (
+            "/apis/apps/v1/namespaces/x-AAA/deployments",
+            in_ns(deployments(""), "x-va"),
+        ),
+        (
+            "/apis/apps/v1/namespaces/staging/deployments/web",
+            named(
+                kept(object("apps", "deployments", "staging", "web")),
+                "staging",
+                "web",
+            ),
+        ),
+        (
+            "/apis/apps/v1/namespaces/staging/deployments/AAA",
+            named(deployments("staging"), "staging", "va"),
+        ),
+        (
+            "/apis/apps/v1/namespaces/AAA/deployments/BBB",
+            named(deployments(""), "va", "vb"),
+        ),
+        (
+            "/apis/apps/v1/namespaces/AAA/deployments/web",
+            named(deployments(""), "va", "web"),
+        ),
+        (
+            "/api/v1/nodes/AAA",
+            named(kept(collection("", "nodes", "")), "", "va"),
+        ),
+        (
+            "/api/v1/nodes/n1",
+            named(kept(object("", "nodes", "", "n1")), "", "n1"),
+        ),
+        ("/api/v1/namespaces", kept(collection("", "namespaces", ""))),
+        (
+            "/api/v1/namespaces/AAA",
+            named(kept(collection("", "namespaces", "")), "", "va"),
+        ),
+        (
+            "/api/v1/namespaces/a",
+            named(kept(object("", "namespaces", "", "a")), "", "a"),
+        ),
+        ("/api/v1/namespaces/AAA/pods", in_ns(pods(), "va")),
+        (
+            "/api/v1/pods?labelSelector=app%3Dweb",
+            narrowed("app=web", ""),
+        ),
+        (
+            "/api/v1/pods?labelSelector=app=web,b+in+(c,d)",
+            narrowed("app=web,b in (c,d)", ""),
+        ),
+        (
+            "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1",
+            narrowed("", "spec.nodeName=n1"),
+        ),
+        (
+            "/api/v1/pods?labelSelector=app=AAA",
+            KeptTarget {
+                label_selector: "app=va".into(),
+                ..pods()
+            },
+        ),
+        (
+            "/api/v1/pods?labelSelector=AAA",
+            KeptTarget {
+                label_selector: "va".into(),
+                ..pods()
+            },
+        ),
+        (
+            "/api/v1/pods?fieldSelector=metadata.name!=AAA,metadata.namespace==BBB",
+            KeptTarget {
+                field_selector: "metadata.name!=va,metadata.namespace==vb".into(),
+                ..pods()
+            },
+        ),
+        (
+            "/api/v1/pods?labelSelector=a&fieldSelector=metadata.name=AAA&limit=5",
+            KeptTarget {
+                field_selector: "metadata.name=va".into(),
+                limit: Some(5),
+                ..narrowed("a", "")
+            },
+        ),
+        ("/api/v1/pods?limit=0", pods()),
+    ] {
+        let found = api_target(None, path, "va", "vb").unwrap();
+        assert_eq!(found.kept, Some(expected), "{path}");
+    }
+}
+
+/// Point C: what a view does not answer as the API server does is read from the API server.
+#[test]
+fn what_no_view_answers_alike_is_not_kept_and_cannot_be_declared() {
+    for path in [
+        "/version",
+        "/healthz",
+        "/api",
+        "/api/v1",
+        "/apis/apps/v1",
+        "/api/v1/pods/",
+        "/api/v1/watch/pods",
+        "/api/v1/namespaces/a/status",
+        "/api/v1/namespaces/a/finalize",
+        "/api/v1/namespaces/a/pods/b/log",
+        "/apis/apps/v1/namespaces/a/deployments/b/scale",
+        "/api/v1/nodes/a/proxy/metrics",
+        "/apis/route.openshift.io/v1/Routes",
+        "/apis/AAA/v1/x",
+        "/apis/apps/AAA/deployments",
+        "/apis/apps/latest/deployments",
+        "/api/v1/AAA",
+        "/api/v1/namespaces/a/AAA",
+        "/api/v1/pods?watch=true",
+        "/api/v1/pods?resourceVersion=0",
+        "/api/v1/pods?continue=x",
+        "/api/v1/pods?limit=x",
+        "/api/v1/pods?limit=1&limit=2",
+        "/api/v1/pods?fieldSelector=spec.nodeName=AAA",
+        "/api/v1/pods?fieldSelector=AAA",
+        "/api/v1/pods?fieldSelector=metadata.name=a,spec.nodeName=AAA",
+        "/api/v1/namespaces/a/pods/b?limit=1",
+        "/apis/apps/v1/namespaces/a",
+        "/metrics/api/v1/pods",
+    ] {
+        assert_eq!(
+            api_target(None, path, "va", "vb").unwrap().kept,
+            None,
+            "{path}"
+        );
+        let declared = json!({"apiCall": {"urlPath": with_variables(path), "cache": true}});
+        let problem = policy_of(None, &declared).unwrap_err();
+        assert!(
+            problem.starts_with(
+                "AR302 spec.rules[0].context[0].apiCall.cache: this call cannot be cached: "
+            ),
+            "{path}: {problem}"
+        );
+    }
+    let post = json!({"apiCall": {"urlPath": "/api/v1/pods", "method": "POST", "cache": true}});
+    assert!(policy_of(None, &post).unwrap_err().contains("POST"));
+    let service = json!({"apiCall": {"service": {"url": "http://s/"}, "cache": true}});
+    assert!(policy_of(None, &service).unwrap_err().contains("service"));
+    // A limit that is known to be no number only now.
+    assert_eq!(
+        api_target(None, "/api/v1/pods?limit=AAA", "x", "")
+            .unwrap()
+            .kept,
+        None
+    );
+    // Who says so is answered by the API server.
+    let live = policy_of(
+        None,
+        &json!({"apiCall": {"urlPath": "/api/v1/pods", "cache": false}}),
+    );
+    assert_eq!(live.unwrap().references().count(), 0);
+}
+
+#[test]
+fn a_value_cannot_change_what_a_path_is() {
+    for (path, a, found) in [
+        ("/api/v1/namespaces/AAA/pods", "x/secrets/y?", "`/`"),
+        ("/api/v1/namespaces/AAA/pods", "..", "`..`"),
+        ("/api/v1/namespaces/AAA/pods", "a..b", "`..`"),
+        ("/api/v1/namespaces/AAA/pods", ".", "`.`"),
+        ("/api/v1/namespaces/AAA/pods", "", "empty"),
+        ("/api/v1/namespaces/AAA/pods", "%2e%2e", "`%`"),
+        ("/api/v1/namespaces/AAA/pods", "a%2fb", "`%`"),
+        ("/api/v1/namespaces/AAA/pods", "a#b", "`#`"),
+        ("/api/v1/namespaces/AAA/pods", "a\\b", "`\\\\`"),
+        ("/api/v1/namespaces/AAA/pods", "a\nb", "`\\n`"),
+        ("/api/v1/namespaces/.AAA/pods", ".", "`..`"),
+        ("/version/AAA", "a?b", "`?`"),
+        ("/api/v1/pods?labelSelector=app=AAA", "a,tier!=b", "`,`"),
+        ("/api/v1/pods?labelSelector=app=AAA", "a&limit=1", "`&`"),
+        ("/api/v1/pods?fieldSelector=metadata.name=AAA", "a=b", "`=`"),
+        ("/api/v1/pods?x=AAA", "a\0", "`\\u{0}`"),
+    ] {
+        let error = api_target(None, path, a, "").unwrap_err();
+        assert!(
+            error.starts_with("AR303 context entry `x`: urlPath: ") && error.contains(found),
+            "{path} {a:?}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_path_is_escaped_anew() {
+    for (path, a, expected) in [
+        (
+            "/api/v1/nodes/AAA",
+            "system:x y",
+            "/api/v1/nodes/system:x%20y",
+        ),
+        ("/api/v1/nodes/%41", "", "/api/v1/nodes/A"),
+        (
+            "/api/v1/pods?x=AAA",
+            "a&b=c%20d",
+            "/api/v1/pods?x=a%26b%3Dc%2520d",
+        ),
+        (
+            "/api/v1/pods?labelSelector=AAA",
+            "a in (b)",
+            "/api/v1/pods?labelSelector=a%20in%20%28b%29",
+        ),
+        (
+            "/api/v1/pods?labelSelector=app%3Dcritical",
+            "",
+            "/api/v1/pods?labelSelector=app%3Dcritical",
+        ),
+        ("/api/v1/pods?x", "", "/api/v1/pods?x="),
+        ("/version", "", "/version"),
+    ] {
+        assert_eq!(
+            api_target(None, path, a, "").unwrap().path,
+            expected,
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn a_malformed_path_is_a_problem() {
+    for path in [
+        "",
+        "api/v1/pods",
+        "https://elsewhere/api/v1/pods",
+        "AAA",
+        "AAA/pods",
+        "//api/v1/pods",
+        "/api/v1//pods",
+        "/api/v1/../pods",
+        "/api/v1/%2e%2e/pods",
+        "/api/v1/a%2fb",
+        "/api/v1/%zz",
+        "/api/v1/%AAA",
+        "/api/v1/pods#x",
+        "/api/v1/pods?x#y",
+        "/api/v1\\pods",
+        "/api/v1/pods?AAA=x",
+        "/api/v1/pods?x=%f",
+    ] {
+        let problem = path_policy(None, &with_variables(path)).unwrap_err();
+        assert!(
+            problem.starts_with("AR302 spec.rules[0].context[0].apiCall.urlPath: "),
+            "{path}: {problem}"
+        );
+    }
+}
+
+/// Rule 7, points C and D: a `Policy` reads its own namespace alone, by every road.
+#[test]
+fn a_confined_policy_is_refused_what_lies_outside() {
+    let refused = |entry: Value, words: &str| {
+        let problem = policy_of(Some("own"), &entry).unwrap_err();
+        assert!(
+            problem.starts_with("AR304 ") && problem.contains(words),
+            "{problem}"
+        );
+    };
+    for path in [
+        "/version",
+        "/api/v1/pods",
+        "/api/v1/nodes/a",
+        "/api/v1/namespaces",
+        "/apis/apps/v1/deployments",
+        "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+        "/api/v1/watch/namespaces/own/pods",
+        "/api/v1/pods/namespaces/own",
+        "/api/v1/namespaces/own/services/x/proxy/y",
+        "/AAA/v1/namespaces/own/pods",
+    ] {
+        let path = with_variables(path);
+        refused(
+            json!({"apiCall": {"urlPath": path}}),
+            "nothing outside its own",
+        );
+    }
+    let words = "urlPath namespace \"other\" is different from policy namespace \"own\"";
+    refused(
+        json!({"apiCall": {"urlPath": "/api/v1/namespaces/other/pods"}}),
+        words,
+    );
+    refused(
+        json!({"apiCall": {"urlPath": "/api/v1/namespaces/other"}}),
+        words,
+    );
+    refused(
+        json!({"apiCall": {"service": {"url": "http://s.own/"}}}),
+        "from anywhere",
+    );
+    let words = "configMap namespace \"other\" is different from policy namespace \"own\"";
+    refused(
+        json!({"configMap": {"name": "c", "namespace": "other"}}),
+        words,
+    );
+    let words = "resourceCache namespace \"other\" is different from policy namespace \"own\"";
+    refused(
+        json!({"resourceCache": {"kind": "pods", "namespace": "other"}}),
+        words,
+    );
+}
+
+/// Rule 7: and again when the variables are known.
+#[test]
+fn a_confined_policy_is_refused_what_a_variable_leads_to() {
+    let path = "/api/v1/namespaces/AAA/pods";
+    let error = api_target(Some("own"), path, "other", "").unwrap_err();
+    assert_eq!(
+        error,
+        "AR304 context entry `x`: path `/api/v1/namespaces/other/pods` leads outside namespace own, \
+         and a Policy reads nothing outside its own"
+    );
+    let found = api_target(Some("own"), path, "own", "")
+        .unwrap()
+        .kept
+        .unwrap();
+    assert_eq!(found.reference, collection("", "pods", "own").into());
+    let proxy = "/api/v1/namespaces/own/services/s/AAA/x";
+    assert!(
+        api_target(Some("own"), proxy, "proxy", "")
+            .unwrap_err()
+            .starts_with("AR304 ")
+    );
+    let entry = json!({"configMap": {"name": "c", "namespace": A}});
+    let policy = policy_of(Some("own"), &entry).unwrap();
+    let error = target(&policy, &request("other", "")).unwrap_err();
+    assert!(
+        error.contains("configMap namespace \"other\" is different from policy namespace \"own\""),
+        "{error}"
+    );
+    assert!(target(&policy, &request("own", "")).is_ok());
+}
+
+/// Rule 7: what is kept for a `Policy` is of its own namespace, whatever is known of its paths.
+#[test]
+fn what_a_confined_policy_refers_to_is_confined() {
+    for (entry, expected) in [
+        (
+            json!({"apiCall": {"urlPath": with_variables("/api/v1/namespaces/AAA/pods")}}),
+            collection("", "pods", "own").into(),
+        ),
+        (
+            json!({"apiCall": {"urlPath": with_variables("/api/v1/namespaces/AAA/pods/x")}}),
+            object("", "pods", "own", "x").into(),
+        ),
+        (
+            json!({"apiCall": {"urlPath": with_variables("/api/v1/namespaces/own/pods/AAA")}}),
+            collection("", "pods", "own").into(),
+        ),
+        (
+            json!({"apiCall": {"urlPath": with_variables("/api/v1/namespaces/AAA")}}),
+            Reference::from(object("", "namespaces", "", "own")),
+        ),
+        (
+            json!({"resourceCache": {"group": "", "version": "v1", "kind": "pods"}}),
+            CollectionReference {
+                declared: true,
+                ..collection("", "pods", "own")
+            }
+            .into(),
+        ),
+    ] {
+        let policy = policy_of(Some("own"), &entry).unwrap();
+        assert_eq!(
+            policy.references().collect::<Vec<_>>(),
+            [expected],
+            "{entry}"
+        );
+    }
+}
+
+/// Point C.
+#[test]
+fn references_are_each_named_once_and_declared_where_any_is() {
+    let context = json!([
+        {"name": "a", "apiCall": {"urlPath": "/api/v1/pods"}},
+        {"name": "b", "apiCall": {"urlPath": "/api/v1/pods", "cache": true}},
+        {"name": "c", "apiCall": {"urlPath": "/api/v1/pods?labelSelector={{ request.namespace }}"}},
+        {"name": "d", "configMap": {"name": "m", "namespace": "n"}},
+        {"name": "e", "configMap": {"name": "{{ request.namespace }}"}},
+        {"name": "f", "configMap": {"name": "m"}},
+        {"name": "g", "apiCall": {"urlPath": "/version"}},
+        {"name": "h", "globalReference": {"name": "entry.part"}},
+        {"name": "i", "globalReference": {"name": "{{ request.namespace }}"}},
+        {"name": "j", "cachedContextEntry": {"name": "entry.part"}},
+    ]);
+    let manifest = json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+        "spec": {"rules": [{
+            "name": "r", "match": {"any": [{"resources": {"kinds": ["*"]}}]}, "context": context,
+            "validate": {"deny": {}},
+        }]},
+    });
+    let policy = compile(&manifest).unwrap();
+    let mut found: Vec<_> = policy.references().collect();
+    found.sort();
+    let mut expected = vec![
+        Reference::from(CollectionReference {
+            declared: true,
+            ..collection("", "pods", "")
+        }),
+        object("", "configmaps", "n", "m").into(),
+        object("", "configmaps", "default", "m").into(),
+        Reference::LabelledConfigMaps,
+    ];
+    expected.sort();
+    assert_eq!(found, expected);
+    use anteroom_model::EntryKind::{Cached, Global};
+    assert_eq!(
+        policy.entries().collect::<Vec<_>>(),
+        [(Cached, "entry.part"), (Global, "entry")]
+    );
+}
+
+proptest! {
+    /// Whatever stands in a path's variables: what is rendered is permitted, as it is, and names the
+    /// same thing.
+    #[test]
+    fn what_is_rendered_is_permitted(a in "[a-c./?#%=,& :~é\\\\-]{0,6}", b in "[a-c.=,!() -]{0,6}") {
+        for path in [
+            "/api/v1/namespaces/AAA/pods/x-BBB",
+            "/api/v1/pods?labelSelector=app=AAA,b!=BBB&fieldSelector=metadata.name=AAA&x=BBB",
+            "/apis/g/v1/AAABBB?labelSelector=BBB",
+        ] {
+            let policy = path_policy(None, &with_variables(path)).unwrap();
+            let Ok(FactTarget::Api(rendered)) = target(&policy, &request(&a, &b)) else {
+                continue;
+            };
+            let call = crate::Call::Api { path: &rendered.path, data: None };
+            let expected = crate::Permit::Api { path: rendered.path.clone() };
+            prop_assert_eq!(policy.permits("r", "x", call), Ok(expected));
+            let segments = rendered.path.split('?').next().unwrap_or_default().matches('/').count();
+            prop_assert_eq!(segments, path.split('?').next().unwrap_or_default().matches('/').count());
+        }
+    }
+}

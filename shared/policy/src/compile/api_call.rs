@@ -1,0 +1,250 @@
+//! `apiCall`: of the API server, and of a service.
+
+use super::{
+    context::Place,
+    fields::{Field, Known, Object},
+};
+use crate::{
+    call::{ApiCall, Data, KeptPlan, PathTemplate, ServiceCall, ServiceUrl},
+    policy::{Fact, FactSource},
+};
+
+/// Fields of what is posted.
+const DATA_MAX: usize = 64;
+
+/// Headers of a call.
+const HEADERS_MAX: usize = 32;
+
+const API_CALL: Known = Known {
+    evaluated: &[
+        "cache",
+        "data",
+        "default",
+        "jmesPath",
+        "jmespath",
+        "maxStaleness",
+        "method",
+        "service",
+        "urlPath",
+    ],
+    inert: &[],
+    later: &[],
+};
+
+const SERVICE: Known = Known {
+    evaluated: &["caBundle", "headers", "url"],
+    inert: &[],
+    later: &[],
+};
+
+const PAIR: Known = Known {
+    evaluated: &["key", "value"],
+    inert: &[],
+    later: &["valueFrom"],
+};
+
+impl Place<'_> {
+    pub(super) fn api_call(&mut self, field: &Field<'_>) -> Option<Fact> {
+        let call = field.object(&API_CALL, self.problems)?;
+        let (query, age_max_ms) = (self.query(&call), self.age_max_ms(&call));
+        let default = match call.get("default") {
+            Some(field) => Some(self.value(&field)?),
+            None => None,
+        };
+        let cache = call.get("cache").map(|field| field.boolean(self.problems));
+        let data = self.data(&call);
+        let source = match (call.get("urlPath"), call.get("service")) {
+            (Some(path), None) => self.url_path(&call, &path, data?, cache.flatten()),
+            (None, Some(service)) => self.service(&call, &service, data?, cache.flatten()),
+            (given, _) => {
+                let message = match given {
+                    Some(_) => "only one of urlPath and service can be given",
+                    None => "urlPath or service is required",
+                };
+                self.problems.invalid(call.path(), message);
+                None
+            }
+        };
+        Some(Fact {
+            source: source?,
+            query: query?,
+            default,
+            age_max_ms: age_max_ms?,
+        })
+    }
+
+    fn url_path(
+        &mut self,
+        call: &Object<'_>,
+        field: &Field<'_>,
+        data: Option<Data>,
+        cache: Option<bool>,
+    ) -> Option<FactSource> {
+        let template = self.template(field)?;
+        let path = match PathTemplate::parse(&template, true) {
+            Ok(path) if path.is_empty() => {
+                self.problems
+                    .invalid(field.path(), "a path begins with `/`");
+                return None;
+            }
+            Ok(path) => path,
+            Err(message) => {
+                self.problems.invalid(field.path(), message);
+                return None;
+            }
+        };
+        self.confine(field, &path);
+        let declared = cache == Some(true);
+        let kept = match &data {
+            Some(_) => Err("a POST is answered anew each time".to_owned()),
+            None => KeptPlan::of(&path, self.home, declared),
+        };
+        if declared && let Err(reason) = &kept {
+            self.not_cached(call, reason);
+        }
+        Some(FactSource::Api(ApiCall {
+            path,
+            data,
+            kept: kept.ok().filter(|_| cache != Some(false)),
+        }))
+    }
+
+    /// What is known before a request comes of a path in a `Policy`.
+    fn confine(&mut self, field: &Field<'_>, path: &PathTemplate) {
+        let Some(home) = self.home else {
+            return;
+        };
+        let message = match path.namespace().map(|namespace| namespace.fixed()) {
+            None => format!(
+                "a Policy reads nothing outside its own namespace: the path must begin with \
+                 `/api/v1/namespaces/{home}/` or `/apis/GROUP/VERSION/namespaces/{home}/`"
+            ),
+            Some(Some(other)) if other != home => format!(
+                "urlPath namespace {other:?} is different from policy namespace {home:?}: a Policy \
+                 reads nothing outside its own"
+            ),
+            // A variable is compared when it is known.
+            Some(_) => return,
+        };
+        self.problems.forbidden(field.path(), message);
+    }
+
+    fn service(
+        &mut self,
+        call: &Object<'_>,
+        field: &Field<'_>,
+        data: Option<Data>,
+        cache: Option<bool>,
+    ) -> Option<FactSource> {
+        let service = field.object(&SERVICE, self.problems)?;
+        if let Some(home) = self.home {
+            let message = format!(
+                "a Policy reads nothing outside its own namespace ({home}), and what a service \
+                 answers may come from anywhere: use a ClusterPolicy"
+            );
+            self.problems.forbidden(service.path(), message);
+        }
+        if cache == Some(true) {
+            self.not_cached(
+                call,
+                "a service cannot be watched; use an entry with an `apiCall`",
+            );
+        }
+        let headers = self.headers(&service);
+        let ca_bundle = match service.get("caBundle") {
+            Some(field) => self.literal(&field),
+            None => Some(String::new()),
+        };
+        let url = service.required("url", self.problems)?;
+        let template = self.template(&url)?;
+        let parsed = match ServiceUrl::parse(&template) {
+            Ok(parsed) => parsed,
+            Err(message) => {
+                self.problems.invalid(url.path(), message);
+                return None;
+            }
+        };
+        Some(FactSource::Service(ServiceCall {
+            url: parsed,
+            data,
+            headers: headers?,
+            ca_bundle: ca_bundle?,
+        }))
+    }
+
+    fn not_cached(&mut self, call: &Object<'_>, reason: &str) {
+        let message = format!("this call cannot be cached: {reason}");
+        self.problems.invalid(call.child("cache"), message);
+    }
+
+    /// What is posted; `None` for a GET.
+    fn data(&mut self, call: &Object<'_>) -> Option<Option<Data>> {
+        let method = match call.get("method") {
+            Some(field) => field.known_text(&["GET", "POST"], self.problems)?,
+            None => "GET",
+        };
+        let Some(field) = call.get("data") else {
+            return Some((method == "POST").then(|| Data(Vec::new())));
+        };
+        if method != "POST" {
+            self.problems
+                .invalid(field.path(), "data are given with method POST only");
+            return None;
+        }
+        let pairs = self.pairs(&field, DATA_MAX);
+        let values = pairs.into_iter().map(|(key, value)| {
+            let value = self.value(&value)?;
+            Some((key, value))
+        });
+        values.collect::<Option<_>>().map(|data| Some(Data(data)))
+    }
+
+    fn headers(&mut self, service: &Object<'_>) -> Option<Vec<(String, String)>> {
+        let Some(field) = service.get("headers") else {
+            return Some(Vec::new());
+        };
+        let pairs = self.pairs(&field, HEADERS_MAX);
+        let values = pairs.into_iter().map(|(key, value)| {
+            let value = self.literal(&value)?;
+            Some((key, value))
+        });
+        values.collect()
+    }
+
+    /// Keys, each once, and their values.
+    fn pairs<'m>(&mut self, field: &Field<'m>, count_max: usize) -> Vec<(String, Field<'m>)> {
+        let fields = field.list(self.problems);
+        if fields.len() > count_max {
+            self.problems
+                .invalid(field.path(), format!("more than {count_max} of them"));
+        }
+        let mut pairs: Vec<(String, Field<'m>)> = Vec::new();
+        for field in fields.iter().take(count_max) {
+            let Some(pair) = field.object(&PAIR, self.problems) else {
+                continue;
+            };
+            let key = pair.required("key", self.problems);
+            let key = key.and_then(|key| key.plain_text(self.problems));
+            let value = match pair.has_any(PAIR.later) {
+                true => None,
+                false => pair.required("value", self.problems),
+            };
+            if let (Some(key), Some(value)) = (key, value) {
+                pairs.retain(|(earlier, _)| *earlier != key);
+                pairs.push((key, value));
+            }
+        }
+        pairs
+    }
+
+    /// A text that the watcher has to know without a request.
+    fn literal(&mut self, field: &Field<'_>) -> Option<String> {
+        let text = field.text(self.problems)?;
+        if text.contains("{{") {
+            self.problems
+                .unsupported(field.path(), "variables are not resolved here");
+            return None;
+        }
+        Some(text.to_owned())
+    }
+}

@@ -1,0 +1,274 @@
+//! Context entries that name what is kept: entries, inline collections, ConfigMaps.
+
+use anteroom_model::EntryKind;
+
+use super::{
+    context::Place,
+    fields::{Field, Known, Object},
+};
+use crate::{
+    CollectionReference,
+    call::{ApiCall, ConfigMapCall, KeptPlan, PathTemplate, check_name},
+    policy::{Fact, FactSource},
+    scalar::duration_ns,
+    template::Template,
+};
+
+/// The longest `maxStaleness`, a day: who accepts news older than that wants no news.
+pub const STALENESS_MAX_MS: u64 = 24 * 60 * 60 * 1000;
+
+const CACHED: Known = Known {
+    evaluated: &["jmesPath", "jmespath", "maxStaleness", "name"],
+    inert: &[],
+    later: &[],
+};
+
+const RESOURCE_CACHE: Known = Known {
+    evaluated: &[
+        "fieldSelector",
+        "group",
+        "jmesPath",
+        "jmespath",
+        "kind",
+        "labelSelector",
+        "maxStaleness",
+        "name",
+        "namespace",
+        "version",
+    ],
+    inert: &[],
+    later: &[],
+};
+
+const CONFIG_MAP: Known = Known {
+    evaluated: &["name", "namespace"],
+    inert: &[],
+    later: &[],
+};
+
+impl Place<'_> {
+    pub(super) fn cached_entry(&mut self, field: &Field<'_>) -> Option<Fact> {
+        let cached = field.object(&CACHED, self.problems)?;
+        let name = cached.required("name", self.problems);
+        let name = name.and_then(|field| field.plain_text(self.problems));
+        let (query, age_max_ms) = (self.query(&cached), self.age_max_ms(&cached));
+        Some(Fact {
+            source: FactSource::Entry {
+                kind: EntryKind::Cached,
+                name: Template::literal(&name?),
+            },
+            query: query?,
+            default: None,
+            age_max_ms: age_max_ms?,
+        })
+    }
+
+    pub(super) fn global_reference(&mut self, field: &Field<'_>) -> Option<Fact> {
+        let reference = field.object(&CACHED, self.problems)?;
+        let name = reference.get("name");
+        let name = name.filter(|name| name.value().as_str() != Some(""));
+        if name.is_none() {
+            // As Kyverno's own schema says it.
+            let message = "Required value: the name of a GlobalContextEntry, or entry.projection";
+            self.problems.invalid(reference.child("name"), message);
+        }
+        let name = name.and_then(|field| self.template(&field));
+        let (query, age_max_ms) = (self.query(&reference), self.age_max_ms(&reference));
+        Some(Fact {
+            source: FactSource::Entry {
+                kind: EntryKind::Global,
+                name: name?,
+            },
+            query: query?,
+            default: None,
+            age_max_ms: age_max_ms?,
+        })
+    }
+
+    /// An inline collection, or one object of it. It is kept from before the first request on, so that
+    /// nothing of a request can stand in it.
+    pub(super) fn resource_cache(&mut self, field: &Field<'_>) -> Option<Fact> {
+        let cache = field.object(&RESOURCE_CACHE, self.problems)?;
+        cache.required("kind", self.problems);
+        let mut fixed = |name| self.fixed(&cache, name);
+        let (group, version) = (fixed("group"), fixed("version"));
+        let (kind, namespace, name) = (fixed("kind"), fixed("namespace"), fixed("name"));
+        let (labels, fields) = (fixed("labelSelector"), fixed("fieldSelector"));
+        let (query, age_max_ms) = (self.query(&cache), self.age_max_ms(&cache));
+        let group = self.group(&cache, group?);
+        let namespace = self.within_home(&cache, namespace?);
+        let collection = CollectionReference {
+            group: group?,
+            version: version?,
+            resource: kind??,
+            namespace: namespace?.unwrap_or_default(),
+            label_selector: labels?.unwrap_or_default(),
+            field_selector: fields?.unwrap_or_default(),
+            declared: true,
+        };
+        Some(Fact {
+            source: match name? {
+                Some(name) => self.one_object(&cache, &collection, &name)?,
+                None => FactSource::Collection(collection),
+            },
+            query: query?,
+            default: None,
+            age_max_ms: age_max_ms?,
+        })
+    }
+
+    /// A text without variables, if it is given.
+    fn fixed(&mut self, object: &Object<'_>, name: &str) -> Option<Option<String>> {
+        let Some(field) = object.get(name) else {
+            return Some(None);
+        };
+        let text = field.text(self.problems)?;
+        if text.contains("{{") {
+            self.problems.invalid(
+                field.path(),
+                "no variable can stand here: what is kept is kept before any request comes. Use a \
+                 variable in `jmesPath`, or an `apiCall`",
+            );
+            return None;
+        }
+        let is_path_part = !matches!(name, "group" | "labelSelector" | "fieldSelector");
+        if is_path_part && let Err(message) = check_name(text) {
+            self.problems.invalid(field.path(), message);
+            return None;
+        }
+        Some(Some(text.to_owned()))
+    }
+
+    /// As in `networking.k8s.io`, also where it is written as the beginning of a path.
+    fn group(&mut self, cache: &Object<'_>, group: Option<String>) -> Option<Option<String>> {
+        let Some(group) = group else {
+            return Some(None);
+        };
+        let short = group.strip_prefix("apis/").unwrap_or(&group);
+        if short.contains('/') {
+            let message = format!("`{group}` is no group: the version stands in `version`");
+            self.problems.invalid(cache.child("group"), message);
+            return None;
+        }
+        let is_core = matches!(short, "" | "core" | "api");
+        Some(Some(if is_core { "" } else { short }.to_owned()))
+    }
+
+    /// A `Policy` that names no namespace means its own.
+    fn within_home(
+        &mut self,
+        cache: &Object<'_>,
+        namespace: Option<String>,
+    ) -> Option<Option<String>> {
+        match (self.home, namespace) {
+            (Some(home), Some(other)) if home != other => {
+                let message = format!(
+                    "resourceCache namespace {other:?} is different from policy namespace {home:?}: \
+                     a Policy reads nothing outside its own"
+                );
+                self.problems.forbidden(cache.child("namespace"), message);
+                None
+            }
+            (home, namespace) => Some(namespace.or(home.map(str::to_owned))),
+        }
+    }
+
+    /// One object is what a GET of its path gives.
+    fn one_object(
+        &mut self,
+        cache: &Object<'_>,
+        of: &CollectionReference,
+        name: &str,
+    ) -> Option<FactSource> {
+        let (Some(group), Some(version)) = (&of.group, &of.version) else {
+            let message =
+                "with a name, group and version are required (`group: \"\"` for the core group)";
+            self.problems.invalid(cache.child("name"), message);
+            return None;
+        };
+        if !of.label_selector.is_empty() || !of.field_selector.is_empty() {
+            let message = "with a name there is nothing to select";
+            self.problems.invalid(cache.child("name"), message);
+            return None;
+        }
+        let prefix = match group.as_str() {
+            "" => format!("/api/{version}"),
+            group => format!("/apis/{group}/{version}"),
+        };
+        let resource = &of.resource;
+        let text = match of.namespace.as_str() {
+            "" => format!("{prefix}/{resource}/{name}"),
+            namespace => format!("{prefix}/namespaces/{namespace}/{resource}/{name}"),
+        };
+        let path = PathTemplate::parse(&Template::literal(&text), true);
+        let found = path.and_then(|path| {
+            let kept = KeptPlan::of(&path, self.home, true)?;
+            Ok((path, kept))
+        });
+        match found {
+            Ok((path, kept)) => Some(FactSource::Api(ApiCall {
+                path,
+                data: None,
+                kept: Some(kept),
+            })),
+            Err(message) => {
+                self.problems.invalid(cache.path(), message);
+                None
+            }
+        }
+    }
+
+    pub(super) fn config_map(&mut self, field: &Field<'_>) -> Option<Fact> {
+        let config_map = field.object(&CONFIG_MAP, self.problems)?;
+        let name = config_map.required("name", self.problems);
+        let name = name.and_then(|field| self.name_template(&field));
+        let namespace = match config_map.get("namespace") {
+            Some(field) if field.value().as_str() != Some("") => self.name_template(&field),
+            _ => Some(Template::literal("")),
+        };
+        let (name, namespace) = (name?, namespace?);
+        let other = namespace.fixed().filter(|other| !other.is_empty());
+        if let (Some(home), Some(other)) = (self.home, other)
+            && home != other
+        {
+            let message = format!(
+                "configMap namespace {other:?} is different from policy namespace {home:?}: a Policy \
+                 reads nothing outside its own"
+            );
+            self.problems
+                .forbidden(config_map.child("namespace"), message);
+        }
+        Some(Fact {
+            source: FactSource::ConfigMap(ConfigMapCall { namespace, name }),
+            query: None,
+            default: None,
+            age_max_ms: None,
+        })
+    }
+
+    /// The name of one thing, with variables in it.
+    fn name_template(&mut self, field: &Field<'_>) -> Option<Template> {
+        let template = self.template(field)?;
+        if let Err(message) = check_name(&template.sample("x")) {
+            self.problems.invalid(field.path(), message);
+        }
+        Some(template)
+    }
+
+    /// `maxStaleness`. `None` after a problem.
+    pub(super) fn age_max_ms(&mut self, object: &Object<'_>) -> Option<Option<u64>> {
+        let Some(field) = object.get("maxStaleness") else {
+            return Some(None);
+        };
+        let text = field.text(self.problems)?;
+        let age_ms = duration_ns(text).and_then(|ns| u64::try_from(ns / 1_000_000).ok());
+        if let Some(age_ms) = age_ms
+            && (1..=STALENESS_MAX_MS).contains(&age_ms)
+        {
+            return Some(Some(age_ms));
+        }
+        let message = format!("`{text}` is no duration from 1ms to 24h, as in `5s` or `1m30s`");
+        self.problems.invalid(field.path(), message);
+        None
+    }
+}

@@ -1,0 +1,173 @@
+//! Entries that are read outside: what to ask for, with every variable in its place.
+
+use std::sync::Arc;
+
+use anteroom_model::{EntryKind, FactError, ObjectKey};
+use serde_json::Value;
+
+use super::{Interrupt, Scope};
+use crate::{
+    ApiTarget, FactTarget, RuleError, VariableError,
+    call::{ApiCall, ConfigMapCall, ServiceCall, check_name, confine},
+    evaluate::facts::{Lookup, Question},
+    policy::{Fact, FactSource},
+    template::Template,
+};
+
+/// What a rule sees of a ConfigMap.
+const CONFIG_MAP_PARTS: &str = "{data: data, metadata: metadata}";
+
+impl Scope<'_> {
+    pub(super) fn load_fact(&mut self, name: &str, fact: &Fact) -> Result<Arc<Value>, Interrupt> {
+        let target = self.target(name, &fact.source)?;
+        let bound = fact.query.as_ref().map(|query| query.bind(self));
+        let bound = bound.transpose()?;
+        let entry = target.to_string();
+        let is_config_map = matches!(target, FactTarget::ConfigMap { .. });
+        let (expression, parameters) = match bound {
+            Some(bound) => (bound.expression.as_str().to_owned(), bound.parameters),
+            None if is_config_map => (CONFIG_MAP_PARTS.to_owned(), Default::default()),
+            None => Default::default(),
+        };
+        let question = Question {
+            target,
+            expression,
+            parameters,
+            missing_key_is_error: !is_config_map,
+            age_max_ms: fact.age_max_ms,
+        };
+        match (self.facts.look_up(name, question), &fact.default) {
+            (Lookup::Answer(Ok(value)), _) => Ok(value),
+            (Lookup::Answer(Err(error)), Some(default)) if is_said_by_source(&error) => {
+                default.value(self)
+            }
+            (Lookup::Answer(Err(error)), _) => Err(unread(name, entry, error)),
+            (Lookup::Pending, _) => Err(Interrupt::Pending),
+            (Lookup::TooMany, _) => Err(Interrupt::Rule(Box::new(RuleError::TooManyFacts))),
+        }
+    }
+
+    fn target(&mut self, name: &str, source: &FactSource) -> Result<FactTarget, Interrupt> {
+        match source {
+            FactSource::Entry { kind, name: entry } => self.entry_target(name, *kind, entry),
+            FactSource::Collection(collection) => Ok(FactTarget::Collection(collection.clone())),
+            FactSource::Api(call) => self.api_target(name, call),
+            FactSource::Service(call) => self.service_target(name, call),
+            FactSource::ConfigMap(call) => self.config_map_target(name, call),
+        }
+    }
+
+    fn entry_target(
+        &mut self,
+        variable: &str,
+        kind: EntryKind,
+        name: &Template,
+    ) -> Result<FactTarget, Interrupt> {
+        let text = name.text(self)?;
+        let (entry, projection) = match (kind, text.split_once('.')) {
+            (EntryKind::Global, Some((entry, projection))) => (entry, projection),
+            _ => (text.as_str(), ""),
+        };
+        if let Err(message) = check_name(entry) {
+            return Err(refused(variable, "name", name.refuse(message)));
+        }
+        Ok(FactTarget::Entry {
+            kind,
+            name: entry.to_owned(),
+            projection: projection.to_owned(),
+        })
+    }
+
+    fn api_target(&mut self, variable: &str, call: &ApiCall) -> Result<FactTarget, Interrupt> {
+        let path = call.path.render(self)?;
+        let path = path.map_err(|error| refused(variable, "urlPath", error))?;
+        confine(self.namespace, &path)
+            .map_err(|error| unread(variable, path.to_string(), error))?;
+        let data = call.data.as_ref().map(|data| data.value(self));
+        Ok(FactTarget::Api(ApiTarget {
+            data: data.transpose()?,
+            kept: call.kept.as_ref().and_then(|plan| plan.target(&path)),
+            path: path.to_string(),
+        }))
+    }
+
+    fn service_target(
+        &mut self,
+        variable: &str,
+        call: &ServiceCall,
+    ) -> Result<FactTarget, Interrupt> {
+        let url = call.url.render(self)?;
+        let url = url.map_err(|error| refused(variable, "service.url", error))?;
+        let data = call.data.as_ref().map(|data| data.value(self));
+        Ok(FactTarget::Service {
+            url,
+            data: data.transpose()?,
+        })
+    }
+
+    fn config_map_target(
+        &mut self,
+        variable: &str,
+        call: &ConfigMapCall,
+    ) -> Result<FactTarget, Interrupt> {
+        let mut part = |template: &Template, field| -> Result<String, Interrupt> {
+            let value = template.value(self)?;
+            let problem = match value.as_str() {
+                Some("") if field == "namespace" => None,
+                Some(text) => check_name(text).err(),
+                None => Some("a string is expected".to_owned()),
+            };
+            match (problem, value.as_str()) {
+                (None, Some(text)) => Ok(text.to_owned()),
+                (problem, _) => {
+                    let error = template.refuse(problem.unwrap_or_default());
+                    Err(refused(variable, field, error))
+                }
+            }
+        };
+        let namespace = part(&call.namespace, "namespace")?;
+        let name = part(&call.name, "name")?;
+        let namespace = call.or_home(&namespace, self.namespace);
+        let target = FactTarget::ConfigMap {
+            object: ObjectKey::new(namespace, name.as_str()),
+            literal: call.literal(self.namespace).is_some(),
+        };
+        match self.namespace {
+            Some(own) if own != namespace => {
+                let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
+                let namespace = own.to_owned();
+                let error = FactError::PathOutsideNamespace { path, namespace };
+                Err(unread(variable, target.to_string(), error))
+            }
+            _ => Ok(target),
+        }
+    }
+}
+
+/// Whether an error is what the source answered, which a default may stand in for: that it has no such
+/// thing, or refuses. What nobody knows is not among it.
+fn is_said_by_source(error: &FactError) -> bool {
+    matches!(
+        error,
+        FactError::ObjectNotFound { .. }
+            | FactError::LiveReadFailed { .. }
+            | FactError::Failed { .. }
+            | FactError::EntryInvalid { .. }
+    )
+}
+
+fn unread(variable: &str, entry: String, source: FactError) -> Interrupt {
+    Interrupt::Rule(Box::new(RuleError::Fact {
+        variable: variable.to_owned(),
+        entry,
+        source,
+    }))
+}
+
+/// A value that cannot stand where it is put. Nothing stands in for it: it may have been made to fail.
+fn refused(variable: &str, field: &str, source: VariableError) -> Interrupt {
+    Interrupt::Rule(Box::new(RuleError::Variable {
+        place: format!("context entry `{variable}`: {field}"),
+        source,
+    }))
+}

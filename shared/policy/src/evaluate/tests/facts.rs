@@ -1,0 +1,374 @@
+//! Facts from every source: what is asked for, and what becomes of the answer.
+
+use anteroom_model::{EntryKind, ObjectKey};
+
+use super::*;
+
+/// A rule that shows entry `x` in its message.
+fn shows(entry: &str) -> String {
+    format!(
+        r#"
+context:
+- name: x
+  {entry}
+validate:
+  message: "{{{{ x }}}}"
+  deny: {{conditions: {{all: [{{key: "{{{{ x || 'none' }}}}", operator: NotEquals, value: nothing}}]}}}}
+"#
+    )
+}
+
+fn report(
+    entry: &str,
+    answer: impl FnMut(&FactRequest) -> Result<Value, FactError>,
+) -> RuleOutcome {
+    let request = create(&ingress("it", &["h"]));
+    drive(&policy(&shows(entry)), &request, answer).0.outcome
+}
+
+/// What it asks for.
+fn asked(entry: &str) -> FactRequest {
+    let mut found = None;
+    report(entry, |fact| {
+        found = Some(fact.clone());
+        Ok(json!("value"))
+    });
+    found.unwrap()
+}
+
+/// Why it cannot be evaluated.
+fn error(entry: &str, answer: FactError) -> String {
+    match report(entry, |_| Err(answer.clone())) {
+        RuleOutcome::Error(error) => format!("{} {error}", error.code()),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn not_found(name: &str) -> FactError {
+    FactError::ObjectNotFound {
+        resource: "configmaps".to_owned(),
+        namespace: "ns".to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+/// Point B.
+#[test]
+fn a_global_reference_names_an_entry_and_a_projection() {
+    for (name, entry, projection) in [
+        ("a", "a", ""),
+        ("a.b", "a", "b"),
+        ("a.b.c", "a", "b.c"),
+        (
+            "{{ request.namespace }}-x.{{ request.operation }}",
+            "ns-x",
+            "CREATE",
+        ),
+        ("{{ 'e.p' }}", "e", "p"),
+    ] {
+        let fact = asked(&format!("globalReference: {{name: \"{name}\"}}"));
+        let expected = FactTarget::Entry {
+            kind: EntryKind::Global,
+            name: entry.to_owned(),
+            projection: projection.to_owned(),
+        };
+        assert_eq!(
+            (fact.target, fact.expression.as_str()),
+            (expected, ""),
+            "{name}"
+        );
+    }
+    let fact = asked(
+        "globalReference: {name: a.b, jmesPath: \"[?x=='{{ request.namespace }}']\", maxStaleness: 1m}",
+    );
+    assert_eq!(fact.expression, "[?x==$p0]");
+    assert_eq!(
+        (json!(fact.parameters), fact.age_max_ms),
+        (json!({"p0": "ns"}), Some(60_000))
+    );
+    for name in ["{{ '' }}", "{{ '.x' }}", "{{ 'a/b' }}"] {
+        let entry = format!("globalReference: {{name: \"{name}\"}}");
+        let RuleOutcome::Error(error) = report(&entry, nothing) else {
+            panic!("{name}")
+        };
+        assert_eq!(error.code(), ErrorCode::VARIABLE_UNRESOLVED, "{error}");
+    }
+}
+
+/// Point C.
+#[test]
+fn a_resource_cache_is_a_collection_that_is_declared() {
+    let fact = asked(
+        "resourceCache: {group: apis/networking.k8s.io, version: v1, kind: ingresses, namespace: apps, labelSelector: a=b, fieldSelector: metadata.name=c, jmesPath: \"ingresses | items[].x\", maxStaleness: 500ms}",
+    );
+    let FactTarget::Collection(collection) = fact.target else {
+        panic!()
+    };
+    assert_eq!(
+        collection,
+        crate::CollectionReference {
+            group: Some("networking.k8s.io".to_owned()),
+            version: Some("v1".to_owned()),
+            resource: "ingresses".to_owned(),
+            namespace: "apps".to_owned(),
+            label_selector: "a=b".to_owned(),
+            field_selector: "metadata.name=c".to_owned(),
+            declared: true,
+        }
+    );
+    assert_eq!(
+        (fact.expression.as_str(), fact.age_max_ms),
+        ("ingresses | items[].x", Some(500))
+    );
+    for (group, expected) in [
+        ("", None),
+        ("group: apps, ", Some("apps")),
+        ("group: core, ", Some("")),
+        ("group: \"\", ", Some("")),
+        ("group: api, ", Some("")),
+    ] {
+        let fact = asked(&format!("resourceCache: {{{group}kind: pods}}"));
+        let FactTarget::Collection(found) = fact.target else {
+            panic!()
+        };
+        assert_eq!(
+            (found.group.as_deref(), found.version),
+            (expected, None),
+            "{group}"
+        );
+    }
+    let fact = asked("resourceCache: {group: \"\", version: v1, kind: nodes, name: n1}");
+    let FactTarget::Api(target) = fact.target else {
+        panic!()
+    };
+    assert_eq!(target.path, "/api/v1/nodes/n1");
+    let kept = target.kept.unwrap();
+    assert!(kept.reference.is_declared() && kept.object == Some(ObjectKey::new("", "n1")));
+}
+
+/// Point D: the namespace that is left out, and what a rule sees of a ConfigMap.
+#[test]
+fn a_config_map_is_read_by_name() {
+    for (entry, namespace, name, literal) in [
+        ("{name: m, namespace: ns1}", "ns1", "m", true),
+        ("{name: m}", "default", "m", true),
+        ("{name: m, namespace: \"\"}", "default", "m", true),
+        (
+            "{name: m, namespace: \"{{ request.namespace }}\"}",
+            "ns",
+            "m",
+            false,
+        ),
+        (
+            "{name: \"x-{{ request.operation }}\", namespace: ns1}",
+            "ns1",
+            "x-CREATE",
+            false,
+        ),
+    ] {
+        let fact = asked(&format!("configMap: {entry}"));
+        let object = ObjectKey::new(namespace, name);
+        assert_eq!(
+            fact.target,
+            FactTarget::ConfigMap { object, literal },
+            "{entry}"
+        );
+        assert_eq!(fact.expression, "{data: data, metadata: metadata}");
+        assert!(!fact.missing_key_is_error);
+    }
+    for name in ["{{ `5` }}", "{{ 'a/b' }}", "{{ '..' }}", "{{ '' }}"] {
+        let outcome = report(&format!("configMap: {{name: \"{name}\"}}"), nothing);
+        assert!(
+            matches!(outcome, RuleOutcome::Error(_)),
+            "{name}: {outcome:?}"
+        );
+    }
+}
+
+/// Point D: in Kyverno's words, as clients match on them.
+#[test]
+fn a_config_map_that_is_not_there_is_an_error_in_kyvernos_words() {
+    assert_eq!(
+        error("configMap: {name: m, namespace: ns}", not_found("m")),
+        "AR110 context entry `x`: failed to get configmap ns/m : configmaps \"m\" not found"
+    );
+}
+
+const MISSING: &str = "apiCall: {urlPath: /apis/none/v1/x, jmesPath: items, default: DEFAULT}";
+
+/// Points C and D: a default stands in for what the source said, with no query over it; without one
+/// it is the rule's error.
+#[test]
+fn a_default_stands_in_for_what_the_source_refuses() {
+    let refusals = [
+        not_found("m"),
+        FactError::LiveReadFailed {
+            code: 404,
+            message: "the server could not find the requested resource".to_owned(),
+        },
+        FactError::Failed {
+            view: "v".to_owned(),
+            failure: Failure::new("Forbidden", "no"),
+        },
+        FactError::EntryInvalid {
+            entry: "e".to_owned(),
+            failure: Failure::new("ResourceNotFound", "no"),
+        },
+    ];
+    for refusal in refusals {
+        for (default, shown) in [
+            ("alt", "alt"),
+            ("\"{{ request.namespace }}!\"", "ns!"),
+            (
+                "{a: [1, \"{{ request.operation }}\"]}",
+                r#"{"a":[1,"CREATE"]}"#,
+            ),
+            ("false", "false"),
+            ("\"\"", ""),
+        ] {
+            let entry = MISSING.replace("DEFAULT", default);
+            let outcome = report(&entry, |_| Err(refusal.clone()));
+            let expected = if shown.is_empty() {
+                "validation error: rule rule failed"
+            } else {
+                shown
+            };
+            match (&outcome, shown) {
+                // An empty text is a message that is empty.
+                (RuleOutcome::Fail { message }, "") => assert!(message.is_empty(), "{message}"),
+                _ => assert_eq!(outcome, fail(expected), "{default}"),
+            }
+        }
+        let without = MISSING.replace(", default: DEFAULT", "");
+        assert!(error(&without, refusal.clone()).contains("context entry `x`: "));
+    }
+    assert_eq!(
+        report(&MISSING.replace("DEFAULT", "alt"), |_| Ok(json!("found"))),
+        fail("found")
+    );
+}
+
+/// Unknown is never absent: a default does not stand in for it.
+#[test]
+fn a_default_does_not_stand_in_for_what_is_not_known() {
+    let entry = MISSING.replace("DEFAULT", "alt");
+    for unknown in [
+        unsynced(),
+        FactError::NoWatcher,
+        FactError::NoReplica {
+            view: "v".to_owned(),
+        },
+        FactError::DeadlineExceeded { deadline_ms: 1 },
+        FactError::EvaluationFailed {
+            message: "m".to_owned(),
+        },
+        FactError::Evicted {
+            view: "v".to_owned(),
+            message: "m".to_owned(),
+        },
+    ] {
+        let code = unknown.code();
+        assert!(error(&entry, unknown).starts_with(code.as_str()));
+    }
+}
+
+/// A value that cannot stand in a path may have been made so: nothing stands in for it.
+#[test]
+fn neither_a_default_nor_a_variable_stands_in_for_a_path_that_is_refused() {
+    let rule = r#"
+context:
+- {name: x, apiCall: {urlPath: "/api/v1/nodes/{{ request.object.metadata.labels.n }}", default: 1}}
+- {name: v, variable: {jmesPath: "x.a", default: 2}}
+validate: {message: "{{ v }}", deny: {conditions: {all: [{key: "{{ v }}", operator: Equals, value: 2}]}}}
+"#;
+    let mut object = ingress("it", &["h"]);
+    object["metadata"]["labels"] = json!({"n": "../secrets"});
+    let RuleOutcome::Error(error) = outcome(rule, &create(&object)) else {
+        panic!()
+    };
+    assert!(error.to_string().contains("urlPath: variable"), "{error}");
+}
+
+/// As Kyverno's `lazyload` cases ask for.
+#[test]
+fn a_call_is_made_when_it_is_needed_and_not_before() {
+    let rule = r#"
+context:
+- {name: x, apiCall: {urlPath: "/api/v1/namespaces/default/configmaps/missing"}}
+preconditions: {all: [{key: "{{ request.operation }}", operator: Equals, value: PRE}]}
+validate:
+  deny:
+    conditions:
+      any:
+      - {key: "{{ request.operation }}", operator: Equals, value: FIRST}
+      - {key: "{{ x.data.a }}", operator: Equals, value: b}
+"#;
+    let request = create(&ingress("it", &[]));
+    let stopped = outcome(rule, &request);
+    assert!(matches!(stopped, RuleOutcome::Skipped { .. }));
+    let met = outcome(
+        &rule.replace("PRE", "CREATE").replace("FIRST", "CREATE"),
+        &request,
+    );
+    assert_eq!(met, fail("validation error: rule rule failed"));
+    let needed = policy(&rule.replace("PRE", "CREATE"));
+    let (report, asked) = drive(&needed, &request, |_| Err(not_found("missing")));
+    assert!(matches!(report.outcome, RuleOutcome::Error(_)));
+    assert_eq!(asked, [["/api/v1/namespaces/default/configmaps/missing"]]);
+}
+
+#[test]
+fn a_path_may_be_made_of_another_fact() {
+    let rule = r#"
+context:
+- {name: pod, apiCall: {urlPath: "/api/v1/namespaces/{{ request.namespace }}/pods/{{ request.name }}", jmesPath: spec.nodeName}}
+- {name: node, apiCall: {urlPath: "/api/v1/nodes/{{ pod }}", jmesPath: metadata.labels.zone}}
+validate: {message: "{{ node }}", deny: {conditions: {all: [{key: "{{ node }}", operator: Equals, value: z}]}}}
+"#;
+    let (report, asked) = drive(&policy(rule), &create(&ingress("it", &[])), |fact| {
+        Ok(json!(if fact.variable == "pod" { "n1" } else { "z" }))
+    });
+    assert_eq!(report.outcome, fail("z"));
+    assert_eq!(
+        asked,
+        [["/api/v1/namespaces/ns/pods/n"], ["/api/v1/nodes/n1"]]
+    );
+}
+
+#[test]
+fn the_same_path_with_another_age_is_another_question() {
+    let rule = r#"
+context:
+- {name: a, apiCall: {urlPath: /api/v1/pods, maxStaleness: 5s}}
+- {name: b, apiCall: {urlPath: /api/v1/pods}}
+- {name: c, apiCall: {urlPath: /api/v1/pods}}
+validate: {deny: {conditions: {all: [{key: "{{ a }}{{ b }}{{ c }}", operator: Equals, value: x}]}}}
+"#;
+    let mut ages = Vec::new();
+    drive(&policy(rule), &create(&ingress("it", &[])), |fact| {
+        ages.push(fact.age_max_ms);
+        Ok(json!(1))
+    });
+    assert_eq!(ages, [Some(5_000), None]);
+}
+
+#[test]
+fn a_query_that_is_wholly_a_variable_must_be_a_string() {
+    let entry =
+        |value: &str| format!("cachedContextEntry: {{name: e, jmesPath: \"{{{{ {value} }}}}\"}}");
+    let fact = asked(&entry("join('.', ['a', 'b'])"));
+    assert_eq!(
+        (fact.expression.as_str(), fact.parameters.len()),
+        ("a.b", 0)
+    );
+    for (value, words) in [
+        ("request.object.metadata", "jmespath value must be a string"),
+        ("`5`", "jmespath value must be a string"),
+        ("'a['", "with its variables it is \"a[\""),
+    ] {
+        let RuleOutcome::Error(error) = report(&entry(value), nothing) else {
+            panic!("{value}")
+        };
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}

@@ -1,0 +1,192 @@
+//! Whether a concrete call is one that a policy contains.
+//!
+//! Whoever can ask for a live read can ask for no more than the policies' own calls: every part that
+//! stands written in the policy must stand in the call, and a variable of the policy matches one name
+//! in a path, one parameter's value in a query, one value in a body.
+
+use anteroom_model::ObjectKey;
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::{
+    Policy,
+    call::{
+        ApiCall, Concrete, ConfigMapCall, Data, ServiceCall, check_name, check_segment, confine,
+    },
+    policy::{FactSource, Loader},
+};
+
+/// A call, with every variable in its place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Call<'a> {
+    /// A path of the API server.
+    Api {
+        /// With its query.
+        path: &'a str,
+        /// `None`: GET. Otherwise POST with this body.
+        data: Option<&'a Value>,
+    },
+    /// A service outside of the API server.
+    Service {
+        /// Its URL.
+        url: &'a str,
+        /// `None`: GET. Otherwise POST with this body.
+        data: Option<&'a Value>,
+    },
+    /// A ConfigMap.
+    ConfigMap {
+        /// Which.
+        object: &'a ObjectKey,
+    },
+}
+
+/// A call that the policy contains, and what is needed to make it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Permit<'p> {
+    /// A path of the API server.
+    Api {
+        /// The same path, escaped anew: what was checked, whatever reads it next.
+        path: String,
+    },
+    /// A service outside of the API server.
+    Service {
+        /// The same URL, escaped anew.
+        url: String,
+        /// Names and values.
+        headers: &'p [(String, String)],
+        /// PEM; empty: the usual authorities.
+        ca_bundle: &'p str,
+    },
+    /// A ConfigMap.
+    ConfigMap,
+}
+
+/// Why a call is not made.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The policy has no such rule, or the rule no such context entry that calls anybody.
+    #[error("rule `{rule}` has no context entry `{variable}` that makes this kind of call")]
+    Unknown {
+        /// The rule's name.
+        rule: String,
+        /// The context entry's name.
+        variable: String,
+    },
+    /// The context entry makes another call.
+    #[error("context entry `{variable}` does not make this call: {reason}")]
+    Differs {
+        /// The context entry's name.
+        variable: String,
+        /// Where it differs.
+        reason: String,
+    },
+}
+
+impl Policy {
+    /// Whether `call` is one that context entry `variable` of rule `rule` makes, and keeps to the
+    /// policy's namespace. Of several entries with that name any may make it.
+    ///
+    /// # Errors
+    /// [`Refusal`], with the reason.
+    pub fn permits(
+        &self,
+        rule: &str,
+        variable: &str,
+        call: Call<'_>,
+    ) -> Result<Permit<'_>, Refusal> {
+        let rules = self.rules.iter().filter(|found| found.name == rule);
+        let entries = rules.flat_map(|rule| &rule.context);
+        let mut refused = None;
+        for entry in entries.filter(|entry| entry.name == variable) {
+            let Loader::Fact(fact) = &entry.loader else {
+                continue;
+            };
+            let permit = match (&fact.source, call) {
+                (FactSource::Api(own), Call::Api { path, data }) => self.api(own, path, data),
+                (FactSource::Service(own), Call::Service { url, data }) => service(own, url, data),
+                (FactSource::ConfigMap(own), Call::ConfigMap { object }) => {
+                    self.config_map(own, object)
+                }
+                _ => continue,
+            };
+            match permit {
+                Ok(permit) => return Ok(permit),
+                Err(reason) => refused = Some(reason),
+            }
+        }
+        let variable = variable.to_owned();
+        Err(match refused {
+            Some(reason) => Refusal::Differs { variable, reason },
+            None => Refusal::Unknown {
+                rule: rule.to_owned(),
+                variable,
+            },
+        })
+    }
+
+    fn api(&self, own: &ApiCall, path: &str, data: Option<&Value>) -> Result<Permit<'_>, String> {
+        let path = Concrete::parse(path)?;
+        own.path.covers(&path)?;
+        confine(self.namespace(), &path).map_err(|error| error.to_string())?;
+        covers_data(own.data.as_ref(), data)?;
+        let path = path.to_string();
+        Ok(Permit::Api { path })
+    }
+
+    fn config_map(&self, own: &ConfigMapCall, object: &ObjectKey) -> Result<Permit<'_>, String> {
+        check_name(&object.namespace)?;
+        check_name(&object.name)?;
+        let home = self.namespace();
+        if home.is_some_and(|home| home != &*object.namespace) {
+            return Err(format!(
+                "configMap namespace {:?} is different from policy namespace {:?}",
+                object.namespace,
+                home.unwrap_or_default()
+            ));
+        }
+        // An empty value of a variable is the default too.
+        let is_home = own.or_home("", home) == &*object.namespace;
+        let fits = |text: &str| {
+            own.namespace
+                .can_be(text, |value| check_segment(value).is_ok())
+        };
+        if !fits(&object.namespace) && !(is_home && fits("")) {
+            return Err(format!("its namespace is not `{}`", own.namespace.source()));
+        }
+        if !own
+            .name
+            .can_be(&object.name, |value| check_segment(value).is_ok())
+        {
+            return Err(format!("its name is not `{}`", own.name.source()));
+        }
+        Ok(Permit::ConfigMap)
+    }
+}
+
+fn service<'p>(
+    own: &'p ServiceCall,
+    url: &str,
+    data: Option<&Value>,
+) -> Result<Permit<'p>, String> {
+    let url = own.url.covers(url)?;
+    covers_data(own.data.as_ref(), data)?;
+    Ok(Permit::Service {
+        url,
+        headers: &own.headers,
+        ca_bundle: &own.ca_bundle,
+    })
+}
+
+fn covers_data(own: Option<&Data>, data: Option<&Value>) -> Result<(), String> {
+    match (own, data) {
+        (None, None) => Ok(()),
+        (Some(own), Some(data)) if own.can_be(data) => Ok(()),
+        (Some(_), Some(_)) => Err("its data are not the policy's".to_owned()),
+        (Some(_), None) => Err("the policy makes a POST".to_owned()),
+        (None, Some(_)) => Err("the policy makes a GET".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! What a policy reads, before any request comes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anteroom_model::EntryKind;
+
+use crate::{
+    NamedObject, Policy, Reference,
+    call::ConfigMapCall,
+    policy::{FactSource, Loader},
+};
+
+impl Policy {
+    /// The entries that the rules read, each once. Those whose name has a variable in it are left
+    /// out: nobody knows them before a request comes.
+    pub fn entries(&self) -> impl Iterator<Item = (EntryKind, &str)> {
+        let names: BTreeSet<_> = self
+            .sources()
+            .filter_map(|source| match source {
+                FactSource::Entry { kind, name } => Some((*kind, entry_name(*kind, name.fixed()?))),
+                _ => None,
+            })
+            .collect();
+        names.into_iter()
+    }
+
+    /// What has to be kept close at hand for the rules, or may be, each once: declared where any of
+    /// them declares it.
+    pub fn references(&self) -> impl Iterator<Item = Reference> {
+        let mut by_name: BTreeMap<String, Reference> = BTreeMap::new();
+        let all = self.sources().flat_map(|source| self.references_of(source));
+        for reference in all {
+            let name = reference.name();
+            let known = by_name.get(&name).is_some_and(Reference::is_declared);
+            if !known {
+                by_name.insert(name, reference);
+            }
+        }
+        by_name.into_values()
+    }
+
+    fn sources(&self) -> impl Iterator<Item = &FactSource> {
+        let entries = self.rules.iter().flat_map(|rule| &rule.context);
+        entries.filter_map(|entry| match &entry.loader {
+            Loader::Fact(fact) => Some(&fact.source),
+            Loader::Variable { .. } => None,
+        })
+    }
+
+    fn references_of(&self, source: &FactSource) -> Vec<Reference> {
+        match source {
+            FactSource::Collection(collection) => vec![Reference::Collection(collection.clone())],
+            FactSource::Api(call) => {
+                let kept = call.kept.as_ref().map(|plan| plan.reference.clone());
+                kept.into_iter().collect()
+            }
+            FactSource::ConfigMap(call) => {
+                let literal = call.literal(self.namespace()).map(|(namespace, name)| {
+                    Reference::Object(NamedObject {
+                        group: String::new(),
+                        version: "v1".to_owned(),
+                        resource: "configmaps".to_owned(),
+                        namespace,
+                        name,
+                        declared: false,
+                    })
+                });
+                let labelled = Reference::LabelledConfigMaps;
+                literal.into_iter().chain([labelled]).collect()
+            }
+            FactSource::Entry { .. } | FactSource::Service(_) => Vec::new(),
+        }
+    }
+}
+
+/// The entry in `entry` or `entry.projection`.
+fn entry_name(kind: EntryKind, name: &str) -> &str {
+    match (kind, name.split_once('.')) {
+        (EntryKind::Global, Some((entry, _))) => entry,
+        _ => name,
+    }
+}
+
+impl ConfigMapCall {
+    /// Namespace and name, where no variable stands in them.
+    pub(crate) fn literal(&self, own: Option<&str>) -> Option<(String, String)> {
+        let (namespace, name) = (self.namespace.fixed()?, self.name.fixed()?);
+        Some((self.or_home(namespace, own).to_owned(), name.to_owned()))
+    }
+
+    /// A namespace that is left out is the policy's own, or `default`.
+    pub(crate) fn or_home<'a>(&self, namespace: &'a str, own: Option<&'a str>) -> &'a str {
+        match namespace {
+            "" => own.unwrap_or("default"),
+            namespace => namespace,
+        }
+    }
+}
