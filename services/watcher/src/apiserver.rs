@@ -14,7 +14,7 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 
 pub(crate) use fault::Fault;
-pub(crate) use fault::Status;
+pub(crate) use fault::{Status, with_sources};
 pub(crate) use lines::{Line, Lines};
 
 /// How long the head of an answer, and then each further part of its body, may take.
@@ -97,6 +97,34 @@ impl ApiServer {
             .open(request.body(body).map_err(Fault::transport)?)
             .await?;
         read(response.into_body(), PATCHED_BYTES_MAX).await
+    }
+
+    /// One call, whatever it answers: its status code and its body. `data`: POST with this body of
+    /// JSON; `None`: GET.
+    pub(crate) async fn call(
+        &self,
+        path: &str,
+        data: Option<Bytes>,
+        bytes_max: usize,
+    ) -> Result<(u16, Bytes), Fault> {
+        let method = if data.is_some() {
+            http::Method::POST
+        } else {
+            http::Method::GET
+        };
+        let mut request = Request::builder().method(method).uri(path);
+        request = request.header(header::ACCEPT, "application/json");
+        if data.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let body = data.map_or_else(Body::empty, |data| Body::from(data.to_vec()));
+        let request = request.body(body).map_err(Fault::transport)?;
+        let sent = tokio::time::timeout(SILENCE_MAX, self.client.send(request));
+        let response = sent
+            .await
+            .map_err(|_| Fault::Silent { after: SILENCE_MAX })?;
+        let (head, body) = response.map_err(Fault::transport)?.into_parts();
+        Ok((head.status.as_u16(), read(body, bytes_max).await?))
     }
 
     /// Sends, and turns an answer that is no success into its fault.

@@ -1,5 +1,110 @@
 //! API calls that are made at intervals, once for the whole cluster, by the coordinator.
+//!
+//! [`spec`] says what an entry asks for, [`http`] and [`caller`] make one call, [`machine`] decides when
+//! it is made again and what readers are told, [`poller`] does it.
 
+mod caller;
+mod fault;
+mod http;
+mod machine;
+mod poller;
 mod spec;
+#[cfg(test)]
+pub(crate) mod testing;
 
-pub(crate) use spec::{CallSpec, OnFailure};
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use anteroom_model::{SourceInfo, ViewId};
+use anyhow::bail;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::{left::LeftView, metrics::WatcherMetrics, publish::Publisher};
+
+pub(crate) use caller::{Caller, Reply};
+pub(crate) use fault::CallFault;
+pub(crate) use http::Validators;
+pub(crate) use spec::{CallSpec, CallTarget, OnFailure, is_of_secrets, parse_url};
+
+/// How long one call may take, from the connection to the last byte.
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The largest response of an API call, where the command line does not say. What it becomes in the
+/// log must stay below `OBJECT_BYTES_MAX`.
+pub(crate) const API_CALL_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// The pollers of one term: one for each view of an API call.
+pub(crate) struct Calls {
+    caller: Caller,
+    publisher: Publisher,
+    metrics: WatcherMetrics,
+    pollers: JoinSet<()>,
+    running: HashMap<ViewId, AbortHandle>,
+}
+
+impl Calls {
+    /// None yet, in this term.
+    pub(crate) fn new(caller: Caller, publisher: Publisher, metrics: WatcherMetrics) -> Self {
+        Self {
+            caller,
+            publisher,
+            metrics,
+            pollers: JoinSet::new(),
+            running: HashMap::new(),
+        }
+    }
+
+    /// Begins to make a call, unless it is made already. `left` is what the log has of its view.
+    pub(crate) fn start(&mut self, info: SourceInfo, spec: Arc<CallSpec>, left: LeftView) {
+        let view = info.source.view_id();
+        if self.running.contains_key(&view) {
+            return;
+        }
+        tracing::info!(%view, call = spec.shown(), "API call started");
+        let age_max_ms = u64::try_from(machine::age_max(&spec).as_millis()).ok();
+        let tenure = self.publisher.with(|book| {
+            left.unpurged
+                .into_iter()
+                .for_each(|record| book.free(record));
+            let tenure = book.open(info, left.objects);
+            book.set_age_max(&tenure, age_max_ms);
+            tenure
+        });
+        let poller = poller::Poller {
+            caller: self.caller.clone(),
+            publisher: self.publisher.clone(),
+            metrics: self.metrics.of_watch(&view),
+            spec,
+            tenure,
+        };
+        self.running.insert(view, self.pollers.spawn(poller.run()));
+    }
+
+    /// Ceases to make a call, and frees its view everywhere.
+    pub(crate) fn stop(&mut self, view: &ViewId) {
+        let Some(poller) = self.running.remove(view) else {
+            return;
+        };
+        tracing::info!(%view, "API call stopped: nobody needs it any more");
+        poller.abort();
+        self.publisher.with(|book| book.close(view));
+        self.metrics.forget(view);
+    }
+
+    /// Waits for ever.
+    ///
+    /// # Errors
+    /// Where a poller ended by itself, which none should. Dropping the future loses nothing.
+    pub(crate) async fn watch(&mut self) -> anyhow::Result<std::convert::Infallible> {
+        loop {
+            match self.pollers.join_next().await {
+                None => std::future::pending().await,
+                Some(Err(stopped)) if stopped.is_cancelled() => {}
+                Some(Err(panic)) => bail!("an API call's poller panicked: {panic}"),
+                Some(Ok(())) => bail!("an API call's poller ended by itself"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -197,7 +197,7 @@ impl Fault {
 }
 
 /// An error with its causes, which is where the transport says what happened.
-fn with_sources(error: &dyn std::error::Error) -> String {
+pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -48,6 +48,8 @@ pub(super) struct Ledger {
     /// Objects without a name that were passed over since the last list began.
     pub(super) skipped: u64,
     pub(super) revision: Revision,
+    /// See [`ViewRecord::age_max_ms`].
+    pub(super) age_max_ms: Option<u64>,
     pub(super) heard: Option<Instant>,
     /// When the oldest change of the batch on its way was made.
     pub(super) in_flight_since: Option<Instant>,
@@ -128,6 +130,7 @@ impl Ledger {
             unusable: HashMap::new(),
             skipped: 0,
             revision: Revision::default(),
+            age_max_ms: None,
             heard: None,
             in_flight_since: None,
         }
@@ -394,7 +397,7 @@ impl Ledger {
             objects: self.logged_objects,
             digest: self.logged_digest,
             origin: anteroom_model::Epoch::default(),
-            age_max_ms: None,
+            age_max_ms: self.age_max_ms,
         }
     }
 }

@@ -1,0 +1,142 @@
+//! Makes one call, wherever it goes.
+
+use std::time::Duration;
+
+use anteroom_model::limits::OBJECT_BYTES_MAX;
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::{
+    CallFault, CallSpec, CallTarget,
+    http::{self, Answer, HttpCall, SystemRoots, Validators},
+};
+use crate::apiserver::ApiServer;
+
+/// Makes calls. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    api: ApiServer,
+    roots: SystemRoots,
+    bytes_max: usize,
+}
+
+/// What a call brought.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// It is as it was.
+    Unchanged,
+    /// This JSON.
+    Json(Value, Validators),
+}
+
+impl Caller {
+    /// With the API server's credentials for paths of its own, and with nothing for others.
+    /// Of an entry's call at most `bytes_max` are read.
+    pub(crate) fn new(api: ApiServer, bytes_max: usize) -> Self {
+        Self {
+            api,
+            bytes_max,
+            roots: SystemRoots::default(),
+        }
+    }
+
+    /// The largest response of an entry's call.
+    pub(super) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// Makes a call.
+    ///
+    /// # Errors
+    /// [`CallFault`].
+    pub(crate) async fn make(
+        &self,
+        target: &CallTarget,
+        data: Option<&Bytes>,
+        known: &Validators,
+        bytes_max: usize,
+        timeout: Duration,
+    ) -> Result<Reply, CallFault> {
+        let answer = match target {
+            CallTarget::Api { path } => {
+                let bytes = self
+                    .ask_api(path, data.cloned(), bytes_max, timeout)
+                    .await?;
+                Answer::Body(bytes, Validators::default())
+            }
+            CallTarget::Service {
+                url,
+                ca_bundle,
+                headers,
+            } => {
+                let call = HttpCall {
+                    url: url.clone(),
+                    headers: headers.clone(),
+                    data: data.cloned(),
+                    tls: http::client_config(ca_bundle.as_deref(), &self.roots)?,
+                    bytes_max,
+                };
+                call.make(known, timeout).await?
+            }
+        };
+        match answer {
+            Answer::Unchanged => Ok(Reply::Unchanged),
+            Answer::Body(bytes, validators) => Ok(Reply::Json(parse(&bytes)?, validators)),
+        }
+    }
+
+    async fn ask_api(
+        &self,
+        path: &str,
+        data: Option<Bytes>,
+        bytes_max: usize,
+        timeout: Duration,
+    ) -> Result<Bytes, CallFault> {
+        let called = tokio::time::timeout(timeout, self.api.call(path, data, bytes_max)).await;
+        let (code, body) = called.map_err(|_| CallFault::Slow { timeout })??;
+        if (200..300).contains(&code) {
+            Ok(body)
+        } else {
+            Err(CallFault::status(code, &body))
+        }
+    }
+}
+
+impl CallSpec {
+    /// As people write it.
+    pub(super) fn method(&self) -> &'static str {
+        match &self.data {
+            None => "GET",
+            Some(_) => "POST",
+        }
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<Value, CallFault> {
+    serde_json::from_slice(bytes).map_err(|error| CallFault::Unreadable {
+        // Where, and not what: the text may be a secret.
+        problem: format!(
+            "{:?} error at line {} column {}",
+            error.classify(),
+            error.line(),
+            error.column()
+        ),
+    })
+}
+
+/// As the log has it.
+///
+/// # Errors
+/// [`CallFault::Unreadable`] or [`CallFault::TooLarge`].
+pub(super) fn encode(json: &Value) -> Result<Bytes, CallFault> {
+    let body = anteroom_wire::body::encode_json(json);
+    let body = body.map_err(|error| CallFault::Unreadable {
+        problem: error.to_string(),
+    })?;
+    if body.len() > OBJECT_BYTES_MAX {
+        return Err(CallFault::TooLarge {
+            bytes_max: OBJECT_BYTES_MAX,
+        });
+    }
+    Ok(body)
+}

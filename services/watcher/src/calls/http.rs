@@ -1,0 +1,228 @@
+//! One call of an endpoint outside of the API server: HTTP/1.1, a connection of its own, every part
+//! limited. No proxy, no cookies, nothing kept.
+
+mod body;
+mod redirect;
+mod tls;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri::Scheme,
+};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    task::JoinSet,
+};
+use tokio_rustls::TlsConnector;
+
+use super::CallFault;
+pub(crate) use tls::{SystemRoots, client_config};
+
+/// Redirects that are followed; one more is a fault.
+pub(super) const REDIRECTS_MAX: usize = 3;
+
+/// The longest error document of which something is told.
+const PROBLEM_BYTES_MAX: usize = 16 * 1024;
+
+/// A call to make.
+#[derive(Clone)]
+pub(crate) struct HttpCall {
+    /// `http` or `https`.
+    pub url: Uri,
+    /// What is sent with it, to that very origin alone.
+    pub headers: HeaderMap,
+    /// `None`: GET. Otherwise POST with this body of JSON.
+    pub data: Option<Bytes>,
+    /// What the answer is checked against.
+    pub tls: Arc<ClientConfig>,
+    /// The largest answer.
+    pub bytes_max: usize,
+}
+
+/// What tells one answer from the next, as the endpoint said it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Validators {
+    etag: Option<HeaderValue>,
+    modified: Option<HeaderValue>,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// It is as it was (304).
+    Unchanged,
+    /// This body.
+    Body(Bytes, Validators),
+}
+
+impl HttpCall {
+    /// Makes the call. With `known`, an endpoint that offers it may say that nothing changed.
+    ///
+    /// # Errors
+    /// [`CallFault`].
+    pub(crate) async fn make(
+        &self,
+        known: &Validators,
+        timeout: Duration,
+    ) -> Result<Answer, CallFault> {
+        let made = tokio::time::timeout(timeout, self.follow(known)).await;
+        made.unwrap_or(Err(CallFault::Slow { timeout }))
+    }
+
+    async fn follow(&self, known: &Validators) -> Result<Answer, CallFault> {
+        let mut hop = Hop {
+            url: self.url.clone(),
+            data: self.data.clone(),
+            headers: self.request_headers(known)?,
+        };
+        for _ in 0..=REDIRECTS_MAX {
+            // The connection ends with the set that drives it.
+            let mut driver = JoinSet::new();
+            let response = self.send(&hop, &mut driver).await?;
+            let status = response.status();
+            if status == StatusCode::NOT_MODIFIED && *known != Validators::default() {
+                return Ok(Answer::Unchanged);
+            }
+            if let Some(next) = redirect::next(&hop, &response)? {
+                hop = next;
+                continue;
+            }
+            if !status.is_success() {
+                let text = body::read(response.into_body(), PROBLEM_BYTES_MAX).await;
+                return Err(CallFault::status(
+                    status.as_u16(),
+                    &text.unwrap_or_default(),
+                ));
+            }
+            let validators = Validators::of(response.headers());
+            let bytes = body::read(response.into_body(), self.bytes_max).await?;
+            return Ok(Answer::Body(bytes, validators));
+        }
+        Err(CallFault::Redirected {
+            problem: format!("more than {REDIRECTS_MAX} redirects"),
+        })
+    }
+
+    fn request_headers(&self, known: &Validators) -> Result<HeaderMap, CallFault> {
+        let mut headers = self.headers.clone();
+        let json = HeaderValue::from_static("application/json");
+        headers
+            .entry(header::ACCEPT)
+            .or_insert_with(|| json.clone());
+        if self.data.is_some() {
+            headers.entry(header::CONTENT_TYPE).or_insert(json);
+        }
+        // What is limited is what is read, so nothing may unfold.
+        headers.insert(
+            header::ACCEPT_ENCODING,
+            HeaderValue::from_static("identity"),
+        );
+        if let Some(etag) = &known.etag {
+            headers.insert(header::IF_NONE_MATCH, etag.clone());
+        }
+        if let Some(modified) = &known.modified {
+            headers.insert(header::IF_MODIFIED_SINCE, modified.clone());
+        }
+        for length in [
+            header::HOST,
+            header::CONTENT_LENGTH,
+            header::TRANSFER_ENCODING,
+        ] {
+            headers.remove(length);
+        }
+        Ok(headers)
+    }
+
+    async fn send(
+        &self,
+        hop: &Hop,
+        driver: &mut JoinSet<()>,
+    ) -> Result<Response<Incoming>, CallFault> {
+        let authority = hop.url.authority().ok_or_else(CallFault::no_host)?;
+        let host = authority.host();
+        let secure = hop.url.scheme() == Some(&Scheme::HTTPS);
+        let port = authority
+            .port_u16()
+            .unwrap_or(if secure { 443 } else { 80 });
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let stream = TcpStream::connect((bare, port)).await;
+        let stream = stream.map_err(|error| CallFault::unreachable(&error))?;
+        let request = hop.request(authority.as_str())?;
+        if !secure {
+            return exchange(stream, request, driver).await;
+        }
+        let name = ServerName::try_from(bare.to_owned()).map_err(|_| CallFault::no_host())?;
+        let connector = TlsConnector::from(Arc::clone(&self.tls));
+        let stream = connector.connect(name, stream).await;
+        exchange(
+            stream.map_err(|error| CallFault::unreachable(&error))?,
+            request,
+            driver,
+        )
+        .await
+    }
+}
+
+/// One request of a chain of redirects.
+pub(super) struct Hop {
+    url: Uri,
+    data: Option<Bytes>,
+    headers: HeaderMap,
+}
+
+impl Hop {
+    fn request(&self, host: &str) -> Result<Request<Full<Bytes>>, CallFault> {
+        let path = self.url.path_and_query().map_or("/", |path| path.as_str());
+        let mut request = Request::new(Full::new(self.data.clone().unwrap_or_default()));
+        *request.uri_mut() = path.parse().map_err(|_| CallFault::no_host())?;
+        if self.data.is_some() {
+            *request.method_mut() = Method::POST;
+        }
+        *request.headers_mut() = self.headers.clone();
+        let host = HeaderValue::from_str(host).map_err(|_| CallFault::no_host())?;
+        request.headers_mut().insert(header::HOST, host);
+        Ok(request)
+    }
+}
+
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: Request<Full<Bytes>>,
+    driver: &mut JoinSet<()>,
+) -> Result<Response<Incoming>, CallFault> {
+    let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(|error| CallFault::unreachable(&error))?;
+    driver.spawn(async move {
+        // What fails here fails the request too, which tells of it.
+        let _ = connection.await;
+    });
+    let response = sender.send_request(request).await;
+    response.map_err(|error| CallFault::unreachable(&error))
+}
+
+impl Validators {
+    fn of(headers: &HeaderMap) -> Self {
+        Self {
+            etag: headers.get(header::ETAG).cloned(),
+            modified: headers.get(header::LAST_MODIFIED).cloned(),
+        }
+    }
+}
+
+/// Without what may be secret.
+impl fmt::Debug for HttpCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpCall").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

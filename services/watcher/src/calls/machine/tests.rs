@@ -1,0 +1,116 @@
+use anteroom_model::Failure;
+
+use super::*;
+use crate::api::ApiCallSource;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn spec(interval_seconds: i64, retries: i64, on_failure: OnFailure) -> CallSpec {
+    let source = ApiCallSource {
+        url_path: Some("/version".into()),
+        refresh_interval_seconds: Some(interval_seconds),
+        retry_limit: Some(retries),
+        ..ApiCallSource::default()
+    };
+    CallSpec::new(&source, on_failure).unwrap()
+}
+
+/// What readers are told after each outcome: `+` answered, `-` failed; `g`, `t` or `F`. A second
+/// passes between two.
+fn told(spec: &CallSpec, outcomes: &str) -> String {
+    let begun = Instant::now();
+    let mut polls = Polls::default();
+    let outcomes = outcomes.chars().enumerate();
+    let told = outcomes.map(|(at, outcome)| {
+        let outcome = match outcome {
+            '+' => Outcome::Answered,
+            _ => Outcome::Failed(Failure::new("CallFailed", "500")),
+        };
+        let now = begun + SECOND * u32::try_from(at).unwrap();
+        match polls.step(spec, outcome, now, 0.5).tell {
+            Tell::Good => 'g',
+            Tell::Troubled(_) => 't',
+            Tell::Failed(_) => 'F',
+        }
+    });
+    told.collect()
+}
+
+/// Point A: retries first, then the error or the last good data; recovery at once.
+#[test]
+fn what_readers_are_told_while_a_call_fails() {
+    let stale = |seconds| OnFailure::ServeStale(SECOND * seconds);
+    for (retries, on_failure, outcomes, expected) in [
+        (1, OnFailure::Error, "+++", "ggg"),
+        (1, OnFailure::Error, "+---+-", "gtFFgt"),
+        (3, OnFailure::Error, "----+", "tttFg"),
+        (1, stale(3), "+-----+", "gttFFFg"),
+        (3, stale(2), "+-----", "gtttFF"),
+        // Nothing was ever read: there is nothing to serve.
+        (1, stale(60), "---+", "tFFg"),
+    ] {
+        let spec = spec(60, retries, on_failure);
+        assert_eq!(told(&spec, outcomes), expected, "{retries} {on_failure:?}");
+    }
+}
+
+/// Point A: an interval with jitter, and retries that are sooner.
+#[test]
+fn how_long_it_waits() {
+    let now = Instant::now();
+    let spec = spec(100, 20, OnFailure::Error);
+    let mut polls = Polls::default();
+    for (random, seconds) in [(0.0, 90), (0.5, 100), (1.0, 110)] {
+        let wait = polls.step(&spec, Outcome::Answered, now, random).wait;
+        assert!(
+            wait.abs_diff(SECOND * seconds) < Duration::from_millis(1),
+            "{wait:?}"
+        );
+    }
+    let failed = || Outcome::Failed(Failure::new("CallFailed", "500"));
+    let waits: Vec<_> = (0..10)
+        .map(|_| polls.step(&spec, failed(), now, 1.0).wait.as_millis())
+        .collect();
+    let expected = [
+        250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000,
+    ];
+    assert_eq!(waits, expected);
+    let short = super::tests::spec(1, 20, OnFailure::Error);
+    let mut polls = Polls::default();
+    for _ in 0..40 {
+        assert!(
+            polls.step(&short, failed(), now, 1.0).wait <= SECOND,
+            "never over the interval"
+        );
+    }
+}
+
+/// Point A: that stale data are too old is told in time.
+#[test]
+fn it_wakes_when_stale_data_become_too_old() {
+    let spec = spec(600, 1, OnFailure::ServeStale(SECOND * 5));
+    let (now, mut polls) = (Instant::now(), Polls::default());
+    polls.step(&spec, Outcome::Answered, now, 0.5);
+    let mut at = now + SECOND * 4;
+    for _ in 0..10 {
+        let outcome = Outcome::Failed(Failure::new("CallFailed", "500"));
+        let next = polls.step(&spec, outcome, at, 1.0);
+        if let Tell::Failed(_) = next.tell {
+            assert_eq!(at, now + SECOND * 5);
+            return;
+        }
+        at += next.wait;
+    }
+    panic!("it never told");
+}
+
+/// Points A and H: an age that a poller keeps to while nothing is wrong with it.
+#[test]
+fn the_age_covers_interval_retries_and_staleness() {
+    let age = |interval, retries, on_failure| age_max(&spec(interval, retries, on_failure));
+    let ordinary = age(100, 1, OnFailure::Error);
+    assert_eq!(ordinary, SECOND * 110 + CALL_TIMEOUT * 2 + RETRY_BASE);
+    let stale = age(100, 1, OnFailure::ServeStale(SECOND * 10_000));
+    assert_eq!(stale, SECOND * 10_000 + CALL_TIMEOUT);
+    assert!(age(1, 100, OnFailure::Error) < SECOND * 10_000);
+}

@@ -1,0 +1,147 @@
+//! Makes one call at its intervals, and hands what it brings to the writer of the log.
+
+use std::{sync::Arc, time::Instant};
+
+use anteroom_model::{Failure, ObjectKey, ResourceVersion, Source};
+use tracing::{Instrument as _, field::Empty};
+
+use super::{
+    CALL_TIMEOUT, CallFault, CallSpec, Caller, Reply, Validators,
+    caller::encode,
+    machine::{Outcome, Polls, Tell},
+};
+use crate::{
+    metrics::WatchMetrics,
+    publish::{Publisher, Tenure},
+    reflect::content_version,
+};
+
+/// One call that is made for ever.
+pub(super) struct Poller {
+    pub(super) caller: Caller,
+    pub(super) publisher: Publisher,
+    pub(super) metrics: WatchMetrics,
+    pub(super) spec: Arc<CallSpec>,
+    pub(super) tenure: Tenure,
+}
+
+/// What the log has of the last answer.
+#[derive(Default)]
+struct Last {
+    version: Option<ResourceVersion>,
+    validators: Validators,
+}
+
+impl Poller {
+    pub(super) async fn run(mut self) {
+        let (mut polls, mut last) = (Polls::default(), Last::default());
+        loop {
+            let span = tracing::info_span!(
+                "API call",
+                otel.kind = "client",
+                otel.status_code = Empty,
+                view = %self.tenure.view,
+                url = self.spec.shown(),
+                changed = Empty,
+                error = Empty,
+            );
+            let outcome = self.poll(&mut last).instrument(span.clone()).await;
+            if let Outcome::Failed(failure) = &outcome {
+                span.record("otel.status_code", "ERROR");
+                span.record("error", failure.reason.as_str());
+            }
+            let next = polls.step(&self.spec, outcome, Instant::now(), rand::random());
+            span.in_scope(|| self.tell(next.tell, &last));
+            tokio::time::sleep(next.wait).await;
+        }
+    }
+
+    async fn poll(&self, last: &mut Last) -> Outcome {
+        self.publisher.room().await;
+        match self.call(last).await {
+            Ok(()) => {
+                self.metrics.listed();
+                Outcome::Answered
+            }
+            Err(fault) => {
+                self.metrics.error(fault.label());
+                Outcome::Failed(fault.failure(self.spec.method(), &self.spec.shown()))
+            }
+        }
+    }
+
+    async fn call(&self, last: &mut Last) -> Result<(), CallFault> {
+        let CallSpec { target, data, .. } = &*self.spec;
+        // What was posted may have changed something: it is always read anew.
+        let none = Validators::default();
+        let known = match (&last.version, data) {
+            (Some(_), None) => &last.validators,
+            _ => &none,
+        };
+        let made = self
+            .caller
+            .make(
+                target,
+                data.as_ref(),
+                known,
+                self.caller.bytes_max(),
+                CALL_TIMEOUT,
+            )
+            .await;
+        let Reply::Json(json, validators) = made? else {
+            return Ok(());
+        };
+        let body = encode(&json)?;
+        let version = content_version(&body);
+        let changed = last.version.as_ref() != Some(&version);
+        let span = tracing::Span::current();
+        span.record("changed", changed);
+        if changed {
+            let (tenure, now) = (&self.tenure, Instant::now());
+            self.publisher.with(|book| {
+                if !book.is_known(tenure, &key(), &version) {
+                    book.put(tenure, key(), version.clone(), body, now, span);
+                }
+            });
+        }
+        *last = Last {
+            version: Some(version),
+            validators,
+        };
+        Ok(())
+    }
+
+    fn tell(&mut self, tell: Tell, last: &Last) {
+        let (now, tenure) = (Instant::now(), &mut self.tenure);
+        match tell {
+            Tell::Good => self.publisher.with(|book| {
+                let Some(version) = &last.version else {
+                    return; // Unreachable: what was answered has one.
+                };
+                // As a list of one object, which is known by now.
+                book.begin_list(tenure, false);
+                book.is_known(tenure, &key(), version);
+                book.listed(tenure, version, now);
+            }),
+            Tell::Troubled(failure) => {
+                self.say(&failure);
+                self.publisher
+                    .with(|book| book.troubled(&self.tenure, failure));
+            }
+            Tell::Failed(failure) => {
+                self.say(&failure);
+                self.publisher
+                    .with(|book| book.refused(&self.tenure, failure));
+            }
+        }
+    }
+
+    fn say(&self, failure: &Failure) {
+        tracing::warn!(view = %self.tenure.view, %failure, "an API call failed, it is tried again");
+    }
+}
+
+/// Of the one object of the view.
+fn key() -> ObjectKey {
+    ObjectKey::new("", Source::RESPONSE)
+}
