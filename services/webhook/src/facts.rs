@@ -8,7 +8,7 @@
 //!
 //! - `road` decides by which ways a fact is reached; `confined` what a namespaced policy may read.
 //! - `views` asks replicas: `attempts` hedges, `floors` keeps decisions from going back in time.
-//! - `live` asks a watcher.
+//! - `live` asks a watcher; `seal` opens what either says of Secrets.
 //! - `audit` compares some answers of views with what is read live.
 
 mod attempts;
@@ -18,6 +18,7 @@ mod floors;
 mod live;
 mod origin;
 mod road;
+mod seal;
 mod views;
 
 use std::{sync::Arc, time::Duration};
@@ -300,3 +301,6 @@ fn too_large(error: &anteroom_wire::WireError) -> FactError {
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
 
 use super::{
-    Origin, Traveller, attempts, call, floors::Floors, millis, road::ViewWay, too_large,
-    unreadable, value,
+    Origin, Traveller, attempts, call, floors::Floors, millis, road::ViewWay, seal::Seal,
+    too_large, unreadable, value,
 };
 use crate::metrics::WebhookMetrics;
 
@@ -47,6 +47,8 @@ pub(super) struct Question {
     entry: String,
     queries: Vec<Query>,
     age_max_ms: Option<u64>,
+    /// The results travel sealed.
+    secret: bool,
 }
 
 impl Question {
@@ -60,6 +62,7 @@ impl Question {
             entry: if one { entry.clone() } else { String::new() },
             queries: travellers.iter().map(|(_, w)| w.query.clone()).collect(),
             age_max_ms: way.age_max_ms,
+            secret: way.secret,
         })
     }
 
@@ -70,6 +73,7 @@ impl Question {
             entry: String::new(),
             queries: vec![way.query],
             age_max_ms: way.age_max_ms,
+            secret: way.secret,
         }
     }
 }
@@ -128,8 +132,9 @@ impl Views {
             true => deadline.min(begun + WAIT_MAX),
             false => begun,
         };
+        let seal = Seal::of(question.secret)?;
         let outcome = self
-            .patiently(question, deadline, wait_until)
+            .patiently(question, &seal, deadline, wait_until)
             .instrument(span.clone())
             .await
             .and_then(|replied| self.checked(question, replied));
@@ -138,7 +143,8 @@ impl Views {
         self.metrics.query(code, begun.elapsed());
         let (reply, last_good) = outcome?;
         let origin = Origin::view(&question.view, &reply, last_good);
-        let read = |result: Result<Bytes, FactError>| result.and_then(|body| value(&body));
+        let sealed = reply.sealed;
+        let read = |result: Result<Bytes, FactError>| value(&seal.open(result?, sealed)?);
         Ok(Answer {
             results: reply.results.into_iter().map(read).collect(),
             origin,
@@ -160,12 +166,13 @@ impl Views {
     async fn patiently(
         &self,
         question: &Question,
+        seal: &Seal,
         deadline: Instant,
         wait_until: Instant,
     ) -> Result<Replied, FactError> {
         let mut pause = PAUSE_MIN;
         loop {
-            let error = match self.once(question, deadline).await {
+            let error = match self.once(question, seal, deadline).await {
                 Ok(replied) => return Ok(replied),
                 Err(NoReply::Final(error)) => return Err(error),
                 Err(NoReply::Fallback(error)) => error,
@@ -179,8 +186,13 @@ impl Views {
     }
 
     /// Who serves the view, else who knows it.
-    async fn once(&self, question: &Question, deadline: Instant) -> Result<Replied, NoReply> {
-        let body = self.body(question).map_err(NoReply::Final)?;
+    async fn once(
+        &self,
+        question: &Question,
+        seal: &Seal,
+        deadline: Instant,
+    ) -> Result<Replied, NoReply> {
+        let body = self.body(question, seal).map_err(NoReply::Final)?;
         let view = &question.view;
         let at = Address::View(view.clone());
         match self.attempt(&at, view, &body, deadline).await {
@@ -195,7 +207,7 @@ impl Views {
         }
     }
 
-    fn body(&self, question: &Question) -> Result<Bytes, FactError> {
+    fn body(&self, question: &Question, seal: &Seal) -> Result<Bytes, FactError> {
         let floor = self.floors.of(&question.view);
         let (revision_min, revision_min_of) = floor
             .map(|floor| (floor.revision, floor.incarnation))
@@ -206,7 +218,7 @@ impl Views {
             age_max_ms: question.age_max_ms,
             revision_min,
             revision_min_of,
-            reply_key: None,
+            reply_key: seal.public(),
         };
         encode_request(&request).map_err(|error| too_large(&error))
     }
