@@ -10,7 +10,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, field::Empty};
 
-use super::{Origin, Reader, attempts, call, millis, road::LiveWay, too_large, unreadable, value};
+use super::{
+    Origin, Reader, attempts, call, millis, road::LiveWay, seal::Seal, too_large, unreadable, value,
+};
 use crate::metrics::WebhookMetrics;
 
 /// Asks watchers. Cheap to clone.
@@ -52,8 +54,10 @@ impl Live {
             error = Empty,
         );
         let begun = Instant::now();
+        // Only the watcher knows whether Secrets are read.
+        let seal = Seal::of(!matches!(way.call, LiveCall::ConfigMap { .. }))?;
         let read = self
-            .attempt(reader, variable, way, deadline)
+            .attempt(reader, variable, way, &seal, deadline)
             .instrument(span.clone())
             .await;
         match &read {
@@ -69,7 +73,9 @@ impl Live {
         let code = read.as_ref().err().map(FactError::code);
         self.metrics.live_read(code, begun.elapsed());
         let reply = read?;
-        Ok((value(&reply.result)?, Origin::live(&reply)))
+        let origin = Origin::live(&reply);
+        let result = seal.open(reply.result, reply.sealed)?;
+        Ok((value(&result)?, origin))
     }
 
     async fn attempt(
@@ -77,6 +83,7 @@ impl Live {
         reader: &Reader,
         variable: &str,
         way: LiveWay,
+        seal: &Seal,
         deadline: Instant,
     ) -> Result<LiveReply, FactError> {
         let changes_nothing = changes_nothing(&way.call);
@@ -86,7 +93,7 @@ impl Live {
             variable: variable.to_owned(),
             call: way.call,
             query: way.query,
-            reply_key: None,
+            reply_key: seal.public(),
         };
         let body = encode_request(&request).map_err(|error| too_large(&error))?;
         let left = deadline.saturating_duration_since(Instant::now());

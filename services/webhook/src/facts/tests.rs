@@ -1,210 +1,20 @@
 //! Facts on the in-process bus, from replicas and watchers that say what a test wants them to say.
 
-use std::{
-    collections::BTreeMap,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+mod world;
 
-use anteroom_bus::{Address, local::LocalBus};
-use anteroom_model::{
-    Binding, EntryKind, EntryRecord, EntryState, Incarnation, ResourceVersion, Revision, Shape,
-    ViewId,
-};
+use anteroom_bus::Address;
+use anteroom_model::{EntryKind, Shape, ViewId};
 use anteroom_policy::{
     ApiTarget, CollectionReference, FactTarget, KeptTarget, NamedObject, Reference,
 };
-use anteroom_runtime::Metrics;
-use anteroom_seal::reply::ReplySealer;
-use anteroom_wire::{
-    live::{self, LiveCall, LiveReply, LiveRequest},
-    query::{self, Query, QueryReply, QueryRequest},
-};
+use anteroom_wire::{live::LiveCall, query};
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio_util::task::AbortOnDropHandle;
 
+use self::world::{Said, World, outcome};
 use super::*;
-use crate::catalog::Entries;
 
 const PODS: &str = "/api/v1/pods";
-
-/// What a replica says to one query.
-type Said = Result<Value, FactError>;
-
-/// Everything around the webhook's facts.
-struct World {
-    bus: Arc<LocalBus>,
-    metrics: Metrics,
-    facts: Facts,
-    catalog: Catalog,
-}
-
-/// Somebody who answers. Dropped, it is gone.
-struct Server {
-    calls: Arc<AtomicUsize>,
-    _task: AbortOnDropHandle<()>,
-}
-
-impl Server {
-    fn calls(&self) -> usize {
-        self.calls.load(Ordering::SeqCst)
-    }
-}
-
-impl World {
-    fn new(audit_ratio: f64) -> Self {
-        let bus = Arc::new(LocalBus::new());
-        let metrics = anteroom_runtime::Service::new("webhook").metrics;
-        let hedge = Duration::from_millis(100);
-        let reader: Arc<dyn Bus> = Arc::new(bus.join());
-        let own = WebhookMetrics::registered(&metrics);
-        let entry = |kind, name: &str, view: &str| EntryRecord {
-            kind,
-            name: name.to_owned(),
-            uid: String::new(),
-            generation: 1,
-            state: EntryState::Bound(Binding {
-                secret: view == "secrets.v1",
-                ..Binding::whole(ViewId::new(view))
-            }),
-            projections: Vec::new(),
-        };
-        let implicit =
-            |reference: Reference, view| entry(EntryKind::Implicit, &reference.name(), view);
-        let records = [
-            entry(EntryKind::Cached, "services", "services.v1"),
-            entry(EntryKind::Cached, "secrets", "secrets.v1"),
-            implicit(Reference::Collection(pods(false)), "pods.v1"),
-            implicit(Reference::LabelledConfigMaps, "labelled"),
-        ];
-        Self {
-            facts: Facts::new(reader, own, hedge, audit_ratio),
-            catalog: Catalog {
-                entries: Arc::new(Entries::of(&records)),
-                ..Catalog::default()
-            },
-            bus,
-            metrics,
-        }
-    }
-
-    /// Answers each query at `at` so; `None`: never.
-    async fn replica(
-        &self,
-        at: Address,
-        say: impl Fn(usize, &Query) -> Option<Said> + Send + 'static,
-    ) -> Server {
-        self.serve(at, move |call, body| {
-            let request = query::decode_request(body).unwrap();
-            let said: Option<Vec<Said>> = request.queries.iter().map(|q| say(call, q)).collect();
-            let outcome = outcome(&request, said?);
-            Some(query::encode_outcome(&outcome).unwrap())
-        })
-        .await
-    }
-
-    /// Answers each live read so.
-    async fn watcher(&self, say: impl Fn(usize, LiveRequest) -> Said + Send + 'static) -> Server {
-        self.serve(Address::Live, move |call, body| {
-            let said = say(call, live::decode_request(body).unwrap());
-            let outcome = said.map(|value| LiveReply {
-                watcher: "w".into(),
-                age_ms: 3,
-                shared: false,
-                result: body::encode_value(&value).unwrap(),
-            });
-            Some(live::encode_outcome(&outcome).unwrap())
-        })
-        .await
-    }
-
-    async fn serve(
-        &self,
-        at: Address,
-        answer: impl Fn(usize, &[u8]) -> Option<Bytes> + Send + 'static,
-    ) -> Server {
-        let bus = self.bus.join();
-        let mut serving = bus.serve(&at).await.unwrap();
-        let calls = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&calls);
-        let task = tokio::spawn(async move {
-            let _bus = bus;
-            let mut unanswered = Vec::new();
-            while let Some(incoming) = serving.next().await {
-                let incoming = incoming.unwrap();
-                let call = counted.fetch_add(1, Ordering::SeqCst);
-                match answer(call, &incoming.call.body) {
-                    Some(body) => incoming.answer(body).await.unwrap(),
-                    None => unanswered.push(incoming),
-                }
-            }
-        });
-        Server {
-            calls,
-            _task: AbortOnDropHandle::new(task),
-        }
-    }
-
-    async fn answers(&self, targets: Vec<FactTarget>) -> Vec<Fact> {
-        let needs = targets
-            .into_iter()
-            .enumerate()
-            .map(|(id, target)| FactRequest {
-                id: id as u32,
-                variable: "v".into(),
-                target,
-                expression: "@".into(),
-                parameters: BTreeMap::new(),
-                missing_key_is_error: true,
-                age_max_ms: None,
-            });
-        let deadline = Instant::now() + Duration::from_secs(10);
-        let reader = Reader {
-            policy: ObjectKey::new("", "p"),
-            rule: "r".into(),
-        };
-        let mut facts = self
-            .facts
-            .answer(&self.catalog, &reader, needs.collect(), deadline)
-            .await;
-        facts.sort_by_key(|fact| fact.id);
-        facts
-    }
-
-    async fn answer(&self, target: FactTarget) -> Fact {
-        self.answers(vec![target]).await.remove(0)
-    }
-}
-
-/// What is wrong with the replica is said once, of the whole request.
-fn outcome(request: &QueryRequest, said: Vec<Said>) -> Result<QueryReply, FactError> {
-    let of_replica = |said: &Said| {
-        let error = said.as_ref().err()?;
-        error.another_replica_may_answer().then(|| error.clone())
-    };
-    if let Some(error) = said.iter().find_map(of_replica) {
-        return Err(error);
-    }
-    let key = request.reply_key.as_ref();
-    let sealer = key.map(|key| ReplySealer::to(key).unwrap());
-    let encode = |value| {
-        let body = body::encode_value(&value).unwrap();
-        match &sealer {
-            Some(sealer) => sealer.seal(&body).unwrap(),
-            None => body,
-        }
-    };
-    Ok(QueryReply {
-        replica: "replica-0".into(),
-        incarnation: Incarnation("i".into()),
-        revision: Revision(42),
-        version: ResourceVersion::new("1042"),
-        age_ms: 7,
-        objects: 2,
-        results: said.into_iter().map(|said| said.map(encode)).collect(),
-        sealed: sealer.is_some(),
-    })
-}
 
 fn pods(declared: bool) -> CollectionReference {
     CollectionReference {
@@ -409,7 +219,11 @@ async fn an_undeclared_call_falls_back_to_a_live_read() {
             };
             assert_eq!(found, expected, "{name}");
             if fact.answer.is_ok() {
-                assert_eq!(from(&fact)["from"], expected, "the record says by which way: {name}");
+                assert_eq!(
+                    from(&fact)["from"],
+                    expected,
+                    "the record says by which way: {name}"
+                );
             }
         }
     }

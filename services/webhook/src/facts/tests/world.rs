@@ -1,0 +1,210 @@
+//! Everything around the webhook's facts: the bus, and who answers on it.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use anteroom_bus::{Address, local::LocalBus};
+use anteroom_model::{
+    Binding, EntryKind, EntryRecord, EntryState, Incarnation, ResourceVersion, Revision, ViewId,
+};
+use anteroom_policy::{FactTarget, Reference};
+use anteroom_runtime::Metrics;
+use anteroom_seal::reply::{ReplySealer, seal_to};
+use anteroom_wire::{
+    live::{self, LiveReply, LiveRequest},
+    query::{self, Query, QueryReply, QueryRequest},
+};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{super::*, pods};
+use crate::catalog::Entries;
+
+/// What a replica says to one query.
+pub(super) type Said = Result<Value, FactError>;
+
+/// Everything around the webhook's facts.
+pub(super) struct World {
+    pub(super) bus: Arc<LocalBus>,
+    pub(super) metrics: Metrics,
+    pub(super) facts: Facts,
+    pub(super) catalog: Catalog,
+}
+
+/// Somebody who answers. Dropped, it is gone.
+pub(super) struct Server {
+    pub(super) calls: Arc<AtomicUsize>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Server {
+    pub(super) fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+}
+
+impl World {
+    pub(super) fn new(audit_ratio: f64) -> Self {
+        let bus = Arc::new(LocalBus::new());
+        let metrics = anteroom_runtime::Service::new("webhook").metrics;
+        let hedge = Duration::from_millis(100);
+        let reader: Arc<dyn Bus> = Arc::new(bus.join());
+        let own = WebhookMetrics::registered(&metrics);
+        let entry = |kind, name: &str, view: &str| EntryRecord {
+            kind,
+            name: name.to_owned(),
+            uid: String::new(),
+            generation: 1,
+            state: EntryState::Bound(Binding {
+                secret: view == "secrets.v1",
+                ..Binding::whole(ViewId::new(view))
+            }),
+            projections: Vec::new(),
+        };
+        let implicit =
+            |reference: Reference, view| entry(EntryKind::Implicit, &reference.name(), view);
+        let records = [
+            entry(EntryKind::Cached, "services", "services.v1"),
+            entry(EntryKind::Cached, "secrets", "secrets.v1"),
+            implicit(Reference::Collection(pods(false)), "pods.v1"),
+            implicit(Reference::LabelledConfigMaps, "labelled"),
+        ];
+        Self {
+            facts: Facts::new(reader, own, hedge, audit_ratio),
+            catalog: Catalog {
+                entries: Arc::new(Entries::of(&records)),
+                ..Catalog::default()
+            },
+            bus,
+            metrics,
+        }
+    }
+
+    /// Answers each query at `at` so; `None`: never.
+    pub(super) async fn replica(
+        &self,
+        at: Address,
+        say: impl Fn(usize, &Query) -> Option<Said> + Send + 'static,
+    ) -> Server {
+        self.serve(at, move |call, body| {
+            let request = query::decode_request(body).unwrap();
+            let said: Option<Vec<Said>> = request.queries.iter().map(|q| say(call, q)).collect();
+            let outcome = outcome(&request, said?);
+            Some(query::encode_outcome(&outcome).unwrap())
+        })
+        .await
+    }
+
+    /// Answers each live read so.
+    pub(super) async fn watcher(
+        &self,
+        say: impl Fn(usize, LiveRequest) -> Said + Send + 'static,
+    ) -> Server {
+        self.serve(Address::Live, move |call, body| {
+            let request = live::decode_request(body).unwrap();
+            let key = request.reply_key.clone();
+            let said = say(call, request);
+            let seal = |body: Bytes| match &key {
+                Some(key) => seal_to(key, &body).unwrap(),
+                None => body,
+            };
+            let outcome = said.map(|value| LiveReply {
+                watcher: "w".into(),
+                age_ms: 3,
+                shared: false,
+                result: seal(body::encode_value(&value).unwrap()),
+                sealed: key.is_some(),
+            });
+            Some(live::encode_outcome(&outcome).unwrap())
+        })
+        .await
+    }
+
+    pub(super) async fn serve(
+        &self,
+        at: Address,
+        answer: impl Fn(usize, &[u8]) -> Option<Bytes> + Send + 'static,
+    ) -> Server {
+        let bus = self.bus.join();
+        let mut serving = bus.serve(&at).await.unwrap();
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&calls);
+        let task = tokio::spawn(async move {
+            let _bus = bus;
+            let mut unanswered = Vec::new();
+            while let Some(incoming) = serving.next().await {
+                let incoming = incoming.unwrap();
+                let call = counted.fetch_add(1, Ordering::SeqCst);
+                match answer(call, &incoming.call.body) {
+                    Some(body) => incoming.answer(body).await.unwrap(),
+                    None => unanswered.push(incoming),
+                }
+            }
+        });
+        Server {
+            calls,
+            _task: AbortOnDropHandle::new(task),
+        }
+    }
+
+    pub(super) async fn answers(&self, targets: Vec<FactTarget>) -> Vec<Fact> {
+        let needs = targets
+            .into_iter()
+            .enumerate()
+            .map(|(id, target)| FactRequest {
+                id: id as u32,
+                variable: "v".into(),
+                target,
+                expression: "@".into(),
+                parameters: BTreeMap::new(),
+                missing_key_is_error: true,
+                age_max_ms: None,
+            });
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let reader = Reader {
+            policy: ObjectKey::new("", "p"),
+            rule: "r".into(),
+        };
+        let mut facts = self
+            .facts
+            .answer(&self.catalog, &reader, needs.collect(), deadline)
+            .await;
+        facts.sort_by_key(|fact| fact.id);
+        facts
+    }
+
+    pub(super) async fn answer(&self, target: FactTarget) -> Fact {
+        self.answers(vec![target]).await.remove(0)
+    }
+}
+
+/// What is wrong with the replica is said once, of the whole request.
+pub(super) fn outcome(request: &QueryRequest, said: Vec<Said>) -> Result<QueryReply, FactError> {
+    let of_replica = |said: &Said| {
+        let error = said.as_ref().err()?;
+        error.another_replica_may_answer().then(|| error.clone())
+    };
+    if let Some(error) = said.iter().find_map(of_replica) {
+        return Err(error);
+    }
+    let key = request.reply_key.as_ref();
+    let sealer = key.map(|key| ReplySealer::to(key).unwrap());
+    let encode = |value| {
+        let body = body::encode_value(&value).unwrap();
+        match &sealer {
+            Some(sealer) => sealer.seal(&body).unwrap(),
+            None => body,
+        }
+    };
+    Ok(QueryReply {
+        replica: "replica-0".into(),
+        incarnation: Incarnation("i".into()),
+        revision: Revision(42),
+        version: ResourceVersion::new("1042"),
+        age_ms: 7,
+        objects: 2,
+        results: said.into_iter().map(|said| said.map(encode)).collect(),
+        sealed: sealer.is_some(),
+    })
+}
