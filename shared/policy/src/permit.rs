@@ -14,6 +14,7 @@ use crate::{
         ApiCall, Concrete, ConfigMapCall, Data, ServiceCall, check_name, check_segment, confine,
     },
     policy::{FactSource, Loader},
+    template::Template,
 };
 
 /// A call, with every variable in its place.
@@ -147,17 +148,15 @@ impl Policy {
         }
         // An empty value of a variable is the default too.
         let is_home = own.or_home("", home) == &*object.namespace;
-        let fits = |text: &str| {
-            own.namespace
-                .can_be(text, |value| check_segment(value).is_ok())
+        let fits = |template: &Template, text: &str| {
+            template.can_be(text, |value| check_segment(value).is_ok())
         };
-        if !fits(&object.namespace) && !(is_home && fits("")) {
+        let is_namespace =
+            fits(&own.namespace, &object.namespace) || (is_home && fits(&own.namespace, ""));
+        if !is_namespace {
             return Err(format!("its namespace is not `{}`", own.namespace.source()));
         }
-        if !own
-            .name
-            .can_be(&object.name, |value| check_segment(value).is_ok())
-        {
+        if !fits(&own.name, &object.name) {
             return Err(format!("its name is not `{}`", own.name.source()));
         }
         Ok(Permit::ConfigMap)

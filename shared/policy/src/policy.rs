@@ -136,7 +136,7 @@ pub(crate) struct ContextEntry {
 #[derive(Debug)]
 pub(crate) enum Loader {
     /// From outside: somebody has to be asked.
-    Fact(Fact),
+    Fact(Box<Fact>),
     /// `variable`: from what is known already. At least one of value and query is given.
     Variable {
         value: Option<ValueTemplate>,

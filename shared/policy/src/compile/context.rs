@@ -132,7 +132,7 @@ impl Place<'_> {
             "configMap" => self.config_map(field),
             _ => return compile_variable(field, self.names, self.problems),
         };
-        fact.map(Loader::Fact)
+        fact.map(|fact| Loader::Fact(Box::new(fact)))
     }
 
     /// A text with variables in it.

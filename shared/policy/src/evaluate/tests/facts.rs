@@ -37,7 +37,7 @@ fn asked(entry: &str) -> FactRequest {
 }
 
 /// Why it cannot be evaluated.
-fn error(entry: &str, answer: FactError) -> String {
+fn error(entry: &str, answer: &FactError) -> String {
     match report(entry, |_| Err(answer.clone())) {
         RuleOutcome::Error(error) => format!("{} {error}", error.code()),
         other => panic!("{other:?}"),
@@ -189,7 +189,7 @@ fn a_config_map_is_read_by_name() {
 #[test]
 fn a_config_map_that_is_not_there_is_an_error_in_kyvernos_words() {
     assert_eq!(
-        error("configMap: {name: m, namespace: ns}", not_found("m")),
+        error("configMap: {name: m, namespace: ns}", &not_found("m")),
         "AR110 context entry `x`: failed to get configmap ns/m : configmaps \"m\" not found"
     );
 }
@@ -240,7 +240,7 @@ fn a_default_stands_in_for_what_the_source_refuses() {
             }
         }
         let without = MISSING.replace(", default: DEFAULT", "");
-        assert!(error(&without, refusal.clone()).contains("context entry `x`: "));
+        assert!(error(&without, &refusal).contains("context entry `x`: "));
     }
     assert_eq!(
         report(&MISSING.replace("DEFAULT", "alt"), |_| Ok(json!("found"))),
@@ -268,7 +268,7 @@ fn a_default_does_not_stand_in_for_what_is_not_known() {
         },
     ] {
         let code = unknown.code();
-        assert!(error(&entry, unknown).starts_with(code.as_str()));
+        assert!(error(&entry, &unknown).starts_with(code.as_str()));
     }
 }
 
