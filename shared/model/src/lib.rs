@@ -19,6 +19,7 @@ mod error;
 mod group;
 mod key;
 pub mod limits;
+mod selector;
 mod source;
 pub mod system;
 mod version;
@@ -31,5 +32,6 @@ pub use entry::{
 pub use error::{ErrorCode, FactError};
 pub use group::Group;
 pub use key::ObjectKey;
+pub use selector::{LabelSelector, NameSelector, SelectorError};
 pub use source::{Collection, GroupVersionResource, Source, ViewId};
 pub use version::{Delta, Epoch, Incarnation, Op, ResourceVersion, Revision};

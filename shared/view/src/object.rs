@@ -8,7 +8,7 @@ use anteroom_wire::body::BodyNode;
 /// One object: namespace, name and body behind each other in one allocation, which two states of a
 /// view share where the object did not change between them.
 ///
-/// Ordered, and equal, by key alone: it is its own key in the store's tree.
+/// Ordered, as the API server does, and equal by key alone: it is its own key in the store's tree.
 #[derive(Clone, Debug)]
 pub struct Object {
     data: Arc<[u8]>,
@@ -136,6 +136,25 @@ impl Version {
     }
 }
 
+/// The API server's order, which is that of its own keys, `namespace/name`: `a-b` stands before `a`,
+/// since `-` comes before `/`.
+fn in_order(one: (&[u8], &[u8]), other: (&[u8], &[u8])) -> Ordering {
+    let ((namespace, name), (other_namespace, other_name)) = (one, other);
+    let common = namespace.len().min(other_namespace.len());
+    let after = |namespace: &[u8]| namespace.get(common).copied();
+    let ends = match (after(namespace), after(other_namespace)) {
+        (None, None) => Ordering::Equal,
+        // No namespace has a slash; where one had, the shorter would come first.
+        (None, Some(next)) => b'/'.cmp(&next).then(Ordering::Less),
+        (Some(next), None) => next.cmp(&b'/').then(Ordering::Greater),
+        (Some(_), Some(_)) => Ordering::Equal, // Unreachable: one of them ends there.
+    };
+    namespace[..common]
+        .cmp(&other_namespace[..common])
+        .then(ends)
+        .then_with(|| name.cmp(other_name))
+}
+
 /// Whatever has a namespace and a name: lets the tree be searched by borrowed parts.
 pub(crate) trait Keyed {
     /// Namespace, then name.
@@ -162,7 +181,7 @@ impl<'a> Borrow<dyn Keyed + 'a> for Object {
 
 impl Ord for dyn Keyed + '_ {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
+        in_order(self.key(), other.key())
     }
 }
 
@@ -182,7 +201,7 @@ impl Eq for dyn Keyed + '_ {}
 
 impl Ord for Object {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
+        in_order(self.key(), other.key())
     }
 }
 
@@ -220,6 +239,27 @@ mod tests {
             let version = Version::new(&ResourceVersion::new(text));
             assert!(matches!(version, Version::Text(_)), "{text}");
             assert_eq!(version.text().as_str(), text);
+        }
+    }
+
+    #[test]
+    fn the_order_is_the_api_servers() {
+        let keys = [
+            ("", "z"),
+            ("a-b", "a"),
+            ("a-b", "z"),
+            ("a", "-"),
+            ("a", "b"),
+            ("a0", "a"),
+            ("b", ""),
+        ];
+        let joined: Vec<_> = keys[1..].iter().map(|(ns, n)| format!("{ns}/{n}")).collect();
+        assert!(joined.is_sorted());
+        for (at, one) in keys.iter().enumerate() {
+            for (other_at, other) in keys.iter().enumerate() {
+                let [one, other]: [&dyn Keyed; 2] = [one, other];
+                assert_eq!(one.cmp(other), at.cmp(&other_at));
+            }
         }
     }
 

@@ -1,0 +1,336 @@
+//! Label and field selectors in the API server's syntax, as a test on one object.
+
+use thiserror::Error;
+
+/// A selector that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{message}")]
+pub struct SelectorError {
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl SelectorError {
+    fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+        }
+    }
+}
+
+/// Which labels an object has to have. Empty: any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LabelSelector {
+    requirements: Vec<Requirement>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    test: Test,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Test {
+    Exists,
+    Absent,
+    In(Vec<String>),
+    /// Also true of an object without the label.
+    NotIn(Vec<String>),
+    Above(i64),
+    Below(i64),
+}
+
+impl LabelSelector {
+    /// Reads `a=b`, `a==b`, `a!=b`, `a in (b, c)`, `a notin (b, c)`, `a`, `!a`, `a>1`, `a<1`, with
+    /// commas between them, all of which have to hold.
+    ///
+    /// # Errors
+    /// What the API server would refuse too, but that the names of labels are looked at less closely
+    /// here.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        let terms = match text.trim() {
+            "" => Vec::new(),
+            text => split_terms(text),
+        };
+        let requirements = terms.into_iter().map(|term| requirement(term.trim()));
+        Ok(Self {
+            requirements: requirements.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Whether it selects everything.
+    pub fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// Whether an object with these labels is selected. `label` is the value under a name.
+    pub fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
+        let holds = |requirement: &Requirement| requirement.test.holds(label(&requirement.key));
+        self.requirements.iter().all(holds)
+    }
+}
+
+impl Test {
+    fn holds(&self, value: Option<&str>) -> bool {
+        let is_in = |values: &[String], value: &str| values.iter().any(|one| one == value);
+        let number = || value.and_then(|value| value.parse::<i64>().ok());
+        match self {
+            Self::Exists => value.is_some(),
+            Self::Absent => value.is_none(),
+            Self::In(values) => value.is_some_and(|value| is_in(values, value)),
+            Self::NotIn(values) => value.is_none_or(|value| !is_in(values, value)),
+            Self::Above(than) => number().is_some_and(|number| number > *than),
+            Self::Below(than) => number().is_some_and(|number| number < *than),
+        }
+    }
+}
+
+/// Splits at the commas that stand outside of parentheses.
+fn split_terms(text: &str) -> Vec<&str> {
+    let mut depth = 0_u32;
+    let outside = |c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    };
+    text.split(outside).collect()
+}
+
+fn requirement(term: &str) -> Result<Requirement, SelectorError> {
+    if let Some(set) = term.strip_suffix(')') {
+        return requirement_of_set(term, set);
+    }
+    let with = |key: &str, test: Test| {
+        Ok(Requirement {
+            key: label_key(term, key)?,
+            test,
+        })
+    };
+    let one = |value: &str| Ok(vec![label_value(term, value)?]);
+    if let Some((key, value)) = term.split_once("!=") {
+        return with(key, Test::NotIn(one(value)?));
+    }
+    if let Some((key, value)) = term.split_once("==").or_else(|| term.split_once('=')) {
+        return with(key, Test::In(one(value)?));
+    }
+    if let Some((key, value)) = term.split_once('>') {
+        return with(key, Test::Above(number(term, value)?));
+    }
+    if let Some((key, value)) = term.split_once('<') {
+        return with(key, Test::Below(number(term, value)?));
+    }
+    match term.strip_prefix('!') {
+        Some(key) => with(key, Test::Absent),
+        None => with(term, Test::Exists),
+    }
+}
+
+/// `term` is `key in (a, b)` or `key notin (a, b)`; `set` is it without its last parenthesis.
+fn requirement_of_set(term: &str, set: &str) -> Result<Requirement, SelectorError> {
+    let (head, values) = set.split_once('(').ok_or_else(|| unreadable(term))?;
+    let values = values.split(',').map(|value| label_value(term, value));
+    let values: Vec<_> = values.collect::<Result<_, _>>()?;
+    let parts = head.trim().rsplit_once(char::is_whitespace);
+    let (key, operator) = parts.ok_or_else(|| unreadable(term))?;
+    let test = match operator {
+        "in" => Test::In(values),
+        "notin" => Test::NotIn(values),
+        _ => return Err(unreadable(term)),
+    };
+    let key = label_key(term, key)?;
+    Ok(Requirement { key, test })
+}
+
+fn label_key(term: &str, key: &str) -> Result<String, SelectorError> {
+    let key = key.trim();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    if key.is_empty() || !key.chars().all(plain) {
+        return Err(unreadable(term));
+    }
+    Ok(key.to_owned())
+}
+
+/// The longest value that a label has.
+const LABEL_VALUE_BYTES_MAX: usize = 63;
+
+fn label_value(term: &str, value: &str) -> Result<String, SelectorError> {
+    let value = value.trim();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if value.len() > LABEL_VALUE_BYTES_MAX || !value.chars().all(plain) {
+        return Err(unreadable(term));
+    }
+    Ok(value.to_owned())
+}
+
+fn number(term: &str, value: &str) -> Result<i64, SelectorError> {
+    value.trim().parse().map_err(|_| unreadable(term))
+}
+
+fn unreadable(term: &str) -> SelectorError {
+    SelectorError::new(format!(
+        "unable to parse requirement: {term:?} is no label requirement"
+    ))
+}
+
+/// Which name and namespace an object has to have: the field selectors that every type has. Empty:
+/// any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NameSelector {
+    terms: Vec<Term>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Term {
+    of_name: bool,
+    value: String,
+    equal: bool,
+}
+
+impl NameSelector {
+    /// Reads `metadata.name=a`, `==` and `!=`, and the same of `metadata.namespace`, with commas
+    /// between them, all of which have to hold.
+    ///
+    /// # Errors
+    /// Any other field, and what is no selector.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        let terms = text.split(',').filter(|term| !term.is_empty());
+        Ok(Self {
+            terms: terms.map(field_term).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Whether it selects everything.
+    pub fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    /// Whether the object of this namespace and name is selected.
+    pub fn matches(&self, namespace: &str, name: &str) -> bool {
+        self.terms.iter().all(|term| {
+            let value = if term.of_name { name } else { namespace };
+            (term.value == value) == term.equal
+        })
+    }
+}
+
+fn field_term(term: &str) -> Result<Term, SelectorError> {
+    let equals = || term.split_once("==").or_else(|| term.split_once('='));
+    let (path, value, equal) = match term.split_once("!=") {
+        Some((path, value)) => (path, value, false),
+        None => equals()
+            .map(|(path, value)| (path, value, true))
+            .ok_or_else(|| {
+                SelectorError::new(format!("invalid selector: {term:?}: an operator is missing"))
+            })?,
+    };
+    let of_name = match path {
+        "metadata.name" => true,
+        "metadata.namespace" => false,
+        other => {
+            return Err(SelectorError::new(format!(
+                "field label not supported: {other}"
+            )));
+        }
+    };
+    if value.contains('\\') {
+        return Err(SelectorError::new(format!(
+            "invalid selector: {term:?}: no name has a backslash"
+        )));
+    }
+    Ok(Term {
+        of_name,
+        value: value.to_owned(),
+        equal,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_select_as_kubernetes_does() {
+        let labels = [
+            ("app", "web"),
+            ("tier", "front"),
+            ("a.dev/x", ""),
+            ("n", "5"),
+        ];
+        let label = |key: &str| {
+            let found = labels.iter().find(|(name, _)| *name == key);
+            found.map(|(_, value)| *value)
+        };
+        for (selector, expected) in [
+            ("", true),
+            ("  ", true),
+            ("app", true),
+            ("!app", false),
+            ("! none", true),
+            ("app=web", true),
+            ("app=api", false),
+            ("app==web,tier=front", true),
+            ("app = web , tier != back", true),
+            ("none!=x", true),
+            ("none=", false),
+            ("app in (web, api)", true),
+            ("app in(web)", true),
+            ("app in (api),tier", false),
+            ("app notin (web)", false),
+            ("none notin (x,y)", true),
+            ("none in ()", false),
+            ("a.dev/x=", true),
+            ("a.dev/x in ()", true),
+            ("n>4", true),
+            ("n > 5", false),
+            ("n<6,n>4", true),
+            ("app<6", false),
+            ("none>0", false),
+        ] {
+            let selector_read = LabelSelector::parse(selector).unwrap();
+            assert_eq!(selector_read.matches(label), expected, "{selector}");
+        }
+        assert!(LabelSelector::parse(" ").unwrap().is_empty());
+    }
+
+    #[test]
+    fn unreadable_selectors_are_refused() {
+        for selector in [
+            "app web",
+            "app in web",
+            "app within (a)",
+            "=x",
+            "in (a)",
+            "a,,b",
+            ",",
+            "a=b=c",
+            "a=b c",
+            "a>x",
+            "a)",
+            "a in (b))",
+        ] {
+            assert!(LabelSelector::parse(selector).is_err(), "{selector}");
+        }
+        for selector in ["metadata.name", "spec.nodeName=a", "metadata.name=a\\"] {
+            assert!(NameSelector::parse(selector).is_err(), "{selector}");
+        }
+    }
+
+    #[test]
+    fn names_and_namespaces_select() {
+        for (selector, expected) in [
+            ("", true),
+            ("metadata.name=p", true),
+            ("metadata.name==p,metadata.namespace=n", true),
+            ("metadata.name!=p", false),
+            ("metadata.namespace!=m", true),
+            ("metadata.namespace=m", false),
+        ] {
+            let names = NameSelector::parse(selector).unwrap();
+            assert_eq!(names.matches("n", "p"), expected, "{selector}");
+        }
+    }
+}
