@@ -6,7 +6,7 @@ use anteroom_bus::Call;
 use anteroom_jmespath::{Budget, Environment, MissingKey};
 use anteroom_mirror::{ReadPosition, ViewHandle};
 use anteroom_model::{FactError, Revision};
-use anteroom_view::Read;
+use anteroom_view::{Read, Select};
 use anteroom_wire::{
     WireError,
     query::{self, Query, QueryOutcome, QueryReply, QueryRequest},
@@ -20,6 +20,7 @@ use crate::{
     memo::{Memo, QueryKey},
     metrics::QueryMetrics,
     plan::{Plan, Plans},
+    references::References,
 };
 
 /// Evaluations that run at once for each core. More than one, so that the system's scheduler gives
@@ -43,13 +44,14 @@ pub(crate) struct Answerer {
     plans: Plans,
     memo: Memo,
     metrics: QueryMetrics,
+    references: Arc<References>,
 }
 
 /// A query with all that can be known before the data.
 struct Prepared {
     query: Query,
     key: QueryKey,
-    plan: Result<Plan, FactError>,
+    plan: Result<(Plan, Select), FactError>,
 }
 
 /// The queries of one request.
@@ -58,8 +60,23 @@ struct Batch {
     age_max_ms: Option<u64>,
 }
 
+impl Batch {
+    fn selects(&self) -> impl Iterator<Item = &Select> {
+        let plans = self
+            .queries
+            .iter()
+            .filter_map(|query| query.plan.as_ref().ok());
+        plans.map(|(_, select)| select)
+    }
+}
+
 impl Answerer {
-    pub(crate) fn new(replica: String, args: &Args, metrics: QueryMetrics) -> Self {
+    pub(crate) fn new(
+        replica: String,
+        args: &Args,
+        metrics: QueryMetrics,
+        references: Arc<References>,
+    ) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             replica,
@@ -70,6 +87,7 @@ impl Answerer {
             plans: Plans::new(anteroom_policy::functions()),
             memo: Memo::new(args.memo_bytes_max),
             metrics,
+            references,
         }
     }
 
@@ -105,6 +123,9 @@ impl Answerer {
         if let Some(revision_min) = revision_min {
             view.wait_for(revision_min, deadline.left()).await?;
         }
+        self.references
+            .known(view, batch.selects(), deadline.left())
+            .await;
         if let Some(reply) = self.remembered(view, &batch)? {
             return Ok(reply);
         }
@@ -131,13 +152,21 @@ impl Answerer {
     fn prepare(&self, request: QueryRequest) -> Batch {
         let prepare = |query: Query| Prepared {
             key: QueryKey::of(&query),
-            plan: self.plans.get(&query.expression),
+            plan: self.plan(&query),
             query,
         };
         Batch {
             queries: request.queries.into_iter().map(prepare).collect(),
             age_max_ms: request.age_max_ms,
         }
+    }
+
+    fn plan(&self, query: &Query) -> Result<(Plan, Select), FactError> {
+        let select = match &query.selection {
+            Some(selection) => Select::new(selection)?,
+            None => Select::default(),
+        };
+        Ok((self.plans.get(&query.expression)?, select))
     }
 
     /// The reply, if nothing of it has to be evaluated.
@@ -179,8 +208,8 @@ impl Answerer {
         prepared: &Prepared,
         deadline: Deadline,
     ) -> Result<Result<Bytes, FactError>, FactError> {
-        let plan = match &prepared.plan {
-            Ok(plan) => plan,
+        let (plan, select) = match &prepared.plan {
+            Ok(prepared) => prepared,
             Err(error) => return Ok(Err(error.clone())),
         };
         if let Some(result) = self.memo.get(view.id(), position.content, &prepared.key) {
@@ -197,7 +226,9 @@ impl Answerer {
             },
             budget,
         };
-        let result = read.evaluate(&plan.expression, &environment);
+        let result = select
+            .of(read)
+            .and_then(|selected| selected.evaluate(&plan.expression, &environment));
         self.metrics.evaluated();
         if shortened && matches!(result, Err(FactError::BudgetExceeded { .. })) {
             return Err(deadline.exceeded());

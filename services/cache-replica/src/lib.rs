@@ -22,6 +22,8 @@ mod desk;
 mod memo;
 mod metrics;
 mod plan;
+#[allow(dead_code, reason = "the beats that tell of them come next")]
+mod references;
 mod replica;
 
 pub use args::Args;

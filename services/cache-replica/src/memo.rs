@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_mirror::ContentStamp;
 use anteroom_model::{FactError, ViewId};
-use anteroom_wire::query::Query;
+use anteroom_wire::query::{Query, Selection};
 use bytes::Bytes;
 use moka::sync::Cache;
 
@@ -30,6 +30,8 @@ pub(crate) struct QueryKey {
     /// As JSON, in order of name; empty without any.
     parameters: Arc<str>,
     missing_key_is_error: bool,
+    /// `None`: the view whole.
+    selection: Option<Arc<Selection>>,
 }
 
 impl QueryKey {
@@ -44,11 +46,25 @@ impl QueryKey {
             expression: query.expression.as_str().into(),
             parameters: parameters.into(),
             missing_key_is_error: query.missing_key_is_error,
+            selection: query
+                .selection
+                .as_ref()
+                .filter(|selection| **selection != Selection::default())
+                .map(|selection| Arc::new(selection.clone())),
         }
     }
 
     fn bytes(&self) -> usize {
-        self.expression.len() + self.parameters.len()
+        let selection = self.selection.as_ref().map_or(0, |selection| {
+            let object = selection.object.as_ref().map_or(0, |key| key.name_bytes());
+            let texts = [
+                &selection.namespace,
+                &selection.label_selector,
+                &selection.field_selector,
+            ];
+            size_of::<Selection>() + object + texts.map(String::len).iter().sum::<usize>()
+        });
+        self.expression.len() + self.parameters.len() + selection
     }
 }
 
@@ -125,6 +141,21 @@ mod tests {
         assert_ne!(base, query("a", serde_json::json!({"y": 1}), false));
         assert_ne!(base, query("a", serde_json::json!({}), false));
         assert_ne!(base, query("a", serde_json::json!({"x": 1}), true));
+        let selecting = |selection: Selection| {
+            QueryKey::of(&Query {
+                expression: "a".into(),
+                parameters: serde_json::from_value(serde_json::json!({"x": 1})).unwrap(),
+                missing_key_is_error: false,
+                selection: Some(selection),
+            })
+        };
+        assert_eq!(base, selecting(Selection::default()), "the view whole");
+        let of = |namespace: &str| Selection {
+            namespace: namespace.into(),
+            ..Selection::default()
+        };
+        assert_ne!(base, selecting(of("a")));
+        assert_ne!(selecting(of("b")), selecting(of("a")));
     }
 
     #[test]

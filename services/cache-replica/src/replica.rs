@@ -10,7 +10,7 @@ use anyhow::bail;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Args, answer::Answerer, desk::Desk, metrics::QueryMetrics};
+use crate::{Args, answer::Answerer, desk::Desk, metrics::QueryMetrics, references::References};
 
 /// Mirrors every view and answers for each, until shutdown is asked for; then drains: returns once
 /// every call that was on its way has been answered. The bus stays open.
@@ -31,9 +31,15 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
         &living,
     ));
     let connection = bus.connection();
+    let references = Arc::new(References::default());
     let desks = Desks {
         bus,
-        answerer: Arc::new(Answerer::new(replica.clone(), &args, metrics.clone())),
+        answerer: Arc::new(Answerer::new(
+            replica.clone(),
+            &args,
+            metrics.clone(),
+            Arc::clone(&references),
+        )),
         replica,
         metrics,
         service: service.clone(),

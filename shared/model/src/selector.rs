@@ -224,7 +224,9 @@ fn field_term(term: &str) -> Result<Term, SelectorError> {
         None => equals()
             .map(|(path, value)| (path, value, true))
             .ok_or_else(|| {
-                SelectorError::new(format!("invalid selector: {term:?}: an operator is missing"))
+                SelectorError::new(format!(
+                    "invalid selector: {term:?}: an operator is missing"
+                ))
             })?,
     };
     let of_name = match path {

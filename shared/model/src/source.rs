@@ -181,7 +181,7 @@ impl Source {
     pub fn view_id(&self) -> ViewId {
         match self {
             Self::System { name } => ViewId::new(format!("{}{name}", ViewId::SYSTEM_PREFIX)),
-            Self::Objects { gvr } => ViewId::new(format!("{gvr}~objects")),
+            Self::Objects { gvr } => ViewId::new(format!("{gvr}{}", ViewId::OBJECTS_SUFFIX)),
             Self::ApiCall { id, .. } => ViewId::new(format!("{}{id}", ViewId::CALL_PREFIX)),
             Self::Collection(collection) => {
                 let collection = collection.clone().canonical();
@@ -237,6 +237,7 @@ pub struct ViewId(Arc<str>);
 impl ViewId {
     const SYSTEM_PREFIX: &'static str = "anteroom:";
     const CALL_PREFIX: &'static str = "apicall:";
+    const OBJECTS_SUFFIX: &'static str = "~objects";
 
     /// From its text. Only [`Source::view_id`] and decoders make one.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
@@ -251,6 +252,11 @@ impl ViewId {
     /// Whether it is one of the views that the watcher derives for the other services.
     pub fn is_system(&self) -> bool {
         self.0.starts_with(Self::SYSTEM_PREFIX)
+    }
+
+    /// Whether it holds objects that are referenced one by one ([`Source::Objects`]).
+    pub fn is_of_references(&self) -> bool {
+        self.0.ends_with(Self::OBJECTS_SUFFIX)
     }
 }
 
@@ -279,6 +285,11 @@ mod tests {
         assert!(!id.is_system());
         let core = Collection::all(GroupVersionResource::new("", "v1", "services"));
         assert_eq!(Source::Collection(core).view_id().as_str(), "services.v1");
+        let objects = Source::Objects {
+            gvr: ingresses().gvr,
+        }
+        .view_id();
+        assert!(objects.is_of_references() && !id.is_of_references());
     }
 
     #[test]

@@ -8,11 +8,14 @@
 //! - [`Life`]: the pure state machine behind it.
 //! - [`Store`]: objects by key, with accounting and digest.
 //! - [`Read`], [`Snapshot`], [`ViewNode`]: a view as a query sees it.
+//! - [`Select`]: what of it a query is about, and in which shape.
 
 mod life;
+mod listing;
 mod node;
 mod object;
 mod read;
+mod select;
 mod store;
 mod view;
 
@@ -20,5 +23,6 @@ pub use life::{Effect, Event, Life, Log, State};
 pub use node::{ViewElements, ViewEntries, ViewNode};
 pub use object::Object;
 pub use read::{Read, Snapshot};
+pub use select::{Known, Reference, Select, Selected};
 pub use store::{Applied, Ignored, Store, TOMBSTONES_MAX, ViewBytes};
 pub use view::View;

@@ -1,40 +1,12 @@
 //! A whole view as one document that is never put together.
 
-use std::collections::btree_set;
-
-use anteroom_jmespath::{Node, Shape};
-use anteroom_model::SourceInfo;
+use anteroom_jmespath::{Node, Number, Shape};
 use anteroom_wire::body::{BodyNode, Elements, Entries};
 
-use crate::{Object, Store};
-
-/// What the list of a view's objects says of itself, in the API server's words.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ListHead {
-    /// Fields with a text, in order; none for a view that is not a collection of the API server.
-    texts: Vec<(&'static str, Box<str>)>,
-    /// The name under which the list offers itself once more, as in `ingresses`.
-    plural: Option<Box<str>>,
-}
-
-impl ListHead {
-    pub(crate) fn of(info: &SourceInfo) -> Self {
-        let Some(gvr) = info.gvr() else {
-            return Self::default();
-        };
-        let plural = gvr.resource.as_str();
-        Self {
-            texts: vec![
-                ("apiVersion", gvr.api_version().into()),
-                ("kind", format!("{}List", info.kind).into()),
-            ],
-            // A resource that is called `items` has its list under that name already.
-            plural: (plural != ITEMS).then(|| plural.into()),
-        }
-    }
-}
-
-const ITEMS: &str = "items";
+use crate::{
+    Object, Store,
+    listing::{ITEMS, ListMetadata, Listed, Listing},
+};
 
 /// A place in the document that a view is:
 ///
@@ -47,27 +19,55 @@ const ITEMS: &str = "items";
 /// }
 /// ```
 ///
-/// `items` holds the objects by namespace and name. The list stands once more under its plural, so
-/// that `items[...]` and `ingresses | items[...]` read the same. A view that is not a collection of
-/// the API server has `items` alone.
+/// `items` holds the objects in the API server's order. The list stands once more under its plural,
+/// so that `items[...]` and `ingresses | items[...]` read the same. A view that is not a collection
+/// of the API server has `items` alone.
+///
+/// A [`Select`](crate::Select) makes other documents of it: the list as the API server answers it,
+/// the items alone, one object.
 #[derive(Clone, Copy, Debug)]
 pub struct ViewNode<'a>(Place<'a>);
 
 #[derive(Clone, Copy, Debug)]
 enum Place<'a> {
     /// The document whole.
-    Root(&'a Store),
-    /// What stands under the plural.
-    List(&'a Store),
-    Items(&'a Store),
+    Root(Listing<'a>),
+    /// What stands under the plural, or a list as the API server answers it.
+    List(Listing<'a>),
+    Items(Listing<'a>),
+    /// The `metadata` of a list.
+    Metadata(&'a ListMetadata),
     Text(&'a str),
+    Count(u64),
+    /// An object without its `apiVersion` and `kind`.
+    Bare(BodyNode<'a>),
     Body(BodyNode<'a>),
+}
+
+/// What the items of some lists lack.
+fn is_hidden(field: &str) -> bool {
+    matches!(field, "apiVersion" | "kind")
 }
 
 impl<'a> ViewNode<'a> {
     /// The document that `store` is.
     pub(crate) fn root(store: &'a Store) -> Self {
-        Self(Place::Root(store))
+        Self(Place::Root(Listing::all(store)))
+    }
+
+    /// The same of chosen objects.
+    pub(crate) fn document(listing: Listing<'a>) -> Self {
+        Self(Place::Root(listing))
+    }
+
+    /// A list as the API server answers it.
+    pub(crate) fn list(listing: Listing<'a>) -> Self {
+        Self(Place::List(listing))
+    }
+
+    /// The objects alone.
+    pub(crate) fn array(listing: Listing<'a>) -> Self {
+        Self(Place::Items(listing))
     }
 
     /// One object.
@@ -75,18 +75,56 @@ impl<'a> ViewNode<'a> {
         Self::body(object.node())
     }
 
-    fn body(node: BodyNode<'a>) -> Self {
+    pub(crate) fn body(node: BodyNode<'a>) -> Self {
         Self(Place::Body(node))
     }
 
-    /// The fields of a list; none where this is not one.
-    fn fields(self) -> Option<(&'a Store, Option<&'a str>)> {
-        match self.0 {
-            Place::Root(store) => Some((store, store.head().plural.as_deref())),
-            Place::List(store) => Some((store, None)),
-            Place::Items(_) | Place::Text(_) | Place::Body(_) => None,
+    fn item(object: &'a Object, bare: bool) -> Self {
+        if bare {
+            Self(Place::Bare(object.node()))
+        } else {
+            Self::object(object)
         }
     }
+
+    /// The listing whose fields these are, and its plural if it stands under that once more.
+    fn listing(self) -> Option<(Listing<'a>, Option<&'a str>)> {
+        match self.0 {
+            Place::Root(listing) => Some((listing, listing.head().plural.as_deref())),
+            Place::List(listing) => Some((listing, None)),
+            _ => None,
+        }
+    }
+
+    /// The field of a list, or of its metadata, at `index`.
+    fn own_field_at(self, index: usize) -> Option<(&'a str, Self)> {
+        if let Place::Metadata(metadata) = self.0 {
+            return metadata_fields(metadata).nth(index);
+        }
+        let (listing, plural) = self.listing()?;
+        let texts = &listing.head().texts;
+        if let Some((name, text)) = texts.get(index) {
+            return Some((name, Self(Place::Text(text))));
+        }
+        let metadata = listing.metadata();
+        let metadata = metadata.map(|metadata| (METADATA, Self(Place::Metadata(metadata))));
+        let items = Some((ITEMS, Self(Place::Items(listing))));
+        let again = plural.map(|plural| (plural, Self(Place::List(listing))));
+        let mut behind = [metadata, items, again].into_iter().flatten();
+        behind.nth(index - texts.len())
+    }
+}
+
+const METADATA: &str = "metadata";
+
+fn metadata_fields(metadata: &ListMetadata) -> impl Iterator<Item = (&str, ViewNode<'_>)> {
+    let text = |text| ViewNode(Place::Text(text));
+    let version = ("resourceVersion", text(metadata.version.as_str()));
+    let next = metadata.next.as_deref();
+    let next = next.map(|next| ("continue", text(next)));
+    let remaining = metadata.remaining;
+    let remaining = remaining.map(|count| ("remainingItemCount", ViewNode(Place::Count(count))));
+    [Some(version), next, remaining].into_iter().flatten()
 }
 
 impl<'a> Node<'a> for ViewNode<'a> {
@@ -98,62 +136,78 @@ impl<'a> Node<'a> for ViewNode<'a> {
         match self.0 {
             Place::Body(node) => node.shape(),
             Place::Text(text) => Shape::String(text),
-            Place::Items(store) => Shape::Array(store.len()),
-            Place::List(store) => Shape::Object(store.head().texts.len() + 1),
-            Place::Root(store) => {
-                let head = store.head();
-                Shape::Object(head.texts.len() + 1 + usize::from(head.plural.is_some()))
+            Place::Count(count) => Shape::Number(Number::U64(count)),
+            Place::Items(listing) => Shape::Array(listing.len()),
+            Place::Metadata(metadata) => Shape::Object(metadata_fields(metadata).count()),
+            Place::List(listing) | Place::Root(listing) => {
+                let plural = self.listing().and_then(|(_, plural)| plural);
+                let texts = listing.head().texts.len();
+                let more = [listing.metadata().is_some(), plural.is_some()];
+                Shape::Object(texts + 1 + more.into_iter().filter(|there| *there).count())
             }
+            Place::Bare(node) => match node.shape() {
+                Shape::Object(_) => Shape::Object(self.entries().count()),
+                other => other,
+            },
         }
     }
 
     #[inline]
     fn field(self, name: &str) -> Option<Self> {
-        if let Place::Body(node) = self.0 {
-            return node.field(name).map(Self::body);
+        match self.0 {
+            Place::Body(node) => node.field(name).map(Self::body),
+            Place::Bare(_) if is_hidden(name) => None,
+            Place::Bare(node) => node.field(name).map(Self::body),
+            Place::Metadata(metadata) => {
+                let found = metadata_fields(metadata).find(|(field, _)| *field == name);
+                found.map(|(_, node)| node)
+            }
+            _ => {
+                let (listing, plural) = self.listing()?;
+                if name == ITEMS {
+                    return Some(Self(Place::Items(listing)));
+                }
+                if plural == Some(name) {
+                    return Some(Self(Place::List(listing)));
+                }
+                if name == METADATA {
+                    return Some(Self(Place::Metadata(listing.metadata()?)));
+                }
+                let mut texts = listing.head().texts.iter();
+                let (_, text) = texts.find(|(field, _)| *field == name)?;
+                Some(Self(Place::Text(text)))
+            }
         }
-        let (store, plural) = self.fields()?;
-        if name == ITEMS {
-            return Some(Self(Place::Items(store)));
-        }
-        if plural == Some(name) {
-            return Some(Self(Place::List(store)));
-        }
-        let mut texts = store.head().texts.iter();
-        let (_, text) = texts.find(|(field, _)| *field == name)?;
-        Some(Self(Place::Text(text)))
     }
 
     fn element(self, index: usize) -> Option<Self> {
         match self.0 {
-            Place::Body(node) => node.element(index).map(Self::body),
-            Place::Items(store) => {
-                // From whichever end is nearer, since an index may count from the last.
-                let from_last = store.len().checked_sub(1)?.checked_sub(index)?;
-                let object = if from_last < index {
-                    store.objects().nth_back(from_last)
-                } else {
-                    store.objects().nth(index)
-                };
-                object.map(Self::object)
+            Place::Body(node) | Place::Bare(node) => node.element(index).map(Self::body),
+            Place::Items(listing) => {
+                let object = listing.get(index)?;
+                Some(Self::item(object, listing.bare_items()))
             }
-            Place::Root(_) | Place::List(_) | Place::Text(_) => None,
+            _ => None,
         }
     }
 
     #[inline]
     fn elements(self) -> ViewElements<'a> {
         ViewElements(match self.0 {
-            Place::Body(node) => InElements::Body(node.elements()),
-            Place::Items(store) => InElements::Items(store.objects()),
-            Place::Root(_) | Place::List(_) | Place::Text(_) => InElements::None,
+            Place::Body(node) | Place::Bare(node) => InElements::Body(node.elements()),
+            Place::Items(listing) => InElements::Items {
+                objects: listing.iter(),
+                bare: listing.bare_items(),
+            },
+            _ => InElements::None,
         })
     }
 
     fn entries(self) -> ViewEntries<'a> {
         ViewEntries(match self.0 {
             Place::Body(node) => InEntries::Body(node.entries()),
-            _ => InEntries::Fields { of: self, at: 0 },
+            Place::Bare(node) => InEntries::Bare(node.entries()),
+            _ => InEntries::Own { of: self, at: 0 },
         })
     }
 }
@@ -165,7 +219,7 @@ pub struct ViewElements<'a>(InElements<'a>);
 #[derive(Clone, Debug)]
 enum InElements<'a> {
     None,
-    Items(btree_set::Iter<'a, Object>),
+    Items { objects: Listed<'a>, bare: bool },
     Body(Elements<'a>),
 }
 
@@ -176,7 +230,10 @@ impl<'a> Iterator for ViewElements<'a> {
     fn next(&mut self) -> Option<ViewNode<'a>> {
         match &mut self.0 {
             InElements::None => None,
-            InElements::Items(objects) => objects.next().map(ViewNode::object),
+            InElements::Items { objects, bare } => {
+                let object = objects.next()?;
+                Some(ViewNode::item(object, *bare))
+            }
             InElements::Body(elements) => elements.next().map(ViewNode::body),
         }
     }
@@ -184,7 +241,7 @@ impl<'a> Iterator for ViewElements<'a> {
     fn size_hint(&self) -> (usize, Option<usize>) {
         match &self.0 {
             InElements::None => (0, Some(0)),
-            InElements::Items(objects) => objects.size_hint(),
+            InElements::Items { objects, .. } => objects.size_hint(),
             InElements::Body(elements) => elements.size_hint(),
         }
     }
@@ -196,11 +253,13 @@ pub struct ViewEntries<'a>(InEntries<'a>);
 
 #[derive(Clone, Debug)]
 enum InEntries<'a> {
-    /// The fields of a list from the `at`th on.
-    Fields {
+    /// The fields of a list, or of its metadata, from the `at`th on.
+    Own {
         of: ViewNode<'a>,
         at: usize,
     },
+    /// Those that are not hidden.
+    Bare(Entries<'a>),
     Body(Entries<'a>),
 }
 
@@ -209,28 +268,18 @@ impl<'a> Iterator for ViewEntries<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        match &mut self.0 {
-            InEntries::Body(entries) => {
-                let (name, node) = entries.next()?;
-                Some((name, ViewNode::body(node)))
-            }
-            InEntries::Fields { of, at } => {
-                let (store, plural) = of.fields()?;
-                let texts = &store.head().texts;
-                let index = *at;
+        let (name, node) = match &mut self.0 {
+            InEntries::Body(entries) => entries.next()?,
+            InEntries::Bare(entries) => entries.find(|(name, _)| !is_hidden(name))?,
+            InEntries::Own { of, at } => {
+                let field = of.own_field_at(*at);
                 *at += 1;
-                if let Some((name, text)) = texts.get(index) {
-                    return Some((name, ViewNode(Place::Text(text))));
-                }
-                match index - texts.len() {
-                    0 => Some((ITEMS, ViewNode(Place::Items(store)))),
-                    1 => Some((plural?, ViewNode(Place::List(store)))),
-                    _ => None,
-                }
+                return field;
             }
-        }
+        };
+        Some((name, ViewNode::body(node)))
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -253,7 +253,10 @@ mod tests {
             ("a0", "a"),
             ("b", ""),
         ];
-        let joined: Vec<_> = keys[1..].iter().map(|(ns, n)| format!("{ns}/{n}")).collect();
+        let joined: Vec<_> = keys[1..]
+            .iter()
+            .map(|(ns, n)| format!("{ns}/{n}"))
+            .collect();
         assert!(joined.is_sorted());
         for (at, one) in keys.iter().enumerate() {
             for (other_at, other) in keys.iter().enumerate() {

@@ -93,18 +93,31 @@ impl<'a> Read<'a> {
         expression: &Expression,
         environment: &Environment<'_>,
     ) -> Result<Bytes, FactError> {
-        let value = expression
-            .evaluate(self.node(), environment)
-            .map_err(|error| evaluation_error(&error))?;
-        body::encode_value(&value).map_err(|error| match error {
-            WireError::Limit { .. } => FactError::BudgetExceeded {
-                message: format!("its result: {error}"),
-            },
-            other => FactError::EvaluationFailed {
-                message: other.to_string(),
-            },
-        })
+        evaluate(self.node(), expression, environment)
     }
+
+    pub(crate) fn store(self) -> &'a Store {
+        self.store
+    }
+}
+
+/// Evaluates `expression` over a document, into a body.
+pub(crate) fn evaluate(
+    node: ViewNode<'_>,
+    expression: &Expression,
+    environment: &Environment<'_>,
+) -> Result<Bytes, FactError> {
+    let value = expression
+        .evaluate(node, environment)
+        .map_err(|error| evaluation_error(&error))?;
+    body::encode_value(&value).map_err(|error| match error {
+        WireError::Limit { .. } => FactError::BudgetExceeded {
+            message: format!("its result: {error}"),
+        },
+        other => FactError::EvaluationFailed {
+            message: other.to_string(),
+        },
+    })
 }
 
 fn evaluation_error(error: &EvalError) -> FactError {

@@ -8,7 +8,7 @@ use std::{
 use anteroom_model::{Delta, Digest, Epoch, ObjectKey, Op, ResourceVersion, Revision, ViewRecord};
 
 use crate::{
-    node::ListHead,
+    listing::ListHead,
     object::{Keyed, Object, Version},
 };
 
@@ -170,7 +170,7 @@ impl Store {
     }
 
     /// The objects of one namespace, by name.
-    pub fn namespace<'s>(&'s self, namespace: &'s str) -> impl Iterator<Item = &'s Object> {
+    pub fn namespace<'s>(&'s self, namespace: &str) -> impl Iterator<Item = &'s Object> {
         let first = (namespace, "");
         self.objects
             .range::<dyn Keyed, _>((Bound::Included(&first as &dyn Keyed), Bound::Unbounded))

@@ -56,7 +56,7 @@ pub struct Query {
 }
 
 /// What of a view an expression is about, and how it is presented.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Selection {
     /// How it is presented. With [`Shape::Object`], `object` says which; one that is not there is
     /// [`FactError::ObjectNotFound`].

@@ -1,7 +1,6 @@
-use anteroom_jmespath::Number;
 use anteroom_model::{
     Collection, Delta, Digest, Epoch, GroupVersionResource, ObjectKey, Op, ResourceVersion,
-    Revision, ViewRecord, ViewState, system,
+    Revision, SourceInfo, ViewRecord, ViewState, system,
 };
 use anteroom_wire::body;
 use serde_json::{Value, json};
@@ -44,7 +43,7 @@ fn store(info: SourceInfo, names: &[&str]) -> Store {
     store
 }
 
-fn json_of(node: ViewNode<'_>) -> Value {
+pub(crate) fn json_of(node: ViewNode<'_>) -> Value {
     match node.shape() {
         Shape::Null => Value::Null,
         Shape::Bool(value) => value.into(),

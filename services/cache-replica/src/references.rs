@@ -1,0 +1,174 @@
+//! Objects that are referenced by themselves: waiting for the first word on one, and what the watcher
+//! is told of who reads them.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    time::Duration,
+};
+
+use anteroom_mirror::ViewHandle;
+use anteroom_model::{FactError, ObjectKey, ViewId, limits::REFERENCE_WAIT_MAX_MS};
+use anteroom_view::{Known, Select};
+use anteroom_wire::replica_beat::READ_KEYS_MAX;
+use parking_lot::Mutex;
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
+
+/// Idle references that wait for the next beat, which follows at once. Over it the rest is not told:
+/// whoever asks is answered that nothing is known, and asks again.
+const ASKED_MAX: usize = READ_KEYS_MAX;
+
+/// References read that wait for a beat to name them, [`READ_KEYS_MAX`] with each. Over it the rest is
+/// not told; at worst the watch of one that is read is stopped, and begun again when it is read next.
+const READ_MAX: usize = 100_000;
+
+/// What is left of a call's time for its answer, once waiting has come to nothing.
+const ANSWER_TIME: Duration = Duration::from_millis(10);
+
+type Key = (ViewId, ObjectKey);
+
+/// References that were asked for and read, for the replica's beats.
+#[derive(Debug, Default)]
+pub(crate) struct References {
+    asked: Mutex<BTreeSet<Key>>,
+    read: Mutex<HashSet<Key>>,
+    /// Something was asked for: a beat is due.
+    due: Notify,
+}
+
+impl References {
+    /// Waits until everything is known of the objects that are meant, as long as one word on them may
+    /// take, and tells the watcher that they are read.
+    pub(crate) async fn known(
+        &self,
+        view: &ViewHandle,
+        selects: impl Iterator<Item = &Select>,
+        left: Duration,
+    ) {
+        if !view.id().is_of_references() {
+            return;
+        }
+        let until = Instant::now() + wait_max(left);
+        for select in selects {
+            let waiting = self.until_known(view, select);
+            if timeout_at(until, waiting).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn until_known(&self, view: &ViewHandle, select: &Select) {
+        let Some(key) = select.object_key() else {
+            return;
+        };
+        self.was_read(view.id(), key);
+        let mut status = view.status();
+        loop {
+            status.borrow_and_update();
+            // Whatever the age: this looks at what was said.
+            let known = view.read(Some(u64::MAX), |read, _| {
+                select.reference(read).map(|reference| reference.known)
+            });
+            match known {
+                Ok(Some(Known::Pending)) | Err(FactError::NotSynced { .. }) => {}
+                Ok(Some(Known::Idle)) => self.ask(view.id(), key),
+                Ok(Some(Known::Settled | Known::Unregistered) | None) | Err(_) => return,
+            }
+            if status.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn ask(&self, view: &ViewId, key: &ObjectKey) {
+        let mut asked = self.asked.lock();
+        if asked.len() < ASKED_MAX && asked.insert((view.clone(), key.clone())) {
+            self.due.notify_one();
+        }
+    }
+
+    fn was_read(&self, view: &ViewId, key: &ObjectKey) {
+        let mut read = self.read.lock();
+        if read.len() < READ_MAX {
+            read.insert((view.clone(), key.clone()));
+        }
+    }
+
+    /// Waits until something was asked for.
+    pub(crate) async fn asked(&self) {
+        self.due.notified().await;
+    }
+
+    /// What was asked for since the last time.
+    pub(crate) fn take_asked(&self) -> Vec<Key> {
+        std::mem::take(&mut *self.asked.lock())
+            .into_iter()
+            .collect()
+    }
+
+    /// What was read, at most [`READ_KEYS_MAX`] of it: the rest is for the next time.
+    pub(crate) fn take_read(&self) -> Vec<Key> {
+        let mut read = self.read.lock();
+        if read.len() <= READ_KEYS_MAX {
+            return std::mem::take(&mut *read).into_iter().collect();
+        }
+        let some: Vec<_> = read.iter().take(READ_KEYS_MAX).cloned().collect();
+        for key in &some {
+            read.remove(key);
+        }
+        some
+    }
+}
+
+/// How long to wait for one word, where `left` is left of the call's time.
+fn wait_max(left: Duration) -> Duration {
+    Duration::from_millis(REFERENCE_WAIT_MAX_MS).min(left.saturating_sub(ANSWER_TIME))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_leaves_time_for_the_answer() {
+        let ms = Duration::from_millis;
+        assert_eq!(wait_max(ms(5_000)), ms(REFERENCE_WAIT_MAX_MS));
+        assert_eq!(wait_max(ms(500)), ms(490));
+        assert_eq!(wait_max(ms(5)), ms(0));
+    }
+
+    #[test]
+    fn what_is_read_is_told_in_parts_and_all_of_it() {
+        let references = References::default();
+        let view = ViewId::new("v");
+        let count = READ_KEYS_MAX * 2 + 1;
+        for n in 0..count {
+            references.was_read(&view, &ObjectKey::new("ns", n.to_string()));
+        }
+        references.was_read(&view, &ObjectKey::new("ns", "0"));
+        let told: Vec<_> = std::iter::repeat_with(|| references.take_read())
+            .take_while(|part| !part.is_empty())
+            .collect();
+        assert_eq!(
+            told.iter().map(Vec::len).collect::<Vec<_>>(),
+            [READ_KEYS_MAX, READ_KEYS_MAX, 1]
+        );
+        let all: HashSet<_> = told.into_iter().flatten().collect();
+        assert_eq!(all.len(), count);
+    }
+
+    #[test]
+    fn what_waits_to_be_told_is_bounded() {
+        let references = References::default();
+        let view = ViewId::new("v");
+        for n in 0..=READ_MAX {
+            let key = ObjectKey::new("ns", n.to_string());
+            references.ask(&view, &key);
+            references.was_read(&view, &key);
+        }
+        assert_eq!(references.take_asked().len(), ASKED_MAX);
+        assert_eq!(references.read.lock().len(), READ_MAX);
+    }
+}

@@ -1,0 +1,413 @@
+//! What of a view a query is about, and how it is presented.
+
+use anteroom_jmespath::{Environment, Expression, Node as _};
+use anteroom_model::{
+    FactError, GroupVersionResource, LabelSelector, NameSelector, ObjectKey, SelectorError, Shape,
+    Source, SourceInfo,
+};
+use anteroom_wire::{
+    body::BodyNode,
+    query::Selection,
+    referenced::{self, Referenced},
+};
+use bytes::Bytes;
+
+use crate::{
+    Object, Read, Store, ViewNode,
+    listing::{Chosen, ListMetadata, Listing, is_built_in},
+    read::evaluate,
+};
+
+/// A [`Selection`] that has been read: which objects, and how they are presented.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Select {
+    shape: Shape,
+    /// With [`Shape::Object`], and only then.
+    object: Option<ObjectKey>,
+    namespace: String,
+    labels: LabelSelector,
+    names: NameSelector,
+    limit: Option<usize>,
+}
+
+impl Select {
+    /// Reads `selection`.
+    ///
+    /// # Errors
+    /// [`FactError::RequestInvalid`]: a selector that the API server would refuse, a field that
+    /// cannot be selected here, an object that is not named.
+    pub fn new(selection: &Selection) -> Result<Self, FactError> {
+        let unreadable = |error: SelectorError| invalid(error.message);
+        let object = match (selection.shape, &selection.object) {
+            (Shape::Object, None) => {
+                return Err(invalid("one object is asked for, and none is named"));
+            }
+            (Shape::Object, Some(key)) => Some(key.clone()),
+            _ => None,
+        };
+        Ok(Self {
+            shape: selection.shape,
+            object,
+            namespace: selection.namespace.clone(),
+            labels: LabelSelector::parse(&selection.label_selector).map_err(unreadable)?,
+            names: NameSelector::parse(&selection.field_selector).map_err(unreadable)?,
+            // To the API server no limit, and one of 0, are the same.
+            limit: selection
+                .limit
+                .filter(|limit| *limit > 0)
+                .map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)),
+        })
+    }
+
+    /// What `read` has of this.
+    ///
+    /// # Errors
+    /// - [`FactError::ObjectNotFound`]: the API server has no such object, in its own words.
+    /// - [`FactError::NotSynced`], [`FactError::Failed`], [`FactError::ObjectNotRegistered`], of an
+    ///   object that is referenced by itself: nothing is known of it yet, it cannot be read, nobody
+    ///   refers to it.
+    /// - [`FactError::RequestInvalid`]: the view cannot say, since it holds less than is asked for, or
+    ///   something else.
+    pub fn of<'a>(&self, read: Read<'a>) -> Result<Selected<'a>, FactError> {
+        let store = read.store();
+        let info = store.record().map(|record| &record.info);
+        self.check(info)?;
+        let source = info.map(|info| &info.source);
+        match (&self.object, source) {
+            (Some(key), Some(Source::Objects { gvr })) => referenced(store, gvr, key),
+            (Some(key), _) => object(store, source, key),
+            (None, _) if self.shape == Shape::Response => response(store),
+            (None, _) => Ok(self.listed(store, info)),
+        }
+    }
+
+    /// What is known of the object that is meant, where it is one that is referenced by itself.
+    pub fn reference(&self, read: Read<'_>) -> Option<Reference<'_>> {
+        let store = read.store();
+        let record = store.record()?;
+        if !matches!(record.info.source, Source::Objects { .. }) {
+            return None;
+        }
+        let key = self.object.as_ref()?;
+        let known = match store.get(&key.namespace, &key.name) {
+            None => Known::Unregistered,
+            Some(held) => match referenced::read(held.node()) {
+                Ok(Referenced::Pending) => Known::Pending,
+                Ok(Referenced::Idle) => Known::Idle,
+                _ => Known::Settled,
+            },
+        };
+        Some(Reference { key, known })
+    }
+
+    /// The object that is meant, where one is.
+    pub fn object_key(&self) -> Option<&ObjectKey> {
+        self.object.as_ref()
+    }
+
+    /// Whether a view of this source can say anything of this at all. What it does not hold would be
+    /// taken for absent.
+    fn check(&self, info: Option<&SourceInfo>) -> Result<(), FactError> {
+        let Some(info) = info else {
+            return Ok(());
+        };
+        let is_object = self.object.is_some();
+        let namespace: &str = match &self.object {
+            Some(object) => &object.namespace,
+            None => &self.namespace,
+        };
+        match &info.source {
+            Source::Objects { gvr } if !is_object => Err(invalid(format!(
+                "the view holds single {gvr} that are referred to by name, and no list of them"
+            ))),
+            Source::ApiCall { .. } => Ok(()),
+            _ if self.shape == Shape::Response => Err(invalid(
+                "the view holds no response of an API call: ask for its objects",
+            )),
+            Source::Collection(collection) => {
+                let held = &collection.namespaces;
+                let asked = is_object || !namespace.is_empty();
+                if info.namespaced
+                    && asked
+                    && !held.is_empty()
+                    && !held.iter().any(|held| held == namespace)
+                {
+                    return Err(invalid(format!(
+                        "the view holds namespace {} alone, and {namespace:?} is asked for",
+                        held.join(", ")
+                    )));
+                }
+                if !info.namespaced && !namespace.is_empty() {
+                    return Err(invalid(format!(
+                        "{} are not in namespaces, and {namespace:?} is asked for",
+                        collection.gvr
+                    )));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn listed<'a>(&self, store: &'a Store, info: Option<&SourceInfo>) -> Selected<'a> {
+        let (choice, bare_items) = match self.shape {
+            Shape::List => {
+                let group = info.and_then(SourceInfo::gvr).map(|gvr| &*gvr.group);
+                (self.choose(store, info), group.is_some_and(is_built_in))
+            }
+            _ => (self.choose(store, info), false),
+        };
+        let metadata = (self.shape == Shape::List).then(|| ListMetadata {
+            version: Read::new(store).version(),
+            next: choice.next,
+            remaining: choice.remaining,
+        });
+        Selected {
+            what: What::Listed {
+                store,
+                shape: self.shape,
+                chosen: Chosen {
+                    objects: choice.objects,
+                    metadata,
+                    bare_items,
+                },
+            },
+            looked_at: choice.looked_at,
+        }
+    }
+
+    fn choose<'a>(&self, store: &'a Store, info: Option<&SourceInfo>) -> Choice<'a> {
+        let limit = self.limit.unwrap_or(usize::MAX);
+        let is_whole = self.namespace.is_empty() || confined_to(info, &self.namespace);
+        let selects = !self.labels.is_empty() || !self.names.is_empty();
+        if is_whole && !selects && store.len() <= limit {
+            return Choice::default();
+        }
+        if is_whole {
+            self.choose_among(store.objects(), limit, selects)
+        } else {
+            self.choose_among(store.namespace(&self.namespace), limit, selects)
+        }
+    }
+
+    fn choose_among<'a>(
+        &self,
+        mut objects: impl Iterator<Item = &'a Object>,
+        limit: usize,
+        selects: bool,
+    ) -> Choice<'a> {
+        let mut looked_at = 0;
+        let mut matching = objects.by_ref().filter(|object| {
+            looked_at += 1;
+            self.matches(object)
+        });
+        let chosen: Vec<_> = matching.by_ref().take(limit).collect();
+        let next = matching.next().map(next_of);
+        // As the API server has it: with a selector, how many are left is not known.
+        let remaining = (next.is_some() && !selects).then(|| 1 + objects.count() as u64);
+        Choice {
+            objects: Some(chosen),
+            next,
+            remaining,
+            looked_at,
+        }
+    }
+
+    fn matches(&self, object: &Object) -> bool {
+        let names = self.names.is_empty() || self.names.matches(object.namespace(), object.name());
+        if !names || self.labels.is_empty() {
+            return names;
+        }
+        let metadata = object.node().field("metadata");
+        let labels = metadata.and_then(|metadata| metadata.field("labels"));
+        self.labels
+            .matches(|key| labels.and_then(|labels| labels.field(key))?.as_str())
+    }
+}
+
+/// An object that is referenced by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reference<'s> {
+    /// Which.
+    pub key: &'s ObjectKey,
+    /// What is known of it.
+    pub known: Known,
+}
+
+/// What is known of an object that is referenced by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Nobody refers to it.
+    Unregistered,
+    /// Nothing yet: the API server has been asked, or is about to be.
+    Pending,
+    /// Nothing at present: nobody has read it for long, so it has to be asked for.
+    Idle,
+    /// It is there, or not, or cannot be read.
+    Settled,
+}
+
+/// Which objects of a store were chosen.
+#[derive(Default)]
+struct Choice<'a> {
+    /// `None`: all.
+    objects: Option<Vec<&'a Object>>,
+    next: Option<String>,
+    remaining: Option<u64>,
+    looked_at: u64,
+}
+
+/// What a view has of a [`Select`]. Nothing of it is copied: it holds a pointer for each object that
+/// was chosen, or none where all were.
+#[derive(Debug)]
+pub struct Selected<'a> {
+    what: What<'a>,
+    /// How many objects were looked at to find them.
+    looked_at: u64,
+}
+
+#[derive(Debug)]
+enum What<'a> {
+    Listed {
+        store: &'a Store,
+        shape: Shape,
+        chosen: Chosen<'a>,
+    },
+    One(BodyNode<'a>),
+}
+
+impl<'a> Selected<'a> {
+    fn one(node: BodyNode<'a>) -> Self {
+        Self {
+            what: What::One(node),
+            looked_at: 0,
+        }
+    }
+
+    /// The document that queries are about.
+    pub fn node(&self) -> ViewNode<'_> {
+        match &self.what {
+            What::One(node) => ViewNode::body(*node),
+            What::Listed {
+                store,
+                shape,
+                chosen,
+            } => {
+                let listing = Listing::of(store, chosen);
+                match shape {
+                    Shape::List => ViewNode::list(listing),
+                    Shape::Array => ViewNode::array(listing),
+                    _ => ViewNode::document(listing),
+                }
+            }
+        }
+    }
+
+    /// Evaluates `expression` over it, into a body. What it took to find the objects is paid from the
+    /// same budget.
+    ///
+    /// # Errors
+    /// As [`Read::evaluate`].
+    pub fn evaluate(
+        &self,
+        expression: &Expression,
+        environment: &Environment<'_>,
+    ) -> Result<Bytes, FactError> {
+        let mut environment = *environment;
+        environment.budget.steps = environment.budget.steps.saturating_sub(self.looked_at);
+        evaluate(self.node(), expression, &environment)
+    }
+}
+
+fn object<'a>(
+    store: &'a Store,
+    source: Option<&Source>,
+    key: &ObjectKey,
+) -> Result<Selected<'a>, FactError> {
+    match store.get(&key.namespace, &key.name) {
+        Some(object) => Ok(Selected::one(object.node())),
+        None => Err(not_found(resource_text(source.and_then(Source::gvr)), key)),
+    }
+}
+
+fn referenced<'a>(
+    store: &'a Store,
+    gvr: &GroupVersionResource,
+    key: &ObjectKey,
+) -> Result<Selected<'a>, FactError> {
+    let resource = resource_text(Some(gvr));
+    let view = || Source::Objects { gvr: gvr.clone() }.view_id().to_string();
+    let Some(held) = store.get(&key.namespace, &key.name) else {
+        return Err(FactError::ObjectNotRegistered {
+            resource,
+            object: key.to_string(),
+        });
+    };
+    match referenced::read(held.node()) {
+        Ok(Referenced::Found(object)) => Ok(Selected::one(object)),
+        Ok(Referenced::Absent) => Err(not_found(resource, key)),
+        Ok(Referenced::Failed(failure)) => Err(FactError::Failed {
+            view: view(),
+            failure,
+        }),
+        Ok(Referenced::Pending | Referenced::Idle) => Err(FactError::NotSynced {
+            view: view(),
+            state: format!("the API server has not answered yet for {resource} {key}"),
+        }),
+        Err(error) => Err(FactError::EvaluationFailed {
+            message: error.to_string(),
+        }),
+    }
+}
+
+fn response(store: &Store) -> Result<Selected<'_>, FactError> {
+    let response = store.get("", Source::RESPONSE);
+    response
+        .map(|held| Selected::one(held.node()))
+        .ok_or_else(|| {
+            let view = store.record().map(|record| record.view.to_string());
+            FactError::NotSynced {
+                view: view.unwrap_or_default(),
+                state: "the call has had no response yet".to_owned(),
+            }
+        })
+}
+
+/// Whether all of the view's objects are in `namespace`.
+fn confined_to(info: Option<&SourceInfo>, namespace: &str) -> bool {
+    match info.map(|info| &info.source) {
+        Some(Source::Collection(collection)) => collection.only_namespace() == Some(namespace),
+        _ => false,
+    }
+}
+
+/// A token that no server takes: a list of a view is not continued.
+fn next_of(object: &Object) -> String {
+    format!("anteroom:{}/{}", object.namespace(), object.name())
+}
+
+/// As the API server words it: `configmaps`, `ingresses.networking.k8s.io`.
+fn resource_text(gvr: Option<&GroupVersionResource>) -> String {
+    match gvr {
+        Some(gvr) if gvr.group.is_empty() => gvr.resource.clone(),
+        Some(gvr) => format!("{}.{}", gvr.resource, gvr.group),
+        None => "object".to_owned(),
+    }
+}
+
+fn not_found(resource: String, key: &ObjectKey) -> FactError {
+    FactError::ObjectNotFound {
+        resource,
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+    }
+}
+
+fn invalid(message: impl Into<String>) -> FactError {
+    FactError::RequestInvalid {
+        message: message.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

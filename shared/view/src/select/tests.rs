@@ -1,0 +1,451 @@
+use anteroom_model::{
+    Collection, Delta, Digest, Epoch, Failure, GroupVersionResource, Op, ResourceVersion, Revision,
+    ViewRecord, ViewState,
+};
+use anteroom_wire::body;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::View;
+
+fn gvr(group: &str, plural: &str) -> GroupVersionResource {
+    GroupVersionResource::new(group, "v1", plural)
+}
+
+fn view_of(source: Source, kind: &str, objects: &[(&str, &str, Value)]) -> View {
+    let bodies = objects.iter().map(|(namespace, name, object)| {
+        let body = body::encode_json(object).unwrap();
+        (ObjectKey::new(*namespace, *name), body)
+    });
+    view_of_bodies(source, kind, bodies.collect())
+}
+
+fn view_of_bodies(source: Source, kind: &str, objects: Vec<(ObjectKey, Bytes)>) -> View {
+    let mut view = View::live(source.view_id());
+    let count = objects.len() as u64;
+    for (position, (key, body)) in (1..).zip(objects) {
+        let delta = Delta {
+            key,
+            epoch: Epoch::new(1, 0),
+            version: ResourceVersion::new(position.to_string()),
+            op: Op::Put(body),
+        };
+        view.apply(Revision(position), &delta);
+    }
+    let record = ViewRecord {
+        view: source.view_id(),
+        info: SourceInfo {
+            source,
+            kind: kind.into(),
+            namespaced: true,
+        },
+        epoch: Epoch::new(1, 0),
+        state: ViewState::Synced,
+        version: ResourceVersion::new("77"),
+        objects: count,
+        digest: Digest::EMPTY,
+        origin: Epoch::default(),
+        age_max_ms: None,
+    };
+    view.control(Revision(count + 1), record);
+    view
+}
+
+fn object(api_version: &str, kind: &str, namespace: &str, name: &str, labels: &Value) -> Value {
+    json!({
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+    })
+}
+
+fn configmap(namespace: &str, name: &str) -> Value {
+    object(
+        "v1",
+        "ConfigMap",
+        namespace,
+        name,
+        &json!({"of": namespace}),
+    )
+}
+
+fn configmaps(keys: &[(&str, &str)]) -> View {
+    let objects: Vec<_> = keys
+        .iter()
+        .map(|(namespace, name)| (*namespace, *name, configmap(namespace, name)))
+        .collect();
+    let source = Source::Collection(Collection::all(gvr("", "configmaps")));
+    view_of(source, "ConfigMap", &objects)
+}
+
+fn select(view: &View, selection: &Selection) -> Result<Value, FactError> {
+    let read = view.read(0, 0)?;
+    let whole = Expression::parse("@").unwrap();
+    let selected = Select::new(selection)?.of(read)?;
+    let result = selected.evaluate(&whole, &Environment::default())?;
+    // The node has to agree with itself, by whatever road it is read.
+    crate::node::tests::json_of(selected.node());
+    Ok(body::to_json(&result).unwrap())
+}
+
+fn list() -> Selection {
+    Selection {
+        shape: Shape::List,
+        ..Selection::default()
+    }
+}
+
+fn one(namespace: &str, name: &str) -> Selection {
+    Selection {
+        shape: Shape::Object,
+        object: Some(ObjectKey::new(namespace, name)),
+        ..Selection::default()
+    }
+}
+
+fn bare(namespace: &str, name: &str) -> Value {
+    json!({"metadata": configmap(namespace, name)["metadata"]})
+}
+
+/// Point C: the same JSON shape as the API server's.
+#[test]
+fn a_list_is_what_the_api_server_answers() {
+    let view = configmaps(&[("a", "x"), ("a-b", "y"), ("b", "z")]);
+    let items = [bare("a-b", "y"), bare("a", "x"), bare("b", "z")];
+    let whole = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMapList",
+        "metadata": {"resourceVersion": "77"},
+        "items": items,
+    });
+    assert_eq!(select(&view, &list()), Ok(whole));
+    let none = Selection {
+        label_selector: "of=nobody".into(),
+        ..list()
+    };
+    assert_eq!(select(&view, &none).unwrap()["items"], json!([]));
+}
+
+#[test]
+fn items_of_custom_resources_keep_their_kind() {
+    for (group, bare) in [
+        ("networking.istio.io", false),
+        ("gateway.networking.k8s.io", false),
+        ("networking.k8s.io", true),
+        ("apps", true),
+    ] {
+        let source = Source::Collection(Collection::all(gvr(group, "things")));
+        let api_version = format!("{group}/v1");
+        let thing = object(&api_version, "Thing", "a", "x", &json!({}));
+        let view = view_of(source, "Thing", &[("a", "x", thing.clone())]);
+        let listed = select(&view, &list()).unwrap();
+        assert_eq!(listed["items"][0].get("kind").is_none(), bare, "{group}");
+        assert_eq!(listed["items"][0]["metadata"], thing["metadata"]);
+        // A GET of one object has them, and so has an array.
+        assert_eq!(select(&view, &one("a", "x")), Ok(thing.clone()));
+        let array = Selection {
+            shape: Shape::Array,
+            ..Selection::default()
+        };
+        assert_eq!(select(&view, &array), Ok(json!([thing])));
+    }
+}
+
+#[test]
+fn a_list_that_is_cut_says_so() {
+    let view = configmaps(&[("a", "1"), ("a", "2"), ("a", "3"), ("b", "1")]);
+    let limited = |selection: Selection, limit| Selection {
+        limit: Some(limit),
+        ..selection
+    };
+    let listed = select(&view, &limited(list(), 1)).unwrap();
+    assert_eq!(listed["items"], json!([bare("a", "1")]));
+    assert_eq!(listed["metadata"]["remainingItemCount"], json!(3));
+    assert!(!listed["metadata"]["continue"].as_str().unwrap().is_empty());
+    for limit in [0, 4, 5] {
+        let listed = select(&view, &limited(list(), limit)).unwrap();
+        assert_eq!(listed["items"].as_array().unwrap().len(), 4, "{limit}");
+        assert_eq!(listed["metadata"], json!({"resourceVersion": "77"}));
+    }
+    let in_a = Selection {
+        namespace: "a".into(),
+        ..list()
+    };
+    let listed = select(&view, &limited(in_a, 2)).unwrap();
+    assert_eq!(listed["items"], json!([bare("a", "1"), bare("a", "2")]));
+    assert_eq!(listed["metadata"]["remainingItemCount"], json!(1));
+    // With a selector, the API server does not say how many are left.
+    let labelled = Selection {
+        label_selector: "of=a".into(),
+        ..list()
+    };
+    let listed = select(&view, &limited(labelled, 2)).unwrap();
+    assert!(listed["metadata"].get("continue").is_some());
+    assert!(listed["metadata"].get("remainingItemCount").is_none());
+}
+
+#[test]
+fn a_document_of_some_objects_has_them_under_both_names() {
+    let view = configmaps(&[("a", "x"), ("b", "y")]);
+    let of_b = Selection {
+        namespace: "b".into(),
+        ..Selection::default()
+    };
+    let document = select(&view, &of_b).unwrap();
+    assert_eq!(document["items"], json!([configmap("b", "y")]));
+    assert_eq!(document["configmaps"]["items"], document["items"]);
+    assert!(document.get("metadata").is_none());
+}
+
+#[test]
+fn an_object_that_is_not_there_is_not_found_in_the_api_servers_words() {
+    let view = configmaps(&[("a", "x")]);
+    let error = select(&view, &one("a", "y")).unwrap_err();
+    assert_eq!(error.to_string(), "configmaps \"y\" not found");
+    let source = Source::Collection(Collection::all(gvr("networking.k8s.io", "ingresses")));
+    let view = view_of(source, "Ingress", &[]);
+    let error = select(&view, &one("a", "y")).unwrap_err();
+    let text = "ingresses.networking.k8s.io \"y\" not found";
+    assert_eq!(error.to_string(), text);
+}
+
+/// Rule 1: what a view does not hold is unknown, not absent.
+#[test]
+fn what_a_view_does_not_hold_is_refused_and_not_absent() {
+    let confined = Collection {
+        namespaces: vec!["a".into(), "b".into()],
+        ..Collection::all(gvr("", "configmaps"))
+    };
+    let object = ("a", "x", configmap("a", "x"));
+    let view = view_of(Source::Collection(confined), "ConfigMap", &[object]);
+    assert!(select(&view, &one("a", "x")).is_ok());
+    let of_c = Selection {
+        namespace: "c".into(),
+        ..list()
+    };
+    let array_of_responses = Selection {
+        shape: Shape::Response,
+        ..Selection::default()
+    };
+    let unnamed = Selection {
+        shape: Shape::Object,
+        ..Selection::default()
+    };
+    for refused in [
+        of_c,
+        one("c", "x"),
+        one("", "x"),
+        array_of_responses,
+        unnamed,
+    ] {
+        let error = select(&view, &refused).unwrap_err();
+        let told = matches!(error, FactError::RequestInvalid { .. });
+        assert!(told, "{refused:?}: {error}");
+    }
+}
+
+#[test]
+fn selectors_that_cannot_be_read_are_refused() {
+    let view = configmaps(&[]);
+    let labels = Selection {
+        label_selector: "a b".into(),
+        ..list()
+    };
+    let fields = Selection {
+        field_selector: "spec.nodeName=a".into(),
+        ..list()
+    };
+    for selection in [labels, fields] {
+        let error = select(&view, &selection).unwrap_err();
+        assert!(matches!(error, FactError::RequestInvalid { .. }), "{error}");
+    }
+}
+
+/// Point E: not registered, not synced and not found are three different errors.
+#[test]
+fn each_state_of_a_referenced_object_has_its_own_answer() {
+    let found = referenced::found(&body::encode_json(&configmap("a", "found")).unwrap());
+    let failure = Failure::new("Forbidden", "no");
+    let records = [
+        ("found", found),
+        ("pending", referenced::pending().unwrap()),
+        ("idle", referenced::idle().unwrap()),
+        ("absent", referenced::absent().unwrap()),
+        ("failed", referenced::failed(&failure).unwrap()),
+    ];
+    let records = records.map(|(name, body)| (ObjectKey::new("a", name), body));
+    let gvr = gvr("", "configmaps");
+    let view = view_of_bodies(Source::Objects { gvr }, "ConfigMap", records.into());
+    assert_eq!(
+        select(&view, &one("a", "found")),
+        Ok(configmap("a", "found"))
+    );
+    for (name, code) in [
+        ("pending", "AR103"),
+        ("idle", "AR103"),
+        ("absent", "AR110"),
+        ("failed", "AR105"),
+        ("nobody's", "AR109"),
+    ] {
+        let error = select(&view, &one("a", name)).unwrap_err();
+        assert_eq!(error.code().as_str(), code, "{name}: {error}");
+        let select = Select::new(&one("a", name)).unwrap();
+        let known = select.reference(view.read(0, 0).unwrap()).unwrap().known;
+        let expected = match name {
+            "pending" => Known::Pending,
+            "idle" => Known::Idle,
+            "nobody's" => Known::Unregistered,
+            _ => Known::Settled,
+        };
+        assert_eq!(known, expected, "{name}");
+    }
+    let error = select(&view, &list()).unwrap_err();
+    assert!(matches!(error, FactError::RequestInvalid { .. }), "{error}");
+}
+
+#[test]
+fn a_response_is_what_came() {
+    let source = Source::ApiCall {
+        url: "https://a.example".into(),
+        id: "1".into(),
+    };
+    let response = Selection {
+        shape: Shape::Response,
+        ..Selection::default()
+    };
+    let came = json!([1, {"a": null}, "b"]);
+    let view = view_of(source.clone(), "", &[("", Source::RESPONSE, came.clone())]);
+    assert_eq!(select(&view, &response), Ok(came));
+    let error = select(&view_of(source, "", &[]), &response).unwrap_err();
+    assert!(matches!(error, FactError::NotSynced { .. }), "{error}");
+}
+
+#[test]
+fn what_it_takes_to_find_the_objects_is_paid_from_the_budget() {
+    let names: Vec<_> = (0..200).map(|n| n.to_string()).collect();
+    let keys: Vec<_> = names.iter().map(|name| ("a", name.as_str())).collect();
+    let view = configmaps(&keys);
+    let labelled = Selection {
+        label_selector: "of=nobody".into(),
+        ..list()
+    };
+    let select = Select::new(&labelled).unwrap();
+    let selected = select.of(view.read(0, 0).unwrap()).unwrap();
+    let expression = Expression::parse("length(items)").unwrap();
+    let within = |steps| {
+        let mut environment = Environment::default();
+        environment.budget.steps = steps;
+        selected.evaluate(&expression, &environment)
+    };
+    assert!(within(250).is_ok());
+    let error = within(200).unwrap_err();
+    assert!(matches!(error, FactError::BudgetExceeded { .. }), "{error}");
+}
+
+fn labels() -> impl Strategy<Value = Value> {
+    proptest::collection::btree_map("[ab]", "[xy]", 0..3).prop_map(|labels| json!(labels))
+}
+
+fn selection() -> impl Strategy<Value = Selection> {
+    let shape = prop_oneof![Just(Shape::Document), Just(Shape::List), Just(Shape::Array)];
+    let selector = prop_oneof![
+        Just(""),
+        Just("a=x"),
+        Just("a!=x"),
+        Just("a in (x,y),!b"),
+        Just("b notin (y)"),
+        Just("a"),
+    ];
+    let names = prop_oneof![
+        Just(""),
+        Just("metadata.name=1"),
+        Just("metadata.namespace!=a")
+    ];
+    let namespace = prop_oneof![Just(""), Just("a"), Just("a-b"), Just("none")];
+    (
+        shape,
+        selector,
+        names,
+        namespace,
+        proptest::option::of(0..6_u64),
+    )
+        .prop_map(|(shape, labels, fields, namespace, limit)| Selection {
+            shape,
+            object: None,
+            namespace: namespace.into(),
+            label_selector: labels.into(),
+            field_selector: fields.into(),
+            limit,
+        })
+}
+
+/// The same, by plain means: a list of JSON objects, filtered.
+fn expected(objects: &[Value], selection: &Selection) -> Vec<Value> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let key = |object: &Value| {
+        let metadata = &object["metadata"];
+        format!(
+            "{}/{}",
+            metadata["namespace"].as_str().unwrap(),
+            metadata["name"].as_str().unwrap()
+        )
+    };
+    let mut objects: Vec<_> = objects.to_vec();
+    objects.sort_by_key(key);
+    objects.retain(|object| {
+        let metadata = &object["metadata"];
+        let (a, b) = (
+            text(&metadata["labels"]["a"]),
+            text(&metadata["labels"]["b"]),
+        );
+        let labels = match selection.label_selector.as_str() {
+            "" => true,
+            "a=x" => a.as_deref() == Some("x"),
+            "a!=x" => a.as_deref() != Some("x"),
+            "a in (x,y),!b" => a.is_some() && b.is_none(),
+            "b notin (y)" => b.as_deref() != Some("y"),
+            "a" => a.is_some(),
+            other => panic!("{other}"),
+        };
+        let fields = match selection.field_selector.as_str() {
+            "metadata.name=1" => metadata["name"] == "1",
+            "metadata.namespace!=a" => metadata["namespace"] != "a",
+            _ => true,
+        };
+        let namespace =
+            selection.namespace.is_empty() || metadata["namespace"] == selection.namespace.as_str();
+        labels && fields && namespace
+    });
+    if let Some(limit @ 1..) = selection.limit {
+        objects.truncate(limit as usize);
+    }
+    if selection.shape == Shape::List {
+        for object in &mut objects {
+            let fields = object.as_object_mut().unwrap();
+            fields.retain(|name, _| name != "kind" && name != "apiVersion");
+        }
+    }
+    objects
+}
+
+proptest! {
+    #[test]
+    fn a_selection_is_what_filtering_a_plain_list_gives(
+        keys in proptest::collection::btree_map(("a|a-b|b", "[0-4]"), labels(), 0..12),
+        selection in selection(),
+    ) {
+        let objects: Vec<_> = keys.iter().map(|((namespace, name), labels)| {
+            (namespace.as_str(), name.as_str(), object("v1", "ConfigMap", namespace, name, labels))
+        }).collect();
+        let source = Source::Collection(Collection::all(gvr("", "configmaps")));
+        let view = view_of(source, "ConfigMap", &objects);
+        let plain: Vec<_> = objects.into_iter().map(|(_, _, object)| object).collect();
+        let got = select(&view, &selection).unwrap();
+        let items = match selection.shape {
+            Shape::Array => got,
+            _ => got["items"].clone(),
+        };
+        prop_assert_eq!(items, json!(expected(&plain, &selection)));
+    }
+}
