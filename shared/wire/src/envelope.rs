@@ -16,10 +16,6 @@ use crate::{
 pub use crate::header::TraceContext;
 
 /// One record of the log.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a record lives for the moment in which it is written or applied"
-)]
 #[derive(Clone, Debug, PartialEq)]
 #[expect(
     clippy::large_enum_variant,
