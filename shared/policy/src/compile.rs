@@ -9,6 +9,7 @@ mod conditions;
 mod context;
 mod expressions;
 mod fields;
+mod foreach;
 mod resources;
 mod rule;
 mod sources;

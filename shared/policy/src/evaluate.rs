@@ -2,6 +2,7 @@
 
 mod conditions;
 mod facts;
+mod foreach;
 mod message;
 mod scope;
 
@@ -14,13 +15,17 @@ use thiserror::Error;
 use crate::{
     AdmissionRequest, FactTarget, FailureAction, Policy, Rule, VariableError, VariableErrorKind,
     matching,
+    policy::{Conditions, Validation},
 };
-use conditions::{Stop, Verdict};
+use conditions::Verdict;
 use facts::Facts;
 use scope::{Scope, States};
 
 /// Facts that one rule may read while one request is evaluated; more is an error.
 pub const FACTS_PER_RULE_MAX: usize = 64;
+
+/// Elements that one `foreach` goes through; more is an error.
+pub const FOREACH_ELEMENTS_MAX: usize = 1_000;
 
 /// What the driver is asked for: one query.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,6 +93,12 @@ pub enum RuleError {
     /// The rule asked for more than it may.
     #[error("the rule reads more than {FACTS_PER_RULE_MAX} facts for one request")]
     TooManyFacts,
+    /// A `foreach` has more to go through than it may.
+    #[error("a foreach of the rule has {found} elements; {FOREACH_ELEMENTS_MAX} are gone through")]
+    TooManyElements {
+        /// How many there are.
+        found: usize,
+    },
 }
 
 impl RuleError {
@@ -99,7 +110,7 @@ impl RuleError {
                 ErrorCode::BUDGET_EXCEEDED
             }
             Self::Variable { .. } => ErrorCode::VARIABLE_UNRESOLVED,
-            Self::TooManyFacts => ErrorCode::BUDGET_EXCEEDED,
+            Self::TooManyFacts | Self::TooManyElements { .. } => ErrorCode::BUDGET_EXCEEDED,
         }
     }
 }
@@ -253,24 +264,33 @@ fn judge(
         facts,
         visible: rule.context.len(),
     };
-    let judged = match conditions::evaluate(&rule.preconditions, "preconditions", &mut scope) {
-        Ok(Verdict { met: true, .. }) => {
-            conditions::evaluate(&rule.deny, "validate.deny.conditions", &mut scope)
-        }
+    match conditions::evaluate(&rule.preconditions, "preconditions", &mut scope) {
+        Ok(Verdict { met: true, .. }) => {}
         Ok(Verdict { messages, .. }) => {
-            return Some(RuleOutcome::Skipped {
-                reason: message::skip(&messages),
-            });
+            let reason = message::skip(&messages);
+            return Some(RuleOutcome::Skipped { reason });
         }
-        Err(stop) => Err(stop),
-    };
-    match judged {
+        Err(stop) => return stop.outcome(),
+    }
+    match &rule.validation {
+        Validation::Deny(deny) => judge_deny(rule, deny, "validate.deny.conditions", &mut scope),
+        Validation::ForEach(each) => foreach::judge(rule, each, &mut scope),
+    }
+}
+
+/// Whether conditions find a violation; `None` while a fact is waited for.
+fn judge_deny(
+    rule: &Rule,
+    deny: &Conditions,
+    place: &str,
+    scope: &mut Scope<'_>,
+) -> Option<RuleOutcome> {
+    match conditions::evaluate(deny, place, scope) {
         Ok(Verdict { met: false, .. }) => Some(RuleOutcome::Pass),
         Ok(Verdict { messages, .. }) => Some(RuleOutcome::Fail {
-            message: message::denial(rule, &messages, &mut scope)?,
+            message: message::denial(rule, &messages, scope)?,
         }),
-        Err(Stop::Pending) => None,
-        Err(Stop::Error(error)) => Some(RuleOutcome::Error(*error)),
+        Err(stop) => stop.outcome(),
     }
 }
 

@@ -25,6 +25,8 @@
 //!   again, unless a `jmesPath` is a variable and nothing else;
 //! - a context entry sees the entries before it, whatever the order in which they are loaded;
 //! - a value that stands in a path names one thing in it: it adds no segment and no parameter;
+//! - of a `foreach` the first element that violates the rule, or cannot be judged, decides; Kyverno
+//!   passes over an error that is not the last element's;
 //! - an `apiCall`'s default stands in for what its source said, and for nothing that is not known;
 //! - a `Policy` reads nothing outside its namespace: only entries that are confined to it, only paths
 //!   that name it, and no `service`, which may be anywhere;
@@ -48,7 +50,8 @@ mod wildcard;
 
 pub use compile::{CONTEXT_ENTRIES_MAX, MANIFEST_DEPTH_MAX, RULES_MAX, STALENESS_MAX_MS, compile};
 pub use evaluate::{
-    Evaluation, FACTS_PER_RULE_MAX, FactRead, FactRequest, RuleError, RuleOutcome, RuleReport, Step,
+    Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_MAX, FactRead, FactRequest, RuleError,
+    RuleOutcome, RuleReport, Step,
 };
 pub use functions::functions;
 pub use matching::{KindPattern, Operation};

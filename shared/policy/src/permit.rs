@@ -9,7 +9,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    Policy,
+    Policy, Rule,
     call::{
         ApiCall, Concrete, ConfigMapCall, Data, ServiceCall, check_name, check_segment, confine,
     },
@@ -97,7 +97,7 @@ impl Policy {
         call: Call<'_>,
     ) -> Result<Permit<'_>, Refusal> {
         let rules = self.rules.iter().filter(|found| found.name == rule);
-        let entries = rules.flat_map(|rule| &rule.context);
+        let entries = rules.flat_map(Rule::entries);
         let mut refused = None;
         for entry in entries.filter(|entry| entry.name == variable) {
             let Loader::Fact(fact) = &entry.loader else {

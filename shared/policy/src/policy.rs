@@ -1,5 +1,7 @@
 //! A compiled policy.
 
+use std::sync::Arc;
+
 use anteroom_model::EntryKind;
 
 use crate::{
@@ -89,10 +91,10 @@ pub struct Rule {
     pub(crate) allow_existing_violations: bool,
     pub(crate) matches: Match,
     /// In the manifest's order: an entry sees those before it.
-    pub(crate) context: Vec<ContextEntry>,
+    pub(crate) context: Vec<Arc<ContextEntry>>,
     pub(crate) preconditions: Conditions,
     pub(crate) message: Option<Template>,
-    pub(crate) deny: Conditions,
+    pub(crate) validation: Validation,
 }
 
 impl Rule {
@@ -132,11 +134,34 @@ pub(crate) struct ContextEntry {
     pub(crate) loader: Loader,
 }
 
+/// How a rule validates.
+#[derive(Debug)]
+pub(crate) enum Validation {
+    /// `deny`: a violation where these are met.
+    Deny(Conditions),
+    /// `foreach`: a violation where one of these finds one.
+    ForEach(Vec<ForEach>),
+}
+
+/// One `foreach`: conditions about each element of a list.
+#[derive(Debug)]
+pub(crate) struct ForEach {
+    pub(crate) list: Prepared,
+    /// The rule's entries, the element, and its own entries.
+    pub(crate) context: Vec<Arc<ContextEntry>>,
+    /// How many of them are the rule's.
+    pub(crate) outer: usize,
+    pub(crate) preconditions: Conditions,
+    pub(crate) deny: Conditions,
+}
+
 /// Where the value of a context entry comes from.
 #[derive(Debug)]
 pub(crate) enum Loader {
     /// From outside: somebody has to be asked.
     Fact(Box<Fact>),
+    /// From the evaluation itself: the element of a `foreach`.
+    Given,
     /// `variable`: from what is known already. At least one of value and query is given.
     Variable {
         value: Option<ValueTemplate>,

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use anteroom_model::EntryKind;
 
 use crate::{
-    NamedObject, Policy, Reference,
+    NamedObject, Policy, Reference, Rule,
     call::ConfigMapCall,
-    policy::{FactSource, Loader},
+    policy::{ContextEntry, FactSource, Loader, Validation},
 };
 
 impl Policy {
@@ -40,11 +40,13 @@ impl Policy {
     }
 
     fn sources(&self) -> impl Iterator<Item = &FactSource> {
-        let entries = self.rules.iter().flat_map(|rule| &rule.context);
-        entries.filter_map(|entry| match &entry.loader {
-            Loader::Fact(fact) => Some(&fact.source),
-            Loader::Variable { .. } => None,
-        })
+        self.rules
+            .iter()
+            .flat_map(Rule::entries)
+            .filter_map(|entry| match &entry.loader {
+                Loader::Fact(fact) => Some(&fact.source),
+                Loader::Given | Loader::Variable { .. } => None,
+            })
     }
 
     fn references_of(&self, source: &FactSource) -> Vec<Reference> {
@@ -70,6 +72,18 @@ impl Policy {
             }
             FactSource::Entry { .. } | FactSource::Service(_) => Vec::new(),
         }
+    }
+}
+
+impl Rule {
+    /// All its context entries, those of each `foreach` included.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &ContextEntry> {
+        let each = match &self.validation {
+            Validation::Deny(_) => &[],
+            Validation::ForEach(each) => &**each,
+        };
+        let inner = each.iter().flat_map(|each| &each.context[each.outer..]);
+        self.context.iter().chain(inner).map(|entry| &**entry)
     }
 }
 

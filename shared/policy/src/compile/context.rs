@@ -1,5 +1,7 @@
 //! `context`: where the values of a rule's variables come from.
 
+use std::sync::Arc;
+
 use super::{
     conditions,
     expressions::{Names, check_functions},
@@ -41,9 +43,19 @@ pub(super) fn compile(
     field: Option<Field<'_>>,
     home: Option<&str>,
     problems: &mut Problems,
-) -> (Vec<ContextEntry>, Names) {
+) -> (Vec<Arc<ContextEntry>>, Names) {
+    compile_within(field, home, Names::default(), problems)
+}
+
+/// As [`compile`], where the names of `outer` are there already.
+pub(super) fn compile_within(
+    field: Option<Field<'_>>,
+    home: Option<&str>,
+    outer: Names,
+    problems: &mut Problems,
+) -> (Vec<Arc<ContextEntry>>, Names) {
     let Some(field) = field else {
-        return (Vec::new(), Names::default());
+        return (Vec::new(), outer);
     };
     let fields = field.list(problems);
     if fields.len() > CONTEXT_ENTRIES_MAX {
@@ -51,14 +63,14 @@ pub(super) fn compile(
         problems.invalid(field.path(), message);
     }
     let all = fields.iter().filter_map(|field| field.text_at("name"));
-    let mut names = Names::of_context(all);
+    let mut names = outer.with_context(all);
     let mut entries = Vec::new();
     for field in fields.iter().take(CONTEXT_ENTRIES_MAX) {
         let entry = compile_entry(field, home, &names, problems);
         if let Some(name) = field.text_at("name") {
             names.define(name);
         }
-        entries.extend(entry);
+        entries.extend(entry.map(Arc::new));
     }
     (entries, names)
 }

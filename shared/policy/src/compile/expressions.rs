@@ -21,7 +21,7 @@ const GIVEN: &[&str] = &["request", "serviceAccountName", "serviceAccountNamespa
 const LATER: &[&str] = &["element", "elementIndex", "image", "images", "target"];
 
 /// The names that an expression may start from, at one place of a rule.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Names {
     defined: BTreeSet<String>,
     /// Of all entries, for those that are used before they are defined.
@@ -29,12 +29,10 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Nothing is defined yet; `names` are those of all entries.
-    pub(super) fn of_context<'a>(names: impl Iterator<Item = &'a str>) -> Self {
-        Self {
-            defined: BTreeSet::new(),
-            of_context: names.map(str::to_owned).collect(),
-        }
+    /// With the names of all entries of a context, of which none is defined yet.
+    pub(super) fn with_context<'a>(mut self, names: impl Iterator<Item = &'a str>) -> Self {
+        self.of_context.extend(names.map(str::to_owned));
+        self
     }
 
     pub(super) fn define(&mut self, name: &str) {

@@ -1,15 +1,17 @@
 //! One rule.
 
+use std::sync::Arc;
+
 use super::{
     conditions, context,
     expressions::Names,
     failure_action,
     fields::{Field, Known, Object},
-    resources,
+    foreach, resources,
 };
 use crate::{
     FailureAction, Rule,
-    policy::Conditions,
+    policy::{ContextEntry, Validation},
     problem::Problems,
     template::{Template, TemplateProblem},
 };
@@ -42,6 +44,7 @@ const VALIDATE: Known = Known {
         "allowExistingViolations",
         "deny",
         "failureAction",
+        "foreach",
         "message",
     ],
     inert: &[],
@@ -50,7 +53,6 @@ const VALIDATE: Known = Known {
         "assert",
         "cel",
         "failureActionOverrides",
-        "foreach",
         "manifests",
         "pattern",
         "podSecurity",
@@ -62,13 +64,13 @@ const OTHER_WAYS: &[&str] = &[
     "anyPattern",
     "assert",
     "cel",
-    "foreach",
     "manifests",
     "pattern",
     "podSecurity",
 ];
 
-const DENY: Known = Known {
+/// `deny`; no conditions at all are always met.
+pub(super) const DENY: Known = Known {
     evaluated: &["conditions"],
     inert: &[],
     later: &[],
@@ -87,7 +89,7 @@ pub(super) fn compile(
     let matches = resources::compile(&rule, problems);
     let (context, names) = context::compile(rule.get("context"), home, problems);
     let preconditions = conditions::compile(rule.get("preconditions"), &names, problems);
-    let validate = Validate::compile(&rule, action, &names, problems);
+    let validate = Validate::compile(&rule, action, &context, home, &names, problems);
     let (name, matches, validate) = (name?, matches?, validate?);
     Some(Rule {
         name,
@@ -97,7 +99,7 @@ pub(super) fn compile(
         context,
         preconditions,
         message: validate.message,
-        deny: validate.deny,
+        validation: validate.validation,
     })
 }
 
@@ -105,13 +107,15 @@ struct Validate {
     action: FailureAction,
     allow_existing_violations: bool,
     message: Option<Template>,
-    deny: Conditions,
+    validation: Validation,
 }
 
 impl Validate {
     fn compile(
         rule: &Object<'_>,
         action: FailureAction,
+        context: &[Arc<ContextEntry>],
+        home: Option<&str>,
         names: &Names,
         problems: &mut Problems,
     ) -> Option<Self> {
@@ -122,15 +126,31 @@ impl Validate {
             return None;
         };
         let validate = field.object(&VALIDATE, problems)?;
-        let deny = match validate.get("deny") {
-            Some(deny) => Some(deny.object(&DENY, problems)?),
-            None => {
+        let validation = match (validate.get("deny"), validate.get("foreach")) {
+            (Some(deny), None) => {
+                let deny = deny.object(&DENY, problems)?.get("conditions");
+                Validation::Deny(conditions::compile(deny, names, problems))
+            }
+            (None, Some(each)) => {
+                Validation::ForEach(foreach::compile(&each, context, home, names, problems))
+            }
+            (Some(_), Some(each)) => {
+                problems.invalid(each.path(), "only one of deny and foreach can be given");
+                return None;
+            }
+            (None, None) => {
                 if !validate.has_any(OTHER_WAYS) {
                     problems.invalid(validate.child("deny"), "it is required");
                 }
-                None
+                return None;
             }
         };
+        let mut names_of_message = names.clone();
+        if let Validation::ForEach(all) = &validation {
+            all.iter()
+                .flat_map(|each| &each.context[each.outer..])
+                .for_each(|entry| names_of_message.define(&entry.name));
+        }
         Some(Self {
             action: failure_action(validate.get("failureAction"), problems).unwrap_or(action),
             allow_existing_violations: validate
@@ -139,13 +159,8 @@ impl Validate {
                 .unwrap_or(true),
             message: validate
                 .get("message")
-                .and_then(|field| message(&field, names, problems)),
-            // No conditions at all are always met.
-            deny: conditions::compile(
-                deny.and_then(|deny| deny.get("conditions")),
-                names,
-                problems,
-            ),
+                .and_then(|field| message(&field, &names_of_message, problems)),
+            validation,
         })
     }
 }

@@ -131,7 +131,7 @@ context:
 validate:
   pattern: {}
   failureActionOverrides: []
-  foreach: []
+  foreach: [{list: request.object.spec, pattern: {}, foreach: []}]
 "#
     ));
 }
@@ -283,6 +283,32 @@ context:
 validate: {deny: {}}
 "#
     ));
+}
+
+#[test]
+fn what_is_malformed_in_a_foreach() {
+    insta::assert_snapshot!(rule_problems(
+        r#"
+match: {any: [{resources: {kinds: [Pod]}}]}
+context: [{name: outer, variable: {value: 1}}]
+validate:
+  message: "{{ element }} {{ outer }}"
+  foreach:
+  - {list: "nope[]", deny: {}}
+  - {list: "request.object.spec[", deny: {}}
+  - {deny: {conditions: []}}
+  - {list: "outer"}
+  - {list: "element.x", deny: {}}
+  - list: "outer"
+    preconditions: {all: [{key: "{{ inner }} {{ element }} {{ elementIndex }} {{ element0 }} {{ outer }}", operator: Equals, value: 1}]}
+    context: [{name: inner, variable: {value: "{{ element }} {{ late }}"}}, {name: late, variable: {value: 1}}, {name: element, variable: {value: 1}}]
+    deny: {conditions: {all: [{key: "{{ elementIndex1 }}", operator: Equals, value: 1}]}}
+"#
+    ));
+    let both = "match: {any: [{resources: {kinds: [Pod]}}]}\nvalidate: {deny: {}, foreach: [{list: request.name, deny: {}}]}";
+    assert!(rule_problems(both).contains("only one of deny and foreach"));
+    let none = "match: {any: [{resources: {kinds: [Pod]}}]}\nvalidate: {foreach: []}";
+    assert!(rule_problems(none).contains("validate.foreach: it is empty"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Conditions, one after the other and no further than needed.
 
-use super::{RuleError, scope::Scope};
+use super::{RuleError, RuleOutcome, scope::Scope};
 use crate::{
     policy::{Condition, Conditions},
     template::{Template, ValueTemplate},
@@ -18,6 +18,16 @@ pub(super) enum Stop {
     Pending,
     /// The rule cannot be evaluated.
     Error(Box<RuleError>),
+}
+
+impl Stop {
+    /// `None` while a fact is waited for.
+    pub(super) fn outcome(self) -> Option<RuleOutcome> {
+        match self {
+            Self::Pending => None,
+            Self::Error(error) => Some(RuleOutcome::Error(*error)),
+        }
+    }
 }
 
 /// The first condition of `any` that is met, and the first of `all` that is not, end the search.

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::facts::Facts;
 use crate::{
     AdmissionRequest, Operation, RuleError, VariableError, VariableErrorKind, functions,
-    policy::{ContextEntry, Loader},
+    policy::{ContextEntry, ForEach, Loader},
     template::{Bound, Prepared, Resolve, ValueTemplate},
 };
 use root::Root;
@@ -72,8 +72,29 @@ enum State {
 }
 
 impl States {
-    pub(super) fn new(entries: &[ContextEntry]) -> Self {
+    pub(super) fn new(entries: &[Arc<ContextEntry>]) -> Self {
         Self(vec![State::Unloaded; entries.len()])
+    }
+}
+
+impl States {
+    /// Those of a `foreach` for one element: what is known outside is known within.
+    pub(super) fn within(&self, each: &ForEach, element: &Value, index: usize) -> Self {
+        let mut states = self.0.clone();
+        for entry in &each.context[each.outer..] {
+            states.push(match (&entry.loader, entry.name.as_str()) {
+                (Loader::Given, "element" | "element0") => State::Loaded(Arc::new(element.clone())),
+                (Loader::Given, _) => State::Loaded(Arc::new(index.into())),
+                _ => State::Unloaded,
+            });
+        }
+        Self(states)
+    }
+
+    /// Takes over what was loaded within, and stands outside.
+    pub(super) fn learn(&mut self, within: &Self) {
+        let outer = self.0.len();
+        self.0.clone_from_slice(&within.0[..outer]);
     }
 }
 
@@ -82,7 +103,7 @@ pub(super) struct Scope<'e> {
     pub(super) request: &'e AdmissionRequest,
     /// Of a `Policy`: it reads nothing outside it.
     pub(super) namespace: Option<&'e str>,
-    pub(super) entries: &'e [ContextEntry],
+    pub(super) entries: &'e [Arc<ContextEntry>],
     pub(super) states: &'e mut States,
     pub(super) facts: &'e mut Facts,
     /// How many entries are visible here.
@@ -174,6 +195,8 @@ impl Scope<'_> {
         let name = &self.entries[entry].name;
         let state = match &self.entries[entry].loader {
             Loader::Fact(fact) => State::Loaded(before.load_fact(name, fact)?),
+            // Never unloaded: see `States::within`.
+            Loader::Given => State::Loaded(Arc::new(Value::Null)),
             Loader::Variable {
                 value,
                 query,

@@ -1,5 +1,6 @@
 mod context;
 mod facts;
+mod foreach;
 
 use anteroom_model::Failure;
 use proptest::prelude::*;

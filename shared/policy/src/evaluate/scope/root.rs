@@ -1,6 +1,6 @@
 //! The document that a rule's expressions are evaluated on.
 
-use std::{cell::Cell, iter, slice, vec};
+use std::{cell::Cell, iter, slice, sync::Arc, vec};
 
 use anteroom_jmespath::{Node, Shape};
 use serde_json::{Map, Value};
@@ -11,7 +11,7 @@ use crate::policy::ContextEntry;
 /// The request and the visible entries side by side. An entry of the same name hides an earlier one.
 pub(super) struct Root<'a> {
     request: &'a Map<String, Value>,
-    entries: &'a [ContextEntry],
+    entries: &'a [Arc<ContextEntry>],
     states: &'a States,
     missed: Cell<Option<usize>>,
 }
@@ -19,7 +19,7 @@ pub(super) struct Root<'a> {
 impl<'a> Root<'a> {
     pub(super) fn new(
         request: &'a Map<String, Value>,
-        entries: &'a [ContextEntry],
+        entries: &'a [Arc<ContextEntry>],
         states: &'a States,
     ) -> Self {
         Self {

@@ -1,0 +1,112 @@
+//! `foreach`: each element of a list, one after the other.
+
+use serde_json::Value;
+
+use super::{
+    FOREACH_ELEMENTS_MAX, RuleError, RuleOutcome,
+    conditions::{self, Verdict},
+    judge_deny,
+    scope::{Interrupt, Scope},
+};
+use crate::{Rule, VariableErrorKind, policy::ForEach, template::Resolve};
+
+/// The first element that violates the rule, or cannot be judged, decides. `None` while a fact is
+/// waited for: then the elements after it were asked about too, so that their facts come together.
+pub(super) fn judge(rule: &Rule, all: &[ForEach], scope: &mut Scope<'_>) -> Option<RuleOutcome> {
+    let (mut judged, mut pending) = (0_usize, false);
+    for (at, each) in all.iter().enumerate() {
+        let place = format!("validate.foreach[{at}]");
+        let elements = match elements(each, &place, scope) {
+            Ok(elements) => elements,
+            Err(error) => match error.filter(|_| !pending) {
+                Some(error) => return Some(RuleOutcome::Error(error)),
+                None => {
+                    pending = true;
+                    continue;
+                }
+            },
+        };
+        for (index, element) in elements.iter().enumerate() {
+            // Kyverno passes over these.
+            if element.is_null() {
+                continue;
+            }
+            match judge_element(rule, each, &place, element, index, scope) {
+                None => pending = true,
+                Some(_) if pending => {}
+                Some(RuleOutcome::Pass) => judged += 1,
+                Some(RuleOutcome::Skipped { .. }) => {}
+                Some(RuleOutcome::Fail { message }) => {
+                    let message = format!("validation failure: {message}");
+                    return Some(RuleOutcome::Fail { message });
+                }
+                Some(outcome) => return Some(outcome),
+            }
+        }
+    }
+    match (pending, judged) {
+        (true, _) => None,
+        (false, 0) => Some(RuleOutcome::Skipped {
+            reason: "no element of a foreach is judged".to_owned(),
+        }),
+        (false, _) => Some(RuleOutcome::Pass),
+    }
+}
+
+/// What the list comes to; a single value is a list of one. A list that is not there has no elements.
+/// `None` in the error while a fact is waited for.
+fn elements(
+    each: &ForEach,
+    place: &str,
+    scope: &mut Scope<'_>,
+) -> Result<Vec<Value>, Option<RuleError>> {
+    let found = each
+        .list
+        .bind(scope)
+        .and_then(|bound| scope.search(&bound, each.list.source()));
+    let elements = match found {
+        Ok(list) => match &*list {
+            Value::Array(elements) => elements.clone(),
+            Value::Null => Vec::new(),
+            single => vec![single.clone()],
+        },
+        Err(Interrupt::Variable(error)) if error.kind == VariableErrorKind::Missing => Vec::new(),
+        Err(interrupt) => return Err(interrupt.into_error(|| format!("{place}.list"))),
+    };
+    match elements.len() {
+        found if found > FOREACH_ELEMENTS_MAX => Err(Some(RuleError::TooManyElements { found })),
+        _ => Ok(elements),
+    }
+}
+
+fn judge_element(
+    rule: &Rule,
+    each: &ForEach,
+    place: &str,
+    element: &Value,
+    index: usize,
+    outer: &mut Scope<'_>,
+) -> Option<RuleOutcome> {
+    let mut states = outer.states.within(each, element, index);
+    let mut scope = Scope {
+        request: outer.request,
+        namespace: outer.namespace,
+        entries: &each.context,
+        states: &mut states,
+        facts: outer.facts,
+        visible: each.context.len(),
+    };
+    let preconditions = format!("{place}.preconditions");
+    let outcome = match conditions::evaluate(&each.preconditions, &preconditions, &mut scope) {
+        Ok(Verdict { met: true, .. }) => {
+            let conditions = format!("{place}.deny.conditions");
+            judge_deny(rule, &each.deny, &conditions, &mut scope)
+        }
+        Ok(_) => Some(RuleOutcome::Skipped {
+            reason: String::new(),
+        }),
+        Err(stop) => stop.outcome(),
+    };
+    outer.states.learn(&states);
+    outcome
+}
