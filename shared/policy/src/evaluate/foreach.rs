@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     FOREACH_ELEMENTS_MAX, RuleError, RuleOutcome,
-    conditions::{self, Verdict},
+    conditions::{self, Stop, Verdict},
     judge_deny,
     scope::{Interrupt, Scope},
 };
@@ -18,8 +18,8 @@ pub(super) fn judge(rule: &Rule, all: &[ForEach], scope: &mut Scope<'_>) -> Opti
         let place = format!("validate.foreach[{at}]");
         let elements = match elements(each, &place, scope) {
             Ok(elements) => elements,
-            Err(error) => match error.filter(|_| !pending) {
-                Some(error) => return Some(RuleOutcome::Error(error)),
+            Err(stop) => match stop.outcome().filter(|_| !pending) {
+                Some(outcome) => return Some(outcome),
                 None => {
                     pending = true;
                     continue;
@@ -54,12 +54,7 @@ pub(super) fn judge(rule: &Rule, all: &[ForEach], scope: &mut Scope<'_>) -> Opti
 }
 
 /// What the list comes to; a single value is a list of one. A list that is not there has no elements.
-/// `None` in the error while a fact is waited for.
-fn elements(
-    each: &ForEach,
-    place: &str,
-    scope: &mut Scope<'_>,
-) -> Result<Vec<Value>, Option<RuleError>> {
+fn elements(each: &ForEach, place: &str, scope: &mut Scope<'_>) -> Result<Vec<Value>, Stop> {
     let found = each
         .list
         .bind(scope)
@@ -71,10 +66,16 @@ fn elements(
             single => vec![single.clone()],
         },
         Err(Interrupt::Variable(error)) if error.kind == VariableErrorKind::Missing => Vec::new(),
-        Err(interrupt) => return Err(interrupt.into_error(|| format!("{place}.list"))),
+        Err(interrupt) => {
+            let error = interrupt.into_error(|| format!("{place}.list"));
+            return Err(error.map_or(Stop::Pending, |error| Stop::Error(Box::new(error))));
+        }
     };
     match elements.len() {
-        found if found > FOREACH_ELEMENTS_MAX => Err(Some(RuleError::TooManyElements { found })),
+        found if found > FOREACH_ELEMENTS_MAX => {
+            let error = RuleError::TooManyElements { found };
+            Err(Stop::Error(Box::new(error)))
+        }
         _ => Ok(elements),
     }
 }
