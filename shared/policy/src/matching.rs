@@ -78,6 +78,8 @@ pub(crate) struct Filter {
     pub(crate) namespaces: Vec<String>,
     pub(crate) operations: Vec<Operation>,
     pub(crate) selector: Option<Selector>,
+    /// Each must be there; both sides may hold wildcards, as those of labels may.
+    pub(crate) annotations: Option<Selector>,
 }
 
 impl Match {
@@ -128,10 +130,11 @@ impl Filter {
             && (self.kinds.is_empty() || self.kinds.iter().any(|kind| kind.matches(request)))
             && self.matches_name(object)
             && matches_one(&self.namespaces, namespace_to_match(request))
-            && self
-                .selector
-                .as_ref()
-                .is_none_or(|selector| selector.matches(object.pointer("/metadata/labels")))
+            && matches_map(self.selector.as_ref(), object.pointer("/metadata/labels"))
+            && matches_map(
+                self.annotations.as_ref(),
+                object.pointer("/metadata/annotations"),
+            )
     }
 
     fn matches_name(&self, object: &Value) -> bool {
@@ -142,6 +145,10 @@ impl Filter {
                 .as_ref()
                 .is_none_or(|pattern| wildcard::matches(pattern, name))
     }
+}
+
+fn matches_map(selector: Option<&Selector>, map: Option<&Value>) -> bool {
+    selector.is_none_or(|selector| selector.matches(map))
 }
 
 fn matches_one(patterns: &[String], text: &str) -> bool {

@@ -103,3 +103,51 @@ fn every_policy_compiles_or_says_why_not() {
         println!("{count:5} {field}");
     }
 }
+
+/// Policies that read the cluster, as they are published: what stands in the way of the others is a
+/// way to validate, or to mutate, and no source of facts but image registries.
+const RUNNING: &[&str] = &[
+    "kasten/kasten-hourly-rpo/kasten-hourly-rpo.yaml",
+    "linkerd/check-linkerd-authorizationpolicy/check-linkerd-authorizationpolicy.yaml",
+    "linkerd/require-linkerd-server/require-linkerd-server.yaml",
+    "openshift/unique-routes/unique-routes.yaml",
+    "other/advanced-restrict-image-registries/advanced-restrict-image-registries.yaml",
+    "other/block-pod-exec-by-namespace-label/block-pod-exec-by-namespace-label.yaml",
+    "other/check-vpa-configuration/check-vpa-configuration.yaml",
+    "other/ensure-production-matches-staging/ensure-production-matches-staging.yaml",
+    "other/pdb-maxunavailable-with-deployments/pdb-maxunavailable-with-deployments.yaml",
+    "other/pdb-minavailable/pdb-minavailable.yaml",
+    "other/require-netpol/require-netpol.yaml",
+    "other/require-replicas-allow-disruption/require-replicas-allow-disruption.yaml",
+    "other/require-unique-external-dns/require-unique-external-dns.yaml",
+    "other/require-unique-uid-per-workload/require-unique-uid-per-workload.yaml",
+    "other/restrict-ingress-host/restrict-ingress-host.yaml",
+];
+
+/// Points C and D.
+#[test]
+fn published_policies_that_read_the_cluster_compile_unchanged() {
+    let folder =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus/kyverno-policies");
+    if !folder.is_dir() {
+        println!("skipped: there is no {}", folder.display());
+        return;
+    }
+    let mut running: Vec<String> = policies(&folder)
+        .into_iter()
+        .filter(|(_, manifest)| {
+            let rules = manifest["spec"]["rules"].to_string();
+            let reads = rules.contains("\"apiCall\":") || rules.contains("\"configMap\":");
+            reads && compile(manifest).is_ok()
+        })
+        .map(|(path, _)| path.strip_prefix(&folder).unwrap().display().to_string())
+        .filter(|path| !path.contains("/."))
+        .collect();
+    running.dedup();
+    println!("{running:#?}");
+    let lost: Vec<_> = RUNNING
+        .iter()
+        .filter(|name| folder.join(name).is_file() && !running.iter().any(|found| found == *name))
+        .collect();
+    assert!(lost.is_empty(), "{lost:?}");
+}

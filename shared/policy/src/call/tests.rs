@@ -57,9 +57,9 @@ pub(crate) fn target(policy: &Policy, request: &AdmissionRequest) -> Result<Fact
 }
 
 const A: &str = "{{ request.object.metadata.labels.a }}";
-const B: &str = "{{ request.object.metadata.labels.b }}";
+pub(crate) const B: &str = "{{ request.object.metadata.labels.b }}";
 
-fn with_variables(text: &str) -> String {
+pub(crate) fn with_variables(text: &str) -> String {
     text.replace("AAA", A).replace("BBB", B)
 }
 

@@ -23,6 +23,7 @@ const FILTER: Known = Known {
 
 const RESOURCES: Known = Known {
     evaluated: &[
+        "annotations",
         "kinds",
         "name",
         "names",
@@ -31,7 +32,7 @@ const RESOURCES: Known = Known {
         "selector",
     ],
     inert: &[],
-    later: &["annotations", "namespaceSelector"],
+    later: &["namespaceSelector"],
 };
 
 const SELECTOR: Known = Known {
@@ -154,6 +155,10 @@ fn filter(field: &Field<'_>, problems: &mut Problems) -> Option<Filter> {
         selector: resources
             .get("selector")
             .and_then(|field| selector(&field, problems)),
+        annotations: resources.get("annotations").map(|field| Selector {
+            labels: match_labels(&field, problems),
+            requirements: Vec::new(),
+        }),
     })
 }
 

@@ -141,3 +141,26 @@ fn targets_are_kinds_and_operations_of_every_filter() {
     assert_eq!(targets[1].operations, Operation::ALL);
     assert_eq!(targets[1].kinds, [KindPattern::any()]);
 }
+
+#[test]
+fn annotations_match_whole_or_by_wildcard() {
+    let by = |key: &str, value: &str| Filter {
+        annotations: Some(Selector {
+            labels: vec![(key.to_owned(), value.to_owned())],
+            requirements: vec![],
+        }),
+        ..filter("Pod")
+    };
+    let mut annotated = pod("web");
+    annotated["metadata"]["annotations"] = json!({"a.example/host": "x.y"});
+    for (key, value, matches) in [
+        ("a.example/host", "x.y", true),
+        ("a.example/*", "?*", true),
+        ("a.example/host", "x", false),
+        ("app", "web", false),
+    ] {
+        let request = request("CREATE", "ns", &annotated);
+        assert_eq!(by(key, value).matches(&request), matches, "{key}={value}");
+    }
+    assert!(!by("*", "*").matches(&request("CREATE", "ns", &pod("web"))));
+}

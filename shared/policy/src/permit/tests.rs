@@ -1,9 +1,10 @@
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 use crate::{
     FactTarget,
-    call::tests::{policy_of, request, target},
+    call::tests::{B, policy_of, request, target, with_variables},
 };
 
 const A: &str = "{{ request.object.metadata.labels.a }}";
@@ -357,4 +358,26 @@ fn only_the_entry_that_makes_the_call_permits_it() {
     }
     let cached = policy_of(None, &json!({"cachedContextEntry": {"name": "e"}})).unwrap();
     assert!(cached.permits("r", "x", call).is_err());
+}
+
+proptest! {
+    /// Whatever stands in the variables of a service's URL and of a ConfigMap's name: what is
+    /// rendered is permitted.
+    #[test]
+    fn what_is_rendered_is_permitted(a in "[a-c./?#%=,& :~é\\\\-]{0,6}", b in "own|[a-c./@:-]{0,4}") {
+        let url = with_variables("https://s.ns:8443/v1/x-AAA/BBB?q=AAA&r=x-BBB");
+        let service = policy_of(None, &json!({"apiCall": {"service": {"url": url}}})).unwrap();
+        if let Ok(FactTarget::Service { url, .. }) = target(&service, &request(&a, &b)) {
+            let permit = service.permits("r", "x", Call::Service { url: &url, data: None });
+            prop_assert!(permit.is_ok(), "{url}: {permit:?}");
+        }
+        let entry = json!({"configMap": {"name": with_variables("m-AAA"), "namespace": B}});
+        for own in [None, Some("own")] {
+            let policy = policy_of(own, &entry).unwrap();
+            if let Ok(FactTarget::ConfigMap { object, literal }) = target(&policy, &request(&a, &b)) {
+                let permit = policy.permits("r", "x", Call::ConfigMap { object: &object });
+                prop_assert!(permit.is_ok() && !literal, "{object}: {permit:?}");
+            }
+        }
+    }
 }
