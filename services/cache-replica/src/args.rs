@@ -22,8 +22,16 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_REPLICA_ID")]
     pub replica_id: Option<String>,
 
-    /// The age of a view's news, in milliseconds, above which this replica stops answering for it.
-    #[arg(long, env = "ANTEROOM_AGE_MAX_MS", default_value_t = AGE_MAX_DEFAULT_MS)]
+    /// The age of a view's news, as in `60s`, `2m` or `500ms`, above which it is stale: this replica
+    /// stops answering for it, but to readers that accept its age, and is not ready. A view whose
+    /// news comes at intervals of its own has an age of its own.
+    #[arg(
+        id = "stale_after",
+        long = "stale-after",
+        env = "ANTEROOM_STALE_AFTER",
+        default_value = "60s",
+        value_parser = duration_ms
+    )]
     pub age_max_ms: u64,
 
     /// Queries under way at once. One more is refused at once, so that its caller can ask another
@@ -43,6 +51,26 @@ pub struct Args {
     /// 0 keeps none.
     #[arg(long, env = "ANTEROOM_MEMO_BYTES_MAX", default_value_t = MEMO_BYTES_MAX)]
     pub memo_bytes_max: u64,
+}
+
+/// A duration with its unit, in milliseconds; without one, seconds.
+fn duration_ms(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit_ms = match &text[digits.len()..] {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        other => return Err(format!("`{other}` is no unit: use ms, s, m or h")),
+    };
+    let count: u64 = digits
+        .parse()
+        .map_err(|_| format!("`{text}` is no duration: use one as in 60s"))?;
+    match count.checked_mul(unit_ms) {
+        Some(ms @ 1..) => Ok(ms),
+        Some(0) => Err("nothing is ever that fresh: use one as in 60s".to_owned()),
+        None => Err(format!("`{text}` is too long")),
+    }
 }
 
 impl Default for Args {
@@ -83,5 +111,26 @@ impl Args {
         }
         let host = variable("HOSTNAME").unwrap_or_else(|| "replica".to_owned());
         format!("{host}-{:06x}", rand::random::<u32>() & 0x00ff_ffff)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        for (text, ms) in [
+            ("60", 60_000),
+            ("60s", 60_000),
+            ("2m", 120_000),
+            ("500ms", 500),
+        ] {
+            assert_eq!(duration_ms(text), Ok(ms), "{text}");
+        }
+        for bad in ["", "s", "-1s", "1.5s", "1d", "0s", "99999999999999999h"] {
+            assert!(duration_ms(bad).is_err(), "{bad}");
+        }
+        assert_eq!(duration_ms("60s"), Ok(AGE_MAX_DEFAULT_MS), "the default");
     }
 }

@@ -2,12 +2,16 @@
 //!
 //! Being at the view's address is being ready. A desk opens once the view is complete and fresh (or
 //! has its source's own error to give), and closes by draining: calls on their way are answered.
+//!
+//! Beside it, there is a place at the view's other address ([`Address::Fallback`]) as long as the
+//! view is known, whatever its state.
 
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Address, Bus, BusError, Incoming, Serving};
 use anteroom_mirror::{ViewHandle, ViewStatus};
 use anteroom_runtime::{Check, telemetry};
+use anteroom_view::State;
 use anteroom_wire::WireError;
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -38,34 +42,74 @@ enum Closed {
 }
 
 impl Desk {
-    /// Serves whenever the view does, until `stop`; then drains, and returns once every call has
-    /// been answered.
+    /// Serves whenever the view does, and stands by all the while, until `stop`; then drains, and
+    /// returns once every call has been answered.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        let mut status = self.view.status();
         let calls = TaskTracker::new();
-        while self.until_serving(&mut status, &stop).await {
+        tokio::join!(
+            self.serve_while_ready(&stop, &calls),
+            self.stand_by(&stop, &calls)
+        );
+        calls.close();
+        calls.wait().await;
+    }
+
+    /// Serves at the address that is left to whoever gets no answer at the view's own: there the
+    /// reason is told, or old news to who accepts it.
+    async fn stand_by(&self, stop: &CancellationToken, calls: &TaskTracker) {
+        let at = Address::Fallback(self.view.id().clone());
+        while !stop.is_cancelled() {
+            match stop.run_until_cancelled(self.bus.serve(&at)).await {
+                Some(Ok(place)) => self.take_all(place, stop, calls).await,
+                Some(Err(error)) => {
+                    tracing::debug!(view = %self.view.id(), %error, "no place to fall back on");
+                }
+                None => return,
+            }
+            pause(stop).await;
+        }
+    }
+
+    /// Takes every call until the place ends, which it does by draining after `stop`.
+    async fn take_all(&self, mut place: Serving, stop: &CancellationToken, calls: &TaskTracker) {
+        let mut draining = false;
+        loop {
+            tokio::select! {
+                call = place.next() => match call {
+                    Some(call) => self.take(call, calls),
+                    None => return,
+                },
+                () = stop.cancelled(), if !draining => {
+                    draining = true;
+                    place.drain();
+                }
+            }
+        }
+    }
+
+    async fn serve_while_ready(&self, stop: &CancellationToken, calls: &TaskTracker) {
+        let mut status = self.view.status();
+        while self.until_serving(&mut status, stop).await {
             match self.open().await {
                 Err(error) => {
                     let reason = format!("its address on the bus: {error}");
                     self.check.not_ready(reason);
-                    pause(&stop).await;
+                    pause(stop).await;
                 }
                 Ok(places) => {
                     self.check.ready();
                     tracing::debug!(view = %self.view.id(), "the view is served");
-                    let closed = self.serve(places, &mut status, &stop, &calls).await;
+                    let closed = self.serve(places, &mut status, stop, calls).await;
                     if stop.is_cancelled() {
                         break; // Nobody waits for it to come back.
                     }
                     self.check.not_ready("its address on the bus");
                     if matches!(closed, Closed::Ended) {
-                        pause(&stop).await;
+                        pause(stop).await;
                     }
                 }
             }
         }
-        calls.close();
-        calls.wait().await;
     }
 
     /// Waits until the view serves; false once asked to stop.
@@ -80,8 +124,14 @@ impl Desk {
                 if now.serves() {
                     return true;
                 }
-                self.check
-                    .not_ready(format!("the view, which is {}", now.state.name()));
+                match now.state {
+                    // That is told where others fall back on, and is no reason to send nobody here.
+                    State::Evicted => self.check.ready(),
+                    state => {
+                        let reason = format!("the view, which is {}", state.name());
+                        self.check.not_ready(reason);
+                    }
+                }
                 if status.changed().await.is_err() {
                     return false;
                 }

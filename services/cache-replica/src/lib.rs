@@ -7,7 +7,9 @@
 //! ```
 //!
 //! - [`run`]: the replica until shutdown.
-//! - `desk`: joins a view's address while the view is complete and fresh, and leaves it by draining.
+//! - `desk`: joins a view's address while the view is complete and fresh, and leaves it by draining;
+//!   beside it, a place where every view is answered for, whatever its state.
+//! - `beats`: tells the others what is held; `references`: objects that are referenced by themselves.
 //! - `answer`: one call, from bytes to bytes, within its deadline and budgets.
 //! - `plan`, `memo`: what may be forgotten: compiled expressions, and results by state of the view.
 //!
@@ -17,12 +19,12 @@
 
 mod answer;
 mod args;
+mod beats;
 mod deadline;
 mod desk;
 mod memo;
 mod metrics;
 mod plan;
-#[allow(dead_code, reason = "the beats that tell of them come next")]
 mod references;
 mod replica;
 

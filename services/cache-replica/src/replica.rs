@@ -10,7 +10,9 @@ use anyhow::bail;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Args, answer::Answerer, desk::Desk, metrics::QueryMetrics, references::References};
+use crate::{
+    Args, answer::Answerer, beats::Beats, desk::Desk, metrics::QueryMetrics, references::References,
+};
 
 /// Mirrors every view and answers for each, until shutdown is asked for; then drains: returns once
 /// every call that was on its way has been answered. The bus stays open.
@@ -31,6 +33,7 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
         &living,
     ));
     let connection = bus.connection();
+    let beats_bus = Arc::clone(&bus);
     let references = Arc::new(References::default());
     let desks = Desks {
         bus,
@@ -40,7 +43,7 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
             metrics.clone(),
             Arc::clone(&references),
         )),
-        replica,
+        replica: replica.clone(),
         metrics,
         service: service.clone(),
         open: BTreeMap::new(),
@@ -62,7 +65,18 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
             }
         }
     });
-    tasks.spawn("desks", desks.run(mirror, stop));
+    // Desks close once everybody was told that nobody should come here any more.
+    let closing = CancellationToken::new();
+    let beats = Beats {
+        bus: beats_bus,
+        replica,
+        mirror: Arc::clone(&mirror),
+        references,
+        bytes_max: None,
+        leaving: closing.clone().drop_guard(),
+    };
+    tasks.spawn("beats", beats.run(stop));
+    tasks.spawn("desks", desks.run(mirror, closing));
     let ended = tasks.join().await;
     living.cancel();
     ended

@@ -6,6 +6,8 @@
 )]
 
 mod failures;
+mod fallback;
 mod harness;
 mod lifecycle;
 mod queries;
+mod selections;

@@ -1,8 +1,8 @@
 use std::{collections::VecDeque, time::Instant};
 
+use ::http::{HeaderMap, Response, header};
 use anteroom_model::{Op, ViewState};
 use anteroom_wire::envelope::Record;
-use ::http::{HeaderMap, Response, header};
 use serde_json::{Value, json};
 
 use super::{

@@ -1,0 +1,108 @@
+//! The replica's heartbeat: that it lives, what it holds, and which references it was asked for.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use anteroom_bus::Bus;
+use anteroom_mirror::Mirror;
+use anteroom_model::{ViewId, limits::REPLICA_BEAT_INTERVAL_MS};
+use anteroom_wire::replica_beat::{ReplicaBeat, ReplicaView};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::references::References;
+
+/// How often the views are looked at. A change is told this much later at most, and no more often.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long the last beat may take: the bus may be away.
+const LEAVING_MAX: Duration = Duration::from_millis(500);
+
+/// Says what the replica holds, every `REPLICA_BEAT_INTERVAL_MS` and when that changes.
+pub(crate) struct Beats {
+    pub(crate) bus: Arc<dyn Bus>,
+    pub(crate) replica: String,
+    pub(crate) mirror: Arc<Mirror>,
+    pub(crate) references: Arc<References>,
+    pub(crate) bytes_max: Option<u64>,
+    /// Once the replica has said that it leaves, whatever becomes of that: desks may close.
+    pub(crate) leaving: DropGuard,
+}
+
+/// Which views there are, and where each stands: what a beat follows on.
+type States = BTreeMap<ViewId, &'static str>;
+
+impl Beats {
+    /// Beats until `stop`; then says that the replica leaves.
+    pub(crate) async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
+        stop.run_until_cancelled(self.beating()).await;
+        let last = ReplicaBeat {
+            leaving: true,
+            ..self.beat()
+        };
+        if timeout(LEAVING_MAX, self.bus.send_replica_beat(&last))
+            .await
+            .is_err()
+        {
+            tracing::debug!("nobody could be told that this replica leaves");
+        }
+        drop(self.leaving);
+        Ok(())
+    }
+
+    async fn beating(&self) {
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut told, mut told_at) = (None, Instant::now());
+        loop {
+            let asked = tokio::select! {
+                () = self.references.asked() => true,
+                _ = look.tick() => false,
+            };
+            let states = self.states();
+            let due = told_at.elapsed() >= Duration::from_millis(REPLICA_BEAT_INTERVAL_MS);
+            if !asked && !due && told.as_ref() == Some(&states) {
+                continue;
+            }
+            // What could not be sent is asked for again by whoever asks next.
+            match self.bus.send_replica_beat(&self.beat()).await {
+                Ok(()) => (told, told_at) = (Some(states), Instant::now()),
+                Err(error) => {
+                    tracing::debug!(%error, "a beat could not be sent");
+                    told_at = Instant::now();
+                }
+            }
+        }
+    }
+
+    fn states(&self) -> States {
+        let views = Arc::clone(&self.mirror.views().borrow());
+        let states = views.iter().map(|(id, view)| {
+            let name = view.status().borrow().state.name();
+            (id.clone(), name)
+        });
+        states.collect()
+    }
+
+    fn beat(&self) -> ReplicaBeat {
+        let views = Arc::clone(&self.mirror.views().borrow());
+        let views = views.iter().map(|(id, view)| {
+            let status = view.status();
+            let status = status.borrow();
+            ReplicaView {
+                view: id.clone(),
+                state: status.state.name().to_owned(),
+                bytes: status.bytes,
+            }
+        });
+        let views: Vec<_> = views.collect();
+        ReplicaBeat {
+            replica: self.replica.clone(),
+            leaving: false,
+            bytes: views.iter().map(|view| view.bytes).sum(),
+            bytes_max: self.bytes_max,
+            views,
+            asked: self.references.take_asked(),
+            read: self.references.take_read(),
+        }
+    }
+}
