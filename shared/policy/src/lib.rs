@@ -27,7 +27,7 @@
 //! - a value that stands in a path names one thing in it: it adds no segment and no parameter;
 //! - of a `foreach` the first element that violates the rule, or cannot be judged, decides; Kyverno
 //!   passes over an error that is not the last element's;
-//! - an `apiCall`'s default stands in for what its source said, and for nothing that is not known;
+//! - an `apiCall`'s default stands in for a call that failed, and not for what a view does not know;
 //! - a `Policy` reads nothing outside its namespace: only entries that are confined to it, only paths
 //!   that name it, and no `service`, which may be anywhere;
 //! - a quantity has a digit in it, and a large number reads as its digits (`1000000`, not `1e+06`).

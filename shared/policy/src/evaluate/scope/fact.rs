@@ -144,8 +144,8 @@ impl Scope<'_> {
     }
 }
 
-/// Whether an error is what the source answered, which a default may stand in for: that it has no such
-/// thing, or refuses. What nobody knows is not among it.
+/// Whether an error is what the call came to, which a default may stand in for: the source has no such
+/// thing, or refuses, or gave no answer. What is not known here is not among it.
 fn is_said_by_source(error: &FactError) -> bool {
     matches!(
         error,
