@@ -9,6 +9,7 @@
 //! ```
 //!
 //! - `review`: what the API server sends; what is wrong with it.
+//! - `ready`: whether what the policies need is there.
 //! - `policies`: which policies concern a request.
 //! - `decide`: takes a request through them; `facts` asks the replicas; `verdict` decides.
 //! - `response`: what the API server and its users are told.
@@ -23,6 +24,7 @@ mod facts;
 mod kinds;
 mod metrics;
 mod policies;
+mod ready;
 mod registration;
 mod response;
 mod review;
@@ -99,6 +101,19 @@ impl Webhook {
                 metrics.clone(),
                 catalogs_in,
                 check,
+            ),
+        );
+
+        let check = service
+            .readiness
+            .check("views", "the policies, which say what is needed");
+        tasks.spawn(
+            "views",
+            ready::keep(
+                Arc::clone(&bus),
+                catalogs.clone(),
+                check,
+                service.shutdown.clone(),
             ),
         );
 

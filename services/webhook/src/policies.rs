@@ -5,8 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use anteroom_model::ObjectKey;
-use anteroom_policy::{FailurePolicy, KindPattern, Operation, Policy, Problem, Target, compile};
+use anteroom_model::{EntryKind, GroupVersionResource, ObjectKey, Source, ViewId};
+use anteroom_policy::{
+    FailurePolicy, KindPattern, Operation, Policy, Problem, Reference, Target, compile,
+};
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -61,6 +63,34 @@ impl Scope {
     }
 }
 
+/// Something that a policy reads, and that has to be there before anybody relies on the policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// An entry, by kind and name.
+    Entry(EntryKind, String),
+    /// A collection that it declares to be kept: the name of the implicit entry.
+    Declared(String),
+    /// Objects that it declares to be kept by name: their view.
+    Objects(ViewId),
+}
+
+impl Need {
+    fn of(policy: &Policy) -> Vec<Self> {
+        let entries = policy
+            .entries()
+            .map(|(kind, name)| Self::Entry(kind, name.to_owned()));
+        let declared = policy.references().filter(Reference::is_declared);
+        let declared = declared.map(|reference| match reference {
+            Reference::Object(object) => {
+                let gvr = GroupVersionResource::new(object.group, object.version, object.resource);
+                Self::Objects(Source::Objects { gvr }.view_id())
+            }
+            collection => Self::Declared(collection.name()),
+        });
+        entries.chain(declared).collect()
+    }
+}
+
 /// One manifest, and what became of it. Immutable.
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -70,6 +100,8 @@ pub(crate) struct Entry {
     pub(crate) group: Group,
     /// What it has to be called for: of one that is not ready, as far as it can be read.
     pub(crate) targets: Vec<Target>,
+    /// What it reads.
+    pub(crate) needs: Vec<Need>,
     /// The policy, or everything that keeps it from being ready.
     pub(crate) outcome: Result<Policy, Vec<Problem>>,
     /// Of which it was compiled.
@@ -90,6 +122,7 @@ impl Entry {
                     key,
                     group: Group::UNREADY,
                     targets: Vec::new(),
+                    needs: Vec::new(),
                     outcome: Err(vec![problem]),
                     body,
                 };
@@ -101,14 +134,19 @@ impl Entry {
                 tracing::warn!(policy = %key, %problem, "policy is not ready, and not in force");
             }
         }
-        let (group, targets) = match &outcome {
-            Ok(policy) => (Group::of(policy), policy.targets().collect()),
-            Err(_) => (Group::UNREADY, readable_targets(&manifest)),
+        let (group, targets, needs) = match &outcome {
+            Ok(policy) => (
+                Group::of(policy),
+                policy.targets().collect(),
+                Need::of(policy),
+            ),
+            Err(_) => (Group::UNREADY, readable_targets(&manifest), Vec::new()),
         };
         Self {
             key,
             group,
             targets,
+            needs,
             outcome,
             body,
         }
@@ -266,4 +304,4 @@ fn readable_targets(manifest: &Value) -> Vec<Target> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -47,8 +47,12 @@ pub(super) fn outside(path: &str, namespace: &str) -> FactError {
 fn leads_into(path: &str, namespace: &str) -> bool {
     let end = path.find(['?', '#']).unwrap_or(path.len());
     let path = &path[..end];
-    // What a server or a proxy on the way would read as another path.
-    if path.contains(['%', '\\']) || path.split('/').any(|part| part == "." || part == "..") {
+    // What a server or a proxy on the way would read as another path: dots, slashes, and `%` itself.
+    let escaped = path.to_ascii_lowercase();
+    let detour = ["%2e", "%2f", "%5c", "%25", "\\"];
+    if detour.iter().any(|detour| escaped.contains(detour))
+        || path.split('/').any(|part| part == "." || part == "..")
+    {
         return false;
     }
     let mut parts = path.strip_suffix('/').unwrap_or(path).split('/');
@@ -77,6 +81,7 @@ mod tests {
             "/api/v1/namespaces/own/pods?labelSelector=a%3Db",
             "/api/v1/namespaces/own/pods/p/log",
             "/apis/apps/v1/namespaces/own/deployments/d",
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/own/rolebindings/a%3Ab",
         ] {
             assert_eq!(check_path(path, Some("own")), Ok(()), "{path}");
         }
@@ -88,7 +93,10 @@ mod tests {
             "/api/v1/namespaces/other/pods",
             "/api/v1/namespaces/own/../other/pods",
             "/api/v1/namespaces/own/./pods",
-            "/api/v1/namespaces/own/%2e%2e/other",
+            "/api/v1/namespaces/own/%2e%2E/other",
+            "/api/v1/namespaces/own%2Fpods",
+            "/api/v1/namespaces/own/%252e%252e/other",
+            "/api/v1/namespaces/own/..\\other",
             "/api/v1/namespaces/own//pods",
             "/api//namespaces/own/pods",
             "//api/v1/namespaces/own/pods",

@@ -23,11 +23,20 @@ fn manifest(kinds: &[&str], change: impl FnOnce(&mut Value)) -> Bytes {
     anteroom_wire::body::encode_json(&manifest).unwrap()
 }
 
-fn set(manifests: Vec<(&str, Bytes)>) -> PolicySet {
+pub(crate) fn set(manifests: Vec<(&str, Bytes)>) -> PolicySet {
     let keyed = manifests
         .into_iter()
         .map(|(name, body)| (ObjectKey::new("", name), body));
     PolicySet::build(&PolicySet::default(), keyed)
+}
+
+/// A policy that reads the entry of this name.
+pub(crate) fn reading_entry(name: &str) -> Bytes {
+    manifest(&["Ingress"], |manifest| {
+        manifest["spec"]["rules"][0]["context"] = json!([
+            { "name": "v", "cachedContextEntry": { "name": name } },
+        ]);
+    })
 }
 
 fn subject(kind: &str) -> Subject<'_> {

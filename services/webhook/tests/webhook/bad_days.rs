@@ -114,7 +114,7 @@ async fn no_answer_in_time_is_an_error_and_never_an_empty_list() {
 #[tokio::test]
 async fn before_the_policies_are_known_nobody_knows_what_is_allowed() {
     let cluster = Cluster::new().await;
-    let (_webhook, client) = cluster.webhook_at_once().await;
+    let (_webhook, client) = cluster.webhook_at_once(&[]).await;
     let review = ingress("CREATE", "shop", "a.example");
     let denied = client.review("/validate/fail", &review).await;
     assert_eq!(denied["allowed"], false);

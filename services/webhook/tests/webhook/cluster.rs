@@ -1,29 +1,22 @@
 //! The rest of the system, by hand: the log that a watcher would write, and replicas.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use anteroom_bus::{Address, Bus, Fence, Lease, local::LocalBus};
+use anteroom_bus::{Bus, Fence, Lease, local::LocalBus};
 use anteroom_model::{
-    Delta, Digest, EntryRecord, EntryState, Epoch, FactError, Incarnation, KindRecord, ObjectKey,
-    Op, ResourceVersion, Revision, Source, SourceInfo, ViewId, ViewRecord, ViewState, system,
+    Binding, Delta, Digest, EntryKind, EntryRecord, EntryState, Epoch, FactError, KindRecord,
+    ObjectKey, Op, ResourceVersion, Source, SourceInfo, ViewId, ViewRecord, ViewState, system,
 };
 use anteroom_runtime::Service;
 use anteroom_webhook::{Args, Webhook};
 use anteroom_wire::{
     body,
-    envelope::{Envelope, Record, TraceContext},
-    query::{Query, QueryReply, decode_request, encode_outcome},
+    envelope::{Envelope, Record},
+    query::Query,
 };
 use clap::Parser;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::client::Client;
 
@@ -91,14 +84,6 @@ impl Cluster {
 
     /// What [`Cluster::with`] begins with.
     pub(crate) async fn write_all(&self, policies: &[Value]) {
-        let entry = EntryRecord {
-            name: "ingresses".into(),
-            uid: "1".into(),
-            generation: 1,
-            state: EntryState::Bound(anteroom_model::Binding::whole(ingresses())),
-            projections: Vec::new(),
-            kind: anteroom_model::EntryKind::Cached,
-        };
         let kind = KindRecord {
             gvr: anteroom_model::GroupVersionResource::new("networking.k8s.io", "v1", "ingresses"),
             kind: "Ingress".into(),
@@ -106,14 +91,8 @@ impl Cluster {
             subresources: vec!["status".into()],
             preferred: true,
         };
-        self.write(
-            system::entries_source(),
-            &[(
-                anteroom_model::EntryKind::Cached.key("ingresses"),
-                Some(body::encode(&entry).unwrap()),
-            )],
-        )
-        .await;
+        self.entries(&[bound(EntryKind::Cached, "ingresses", ingresses())])
+            .await;
         self.write(
             system::kinds_source(),
             &[(
@@ -125,14 +104,28 @@ impl Cluster {
         self.policies(policies).await;
     }
 
+    /// Writes these entries.
+    pub(crate) async fn entries(&self, entries: &[EntryRecord]) {
+        let changes: Vec<_> = entries
+            .iter()
+            .map(|entry| {
+                let body = body::encode(entry).unwrap();
+                (entry.kind.key(&entry.name), Some(body))
+            })
+            .collect();
+        self.write(system::entries_source(), &changes).await;
+    }
+
     /// Writes these policies.
     pub(crate) async fn policies(&self, policies: &[Value]) {
         let changes: Vec<_> = policies
             .iter()
             .map(|policy| {
-                let name = policy["metadata"]["name"].as_str().unwrap();
+                let metadata = &policy["metadata"];
+                let name = metadata["name"].as_str().unwrap();
+                let namespace = metadata["namespace"].as_str().unwrap_or_default();
                 let body = body::encode_json(policy).unwrap();
-                (ObjectKey::new("", name), Some(body))
+                (ObjectKey::new(namespace, name), Some(body))
             })
             .collect();
         self.write(system::policies_source(), &changes).await;
@@ -203,102 +196,33 @@ impl Cluster {
         self.bus.append(log.fence, batch).await.unwrap();
     }
 
-    /// Starts the webhook, and waits until it is ready.
+    /// Starts the webhook, and waits until it is ready. Until then it hears of a replica that holds the
+    /// Ingresses: who answers, and what, is the test's business.
     pub(crate) async fn webhook(&self) -> (Webhook, Client) {
-        let (webhook, client) = self.webhook_at_once().await;
+        let (webhook, client) = self.webhook_at_once(&[]).await;
+        let _beats = self.beats(&[ingresses().as_str()]);
         self.service.readiness.wait_ready().await;
         (webhook, client)
     }
 
     /// Starts the webhook, ready or not.
-    pub(crate) async fn webhook_at_once(&self) -> (Webhook, Client) {
+    pub(crate) async fn webhook_at_once(&self, given: &[&str]) -> (Webhook, Client) {
         let bus = Arc::new(self.bus.join());
-        let webhook = Webhook::start(&args(&[]), bus, None, &self.service).unwrap();
+        let webhook = Webhook::start(&args(given), bus, None, &self.service).unwrap();
         let client = Client::of(&webhook).await;
         (webhook, client)
     }
-
-    /// Starts a replica of the Ingresses that answers each query so.
-    pub(crate) async fn replica(
-        &self,
-        answer: impl Fn(&Query) -> Result<Value, FactError> + Send + Sync + 'static,
-    ) -> Replica {
-        self.replica_that(move |_, query| Some(answer(query))).await
-    }
-
-    /// Starts a replica that answers each call (counted from 0) so; `None`: never.
-    pub(crate) async fn replica_that(
-        &self,
-        answer: impl Fn(usize, &Query) -> Option<Result<Value, FactError>> + Send + Sync + 'static,
-    ) -> Replica {
-        let bus = self.bus.join();
-        let mut serving = bus.serve(&Address::View(ingresses())).await.unwrap();
-        let calls = Arc::new(AtomicUsize::new(0));
-        let traces = Arc::new(parking_lot::Mutex::new(Vec::new()));
-        let (counted, seen) = (Arc::clone(&calls), Arc::clone(&traces));
-        let task = tokio::spawn(async move {
-            let _bus = bus;
-            let mut unanswered = Vec::new();
-            while let Some(incoming) = serving.next().await {
-                let incoming = incoming.unwrap();
-                let call = counted.fetch_add(1, Ordering::SeqCst);
-                seen.lock().push(incoming.call.trace.clone());
-                let request = decode_request(&incoming.call.body).unwrap();
-                let results: Option<Vec<_>> = request
-                    .queries
-                    .iter()
-                    .map(|query| answer(call, query))
-                    .collect();
-                let Some(results) = results else {
-                    unanswered.push(incoming);
-                    continue;
-                };
-                // What is wrong with the replica is said once, of the whole request.
-                let refused = results.iter().find_map(|result| {
-                    let error = result.as_ref().err()?;
-                    error.another_replica_may_answer().then(|| error.clone())
-                });
-                let encode = |result: Result<Value, FactError>| {
-                    result.map(|value| body::encode_value(&value).unwrap())
-                };
-                let reply = QueryReply {
-                    replica: "replica-0".into(),
-                    incarnation: Incarnation("i".into()),
-                    revision: Revision(42),
-                    version: ResourceVersion::new("1042"),
-                    age_ms: 7,
-                    objects: 2,
-                    results: results.into_iter().map(encode).collect(),
-                    sealed: false,
-                };
-                incoming
-                    .answer(encode_outcome(&refused.map_or(Ok(reply), Err)).unwrap())
-                    .await
-                    .unwrap();
-            }
-        });
-        Replica {
-            calls,
-            traces,
-            _task: AbortOnDropHandle::new(task),
-        }
-    }
 }
 
-/// A replica by hand. Dropped, it is gone.
-pub(crate) struct Replica {
-    calls: Arc<AtomicUsize>,
-    traces: Arc<parking_lot::Mutex<Vec<Option<TraceContext>>>>,
-    _task: AbortOnDropHandle<()>,
-}
-
-impl Replica {
-    pub(crate) fn calls(&self) -> usize {
-        self.calls.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn traces(&self) -> Vec<Option<TraceContext>> {
-        self.traces.lock().clone()
+/// An entry on a view.
+pub(crate) fn bound(kind: EntryKind, name: &str, view: ViewId) -> EntryRecord {
+    EntryRecord {
+        kind,
+        name: name.into(),
+        uid: "1".into(),
+        generation: 1,
+        state: EntryState::Bound(Binding::whole(view)),
+        projections: Vec::new(),
     }
 }
 

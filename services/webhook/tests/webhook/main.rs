@@ -9,4 +9,6 @@ mod client;
 mod cluster;
 mod decisions;
 mod registered;
+mod replicas;
+mod sources;
 mod traced;

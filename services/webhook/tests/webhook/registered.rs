@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     client::{Client, ingress},
-    cluster::{Cluster, args, taken, unique_host},
+    cluster::{Cluster, args, ingresses, taken, unique_host},
 };
 
 const CONFIGURATIONS: &str = "validatingwebhookconfigurations.admissionregistration.k8s.io";
@@ -50,6 +50,7 @@ async fn the_configuration_follows_the_policies() {
     let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;
     let _replica = cluster.replica(taken(&["a.example"])).await;
     let webhook = start(&cluster, &api);
+    let _beats = cluster.beats(&[ingresses().as_str()]);
     cluster.service.readiness.wait_ready().await;
 
     let found = configuration(&api, |_| true).await;

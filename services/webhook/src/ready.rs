@@ -1,0 +1,220 @@
+//! Ready means ready: every view that the policies need has a replica that answers for it.
+//!
+//! | what a policy needs | holds readiness back |
+//! |---|---|
+//! | an entry on a view that no replica has, or has not read yet, or whose news is too old | yes |
+//! | something that it declares to be kept, and that the watcher has not registered yet | yes |
+//! | a view that failed at its source, or was evicted: every reader is told | no |
+//! | an entry that is invalid, or not there: every reader is told | no |
+//! | what may be kept and is not declared: it is read live meanwhile | no |
+//!
+//! Readiness can be lost. What replicas hold is known from their heartbeats.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use anteroom_bus::{Beats, Bus};
+use anteroom_model::{
+    FactError, ViewId,
+    limits::{REPLICA_BEAT_INTERVAL_MS, REPLICA_SILENCE_MAX_MS},
+};
+use anteroom_runtime::{Check, Shutdown};
+use anteroom_wire::replica_beat::ReplicaBeat;
+use tokio::time::Instant;
+
+use crate::{
+    catalog::{Catalog, Catalogs},
+    policies::Need,
+};
+
+/// What is missing is named up to so many; the rest are counted.
+const NAMED_MAX: usize = 8;
+
+/// Without a beat for this long, a replica is no longer counted on.
+const SILENCE_MAX: Duration = Duration::from_millis(REPLICA_SILENCE_MAX_MS);
+
+/// How often silence is looked for.
+const TICK: Duration = Duration::from_millis(REPLICA_BEAT_INTERVAL_MS);
+
+/// The least time between two looks: beats of many replicas are taken in together.
+const PACE: Duration = Duration::from_millis(20);
+
+/// Keeps `check` in step until shutdown.
+pub(crate) async fn keep(
+    bus: Arc<dyn Bus>,
+    mut catalogs: Catalogs,
+    check: Check,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let stop = shutdown.token();
+    let mut replicas = Replicas::default();
+    let mut beats: Option<Beats<ReplicaBeat>> = None;
+    let mut needs = Needs::default();
+    let mut known = false;
+    loop {
+        if beats.is_none() {
+            // The bus may be away: it is tried again at the next tick.
+            beats = bus.replica_beats().await.ok();
+        }
+        let is_new = catalogs.has_changed().unwrap_or_default() || !known;
+        if is_new && let Some(catalog) = catalogs.borrow_and_update().as_deref() {
+            needs = Needs::of(catalog);
+            known = true;
+        }
+        let now = Instant::now();
+        replicas.forget_silent(now);
+        match needs.missing(&replicas) {
+            _ if !known => {}
+            missing if missing.is_empty() => check.ready(),
+            missing => check.not_ready(told(&missing)),
+        }
+        let next_beat = async {
+            match &mut beats {
+                Some(beats) => beats.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            Ok(()) = catalogs.changed() => catalogs.mark_changed(),
+            () = tokio::time::sleep(TICK) => {}
+            beat = next_beat => match beat {
+                Some(beat) => replicas.heard(Instant::now(), beat),
+                None => beats = None,
+            }
+        }
+        // Whatever else has come by then is taken in by the same look.
+        let until = now + PACE;
+        while let Some(listening) = &mut beats
+            && let Ok(beat) = tokio::time::timeout_at(until, listening.next()).await
+        {
+            match beat {
+                Some(beat) => replicas.heard(Instant::now(), beat),
+                None => beats = None,
+            }
+        }
+    }
+}
+
+fn told(missing: &[String]) -> String {
+    let named = missing.len().min(NAMED_MAX);
+    let mut text = missing[..named].join("; ");
+    if missing.len() > named {
+        text.push_str(&format!("; and {} more", missing.len() - named));
+    }
+    text
+}
+
+/// What all policies need.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Needs {
+    /// Views, and a policy that needs each.
+    views: BTreeMap<ViewId, String>,
+    /// What is declared and has no view yet, for people.
+    unregistered: BTreeSet<String>,
+}
+
+impl Needs {
+    fn of(catalog: &Catalog) -> Self {
+        let mut needs = Self::default();
+        for policy in catalog.policies.entries() {
+            for need in &policy.needs {
+                needs.add(catalog, need, || policy.key.to_string());
+            }
+        }
+        needs
+    }
+
+    fn add(&mut self, catalog: &Catalog, need: &Need, policy: impl Fn() -> String) {
+        let view = match need {
+            Need::Objects(view) => view.clone(),
+            Need::Entry(kind, name) => match catalog.entry(*kind, name) {
+                Ok(record) => match record.binding() {
+                    Ok(binding) => binding.view.clone(),
+                    Err(_) => return,
+                },
+                Err(_) => return,
+            },
+            Need::Declared(name) => {
+                let entry = catalog.entry(anteroom_model::EntryKind::Implicit, name);
+                match entry.and_then(|record| record.binding()) {
+                    Ok(binding) => binding.view.clone(),
+                    Err(FactError::EntryNotFound { .. }) => {
+                        let policy = policy();
+                        let text = format!(
+                            "{name} for policy {policy}: the watcher has not registered it"
+                        );
+                        self.unregistered.insert(text);
+                        return;
+                    }
+                    Err(_) => return,
+                }
+            }
+        };
+        self.views.entry(view).or_insert_with(policy);
+    }
+
+    /// What holds readiness back, for people.
+    fn missing(&self, replicas: &Replicas) -> Vec<String> {
+        let views = self.views.iter().filter_map(|(view, policy)| {
+            let state = replicas.lacks(view)?;
+            Some(format!("view {view} for policy {policy}: {state}"))
+        });
+        self.unregistered.iter().cloned().chain(views).collect()
+    }
+}
+
+/// What the replicas said last.
+#[derive(Debug, Default)]
+struct Replicas(HashMap<String, Heard>);
+
+#[derive(Debug)]
+struct Heard {
+    at: Instant,
+    states: HashMap<ViewId, String>,
+}
+
+impl Replicas {
+    fn heard(&mut self, now: Instant, beat: ReplicaBeat) {
+        if beat.leaving {
+            self.0.remove(&beat.replica);
+            return;
+        }
+        let states = beat.views.into_iter().map(|view| (view.view, view.state));
+        let heard = Heard {
+            at: now,
+            states: states.collect(),
+        };
+        self.0.insert(beat.replica, heard);
+    }
+
+    fn forget_silent(&mut self, now: Instant) {
+        self.0
+            .retain(|_, heard| now.duration_since(heard.at) < SILENCE_MAX);
+    }
+
+    /// `None`: a replica answers for the view, with its data or with an error that it can tell.
+    /// Otherwise what there is instead.
+    fn lacks(&self, view: &ViewId) -> Option<String> {
+        let mut said: Option<(&str, &str)> = None;
+        for (replica, heard) in &self.0 {
+            match heard.states.get(view).map(String::as_str) {
+                Some("synced" | "failed" | "evicted") => return None,
+                // The same one each time, whatever the order of the map.
+                Some(state) => said = said.max(Some((state, replica))),
+                None => {}
+            }
+        }
+        Some(match said {
+            Some((state, replica)) => format!("{state} in {replica}"),
+            None if self.0.is_empty() => "no replica is heard".to_owned(),
+            None => "no replica holds it".to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+use anteroom_bus::local::LocalBus;
+use anteroom_model::{Binding, EntryKind, EntryRecord, EntryState, Failure};
+use anteroom_runtime::Service;
+use anteroom_wire::replica_beat::ReplicaView;
+use tokio::sync::watch;
+
+use super::*;
+use crate::catalog::Entries;
+
+fn beat(replica: &str, views: &[(&str, &str)]) -> ReplicaBeat {
+    let view = |(view, state): &(&str, &str)| ReplicaView {
+        view: ViewId::new(*view),
+        state: (*state).to_owned(),
+        bytes: 0,
+    };
+    ReplicaBeat {
+        replica: replica.into(),
+        views: views.iter().map(view).collect(),
+        ..ReplicaBeat::default()
+    }
+}
+
+fn entry(kind: EntryKind, name: &str, view: Option<&str>) -> EntryRecord {
+    EntryRecord {
+        kind,
+        name: name.into(),
+        uid: String::new(),
+        generation: 1,
+        state: match view {
+            Some(view) => EntryState::Bound(Binding::whole(ViewId::new(view))),
+            None => EntryState::Invalid {
+                failure: Failure::new("ResourceNotFound", "no such resource"),
+            },
+        },
+        projections: Vec::new(),
+    }
+}
+
+fn needs(catalog: &Catalog, all: &[Need]) -> Needs {
+    let mut needs = Needs::default();
+    for need in all {
+        needs.add(catalog, need, || "p".to_owned());
+    }
+    needs
+}
+
+fn catalog() -> Catalog {
+    let records = [
+        entry(EntryKind::Cached, "a", Some("va")),
+        entry(EntryKind::Global, "g", Some("vg")),
+        entry(EntryKind::Cached, "invalid", None),
+        entry(EntryKind::Implicit, "declared", Some("vd")),
+        entry(EntryKind::Implicit, "broken", None),
+    ];
+    Catalog {
+        entries: Arc::new(Entries::of(&records)),
+        ..Catalog::default()
+    }
+}
+
+/// Point H: what holds readiness back, and what every reader is told anyway.
+#[test]
+fn views_that_policies_need_hold_readiness_back_until_a_replica_answers() {
+    let catalog = catalog();
+    let one = |need: Need| needs(&catalog, &[need]);
+    let of_entry = one(Need::Entry(EntryKind::Cached, "a".into()));
+    let waits = |needs: &Needs, views: &[(&str, &str)]| {
+        let mut replicas = Replicas::default();
+        let now = Instant::now();
+        replicas.heard(now, beat("r1", views));
+        replicas.heard(now, beat("r2", &[("other", "synced")]));
+        needs.missing(&replicas)
+    };
+    for (state, missing) in [
+        ("synced", false),
+        ("failed", false),
+        ("evicted", false),
+        ("unsynced", true),
+        ("syncing", true),
+        ("stale", true),
+        ("something new", true),
+    ] {
+        let found = waits(&of_entry, &[("va", state)]);
+        let expected = missing.then(|| format!("view va for policy p: {state} in r1"));
+        assert_eq!(found, Vec::from_iter(expected), "{state}");
+    }
+    let nobody = ["view va for policy p: no replica holds it"];
+    assert_eq!(waits(&of_entry, &[]), nobody);
+    let silence = ["view va for policy p: no replica is heard"];
+    assert_eq!(of_entry.missing(&Replicas::default()), silence);
+
+    let said = [
+        one(Need::Entry(EntryKind::Cached, "invalid".into())),
+        one(Need::Entry(EntryKind::Cached, "nowhere".into())),
+        one(Need::Declared("broken".into())),
+    ];
+    for needs in said {
+        assert_eq!(needs, Needs::default(), "every reader is told");
+    }
+    for (need, view) in [
+        (Need::Entry(EntryKind::Global, "g".into()), "vg"),
+        (Need::Declared("declared".into()), "vd"),
+        (Need::Objects(ViewId::new("vo")), "vo"),
+    ] {
+        assert!(one(need).views.contains_key(&ViewId::new(view)));
+    }
+    let unregistered = one(Need::Declared("new".into()));
+    let text = ["new for policy p: the watcher has not registered it"];
+    assert_eq!(waits(&unregistered, &[]), text);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_leaves_or_falls_silent_is_not_counted_on() {
+    let of_entry = needs(&catalog(), &[Need::Entry(EntryKind::Cached, "a".into())]);
+    let mut replicas = Replicas::default();
+    let served = || beat("r1", &[("va", "synced")]);
+    replicas.heard(Instant::now(), served());
+    tokio::time::advance(SILENCE_MAX - Duration::from_millis(1)).await;
+    replicas.forget_silent(Instant::now());
+    assert!(of_entry.missing(&replicas).is_empty());
+    tokio::time::advance(Duration::from_millis(1)).await;
+    replicas.forget_silent(Instant::now());
+    assert!(!of_entry.missing(&replicas).is_empty());
+
+    replicas.heard(Instant::now(), served());
+    let leaving = ReplicaBeat {
+        leaving: true,
+        ..served()
+    };
+    replicas.heard(Instant::now(), leaving);
+    assert!(!of_entry.missing(&replicas).is_empty());
+}
+
+#[test]
+fn much_that_is_missing_is_summed_up() {
+    let missing: Vec<_> = (0..NAMED_MAX + 3).map(|n| n.to_string()).collect();
+    assert_eq!(told(&missing), "0; 1; 2; 3; 4; 5; 6; 7; and 3 more");
+    assert_eq!(told(&missing[..2]), "0; 1");
+}
+
+/// Point H: readiness is gained with the last view, and lost with it.
+#[tokio::test(start_paused = true)]
+async fn readiness_is_gained_and_lost() {
+    let bus = Arc::new(LocalBus::new());
+    let service = Service::new("webhook");
+    let (catalogs_in, catalogs) = watch::channel(None);
+    let check = service.readiness.check("views", "policies");
+    let reader: Arc<dyn Bus> = Arc::new(bus.join());
+    let task = tokio::spawn(keep(reader, catalogs, check, service.shutdown.clone()));
+    let waits_for = || service.readiness.report().checks[0].waiting_for.clone();
+    let becomes = async |expected: Option<&str>| {
+        // Ends: time passes as fast as it can here.
+        while waits_for().as_deref() != expected {
+            tokio::time::sleep(PACE).await;
+        }
+    };
+    becomes(Some("policies")).await;
+
+    let manifest = crate::policies::tests::reading_entry("a");
+    let policies = crate::policies::tests::set(vec![("p", manifest)]);
+    catalogs_in.send_replace(Some(Arc::new(Catalog {
+        policies: Arc::new(policies),
+        ..catalog()
+    })));
+    becomes(Some("view va for policy p: no replica is heard")).await;
+    let synced = beat("r1", &[("va", "synced")]);
+    bus.send_replica_beat(&synced).await.unwrap();
+    becomes(None).await;
+    bus.send_replica_beat(&beat("r1", &[("va", "stale")]))
+        .await
+        .unwrap();
+    becomes(Some("view va for policy p: stale in r1")).await;
+    bus.send_replica_beat(&synced).await.unwrap();
+    becomes(None).await;
+    // Then it is silent.
+    becomes(Some("view va for policy p: no replica is heard")).await;
+    service.shutdown.trigger("the test is over");
+    task.await.unwrap().unwrap();
+}
