@@ -46,6 +46,10 @@ use crate::{catalog::Catalog, metrics::WebhookMetrics};
 
 pub(crate) use origin::Origin;
 
+/// How long a view that does not answer is waited for where there is another way, at most; at most
+/// half of the time too.
+const TURN_BACK_AFTER_MAX: Duration = Duration::from_secs(2);
+
 /// Reads facts. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
@@ -204,9 +208,8 @@ impl Facts {
         let Some(question) = Question::of(&travellers) else {
             return Vec::new();
         };
-        // Another way takes time too.
         let until = match may_turn_back {
-            true => Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2,
+            true => soon(deadline),
             false => deadline,
         };
         let asked = self.views.ask(&question, until, !may_turn_back).await;
@@ -267,6 +270,12 @@ impl Facts {
             }
         }
     }
+}
+
+/// Until when a view is waited for where there is another way, which takes time too.
+fn soon(deadline: Instant) -> Instant {
+    let now = Instant::now();
+    now + (deadline.saturating_duration_since(now) / 2).min(TURN_BACK_AFTER_MAX)
 }
 
 /// A message within what is left of the time, below the current span.

@@ -8,10 +8,16 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 
 use super::Registration;
-use crate::{catalog::Catalogs, metrics::WebhookMetrics};
+use crate::{
+    catalog::{Catalog, Catalogs},
+    metrics::WebhookMetrics,
+};
 
 /// Who writes, for server-side apply.
 const FIELD_MANAGER: &str = "anteroom-webhook";
@@ -40,7 +46,7 @@ pub(crate) async fn keep(
     loop {
         let catalog = catalogs.borrow_and_update().clone();
         let trusted = trust.borrow_and_update().clone();
-        let wait = match (catalog, trusted) {
+        let wait = match (&catalog, trusted) {
             (Some(catalog), Some(trusted)) => {
                 let configuration =
                     registration.configuration(&catalog.policies, &catalog.kinds, &trusted);
@@ -68,12 +74,31 @@ pub(crate) async fn keep(
             }
             _ => RECHECK,
         };
-        tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            () = tokio::time::sleep(wait) => {}
-            Ok(()) = catalogs.changed() => {}
-            Ok(()) = trust.changed() => {}
+        let until = Instant::now() + wait;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                () = tokio::time::sleep_until(until) => break,
+                Ok(()) = trust.changed() => break,
+                Ok(()) = catalogs.changed() => {
+                    let now = catalogs.borrow_and_update();
+                    if !speak_alike(catalog.as_deref(), now.as_deref()) {
+                        break;
+                    }
+                }
+            }
         }
+    }
+}
+
+/// Whether the configuration is the same by both: entries come and go by the hundred, and have no part
+/// in it.
+fn speak_alike(before: Option<&Catalog>, now: Option<&Catalog>) -> bool {
+    match (before, now) {
+        (Some(before), Some(now)) => {
+            Arc::ptr_eq(&before.policies, &now.policies) && Arc::ptr_eq(&before.kinds, &now.kinds)
+        }
+        (before, now) => before.is_none() && now.is_none(),
     }
 }
 
@@ -91,5 +116,29 @@ async fn write(
             "the API server refuses the webhook configuration: {error}"
         )),
         Err(_) => Err("the API server does not answer".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{catalog::Entries, kinds::Kinds, policies::PolicySet};
+
+    #[test]
+    fn only_policies_and_kinds_have_a_part_in_the_configuration() {
+        let before = Catalog::default();
+        let with = |change: &dyn Fn(&mut Catalog)| {
+            let mut now = Catalog {
+                entries: Arc::clone(&before.entries),
+                kinds: Arc::clone(&before.kinds),
+                policies: Arc::clone(&before.policies),
+            };
+            change(&mut now);
+            speak_alike(Some(&before), Some(&now))
+        };
+        assert!(with(&|now| now.entries = Arc::new(Entries::default())));
+        assert!(!with(&|now| now.policies = Arc::new(PolicySet::default())));
+        assert!(!with(&|now| now.kinds = Arc::new(Kinds::default())));
+        assert!(!speak_alike(None, Some(&before)));
     }
 }
