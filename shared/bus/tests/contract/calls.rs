@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_bus::{Address, Bus, BusError, Call, RequestError, Serving};
+use anteroom_bus::{Address, Beats, Bus, BusError, Call, RequestError, Serving};
 use anteroom_model::{
     Epoch, Group, Incarnation, Revision,
     limits::{MESSAGE_BYTES_MAX, RESULT_BYTES_MAX},
@@ -377,12 +377,8 @@ pub(crate) async fn beats_reach_whoever_listens(harness: impl Harness) {
     }
 }
 
-pub(crate) async fn replicas_are_heard_too(harness: impl Harness) {
-    let (replica, reader) = (harness.client().await, harness.client().await);
-    let (mut beats, mut writers) = (
-        reader.replica_beats().await.unwrap(),
-        reader.beats().await.unwrap(),
-    );
+/// As [`heard`], of a replica.
+pub(crate) async fn replica_heard(from: &dyn Bus, beats: &mut Beats<ReplicaBeat>) {
     let sent = ReplicaBeat {
         replica: "replica-1".into(),
         bytes: 5,
@@ -390,7 +386,7 @@ pub(crate) async fn replicas_are_heard_too(harness: impl Harness) {
     };
     within(async {
         loop {
-            replica.send_replica_beat(&sent).await.unwrap();
+            from.send_replica_beat(&sent).await.unwrap();
             let next = tokio::time::timeout(Duration::from_millis(100), beats.next());
             if let Ok(heard) = next.await {
                 assert_eq!(heard, Some(sent.clone()));
@@ -399,6 +395,13 @@ pub(crate) async fn replicas_are_heard_too(harness: impl Harness) {
         }
     })
     .await;
+}
+
+pub(crate) async fn replicas_are_heard_too(harness: impl Harness) {
+    let (replica, reader) = (harness.client().await, harness.client().await);
+    let mut beats = reader.replica_beats().await.unwrap();
+    let mut writers = reader.beats().await.unwrap();
+    replica_heard(&*replica, &mut beats).await;
     // A writer's beat is what the writers' listener hears first: none of a replica's came there.
     heard(&*replica, &mut writers, 3).await;
 }

@@ -7,14 +7,14 @@ use anteroom_bus::{
     nats::{Credentials, NatsBus, NatsConfig, NatsConfigError},
     testing::NatsServer,
 };
-use anteroom_model::{FactError, Revision, ViewState};
+use anteroom_model::{FactError, Group, Revision, ViewState};
 use anteroom_wire::{WireError, query};
 use async_nats::jetstream::{self, stream};
 
 use crate::{
-    calls::{answer, at, call, heard},
+    calls::{answer, at, call, heard, replica_heard},
     harness::{CLUSTER, Harness, Nats, until},
-    support::{Reader, Writer, control, put, put_of, view, within},
+    support::{Reader, Writer, control, delete, put, put_of, view, within},
 };
 
 const STREAM: &str = "anteroom-test";
@@ -337,26 +337,45 @@ async fn the_permissions_that_are_deployed_suffice() {
     let replica = connect("replica", "cache_replica").await;
     let webhook = connect("webhook", "webhook").await;
 
+    // One watcher leads one group, and another, of the same user, another group.
+    let other = Writer::of(connect("watcher", "watcher").await, Group(1)).await;
+    other.append(vec![put("b", "x", 1)]).await;
     let writer = Writer::new(watcher).await;
-    let batch = vec![put("a", "x", 1), control("a", ViewState::Dropped)];
+    let batch = vec![
+        put("a", "x", 1),
+        control("a", ViewState::Dropped),
+        delete("b", "x", 2),
+    ];
     writer.append(batch).await;
     let index = writer.bus.index().await.unwrap();
     assert_eq!((index.views.len(), index.objects.len()), (1, 1));
+    let of_group = writer.bus.index_of(Group::COORDINATOR).await.unwrap();
+    assert_eq!(of_group.objects, index.objects);
     writer.bus.purge(writer.fence, &view("a")).await.unwrap();
     let last = writer.append(vec![put("a", "y", 2)]).await;
-    for bus in [&replica, &webhook] {
-        let mut reader = Reader::new(&**bus, Scope::All);
-        reader.caught_up_at(last).await;
-        assert_eq!(reader.objects.len(), 1);
+    for bus in [&replica, &webhook, &other.bus] {
+        let scope = Scope::Views(vec![view("a")]);
+        for scope in [Scope::All, scope] {
+            let mut reader = Reader::new(&**bus, scope);
+            reader.caught_up_at(last).await;
+            assert_eq!(reader.objects.len(), 1);
+        }
         let mut beats = bus.beats().await.unwrap();
         heard(&*writer.bus, &mut beats, 1).await;
+        let mut beats = bus.replica_beats().await.unwrap();
+        replica_heard(&*replica, &mut beats).await;
     }
     let own = Address::Replica {
         replica: "replica-1".into(),
         view: view("a"),
     };
-    for to in [at("a"), own] {
-        let serving = replica.serve(&to).await.unwrap();
+    for (to, server) in [
+        (at("a"), &replica),
+        (own, &replica),
+        (Address::Fallback(view("a")), &replica),
+        (Address::Live, &other.bus),
+    ] {
+        let serving = server.serve(&to).await.unwrap();
         tokio::spawn(answer(serving, "one"));
         let reply = within(webhook.request(&to, call(b""), Duration::from_secs(20))).await;
         assert_eq!(reply.unwrap(), "one");
