@@ -20,9 +20,10 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::{left::LeftView, metrics::WatcherMetrics, publish::Publisher};
 
-pub(crate) use caller::{Caller, Reply};
+use caller::Reply;
+pub(crate) use caller::{Caller, parse};
 pub(crate) use fault::CallFault;
-pub(crate) use http::Validators;
+pub(crate) use http::{Answer, Validators};
 pub(crate) use spec::{CallSpec, CallTarget, OnFailure, is_of_secrets, parse_url};
 
 /// How long one call may take, from the connection to the last byte.

@@ -29,6 +29,8 @@ mod discovery;
 mod feeds;
 mod lead;
 mod left;
+#[allow(dead_code, reason = "the process serves it")]
+mod live;
 mod manifests;
 mod metrics;
 mod prune;
@@ -44,4 +46,5 @@ mod watcher;
 
 pub use args::Args;
 pub use crd::crds;
+pub use live::LiveArgs;
 pub use watcher::run;

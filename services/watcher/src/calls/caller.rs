@@ -40,29 +40,40 @@ impl Caller {
         }
     }
 
-    /// The largest response of an entry's call.
-    pub(super) fn bytes_max(&self) -> usize {
-        self.bytes_max
-    }
-
-    /// Makes a call.
+    /// Makes a call, and reads what came as JSON.
     ///
     /// # Errors
     /// [`CallFault`].
-    pub(crate) async fn make(
+    pub(super) async fn make(
+        &self,
+        target: &CallTarget,
+        data: Option<&Bytes>,
+        known: &Validators,
+        timeout: Duration,
+    ) -> Result<Reply, CallFault> {
+        let fetched = self.fetch(target, data, known, self.bytes_max, timeout);
+        match fetched.await? {
+            Answer::Unchanged => Ok(Reply::Unchanged),
+            Answer::Body(bytes, validators) => Ok(Reply::Json(parse(&bytes)?, validators)),
+        }
+    }
+
+    /// Makes a call. With `known`, an endpoint that offers it may say that nothing changed.
+    ///
+    /// # Errors
+    /// [`CallFault`].
+    pub(crate) async fn fetch(
         &self,
         target: &CallTarget,
         data: Option<&Bytes>,
         known: &Validators,
         bytes_max: usize,
         timeout: Duration,
-    ) -> Result<Reply, CallFault> {
-        let answer = match target {
+    ) -> Result<Answer, CallFault> {
+        match target {
             CallTarget::Api { path } => {
-                let bytes = self
-                    .ask_api(path, data.cloned(), bytes_max, timeout)
-                    .await?;
-                Answer::Body(bytes, Validators::default())
+                let bytes = self.ask_api(path, data.cloned(), bytes_max, timeout);
+                Ok(Answer::Body(bytes.await?, Validators::default()))
             }
             CallTarget::Service {
                 url,
@@ -76,12 +87,8 @@ impl Caller {
                     tls: http::client_config(ca_bundle.as_deref(), &self.roots)?,
                     bytes_max,
                 };
-                call.make(known, timeout).await?
+                call.make(known, timeout).await
             }
-        };
-        match answer {
-            Answer::Unchanged => Ok(Reply::Unchanged),
-            Answer::Body(bytes, validators) => Ok(Reply::Json(parse(&bytes)?, validators)),
         }
     }
 
@@ -112,9 +119,12 @@ impl CallSpec {
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Value, CallFault> {
+/// What came, as JSON.
+///
+/// # Errors
+/// [`CallFault::Unreadable`], which says where, and not what: the text may be a secret.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Value, CallFault> {
     serde_json::from_slice(bytes).map_err(|error| CallFault::Unreadable {
-        // Where, and not what: the text may be a secret.
         problem: format!(
             "{:?} error at line {} column {}",
             error.classify(),

@@ -80,13 +80,7 @@ impl Poller {
         };
         let made = self
             .caller
-            .make(
-                target,
-                data.as_ref(),
-                known,
-                self.caller.bytes_max(),
-                CALL_TIMEOUT,
-            )
+            .make(target, data.as_ref(), known, CALL_TIMEOUT)
             .await;
         let Reply::Json(json, validators) = made? else {
             return Ok(());

@@ -16,6 +16,7 @@ use hyper_util::rt::TokioIo;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::{
     net::TcpListener,
+    sync::Semaphore,
     task::{JoinHandle, JoinSet},
 };
 
@@ -38,7 +39,7 @@ impl Endpoint {
     pub(crate) async fn start(
         answers: impl Fn(usize, &Request<Incoming>) -> Option<Response<String>> + Send + Sync + 'static,
     ) -> Self {
-        Self::run(None, Arc::new(answers)).await
+        Self::run(None, None, Arc::new(answers)).await
     }
 
     /// With this certificate.
@@ -46,10 +47,22 @@ impl Endpoint {
         certificate: &Certificate,
         answers: impl Fn(usize, &Request<Incoming>) -> Option<Response<String>> + Send + Sync + 'static,
     ) -> Self {
-        Self::run(Some(certificate.server.clone()), Arc::new(answers)).await
+        Self::run(Some(certificate.server.clone()), None, Arc::new(answers)).await
     }
 
-    async fn run(tls: Option<tokio_rustls::TlsAcceptor>, answers: Arc<Answers>) -> Self {
+    /// Plain HTTP, where each answer waits for a permit of `gate`.
+    pub(crate) async fn start_held(
+        gate: Arc<Semaphore>,
+        answers: impl Fn(usize, &Request<Incoming>) -> Option<Response<String>> + Send + Sync + 'static,
+    ) -> Self {
+        Self::run(None, Some(gate), Arc::new(answers)).await
+    }
+
+    async fn run(
+        tls: Option<tokio_rustls::TlsAcceptor>,
+        gate: Option<Arc<Semaphore>>,
+        answers: Arc<Answers>,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let served = Arc::new(AtomicUsize::new(0));
@@ -59,9 +72,10 @@ impl Endpoint {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 let (answers, counted) = (Arc::clone(&answers), Arc::clone(&counted));
+                let gate = gate.clone();
                 let service = service_fn(move |request| {
                     let at = counted.fetch_add(1, Ordering::SeqCst);
-                    answer(answers(at, &request))
+                    answer(answers(at, &request), gate.clone())
                 });
                 let tls = tls.clone();
                 connections.spawn(async move {
@@ -100,7 +114,11 @@ impl Drop for Endpoint {
 
 async fn answer(
     response: Option<Response<String>>,
+    gate: Option<Arc<Semaphore>>,
 ) -> Result<Response<Full<Bytes>>, std::convert::Infallible> {
+    if let Some(gate) = gate {
+        gate.acquire().await.unwrap().forget();
+    }
     match response {
         Some(response) => Ok(response.map(Full::from)),
         None => std::future::pending().await,

@@ -1,0 +1,33 @@
+//! The command line of live reads.
+
+/// Limits of live reads, each for one watcher.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Live reads")]
+#[group(id = "LiveArgs")]
+pub struct LiveArgs {
+    /// Live reads that are begun in a second, in the long run; as many may begin at once after a
+    /// quiet second. Above it they wait their turn within their deadline
+    #[arg(long, env = "ANTEROOM_LIVE_READS_PER_SECOND", default_value_t = 100,
+          value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub live_reads_per_second: u32,
+
+    /// Live reads that are under way at once. Above it they wait their turn within their deadline
+    #[arg(long, env = "ANTEROOM_LIVE_READ_CONCURRENCY", default_value_t = 16,
+          value_parser = clap::value_parser!(u32).range(1..=10_000), value_name = "N")]
+    pub live_read_concurrency: u32,
+
+    /// The largest answer that is read, in bytes; a larger one is an error
+    #[arg(long, env = "ANTEROOM_LIVE_READ_BYTES_MAX", default_value_t = 32 * 1024 * 1024,
+          value_name = "BYTES")]
+    pub live_read_bytes_max: usize,
+}
+
+impl Default for LiveArgs {
+    fn default() -> Self {
+        Self {
+            live_reads_per_second: 100,
+            live_read_concurrency: 16,
+            live_read_bytes_max: 32 * 1024 * 1024,
+        }
+    }
+}

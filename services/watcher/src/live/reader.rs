@@ -1,0 +1,267 @@
+//! Answers one live read: whether it may be made, whether there is room for it, what it brings.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anteroom_bus::Call;
+use anteroom_mirror::Mirror;
+use anteroom_model::{FactError, ObjectKey};
+use anteroom_wire::live::{self, LiveOutcome, LiveReply, LiveRequest};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use super::{
+    LiveTools, allowed::Allowed, bucket::Bucket, evaluate::evaluate, failed, flights::Flights,
+    policies::Policies,
+};
+use crate::{
+    calls::{Answer, CALL_TIMEOUT, CallFault, Validators, parse},
+    prune::prune,
+};
+
+/// How long a policy is waited for that is not known here, or is another than the reader has: it may
+/// be on its way.
+const POLICY_WAIT: Duration = Duration::from_millis(500);
+
+/// Answers up to this size are evaluated over where they are; larger ones on a thread of their own.
+const INLINE_BYTES_MAX: usize = 64 * 1024;
+
+/// What a read brought: the answer, and its size.
+type Brought = Result<(Arc<Value>, usize), FactError>;
+
+pub(super) struct Reader {
+    tools: LiveTools,
+    policies: Policies,
+    bucket: Mutex<Bucket>,
+    places: Semaphore,
+    flights: Flights<String, Brought>,
+}
+
+impl Reader {
+    pub(super) fn new(tools: LiveTools, mirror: Arc<Mirror>) -> Self {
+        let LiveTools { args, .. } = &tools;
+        Self {
+            policies: Policies::new(mirror),
+            bucket: Mutex::new(Bucket::new(args.live_reads_per_second, Instant::now())),
+            places: Semaphore::new(args.live_read_concurrency as usize),
+            flights: Flights::default(),
+            tools,
+        }
+    }
+
+    /// Answers a call. Whatever is wrong is an answer too.
+    pub(super) async fn answer(self: &Arc<Self>, call: &Call) -> Bytes {
+        let begun = Instant::now();
+        let outcome = match live::decode_request(&call.body) {
+            Err(error) => Err(FactError::RequestInvalid {
+                message: error.to_string(),
+            }),
+            Ok(request) => {
+                let span = tracing::Span::current();
+                span.record("policy", request.policy.to_string());
+                span.record("rule", &request.rule);
+                span.record("variable", &request.variable);
+                let read = self.outcome(&request, begun + call.deadline);
+                let read = tokio::time::timeout(call.deadline, read).await;
+                read.unwrap_or_else(|_| Err(exceeded(call.deadline)))
+            }
+        };
+        record(&outcome);
+        let error = outcome.as_ref().err();
+        self.tools.metrics.ended(error, begun.elapsed());
+        live::encode_outcome(&outcome).unwrap_or_else(|error| {
+            let too_large = Err(FactError::BudgetExceeded {
+                message: format!("its result: {error}"),
+            });
+            live::encode_outcome(&too_large).unwrap_or_default()
+        })
+    }
+
+    async fn outcome(self: &Arc<Self>, request: &LiveRequest, deadline: Instant) -> LiveOutcome {
+        let allowed = self.allowed_soon(request).await?;
+        let reply_key = self.check_secrets(request, &allowed)?;
+        let secret = allowed.secret;
+        let key = allowed.key();
+        let this = Arc::clone(self);
+        let read = move || async move { this.read(&allowed, deadline).await };
+        let (flight, shared) = match key {
+            Some(key) => self.flights.join(key, read),
+            None => Flights::default().join((), read),
+        };
+        if shared {
+            self.tools.metrics.shared();
+        }
+        let begun = flight.begun;
+        let brought = flight.landed().await;
+        let (answer, bytes) = brought.unwrap_or_else(|| Err(ended()))?;
+        let query = request.query.clone();
+        let mut result = off_thread(bytes, move || evaluate(&query, &answer)).await?;
+        if let Some(reply_key) = reply_key {
+            let sealed = anteroom_seal::reply::seal_to(&reply_key, &result);
+            result = sealed.map_err(|error| failed(error.to_string()))?;
+        }
+        Ok(LiveReply {
+            watcher: self.tools.watcher.clone(),
+            age_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            shared,
+            result,
+            sealed: secret,
+        })
+    }
+
+    /// A policy that was just applied may be known to the reader before it is known here.
+    async fn allowed_soon(&self, request: &LiveRequest) -> Result<Allowed, FactError> {
+        let Some(mut changes) = self.policies.changes() else {
+            return self.allowed(request);
+        };
+        let soon = async {
+            loop {
+                changes.mark_unchanged();
+                if let Ok(allowed) = self.allowed(request) {
+                    return Some(allowed);
+                }
+                if changes.changed().await.is_err() {
+                    return None;
+                }
+            }
+        };
+        match tokio::time::timeout(POLICY_WAIT, soon).await {
+            Ok(Some(allowed)) => Ok(allowed),
+            _ => self.allowed(request),
+        }
+    }
+
+    fn allowed(&self, request: &LiveRequest) -> Result<Allowed, FactError> {
+        let policy = self.policies.get(&request.policy).ok_or_else(|| {
+            let policy = &request.policy;
+            failed(format!(
+                "this watcher knows no policy `{policy}` that compiles"
+            ))
+        })?;
+        Allowed::by(&policy, request)
+    }
+
+    /// What the result is sealed to, if it is.
+    fn check_secrets(
+        &self,
+        request: &LiveRequest,
+        allowed: &Allowed,
+    ) -> Result<Option<Bytes>, FactError> {
+        if !allowed.secret {
+            return Ok(None);
+        }
+        let ObjectKey { namespace, name } = &request.policy;
+        if !(self.tools.may_read_secrets)(namespace, name) {
+            let reader = match &**namespace {
+                "" => format!("ClusterPolicy {name}"),
+                namespace => format!("Policy {namespace}/{name}"),
+            };
+            return Err(FactError::SecretForbidden { reader });
+        }
+        match &request.reply_key {
+            Some(key) => Ok(Some(key.clone())),
+            None => Err(FactError::RequestInvalid {
+                message: "a read of Secrets brings a key that its result is sealed to".into(),
+            }),
+        }
+    }
+
+    /// Reads, once there is room for it within the deadline of its first reader.
+    async fn read(&self, allowed: &Allowed, deadline: Instant) -> Brought {
+        let now = Instant::now();
+        let most = deadline.saturating_duration_since(now);
+        let wait = self.bucket.lock().take(now, most).ok_or_else(|| {
+            let most = self.tools.args.live_reads_per_second;
+            busy(format!("{most} live reads are begun in a second"))
+        })?;
+        tokio::time::sleep(wait).await;
+        let most = deadline.saturating_duration_since(Instant::now());
+        let Ok(Ok(_place)) = tokio::time::timeout(most, self.places.acquire()).await else {
+            let most = self.tools.args.live_read_concurrency;
+            return Err(busy(format!("{most} live reads are under way")));
+        };
+        let _under_way = self.tools.metrics.under_way();
+        // It is not cut short with its first reader's deadline: others may have joined.
+        let nothing_known = Validators::default();
+        let answer = self.tools.caller.fetch(
+            &allowed.target,
+            allowed.data.as_ref(),
+            &nothing_known,
+            self.tools.args.live_read_bytes_max,
+            CALL_TIMEOUT,
+        );
+        let bytes = match answer.await.map_err(|fault| read_failed(&fault))? {
+            Answer::Body(bytes, _) => bytes,
+            Answer::Unchanged => return Err(ended()), // Only where something is known.
+        };
+        let (size, config_map) = (bytes.len(), allowed.config_map);
+        let answer = off_thread(size, move || {
+            if config_map {
+                as_config_map(&bytes)
+            } else {
+                parse(&bytes).map_err(|fault| read_failed(&fault))
+            }
+        });
+        Ok((Arc::new(answer.await?), size))
+    }
+}
+
+/// `{data, metadata}`, pruned as in a view.
+fn as_config_map(bytes: &[u8]) -> Result<Value, FactError> {
+    let object = prune(bytes, "v1", "ConfigMap");
+    let mut object = object.map_err(|error| failed(error.to_string()))?;
+    let data = object.remove("data").unwrap_or_else(|| json!({}));
+    let metadata = object.remove("metadata").unwrap_or_else(|| json!({}));
+    Ok(json!({"data": data, "metadata": metadata}))
+}
+
+/// Work over so many bytes, where it holds up nobody.
+async fn off_thread<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> Result<T, FactError> + Send + 'static,
+) -> Result<T, FactError> {
+    if bytes <= INLINE_BYTES_MAX {
+        return work();
+    }
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(ended()))
+}
+
+/// In the words of whoever was asked.
+fn read_failed(fault: &CallFault) -> FactError {
+    FactError::LiveReadFailed {
+        code: fault.code(),
+        message: fault.to_string(),
+    }
+}
+
+fn ended() -> FactError {
+    failed("the read ended unexpectedly")
+}
+
+fn busy(message: String) -> FactError {
+    FactError::LiveReadBusy { message }
+}
+
+fn exceeded(given: Duration) -> FactError {
+    FactError::DeadlineExceeded {
+        deadline_ms: u64::try_from(given.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+fn record(outcome: &LiveOutcome) {
+    let span = tracing::Span::current();
+    match outcome {
+        Ok(reply) => {
+            span.record("shared", reply.shared);
+            span.record("age_ms", reply.age_ms);
+        }
+        Err(error) => {
+            span.record("error", error.code().as_str());
+        }
+    }
+}
