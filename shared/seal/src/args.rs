@@ -19,14 +19,39 @@ pub struct SealArgs {
 
 impl SealArgs {
     /// The keys of the file, to be kept current with [`Keys::follow`]; [`Keys::none`] if no file is
-    /// given.
+    /// given, or if it is not there yet, as where an optional Secret is mounted.
     ///
     /// # Errors
     /// What is wrong with the file at start-up.
     pub async fn keys(&self) -> Result<Keys, KeysError> {
-        match &self.seal_keys_file {
-            Some(path) => Keys::read(path).await,
-            None => Ok(Keys::none()),
+        let Some(path) = &self.seal_keys_file else {
+            return Ok(Keys::none());
+        };
+        if let Ok(false) = tokio::fs::try_exists(path).await {
+            tracing::warn!(
+                path = %path.display(),
+                "the file of keys is not there: no Secret is kept until it is"
+            );
+            return Ok(Keys::none());
         }
+        Keys::read(path).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_that_is_not_there_yet_is_waited_for_and_a_broken_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys");
+        let args = SealArgs {
+            seal_keys_file: Some(path.clone()),
+        };
+        assert!(!args.keys().await.unwrap().can_seal());
+        tokio::fs::write(&path, "broken").await.unwrap();
+        assert!(args.keys().await.is_err());
+        assert!(!SealArgs::default().keys().await.unwrap().can_seal());
     }
 }

@@ -1,6 +1,9 @@
 //! Discovery: what is served, in the old shape (group by group) and in the aggregated one.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use axum::{
     http::{HeaderMap, HeaderValue, header},
@@ -23,11 +26,17 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 pub(crate) struct Discovery {
     /// By group, the core group (named "") included.
     groups: BTreeMap<String, Vec<Arc<ResourceType>>>,
+    /// Groups whose server is away.
+    down: BTreeSet<String>,
     aggregated: bool,
 }
 
 impl Discovery {
-    pub(crate) fn new(resources: Vec<Arc<ResourceType>>, headers: &HeaderMap) -> Self {
+    pub(crate) fn new(
+        resources: Vec<Arc<ResourceType>>,
+        headers: &HeaderMap,
+        is_down: impl Fn(&str) -> bool,
+    ) -> Self {
         let mut groups: BTreeMap<String, Vec<_>> = BTreeMap::new();
         for resource in resources {
             groups
@@ -42,7 +51,12 @@ impl Discovery {
         let aggregated = accepted
             .flat_map(|accept| accept.split(','))
             .any(|accept| accept.contains("as=APIGroupDiscoveryList") && accept.contains("v=v2;"));
-        Self { groups, aggregated }
+        let down = groups.keys().filter(|group| is_down(group)).cloned();
+        Self {
+            down: down.collect(),
+            groups,
+            aggregated,
+        }
     }
 
     /// `/api`.
@@ -124,7 +138,7 @@ impl Discovery {
             .groups
             .iter()
             .filter(|(group, _)| wanted(group))
-            .map(|(group, resources)| aggregated_group(group, resources))
+            .map(|(group, resources)| aggregated_group(group, resources, self.down.contains(group)))
             .collect();
         let mut response = json_response(
             200,
@@ -176,7 +190,8 @@ fn entries(resource: &ResourceType) -> Vec<Value> {
     std::iter::once(main).chain(status).collect()
 }
 
-fn aggregated_group(group: &str, resources: &[Arc<ResourceType>]) -> Value {
+/// Of a group whose server is away, the versions are known and their resources are not.
+fn aggregated_group(group: &str, resources: &[Arc<ResourceType>], is_down: bool) -> Value {
     let versions: Vec<Value> = versions(resources)
         .into_iter()
         .map(|version| {
@@ -186,7 +201,11 @@ fn aggregated_group(group: &str, resources: &[Arc<ResourceType>]) -> Value {
             let served: Vec<Value> = served
                 .map(|resource| aggregated(resource, version))
                 .collect();
-            json!({"version": version, "resources": served, "freshness": "Current"})
+            if is_down {
+                json!({"version": version, "freshness": "Stale"})
+            } else {
+                json!({"version": version, "resources": served, "freshness": "Current"})
+            }
         })
         .collect();
     let metadata = if group.is_empty() {

@@ -26,10 +26,35 @@ pub enum Fault {
         /// Which.
         resource: ResourceName,
     },
-    /// Ends [`Fault::Forbid`].
+    /// Requests for the resource in all namespaces are answered with 403; those in one namespace are
+    /// not, as where a Role grants what no ClusterRole does.
+    ForbidEverywhere {
+        /// Which.
+        resource: ResourceName,
+    },
+    /// Requests for the resource in this namespace are answered with 403, those in all namespaces
+    /// too.
+    ForbidIn {
+        /// Which.
+        resource: ResourceName,
+        /// Where.
+        namespace: String,
+    },
+    /// Ends [`Fault::Forbid`], [`Fault::ForbidEverywhere`] and [`Fault::ForbidIn`], everywhere.
     Allow {
         /// Which.
         resource: ResourceName,
+    },
+    /// The server behind an aggregated API is away: the group is known, its resources are not, and
+    /// every request for one of them is answered with 503. Its watches break off.
+    GroupDown {
+        /// As in `metrics.k8s.io`.
+        group: String,
+    },
+    /// Ends [`Fault::GroupDown`].
+    GroupUp {
+        /// Which.
+        group: String,
     },
     /// The resource is not served: 404, and absent from discovery. Its watches end.
     Hide {
@@ -152,6 +177,10 @@ pub(crate) struct Faults {
 #[derive(Debug, Default)]
 struct Standing {
     forbidden: BTreeSet<ResourceName>,
+    /// In all namespaces at once.
+    forbidden_everywhere: BTreeSet<ResourceName>,
+    forbidden_in: BTreeSet<(ResourceName, String)>,
+    groups_down: BTreeSet<String>,
     hidden: BTreeSet<ResourceName>,
     failures: Vec<Failing>,
     delays: Vec<(Matching, Duration)>,
@@ -169,6 +198,8 @@ struct Failing {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WatchFaults {
     cuts: BTreeMap<Option<ResourceName>, Cuts>,
+    /// How often the server behind a group went away.
+    group_cuts: BTreeMap<String, u64>,
     stalled: BTreeSet<Option<ResourceName>>,
 }
 
@@ -184,9 +215,10 @@ impl WatchFaults {
         let of =
             |resource: &Option<ResourceName>| self.cuts.get(resource).copied().unwrap_or_default();
         let (all, own) = (of(&None), of(&Some(resource.clone())));
+        let group = self.group_cuts.get(group_of(resource)).copied();
         Cuts {
             clean: all.clean + own.clean,
-            broken: all.broken + own.broken,
+            broken: all.broken + own.broken + group.unwrap_or_default(),
         }
     }
 
@@ -204,12 +236,18 @@ impl Faults {
         self.standing.lock().hidden.contains(resource)
     }
 
+    /// Whether the server behind the group is away.
+    pub(crate) fn is_down(&self, group: &str) -> bool {
+        self.standing.lock().groups_down.contains(group)
+    }
+
     /// Lets a request wait or fail, as the faults in force have it. `resource` is absent for
-    /// discovery.
+    /// discovery, `namespace` for a request in all of them.
     pub(crate) async fn meet(
         &self,
         verb: &str,
         resource: Option<&ResourceName>,
+        namespace: Option<&str>,
     ) -> Result<(), Failure> {
         let delay: Duration = {
             let standing = self.standing.lock();
@@ -226,10 +264,16 @@ impl Faults {
         if let Some(failure) = standing.next_failure(verb, resource) {
             return Err(failure);
         }
-        match resource.filter(|resource| standing.forbidden.contains(*resource)) {
-            Some(resource) => Err(forbidden(verb, resource)),
-            None => Ok(()),
+        let Some(resource) = resource else {
+            return Ok(());
+        };
+        if standing.groups_down.contains(group_of(resource)) {
+            return Err(unavailable());
         }
+        if standing.forbids(resource, namespace) {
+            return Err(forbidden(verb, resource, namespace));
+        }
+        Ok(())
     }
 
     /// Puts in force (or ends) what is no matter of the store.
@@ -239,8 +283,26 @@ impl Faults {
             Fault::Forbid { resource } => {
                 standing.forbidden.insert(resource);
             }
+            Fault::ForbidEverywhere { resource } => {
+                standing.forbidden_everywhere.insert(resource);
+            }
+            Fault::ForbidIn {
+                resource,
+                namespace,
+            } => {
+                standing.forbidden_in.insert((resource, namespace));
+            }
             Fault::Allow { resource } => {
                 standing.forbidden.remove(&resource);
+                standing.forbidden_everywhere.remove(&resource);
+                standing.forbidden_in.retain(|(of, _)| *of != resource);
+            }
+            Fault::GroupDown { group } => {
+                self.cut_group(&group);
+                standing.groups_down.insert(group);
+            }
+            Fault::GroupUp { group } => {
+                standing.groups_down.remove(&group);
             }
             Fault::Hide { resource } => {
                 standing.hidden.insert(resource.clone());
@@ -287,6 +349,12 @@ impl Faults {
         }
     }
 
+    fn cut_group(&self, group: &str) {
+        self.watches.send_modify(|watches| {
+            *watches.group_cuts.entry(group.to_owned()).or_default() += 1;
+        });
+    }
+
     fn cut(&self, resource: Option<ResourceName>, clean: bool) {
         self.watches.send_modify(|watches| {
             let cuts = watches.cuts.entry(resource).or_default();
@@ -307,6 +375,19 @@ impl WatchFaults {
 }
 
 impl Standing {
+    fn forbids(&self, resource: &ResourceName, namespace: Option<&str>) -> bool {
+        self.forbidden.contains(resource)
+            || match namespace {
+                None => {
+                    self.forbidden_everywhere.contains(resource)
+                        || self.forbidden_in.iter().any(|(of, _)| of == resource)
+                }
+                Some(namespace) => self
+                    .forbidden_in
+                    .contains(&(resource.clone(), namespace.to_owned())),
+            }
+    }
+
     /// The failure that is this request's, counted down.
     fn next_failure(&mut self, verb: &str, resource: Option<&ResourceName>) -> Option<Failure> {
         let at = self
@@ -332,13 +413,34 @@ impl Standing {
     }
 }
 
-fn forbidden(verb: &str, resource: &ResourceName) -> Failure {
+/// Empty for the core group.
+fn group_of(resource: &ResourceName) -> &str {
+    resource
+        .as_str()
+        .split_once('.')
+        .map_or("", |(_, group)| group)
+}
+
+/// What the API server says for an aggregated one that it does not reach.
+fn unavailable() -> Failure {
+    Failure::new(
+        503,
+        "ServiceUnavailable",
+        "the server is currently unable to handle the request",
+    )
+}
+
+fn forbidden(verb: &str, resource: &ResourceName, namespace: Option<&str>) -> Failure {
     let (plural, group) = resource
         .as_str()
         .split_once('.')
         .unwrap_or((resource.as_str(), ""));
+    let place = match namespace {
+        Some(namespace) => format!("in the namespace \"{namespace}\""),
+        None => "at the cluster scope".to_owned(),
+    };
     let message = format!(
-        "{resource} is forbidden: User \"system:anonymous\" cannot {verb} resource \"{plural}\" in API group \"{group}\" at the cluster scope"
+        "{resource} is forbidden: User \"system:anonymous\" cannot {verb} resource \"{plural}\" in API group \"{group}\" {place}"
     );
     let mut failure = Failure::new(403, "Forbidden", message);
     failure.details.insert("kind".into(), plural.into());

@@ -75,7 +75,7 @@ async fn answer(State(app): State<Arc<App>>, request: Request<Body>) -> Response
         Route::Resource(path) => answer_resource(&app, path, request).await,
         Route::Unknown => no_such_path(false),
         discovery => {
-            let response = match app.faults.meet("discovery", None).await {
+            let response = match app.faults.meet("discovery", None, None).await {
                 Ok(()) => discover(&app, &discovery, &request),
                 Err(failure) => failure.into_response(),
             };
@@ -95,7 +95,13 @@ fn version() -> serde_json::Value {
 fn discover(app: &App, route: &Route, request: &Request<Body>) -> Response {
     let mut resources = app.store.resources();
     resources.retain(|resource| !app.faults.is_hidden(&resource.name()));
-    let discovery = Discovery::new(resources, request.headers());
+    let down = |group: &str| app.faults.is_down(group);
+    if let Route::GroupVersion { group, .. } = route
+        && down(group)
+    {
+        return Failure::new(503, "ServiceUnavailable", "service unavailable").into_response();
+    }
+    let discovery = Discovery::new(resources, request.headers(), down);
     match route {
         Route::CoreVersions => discovery.core(),
         Route::Groups => discovery.groups(),
@@ -118,7 +124,8 @@ async fn answer_resource(app: &Arc<App>, path: ResourcePath, request: Request<Bo
         return Failure::new(405, "MethodNotAllowed", message).into_response();
     };
     let served = async {
-        app.faults.meet(verb, Some(&name)).await?;
+        let namespace = path.namespace.as_deref();
+        app.faults.meet(verb, Some(&name), namespace).await?;
         match find(app, &path) {
             Some(resource) => serve_resource(app, resource, path, params?, verb, request).await,
             None => Ok(no_such_path(is_built_in(app, &path.group))),

@@ -369,6 +369,106 @@ fn every_service_logs_in_as_a_user_that_nats_knows() {
     }
 }
 
+/// Point E: the keys that Secrets are sealed with are mounted in watchers and replicas alone.
+#[test]
+fn the_seal_keys_are_where_secrets_are_sealed_and_opened_and_nowhere_else() {
+    let manifests = manifests();
+    for workload in of_kind(&manifests, &WORKLOADS) {
+        let pod = &workload["spec"]["template"]["spec"];
+        let volume = list(pod, "/volumes")
+            .find(|volume| text(volume, "/secret/secretName") == "anteroom-seal-keys");
+        let wanted = ["anteroom-watcher", "anteroom-cache-replica"].contains(&name(workload));
+        assert_eq!(volume.is_some(), wanted, "{}", name(workload));
+        let Some(volume) = volume else { continue };
+        assert_eq!(volume["secret"]["optional"], true, "Secrets are opt-in");
+        let mount = list(pod, "/containers/0/volumeMounts")
+            .find(|mount| mount["name"] == volume["name"])
+            .unwrap();
+        assert_eq!(mount["readOnly"], true);
+        let file = list(pod, "/containers/0/env")
+            .find(|variable| text(variable, "/name") == "ANTEROOM_SEAL_KEYS_FILE")
+            .unwrap();
+        let file = text(file, "/value");
+        let folder = format!("{}/", text(mount, "/mountPath"));
+        assert!(file.starts_with(&folder), "{file}");
+    }
+}
+
+/// Points G and I: memory is limited below what the kernel allows, and watchers are more than one.
+#[test]
+fn limits_leave_room_and_watchers_share_the_work() {
+    let mebibytes = |quantity: &str| -> u64 {
+        let number = quantity
+            .strip_suffix("Mi")
+            .unwrap_or_else(|| panic!("{quantity}"));
+        number.parse().unwrap()
+    };
+    let manifests = manifests();
+    for (of, variable) in [
+        ("anteroom-watcher", "ANTEROOM_WATCHER_MEMORY_LIMIT"),
+        ("anteroom-cache-replica", "ANTEROOM_MEMORY_LIMIT"),
+    ] {
+        let workload = of_kind(&manifests, &WORKLOADS)
+            .find(|workload| name(workload) == of)
+            .unwrap();
+        assert!(workload["spec"]["replicas"].as_u64() >= Some(2), "{of}");
+        let container = &workload["spec"]["template"]["spec"]["containers"][0];
+        let limit = list(container, "/env")
+            .find(|found| text(found, "/name") == variable)
+            .unwrap();
+        let (own, kernel) = (
+            mebibytes(text(limit, "/value")),
+            mebibytes(text(container, "/resources/limits/memory")),
+        );
+        // What is accounted may be exceeded by a fifth.
+        assert!(own * 6 / 5 < kernel, "{of}: {own} of {kernel}");
+    }
+}
+
+/// Each party of a conversation over NATS may have it: what is asked is permitted to the asker, and
+/// what is served to the server.
+#[test]
+fn permissions_on_nats_fit_each_other() {
+    let conf = fs::read_to_string(root().join("deploy/nats/nats.conf")).unwrap();
+    let of = |user: &str, what: &str| -> String {
+        let (_, user) = conf.split_once(&format!("user: {user},")).unwrap();
+        let (_, allowed) = user.split_once(&format!("{what}: {{ allow: [")).unwrap();
+        allowed.split(']').next().unwrap().to_owned()
+    };
+    for (asker, subject, server, served) in [
+        ("webhook", "q.>", "replica", "q.> replicas"),
+        ("webhook", "qf.>", "replica", "qf.> replicas"),
+        ("webhook", "qi.>", "replica", "qi.> replicas"),
+        ("webhook", "live", "watcher", "live watchers"),
+        ("watcher", "beat", "replica", "beat"),
+        ("watcher", "beat", "webhook", "beat"),
+        ("replica", "rbeat", "watcher", "rbeat"),
+        ("replica", "rbeat", "webhook", "rbeat"),
+    ] {
+        let quoted = |subject: &str| format!("\"ar.default.{subject}\"");
+        assert!(
+            of(asker, "publish").contains(&quoted(subject)),
+            "{asker} {subject}"
+        );
+        assert!(
+            of(server, "subscribe").contains(&quoted(served)),
+            "{server} {served}"
+        );
+    }
+    // Nobody but the watcher writes what the log keeps.
+    for user in ["replica", "webhook"] {
+        let publish = of(user, "publish");
+        for kept in [
+            "ar.default.obj",
+            "ar.default.ctl",
+            "STREAM.PURGE",
+            "STREAM.DELETE",
+        ] {
+            assert!(!publish.contains(kept), "{user}: {kept}");
+        }
+    }
+}
+
 #[test]
 fn compose_binds_loopback_and_mounts_what_there_is() {
     let compose = yaml("docker-compose.yml");
