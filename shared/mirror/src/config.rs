@@ -1,10 +1,12 @@
 //! When a mirror loses its trust in what it holds.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anteroom_model::limits::{AGE_MAX_DEFAULT_MS, BEAT_SILENCE_MAX_MS, LAG_MAX_MS};
 
-/// The limits of a mirror. The defaults are those of [`anteroom_model::limits`].
+use crate::{Hold, Open};
+
+/// The limits of a mirror, and what it holds. The defaults are those of [`anteroom_model::limits`].
 #[derive(Clone, Debug)]
 pub struct MirrorConfig {
     /// The age of a view's news above which it is stale, where neither its writer nor a reader names
@@ -18,6 +20,10 @@ pub struct MirrorConfig {
     /// The least time between two times that this mirror asks for the log again. It doubles with
     /// every time, up to [`MirrorConfig::RESTART_WAIT_MAX`], until a read leaves nothing in doubt.
     pub restart_wait: Duration,
+    /// Which views it holds, until it is told otherwise.
+    pub hold: Hold,
+    /// Opens bodies that are sealed. Without it, a view that has any fails with a reason.
+    pub opener: Option<Arc<dyn Open>>,
 }
 
 impl MirrorConfig {
@@ -32,6 +38,8 @@ impl Default for MirrorConfig {
             beat_silence_max_ms: BEAT_SILENCE_MAX_MS,
             lag_max_ms: LAG_MAX_MS,
             restart_wait: Duration::from_millis(500),
+            hold: Hold::all(),
+            opener: None,
         }
     }
 }

@@ -23,7 +23,20 @@ pub(crate) enum Effect {
         changed: bool,
     },
     /// A record could not be read.
-    Undecodable(Revision),
+    Undecodable {
+        /// Where it stands.
+        revision: Revision,
+        /// Whose it is, where that can be told.
+        view: Option<ViewId>,
+    },
+    /// The view's bodies cannot be opened, for this reason.
+    Unopened(ViewId, String),
+    /// The view's objects were freed.
+    Evicted(ViewId),
+    /// The log has to be read for this view alone.
+    Load(ViewId),
+    /// That reader is done, or not wanted any more.
+    LoadEnded(ViewId),
     /// A record on its way was superseded before it was read.
     Hole,
     /// The view's digest proves that it misses something.

@@ -75,6 +75,11 @@ impl ViewHandle {
         self.kept.read().age_ms(self.clock.now())
     }
 
+    /// What it takes in memory right now, what is built anew beside what is served included.
+    pub fn bytes(&self) -> u64 {
+        self.kept.read().bytes()
+    }
+
     /// Reads the view as it is now. `age_max_ms` is the oldest news that the reader accepts,
     /// `u64::MAX` for last-good data whatever its age; `None`: what the mirror accepts, and only
     /// while the writer is heard.

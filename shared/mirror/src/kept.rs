@@ -4,7 +4,7 @@
 //! other. Nothing here waits or reads a clock.
 
 use anteroom_model::{
-    Delta, FactError, Group, Incarnation, Revision, ViewId, ViewRecord, ViewState,
+    Delta, FactError, Failure, Group, Incarnation, Revision, ViewId, ViewRecord, ViewState,
 };
 use anteroom_view::{Applied, Effect, Log, Snapshot, State, View};
 use bytes::Bytes;
@@ -15,9 +15,27 @@ use crate::{
     proof::{Comparison, Proof},
 };
 
+/// Whose records a view takes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Feed {
+    /// The log's, with every other view.
+    Log,
+    /// Those of a reader of its own, be it that it waits for one: see `machine::loads`.
+    Alone,
+    /// Nobody's: it was freed, or cannot be read here.
+    None,
+}
+
 /// One view as the mirror keeps it.
 #[derive(Debug)]
 pub(crate) struct Kept {
+    feed: Feed,
+    /// The last record of it that the log's reader brought, whether it was taken in or passed over.
+    seen: Revision,
+    /// Up to here nobody can have seen that a record was superseded on its way.
+    hole_min: Revision,
+    /// The last position at which a record of it could not be read, in this reading of the log.
+    unreadable: Option<Revision>,
     age_max_ms: u64,
     beat_silence_max_ms: u64,
     view: View,
@@ -53,8 +71,27 @@ impl Kept {
         Self::new(View::live(id), incarnation, position, config)
     }
 
+    /// A view that waits for a reader of its own. The log's reader has passed over its records up to
+    /// `seen`.
+    pub(crate) fn waiting(
+        id: ViewId,
+        incarnation: Incarnation,
+        seen: Revision,
+        config: &MirrorConfig,
+    ) -> Self {
+        Self {
+            feed: Feed::Alone,
+            seen,
+            ..Self::new(View::waiting(id), incarnation, Revision(0), config)
+        }
+    }
+
     fn new(view: View, incarnation: Incarnation, since: Revision, config: &MirrorConfig) -> Self {
         Self {
+            feed: Feed::Log,
+            seen: Revision(0),
+            hole_min: Revision(0),
+            unreadable: None,
             age_max_ms: config.age_max_ms,
             beat_silence_max_ms: config.beat_silence_max_ms,
             view,
@@ -72,14 +109,97 @@ impl Kept {
 
     /// The log is read again from its start. What is served goes on being served as what it is:
     /// complete at its own position, and growing old.
+    ///
+    /// What was evicted stays so. What could not be opened is tried again.
     pub(crate) fn restart(&mut self, incarnation: &Incarnation, another_log: bool) {
+        self.seen = Revision(0);
+        if *self.view.state() == State::Evicted && self.feed == Feed::None {
+            self.incarnation = incarnation.clone();
+            return;
+        }
+        self.feed = Feed::Log;
+        self.begin(incarnation, another_log);
+    }
+
+    /// As [`Kept::restart`], by a reader of its own.
+    pub(crate) fn restart_alone(&mut self, incarnation: &Incarnation) {
+        let another_log = *incarnation != self.incarnation;
+        self.begin(incarnation, another_log);
+    }
+
+    fn begin(&mut self, incarnation: &Incarnation, another_log: bool) {
+        self.unreadable = None;
         if another_log {
+            self.hole_min = Revision(0);
             self.incarnation = incarnation.clone();
             self.agreed_at = Revision(0);
             self.freshness.forget_positions();
         }
         self.claimed_at = None;
         self.view.restart();
+    }
+
+    /// Whose records it takes in.
+    pub(crate) fn feed(&self) -> Feed {
+        self.feed
+    }
+
+    /// See the field.
+    pub(crate) fn seen(&self) -> Revision {
+        self.seen
+    }
+
+    /// The log's reader has brought a record of it that stands at `revision`.
+    pub(crate) fn see(&mut self, revision: Revision) {
+        self.seen = self.seen.max(revision);
+    }
+
+    /// Its memory is wanted back.
+    pub(crate) fn evict(&mut self) {
+        self.view.evict();
+        self.freed();
+    }
+
+    /// What the log holds of it cannot be read here.
+    pub(crate) fn fail(&mut self, failure: &Failure) {
+        self.view.fail(failure);
+        self.freed();
+    }
+
+    fn freed(&mut self) {
+        self.feed = Feed::None;
+        self.proof = Proof::Complete(Revision(0));
+        self.claimed_at = None;
+        self.freshness.forget_positions();
+    }
+
+    /// Whether it was freed since it could not be opened.
+    pub(crate) fn is_unopened(&self) -> bool {
+        self.feed == Feed::None && matches!(self.view.state(), State::Failed(_))
+    }
+
+    /// A reader of its own is to bring its records from now on.
+    pub(crate) fn read_alone(&mut self) {
+        self.feed = Feed::Alone;
+        self.freshness.forget_positions();
+    }
+
+    /// Whether it has taken in, by a reader of its own that is at `position`, all that the log's
+    /// reader has passed over.
+    pub(crate) fn is_followed_to(&self, position: Revision) -> bool {
+        let follows = matches!(self.view.log(), Log::Live | Log::Rebuilding);
+        follows && position >= self.seen
+    }
+
+    /// The log's reader brings its records from now on. The other one was at `position`;
+    /// `unreadable` as in [`Kept::caught_up`].
+    pub(crate) fn hand_over(&mut self, position: Revision, unreadable: Option<Revision>) {
+        self.feed = Feed::Log;
+        self.hole_min = position;
+        self.freshness.forget_positions();
+        if unreadable.is_some_and(|at| at > self.agreed_at) {
+            self.proof = Proof::Unproven;
+        }
     }
 
     /// The log is out of reach.
@@ -124,6 +244,7 @@ impl Kept {
         let held = self.view.followed().record();
         let taken = held.is_some_and(|held| held.epoch == epoch);
         self.claimed_at = (taken && synced).then_some(revision);
+        let hole = hole.map(|hole| hole.max(self.hole_min));
         if let Some(comparison) = self.compare(hole)
             && self.view.log() == Log::Live
         {
@@ -139,12 +260,14 @@ impl Kept {
         content: ContentStamp,
     ) {
         self.control(revision, record, None, content);
+        self.feed = Feed::Log;
         if *self.view.state() != State::Dropped {
             self.view.evict();
         }
     }
 
-    fn is_repeat(&self, revision: Revision) -> bool {
+    /// Whether what stands at `revision` has been taken in before.
+    pub(crate) fn is_repeat(&self, revision: Revision) -> bool {
         revision <= self.view.followed().revision()
     }
 
@@ -173,17 +296,23 @@ impl Kept {
                 self.agreed_at = agreed.at;
                 Proof::Complete(read)
             }
-            None if unreadable.is_some_and(|at| at > self.agreed_at) => Proof::Unproven,
+            None if unreadable.max(self.unreadable) > Some(self.agreed_at) => Proof::Unproven,
             None => Proof::Complete(read),
         };
     }
 
     /// A record could not be read, and it may have been this view's.
     pub(crate) fn doubted(&mut self) {
-        // What is only gathered is judged at the end of the log.
-        if self.view.log() == Log::Live {
+        // What is only gathered on the way to the log's end is judged there.
+        if matches!(self.view.log(), Log::Live | Log::Rebuilding) {
             self.proof = Proof::Unproven;
         }
+    }
+
+    /// A record of it that stands at `revision` could not be read.
+    pub(crate) fn unreadable(&mut self, revision: Revision) {
+        self.unreadable = self.unreadable.max(Some(revision));
+        self.doubted();
     }
 
     /// Whose writer keeps it, where that is known.
@@ -201,10 +330,13 @@ impl Kept {
     pub(crate) fn beat(&mut self, now: Moment, last: Revision, age_ms: u64, position: Revision) {
         let proof = self.proof.beat(last, self.view.followed().revision());
         self.settle_proof(proof);
+        if matches!(self.view.log(), Log::Lost | Log::Passed) {
+            return; // Nothing is on its way.
+        }
         // What is gathered beside what is served does not make that any newer.
         let read = match self.view.log() {
             Log::Live => position,
-            Log::Reading | Log::Rebuilding | Log::Lost => Revision(0),
+            _ => Revision(0),
         };
         self.freshness.beat(now, last, age_ms, read);
     }
@@ -350,6 +482,11 @@ impl Kept {
         Ok((snapshot, position))
     }
 
+    /// What it takes in memory, what is gathered included.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.view.bytes().total() as u64
+    }
+
     /// Where the view stands.
     pub(crate) fn status(&self) -> ViewStatus {
         let state = match self.view.state() {
@@ -358,10 +495,11 @@ impl Kept {
         };
         ViewStatus {
             state,
-            live: self.view.log() == Log::Live,
+            live: self.view.log() == Log::Live && self.feed == Feed::Log,
             revision: self.view.served().revision(),
             objects: self.view.served().len() as u64,
             bytes: self.view.bytes().total() as u64,
+            staged_bytes: self.view.staged_bytes().total() as u64,
         }
     }
 }

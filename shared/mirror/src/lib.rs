@@ -17,6 +17,9 @@
 //! is repaired by reading the log again ([`RereadCause`]), at a bounded rate (`reread`), while the
 //! other views go on answering: what is read again is gathered beside what is served.
 //!
+//! What it holds may change at any time (`demand`): a view is evicted, comes back, or is another's
+//! from now on. One view is read again by itself, beside the others (`machine::loads`).
+//!
 //! `mirror` is the task that feeds the machine, and hands on what comes out of it: [`ViewHandle`]s,
 //! [`MirrorReadiness`], [`MirrorMetrics`], and spans.
 //!
@@ -26,6 +29,7 @@
 
 mod beats;
 mod config;
+mod demand;
 mod effect;
 mod freshness;
 mod handle;
@@ -41,6 +45,7 @@ mod status;
 pub mod testing;
 
 pub use config::MirrorConfig;
+pub use demand::{Hold, Open};
 pub use handle::{ViewHandle, ViewSet};
 pub use metrics::MirrorMetrics;
 pub use mirror::Mirror;

@@ -3,20 +3,36 @@
 //! Pure: no task, no clock, no bus. The log's events and the writer's beats come in with the moment
 //! at which they came; what has to happen outside comes back as [`Effect`]s.
 
-use std::{collections::BTreeMap, sync::Arc};
+mod loads;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use anteroom_bus::{LogEvent, RestartCause, Scope};
-use anteroom_model::{Epoch, Group, Incarnation, Revision, ViewId, ViewRecord, ViewState};
-use anteroom_wire::{beat::Beat, envelope::Record};
+use anteroom_model::{
+    Delta, Epoch, Failure, Group, Incarnation, Op, Revision, ViewId, ViewRecord, ViewState,
+};
+use anteroom_wire::{beat::Beat, body, envelope::Record};
+use bytes::Bytes;
 use parking_lot::RwLock;
 
 use crate::{
-    ContentStamp, MirrorConfig, RereadCause, effect::Effect, freshness::Moment, kept::Kept,
+    ContentStamp, Hold, MirrorConfig, RereadCause,
+    effect::Effect,
+    freshness::Moment,
+    kept::{Feed, Kept},
     reread::Rereads,
 };
+use loads::{LOADS_MAX, Loads};
 
 /// A view as readers and the machine share it. The lock is never held across an await.
 pub(crate) type SharedView = Arc<RwLock<Kept>>;
+
+/// What a reader is told where nothing can be opened.
+const NO_KEYS: &str = "its bodies are sealed, and this process has no keys: mount the key ring's \
+                       Secret, and name the file with --key-ring";
 
 /// How the log is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,13 +53,19 @@ pub(crate) struct Machine {
     config: MirrorConfig,
     scope: Scope,
     views: BTreeMap<ViewId, SharedView>,
+    hold: Hold,
+    /// Views that are not held, each with the last record of it that was passed over.
+    unheld: BTreeMap<ViewId, Revision>,
+    /// Views that are read by themselves.
+    loads: Loads,
     incarnation: Incarnation,
     reading: Reading,
     /// Every record in scope up to here has been read, or was superseded by one further on.
     position: Revision,
     /// The last position at which one was superseded.
     hole: Revision,
-    /// The last position at which a record could not be read, in this reading of the log.
+    /// The last position at which a record could not be read, in this reading of the log, where it
+    /// could not be told whose it was.
     unreadable: Option<Revision>,
     /// Whether the log was read to its end at least once.
     caught_up_once: bool,
@@ -65,6 +87,9 @@ impl Machine {
     pub(crate) fn new(scope: Scope, config: MirrorConfig) -> Self {
         Self {
             rereads: Rereads::new(&config),
+            hold: config.hold.clone(),
+            unheld: BTreeMap::new(),
+            loads: Loads::default(),
             config,
             scope,
             views: BTreeMap::new(),
@@ -96,7 +121,7 @@ impl Machine {
         self.progress = Some(now);
         match event {
             LogEvent::Restart { incarnation, cause } => {
-                self.restart(&incarnation, cause);
+                self.restart(&incarnation, cause, &mut effects);
                 effects.push(Effect::AllChanged);
             }
             LogEvent::Record { revision, envelope } => {
@@ -105,7 +130,10 @@ impl Machine {
                         self.advance(revision, &mut effects);
                         self.record(now, revision, envelope.record, &mut effects);
                     }
-                    Err(_) => self.undecodable(revision, &mut effects),
+                    Err(unreadable) => {
+                        self.advance(revision, &mut effects);
+                        self.undecodable(now, revision, unreadable.view, &mut effects);
+                    }
                 }
                 if self.behind && self.reading == Reading::Live {
                     self.reached(now);
@@ -151,7 +179,15 @@ impl Machine {
         effects
     }
 
-    fn restart(&mut self, incarnation: &Incarnation, cause: RestartCause) {
+    fn restart(
+        &mut self,
+        incarnation: &Incarnation,
+        cause: RestartCause,
+        effects: &mut Vec<Effect>,
+    ) {
+        // Every view is read anew with the others.
+        self.loads.end_all(effects);
+        self.unheld.clear();
         self.reading = Reading::FromStart;
         self.unreadable = None;
         self.rereads.begun();
@@ -178,7 +214,10 @@ impl Machine {
             self.reading = Reading::Resuming;
         }
         for kept in self.views.values() {
-            kept.write().away();
+            let mut kept = kept.write();
+            if kept.feed() == Feed::Log {
+                kept.away();
+            }
         }
     }
 
@@ -202,35 +241,110 @@ impl Machine {
         record: Record,
         effects: &mut Vec<Effect>,
     ) {
+        let id = record.view().clone();
+        let dropped = match &record {
+            Record::Control(record) => record.state == ViewState::Dropped,
+            Record::Delta { .. } => false,
+        };
+        let Some(feed) = self.feed(&id) else {
+            if dropped {
+                self.unheld.remove(&id);
+            } else {
+                self.unheld.insert(id, revision);
+            }
+            return;
+        };
+        if let Some(kept) = self.views.get(&id) {
+            kept.write().see(revision);
+        }
+        match record {
+            Record::Control(record) if dropped => {
+                self.wrote(Group::of(&record.info.source), record.epoch);
+                self.dropped(revision, record, effects);
+            }
+            record if feed == Feed::Log => {
+                let hole = (self.scope == Scope::All).then_some(self.hole);
+                self.take_in(now, revision, record, hole, effects);
+                if let Some(kept) = self.views.get(&id) {
+                    kept.write().see(revision);
+                }
+                if self.reading == Reading::Live {
+                    effects.push(Effect::Changed(id));
+                }
+            }
+            _ => self.hand_over(now, &id, effects),
+        }
+    }
+
+    /// Whose records the view takes in; `None` if it is not held here.
+    fn feed(&self, id: &ViewId) -> Option<Feed> {
+        match self.views.get(id) {
+            Some(kept) => Some(kept.read().feed()),
+            None => self.hold.holds(id).then_some(Feed::Log),
+        }
+    }
+
+    /// A view takes a record in. `hole` as in [`Kept::control`].
+    fn take_in(
+        &mut self,
+        now: Moment,
+        revision: Revision,
+        record: Record,
+        hole: Option<Revision>,
+        effects: &mut Vec<Effect>,
+    ) {
         let content = next(&mut self.changes);
         let id = record.view().clone();
+        let kept = Arc::clone(self.view(&id, revision, effects));
         match record {
             Record::Delta { delta, .. } => {
-                let kept = Arc::clone(self.view(&id, revision, effects));
-                let mut kept = kept.write();
-                if let Some(group) = kept.group() {
+                let group = kept.read().group();
+                if let Some(group) = group {
                     self.wrote(group, delta.epoch);
                 }
-                let changed = kept.delta(revision, &delta, content);
-                let view = id.clone();
-                effects.push(Effect::Delta { view, changed });
+                let delta = match self.opened(&id, delta) {
+                    Ok(delta) => delta,
+                    Err(reason) => return self.unopened(&id, &kept, reason, effects),
+                };
+                let changed = kept.write().delta(revision, &delta, content);
+                effects.push(Effect::Delta { view: id, changed });
             }
             Record::Control(record) => {
                 self.wrote(Group::of(&record.info.source), record.epoch);
-                if record.state == ViewState::Dropped {
-                    self.dropped(revision, record, content, effects);
-                    return;
-                }
-                let hole = (self.scope == Scope::All).then_some(self.hole);
-                let kept = Arc::clone(self.view(&id, revision, effects));
                 changing(now, &id, &kept, effects, |kept| {
                     kept.control(revision, record, hole, content);
                 });
             }
         }
-        if self.reading == Reading::Live {
-            effects.push(Effect::Changed(id));
-        }
+    }
+
+    /// The delta with its body opened, where it is sealed.
+    fn opened(&self, id: &ViewId, delta: Delta<Bytes>) -> Result<Delta<Bytes>, String> {
+        let sealed = match &delta.op {
+            Op::Put(sealed) if body::is_sealed(sealed) => sealed,
+            Op::Put(_) | Op::Delete => return Ok(delta),
+        };
+        let opener = self.config.opener.as_ref().ok_or(NO_KEYS)?;
+        let opened = opener.open(id, &delta.key, sealed)?;
+        body::validate(&opened).map_err(|error| format!("what was sealed is no body: {error}"))?;
+        Ok(Delta {
+            op: Op::Put(opened),
+            ..delta
+        })
+    }
+
+    fn unopened(
+        &mut self,
+        id: &ViewId,
+        kept: &SharedView,
+        reason: String,
+        effects: &mut Vec<Effect>,
+    ) {
+        let failure = Failure::new("SealedUnreadable", reason.clone());
+        kept.write().fail(&failure);
+        self.loads.end(id, effects);
+        effects.push(Effect::Unopened(id.clone(), reason));
+        effects.push(Effect::Changed(id.clone()));
     }
 
     fn term(&self, group: Group) -> u32 {
@@ -243,33 +357,63 @@ impl Machine {
         self.terms.insert(group, term);
     }
 
-    fn dropped(
-        &mut self,
-        revision: Revision,
-        record: ViewRecord,
-        content: ContentStamp,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn dropped(&mut self, revision: Revision, record: ViewRecord, effects: &mut Vec<Effect>) {
         let id = record.view.clone();
+        let content = next(&mut self.changes);
         let Some(kept) = self.views.get(&id) else {
             return;
         };
+        // It has come again since, which a reader of its own has seen.
+        if kept.read().is_repeat(revision) {
+            return;
+        }
         // Also while the log is read from its start, when records mean nothing before its end
         // otherwise: a view that comes again has records of its own, behind this one.
         kept.write().drop_content(revision, record, content);
-        self.views.remove(&id);
-        effects.push(Effect::Removed(id));
+        self.forget(&id, effects);
     }
 
-    /// A record that cannot be read may be any view's.
-    fn undecodable(&mut self, revision: Revision, effects: &mut Vec<Effect>) {
-        self.unreadable = self.unreadable.max(Some(revision));
-        for kept in self.views.values() {
-            kept.write().doubted();
+    /// The view is no more.
+    fn forget(&mut self, id: &ViewId, effects: &mut Vec<Effect>) {
+        self.views.remove(id);
+        self.loads.end(id, effects);
+        effects.push(Effect::Removed(id.clone()));
+    }
+
+    /// A record cannot be read: its view is in doubt, or any is where nobody can tell.
+    fn undecodable(
+        &mut self,
+        now: Moment,
+        revision: Revision,
+        view: Option<ViewId>,
+        effects: &mut Vec<Effect>,
+    ) {
+        effects.push(Effect::Undecodable {
+            revision,
+            view: view.clone(),
+        });
+        let Some(id) = view else {
+            self.unreadable = self.unreadable.max(Some(revision));
+            for kept in self.views.values() {
+                kept.write().doubted();
+            }
+            effects.push(Effect::AllChanged);
+            return;
+        };
+        match self.feed(&id) {
+            None => {
+                self.unheld.insert(id, revision);
+            }
+            Some(feed) => {
+                let kept = Arc::clone(self.view(&id, revision, effects));
+                kept.write().see(revision);
+                match feed {
+                    Feed::Log => kept.write().unreadable(revision),
+                    Feed::Alone | Feed::None => self.hand_over(now, &id, effects),
+                }
+                effects.push(Effect::Changed(id));
+            }
         }
-        self.advance(revision, effects);
-        effects.push(Effect::Undecodable(revision));
-        effects.push(Effect::AllChanged);
     }
 
     fn caught_up(&mut self, now: Moment, revision: Revision, effects: &mut Vec<Effect>) {
@@ -277,15 +421,29 @@ impl Machine {
         // Nothing is on its way any more, so what was superseded has been replaced.
         self.hole = Revision(0);
         self.ahead = None;
+        let from_start = self.reading == Reading::FromStart;
         self.reading = Reading::Live;
         self.caught_up_once = true;
         let (read, unreadable) = (self.position, self.unreadable);
+        let mut unknown = Vec::new();
         for (id, kept) in &self.views {
+            match kept.read().feed() {
+                Feed::Log => {}
+                Feed::None if from_start && kept.read().seen() == Revision(0) => {
+                    unknown.push(id.clone());
+                    continue;
+                }
+                Feed::Alone | Feed::None => continue,
+            }
             let content = next(&mut self.changes);
             changing(now, id, kept, effects, |kept| {
                 kept.caught_up(read, unreadable, content);
             });
         }
+        for id in unknown {
+            self.forget(&id, effects);
+        }
+        self.hand_over_all(now, effects);
         self.reached(now);
         effects.push(Effect::AllChanged);
     }
@@ -302,8 +460,7 @@ impl Machine {
             }
         }
         for id in forsaken {
-            self.views.remove(&id);
-            effects.push(Effect::Removed(id));
+            self.forget(&id, effects);
         }
     }
 
@@ -326,7 +483,11 @@ impl Machine {
                 changing(now, &news.view, kept, effects, |kept| {
                     // Also where nothing is known of the view but its name.
                     kept.heard(now);
-                    kept.beat(now, news.revision, news.news_age_ms, self.position);
+                    let read = match kept.feed() {
+                        Feed::Log => self.position,
+                        Feed::Alone | Feed::None => self.loads.position(&news.view),
+                    };
+                    kept.beat(now, news.revision, news.news_age_ms, read);
                 });
                 self.behind |= kept.read().is_behind();
             }
@@ -337,8 +498,10 @@ impl Machine {
         self.behind = false;
         for kept in self.views.values() {
             let mut kept = kept.write();
-            kept.reached(now, self.position, self.hole);
-            self.behind |= kept.is_behind();
+            if kept.feed() == Feed::Log {
+                kept.reached(now, self.position, self.hole);
+                self.behind |= kept.is_behind();
+            }
         }
     }
 
@@ -350,20 +513,41 @@ impl Machine {
         now.saturating_sub(since.max(progress)).as_millis() > u128::from(self.config.lag_max_ms)
     }
 
-    /// Asks for the log again where some view cannot become whole otherwise.
+    /// Has the log read again where some view cannot become whole otherwise: for the view alone at
+    /// first, and whole if that does not help, or costs less.
     fn repair(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        let mut ailing = Vec::new();
         if self.reading == Reading::Live {
-            for kept in self.views.values() {
+            for (id, kept) in &self.views {
                 let kept = kept.read();
+                let is_read = kept.feed() == Feed::Log || self.is_being_read(id);
+                if !is_read {
+                    continue;
+                }
                 if kept.is_lost() {
                     self.rereads.want(RereadCause::DigestMismatch);
                 } else if kept.is_unproven() {
                     self.rereads.want(RereadCause::Undecodable);
+                } else {
+                    continue;
                 }
+                ailing.push((id.clone(), kept.feed()));
             }
         }
-        if let Some(cause) = self.rereads.due(now) {
-            effects.push(Effect::AskAgain(cause));
+        let alone = self.rereads.is_first()
+            && !ailing.is_empty()
+            && ailing.len() <= LOADS_MAX
+            && ailing.iter().all(|(_, feed)| *feed == Feed::Log)
+            && self.unreadable.is_none();
+        match self.rereads.due(now) {
+            Some(RereadCause::DigestMismatch | RereadCause::Undecodable) if alone => {
+                self.rereads.begun();
+                for (id, _) in ailing {
+                    self.want_load(&id, effects);
+                }
+            }
+            Some(cause) => effects.push(Effect::AskAgain(cause)),
+            None => {}
         }
     }
 

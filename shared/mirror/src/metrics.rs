@@ -21,6 +21,8 @@ pub struct MirrorMetrics {
     deltas: Family<Taken, Counter>,
     digest_mismatches: Family<OfView, Counter>,
     resyncs: Family<Caused, Counter>,
+    evictions: Family<OfView, Counter>,
+    loads: Counter,
     undecodable: Counter,
     superseded: Counter,
     position: Gauge,
@@ -98,6 +100,16 @@ impl MirrorMetrics {
             own.resyncs.clone(),
         );
         metrics.register(
+            "anteroom_view_evictions",
+            "Times that the view's objects were freed to save memory",
+            own.evictions.clone(),
+        );
+        metrics.register(
+            "anteroom_log_loads",
+            "Times that the log was read for one view alone",
+            own.loads.clone(),
+        );
+        metrics.register(
             "anteroom_log_records_undecodable",
             "Records of the log that could not be read",
             own.undecodable.clone(),
@@ -136,6 +148,7 @@ impl MirrorMetrics {
         self.age_seconds.remove(&of);
         self.answering.remove(&of);
         self.digest_mismatches.remove(&of);
+        self.evictions.remove(&of);
         for changed in [false, true] {
             self.deltas.remove(&Taken::new(view, changed));
         }
@@ -160,6 +173,14 @@ impl MirrorMetrics {
 
     pub(crate) fn resync(&self, cause: &'static str) {
         self.resyncs.get_or_create(&Caused { cause }).inc();
+    }
+
+    pub(crate) fn eviction(&self, view: &ViewId) {
+        self.evictions.get_or_create(&OfView::new(view)).inc();
+    }
+
+    pub(crate) fn load(&self) {
+        self.loads.inc();
     }
 
     pub(crate) fn undecodable(&self) {

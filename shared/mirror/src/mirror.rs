@@ -1,6 +1,8 @@
 //! The mirror itself: the machine, fed by a task.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration,
+};
 
 use anteroom_bus::{Bus, Follower, LogEvent, RestartCause, Scope};
 use anteroom_model::{Revision, ViewId};
@@ -13,8 +15,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Span;
 
 use crate::{
-    MirrorConfig, MirrorMetrics, MirrorReadiness, RereadCause, ViewHandle, ViewSet,
+    Hold, MirrorConfig, MirrorMetrics, MirrorReadiness, RereadCause, ViewHandle, ViewSet,
     beats::{self, Beats},
+    demand::{Demand, Demands},
     effect::Effect,
     handle::Clock,
     machine::{Machine, SharedView},
@@ -30,6 +33,7 @@ pub struct Mirror {
     views: watch::Receiver<ViewSet>,
     position: watch::Receiver<Revision>,
     readiness: watch::Receiver<MirrorReadiness>,
+    demands: Demands,
     ended: CancellationToken,
     _stop: DropGuard,
 }
@@ -47,7 +51,8 @@ impl Mirror {
         let ended = CancellationToken::new();
         let follower = bus.follow(scope.clone());
         let heard = Beats::default();
-        tokio::spawn(beats::listen(bus, heard.clone(), stop.clone()));
+        tokio::spawn(beats::listen(Arc::clone(&bus), heard.clone(), stop.clone()));
+        let demands = Demands::default();
 
         let required = readiness::required(&scope);
         let outlets = Outlets::new(required, metrics);
@@ -55,6 +60,7 @@ impl Mirror {
             views: outlets.views.subscribe(),
             position: outlets.position.subscribe(),
             readiness: outlets.readiness.subscribe(),
+            demands: demands.clone(),
             ended: ended.clone(),
             _stop: stop.clone().drop_guard(),
         };
@@ -62,13 +68,15 @@ impl Mirror {
             machine: Machine::new(scope, config),
             clock: outlets.clock,
             outlets,
+            bus,
             follower,
+            loads: BTreeMap::new(),
             reading: None,
         };
         tokio::spawn(async move {
             // Dropped when the task ends, by whatever road.
             let _ended = ended.drop_guard();
-            stop.run_until_cancelled(task.run(heard)).await;
+            stop.run_until_cancelled(task.run(heard, demands)).await;
         });
         mirror
     }
@@ -95,6 +103,35 @@ impl Mirror {
         self.readiness.clone()
     }
 
+    /// Frees a view's objects: it answers *evicted* from then on, until it is loaded. Returns at
+    /// once; the view's status says when it is done.
+    pub fn evict(&self, view: &ViewId) {
+        self.demands.put(Demand::Evict(view.clone()));
+    }
+
+    /// Reads a view again that was evicted, from the log and beside everything else. Returns at once.
+    pub fn load(&self, view: &ViewId) {
+        self.demands.put(Demand::Load(view.clone()));
+    }
+
+    /// From now on these views are held. Others are freed and are no more among
+    /// [`Mirror::views`]; those that are held newly are loaded. Returns at once.
+    pub fn hold(&self, hold: Hold) {
+        self.demands.put(Demand::Hold(hold));
+    }
+
+    /// The keys have changed: views whose bodies could not be opened are loaded again. Returns at
+    /// once.
+    pub fn reopen(&self) {
+        self.demands.put(Demand::Reopen);
+    }
+
+    /// What all views take in memory, in bytes: what is served, and what is built anew beside it.
+    pub fn bytes(&self) -> u64 {
+        let views = Arc::clone(&self.views.borrow());
+        views.values().map(ViewHandle::bytes).sum()
+    }
+
     /// Waits until it follows the log no more: it was stopped, or the bus was closed.
     pub async fn ended(&self) {
         self.ended.cancelled().await;
@@ -104,7 +141,10 @@ impl Mirror {
 struct Task {
     machine: Machine,
     clock: Clock,
+    bus: Arc<dyn Bus>,
     follower: Follower,
+    /// Readers of one view each.
+    loads: BTreeMap<ViewId, Follower>,
     outlets: Outlets,
     /// While the log is read from its start.
     reading: Option<Bootstrap>,
@@ -117,7 +157,7 @@ struct Bootstrap {
 }
 
 impl Task {
-    async fn run(mut self, beats: Beats) {
+    async fn run(mut self, beats: Beats, demands: Demands) {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
@@ -127,6 +167,16 @@ impl Task {
                     None => return,
                 },
                 beat = beats.next() => self.machine.beat(self.clock.now(), &beat),
+                (view, event) = next_of(&mut self.loads) => match event {
+                    Some(event) => self.machine.load_log(self.clock.now(), &view, event),
+                    None => return, // The bus was closed.
+                },
+                demand = demands.next() => match demand {
+                    Demand::Hold(hold) => self.machine.hold(hold),
+                    Demand::Reopen => self.machine.reopen(),
+                    Demand::Evict(view) => self.machine.evict(&view),
+                    Demand::Load(view) => self.machine.load(&view),
+                },
                 _ = tick.tick() => self.machine.tick(self.clock.now()),
             };
             for effect in effects {
@@ -188,10 +238,18 @@ impl Task {
     }
 
     fn take(&mut self, effect: Effect) {
-        if let Effect::AskAgain(cause) = effect {
-            self.ask_again(cause);
-        } else {
-            self.outlets.take(effect);
+        match effect {
+            Effect::AskAgain(cause) => self.ask_again(cause),
+            Effect::Load(view) => {
+                tracing::info!(%view, "the log is read for this view alone");
+                self.outlets.metrics.load();
+                let scope = Scope::Views(vec![view.clone()]);
+                self.loads.insert(view, self.bus.follow(scope));
+            }
+            Effect::LoadEnded(view) => {
+                self.loads.remove(&view);
+            }
+            effect => self.outlets.take(effect),
         }
     }
 
@@ -199,6 +257,19 @@ impl Task {
         tracing::warn!(cause = cause.as_str(), "the log is read again");
         self.follower.restart();
     }
+}
+
+/// The next event of any of these readers; never, while there is none.
+async fn next_of(loads: &mut BTreeMap<ViewId, Follower>) -> (ViewId, Option<LogEvent>) {
+    poll_fn(|context| {
+        for (view, follower) in &mut *loads {
+            if let Poll::Ready(event) = pin!(follower.next()).poll(context) {
+                return Poll::Ready((view.clone(), event));
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 /// Taking in one live change: a child of the span that published it, so that one trace shows a change
@@ -261,12 +332,22 @@ impl Outlets {
             }
             Effect::AllChanged => self.refresh(),
             Effect::Delta { view, changed } => self.metrics.delta(&view, changed),
-            Effect::Undecodable(revision) => {
+            Effect::Undecodable { revision, view } => {
                 self.metrics.undecodable();
+                let view = view.as_ref().map_or("any view's", ViewId::as_str);
                 tracing::error!(
                     revision = revision.0,
-                    "a record of the log cannot be read: no view answers until its digest agrees"
+                    view,
+                    "a record of the log cannot be read: its view does not answer until its digest \
+                     agrees"
                 );
+            }
+            Effect::Unopened(view, reason) => {
+                tracing::error!(%view, reason, "the view's bodies cannot be opened");
+            }
+            Effect::Evicted(view) => {
+                self.metrics.eviction(&view);
+                tracing::info!(%view, "the view was evicted");
             }
             Effect::Hole => self.metrics.superseded(),
             Effect::DigestMismatch(id) => {
@@ -274,7 +355,7 @@ impl Outlets {
                 tracing::error!(view = %id, "the view misses something and does not answer");
             }
             // The task's own.
-            Effect::AskAgain(_) => {}
+            Effect::AskAgain(_) | Effect::Load(_) | Effect::LoadEnded(_) => {}
         }
     }
 

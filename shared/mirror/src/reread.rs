@@ -60,6 +60,11 @@ impl Rereads {
         self.wanted = None;
     }
 
+    /// Whether nothing was asked for lately.
+    pub(crate) fn is_first(&self) -> bool {
+        self.wait == self.wait_min
+    }
+
     /// Whether to ask now. Until the log is being read again, the answer is yes every so often.
     pub(crate) fn due(&mut self, now: Moment) -> Option<RereadCause> {
         if now < self.not_before {

@@ -15,8 +15,10 @@ pub struct ViewStatus {
     pub revision: Revision,
     /// Objects in what it serves.
     pub objects: u64,
-    /// What it takes in memory: bodies, keys, indexes.
+    /// What it takes in memory: bodies, keys, indexes, and what is built anew beside them.
     pub bytes: u64,
+    /// What of that is being built anew, beyond what it shares with what is served.
+    pub staged_bytes: u64,
 }
 
 impl ViewStatus {

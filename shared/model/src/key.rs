@@ -1,13 +1,13 @@
 //! The key of an object within a view.
 
-use std::fmt;
+use std::{cmp::Ordering, fmt};
 
 use serde::{Deserialize, Serialize};
 
 /// Namespace and name of one object. The namespace is empty for a cluster-scoped object.
 ///
-/// Ordered by namespace, then name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// Ordered as the API server lists: see [`ObjectKey::order`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ObjectKey {
     /// Empty for a cluster-scoped object.
     pub namespace: Box<str>,
@@ -24,9 +24,45 @@ impl ObjectKey {
         }
     }
 
+    /// How two keys, each a namespace and a name, are ordered: as the API server's own list is, by
+    /// `namespace/name`, byte by byte. So namespace `a-b` comes before `a`, and a namespace's objects
+    /// stand together.
+    pub fn order(one: (&[u8], &[u8]), other: (&[u8], &[u8])) -> Ordering {
+        if one.0 == other.0 {
+            return one.1.cmp(other.1);
+        }
+        let common = one.0.len().min(other.0.len());
+        one.0[..common]
+            .cmp(&other.0[..common])
+            .then_with(|| rest(one, common).cmp(rest(other, common)))
+            // Only where a name holds a slash, which none of the API server's does.
+            .then_with(|| one.0.cmp(other.0))
+    }
+
+    fn parts(&self) -> (&[u8], &[u8]) {
+        (self.namespace.as_bytes(), self.name.as_bytes())
+    }
+
     /// The bytes that the two names take, for accounting.
     pub fn name_bytes(&self) -> usize {
         self.namespace.len() + self.name.len()
+    }
+}
+
+/// `namespace/name` behind its first bytes.
+fn rest<'k>((namespace, name): (&'k [u8], &'k [u8]), from: usize) -> impl Iterator<Item = &'k u8> {
+    namespace[from..].iter().chain(b"/").chain(name)
+}
+
+impl Ord for ObjectKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        Self::order(self.parts(), other.parts())
+    }
+}
+
+impl PartialOrd for ObjectKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -37,5 +73,33 @@ impl fmt::Display for ObjectKey {
         } else {
             write!(f, "{}/{}", self.namespace, self.name)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Point C: a list from a view has the order of the API server's.
+    #[test]
+    fn keys_are_ordered_as_their_paths_are() {
+        let parts = ["", "a", "a-b", "a.b", "ab", "b", "a0", "-", "b-"];
+        let keys: Vec<_> = parts
+            .iter()
+            .flat_map(|namespace| parts.map(|name| ObjectKey::new(*namespace, name)))
+            .collect();
+        let path = |key: &ObjectKey| format!("{}/{}", key.namespace, key.name);
+        for one in &keys {
+            for other in &keys {
+                let expected = path(one).cmp(&path(other));
+                assert_eq!(one.cmp(other), expected, "{one} and {other}");
+                assert_eq!(one == other, expected == Ordering::Equal);
+            }
+        }
+        assert!(ObjectKey::new("a-b", "x") < ObjectKey::new("a", "x"));
+        assert_ne!(
+            ObjectKey::new("a", "b/c").cmp(&ObjectKey::new("a/b", "c")),
+            Ordering::Equal
+        );
     }
 }

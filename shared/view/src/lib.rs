@@ -16,7 +16,9 @@ mod node;
 mod object;
 mod read;
 mod select;
+mod size;
 mod store;
+mod tree;
 mod view;
 
 pub use life::{Effect, Event, Life, Log, State};
@@ -25,4 +27,5 @@ pub use object::Object;
 pub use read::{Read, Snapshot};
 pub use select::{Known, Reference, Select, Selected};
 pub use store::{Applied, Ignored, Store, TOMBSTONES_MAX, ViewBytes};
+pub use tree::Objects;
 pub use view::View;

@@ -28,7 +28,7 @@ pub enum State {
     /// Answers to readers that accept the age of its news. It was complete, and is too old for
     /// readers that name no age.
     Stale,
-    /// What the source said.
+    /// What the source said; or why what the log holds of it cannot be read here.
     Failed(Failure),
     /// Nothing: its objects were freed to save memory.
     Evicted,
@@ -67,6 +67,9 @@ pub enum Log {
     Rebuilding,
     /// Something is missing: records are passed over until the log is read again.
     Lost,
+    /// Nothing is held, on purpose: records are passed over until somebody has the log read for this
+    /// view.
+    Passed,
 }
 
 /// What happens to a view.
@@ -91,8 +94,11 @@ pub enum Event<'a> {
         /// Whether it is over the limit.
         over: bool,
     },
-    /// The view's memory is wanted back. Its objects return when the log is next read again.
+    /// The view's memory is wanted back.
     Evict,
+    /// What the log holds of the view cannot be read here, as where its bodies are sealed with a key
+    /// that is not known: readers get the reason.
+    Fail(&'a Failure),
 }
 
 /// What a step asks of the store, or of whoever follows the log.
@@ -127,6 +133,11 @@ impl Life {
         Self::new(State::Unsynced, Log::Reading)
     }
 
+    /// A view that waits for the log to be read for it.
+    pub fn waiting() -> Self {
+        Self::new(State::Unsynced, Log::Passed)
+    }
+
     /// A view whose very first record comes while the log is followed live: nothing of it can have
     /// been missed.
     pub fn live() -> Self {
@@ -147,7 +158,8 @@ impl Life {
             Event::Control(said) => self.control(said),
             Event::Broken { served } => self.broken(served),
             Event::Aged { over } => self.aged(over),
-            Event::Evict => self.evict(),
+            Event::Evict => self.passed(State::Evicted),
+            Event::Fail(failure) => self.passed(State::Failed(failure.clone())),
         }
     }
 
@@ -172,7 +184,7 @@ impl Life {
             Log::Live | Log::Reading | Log::Rebuilding => {
                 (Self::new(self.state, Log::Reading), Effect::None)
             }
-            Log::Lost => (self, Effect::None),
+            Log::Lost | Log::Passed => (self, Effect::None),
         }
     }
 
@@ -196,7 +208,7 @@ impl Life {
     }
 
     fn control(self, said: &ViewState) -> (Self, Effect) {
-        if matches!(self.log, Log::Reading | Log::Lost) {
+        if matches!(self.log, Log::Reading | Log::Lost | Log::Passed) {
             // The end of the log will tell.
             return (self, Effect::None);
         }
@@ -220,6 +232,9 @@ impl Life {
     }
 
     fn broken(self, served: bool) -> (Self, Effect) {
+        if self.log == Log::Passed {
+            return (self, Effect::None);
+        }
         let state = match self.state {
             State::Synced | State::Stale if served || self.log == Log::Live => State::Unsynced,
             State::Syncing => State::Unsynced,
@@ -237,10 +252,10 @@ impl Life {
         (Self::new(state, self.log), Effect::None)
     }
 
-    fn evict(self) -> (Self, Effect) {
+    fn passed(self, state: State) -> (Self, Effect) {
         match self.state {
             State::Dropped => (self, Effect::None),
-            _ => (Self::new(State::Evicted, Log::Lost), Effect::Free),
+            _ => (Self::new(state, Log::Passed), Effect::Free),
         }
     }
 }

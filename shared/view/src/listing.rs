@@ -1,10 +1,10 @@
 //! Which objects of a view a document lists, and what the list says of itself.
 
-use std::{collections::btree_set, slice};
+use std::slice;
 
 use anteroom_model::{ResourceVersion, SourceInfo};
 
-use crate::{Object, Store};
+use crate::{Object, Objects, Store};
 
 /// What the list of a view's objects says of itself, in the API server's words.
 #[derive(Clone, Debug, Default)]
@@ -104,13 +104,7 @@ impl<'a> Listing<'a> {
         if let Some(objects) = self.objects() {
             return objects.get(index).copied();
         }
-        // From whichever end is nearer, since an index may count from the last.
-        let from_last = self.store.len().checked_sub(1)?.checked_sub(index)?;
-        if from_last < index {
-            self.store.objects().nth_back(from_last)
-        } else {
-            self.store.objects().nth(index)
-        }
+        self.store.nth(index)
     }
 
     pub(crate) fn iter(self) -> Listed<'a> {
@@ -124,7 +118,7 @@ impl<'a> Listing<'a> {
 /// The objects of a listing.
 #[derive(Clone, Debug)]
 pub(crate) enum Listed<'a> {
-    All(btree_set::Iter<'a, Object>),
+    All(Objects<'a>),
     Chosen(slice::Iter<'a, &'a Object>),
 }
 

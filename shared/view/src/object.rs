@@ -1,9 +1,11 @@
 //! One object of a view, in one allocation.
 
-use std::{borrow::Borrow, cmp::Ordering, sync::Arc};
+use std::{cmp::Ordering, sync::Arc};
 
 use anteroom_model::{Epoch, ObjectKey, ResourceVersion};
 use anteroom_wire::body::BodyNode;
+
+use crate::size::allocated;
 
 /// One object: namespace, name and body behind each other in one allocation, which two states of a
 /// view share where the object did not change between them.
@@ -19,10 +21,6 @@ pub struct Object {
 }
 
 impl Object {
-    /// What an object takes beside its names and body: the tree's slot, and the two counters of the
-    /// allocation.
-    pub(crate) const SLOT_BYTES: usize = size_of::<Self>() + 2 * size_of::<usize>();
-
     /// `None` if a name is longer than 4 GiB, which no bus carries.
     pub(crate) fn new(
         key: &ObjectKey,
@@ -79,8 +77,31 @@ impl Object {
     pub(crate) fn version_bytes(&self) -> usize {
         match &self.version {
             Version::Number(_) => 0,
-            Version::Text(text) => text.len(),
+            Version::Text(text) => allocated(text.len()),
         }
+    }
+
+    /// What its allocation takes beside names and body: two counters, and what is rounded up.
+    pub(crate) fn spare_bytes(&self) -> usize {
+        allocated(self.data.len() + 2 * size_of::<usize>()) - self.data.len()
+    }
+
+    /// Namespace, then name.
+    pub(crate) fn key(&self) -> (&[u8], &[u8]) {
+        (self.namespace_part(), self.name_part())
+    }
+
+    /// Where it stands beside another key.
+    pub(crate) fn order(&self, key: (&[u8], &[u8])) -> Ordering {
+        ObjectKey::order(self.key(), key)
+    }
+
+    /// Whether it stands, in the order, among what may be of this namespace.
+    pub(crate) fn is_under(&self, namespace: &str) -> bool {
+        let (own, name) = self.key();
+        let path = own.iter().chain(b"/").chain(name);
+        let prefix = namespace.as_bytes().iter().chain(b"/");
+        own == namespace.as_bytes() || path.take(namespace.len() + 1).eq(prefix)
     }
 
     /// Takes over the allocation of `other` where it is the same object, byte by byte.
@@ -90,7 +111,7 @@ impl Object {
         }
     }
 
-    #[cfg(test)]
+    /// Whether it is in the same allocation as `other`.
     pub(crate) fn shares_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.data, &other.data)
     }
@@ -136,72 +157,9 @@ impl Version {
     }
 }
 
-/// The API server's order, which is that of its own keys, `namespace/name`: `a-b` stands before `a`,
-/// since `-` comes before `/`.
-fn in_order(one: (&[u8], &[u8]), other: (&[u8], &[u8])) -> Ordering {
-    let ((namespace, name), (other_namespace, other_name)) = (one, other);
-    let common = namespace.len().min(other_namespace.len());
-    let after = |namespace: &[u8]| namespace.get(common).copied();
-    let ends = match (after(namespace), after(other_namespace)) {
-        (None, None) => Ordering::Equal,
-        // No namespace has a slash; where one had, the shorter would come first.
-        (None, Some(next)) => b'/'.cmp(&next).then(Ordering::Less),
-        (Some(next), None) => next.cmp(&b'/').then(Ordering::Greater),
-        (Some(_), Some(_)) => Ordering::Equal, // Unreachable: one of them ends there.
-    };
-    namespace[..common]
-        .cmp(&other_namespace[..common])
-        .then(ends)
-        .then_with(|| name.cmp(other_name))
-}
-
-/// Whatever has a namespace and a name: lets the tree be searched by borrowed parts.
-pub(crate) trait Keyed {
-    /// Namespace, then name.
-    fn key(&self) -> (&[u8], &[u8]);
-}
-
-impl Keyed for Object {
-    fn key(&self) -> (&[u8], &[u8]) {
-        (self.namespace_part(), self.name_part())
-    }
-}
-
-impl Keyed for (&str, &str) {
-    fn key(&self) -> (&[u8], &[u8]) {
-        (self.0.as_bytes(), self.1.as_bytes())
-    }
-}
-
-impl<'a> Borrow<dyn Keyed + 'a> for Object {
-    fn borrow(&self) -> &(dyn Keyed + 'a) {
-        self
-    }
-}
-
-impl Ord for dyn Keyed + '_ {
-    fn cmp(&self, other: &Self) -> Ordering {
-        in_order(self.key(), other.key())
-    }
-}
-
-impl PartialOrd for dyn Keyed + '_ {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for dyn Keyed + '_ {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for dyn Keyed + '_ {}
-
 impl Ord for Object {
     fn cmp(&self, other: &Self) -> Ordering {
-        in_order(self.key(), other.key())
+        self.order(other.key())
     }
 }
 
@@ -239,30 +197,6 @@ mod tests {
             let version = Version::new(&ResourceVersion::new(text));
             assert!(matches!(version, Version::Text(_)), "{text}");
             assert_eq!(version.text().as_str(), text);
-        }
-    }
-
-    #[test]
-    fn the_order_is_the_api_servers() {
-        let keys = [
-            ("", "z"),
-            ("a-b", "a"),
-            ("a-b", "z"),
-            ("a", "-"),
-            ("a", "b"),
-            ("a0", "a"),
-            ("b", ""),
-        ];
-        let joined: Vec<_> = keys[1..]
-            .iter()
-            .map(|(ns, n)| format!("{ns}/{n}"))
-            .collect();
-        assert!(joined.is_sorted());
-        for (at, one) in keys.iter().enumerate() {
-            for (other_at, other) in keys.iter().enumerate() {
-                let [one, other]: [&dyn Keyed; 2] = [one, other];
-                assert_eq!(one.cmp(other), at.cmp(&other_at));
-            }
         }
     }
 

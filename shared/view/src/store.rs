@@ -1,15 +1,18 @@
 //! Objects by key, with their digest and the bytes that they take.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque, btree_set},
-    ops::Bound,
+    collections::{BTreeMap, VecDeque},
+    ops::Deref,
+    sync::Arc,
 };
 
 use anteroom_model::{Delta, Digest, Epoch, ObjectKey, Op, ResourceVersion, Revision, ViewRecord};
 
 use crate::{
     listing::ListHead,
-    object::{Keyed, Object, Version},
+    object::{Object, Version},
+    size::allocated,
+    tree::{Objects, Tree},
 };
 
 /// Deletions that a store remembers. Records arrive in the log's order and a repeat is known by its
@@ -20,26 +23,40 @@ pub const TOMBSTONES_MAX: usize = 1_024;
 
 /// One state of a view: what the log said up to one position.
 ///
-/// Objects stand in one tree by (namespace, name), so that a namespace is a range of it.
+/// Objects stand in one tree in the API server's order, so that a namespace is a range of it.
 #[derive(Clone, Debug, Default)]
 pub struct Store {
-    objects: BTreeSet<Object>,
-    tombstones: Tombstones,
+    objects: Tree,
     digest: Digest,
+    /// Without the tree.
     bytes: ViewBytes,
+    /// What of `bytes` belongs to objects that share their allocation with their twins.
+    shared: ViewBytes,
     revision: Revision,
+    /// What is of an earlier tenure than this is void.
+    origin: Epoch,
     control: Option<ViewRecord>,
     head: ListHead,
 }
 
-/// What a store takes, in bytes, without what the allocator rounds up.
+/// A state that is written: the only one that may change.
+///
+/// A change copies the store if a snapshot holds it, but for the objects (see `tree`).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Draft {
+    store: Arc<Store>,
+    tombstones: Tombstones,
+}
+
+/// What a store takes, in bytes, as the allocator rounds it up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ViewBytes {
     /// Bodies, as MessagePack.
     pub bodies: usize,
     /// Namespaces, names, and versions that are not numbers.
     pub keys: usize,
-    /// What keeps them in order: slots of the tree, and remembered deletions.
+    /// What keeps them in order: slots of the tree, counters and remembered deletions; and what the
+    /// allocator adds.
     pub indexes: usize,
 }
 
@@ -83,12 +100,16 @@ pub enum Ignored {
     KeyTooLong,
 }
 
-impl Store {
-    /// Applies a delta that stands at `revision` of the log.
-    ///
-    /// Records must come in the log's order; one at or before the last position is a repeat. Beyond
-    /// that, [`Delta::supersedes`] decides. `twin` is the same key's object in another state of the
-    /// view: its allocation is taken over if it is the same.
+impl Deref for Draft {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
+
+impl Draft {
+    /// As [`Store::apply`].
     pub(crate) fn apply<B: AsRef<[u8]>>(
         &mut self,
         revision: Revision,
@@ -98,17 +119,68 @@ impl Store {
         if revision <= self.revision {
             return Applied::Ignored(Ignored::Repeated);
         }
+        let store = Arc::make_mut(&mut self.store);
+        store.apply(revision, delta, twin, &mut self.tombstones)
+    }
+
+    /// As [`Store::control`].
+    pub(crate) fn control(&mut self, revision: Revision, record: ViewRecord) {
+        Arc::make_mut(&mut self.store).control(revision, record);
+    }
+
+    /// A copy to be written beside this one: both share every object.
+    pub(crate) fn beside(&self) -> Self {
+        let mut copy = self.clone();
+        let store = Arc::make_mut(&mut copy.store);
+        store.shared = store.bytes;
+        store.shared.indexes -= copy.tombstones.bytes;
+        copy
+    }
+
+    /// Takes the place of what it was written beside.
+    pub(crate) fn settle(&mut self) {
+        let store = Arc::make_mut(&mut self.store);
+        store.shared = ViewBytes::default();
+        store.objects.compact();
+    }
+
+    /// The state as it is now, for a reader that keeps it.
+    pub(crate) fn snapshot(&self) -> Arc<Store> {
+        Arc::clone(&self.store)
+    }
+}
+
+impl Store {
+    /// Applies a delta that stands at `revision` of the log.
+    ///
+    /// Records must come in the log's order; one at or before the last position is a repeat. Beyond
+    /// that, [`Delta::supersedes`] decides. `twin` is the same key's object in another state of the
+    /// view: its allocation is taken over if it is the same.
+    fn apply<B: AsRef<[u8]>>(
+        &mut self,
+        revision: Revision,
+        delta: &Delta<B>,
+        twin: Option<&Object>,
+        tombstones: &mut Tombstones,
+    ) -> Applied {
         self.revision = revision;
-        if !self.is_superseded_by(delta) {
+        if !self.is_superseded_by(delta, tombstones) {
             return Applied::Ignored(Ignored::Superseded);
         }
-        match &delta.op {
+        let before = tombstones.bytes;
+        let applied = match &delta.op {
             Op::Put(body) => {
+                tombstones.remove(&delta.key);
                 let object = Object::new(&delta.key, delta.epoch, &delta.version, body.as_ref());
                 self.put(&delta.key, object, twin)
             }
-            Op::Delete => self.delete(&delta.key, delta.epoch, &delta.version),
-        }
+            Op::Delete => {
+                tombstones.push(&delta.key, delta.epoch, &delta.version);
+                self.delete(&delta.key, twin)
+            }
+        };
+        self.bytes.indexes = self.bytes.indexes + tombstones.bytes - before;
+        applied
     }
 
     /// Whether a control record that stands at `revision` is to be taken in: not a repeat, and not
@@ -117,9 +189,14 @@ impl Store {
         revision > self.revision && self.record().is_none_or(|held| record.epoch >= held.epoch)
     }
 
-    /// Takes in a control record that was accepted.
-    pub(crate) fn control(&mut self, revision: Revision, record: ViewRecord) {
+    /// Takes in a control record that was accepted, and frees what it says is void: the view was
+    /// dropped since, or begun anew, and its objects were purged without a record of their own.
+    fn control(&mut self, revision: Revision, record: ViewRecord) {
         self.revision = revision;
+        if record.origin > self.origin {
+            self.origin = record.origin;
+            self.free_before(record.origin);
+        }
         self.head = ListHead::of(&record.info);
         self.control = Some(record);
     }
@@ -146,7 +223,16 @@ impl Store {
 
     /// What it takes.
     pub fn bytes(&self) -> ViewBytes {
-        self.bytes
+        let mut bytes = self.bytes;
+        bytes.indexes += self.objects.bytes();
+        bytes
+    }
+
+    /// What it takes beside the state that it is written beside.
+    pub(crate) fn own_bytes(&self) -> ViewBytes {
+        let mut bytes = self.bytes();
+        bytes.remove(&self.shared);
+        bytes
     }
 
     /// How many objects there are.
@@ -156,38 +242,41 @@ impl Store {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.objects.is_empty()
+        self.len() == 0
     }
 
     /// The object of this key.
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Object> {
-        self.objects.get::<dyn Keyed>(&(namespace, name))
+        self.objects.get((namespace.as_bytes(), name.as_bytes()))
     }
 
-    /// All objects, by namespace and name.
-    pub fn objects(&self) -> btree_set::Iter<'_, Object> {
+    /// All objects, in the API server's order: by `namespace/name`.
+    pub fn objects(&self) -> Objects<'_> {
         self.objects.iter()
+    }
+
+    /// The object at this place of that order.
+    pub(crate) fn nth(&self, index: usize) -> Option<&Object> {
+        self.objects.nth(index)
     }
 
     /// The objects of one namespace, by name.
     pub fn namespace<'s>(&'s self, namespace: &str) -> impl Iterator<Item = &'s Object> {
-        let first = (namespace, "");
         self.objects
-            .range::<dyn Keyed, _>((Bound::Included(&first as &dyn Keyed), Bound::Unbounded))
-            .take_while(move |object| object.namespace() == namespace)
+            .from((namespace.as_bytes(), b""))
+            .take_while(move |object| object.is_under(namespace))
+            // Only where names hold a slash can others stand between.
+            .filter(move |object| object.namespace() == namespace)
     }
 
-    /// Lays the tree out anew, with full nodes: one that grew object by object is little more than
-    /// half full.
-    pub(crate) fn compact(&mut self) {
-        self.objects = std::mem::take(&mut self.objects).into_iter().collect();
-    }
-
-    fn is_superseded_by<B>(&self, delta: &Delta<B>) -> bool {
+    fn is_superseded_by<B>(&self, delta: &Delta<B>, tombstones: &Tombstones) -> bool {
+        if delta.epoch < self.origin {
+            return false;
+        }
         if let Some(held) = self.get(&delta.key.namespace, &delta.key.name) {
             return delta.supersedes(held.epoch(), &held.version());
         }
-        match self.tombstones.get(&delta.key) {
+        match tombstones.get(&delta.key) {
             Some((epoch, version)) => delta.supersedes(*epoch, &version.text()),
             None => true,
         }
@@ -197,44 +286,48 @@ impl Store {
         let Some(mut object) = object else {
             return Applied::Ignored(Ignored::KeyTooLong);
         };
+        let bytes = bytes_of(&object);
         if let Some(twin) = twin {
             object.share(twin);
         }
-        self.forget(key);
         self.digest.add(key, &object.version());
-        self.bytes.add(&bytes_of(&object));
+        self.bytes.add(&bytes);
+        let is_shared = twin.is_some_and(|twin| object.shares_with(twin));
         let old = self.objects.replace(object);
         if let Some(old) = &old {
-            self.removed(key, old);
+            self.removed(key, old, twin);
+        }
+        if is_shared {
+            self.shared.add(&bytes);
         }
         Applied::Put { old }
     }
 
-    fn delete(&mut self, key: &ObjectKey, epoch: Epoch, version: &ResourceVersion) -> Applied {
-        self.forget(key);
-        self.bytes.indexes += tombstone_bytes(key);
-        if let Some(oldest) = self.tombstones.push(key, epoch, version) {
-            self.bytes.indexes -= tombstone_bytes(&oldest);
-        }
-        let parts = (&*key.namespace, &*key.name);
-        match self.objects.take::<dyn Keyed>(&parts) {
+    fn delete(&mut self, key: &ObjectKey, twin: Option<&Object>) -> Applied {
+        let parts = (key.namespace.as_bytes(), key.name.as_bytes());
+        match self.objects.take(parts) {
             Some(old) => {
-                self.removed(key, &old);
+                self.removed(key, &old, twin);
                 Applied::Deleted { old }
             }
             None => Applied::Ignored(Ignored::Absent),
         }
     }
 
-    fn removed(&mut self, key: &ObjectKey, old: &Object) {
+    fn removed(&mut self, key: &ObjectKey, old: &Object, twin: Option<&Object>) {
         self.digest.remove(key, &old.version());
-        self.bytes.remove(&bytes_of(old));
+        let bytes = bytes_of(old);
+        self.bytes.remove(&bytes);
+        if twin.is_some_and(|twin| old.shares_with(twin)) {
+            self.shared.remove(&bytes);
+        }
     }
 
-    /// Forgets that `key` was deleted.
-    fn forget(&mut self, key: &ObjectKey) {
-        if self.tombstones.remove(key) {
-            self.bytes.indexes -= tombstone_bytes(key);
+    /// Frees objects of tenures before `origin`.
+    fn free_before(&mut self, origin: Epoch) {
+        for old in self.objects.take_all(|object| object.epoch() < origin) {
+            let key = ObjectKey::new(old.namespace(), old.name());
+            self.removed(&key, &old, None);
         }
     }
 }
@@ -260,17 +353,20 @@ impl ViewBytes {
     }
 }
 
+/// But for its slot, which is the tree's.
 fn bytes_of(object: &Object) -> ViewBytes {
     ViewBytes {
         bodies: object.body().len(),
         keys: object.key_bytes() + object.version_bytes(),
-        indexes: Object::SLOT_BYTES,
+        indexes: object.spare_bytes(),
     }
 }
 
-/// A key stands in the map and in the queue.
+/// A key stands in the map and in the queue, of which each may be half empty.
 fn tombstone_bytes(key: &ObjectKey) -> usize {
-    2 * (key.name_bytes() + size_of::<ObjectKey>()) + size_of::<(Epoch, Version)>()
+    let names = allocated(key.namespace.len()) + allocated(key.name.len());
+    let slots = 2 * size_of::<ObjectKey>() + size_of::<(Epoch, Version)>();
+    2 * (names + slots)
 }
 
 /// The newest deletions: at most [`TOMBSTONES_MAX`].
@@ -279,6 +375,7 @@ struct Tombstones {
     by_key: BTreeMap<ObjectKey, (Epoch, Version)>,
     /// Oldest first.
     order: VecDeque<ObjectKey>,
+    bytes: usize,
 }
 
 impl Tombstones {
@@ -286,31 +383,28 @@ impl Tombstones {
         self.by_key.get(key)
     }
 
-    /// Remembers a deletion that is not remembered yet; returns the one forgotten for it.
-    fn push(
-        &mut self,
-        key: &ObjectKey,
-        epoch: Epoch,
-        version: &ResourceVersion,
-    ) -> Option<ObjectKey> {
+    /// Remembers a deletion; over the limit, the oldest is forgotten for it.
+    fn push(&mut self, key: &ObjectKey, epoch: Epoch, version: &ResourceVersion) {
+        self.remove(key);
         self.by_key
             .insert(key.clone(), (epoch, Version::new(version)));
         self.order.push_back(key.clone());
-        if self.order.len() <= TOMBSTONES_MAX {
-            return None;
+        self.bytes += tombstone_bytes(key);
+        if self.order.len() > TOMBSTONES_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.by_key.remove(&oldest);
+            self.bytes -= tombstone_bytes(&oldest);
         }
-        let oldest = self.order.pop_front()?;
-        self.by_key.remove(&oldest);
-        Some(oldest)
     }
 
-    fn remove(&mut self, key: &ObjectKey) -> bool {
-        if self.by_key.remove(key).is_none() {
-            return false;
+    /// Forgets that `key` was deleted.
+    fn remove(&mut self, key: &ObjectKey) {
+        if self.by_key.remove(key).is_some() {
+            // Rare (an object made again under its old name), so a walk is cheaper than an index.
+            self.order.retain(|other| other != key);
+            self.bytes -= tombstone_bytes(key);
         }
-        // Rare (an object made again under its old name), so a walk is cheaper than an index.
-        self.order.retain(|other| other != key);
-        true
     }
 }
 

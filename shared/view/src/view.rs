@@ -1,10 +1,11 @@
 //! One view: what each event of the log does to it.
 
-use std::sync::Arc;
+use anteroom_model::{Delta, FactError, Failure, Revision, ViewId, ViewRecord, ViewState};
 
-use anteroom_model::{Delta, FactError, Revision, ViewId, ViewRecord};
-
-use crate::{Applied, Effect, Event, Ignored, Life, Log, Read, Snapshot, State, Store, ViewBytes};
+use crate::{
+    Applied, Effect, Event, Ignored, Life, Log, Read, Snapshot, State, Store, ViewBytes,
+    store::Draft,
+};
 
 /// The live copy of one source.
 ///
@@ -15,9 +16,9 @@ use crate::{Applied, Effect, Event, Ignored, Life, Log, Read, Snapshot, State, S
 pub struct View {
     id: ViewId,
     life: Life,
-    /// Shared with snapshots: a change copies it if there is one, so that a long read holds up
-    /// neither the log nor other reads.
-    served: Arc<Store>,
+    /// Shared with snapshots: a change beside one copies what it changes, so that a long read holds
+    /// up neither the log nor other reads.
+    served: Draft,
     gathered: Gathered,
 }
 
@@ -27,11 +28,11 @@ enum Gathered {
     /// They do take effect.
     No,
     /// Here, from the log's start on.
-    Anew(Box<Store>),
+    Anew(Box<Draft>),
     /// Into a copy of what is served, to be made when the first record comes.
     ToCopy,
     /// Into this copy of what was served.
-    Copied(Box<Store>),
+    Copied(Box<Draft>),
 }
 
 impl Gathered {
@@ -49,6 +50,11 @@ impl View {
         Self::new(id, Life::reading())
     }
 
+    /// A view that waits for the log to be read for it.
+    pub fn waiting(id: ViewId) -> Self {
+        Self::new(id, Life::waiting())
+    }
+
     /// A view whose very first record comes while the log is followed live.
     pub fn live(id: ViewId) -> Self {
         Self::new(id, Life::live())
@@ -58,7 +64,7 @@ impl View {
         Self {
             id,
             life,
-            served: Arc::default(),
+            served: Draft::default(),
             gathered: Gathered::No,
         }
     }
@@ -81,8 +87,12 @@ impl View {
 
     /// A delta stands at `revision` of the log.
     pub fn apply<B: AsRef<[u8]>>(&mut self, revision: Revision, delta: &Delta<B>) -> Applied {
-        if self.life.log == Log::Lost {
+        if matches!(self.life.log, Log::Lost | Log::Passed) {
             return Applied::Ignored(Ignored::NotFollowing);
+        }
+        if self.is_of_a_later_tenure(delta) {
+            // A reader that lags may have been skipped over its writer's first word.
+            self.step(Event::Control(&ViewState::Syncing));
         }
         self.make_copy();
         match &mut self.gathered {
@@ -90,15 +100,15 @@ impl View {
                 let twin = self.served.get(&delta.key.namespace, &delta.key.name);
                 store.apply(revision, delta, twin)
             }
-            Gathered::No | Gathered::ToCopy => {
-                Arc::make_mut(&mut self.served).apply(revision, delta, None)
-            }
+            Gathered::No | Gathered::ToCopy => self.served.apply(revision, delta, None),
         }
     }
 
     /// A control record stands at `revision` of the log. One of an earlier tenure means nothing.
     pub fn control(&mut self, revision: Revision, record: ViewRecord) -> Effect {
-        if self.life.log == Log::Lost || !self.followed().accepts(revision, &record) {
+        if matches!(self.life.log, Log::Lost | Log::Passed)
+            || !self.followed().accepts(revision, &record)
+        {
             return Effect::None;
         }
         // First the step: a record that says *syncing* is not part of what goes on being served.
@@ -107,7 +117,7 @@ impl View {
         match &mut self.gathered {
             Gathered::Anew(store) | Gathered::Copied(store) => store.control(revision, record),
             Gathered::No | Gathered::ToCopy => {
-                Arc::make_mut(&mut self.served).control(revision, record);
+                self.served.control(revision, record);
             }
         }
         effect
@@ -125,9 +135,15 @@ impl View {
         self.step(Event::Aged { over })
     }
 
-    /// Frees the objects, and refuses readers until the log is read again.
+    /// Frees the objects, and refuses readers until the log is read again for this view.
     pub fn evict(&mut self) -> Effect {
         self.step(Event::Evict)
+    }
+
+    /// What the log holds of it cannot be read here: frees the objects, and gives readers the reason
+    /// until the log is read again for this view.
+    pub fn fail(&mut self, failure: &Failure) -> Effect {
+        self.step(Event::Fail(failure))
     }
 
     /// Its name.
@@ -156,11 +172,16 @@ impl View {
         &self.served
     }
 
-    /// What it takes: what is served, and what is gathered beside it. Objects that both hold count
-    /// twice, although they share their bodies.
+    /// What it takes: what is served, and what is gathered beside it. The two share the objects that
+    /// did not change, which count once.
     pub fn bytes(&self) -> ViewBytes {
-        let gathered = self.gathered.store().map(Store::bytes).unwrap_or_default();
-        self.served.bytes().plus(gathered)
+        self.served.bytes().plus(self.staged_bytes())
+    }
+
+    /// What is gathered beside what is served takes, beyond what the two share.
+    pub fn staged_bytes(&self) -> ViewBytes {
+        let gathered = self.gathered.store();
+        gathered.map(Store::own_bytes).unwrap_or_default()
     }
 
     /// Whether a reader that accepts news of `age_max_ms` gets an answer, where the news is
@@ -186,13 +207,23 @@ impl View {
             State::Unsynced if self.life.log == Log::Lost => Err(not_synced(
                 "something was missing, and the log has to be read again",
             )),
+            State::Unsynced if self.life.log == Log::Passed => {
+                Err(not_synced("it waits to be loaded"))
+            }
             State::Unsynced => Err(not_synced("the watcher has not written it yet")),
             State::Syncing => Err(not_synced("the watcher has not read its source whole yet")),
             State::Failed(failure) => Err(FactError::Failed {
                 view: self.id.to_string(),
                 failure: failure.clone(),
             }),
-            State::Evicted => Err(not_synced("its objects were freed to save memory")),
+            State::Evicted => Err(FactError::Evicted {
+                view: self.id.to_string(),
+                message: match self.life.log {
+                    Log::Reading => "it is being loaded again",
+                    _ => "it comes back when there is room for it",
+                }
+                .to_owned(),
+            }),
             State::Dropped => Err(not_synced("no entry and no policy needs it any more")),
         }
     }
@@ -207,14 +238,14 @@ impl View {
         Ok(Read::new(&self.served))
     }
 
-    /// As [`View::read`], for a reader that does not hold the view while it reads. The next change
-    /// of the view copies its tree of objects (not their bodies) if a snapshot is still held then.
+    /// As [`View::read`], for a reader that does not hold the view while it reads. A change of the
+    /// view copies the part that it changes if a snapshot is still held then.
     ///
     /// # Errors
     /// As [`View::read`].
     pub fn snapshot(&self, age_ms: u64, age_max_ms: u64) -> Result<Snapshot, FactError> {
         self.answerable(age_ms, age_max_ms)?;
-        Ok(Snapshot::new(Arc::clone(&self.served)))
+        Ok(Snapshot::new(self.served.snapshot()))
     }
 
     fn step(&mut self, event: Event<'_>) -> Effect {
@@ -228,7 +259,7 @@ impl View {
             Effect::StageCopy => self.gathered = Gathered::ToCopy,
             Effect::Install => self.install(),
             Effect::Free => {
-                self.served = Arc::default();
+                self.served = Draft::default();
                 self.gathered = Gathered::No;
             }
             Effect::AskRestart => self.gathered = Gathered::No,
@@ -238,16 +269,25 @@ impl View {
 
     fn install(&mut self) {
         match std::mem::replace(&mut self.gathered, Gathered::No) {
-            Gathered::Anew(store) | Gathered::Copied(store) => self.served = Arc::new(*store),
+            Gathered::Anew(store) | Gathered::Copied(store) => self.served = *store,
             Gathered::No | Gathered::ToCopy => {}
         }
-        Arc::make_mut(&mut self.served).compact();
+        self.served.settle();
+    }
+
+    /// Whether the first change of a writer's tenure comes before its first word, while what is
+    /// served takes every record: it is one of several that belong together.
+    fn is_of_a_later_tenure<B>(&self, delta: &Delta<B>) -> bool {
+        let record = self.served.record();
+        self.life.log == Log::Live
+            && self.life.state.answers()
+            && record.is_some_and(|record| delta.epoch > record.epoch)
     }
 
     /// Makes the copy that records are gathered into, now that there is one to gather.
     fn make_copy(&mut self) {
         if matches!(self.gathered, Gathered::ToCopy) {
-            self.gathered = Gathered::Copied(Box::new(Store::clone(&self.served)));
+            self.gathered = Gathered::Copied(Box::new(self.served.beside()));
         }
     }
 }

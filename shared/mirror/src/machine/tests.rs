@@ -1,362 +1,18 @@
 //! Random histories of a log, read by a machine in every way in which a bus may deliver them.
 
-use std::{collections::BTreeMap, time::Duration};
+mod world;
 
-use anteroom_bus::{LogEvent, RestartCause, Scope, Unreadable};
-use anteroom_model::{Epoch, Incarnation, ObjectKey, ResourceVersion, Revision, ViewId, ViewState};
-use anteroom_view::{Read, State};
-use anteroom_wire::{
-    WireError,
-    beat::{Beat, ViewBeat},
-    envelope::{Envelope, Record},
-};
+use std::time::Duration;
+
+use anteroom_bus::{RestartCause, Scope};
+use anteroom_model::{Epoch, Incarnation, ObjectKey, ResourceVersion, ViewId, ViewState};
+use anteroom_view::State;
+use anteroom_wire::envelope::Record;
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
-use crate::testing::{Model, collection};
-
-const EPOCH: Epoch = Epoch(1 << 32);
-
-/// The states of one object, each with the moment from which it had it.
-type History = Vec<(Moment, Option<Value>)>;
-
-/// A writer, a log that keeps the last record of each object, a bus, and a machine at its end.
-struct World {
-    now: Moment,
-    models: Vec<Model>,
-    /// By position; a record that is superseded is gone.
-    log: BTreeMap<Revision, Record>,
-    last: Revision,
-    incarnation: u32,
-    /// Every state that an object ever had.
-    history: BTreeMap<(ViewId, ObjectKey), History>,
-    /// What was delivered, and whether the end has been said.
-    delivered: Revision,
-    caught_up: bool,
-    asked: bool,
-    /// A record was lost on the way since the log was last read from its start.
-    lost: bool,
-    machine: Machine,
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    Put(usize, u8),
-    Delete(usize, u8),
-    Control(usize, ViewState),
-    Deliver(u8),
-    /// A record arrives that came before.
-    Again(u8),
-    Beat,
-    Wait(u16),
-    Restart(RestartCause),
-    Away,
-    Remake,
-    /// Records are lost on the way, and nobody notices.
-    Lose(u8),
-}
-
-fn views() -> [ViewId; 2] {
-    [
-        collection("ingresses", "Ingress").source.view_id(),
-        collection("gateways", "Gateway").source.view_id(),
-    ]
-}
-
-impl World {
-    fn new(scope: Scope) -> Self {
-        let mut world = Self {
-            now: Duration::ZERO,
-            models: vec![
-                Model::new(collection("ingresses", "Ingress")),
-                Model::new(collection("gateways", "Gateway")),
-            ],
-            log: BTreeMap::new(),
-            last: Revision(0),
-            incarnation: 0,
-            history: BTreeMap::new(),
-            delivered: Revision(0),
-            caught_up: false,
-            asked: false,
-            lost: false,
-            machine: Machine::new(scope, MirrorConfig::default()),
-        };
-        world.restart(RestartCause::Start);
-        world
-    }
-
-    fn take(&mut self, step: Step) {
-        self.now += Duration::from_millis(1);
-        match step {
-            Step::Put(view, key) => {
-                let object = json!({"at": self.last.0 + 1});
-                let delta = self.models[view].put(EPOCH, key_of(key), object.clone());
-                self.append(view, delta.key.clone(), Some(object));
-                self.write(
-                    view,
-                    Record::Delta {
-                        view: views()[view].clone(),
-                        delta,
-                    },
-                );
-            }
-            Step::Delete(view, key) => {
-                if self.models[view].objects.contains_key(&key_of(key)) {
-                    let delta = self.models[view].delete(EPOCH, key_of(key));
-                    self.append(view, delta.key.clone(), None);
-                    self.write(
-                        view,
-                        Record::Delta {
-                            view: views()[view].clone(),
-                            delta,
-                        },
-                    );
-                }
-            }
-            Step::Control(view, state) => {
-                let record = self.models[view].control(EPOCH, state);
-                self.write(view, Record::Control(record));
-            }
-            Step::Deliver(records) => self.deliver(records.into()),
-            Step::Again(which) => self.again(which.into()),
-            Step::Beat => self.beat(),
-            Step::Wait(ms) => {
-                self.now += Duration::from_millis(ms.into());
-                let effects = self.machine.tick(self.now);
-                self.note(&effects);
-            }
-            Step::Restart(cause) => self.restart(cause),
-            Step::Away => {
-                self.caught_up = false;
-                self.hand(LogEvent::Away {
-                    reason: "test".into(),
-                });
-            }
-            Step::Remake => self.remake(),
-            Step::Lose(records) => {
-                let next = self.log.range(Revision(self.delivered.0 + 1)..);
-                if let Some((last, _)) = next.take(records.into()).last() {
-                    self.delivered = *last;
-                    self.lost = true;
-                }
-            }
-        }
-        if std::mem::take(&mut self.asked) {
-            self.restart(RestartCause::Asked);
-        }
-    }
-
-    fn append(&mut self, view: usize, key: ObjectKey, object: Option<Value>) {
-        let states = self.history.entry((views()[view].clone(), key));
-        states.or_default().push((self.now, object));
-    }
-
-    fn write(&mut self, view: usize, record: Record) {
-        self.last.0 += 1;
-        self.models[view].revision = self.last;
-        self.log.retain(|_, held| slot(held) != slot(&record));
-        self.log.insert(self.last, record);
-    }
-
-    fn deliver(&mut self, records: usize) {
-        let next = self.log.range(Revision(self.delivered.0 + 1)..);
-        let next: Vec<_> = next
-            .take(records)
-            .map(|(revision, record)| (*revision, record.clone()))
-            .collect();
-        for (revision, record) in next {
-            self.delivered = revision;
-            self.record(revision, record);
-        }
-        let more = self.log.range(Revision(self.delivered.0 + 1)..).next();
-        if more.is_none() && !std::mem::replace(&mut self.caught_up, true) {
-            self.hand(LogEvent::CaughtUp {
-                revision: self.last,
-            });
-        }
-    }
-
-    fn again(&mut self, which: usize) {
-        let before = self.log.range(..=self.delivered);
-        if let Some((revision, record)) = before.skip(which).map(|(r, e)| (*r, e.clone())).next() {
-            self.record(revision, record);
-        }
-    }
-
-    fn record(&mut self, revision: Revision, record: Record) {
-        let envelope = Envelope {
-            record,
-            trace: None,
-        };
-        self.hand(LogEvent::Record {
-            revision,
-            envelope: Ok(Box::new(envelope)),
-        });
-    }
-
-    fn unreadable(&mut self) {
-        self.last.0 += 1;
-        self.delivered = self.last;
-        let envelope = Err(Unreadable {
-            view: None,
-            error: WireError::Body {
-                problem: "test".into(),
-            },
-        });
-        self.hand(LogEvent::Record {
-            revision: self.last,
-            envelope,
-        });
-    }
-
-    fn beat(&mut self) {
-        for view in 0..self.models.len() {
-            let beat = self.a_beat(view);
-            let effects = self.machine.beat(self.now, &beat);
-            self.note(&effects);
-        }
-    }
-
-    /// Of the writer of this view, which has no other: the two are of different groups.
-    fn a_beat(&self, view: usize) -> Beat {
-        let model = &self.models[view];
-        Beat {
-            incarnation: Incarnation(self.incarnation.to_string()),
-            group: Group::of(&model.info.source),
-            term: 1,
-            holder: "test".into(),
-            views: vec![ViewBeat {
-                view: model.info.source.view_id(),
-                epoch: EPOCH,
-                revision: model.revision,
-                news_age_ms: 0,
-            }],
-        }
-    }
-
-    fn restart(&mut self, cause: RestartCause) {
-        self.delivered = Revision(0);
-        self.caught_up = false;
-        self.lost = false;
-        let incarnation = Incarnation(self.incarnation.to_string());
-        self.hand(LogEvent::Restart { incarnation, cause });
-    }
-
-    /// The log is made anew, and the writer writes everything again.
-    fn remake(&mut self) {
-        self.incarnation += 1;
-        self.log.clear();
-        self.last = Revision(0);
-        self.restart(RestartCause::NewIncarnation);
-        for view in 0..self.models.len() {
-            let objects: Vec<_> = self.models[view].objects.clone().into_iter().collect();
-            for (key, (_, object)) in objects {
-                let delta = self.models[view].put(EPOCH, key, object);
-                self.write(
-                    view,
-                    Record::Delta {
-                        view: views()[view].clone(),
-                        delta,
-                    },
-                );
-            }
-            self.take(Step::Control(view, ViewState::Synced));
-        }
-    }
-
-    fn hand(&mut self, event: LogEvent) {
-        let effects = self.machine.log(self.now, event);
-        self.note(&effects);
-    }
-
-    fn note(&mut self, effects: &[Effect]) {
-        self.asked |= effects
-            .iter()
-            .any(|effect| matches!(effect, Effect::AskAgain(_)));
-    }
-
-    /// Everything is written, delivered and heard, as often as it takes.
-    fn settle(&mut self) {
-        for _ in 0..8 {
-            for view in 0..self.models.len() {
-                self.take(Step::Control(view, ViewState::Synced));
-            }
-            self.take(Step::Deliver(u8::MAX));
-            self.take(Step::Beat);
-            // As long as it may be until the log is asked for again.
-            self.now += MirrorConfig::RESTART_WAIT_MAX;
-            self.take(Step::Wait(1));
-            self.take(Step::Deliver(u8::MAX));
-            self.take(Step::Beat);
-        }
-    }
-
-    fn read<R>(&self, view: usize, reader: impl FnOnce(Read<'_>, ReadAt) -> R) -> Option<R> {
-        let kept = self.machine.views.get(&views()[view])?.read();
-        let (snapshot, position) = kept.read(self.now, None).ok()?;
-        Some(reader(
-            snapshot.read(),
-            ReadAt {
-                age_ms: position.age_ms,
-            },
-        ))
-    }
-
-    /// What is answered is true: every object is as it was at a moment no earlier than the age says.
-    fn check_truth(&self) -> Result<(), TestCaseError> {
-        for view in 0..self.models.len() {
-            self.read(view, |read, at| {
-                let asof = self.now.saturating_sub(Duration::from_millis(at.age_ms));
-                for ((of, key), states) in &self.history {
-                    if *of != views()[view] {
-                        continue;
-                    }
-                    let before = states.iter().rposition(|(when, _)| *when <= asof);
-                    let allowed = &states[before.unwrap_or(0)..];
-                    let got = read.get(&key.namespace, &key.name);
-                    let got = got.map(|object| body_of(object.body()));
-                    let true_then = allowed.iter().any(|(_, state)| *state == got)
-                        || (before.is_none() && got.is_none());
-                    prop_assert!(true_then, "{key} of {of}: {got:?} is none of {allowed:?}");
-                }
-                Ok(())
-            })
-            .unwrap_or(Ok(()))?;
-        }
-        Ok(())
-    }
-
-    fn check_settled(&self) -> Result<(), TestCaseError> {
-        for (view, model) in self.models.iter().enumerate() {
-            let items = self.read(view, |read, _| {
-                let bodies = read.objects().map(|object| body_of(object.body()));
-                bodies.collect::<Vec<_>>()
-            });
-            prop_assert_eq!(items, Some(model.items()), "view {}", view);
-        }
-        Ok(())
-    }
-}
-
-struct ReadAt {
-    age_ms: u64,
-}
-
-fn key_of(key: u8) -> ObjectKey {
-    ObjectKey::new("ns", format!("k{key}"))
-}
-
-fn slot(record: &Record) -> (ViewId, Option<ObjectKey>) {
-    match record {
-        Record::Delta { view, delta } => (view.clone(), Some(delta.key.clone())),
-        Record::Control(record) => (record.view.clone(), None),
-    }
-}
-
-fn body_of(bytes: &[u8]) -> Value {
-    anteroom_wire::body::to_json(bytes).unwrap()
-}
+use world::{EPOCH, Step, World, key_of, views};
 
 fn step() -> impl Strategy<Value = Step> {
     let view = 0..2_usize;
@@ -382,6 +38,21 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// With views that come and go here.
+fn demand_step() -> impl Strategy<Value = Step> {
+    let cause = prop_oneof![Just(RestartCause::Gap), Just(RestartCause::AwayTooLong)];
+    prop_oneof![
+        20 => step(),
+        2 => (0..2_usize).prop_map(Step::Evict),
+        4 => (0..2_usize).prop_map(Step::Load),
+        2 => any::<[bool; 2]>().prop_map(Step::Hold),
+        6 => (1..6_u8).prop_map(Step::LoadDeliver),
+        3 => Just(Step::LoadDeliver(u8::MAX)),
+        1 => Just(Step::LoadAway),
+        1 => cause.prop_map(Step::LoadRestart),
+    ]
+}
+
 fn scope() -> impl Strategy<Value = Scope> {
     prop_oneof![Just(Scope::All), Just(Scope::Views(views().to_vec()))]
 }
@@ -403,11 +74,28 @@ proptest! {
         world.check_settled()?;
     }
 
+    /// Points G and J: whatever is evicted, loaded, given away and taken back meanwhile, and whichever
+    /// reader is ahead of the other.
+    #[test]
+    fn what_comes_and_goes_is_true_while_it_is_there_and_in_the_end_it_is_all(
+        steps in proptest::collection::vec(demand_step(), 1..100),
+    ) {
+        let mut world = World::new(Scope::All);
+        for step in steps {
+            world.take(step);
+            world.check_truth()?;
+        }
+        world.settle();
+        world.check_truth()?;
+        world.check_settled()?;
+        prop_assert!(world.loads.is_empty(), "every load comes to an end");
+    }
+
     #[test]
     fn a_loss_that_nobody_saw_is_found_and_repaired(
         scope in scope(),
         steps in proptest::collection::vec(
-            prop_oneof![20 => step(), 2 => (1..4_u8).prop_map(Step::Lose)], 1..60,
+            prop_oneof![20 => demand_step(), 2 => (1..4_u8).prop_map(Step::Lose)], 1..60,
         ),
     ) {
         let mut world = World::new(scope);
@@ -450,15 +138,174 @@ fn a_loss_while_live_stops_the_view_at_the_next_control_record_and_not_the_other
     world.take(Step::Lose(1));
     // A hole alone proves nothing: the record may have been superseded. The beat does.
     world.take(Step::Control(0, ViewState::Synced));
-    let restarts_before = world.delivered;
+    let read = world.delivered;
     world.take(Step::Deliver(1));
     world.take(Step::Beat);
-    assert!(world.delivered < restarts_before, "the log is read again");
     assert_eq!(world.read(0, |_, _| ()), None);
     assert_eq!(world.read(1, |read, _| read.len()), Some(1));
-    world.take(Step::Deliver(u8::MAX));
+    assert!(
+        world.delivered > read,
+        "the log is not read again for one view"
+    );
+    world.take(Step::LoadDeliver(u8::MAX));
     world.take(Step::Beat);
     assert_eq!(world.read(0, |read, _| read.len()), Some(2));
+    assert!(world.loads.is_empty());
+}
+
+#[test]
+fn what_one_view_alone_does_not_mend_has_the_whole_log_read() {
+    let mut world = synced_world();
+    let before = world.delivered;
+    // The writer's own count is wrong.
+    let mut record = world.models[0].control(EPOCH, ViewState::Synced);
+    record.objects += 1;
+    world.write(0, Record::Control(record));
+    world.take(Step::Deliver(1));
+    assert!(world.loads.contains_key(&views()[0]));
+    world.take(Step::LoadDeliver(u8::MAX));
+    assert_eq!(world.read(0, |_, _| ()), None);
+    world.take(Step::Wait(
+        MirrorConfig::default().restart_wait.as_millis() as u16
+    ));
+    assert!(world.delivered < before && world.loads.is_empty());
+    world.settle();
+    world.check_settled().unwrap();
+}
+
+/// Point G: an evicted view answers *evicted*, never empty, and comes back whole beside updates.
+#[test]
+fn an_evicted_view_says_so_and_comes_back_without_a_word_lost() {
+    let mut world = synced_world();
+    world.take(Step::Evict(0));
+    assert_eq!(state(&world, 0), State::Evicted);
+    let kept = Arc::clone(&world.machine.views[&views()[0]]);
+    assert_eq!(kept.read().status().bytes, 0);
+    let refused = kept.read().read(world.now, Some(u64::MAX)).unwrap_err();
+    assert!(matches!(refused, anteroom_model::FactError::Evicted { .. }));
+    for step in [
+        Step::Put(0, 2),
+        Step::Control(0, ViewState::Synced),
+        Step::Deliver(u8::MAX),
+        Step::Beat,
+    ] {
+        world.take(step);
+    }
+    assert_eq!(state(&world, 0), State::Evicted, "until it is asked for");
+    world.take(Step::Load(0));
+    world.take(Step::Put(0, 3));
+    world.take(Step::LoadDeliver(1));
+    assert_eq!(state(&world, 0), State::Evicted, "half of it is here");
+    world.take(Step::LoadDeliver(u8::MAX));
+    assert!(world.loads.is_empty(), "handed over");
+    world.take(Step::Put(0, 4));
+    world.take(Step::Deliver(u8::MAX));
+    world.take(Step::Beat);
+    assert_eq!(world.read(0, |read, _| read.len()), Some(4));
+    assert_eq!(world.read(1, |read, _| read.len()), Some(1));
+}
+
+#[test]
+fn a_view_is_not_handed_over_before_what_was_passed_over_is_in_it() {
+    let mut world = synced_world();
+    world.take(Step::Evict(0));
+    world.take(Step::Load(0));
+    world.take(Step::LoadDeliver(u8::MAX));
+    assert!(world.loads.is_empty());
+    world.take(Step::Evict(0));
+    world.take(Step::Load(0));
+    world.take(Step::Away);
+    world.take(Step::LoadDeliver(u8::MAX));
+    assert!(!world.loads.is_empty(), "the main reader is away");
+    world.take(Step::Put(0, 2));
+    world.take(Step::Deliver(u8::MAX));
+    assert!(
+        !world.loads.is_empty(),
+        "the main reader has passed over more"
+    );
+    world.take(Step::LoadDeliver(u8::MAX));
+    assert!(world.loads.is_empty());
+    world.take(Step::Beat);
+    assert_eq!(world.read(0, |read, _| read.len()), Some(2));
+}
+
+/// Point J: a replica with a share holds what is its own, and nothing of the others.
+#[test]
+fn views_of_others_are_not_held_and_those_taken_over_are_loaded() {
+    let mut world = World::new(Scope::All);
+    world.take(Step::Hold([true, false]));
+    world.take(Step::Put(0, 1));
+    world.take(Step::Put(1, 1));
+    for view in 0..2 {
+        world.take(Step::Control(view, ViewState::Synced));
+    }
+    world.take(Step::Deliver(u8::MAX));
+    world.take(Step::Beat);
+    assert_eq!(world.read(0, |read, _| read.len()), Some(1));
+    assert!(!world.machine.views.contains_key(&views()[1]));
+    world.take(Step::Hold([false, true]));
+    assert!(!world.machine.views.contains_key(&views()[0]));
+    assert_eq!(state(&world, 1), State::Unsynced);
+    world.take(Step::LoadDeliver(u8::MAX));
+    world.take(Step::Beat);
+    assert_eq!(world.read(1, |read, _| read.len()), Some(1));
+}
+
+/// Point F: one malformed record is nothing to other views.
+#[test]
+fn a_record_that_cannot_be_read_stops_its_own_view_alone() {
+    let mut world = synced_world();
+    world.unreadable(Some(views()[0].clone()));
+    assert_eq!(world.read(0, |_, _| ()), None);
+    assert_eq!(world.read(1, |read, _| read.len()), Some(1));
+    world.settle();
+    world.check_settled().unwrap();
+}
+
+#[derive(Debug, Default)]
+struct Ring(std::sync::atomic::AtomicBool);
+
+impl crate::Open for Ring {
+    fn open(&self, _: &ViewId, _: &ObjectKey, sealed: &[u8]) -> Result<Bytes, String> {
+        match self.0.load(std::sync::atomic::Ordering::Relaxed) {
+            true => Ok(Bytes::copy_from_slice(&sealed[1..])),
+            false => Err("key `k2` is not in the ring: mount it".to_owned()),
+        }
+    }
+}
+
+fn seal(world: &mut World, key: u8) {
+    let Record::Delta { view, mut delta } = world.put(0, key) else {
+        return;
+    };
+    if let Op::Put(plain) = &delta.op {
+        delta.op = Op::Put([&[0xC1], plain.as_ref()].concat().into());
+    }
+    world.write(0, Record::Delta { view, delta });
+}
+
+/// Point E: bodies that cannot be opened fail their own view with a reason, until the key is there.
+#[test]
+fn sealed_bodies_are_opened_or_fail_their_view_alone_until_they_can_be() {
+    let ring = Arc::new(Ring::default());
+    let mut world = World::new(Scope::All);
+    world.machine.config.opener = Some(Arc::clone(&ring) as _);
+    world.take(Step::Put(1, 1));
+    seal(&mut world, 1);
+    world.settle_written();
+    let failure = Failure::new("SealedUnreadable", "key `k2` is not in the ring: mount it");
+    assert_eq!(state(&world, 0), State::Failed(failure));
+    assert_eq!(world.read(1, |read, _| read.len()), Some(1));
+    ring.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    let effects = world.machine.reopen();
+    world.note(&effects);
+    world.take(Step::Wait(1));
+    world.take(Step::LoadDeliver(u8::MAX));
+    world.take(Step::Beat);
+    world.check_settled().unwrap();
+    seal(&mut world, 2);
+    world.settle_written();
+    world.check_settled().unwrap();
 }
 
 #[test]
@@ -496,7 +343,7 @@ fn a_repeat_and_the_word_of_an_earlier_tenure_prove_nothing() {
 #[test]
 fn a_record_that_cannot_be_read_stops_every_view_until_its_digest_agrees() {
     let mut world = synced_world();
-    world.unreadable();
+    world.unreadable(None);
     for view in 0..2 {
         assert_eq!(world.read(view, |_, _| ()), None);
     }

@@ -2,7 +2,13 @@ use std::fmt::Write;
 
 use super::*;
 
-const LOGS: [Log; 4] = [Log::Reading, Log::Live, Log::Rebuilding, Log::Lost];
+const LOGS: [Log; 5] = [
+    Log::Reading,
+    Log::Live,
+    Log::Rebuilding,
+    Log::Lost,
+    Log::Passed,
+];
 
 fn failure() -> Failure {
     Failure::new("Forbidden", "no")
@@ -29,6 +35,7 @@ fn lives() -> Vec<Life> {
 fn events() -> Vec<(&'static str, Event<'static>)> {
     static FAILED: std::sync::LazyLock<ViewState> =
         std::sync::LazyLock::new(|| ViewState::Failed { failure: failure() });
+    static UNREADABLE: std::sync::LazyLock<Failure> = std::sync::LazyLock::new(failure);
     vec![
         ("restart", Event::Restart),
         ("away", Event::Away),
@@ -55,6 +62,7 @@ fn events() -> Vec<(&'static str, Event<'static>)> {
         ("too old", Event::Aged { over: true }),
         ("fresh", Event::Aged { over: false }),
         ("evict", Event::Evict),
+        ("cannot be read here", Event::Fail(&UNREADABLE)),
     ]
 }
 
@@ -68,7 +76,7 @@ fn name(life: &Life) -> String {
 
 /// What can come about at all.
 fn reachable() -> Vec<Life> {
-    let mut found = vec![Life::reading(), Life::live()];
+    let mut found = vec![Life::reading(), Life::live(), Life::waiting()];
     let mut at = 0;
     while let Some(life) = found.get(at).cloned() {
         for (_, event) in events() {
@@ -182,9 +190,10 @@ fn nothing_is_installed_but_at_the_end_of_the_log_or_on_the_writers_word() {
 }
 
 #[test]
-fn a_lost_view_comes_back_by_reading_again_and_by_nothing_else() {
+fn what_is_not_followed_comes_back_by_reading_again_and_by_nothing_else() {
+    let followed = |log| !matches!(log, Log::Lost | Log::Passed);
     every_step(|life, event, next, _| {
-        if life.log == Log::Lost && next.log != Log::Lost {
+        if !followed(life.log) && followed(next.log) {
             assert!(event == Event::Restart, "{life:?} {event:?}");
         }
     });
@@ -206,12 +215,30 @@ fn a_failure_reaches_readers_at_once_and_heals_by_itself() {
     }
 }
 
+/// Point G: what was freed answers *evicted* until the log has been read for it, whatever happens.
+#[test]
+fn what_was_freed_says_so_until_it_is_read_again() {
+    for life in lives() {
+        if life.state == State::Dropped {
+            continue;
+        }
+        let (evicted, effect) = life.step(Event::Evict);
+        assert_eq!(effect, Effect::Free);
+        for (name, event) in events() {
+            let (next, _) = evicted.clone().step(event);
+            let failed = matches!(event, Event::Fail(_));
+            assert!(failed || next.state == State::Evicted, "{name}");
+        }
+    }
+}
+
 #[test]
 fn what_broke_does_not_answer() {
-    for life in lives() {
+    let may_answer = |life: &Life| life.log != Log::Passed;
+    for life in lives().into_iter().filter(may_answer) {
         let (next, effect) = life.clone().step(Event::Broken { served: true });
         assert!(!next.state.answers(), "{life:?}");
-        if life.state != State::Dropped {
+        if life.state != State::Dropped && life.log != Log::Passed {
             assert_eq!(
                 (next.log, effect),
                 (Log::Lost, Effect::AskRestart),

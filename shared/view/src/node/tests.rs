@@ -6,6 +6,7 @@ use anteroom_wire::body;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::store::Draft;
 
 fn ingresses(kind: &str, plural: &str) -> SourceInfo {
     let gvr = GroupVersionResource::new("networking.k8s.io", "v1", plural);
@@ -16,8 +17,8 @@ fn ingresses(kind: &str, plural: &str) -> SourceInfo {
     }
 }
 
-fn store(info: SourceInfo, names: &[&str]) -> Store {
-    let mut store = Store::default();
+fn store(info: SourceInfo, names: &[&str]) -> Draft {
+    let mut store = Draft::default();
     for (position, name) in (1..).zip(names) {
         let body = json!({"metadata": {"name": name}});
         let delta = Delta {

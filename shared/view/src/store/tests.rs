@@ -4,13 +4,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn recount(store: &Store) -> ViewBytes {
+fn recount(store: &Draft) -> ViewBytes {
     let mut bytes = ViewBytes::default();
     for object in store.objects() {
         bytes.bodies += object.body().len();
         bytes.keys += object.namespace().len() + object.name().len() + object.version_bytes();
-        bytes.indexes += Object::SLOT_BYTES;
+        bytes.indexes += object.spare_bytes();
     }
+    bytes.indexes += store.objects.bytes();
     for key in store.tombstones.by_key.keys() {
         bytes.indexes += tombstone_bytes(key);
     }
@@ -67,7 +68,7 @@ proptest! {
         repeats in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
         compact in any::<bool>(),
     ) {
-        let (mut store, mut model) = (Store::default(), Model::new());
+        let (mut store, mut model) = (Draft::default(), Model::new());
         for (position, delta) in (1..).zip(&deltas) {
             store.apply(Revision(position), delta, None);
             let held = model.get(&delta.key);
@@ -87,7 +88,7 @@ proptest! {
             }
         }
         if compact {
-            store.compact();
+            store.settle();
         }
         model.retain(|_, (_, _, body)| body.is_some());
 
@@ -116,7 +117,7 @@ proptest! {
 
 #[test]
 fn what_a_delta_replaced_is_handed_back() {
-    let mut store = Store::default();
+    let mut store = Draft::default();
     let applied = store.apply(Revision(1), &put("a", 1, "1", "x"), None);
     assert!(matches!(applied, Applied::Put { old: None }));
     let applied = store.apply(Revision(2), &put("a", 1, "2", "y"), None);
@@ -129,7 +130,7 @@ fn what_a_delta_replaced_is_handed_back() {
 
 #[test]
 fn what_was_deleted_is_not_put_back_from_before() {
-    let mut store = Store::default();
+    let mut store = Draft::default();
     store.apply(Revision(1), &delete("a", 2, "10"), None);
     for (position, old) in [(2, put("a", 2, "9", "x")), (3, put("a", 1, "99", "x"))] {
         let applied = store.apply(Revision(position), &old, None);
@@ -141,7 +142,7 @@ fn what_was_deleted_is_not_put_back_from_before() {
 
 #[test]
 fn the_oldest_deletion_is_forgotten_over_the_limit() {
-    let mut store = Store::default();
+    let mut store = Draft::default();
     let name = |n: usize| format!("n{n}");
     for n in 0..=TOMBSTONES_MAX {
         let position = Revision(n as u64 + 1);
@@ -162,10 +163,10 @@ fn the_oldest_deletion_is_forgotten_over_the_limit() {
 
 #[test]
 fn states_share_what_did_not_change() {
-    let mut one = Store::default();
+    let mut one = Draft::default();
     one.apply(Revision(1), &put("a", 1, "1", "same"), None);
     one.apply(Revision(2), &put("b", 1, "1", "old"), None);
-    let mut other = Store::default();
+    let mut other = Draft::default();
     for (position, delta) in [put("a", 2, "1", "same"), put("b", 1, "2", "new")]
         .iter()
         .enumerate()
@@ -179,4 +180,55 @@ fn states_share_what_did_not_change() {
     assert_eq!(again.epoch(), Epoch(2));
     let [held, changed] = pair("b");
     assert!(!changed.shares_with(held));
+}
+
+/// Point F: a view that was dropped and wanted again begins afresh, whatever a reader missed.
+#[test]
+fn what_is_before_the_views_origin_is_void() {
+    let mut store = Draft::default();
+    store.apply(Revision(1), &put("a", 1, "1", "x"), None);
+    store.apply(Revision(2), &put("b", 3, "2", "y"), None);
+    let source = anteroom_model::Source::System { name: "t".into() };
+    let record = |origin| ViewRecord {
+        view: source.view_id(),
+        info: anteroom_model::SourceInfo {
+            source: source.clone(),
+            kind: String::new(),
+            namespaced: true,
+        },
+        epoch: Epoch(3),
+        state: anteroom_model::ViewState::Synced,
+        version: ResourceVersion::new("2"),
+        objects: 1,
+        digest: Digest::EMPTY,
+        origin: Epoch(origin),
+        age_max_ms: None,
+    };
+    store.control(Revision(3), record(1));
+    assert_eq!(store.len(), 2);
+    store.control(Revision(4), record(2));
+    let left: Vec<_> = store.objects().map(Object::name).collect();
+    assert_eq!(left, ["b"]);
+    assert_eq!(store.digest(), redigest(&store));
+    assert_eq!(store.bytes(), recount(&store));
+    let late = store.apply(Revision(5), &put("c", 1, "9", "z"), None);
+    assert!(matches!(late, Applied::Ignored(Ignored::Superseded)));
+}
+
+#[test]
+fn a_copy_counts_only_what_it_does_not_share() {
+    let mut store = Draft::default();
+    store.apply(Revision(1), &put("a", 1, "1", "same"), None);
+    store.apply(Revision(2), &put("b", 1, "2", "old"), None);
+    store.apply(Revision(3), &delete("c", 1, "3"), None);
+    let mut copy = store.beside();
+    assert_eq!(copy.own_bytes().bodies, 0);
+    let twin = |name| store.get("ns", name);
+    copy.apply(Revision(4), &put("b", 1, "4", "newer"), twin("b"));
+    assert_eq!(copy.own_bytes().bodies, 5);
+    copy.apply(Revision(5), &delete("a", 1, "5"), twin("a"));
+    assert_eq!(copy.own_bytes().bodies, 5);
+    assert_eq!(copy.bytes(), recount(&copy));
+    copy.settle();
+    assert_eq!(copy.own_bytes(), copy.bytes());
 }

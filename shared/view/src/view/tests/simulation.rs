@@ -28,6 +28,10 @@ pub(super) struct SimLog {
     pub(super) state: Vec<Option<ViewState>>,
     pub(super) epoch: u64,
     pub(super) version: u64,
+    /// The view was dropped, and its objects purged.
+    dropped: bool,
+    /// Since when it has been wanted again.
+    origin: u64,
 }
 
 pub(super) fn info() -> SourceInfo {
@@ -79,7 +83,16 @@ impl SimLog {
         self.state.push(state);
     }
 
+    /// What is written after a drop is of a view that is wanted again, and begins afresh.
+    fn begin(&mut self) {
+        if std::mem::take(&mut self.dropped) {
+            self.epoch += 1;
+            self.origin = self.epoch;
+        }
+    }
+
     pub(super) fn change(&mut self, n: u8, body: Option<Vec<u8>>) {
+        self.begin();
         self.version += 1;
         let (key, version) = (key(n), ResourceVersion::new(self.version.to_string()));
         let mut content = self.now().clone();
@@ -109,6 +122,9 @@ impl SimLog {
             digest.add(key, version);
         }
         let dropped = state == ViewState::Dropped;
+        if !dropped {
+            self.begin();
+        }
         let record = ViewRecord {
             view: info().source.view_id(),
             info: info(),
@@ -117,7 +133,7 @@ impl SimLog {
             version: ResourceVersion::new(self.version.to_string()),
             objects: self.now().len() as u64,
             digest,
-            origin: anteroom_model::Epoch::default(),
+            origin: Epoch(self.origin),
             age_max_ms: None,
         };
         let content = if dropped {
@@ -127,6 +143,7 @@ impl SimLog {
         };
         self.push(Logged::Control(Box::new(record)), content, Some(state));
         if dropped {
+            self.dropped = true;
             // The writer purges the objects, which no reader is told.
             for record in &mut self.records {
                 if matches!(record, Some(Logged::Delta(_))) {
@@ -146,6 +163,8 @@ pub(super) struct Reader {
     /// The last position delivered.
     pub(super) cursor: u64,
     pub(super) is_live: bool,
+    /// Times that the log was read again from its start.
+    pub(super) restarts: usize,
 }
 
 impl Reader {
@@ -156,6 +175,7 @@ impl Reader {
             view: View::reading(info().source.view_id()),
             cursor: 0,
             is_live: false,
+            restarts: 0,
         }
     }
 
@@ -230,6 +250,7 @@ impl Reader {
     }
 
     pub(super) fn restart(&mut self) {
+        self.restarts += 1;
         self.cursor = 0;
         self.is_live = false;
         let effect = self.view.restart();
@@ -240,8 +261,6 @@ impl Reader {
         match step {
             Step::Put(n, body) => self.log().change(n, Some(body)),
             Step::Delete(n) => self.log().change(n, None),
-            // See `a_view_dropped_and_wanted_again_while_away`.
-            Step::Say(ViewState::Dropped) if !self.is_live => {}
             Step::Say(state) => {
                 if state == ViewState::Syncing {
                     self.log().epoch += 1;

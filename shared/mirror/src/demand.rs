@@ -1,0 +1,129 @@
+//! What a mirror is asked to hold.
+//!
+//! Whoever decides that (by memory, by use, by a share) says it here, at any time and without
+//! waiting; the mirror's task takes it up. What is asked of one view replaces what was asked of it
+//! before, so what waits is bounded by the views that there are.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use anteroom_model::{ObjectKey, ViewId};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// Whether a view is held here, by its name. Asked for every record of a view that is not held, so
+/// it should be a look-up. The system views that a mirror's readiness waits for must be held.
+#[derive(Clone)]
+pub struct Hold(Arc<dyn Fn(&ViewId) -> bool + Send + Sync>);
+
+impl Hold {
+    /// From a predicate. What it says of a view must not change: where it does, hand in a new one.
+    pub fn new(holds: impl Fn(&ViewId) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(holds))
+    }
+
+    /// Every view.
+    pub fn all() -> Self {
+        Self::new(|_| true)
+    }
+
+    /// Whether it is held.
+    pub fn holds(&self, view: &ViewId) -> bool {
+        (self.0)(view)
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hold")
+    }
+}
+
+impl Default for Hold {
+    fn default() -> Self {
+        Self::all()
+    }
+}
+
+/// Opens bodies that are sealed in the log.
+pub trait Open: fmt::Debug + Send + Sync {
+    /// What was sealed as the body of this object of this view.
+    ///
+    /// # Errors
+    /// Why it cannot be opened and what to do, for people; never anything of what is inside.
+    fn open(&self, view: &ViewId, key: &ObjectKey, sealed: &[u8]) -> Result<Bytes, String>;
+}
+
+/// One thing asked.
+#[derive(Debug)]
+pub(crate) enum Demand {
+    /// From now on, these views.
+    Hold(Hold),
+    /// Sealed bodies may be opened now that could not be.
+    Reopen,
+    /// Free the view's objects.
+    Evict(ViewId),
+    /// Read them again.
+    Load(ViewId),
+}
+
+/// What has been asked and not been taken up yet. Cheap to clone; one reader.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Demands(Arc<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    asked: Mutex<Asked>,
+    come: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    hold: Option<Hold>,
+    reopen: bool,
+    /// Whether each is to be loaded; otherwise it is to be evicted.
+    views: BTreeMap<ViewId, bool>,
+}
+
+impl Asked {
+    fn next(&mut self) -> Option<Demand> {
+        if let Some(hold) = self.hold.take() {
+            return Some(Demand::Hold(hold));
+        }
+        if std::mem::take(&mut self.reopen) {
+            return Some(Demand::Reopen);
+        }
+        let (view, load) = self.views.pop_first()?;
+        Some(match load {
+            true => Demand::Load(view),
+            false => Demand::Evict(view),
+        })
+    }
+}
+
+impl Demands {
+    pub(crate) fn put(&self, demand: Demand) {
+        let mut asked = self.0.asked.lock();
+        match demand {
+            Demand::Hold(hold) => asked.hold = Some(hold),
+            Demand::Reopen => asked.reopen = true,
+            Demand::Evict(view) => {
+                asked.views.insert(view, false);
+            }
+            Demand::Load(view) => {
+                asked.views.insert(view, true);
+            }
+        }
+        self.0.come.notify_one();
+    }
+
+    /// The next one. Nothing is lost where this is dropped before it is ready.
+    pub(crate) async fn next(&self) -> Demand {
+        loop {
+            if let Some(demand) = self.0.asked.lock().next() {
+                return demand;
+            }
+            self.0.come.notified().await;
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Views that are read by themselves.
+//!
+//! A view comes back (it was evicted, it is held from now on, its bodies can be opened now, or it
+//! misses something) without the whole log being read again: a second reader of the log reads this
+//! view alone, from its start, while the main reader passes over the view's records and remembers
+//! the last one. Once the second reader has come to the log's end, and as far as that record, the
+//! view holds every record that the main reader will not bring any more; one that both bring is a
+//! repeat, which is known by its position. So the view is handed over to the main reader in one
+//! step, and nothing is lost.
+//!
+//! Where the main reader begins again, every view is read by it from its start, and the others are
+//! stopped.
+
+use super::*;
+
+/// Views that are read by themselves at one time; others wait. Also the most views that are repaired
+/// so: beyond it, one reading of the whole log costs less.
+pub(super) const LOADS_MAX: usize = 4;
+
+/// Where the reader of one view is.
+#[derive(Debug)]
+pub(super) struct Load {
+    pub(super) incarnation: Incarnation,
+    pub(super) reading: Reading,
+    pub(super) position: Revision,
+}
+
+impl Load {
+    fn new() -> Self {
+        Self {
+            incarnation: Incarnation::default(),
+            reading: Reading::Unheard,
+            position: Revision(0),
+        }
+    }
+}
+
+/// Loads, and views that wait for one.
+#[derive(Debug, Default)]
+pub(super) struct Loads {
+    pub(super) running: BTreeMap<ViewId, Load>,
+    waiting: VecDeque<ViewId>,
+}
+
+impl Loads {
+    /// How far the view has been read by itself; nowhere on the way to the log's end.
+    pub(super) fn position(&self, id: &ViewId) -> Revision {
+        let load = self.running.get(id);
+        let live = load.filter(|load| load.reading == Reading::Live);
+        live.map_or(Revision(0), |load| load.position)
+    }
+
+    pub(super) fn want(&mut self, id: &ViewId) {
+        if !self.running.contains_key(id) && !self.waiting.contains(id) {
+            self.waiting.push_back(id.clone());
+        }
+    }
+
+    pub(super) fn end(&mut self, id: &ViewId, effects: &mut Vec<Effect>) {
+        self.waiting.retain(|waiting| waiting != id);
+        if self.running.remove(id).is_some() {
+            effects.push(Effect::LoadEnded(id.clone()));
+        }
+        self.begin(effects);
+    }
+
+    pub(super) fn end_all(&mut self, effects: &mut Vec<Effect>) {
+        self.waiting.clear();
+        for (id, _) in std::mem::take(&mut self.running) {
+            effects.push(Effect::LoadEnded(id));
+        }
+    }
+
+    pub(super) fn begin(&mut self, effects: &mut Vec<Effect>) {
+        while self.running.len() < LOADS_MAX
+            && let Some(id) = self.waiting.pop_front()
+        {
+            self.running.insert(id.clone(), Load::new());
+            effects.push(Effect::Load(id));
+        }
+    }
+}
+
+impl Machine {
+    /// The view's memory is wanted back.
+    pub(crate) fn evict(&mut self, id: &ViewId) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if let Some(kept) = self.views.get(id) {
+            kept.write().evict();
+            self.loads.end(id, &mut effects);
+            effects.push(Effect::Evicted(id.clone()));
+            effects.push(Effect::Changed(id.clone()));
+        }
+        effects
+    }
+
+    /// A view that was freed is wanted again. Nothing happens to any other.
+    pub(crate) fn load(&mut self, id: &ViewId) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let passed = |kept: &SharedView| kept.read().feed() == Feed::None;
+        if self.views.get(id).is_some_and(passed) {
+            self.want_load(id, &mut effects);
+        }
+        effects
+    }
+
+    /// Bodies may be opened now that could not be.
+    pub(crate) fn reopen(&mut self) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let unopened = self
+            .views
+            .iter()
+            .filter(|(_, kept)| kept.read().is_unopened());
+        let unopened: Vec<_> = unopened.map(|(id, _)| id.clone()).collect();
+        for id in unopened {
+            self.want_load(&id, &mut effects);
+        }
+        effects
+    }
+
+    /// From now on these views are held: others are freed, and forgotten but for how far their
+    /// records have been passed over.
+    pub(crate) fn hold(&mut self, hold: Hold) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let held = |id: &ViewId| hold.holds(id);
+        let gone: Vec<_> = self.views.keys().filter(|id| !held(id)).cloned().collect();
+        for id in gone {
+            self.loads.end(&id, &mut effects);
+            if let Some(kept) = self.views.remove(&id) {
+                kept.write().evict();
+                self.unheld.insert(id.clone(), kept.read().seen());
+            }
+            effects.push(Effect::Removed(id));
+        }
+        let come = self.unheld.extract_if(.., |id, _| held(id));
+        for (id, seen) in come.collect::<Vec<_>>() {
+            let kept = Kept::waiting(id.clone(), self.incarnation.clone(), seen, &self.config);
+            let kept = Arc::new(RwLock::new(kept));
+            self.views.insert(id.clone(), Arc::clone(&kept));
+            effects.push(Effect::Added(id.clone(), kept));
+            self.want_load(&id, &mut effects);
+        }
+        self.hold = hold;
+        effects
+    }
+
+    pub(super) fn want_load(&mut self, id: &ViewId, effects: &mut Vec<Effect>) {
+        let Some(kept) = self.views.get(id) else {
+            return;
+        };
+        kept.write().read_alone();
+        self.loads.want(id);
+        self.loads.begin(effects);
+        effects.push(Effect::Changed(id.clone()));
+    }
+
+    /// The reader of this view alone says something.
+    pub(crate) fn load_log(&mut self, now: Moment, id: &ViewId, event: LogEvent) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let Some(kept) = self.views.get(id).cloned() else {
+            return effects;
+        };
+        let Some(load) = self.loads.running.get_mut(id) else {
+            return effects;
+        };
+        match event {
+            LogEvent::Restart { incarnation, .. } => {
+                kept.write().restart_alone(&incarnation);
+                *load = Load {
+                    incarnation,
+                    reading: Reading::FromStart,
+                    position: Revision(0),
+                };
+            }
+            LogEvent::Record { revision, envelope } => {
+                load.position = load.position.max(revision);
+                match envelope {
+                    Ok(envelope) => self.load_record(now, revision, envelope.record, &mut effects),
+                    Err(_) => {
+                        kept.write().unreadable(revision);
+                        effects.push(Effect::Undecodable {
+                            revision,
+                            view: Some(id.clone()),
+                        });
+                    }
+                }
+            }
+            LogEvent::CaughtUp { revision } => {
+                load.position = load.position.max(revision);
+                load.reading = Reading::Live;
+                let read = load.position;
+                let content = next(&mut self.changes);
+                changing(now, id, &kept, &mut effects, |kept| {
+                    kept.caught_up(read, None, content);
+                    kept.reached(now, read, Revision(0));
+                });
+            }
+            LogEvent::Away { .. } => {
+                if load.reading == Reading::Live {
+                    load.reading = Reading::Resuming;
+                }
+                kept.write().away();
+            }
+        }
+        effects.push(Effect::Changed(id.clone()));
+        self.hand_over(now, id, &mut effects);
+        self.repair(now, &mut effects);
+        effects
+    }
+
+    fn load_record(
+        &mut self,
+        now: Moment,
+        revision: Revision,
+        record: Record,
+        effects: &mut Vec<Effect>,
+    ) {
+        // The main reader takes a view away, since what it brings of the view until then is of the
+        // one that was dropped.
+        let dropped =
+            matches!(&record, Record::Control(record) if record.state == ViewState::Dropped);
+        if !dropped {
+            self.take_in(now, revision, record, None, effects);
+        }
+    }
+
+    /// Hands the view over to the main reader, if nothing can be lost between the two.
+    pub(super) fn hand_over(&mut self, now: Moment, id: &ViewId, effects: &mut Vec<Effect>) {
+        let (Some(load), Some(kept)) = (self.loads.running.get(id), self.views.get(id)) else {
+            return;
+        };
+        let same_log = self.reading == Reading::Live
+            && load.reading == Reading::Live
+            && load.incarnation == self.incarnation;
+        if !same_log || !kept.read().is_followed_to(load.position) {
+            return;
+        }
+        let (position, unreadable) = (load.position, self.unreadable);
+        changing(now, id, kept, effects, |kept| {
+            kept.hand_over(position, unreadable);
+        });
+        self.loads.end(id, effects);
+        effects.push(Effect::Changed(id.clone()));
+    }
+
+    pub(super) fn hand_over_all(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        let running: Vec<_> = self.loads.running.keys().cloned().collect();
+        for id in running {
+            self.hand_over(now, &id, effects);
+        }
+    }
+
+    /// Whether this view's reader has the log from its start in hand: until then, that it misses
+    /// something is being mended.
+    pub(super) fn is_being_read(&self, id: &ViewId) -> bool {
+        let load = self.loads.running.get(id);
+        load.is_some_and(|load| load.reading != Reading::Unheard)
+    }
+}
