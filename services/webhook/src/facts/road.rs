@@ -24,8 +24,8 @@ use anteroom_wire::{
 use super::confined;
 use crate::catalog::Catalog;
 
-/// What a policy reads of a ConfigMap.
-const CONFIG_MAP: &str = "{data: data, metadata: metadata}";
+/// What a policy reads of a ConfigMap, as a live read has it.
+const CONFIG_MAP: &str = "{data: data || `{}`, metadata: metadata}";
 
 /// One fact on its way.
 #[derive(Clone, Debug, PartialEq)]
