@@ -50,14 +50,12 @@ impl Chunk {
     }
 }
 
+type InChunk<'a> = fn(&'a Arc<Chunk>) -> slice::Iter<'a, Object>;
+
 /// The objects of a view in order.
 #[derive(Clone, Debug)]
 pub struct Objects<'a> {
-    objects: FlatMap<
-        slice::Iter<'a, Arc<Chunk>>,
-        slice::Iter<'a, Object>,
-        fn(&'a Arc<Chunk>) -> slice::Iter<'a, Object>,
-    >,
+    objects: FlatMap<slice::Iter<'a, Arc<Chunk>>, slice::Iter<'a, Object>, InChunk<'a>>,
     left: usize,
 }
 
@@ -101,7 +99,7 @@ impl Tree {
     }
 
     pub(crate) fn iter(&self) -> Objects<'_> {
-        let of_chunk: fn(&Arc<Chunk>) -> slice::Iter<'_, Object> = in_order;
+        let of_chunk: InChunk<'_> = in_order;
         Objects {
             objects: self.chunks.iter().flat_map(of_chunk),
             left: self.len,

@@ -258,3 +258,63 @@ async fn a_mirror_of_some_views_waits_for_those() {
     shutdown.cancel();
     mirror.ended().await;
 }
+
+impl Harness {
+    async fn until_evicted(&self) {
+        let mut status = self.view().status();
+        let evicted = status.wait_for(|status| status.state == State::Evicted);
+        evicted.await.unwrap();
+    }
+}
+
+/// Points F and G: a view that was freed is whole again, whatever happens to the bus meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_view_that_is_evicted_and_loaded_beside_updates_ends_as_the_log_has_it() {
+    let mut harness = Harness::with_objects(20).await;
+    let faults = harness.bus.faults();
+    faults.set_chances(Chances {
+        beat_lost: 0.2,
+        delay_max: Duration::from_millis(5),
+        ..Chances::default()
+    });
+    for n in 0..24 {
+        harness.mirror.evict(&harness.view);
+        harness.until_evicted().await;
+        let refused = harness.view().read(Some(u64::MAX), |_, _| ()).unwrap_err();
+        assert!(matches!(refused, anteroom_model::FactError::Evicted { .. }));
+        assert_eq!(harness.view().bytes(), 0);
+        harness.write(n).await;
+        harness.mirror.load(&harness.view);
+        match n % 4 {
+            1 => faults.gap(),
+            2 => {
+                faults.stop();
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                faults.start();
+            }
+            _ => {}
+        }
+        harness.write(n + 24).await;
+        harness.until_equal().await;
+    }
+}
+
+/// Point J: what another replica held is loaded when it is held here from now on.
+#[tokio::test(start_paused = true)]
+async fn a_view_that_is_given_away_is_gone_and_one_that_is_taken_over_comes() {
+    let mut harness = Harness::with_objects(5).await;
+    let (given_away, handle) = (harness.view.clone(), harness.view());
+    harness
+        .mirror
+        .hold(crate::Hold::new(move |view| *view != given_away));
+    let mut views = harness.mirror.views();
+    let gone = views.wait_for(|views| !views.contains_key(&harness.view));
+    gone.await.unwrap();
+    assert!(handle.read(Some(u64::MAX), |_, _| ()).is_err());
+    harness.write(7).await;
+    assert!(harness.mirror.view(&harness.view).is_none());
+    harness.mirror.hold(crate::Hold::all());
+    let come = views.wait_for(|views| views.contains_key(&harness.view));
+    come.await.unwrap();
+    harness.until_equal().await;
+}
