@@ -24,10 +24,10 @@ const WAIT_MAX: Duration = Duration::from_millis(REFERENCE_WAIT_MAX_MS);
 
 /// The first pause before it is asked again; each is twice as long as the one before, up to
 /// [`PAUSE_MAX`].
-const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MIN: Duration = Duration::from_millis(10);
 
 /// The longest pause.
-const PAUSE_MAX: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// Asks replicas. Cheap to clone.
 #[derive(Clone, Debug)]
