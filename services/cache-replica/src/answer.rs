@@ -18,9 +18,11 @@ use crate::{
     Args,
     deadline::Deadline,
     memo::{Memo, QueryKey},
+    memory::Use,
     metrics::QueryMetrics,
     plan::{Plan, Plans},
     references::References,
+    sealed,
 };
 
 /// Evaluations that run at once for each core. More than one, so that the system's scheduler gives
@@ -78,12 +80,13 @@ impl Answerer {
         references: Arc<References>,
     ) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let turns = cores * EVALUATIONS_PER_CORE;
         Self {
             replica,
-            budget: args.budget(),
+            budget: args.budget(turns),
             concurrency: args.concurrency,
             places: Semaphore::new(args.concurrency as usize),
-            turns: Arc::new(Semaphore::new(cores * EVALUATIONS_PER_CORE)),
+            turns: Arc::new(Semaphore::new(turns)),
             plans: Plans::new(anteroom_policy::functions()),
             memo: Memo::new(args.memo_bytes_max),
             metrics,
@@ -91,17 +94,37 @@ impl Answerer {
         }
     }
 
-    /// Answers a call to `view`. Whatever is wrong is an answer too.
-    pub(crate) async fn answer(self: &Arc<Self>, view: &ViewHandle, call: &Call) -> Bytes {
+    /// What is kept of plans and results, in bytes.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.memo.bytes() + self.plans.bytes()
+    }
+
+    /// Answers a call to `view`, which `usage` is that of. Whatever is wrong is an answer too.
+    pub(crate) async fn answer(
+        self: &Arc<Self>,
+        view: &ViewHandle,
+        usage: &Use,
+        call: &Call,
+    ) -> Bytes {
+        usage.used();
         let begun = self.metrics.begun();
         let deadline = Deadline::after(call.deadline);
         let outcome = match query::decode_request(&call.body) {
             Err(error) => Err(invalid(&error)),
             Ok(request) => {
                 record_request(&request);
-                self.outcome(view, request, deadline).await
+                let reply_key = request.reply_key.clone();
+                match reply_key {
+                    None if usage.is_sealed() => Err(sealed::refused(view.id())),
+                    None => self.outcome(view, request, deadline).await,
+                    Some(reader) => {
+                        let outcome = self.outcome(view, request, deadline).await;
+                        outcome.and_then(|reply| sealed::seal(reply, &reader))
+                    }
+                }
             }
         };
+        let outcome = outcome.map_err(|error| with_reason(error, usage));
         let (body, outcome) = encode(outcome);
         record_outcome(&outcome);
         self.metrics.ended(begun, &outcome);
@@ -265,6 +288,14 @@ fn least_revision(view: &ViewHandle, request: &QueryRequest) -> Option<Revision>
         of.is_none_or(|of| *of == at.incarnation)
     });
     served.unwrap_or(true).then_some(revision_min)
+}
+
+/// An eviction with the limit that it was for.
+fn with_reason(error: FactError, usage: &Use) -> FactError {
+    match (error, usage.evicted()) {
+        (FactError::Evicted { view, .. }, Some(message)) => FactError::Evicted { view, message },
+        (error, _) => error,
+    }
 }
 
 /// An outcome as bytes; one that is too large is an error in its place.

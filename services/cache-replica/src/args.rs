@@ -1,8 +1,13 @@
 //! What a replica can be told.
 
+use std::sync::Arc;
+
 use anteroom_jmespath::{BUILT_BYTES_MAX, Budget, DEPTH_MAX, STEPS_MAX};
 use anteroom_mirror::MirrorConfig;
 use anteroom_model::limits::AGE_MAX_DEFAULT_MS;
+use anteroom_seal::Keys;
+
+use crate::{memory, sealed::Opener, shares};
 
 /// Queries under way at once, unless the options say otherwise.
 const CONCURRENCY: u32 = 256;
@@ -51,6 +56,30 @@ pub struct Args {
     /// 0 keeps none.
     #[arg(long, env = "ANTEROOM_MEMO_BYTES_MAX", default_value_t = MEMO_BYTES_MAX)]
     pub memo_bytes_max: u64,
+
+    /// What this replica may take in memory, as in `512Mi`: over it, views are evicted, the least
+    /// recently used first, and answer that they were [default: no limit].
+    #[arg(long, env = "ANTEROOM_MEMORY_LIMIT", value_parser = memory::size)]
+    pub memory_limit: Option<u64>,
+
+    /// Views that this replica holds, by name or by the plural of their resource, with `*` for any
+    /// text: as in `ingresses,services.v1,apicall:*` [default: all].
+    #[arg(long, env = "ANTEROOM_VIEWS", value_delimiter = ',')]
+    pub views: Vec<String>,
+
+    /// Divides the views among the replicas that live, so that each view is held by this many; 0:
+    /// every replica holds every view.
+    #[arg(
+        long,
+        env = "ANTEROOM_REPLICATION_FACTOR",
+        default_value_t = 0,
+        conflicts_with = "views"
+    )]
+    pub replication_factor: usize,
+
+    /// The keys that sealed bodies are opened with.
+    #[arg(skip = Keys::none())]
+    pub keys: Keys,
 }
 
 /// A duration with its unit, in milliseconds; without one, seconds.
@@ -82,23 +111,30 @@ impl Default for Args {
             query_steps_max: STEPS_MAX,
             query_built_bytes_max: BUILT_BYTES_MAX,
             memo_bytes_max: MEMO_BYTES_MAX,
+            memory_limit: None,
+            views: Vec::new(),
+            replication_factor: 0,
+            keys: Keys::none(),
         }
     }
 }
 
 impl Args {
-    /// What one query may take.
-    pub(crate) fn budget(&self) -> Budget {
+    /// What one query may take, where `turns` of them run at once.
+    pub(crate) fn budget(&self, turns: usize) -> Budget {
+        let (limit, asked) = (self.memory_limit, self.query_built_bytes_max);
         Budget {
             steps: self.query_steps_max,
             depth: DEPTH_MAX,
-            built_bytes: self.query_built_bytes_max,
+            built_bytes: memory::evaluation_bytes(limit, turns, asked),
         }
     }
 
     pub(crate) fn mirror(&self) -> MirrorConfig {
         MirrorConfig {
             age_max_ms: self.age_max_ms,
+            hold: shares::held_at_start(&self.views, self.replication_factor),
+            opener: Some(Arc::new(Opener(self.keys.clone()))),
             ..MirrorConfig::default()
         }
     }

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument as _;
 
-use crate::{answer::Answerer, metrics::QueryMetrics};
+use crate::{answer::Answerer, memory::Use, metrics::QueryMetrics};
 
 /// How long to wait before an address is joined again, where the bus refused or ended it.
 const JOIN_RETRY: Duration = Duration::from_millis(500);
@@ -28,6 +28,7 @@ pub(crate) struct Desk {
     pub(crate) replica: String,
     pub(crate) view: ViewHandle,
     pub(crate) answerer: Arc<Answerer>,
+    pub(crate) usage: Arc<Use>,
     pub(crate) metrics: QueryMetrics,
     /// Part of the replica's readiness: it is ready while the desk is open.
     pub(crate) check: Check,
@@ -201,8 +202,9 @@ impl Desk {
         };
         let span = query_span(&self.view, &incoming);
         let (answerer, view) = (Arc::clone(&self.answerer), self.view.clone());
+        let usage = Arc::clone(&self.usage);
         let answering = async move {
-            let body = answerer.answer(&view, &incoming.call).await;
+            let body = answerer.answer(&view, &usage, &incoming.call).await;
             if let Err(error) = incoming.answer(body).await {
                 tracing::warn!(%error, "a reply could not be sent");
             }

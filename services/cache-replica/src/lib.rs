@@ -11,6 +11,7 @@
 //!   beside it, a place where every view is answered for, whatever its state.
 //! - `beats`: tells the others what is held; `references`: objects that are referenced by themselves.
 //! - `answer`: one call, from bytes to bytes, within its deadline and budgets.
+//! - `memory`: which views are evicted where memory is short, and come back; `shares`: who holds which.
 //! - `plan`, `memo`: what may be forgotten: compiled expressions, and results by state of the view.
 //!
 //! It never talks to the API server.
@@ -23,10 +24,13 @@ mod beats;
 mod deadline;
 mod desk;
 mod memo;
+mod memory;
 mod metrics;
 mod plan;
 mod references;
 mod replica;
+mod sealed;
+mod shares;
 
 pub use args::Args;
 pub use replica::run;

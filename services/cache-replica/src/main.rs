@@ -8,6 +8,7 @@ use anteroom_bus::{
 };
 use anteroom_cache_replica::Args;
 use anteroom_runtime::{Service, process};
+use anteroom_seal::{POLL_INTERVAL, SealArgs};
 use clap::Parser;
 
 /// Millions of small bodies come and go: jemalloc keeps the heap dense.
@@ -24,6 +25,8 @@ struct Cli {
     nats: NatsArgs,
     #[command(flatten)]
     replica: Args,
+    #[command(flatten)]
+    seal: SealArgs,
 }
 
 fn main() -> ExitCode {
@@ -32,13 +35,24 @@ fn main() -> ExitCode {
         process,
         nats,
         replica,
+        seal,
     } = cli;
     process::run("cache-replica", &process, |service| {
-        serve(nats, replica, service)
+        serve(nats, replica, seal, service)
     })
 }
 
-async fn serve(nats: NatsArgs, replica: Args, service: Service) -> anyhow::Result<()> {
+async fn serve(
+    nats: NatsArgs,
+    mut replica: Args,
+    seal: SealArgs,
+    service: Service,
+) -> anyhow::Result<()> {
+    replica.keys = seal.keys().await?;
+    if let Some(path) = seal.seal_keys_file {
+        let keys = replica.keys.clone();
+        tokio::spawn(async move { keys.follow(&path, POLL_INTERVAL).await });
+    }
     let bus = Arc::new(NatsBus::connect(nats.config("cache-replica")).await?);
     let served =
         anteroom_cache_replica::run(replica, Arc::clone(&bus) as Arc<dyn Bus>, service).await;

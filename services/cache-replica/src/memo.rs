@@ -89,6 +89,11 @@ impl Memo {
         }
     }
 
+    /// What they take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.results.weighted_size()
+    }
+
     pub(crate) fn get(
         &self,
         view: &ViewId,

@@ -2,12 +2,15 @@
 
 use std::time::Instant;
 
+use anteroom_model::ViewId;
 use anteroom_runtime::Metrics;
 use anteroom_wire::query::QueryOutcome;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
 };
+
+use crate::memory::rule::Why;
 
 /// From a result that was kept to a scan of a large view.
 const DURATION_BUCKETS_SECONDS: [f64; 12] = [
@@ -111,5 +114,66 @@ impl QueryMetrics {
 
     pub(crate) fn unreadable(&self) {
         self.unreadable.inc();
+    }
+}
+
+/// What a replica counts of its memory. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemoryMetrics {
+    bytes: Family<Part, Gauge>,
+    limit: Gauge,
+    evictions: Family<Evicted, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Part {
+    part: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Evicted {
+    view: String,
+    reason: &'static str,
+}
+
+impl MemoryMetrics {
+    pub(crate) fn registered(metrics: &Metrics) -> Self {
+        let own = Self::default();
+        metrics.register(
+            "anteroom_memory_bytes",
+            "What is accounted, by part: views, or results and plans",
+            own.bytes.clone(),
+        );
+        metrics.register(
+            "anteroom_memory_limit_bytes",
+            "The memory limit; 0 where there is none",
+            own.limit.clone(),
+        );
+        metrics.register(
+            "anteroom_view_evictions",
+            "Times that a view was evicted to save memory, by reason",
+            own.evictions.clone(),
+        );
+        own
+    }
+
+    pub(crate) fn set(&self, views: u64, results: u64, limit: Option<u64>) {
+        let gauge = |bytes| i64::try_from(bytes).unwrap_or(i64::MAX);
+        for (part, bytes) in [("views", views), ("results", results)] {
+            self.bytes.get_or_create(&Part { part }).set(gauge(bytes));
+        }
+        self.limit.set(gauge(limit.unwrap_or(0)));
+    }
+
+    pub(crate) fn evicted(&self, view: &ViewId, why: Why) {
+        let reason = match why {
+            Why::OwnLimit => "own_limit",
+            Why::Huge => "huge",
+            Why::Oldest => "least_recently_used",
+        };
+        let view = view.as_str().to_owned();
+        self.evictions
+            .get_or_create(&Evicted { view, reason })
+            .inc();
     }
 }

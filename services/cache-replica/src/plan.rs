@@ -55,6 +55,11 @@ impl Plans {
         }
     }
 
+    /// What they take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.compiled.weighted_size()
+    }
+
     pub(crate) fn functions(&self) -> &'static FunctionTable {
         self.functions
     }

@@ -6,12 +6,20 @@ use anteroom_bus::{Bus, Connection, Scope};
 use anteroom_mirror::{Mirror, MirrorMetrics, MirrorReadiness, ViewHandle, ViewSet};
 use anteroom_model::ViewId;
 use anteroom_runtime::{Check, Service, supervise::Tasks};
+use anteroom_seal::Keys;
 use anyhow::bail;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Args, answer::Answerer, beats::Beats, desk::Desk, metrics::QueryMetrics, references::References,
+    Args,
+    answer::Answerer,
+    beats::Beats,
+    desk::Desk,
+    memory::{Keeper, Uses, Wanted},
+    metrics::{MemoryMetrics, QueryMetrics},
+    references::References,
+    shares,
 };
 
 /// Mirrors every view and answers for each, until shutdown is asked for; then drains: returns once
@@ -35,14 +43,17 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
     let connection = bus.connection();
     let beats_bus = Arc::clone(&bus);
     let references = Arc::new(References::default());
+    let answerer = Arc::new(Answerer::new(
+        replica.clone(),
+        &args,
+        metrics.clone(),
+        Arc::clone(&references),
+    ));
+    let uses = Arc::new(Uses::new());
     let desks = Desks {
         bus,
-        answerer: Arc::new(Answerer::new(
-            replica.clone(),
-            &args,
-            metrics.clone(),
-            Arc::clone(&references),
-        )),
+        answerer: Arc::clone(&answerer),
+        uses: Arc::clone(&uses),
         replica: replica.clone(),
         metrics,
         service: service.clone(),
@@ -72,14 +83,53 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
         replica,
         mirror: Arc::clone(&mirror),
         references,
-        bytes_max: None,
+        bytes_max: args.memory_limit,
         leaving: closing.clone().drop_guard(),
     };
+    if args.replication_factor > 0 {
+        let shares = shares::Keeper {
+            bus: Arc::clone(&beats.bus),
+            mirror: Arc::clone(&mirror),
+            replica: beats.replica.clone(),
+            factor: args.replication_factor,
+            check: service.readiness.check("share", "who else there is"),
+        };
+        tasks.spawn("shares", shares.run(stop.clone()));
+    }
+    tasks.spawn(
+        "keys",
+        reopen(Arc::clone(&mirror), args.keys.clone(), stop.clone()),
+    );
+    let keeper = Keeper {
+        mirror: Arc::clone(&mirror),
+        uses,
+        answerer,
+        metrics: MemoryMetrics::registered(&service.metrics),
+        replica: beats.replica.clone(),
+        limit: args.memory_limit,
+        check: service.readiness.check("memory", "the first look at it"),
+        moved: BTreeMap::new(),
+        wanted: Wanted::default(),
+    };
+    tasks.spawn("memory", keeper.run(stop.clone()));
     tasks.spawn("beats", beats.run(stop));
     tasks.spawn("desks", desks.run(mirror, closing));
     let ended = tasks.join().await;
     living.cancel();
     ended
+}
+
+/// Tries again what could not be opened, whenever the keys change.
+async fn reopen(mirror: Arc<Mirror>, keys: Keys, stop: CancellationToken) -> anyhow::Result<()> {
+    let mut changes = keys.changes();
+    let changing = async {
+        while changes.changed().await.is_ok() {
+            mirror.reopen();
+        }
+        std::future::pending::<()>().await;
+    };
+    stop.run_until_cancelled(changing).await;
+    Ok(())
 }
 
 async fn readiness(
@@ -116,6 +166,7 @@ struct Desks {
     bus: Arc<dyn Bus>,
     replica: String,
     answerer: Arc<Answerer>,
+    uses: Arc<Uses>,
     metrics: QueryMetrics,
     service: Service,
     open: BTreeMap<ViewId, Open>,
@@ -179,6 +230,7 @@ impl Desks {
             replica: self.replica.clone(),
             view: view.clone(),
             answerer: Arc::clone(&self.answerer),
+            usage: self.uses.of(view.id()),
             metrics: self.metrics.clone(),
             check: self.service.readiness.check(name, "its address on the bus"),
         }

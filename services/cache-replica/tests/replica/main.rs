@@ -9,5 +9,7 @@ mod failures;
 mod fallback;
 mod harness;
 mod lifecycle;
+mod memory;
 mod queries;
 mod selections;
+mod shares;

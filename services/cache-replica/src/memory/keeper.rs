@@ -1,0 +1,241 @@
+//! Applies the rule to the mirror's views.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use anteroom_mirror::{Mirror, ViewHandle};
+use anteroom_model::{Revision, ViewId, ViewOptions, WantedView, system};
+use anteroom_runtime::Check;
+use anteroom_view::State;
+use anteroom_wire::body;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    PROCESS_BYTES, Uses, evaluations_bytes,
+    rule::{self, Place, Subject, Why},
+};
+use crate::{answer::Answerer, metrics::MemoryMetrics, shares};
+
+/// How often memory is looked at. A log that is read at 300 MB a second brings 15 MB meanwhile.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// An eviction within this time of a return counts as one in a row.
+const SOON_MS: u64 = 60_000;
+
+/// How long a view may take to do as it was told, before what it is counts again.
+const SETTLING_MS: u64 = 10_000;
+
+/// Keeps the views within the limits.
+pub(crate) struct Keeper {
+    pub(crate) mirror: Arc<Mirror>,
+    pub(crate) uses: Arc<Uses>,
+    pub(crate) answerer: Arc<Answerer>,
+    pub(crate) metrics: MemoryMetrics,
+    pub(crate) replica: String,
+    pub(crate) limit: Option<u64>,
+    /// Not ready while more is held than the limit allows, and nothing of it may go.
+    pub(crate) check: Check,
+    pub(crate) moved: BTreeMap<ViewId, Moved>,
+    pub(crate) wanted: Wanted,
+}
+
+/// A view that was evicted, or is on its way back.
+pub(crate) struct Moved {
+    bytes: u64,
+    since: u64,
+    why: Why,
+    times: u32,
+    /// When its return was asked for.
+    coming: Option<u64>,
+}
+
+/// What the watcher asks of the views.
+#[derive(Default)]
+pub(crate) struct Wanted {
+    revision: Option<Revision>,
+    options: HashMap<ViewId, ViewOptions>,
+}
+
+impl Wanted {
+    /// Reads them again if they have changed. Old news of them is better than none.
+    fn renew(&mut self, view: Option<ViewHandle>) {
+        let Some(view) = view else { return };
+        if self.revision == Some(view.status().borrow().revision) {
+            return;
+        }
+        let renewed = view.read(Some(u64::MAX), |read, position| {
+            let wanted = read.objects().filter_map(|object| {
+                let wanted: WantedView = body::decode(object.body()).ok()?;
+                Some((ViewId::new(object.name()), wanted.options))
+            });
+            (position.revision, wanted.collect())
+        });
+        if let Ok((revision, options)) = renewed {
+            self.revision = Some(revision);
+            self.options = options;
+        }
+    }
+
+    fn of(&self, view: &ViewId) -> ViewOptions {
+        self.options.get(view).cloned().unwrap_or_default()
+    }
+}
+
+impl Keeper {
+    /// Looks after memory until `stop`.
+    pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let looking = async {
+            loop {
+                look.tick().await;
+                self.look();
+            }
+        };
+        stop.run_until_cancelled(looking).await;
+        Ok(())
+    }
+
+    fn look(&mut self) {
+        let views = Arc::clone(&self.mirror.views().borrow());
+        self.wanted.renew(self.mirror.view(&system::wanted()));
+        self.moved.retain(|id, _| views.contains_key(id));
+        self.uses.retain(|id| views.contains_key(id));
+        let now = self.uses.now();
+        let others = self.answerer.kept_bytes();
+        let subjects: Vec<_> = views
+            .iter()
+            .map(|(id, view)| self.subject(now, id, view))
+            .collect();
+        let ids: Vec<_> = views.keys().collect();
+        let room = self.limit.map(|limit| {
+            let taken = PROCESS_BYTES + evaluations_bytes(limit) + others;
+            limit.saturating_sub(taken)
+        });
+        let decision = rule::decide(now, room, &subjects);
+        for (at, why) in decision.evict {
+            self.evict(now, ids[at], &subjects[at], why);
+        }
+        if let Some(at) = decision.load {
+            self.load(now, ids[at]);
+        }
+        self.tell_over(decision.over);
+        self.metrics.set(self.mirror.bytes(), others, self.limit);
+    }
+
+    fn subject(&mut self, now: u64, id: &ViewId, view: &ViewHandle) -> Subject {
+        let evicted = view.status().borrow().state == State::Evicted;
+        let place = self.place(now, id, evicted);
+        let options = self.wanted.of(id);
+        if options.sealed {
+            self.uses.of(id).set_sealed();
+        }
+        let known = self.moved.get(id).map_or(0, |moved| moved.bytes);
+        Subject {
+            bytes: match place {
+                Place::Held => view.bytes(),
+                Place::Coming => view.bytes().max(known),
+                Place::Evicted { .. } => known,
+            },
+            bytes_max: options.bytes_max,
+            stays: options.pinned || id.is_system(),
+            used_at: self.uses.of(id).at(),
+            tie: shares::weight(&self.replica, id),
+            place,
+        }
+    }
+
+    /// Where a view is, by what was asked of it and what has become of that.
+    fn place(&mut self, now: u64, id: &ViewId, evicted: bool) -> Place {
+        let Some(moved) = self.moved.get_mut(id) else {
+            return Place::Held;
+        };
+        match moved.coming {
+            Some(asked) if !evicted || now - asked > SETTLING_MS => {
+                if evicted {
+                    moved.coming = None; // It did not come: asked again, later.
+                    moved.since = now;
+                } else {
+                    if now - asked > SOON_MS {
+                        self.moved.remove(id);
+                    }
+                    self.uses.of(id).set_evicted(None);
+                    return Place::Held;
+                }
+            }
+            Some(_) => return Place::Coming,
+            None if !evicted && now - moved.since > SETTLING_MS => {
+                // It has come by another road: it was dropped, and is wanted again.
+                self.moved.remove(id);
+                self.uses.of(id).set_evicted(None);
+                return Place::Held;
+            }
+            None => {}
+        }
+        self.moved
+            .get(id)
+            .map_or(Place::Held, |moved| Place::Evicted {
+                since: moved.since,
+                why: moved.why,
+                times: moved.times,
+            })
+    }
+
+    fn evict(&mut self, now: u64, id: &ViewId, subject: &Subject, why: Why) {
+        let times = self.moved.get(id).map_or(0, |moved| moved.times) + 1;
+        let reason = reason(why, subject, self.limit);
+        tracing::warn!(view = %id, bytes = subject.bytes, reason, "the view is evicted");
+        self.metrics.evicted(id, why);
+        self.uses.of(id).set_evicted(Some(reason));
+        let moved = Moved {
+            bytes: subject.bytes,
+            since: now,
+            why,
+            times,
+            coming: None,
+        };
+        self.moved.insert(id.clone(), moved);
+        self.mirror.evict(id);
+    }
+
+    fn load(&mut self, now: u64, id: &ViewId) {
+        if let Some(moved) = self.moved.get_mut(id) {
+            moved.coming = Some(now);
+            tracing::info!(view = %id, "the view comes back");
+            self.mirror.load(id);
+        }
+    }
+
+    fn tell_over(&self, over: bool) {
+        if over {
+            self.check.not_ready(
+                "memory: what is pinned takes more than the limit; raise --memory-limit, or pin less",
+            );
+        } else {
+            self.check.ready();
+        }
+    }
+}
+
+fn reason(why: Why, subject: &Subject, limit: Option<u64>) -> String {
+    let bytes = subject.bytes;
+    let limit = limit.unwrap_or_default();
+    match why {
+        Why::OwnLimit => format!(
+            "it takes {bytes} bytes, and its own limit is {}; it is tried again when it is asked for",
+            subject.bytes_max.unwrap_or_default()
+        ),
+        Why::Huge => format!(
+            "its {bytes} bytes are more than half of what a memory limit of {limit} leaves to views; \
+             it comes back when there is room beside the others"
+        ),
+        Why::Oldest => format!(
+            "the memory limit of {limit} bytes was reached, and it was used least recently; it comes \
+             back when there is room, or older ones may go"
+        ),
+    }
+}

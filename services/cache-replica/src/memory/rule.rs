@@ -1,0 +1,440 @@
+//! Which views are evicted, and which come back: the rule, without a clock and without a view.
+//!
+//! 1. Pinned views and the system's own are never evicted.
+//! 2. A view over a limit of its own is evicted, and no other for it.
+//! 3. While all together are over the limit: a view that alone takes more than half of what the others
+//!    leave is evicted first, the largest of them, so that one huge view never evicts everything else.
+//!    Then the least recently used.
+//! 4. An evicted view comes back, one at a time, when it fits below [`ROOM_SHARE`] of the limit at its
+//!    last known size: those that were asked for since first, then the most recently used.
+//! 5. For one that was asked for, and is not huge, older ones go: those that nobody asked for [`REST_MS`].
+//! 6. With each eviction soon after its return a view waits longer before it comes back.
+
+/// What has to stay free after a view has come back, so that it does not go again at the next change:
+/// nine tenths may be taken.
+pub(crate) const ROOM_SHARE: (u64, u64) = (9, 10);
+
+/// Views that were used within this time are not evicted for one that wants to come back.
+pub(crate) const REST_MS: u64 = 30_000;
+
+/// How long an evicted view stays away at least; doubled with each eviction soon after its return.
+const AWAY_MIN_MS: u64 = 1_000;
+
+/// The longest that it stays away, if it fits.
+const AWAY_MAX_MS: u64 = 300_000;
+
+/// How long a view that was over a limit of its own is left alone, before it is tried again for who
+/// asks.
+const OWN_LIMIT_RETRY_MS: u64 = 60_000;
+
+/// A view, as the rule sees it. Moments are in milliseconds since any one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    /// What it takes, or took when it was evicted.
+    pub(crate) bytes: u64,
+    /// Its own limit.
+    pub(crate) bytes_max: Option<u64>,
+    /// It is pinned, or one of the system's own.
+    pub(crate) stays: bool,
+    /// When it was last asked for; 0: never.
+    pub(crate) used_at: u64,
+    /// Which goes first of those that were used last at the same moment: the lower. Different in each
+    /// replica, so that not all of them evict the same.
+    pub(crate) tie: u64,
+    pub(crate) place: Place,
+}
+
+/// Where a view is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Held,
+    /// On its way back.
+    Coming,
+    Evicted {
+        since: u64,
+        why: Why,
+        /// Evictions in a row that followed soon on its return, this one included.
+        times: u32,
+    },
+}
+
+/// Why a view was evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Why {
+    /// It is over a limit of its own.
+    OwnLimit,
+    /// It alone takes more than half of what there is.
+    Huge,
+    /// It was used less recently than the others.
+    Oldest,
+}
+
+/// What is to be done, by the views' places in what was handed in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Decision {
+    pub(crate) evict: Vec<(usize, Why)>,
+    pub(crate) load: Option<usize>,
+    /// More is held than the limit allows, and nothing of it may go.
+    pub(crate) over: bool,
+}
+
+/// How long a view stays away after so many evictions in a row.
+fn away_ms(times: u32) -> u64 {
+    let doublings = times.saturating_sub(1).min(16);
+    (AWAY_MIN_MS << doublings).min(AWAY_MAX_MS)
+}
+
+/// The rule. `room` is what views may take; `None`: there is no limit but the views' own.
+pub(crate) fn decide(now: u64, room: Option<u64>, views: &[Subject]) -> Decision {
+    let mut state = State {
+        now,
+        views,
+        held: vec![true; views.len()],
+        decision: Decision::default(),
+    };
+    for (at, view) in views.iter().enumerate() {
+        let evicted = matches!(view.place, Place::Evicted { .. });
+        if evicted || over_own(view) {
+            state.held[at] = false;
+        }
+        if !evicted && over_own(view) {
+            state.decision.evict.push((at, Why::OwnLimit));
+        }
+    }
+    if let Some(room) = room {
+        state.make_room(room);
+    }
+    state.bring_back(room.unwrap_or(u64::MAX));
+    state.decision
+}
+
+fn over_own(view: &Subject) -> bool {
+    !view.stays && view.bytes_max.is_some_and(|max| view.bytes > max)
+}
+
+struct State<'v> {
+    now: u64,
+    views: &'v [Subject],
+    held: Vec<bool>,
+    decision: Decision,
+}
+
+impl State<'_> {
+    fn total(&self) -> u64 {
+        self.held_views().map(|(_, view)| view.bytes).sum()
+    }
+
+    fn held_views(&self) -> impl Iterator<Item = (usize, &Subject)> {
+        let all = self.views.iter().enumerate();
+        all.filter(|(at, _)| self.held[*at])
+    }
+
+    /// More than half of what is left beside what stays.
+    fn is_huge(&self, bytes: u64, room: u64) -> bool {
+        let staying = self.held_views().filter(|(_, view)| view.stays);
+        let staying: u64 = staying.map(|(_, view)| view.bytes).sum();
+        bytes > room.saturating_sub(staying) / 2
+    }
+
+    fn make_room(&mut self, room: u64) {
+        while self.total() > room {
+            let evictable = || self.held_views().filter(|(_, view)| !view.stays);
+            let huge = evictable()
+                .filter(|(_, view)| self.is_huge(view.bytes, room))
+                .max_by_key(|(_, view)| view.bytes);
+            let oldest = || evictable().min_by_key(|(_, view)| (view.used_at, view.tie));
+            let victim = match huge {
+                Some((at, _)) => Some((at, Why::Huge)),
+                None => oldest().map(|(at, _)| (at, Why::Oldest)),
+            };
+            let Some((at, why)) = victim else {
+                self.decision.over = true;
+                return;
+            };
+            self.evict(at, why);
+        }
+    }
+
+    fn evict(&mut self, at: usize, why: Why) {
+        self.held[at] = false;
+        self.decision.evict.push((at, why));
+    }
+
+    fn bring_back(&mut self, room: u64) {
+        let coming = self.views.iter().any(|view| view.place == Place::Coming);
+        if coming || !self.decision.evict.is_empty() || self.decision.over {
+            return;
+        }
+        let mark = u128::from(room) * u128::from(ROOM_SHARE.0) / u128::from(ROOM_SHARE.1);
+        let mark = u64::try_from(mark).unwrap_or(u64::MAX);
+        let mut waiting: Vec<_> = self.views.iter().enumerate().collect();
+        waiting.retain(|(_, view)| self.may_return(view));
+        waiting.sort_by_key(|(_, view)| std::cmp::Reverse((was_asked(view), view.used_at)));
+        for (at, view) in waiting {
+            let free = mark.saturating_sub(self.total());
+            if view.bytes <= free {
+                self.decision.load = Some(at);
+                return;
+            }
+            if was_asked(view)
+                && !self.is_huge(view.bytes, room)
+                && let Some(older) = self.older_than(view, view.bytes - free)
+            {
+                for victim in older {
+                    self.evict(victim, Why::Oldest);
+                }
+                self.decision.load = Some(at);
+                return;
+            }
+        }
+    }
+
+    fn may_return(&self, view: &Subject) -> bool {
+        let Place::Evicted { since, why, times } = view.place else {
+            return false;
+        };
+        let away = self.now.saturating_sub(since);
+        if over_own(view) && why == Why::OwnLimit {
+            return was_asked(view) && away >= OWN_LIMIT_RETRY_MS.max(away_ms(times));
+        }
+        away >= away_ms(times)
+    }
+
+    /// The least recently used views that take `bytes` together, all of them rested and older than
+    /// `than`; `None` if there are not enough.
+    fn older_than(&self, than: &Subject, bytes: u64) -> Option<Vec<usize>> {
+        let rested = |view: &Subject| {
+            !view.stays && view.used_at < than.used_at && self.now - view.used_at >= REST_MS
+        };
+        let mut older: Vec<_> = self.held_views().filter(|(_, view)| rested(view)).collect();
+        older.sort_by_key(|(_, view)| (view.used_at, view.tie));
+        let (mut freed, mut victims) = (0, Vec::new());
+        for (at, view) in older {
+            if freed >= bytes {
+                break;
+            }
+            freed += view.bytes;
+            victims.push(at);
+        }
+        (freed >= bytes).then_some(victims)
+    }
+}
+
+/// Whether somebody asked for it since it was evicted.
+fn was_asked(view: &Subject) -> bool {
+    matches!(view.place, Place::Evicted { since, .. } if view.used_at > since)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(bytes: u64, used_at: u64) -> Subject {
+        Subject {
+            bytes,
+            bytes_max: None,
+            stays: false,
+            used_at,
+            tie: 0,
+            place: Place::Held,
+        }
+    }
+
+    fn pinned(bytes: u64) -> Subject {
+        Subject {
+            stays: true,
+            ..held(bytes, 0)
+        }
+    }
+
+    fn evicted(bytes: u64, used_at: u64, since: u64, why: Why) -> Subject {
+        let place = Place::Evicted {
+            since,
+            why,
+            times: 1,
+        };
+        Subject {
+            place,
+            ..held(bytes, used_at)
+        }
+    }
+
+    const NOW: u64 = 1_000_000;
+
+    /// Point G: the rule, case by case.
+    #[test]
+    fn what_goes() {
+        let own = Subject {
+            bytes_max: Some(10),
+            ..held(11, 9)
+        };
+        let tied = |tie| Subject { tie, ..held(40, 5) };
+        type Case = (&'static str, Vec<Subject>, Vec<(usize, Why)>, bool);
+        let cases: Vec<Case> = vec![
+            ("all fit", vec![held(50, 1), held(50, 2)], vec![], false),
+            (
+                "the least recently used goes",
+                vec![held(40, 3), held(40, 1), held(40, 2)],
+                vec![(1, Why::Oldest)],
+                false,
+            ),
+            (
+                "as many as it takes",
+                vec![held(45, 3), held(40, 1), held(40, 2), held(50, 4)],
+                vec![(1, Why::Oldest), (2, Why::Oldest)],
+                false,
+            ),
+            (
+                "a huge one goes before older ones",
+                vec![held(90, 9), held(10, 1), held(10, 2)],
+                vec![(0, Why::Huge)],
+                false,
+            ),
+            (
+                "huge is more than half of what is left beside what stays",
+                vec![pinned(60), held(25, 9), held(10, 1), held(10, 2)],
+                vec![(1, Why::Huge)],
+                false,
+            ),
+            (
+                "pinned ones stay, and that is said",
+                vec![pinned(70), pinned(40), held(10, 9)],
+                vec![(2, Why::Huge)],
+                true,
+            ),
+            (
+                "one over its own limit goes alone",
+                vec![own.clone(), held(10, 1)],
+                vec![(0, Why::OwnLimit)],
+                false,
+            ),
+            (
+                "a pinned one does not go for its own limit",
+                vec![Subject { stays: true, ..own }],
+                vec![],
+                false,
+            ),
+            (
+                "a tie is told by each replica for itself",
+                vec![tied(2), tied(1), tied(3)],
+                vec![(1, Why::Oldest)],
+                false,
+            ),
+        ];
+        for (name, views, expected, over) in cases {
+            let decision = decide(NOW, Some(100), &views);
+            assert_eq!(decision.evict, expected, "{name}");
+            assert_eq!(decision.over, over, "{name}");
+            assert_eq!(decision.load, None, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_comes_back() {
+        let since = NOW - 100_000;
+        let asked = NOW - 10;
+        let rested = NOW - REST_MS;
+        let coming = Subject {
+            place: Place::Coming,
+            ..held(1, 0)
+        };
+        let again = Subject {
+            place: Place::Evicted {
+                since: NOW - 3_999,
+                why: Why::Oldest,
+                times: 3,
+            },
+            ..held(10, 0)
+        };
+        let own = Subject {
+            bytes_max: Some(10),
+            ..evicted(20, asked, since, Why::OwnLimit)
+        };
+        let unasked = Subject {
+            used_at: 0,
+            ..own.clone()
+        };
+        let raised = Subject {
+            bytes_max: Some(30),
+            ..unasked.clone()
+        };
+        let gone = |bytes, used_at| evicted(bytes, used_at, since, Why::Oldest);
+        type Case = (&'static str, Vec<Subject>, Option<usize>, Vec<usize>);
+        let cases: Vec<Case> = vec![
+            (
+                "there is room",
+                vec![held(50, 1), gone(40, 1)],
+                Some(1),
+                vec![],
+            ),
+            ("not quite", vec![held(51, 1), gone(40, 1)], None, vec![]),
+            (
+                "the most recently used first",
+                vec![held(50, 1), gone(40, 1), gone(40, 2)],
+                Some(2),
+                vec![],
+            ),
+            (
+                "one that was asked for before any other",
+                vec![held(50, 1), gone(10, since), gone(40, asked)],
+                Some(2),
+                vec![],
+            ),
+            ("one at a time", vec![coming, gone(10, asked)], None, vec![]),
+            (
+                "older ones go for one that was asked for",
+                vec![held(50, rested), held(40, rested - 1), gone(30, asked)],
+                Some(2),
+                vec![1],
+            ),
+            (
+                "not those that were used lately",
+                vec![held(50, rested + 1), held(40, rested + 1), gone(30, asked)],
+                None,
+                vec![],
+            ),
+            (
+                "not for one that nobody asked for",
+                vec![held(50, 1), held(40, 1), gone(30, 2)],
+                None,
+                vec![],
+            ),
+            (
+                "not for a huge one",
+                vec![held(25, 1), held(25, 1), gone(60, asked)],
+                None,
+                vec![],
+            ),
+            (
+                "one that goes and comes waits longer",
+                vec![again],
+                None,
+                vec![],
+            ),
+            (
+                "over its own limit, tried for who asks",
+                vec![own],
+                Some(0),
+                vec![],
+            ),
+            ("and for nobody else", vec![unasked], None, vec![]),
+            ("until that is raised", vec![raised], Some(0), vec![]),
+        ];
+        for (name, views, expected, evicted) in cases {
+            let decision = decide(NOW, Some(100), &views);
+            assert_eq!(decision.load, expected, "{name}");
+            let went: Vec<_> = decision.evict.iter().map(|(at, _)| *at).collect();
+            assert_eq!(went, evicted, "{name}");
+        }
+    }
+
+    #[test]
+    fn without_a_limit_only_limits_of_their_own_hold() {
+        let own = Subject {
+            bytes_max: Some(1),
+            ..held(2, 0)
+        };
+        let decision = decide(NOW, None, &[held(u64::MAX / 2, 0), own]);
+        assert_eq!(decision.evict, [(1, Why::OwnLimit)]);
+    }
+}

@@ -1,0 +1,99 @@
+//! When each view was last asked for, and why one is not there.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use anteroom_model::ViewId;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::sealed;
+
+/// The use of every view.
+#[derive(Debug)]
+pub(crate) struct Uses {
+    since: Instant,
+    of: Mutex<BTreeMap<ViewId, Arc<Use>>>,
+}
+
+/// The use of one view.
+#[derive(Debug)]
+pub(crate) struct Use {
+    since: Instant,
+    at: AtomicU64,
+    /// Why it was evicted, if it is.
+    evicted: Mutex<Option<String>>,
+    /// Whether its bodies are sealed in the log.
+    sealed: AtomicBool,
+}
+
+impl Uses {
+    pub(crate) fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            of: Mutex::default(),
+        }
+    }
+
+    /// Milliseconds since the replica was started.
+    pub(crate) fn now(&self) -> u64 {
+        now(self.since)
+    }
+
+    pub(crate) fn of(&self, view: &ViewId) -> Arc<Use> {
+        let mut of = self.of.lock();
+        let kept = of.entry(view.clone()).or_insert_with(|| {
+            Arc::new(Use {
+                since: self.since,
+                at: AtomicU64::new(0),
+                evicted: Mutex::default(),
+                sealed: AtomicBool::new(sealed::is_secret(view)),
+            })
+        });
+        Arc::clone(kept)
+    }
+
+    /// Forgets all views but these.
+    pub(crate) fn retain(&self, known: impl Fn(&ViewId) -> bool) {
+        self.of.lock().retain(|view, _| known(view));
+    }
+}
+
+impl Use {
+    /// Somebody asks for the view.
+    pub(crate) fn used(&self) {
+        // From 1 on: 0 is never.
+        self.at.store(now(self.since).max(1), Ordering::Relaxed);
+    }
+
+    /// When somebody last did; 0: never.
+    pub(crate) fn at(&self) -> u64 {
+        self.at.load(Ordering::Relaxed)
+    }
+
+    /// The watcher says that its bodies are sealed. That is not unsaid.
+    pub(crate) fn set_sealed(&self) {
+        self.sealed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.sealed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_evicted(&self, reason: Option<String>) {
+        *self.evicted.lock() = reason;
+    }
+
+    pub(crate) fn evicted(&self) -> Option<String> {
+        self.evicted.lock().clone()
+    }
+}
+
+fn now(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,200 @@
+//! Keeps to a replica's share as others come and go.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use anteroom_bus::Bus;
+use anteroom_mirror::{Hold, Mirror};
+use anteroom_model::{
+    ViewId,
+    limits::{REPLICA_BEAT_INTERVAL_MS, REPLICA_SILENCE_MAX_MS},
+};
+use anteroom_runtime::Check;
+use anteroom_wire::replica_beat::ReplicaBeat;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use super::owners;
+
+/// How often it is looked at who lives.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How long others are listened to before the first share is taken: every one has beaten twice.
+const LISTEN: Duration = Duration::from_millis(2 * REPLICA_BEAT_INTERVAL_MS + 500);
+
+/// How long a view is held for its new owners. One that has not come by then fails there too.
+const HANDOVER_MAX: Duration = Duration::from_secs(60);
+
+/// How long to wait before beats are asked for again, where the bus refuses them.
+const BEATS_RETRY: Duration = Duration::from_millis(500);
+
+/// Holds what is this replica's by rendezvous, and what it is to hand over until it is taken.
+pub(crate) struct Keeper {
+    pub(crate) bus: Arc<dyn Bus>,
+    pub(crate) mirror: Arc<Mirror>,
+    pub(crate) replica: String,
+    pub(crate) factor: usize,
+    pub(crate) check: Check,
+}
+
+/// What is known of the others.
+#[derive(Debug, Default)]
+struct Others(BTreeMap<String, Other>);
+
+#[derive(Debug)]
+struct Other {
+    heard: Instant,
+    /// Views that it answers for, be it with their errors.
+    answers: BTreeSet<ViewId>,
+}
+
+/// What is held, and for whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Share {
+    members: Vec<String>,
+    /// Views of others that are held until those have them.
+    kept: BTreeSet<ViewId>,
+}
+
+impl Others {
+    fn hear(&mut self, now: Instant, own: &str, beat: ReplicaBeat) {
+        if beat.replica == own {
+            return;
+        }
+        if beat.leaving {
+            self.0.remove(&beat.replica);
+            return;
+        }
+        let answers = beat.views.into_iter();
+        let answers = answers.filter(|view| matches!(view.state.as_str(), "synced" | "failed"));
+        let other = Other {
+            heard: now,
+            answers: answers.map(|view| view.view).collect(),
+        };
+        self.0.insert(beat.replica, other);
+    }
+
+    fn forget_silent(&mut self, now: Instant) {
+        let silence_max = Duration::from_millis(REPLICA_SILENCE_MAX_MS);
+        self.0.retain(|_, other| now - other.heard <= silence_max);
+    }
+
+    fn answers(&self, replica: &str, view: &ViewId) -> bool {
+        self.0
+            .get(replica)
+            .is_some_and(|other| other.answers.contains(view))
+    }
+}
+
+impl Share {
+    fn owns(&self, own: &str, view: &ViewId, factor: usize) -> bool {
+        owners(view, self.members.iter().map(String::as_str), factor).contains(&own)
+    }
+
+    fn hold(&self, own: &str, factor: usize) -> Hold {
+        let (share, own) = (self.clone(), own.to_owned());
+        Hold::new(move |view| {
+            view.is_system() || share.kept.contains(view) || share.owns(&own, view, factor)
+        })
+    }
+}
+
+impl Keeper {
+    /// Keeps to the share until `stop`.
+    pub(crate) async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
+        stop.run_until_cancelled(self.keep()).await;
+        Ok(())
+    }
+
+    async fn keep(&self) {
+        let begun = Instant::now();
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut others = Others::default();
+        let mut share = None;
+        let mut handing = HashMap::new();
+        loop {
+            let mut beats = match self.bus.replica_beats().await {
+                Ok(beats) => beats,
+                Err(error) => {
+                    tracing::debug!(%error, "the other replicas cannot be heard yet");
+                    tokio::time::sleep(BEATS_RETRY).await;
+                    continue;
+                }
+            };
+            loop {
+                tokio::select! {
+                    beat = beats.next() => match beat {
+                        Some(beat) => others.hear(Instant::now(), &self.replica, beat),
+                        None => break,
+                    },
+                    _ = look.tick() => {
+                        others.forget_silent(Instant::now());
+                        if begun.elapsed() >= LISTEN {
+                            self.take(&others, &mut share, &mut handing);
+                        }
+                    }
+                }
+            }
+            tokio::time::sleep(BEATS_RETRY).await;
+        }
+    }
+
+    fn take(
+        &self,
+        others: &Others,
+        share: &mut Option<Share>,
+        handing: &mut HashMap<ViewId, Instant>,
+    ) {
+        let held: BTreeSet<_> = self.mirror.views().borrow().keys().cloned().collect();
+        let next = self.next(Instant::now(), others, held, handing);
+        if share.as_ref() == Some(&next) {
+            return;
+        }
+        tracing::info!(
+            replicas = next.members.len(),
+            handing_over = next.kept.len(),
+            "views are divided"
+        );
+        self.mirror.hold(next.hold(&self.replica, self.factor));
+        self.check.ready();
+        *share = Some(next);
+    }
+
+    /// What is to be held now, where `held` is, and `handing` says since when which of that is
+    /// somebody else's.
+    fn next(
+        &self,
+        now: Instant,
+        others: &Others,
+        held: BTreeSet<ViewId>,
+        handing: &mut HashMap<ViewId, Instant>,
+    ) -> Share {
+        let own = std::iter::once(&self.replica);
+        let mut members: Vec<_> = others.0.keys().chain(own).cloned().collect();
+        members.sort_unstable();
+        let mut share = Share {
+            members,
+            kept: BTreeSet::new(),
+        };
+        handing.retain(|view, _| held.contains(view));
+        for view in held {
+            let names = share.members.iter().map(String::as_str);
+            let owners = owners(&view, names, self.factor);
+            if view.is_system() || owners.contains(&self.replica.as_str()) {
+                handing.remove(&view);
+                continue;
+            }
+            let since = *handing.entry(view.clone()).or_insert(now);
+            let taken = owners.iter().all(|owner| others.answers(owner, &view));
+            if taken || now - since > HANDOVER_MAX {
+                continue;
+            }
+            share.kept.insert(view);
+        }
+        share
+    }
+}
