@@ -1,22 +1,49 @@
 //! The watches of one group: from the views that are wanted and the objects that are referenced to
 //! what the log has of them.
+//!
+//! [`plan`] says which watches to run, [`hub`] which views a watch brings news to, [`references`]
+//! what is known of objects that are referenced one by one.
 
-use std::{collections::HashMap, time::Duration};
+mod hub;
+mod memory;
+mod plan;
+mod references;
+mod select;
+mod sink;
+mod types;
 
-use anteroom_model::{ObjectKey, ObjectReference, Source, ViewId, WantedView};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anteroom_model::{
+    GroupVersionResource, ObjectKey, ObjectReference, Source, SourceInfo, ViewId, ViewOptions,
+    WantedView,
+};
+use anteroom_seal::Keys;
 use tokio::{
-    sync::watch,
-    task::{AbortHandle, JoinSet},
+    sync::{Notify, watch},
+    task::JoinSet,
+    time::Interval,
 };
 
 use crate::{
     apiserver::ApiServer,
     left::Left,
     metrics::WatcherMetrics,
-    publish::Publisher,
-    reflect::{self, Target},
-    sinks::ViewSink,
+    publish::{Opening, Publisher, Tenure},
 };
+use memory::Memory;
+use types::{Done, Type};
+
+/// How long wants may come together before watches are planned for them. Where planning takes
+/// longer than a quarter of it, wants wait for longer.
+const TOGETHER: Duration = Duration::from_millis(10);
+
+/// How often idle references, immutable objects and memory are looked at.
+const TICK: Duration = Duration::from_secs(1);
 
 /// What a feeder works with.
 #[derive(Clone)]
@@ -43,6 +70,10 @@ pub(crate) struct FeedOptions {
     pub reference_idle_after: Duration,
     /// `--memory-limit`: bytes that what is kept of all views may take; `None`: there is no limit.
     pub memory_bytes_max: Option<u64>,
+    /// What all feeders of the process take together.
+    pub memory: Memory,
+    /// What Secrets are sealed with.
+    pub keys: Keys,
 }
 
 impl Default for FeedOptions {
@@ -51,6 +82,8 @@ impl Default for FeedOptions {
             stale_after: Duration::from_secs(60),
             reference_idle_after: Duration::from_secs(10 * 60),
             memory_bytes_max: None,
+            memory: Memory::default(),
+            keys: Keys::none(),
         }
     }
 }
@@ -61,77 +94,141 @@ pub(crate) struct Feeder {
     tools: FeedTools,
     /// What the log has of views that were not started in this term.
     left: Left,
-    watches: JoinSet<()>,
-    running: HashMap<ViewId, AbortHandle>,
+    types: HashMap<GroupVersionResource, Type>,
+    views: HashMap<ViewId, WantedView>,
+    tasks: JoinSet<Done>,
+    /// A watch asks for a new plan.
+    planned: Arc<Notify>,
+    tick: Interval,
+    /// When what is wanted began to differ from what is planned, and how long the last plan took.
+    dirty: Option<Instant>,
+    took: Duration,
+    rotated: watch::Receiver<u64>,
+    memory: memory::Share,
 }
 
 impl Feeder {
     /// At the start of a term, with what the log has of the group.
     pub(crate) fn new(tools: FeedTools, left: Left) -> Self {
+        let FeedOptions {
+            memory_bytes_max,
+            memory,
+            keys,
+            ..
+        } = &tools.options;
+        if let Some(bytes_max) = memory_bytes_max {
+            let pending_max = usize::try_from(bytes_max / 4).unwrap_or(usize::MAX);
+            tools.publisher.with(|book| book.limit_pending(pending_max));
+        }
         Self {
+            rotated: keys.changes(),
+            memory: memory.share(),
             tools,
             left,
-            watches: JoinSet::new(),
-            running: HashMap::new(),
+            types: HashMap::new(),
+            views: HashMap::new(),
+            tasks: JoinSet::new(),
+            planned: Arc::default(),
+            tick: tokio::time::interval(TICK),
+            dirty: None,
+            took: Duration::ZERO,
         }
     }
 
     /// The view is wanted, or what is asked of it changed.
     pub(crate) fn want(&mut self, view: ViewId, wanted: WantedView) {
-        if self.running.contains_key(&view) {
+        let Some(gvr) = wanted.info.gvr().cloned() else {
+            return; // The coordinator's own.
+        };
+        let before = self.views.insert(view.clone(), wanted.clone());
+        let WantedView { info, options } = wanted;
+        if let Some(before) = before {
+            if before.options.sealed != options.sealed {
+                let publisher = self.tools.publisher.clone();
+                self.of(&gvr, &info).seal(&view, options.sealed, &publisher);
+            }
             return;
         }
-        let Source::Collection(collection) = wanted.info.source.clone() else {
-            return;
-        };
-        let left = self.left.take(&view);
+        self.start(&view, &gvr, info, &options);
+    }
+
+    fn start(
+        &mut self,
+        view: &ViewId,
+        gvr: &GroupVersionResource,
+        info: SourceInfo,
+        options: &ViewOptions,
+    ) {
+        let left = self.left.take(view);
         tracing::info!(%view, known = left.objects.len(), "view started");
-        let FeedTools {
-            api,
-            publisher,
-            metrics,
-            served,
-            ..
-        } = &self.tools;
-        let tenure = publisher.with(|book| {
+        let opening = Opening {
+            origin: left.origin,
+            age_max_ms: None,
+        };
+        let tenure = self.tools.publisher.with(|book| {
             left.unpurged
                 .into_iter()
                 .for_each(|record| book.free(record));
-            book.open(wanted.info.clone(), left.objects)
+            book.open_with(info.clone(), left.objects, opening)
         });
-        let metrics = metrics.of_watch(&view);
-        let sink = ViewSink::new(publisher.clone(), tenure, wanted.info, metrics.clone());
-        let target = Target {
-            collection,
-            left_at: left.version,
-            metadata_only: false,
-        };
-        let watch = reflect::run(api.clone(), target, sink, metrics, served.subscribe());
-        self.running.insert(view, self.watches.spawn(watch));
+        let publisher = self.tools.publisher.clone();
+        let of = self.of(gvr, &info);
+        of.left_at(left.version);
+        match info.source {
+            Source::Collection(collection) => of.view(tenure, &collection, options.sealed),
+            _ => of.objects(tenure, options.sealed, &publisher),
+        }
     }
 
     /// The view is not wanted any more.
     pub(crate) fn unwant(&mut self, view: &ViewId) {
-        let Some(watch) = self.running.remove(view) else {
+        let Some(wanted) = self.views.remove(view) else {
             return;
         };
         tracing::info!(%view, "view stopped: nobody needs it any more");
-        watch.abort();
+        if let Some(gvr) = wanted.info.gvr() {
+            self.of(gvr, &wanted.info).forget(view);
+        }
         self.tools.publisher.with(|book| book.close(view));
         self.tools.metrics.forget(view);
     }
 
     /// The object is referenced. Its view is wanted too, before or after.
-    pub(crate) fn refer(&mut self, _reference: ObjectReference) {}
+    pub(crate) fn refer(&mut self, reference: ObjectReference) {
+        let publisher = self.tools.publisher.clone();
+        let of = self.of_reference(&reference);
+        let mut hub = of.hub.lock();
+        hub.references
+            .refer(&reference.object, Instant::now(), &publisher);
+    }
 
     /// The object is not referenced any more.
-    pub(crate) fn unrefer(&mut self, _reference: &ObjectReference) {}
+    pub(crate) fn unrefer(&mut self, reference: &ObjectReference) {
+        let publisher = self.tools.publisher.clone();
+        let of = self.of_reference(reference);
+        of.hub
+            .lock()
+            .references
+            .unrefer(&reference.object, &publisher);
+    }
 
     /// A reader asked for a referenced object that is idle.
-    pub(crate) fn asked(&mut self, _view: &ViewId, _object: &ObjectKey) {}
+    pub(crate) fn asked(&mut self, view: &ViewId, object: &ObjectKey) {
+        self.read(view, object);
+    }
 
     /// A referenced object was read.
-    pub(crate) fn read(&mut self, _view: &ViewId, _object: &ObjectKey) {}
+    pub(crate) fn read(&mut self, view: &ViewId, object: &ObjectKey) {
+        let Some(gvr) = self.views.get(view).and_then(|wanted| wanted.info.gvr()) else {
+            return;
+        };
+        if let Some(of) = self.types.get_mut(gvr)
+            && of.hub.lock().references.wake(object, Instant::now())
+        {
+            of.dirty = true;
+            self.dirty.get_or_insert_with(Instant::now);
+        }
+    }
 
     /// All that is wanted is known: what the log has of other views is freed.
     pub(crate) fn settled(&mut self) {
@@ -139,18 +236,134 @@ impl Feeder {
             tracing::info!(view = %record.view, "view of an earlier term freed: nobody needs it");
             self.tools.publisher.with(|book| book.free(record));
         }
+        self.types
+            .values_mut()
+            .for_each(|of| of.settle(&self.tools.publisher));
     }
 
     /// Works for ever; returns only when a part of it ended that should not have, which ends the
     /// term. Dropping the future loses nothing.
     pub(crate) async fn drive(&mut self) -> anyhow::Error {
         loop {
-            match self.watches.join_next().await {
-                Some(Err(stopped)) if stopped.is_cancelled() => {}
-                Some(Err(panic)) => return anyhow::anyhow!("a watch panicked: {panic}"),
-                Some(Ok(())) => return anyhow::anyhow!("a watch ended by itself"),
-                None => std::future::pending().await,
+            let together = TOGETHER.max(self.took * 4);
+            let due = self.dirty.map(|since| (since + together).into());
+            tokio::select! {
+                Some(ended) = self.tasks.join_next() => match ended {
+                    Ok(Done::Sized(gvr, size)) => self.sized(&gvr, size),
+                    Ok(Done::Watched) => return anyhow::anyhow!("a watch ended by itself"),
+                    Err(stopped) if stopped.is_cancelled() => {}
+                    Err(panic) => return anyhow::anyhow!("a watch panicked: {panic}"),
+                },
+                () = self.planned.notified() => self.replan(),
+                _ = self.tick.tick() => self.look(),
+                Ok(()) = self.rotated.changed() => {
+                    let publisher = &self.tools.publisher;
+                    self.types.values_mut().for_each(|of| of.reseal(publisher));
+                }
+                () = until(due) => self.plan(),
             }
         }
     }
+
+    fn of(&mut self, gvr: &GroupVersionResource, info: &SourceInfo) -> &mut Type {
+        self.dirty.get_or_insert_with(Instant::now);
+        let of = self
+            .types
+            .entry(gvr.clone())
+            .or_insert_with(|| Type::new(gvr.clone()));
+        of.dirty = true;
+        if of.kind.is_empty() {
+            of.kind.clone_from(&info.kind);
+        }
+        of
+    }
+
+    fn of_reference(&mut self, reference: &ObjectReference) -> &mut Type {
+        let source = Source::Objects {
+            gvr: reference.gvr.clone(),
+        };
+        let info = SourceInfo {
+            source,
+            kind: String::new(),
+            namespaced: true,
+        };
+        self.of(&reference.gvr, &info)
+    }
+
+    fn sized(&mut self, gvr: &GroupVersionResource, size: types::Size) {
+        if let Some(of) = self.types.get_mut(gvr) {
+            of.sized(size);
+            self.dirty.get_or_insert_with(Instant::now);
+        }
+    }
+
+    fn replan(&mut self) {
+        self.types.values_mut().for_each(|of| of.dirty = true);
+        self.dirty.get_or_insert_with(Instant::now);
+    }
+
+    fn plan(&mut self) {
+        let begun = Instant::now();
+        self.dirty = None;
+        for of in self.types.values_mut() {
+            if !std::mem::take(&mut of.dirty) {
+                continue;
+            }
+            of.reconcile(&self.tools, &self.planned, &mut self.tasks);
+        }
+        self.took = begun.elapsed();
+    }
+
+    /// What time alone brings about.
+    fn look(&mut self) {
+        let now = Instant::now();
+        let FeedTools {
+            publisher, options, ..
+        } = &self.tools;
+        let mut dirty = false;
+        for of in self.types.values_mut() {
+            dirty |= of.look(options.reference_idle_after, now, publisher);
+        }
+        if dirty {
+            self.dirty.get_or_insert_with(Instant::now);
+        }
+        let (bytes, largest) = publisher.look(|book| book.memory());
+        let largest_bytes = largest.as_ref().map_or(0, |(_, bytes)| *bytes);
+        let over = self
+            .memory
+            .over(options.memory_bytes_max, bytes, largest_bytes);
+        if let (true, Some((view, bytes))) = (over, largest) {
+            self.shed(&view, bytes);
+        }
+    }
+
+    /// Over the limit, the largest view of the process fails, whole, and the others go on.
+    fn shed(&mut self, view: &ViewId, bytes: u64) {
+        let Some(wanted) = self.views.get(view) else {
+            return;
+        };
+        let Some(of) = wanted.info.gvr().and_then(|gvr| self.types.get_mut(gvr)) else {
+            return;
+        };
+        of.forget(view);
+        self.dirty.get_or_insert_with(Instant::now);
+        let failure = memory::failure(bytes, self.tools.options.memory_bytes_max);
+        tracing::error!(%view, %failure, "view given up");
+        let info = wanted.info.clone();
+        self.tools.publisher.with(|book| {
+            book.close(view);
+            let tenure: Tenure = book.open(info, HashMap::new());
+            book.refused(&tenure, failure);
+        });
+    }
 }
+
+async fn until(at: Option<tokio::time::Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

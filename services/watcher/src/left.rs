@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use anteroom_bus::LogIndex;
-use anteroom_model::{ObjectKey, ResourceVersion, ViewId, ViewRecord, ViewState};
+use anteroom_model::{Epoch, ObjectKey, ResourceVersion, ViewId, ViewRecord, ViewState};
 
 /// Views of earlier terms that nobody has asked for yet.
 #[derive(Debug, Default)]
@@ -18,6 +18,8 @@ pub(crate) struct LeftView {
     pub objects: HashMap<ObjectKey, ResourceVersion>,
     /// Where its source was left.
     pub version: ResourceVersion,
+    /// The first epoch of its objects; `None`: the view is not there.
+    pub origin: Option<Epoch>,
     /// Readers were told that it is dropped, but its objects are still there: they have to go before
     /// the view begins anew, since readers that freed them will not see them again.
     pub unpurged: Option<ViewRecord>,
@@ -38,6 +40,7 @@ impl Left {
             let view = views.entry(id).or_default();
             if record.state != ViewState::Dropped {
                 view.version = record.version.clone();
+                view.origin = Some(record.origin);
                 view.record = Some(record);
             } else if !view.objects.is_empty() {
                 view.objects.clear();
@@ -62,7 +65,7 @@ impl Left {
 
 #[cfg(test)]
 mod tests {
-    use anteroom_model::{Digest, Epoch, Source, SourceInfo};
+    use anteroom_model::{Digest, Source, SourceInfo};
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anteroom_model::{ViewId, ViewState};
+use anteroom_model::{GroupVersionResource, ViewId, ViewState};
 use anteroom_runtime::Metrics;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -19,6 +19,11 @@ use crate::publish::ViewStats;
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ViewLabel {
     view: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct TypeLabel {
+    resource: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -45,6 +50,10 @@ pub(crate) struct WatcherMetrics {
     malformed: Family<ViewLabel, Counter>,
     errors: Family<ErrorLabels, Counter>,
     watches: Gauge,
+    feeds: Family<TypeLabel, Gauge>,
+    derived: Family<TypeLabel, Gauge>,
+    references: Family<TypeLabel, Gauge>,
+    idle: Family<TypeLabel, Gauge>,
     leader: Gauge,
     term: Gauge,
     status_writes: Family<ResultLabel, Counter>,
@@ -111,6 +120,20 @@ impl WatcherMetrics {
             "Whether readers were told that a view is synced",
             &all.synced,
         );
+        let of_type = |name: &str, help: &str, family: &Family<TypeLabel, Gauge>| {
+            metrics.register(name, help, family.clone());
+        };
+        of_type(
+            "anteroom_feeds",
+            "Watches of a type that are planned",
+            &all.feeds,
+        );
+        let derived = "Views of a type beyond its watches: derived from those of others";
+        of_type("anteroom_derived_views", derived, &all.derived);
+        let references = "Objects of a type that are referenced one by one";
+        of_type("anteroom_references", references, &all.references);
+        let idle = "Referenced objects of a type that nobody reads, and that are not watched";
+        of_type("anteroom_references_idle", idle, &all.idle);
         let many = |name: &str, help: &str, family: &Family<ViewLabel, Counter>| {
             metrics.register(name, help, family.clone());
         };
@@ -192,6 +215,30 @@ impl WatcherMetrics {
             self.age
                 .get_or_create(&label)
                 .set(stats.news_age_ms as f64 / 1000.0);
+        }
+    }
+
+    /// Sets the gauges of a type.
+    pub(crate) fn planned(
+        &self,
+        gvr: &GroupVersionResource,
+        feeds: usize,
+        derived: usize,
+        references: usize,
+        idle: usize,
+    ) {
+        let resource = gvr.to_string();
+        for (family, value) in [
+            (&self.feeds, feeds),
+            (&self.derived, derived),
+            (&self.references, references),
+            (&self.idle, idle),
+        ] {
+            let label = TypeLabel {
+                resource: resource.clone(),
+            };
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            family.get_or_create(&label).set(value);
         }
     }
 

@@ -17,7 +17,7 @@ use anteroom_wire::envelope::{Envelope, TraceContext};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-pub(crate) use book::Book;
+pub(crate) use book::{Book, Opening};
 pub(crate) use work::{Batch, Tenure, ViewStats, Work};
 
 use crate::metrics::WriterMetrics;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anteroom_model::{Collection, Failure, ObjectKey, ResourceVersion, limits::OBJECT_BYTES_MAX};
 use async_trait::async_trait;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant as Clock};
 use tracing::{Instrument as _, Span};
 
 use crate::{
@@ -28,13 +28,12 @@ const PAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// A longer line is skipped, and the collection is listed again to learn what it was.
 const LINE_BYTES_MAX: usize = 2 * OBJECT_BYTES_MAX;
 
-/// How long the API server is asked to keep a watch open, in seconds, drawn anew each time so that
-/// watches that began together do not end together.
-const WATCH_SECONDS: std::ops::Range<u64> = 45..54;
+/// How long a source may be silent, where nobody says otherwise.
+const STALE_AFTER: Duration = Duration::from_secs(60);
 
-/// How much later than asked for a watch may end before it is taken for dead. With
-/// [`WATCH_SECONDS`], a watch that went silent is noticed within 60 s.
-const WATCH_GRACE: Duration = Duration::from_secs(5);
+/// The shortest time that a source may be silent: a watch has to live longer than what is taken for
+/// a fault.
+const STALE_AFTER_MIN: Duration = Duration::from_secs(20);
 
 const JSON: &str = "application/json";
 const METADATA: &str =
@@ -51,6 +50,27 @@ pub(crate) struct Target {
     pub left_at: ResourceVersion,
     /// Only the metadata of its objects is wanted.
     pub metadata_only: bool,
+}
+
+/// What a reflector is asked while it runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Control {
+    /// Changes when the collection has to be listed again, although nothing failed.
+    pub relist: watch::Receiver<u64>,
+    /// How long the source may be silent. A quiet watch is opened anew after 0.4 to 0.5 of it (drawn
+    /// anew each time, so that watches that began together do not end together), which makes the API
+    /// server send a bookmark, or a list is asked for; one that does not end in time is taken for
+    /// dead.
+    pub stale_after: Duration,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self {
+            relist: watch::channel(0).1,
+            stale_after: STALE_AFTER,
+        }
+    }
 }
 
 /// What a reflector hears, in order.
@@ -100,6 +120,11 @@ pub(crate) enum Note {
 pub(crate) trait Sink: Send {
     /// Takes a note. Waiting here makes the API server wait.
     async fn note(&mut self, note: Note);
+
+    /// Whether what comes after the list is wanted. Asked before each watch.
+    fn wants_watch(&self) -> bool {
+        true
+    }
 }
 
 /// Runs until it is dropped. `served` changes whenever the API server begins or ceases to serve
@@ -109,17 +134,37 @@ pub(crate) async fn run(
     target: Target,
     sink: impl Sink,
     metrics: WatchMetrics,
+    served: watch::Receiver<()>,
+) {
+    run_with(api, target, sink, metrics, served, Control::default()).await;
+}
+
+/// As [`run`], under control.
+pub(crate) async fn run_with(
+    api: ApiServer,
+    target: Target,
+    sink: impl Sink,
+    metrics: WatchMetrics,
     mut served: watch::Receiver<()>,
+    mut control: Control,
 ) {
     let machine = Machine::new(target.left_at.clone());
+    control.stale_after = control.stale_after.max(STALE_AFTER_MIN);
+    control.relist.mark_unchanged();
     let mut reflector = Reflector {
         api,
         target,
         sink,
         metrics,
         machine,
+        control,
+        heard_at: Clock::now(),
     };
     loop {
+        if reflector.control.relist.has_changed().unwrap_or_default() {
+            reflector.control.relist.mark_unchanged();
+            reflector.step(Input::Relist).await;
+        }
         match reflector.machine.command() {
             Command::Wait { wait, absent } => {
                 served.mark_unchanged();
@@ -131,9 +176,26 @@ pub(crate) async fn run(
             }
             Command::List { token, limit } => reflector.list(token, limit).await,
             Command::Probe => reflector.list(None, 1).await,
+            Command::Watch { .. } if !reflector.sink.wants_watch() => {
+                if reflector.control.relist.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+                reflector.step(Input::Relist).await;
+            }
+            Command::Watch { .. } if reflector.is_quiet() => reflector.step(Input::Relist).await,
             Command::Watch { from } => reflector.watch(&from).await,
         }
     }
+}
+
+/// Objects of a collection, as the API server counts them.
+///
+/// # Errors
+/// What the API server refuses, or does not answer.
+pub(crate) async fn size(api: &ApiServer, collection: &Collection) -> Result<u64, Fault> {
+    let path = paths::list(collection, None, 1);
+    let bytes = api.get_as(&path, METADATA_LIST, PAGE_BYTES_MAX).await?;
+    parse::size(&bytes)
 }
 
 struct Reflector<S> {
@@ -142,9 +204,17 @@ struct Reflector<S> {
     sink: S,
     metrics: WatchMetrics,
     machine: Machine,
+    control: Control,
+    /// When the source last said what it holds, or changed.
+    heard_at: Clock,
 }
 
 impl<S: Sink> Reflector<S> {
+    /// Watches that were opened again and again have said nothing: only a list is news then.
+    fn is_quiet(&self) -> bool {
+        self.heard_at.elapsed() > self.control.stale_after.mul_f64(0.6)
+    }
+
     async fn list(&mut self, token: Option<String>, limit: u32) {
         let path = paths::list(&self.target.collection, token.as_deref(), limit);
         let accept = if self.target.metadata_only {
@@ -161,6 +231,7 @@ impl<S: Sink> Reflector<S> {
             version: page.version.clone(),
             next: page.next,
         };
+        let complete = input_ends(&input);
         let mut objects = Some(page.objects);
         for effect in self.machine.step(input, rand::random()) {
             if effect == Effect::Deliver {
@@ -177,10 +248,15 @@ impl<S: Sink> Reflector<S> {
                 self.tell(effect).await;
             }
         }
+        if complete && limit > 1 {
+            self.heard_at = Clock::now();
+        }
     }
 
     async fn watch(&mut self, from: &ResourceVersion) {
-        let seconds = rand::random_range(WATCH_SECONDS);
+        let stale_after = self.control.stale_after;
+        let seconds = rand::random_range(stale_after.mul_f64(0.4)..stale_after.mul_f64(0.5));
+        let seconds = seconds.as_secs();
         let path = paths::watch(&self.target.collection, from, seconds);
         let accept = if self.target.metadata_only {
             METADATA
@@ -193,11 +269,17 @@ impl<S: Sink> Reflector<S> {
         };
         let _open = self.metrics.open();
         let opened = Instant::now();
-        let life_max = Duration::from_secs(seconds) + WATCH_GRACE;
+        let life_max = Duration::from_secs(seconds) + stale_after / 12;
         self.step(Input::Opened).await;
         while matches!(self.machine.command(), Command::Watch { .. }) {
             let left = life_max.saturating_sub(opened.elapsed());
-            let outcome = match tokio::time::timeout(left, lines.next()).await {
+            let line = tokio::select! {
+                line = tokio::time::timeout(left, lines.next()) => line,
+                Ok(()) = self.control.relist.changed() => {
+                    return self.step(Input::Relist).await;
+                }
+            };
+            let outcome = match line {
                 Err(_) => Err(Fault::Silent { after: life_max }),
                 Ok(None) => {
                     return self
@@ -285,6 +367,7 @@ impl<S: Sink> Reflector<S> {
 
     /// Only after what was heard was handed on: a view must not seem newer than it is.
     async fn heard(&mut self, version: Option<ResourceVersion>) {
+        self.heard_at = Clock::now();
         self.sink.note(Note::Heard { version }).await;
     }
 
@@ -320,6 +403,11 @@ impl<S: Sink> Reflector<S> {
         };
         self.sink.note(note).await;
     }
+}
+
+/// Whether this page is the last one of its list.
+fn input_ends(input: &Input) -> bool {
+    matches!(input, Input::Page { next: None, .. })
 }
 
 #[cfg(test)]

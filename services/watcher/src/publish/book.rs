@@ -35,6 +35,15 @@ const CONTROL_AFTER_CHANGE: Duration = Duration::from_secs(10);
 /// How often a view's control record is written when nothing changes.
 const CONTROL_WITHOUT_CHANGE: Duration = Duration::from_secs(60);
 
+/// What is known of a view when it is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Opening {
+    /// See [`ViewRecord::origin`]; `None`: the view begins now.
+    pub origin: Option<Epoch>,
+    /// See [`ViewRecord::age_max_ms`].
+    pub age_max_ms: Option<u64>,
+}
+
 /// Everything that has to be written.
 #[derive(Debug)]
 pub(crate) struct Book {
@@ -43,6 +52,7 @@ pub(crate) struct Book {
     views: HashMap<ViewId, Ledger>,
     queue: VecDeque<Item>,
     pending_bytes: usize,
+    pending_bytes_max: usize,
     /// Work was handed out and is not done.
     at_work: bool,
 }
@@ -56,6 +66,7 @@ impl Book {
             views: HashMap::new(),
             queue: VecDeque::new(),
             pending_bytes: 0,
+            pending_bytes_max: PENDING_BYTES_MAX,
             at_work: false,
         }
     }
@@ -66,11 +77,22 @@ impl Book {
         info: SourceInfo,
         seed: HashMap<ObjectKey, ResourceVersion>,
     ) -> Tenure {
+        self.open_with(info, seed, Opening::default())
+    }
+
+    /// As [`Book::open`], with what else its control records say.
+    pub(crate) fn open_with(
+        &mut self,
+        info: SourceInfo,
+        seed: HashMap<ObjectKey, ResourceVersion>,
+        opening: Opening,
+    ) -> Tenure {
         let tenure = Tenure {
             view: info.source.view_id(),
             epoch: self.next_epoch(),
         };
-        let ledger = Ledger::new(info, tenure.epoch, seed);
+        let Opening { origin, age_max_ms } = opening;
+        let ledger = Ledger::new(info, tenure.epoch, seed, origin, age_max_ms);
         self.views.insert(tenure.view.clone(), ledger);
         self.control(&tenure, ViewState::Syncing, ResourceVersion::default());
         tenure
@@ -104,10 +126,10 @@ impl Book {
         self.queue.push_back(Item::Purge(view));
     }
 
-    /// A list of the view begins. Afresh, it is a new tenure.
-    pub(crate) fn begin_list(&mut self, tenure: &mut Tenure, afresh: bool) {
+    /// A list of the view begins. Afresh, it is a new tenure. Returns its number.
+    pub(crate) fn begin_list(&mut self, tenure: &mut Tenure, afresh: bool) -> u32 {
         if self.ledger(tenure).is_none() {
-            return;
+            return 0;
         }
         if afresh {
             let epoch = self.next_epoch();
@@ -117,9 +139,26 @@ impl Book {
             }
             self.control(tenure, ViewState::Syncing, ResourceVersion::default());
         }
+        self.ledger(tenure)
+            .map_or(0, |ledger| ledger.begin_list(afresh))
+    }
+
+    /// Whether two watches bring the same objects for a while.
+    pub(crate) fn set_overlap(&mut self, tenure: &Tenure, overlap: bool) {
         if let Some(ledger) = self.ledger(tenure) {
-            ledger.begin_list(afresh);
+            ledger.set_overlap(overlap);
         }
+    }
+
+    /// Whether the object is wanted in any version. Then it counts as seen.
+    pub(crate) fn touch(&mut self, tenure: &Tenure, key: &ObjectKey) -> bool {
+        self.ledger(tenure).is_some_and(|ledger| ledger.touch(key))
+    }
+
+    /// Whether the object is wanted in any version.
+    pub(crate) fn holds(&self, tenure: &Tenure, key: &ObjectKey) -> bool {
+        let ledger = self.views.get(&tenure.view);
+        ledger.is_some_and(|ledger| ledger.epoch == tenure.epoch && ledger.holds(key))
     }
 
     /// See [`Ledger::is_known`].
@@ -187,13 +226,38 @@ impl Book {
     /// The list is complete at `version`: what it did not have is deleted, and the view is synced
     /// once all of that is in the log.
     pub(crate) fn listed(&mut self, tenure: &Tenure, version: &ResourceVersion, now: Instant) {
+        let begun = self.ledger(tenure).map(|ledger| ledger.pass());
+        self.swept(tenure, begun.unwrap_or_default(), "", version, now);
+        self.heard(tenure, Some(version.clone()), now);
+        self.complete(tenure);
+    }
+
+    /// The list `begun` of a namespace (empty: all) is complete at `version`: what it did not have
+    /// is deleted.
+    pub(crate) fn swept(
+        &mut self,
+        tenure: &Tenure,
+        begun: u32,
+        namespace: &str,
+        version: &ResourceVersion,
+        now: Instant,
+    ) {
         let Some(ledger) = self.ledger(tenure) else {
             return;
         };
-        for key in ledger.unseen() {
-            self.delete(tenure, &key, version.clone(), now, Span::none());
+        let unseen = ledger.unseen(begun, namespace, version);
+        for key in unseen {
+            // Whatever the version is worth: the list is the proof.
+            let Some(ledger) = self.ledger(tenure) else {
+                return;
+            };
+            let (queued, grown) = ledger.remove(&key, version.clone(), now, Span::none());
+            self.queued(tenure, key, queued, grown);
         }
-        self.heard(tenure, Some(version.clone()), now);
+    }
+
+    /// Everything of the view was listed: it is synced.
+    pub(crate) fn complete(&mut self, tenure: &Tenure) {
         let state = self.ledger(tenure).map(|ledger| ledger.state_when_listed());
         if let Some(state) = state {
             self.tell(tenure, state);
@@ -235,7 +299,28 @@ impl Book {
 
     /// Whether more may be handed in.
     pub(crate) fn has_room(&self) -> bool {
-        self.pending_bytes < PENDING_BYTES_MAX
+        self.pending_bytes < self.pending_bytes_max
+    }
+
+    /// Takes no more than this of bodies that wait, if it is less than [`PENDING_BYTES_MAX`].
+    pub(crate) fn limit_pending(&mut self, bytes_max: usize) {
+        self.pending_bytes_max = bytes_max.min(PENDING_BYTES_MAX);
+    }
+
+    /// Bytes that all of this takes, and the view that takes most of them.
+    pub(crate) fn memory(&self) -> (u64, Option<(ViewId, u64)>) {
+        let views = self
+            .views
+            .iter()
+            .map(|(view, ledger)| (view, ledger.memory()));
+        let (mut all, mut largest) = (0, None);
+        for (view, bytes) in views {
+            all += bytes;
+            if largest.as_ref().is_none_or(|(_, most)| *most < bytes) && !view.is_system() {
+                largest = Some((view.clone(), bytes));
+            }
+        }
+        (all, largest)
     }
 
     /// Whether everything is written.

@@ -6,6 +6,7 @@
 //! once.
 
 use std::{
+    cmp::Ordering,
     collections::{HashMap, hash_map::Entry},
     time::Instant,
 };
@@ -27,12 +28,22 @@ pub(super) struct Ledger {
     pub(super) epoch: Epoch,
     wanted: HashMap<ObjectKey, Known>,
     pending: HashMap<ObjectKey, Change>,
-    /// Which list an object was last seen in.
+    /// Counts lists: an object remembers the last one that it was seen in, or after.
     pass: u32,
-    /// A list has begun and is not complete.
-    listing: bool,
-    /// No version from before this list may be taken for unchanged.
-    afresh: bool,
+    /// The history restarted with this list: versions from before say nothing.
+    anew_since: u32,
+    /// Where lists of this history ended, by namespace (empty: all): what is not there then, and is
+    /// older, is gone.
+    floors: Vec<(Box<str>, ResourceVersion)>,
+    /// Two watches bring the same objects, one behind the other: objects that are gone, so that the
+    /// slower one does not bring them back.
+    gone: Option<HashMap<ObjectKey, ResourceVersion>>,
+    /// Bytes of keys and versions.
+    key_bytes: u64,
+    /// The first epoch of the objects that the log has.
+    pub(super) origin: Epoch,
+    /// See [`ViewRecord::age_max_ms`].
+    pub(super) age_max_ms: Option<u64>,
     /// Bytes of the wanted objects' bodies.
     bytes: u64,
     /// The log after all that was taken from here.
@@ -44,12 +55,10 @@ pub(super) struct Ledger {
     pub(super) told: Told,
     pub(super) trouble: Option<Failure>,
     /// Objects that are there and cannot be published.
-    unusable: HashMap<ObjectKey, String>,
+    unusable: HashMap<ObjectKey, (u32, String)>,
     /// Objects without a name that were passed over since the last list began.
     pub(super) skipped: u64,
     pub(super) revision: Revision,
-    /// See [`ViewRecord::age_max_ms`].
-    pub(super) age_max_ms: Option<u64>,
     pub(super) heard: Option<Instant>,
     /// When the oldest change of the batch on its way was made.
     pub(super) in_flight_since: Option<Instant>,
@@ -99,10 +108,14 @@ impl Ledger {
         info: SourceInfo,
         epoch: Epoch,
         seed: HashMap<ObjectKey, ResourceVersion>,
+        origin: Option<Epoch>,
+        age_max_ms: Option<u64>,
     ) -> Self {
         let mut digest = Digest::default();
+        let mut key_bytes = 0;
         for (key, version) in &seed {
             digest.add(key, version);
+            key_bytes += weight(key, version);
         }
         let known = |version| Known {
             version,
@@ -120,8 +133,12 @@ impl Ledger {
                 .collect(),
             pending: HashMap::new(),
             pass: 0,
-            listing: false,
-            afresh: false,
+            anew_since: 0,
+            floors: Vec::new(),
+            gone: None,
+            key_bytes,
+            origin: origin.unwrap_or(epoch),
+            age_max_ms,
             bytes: 0,
             state: ViewState::Syncing,
             version: ResourceVersion::default(),
@@ -130,10 +147,13 @@ impl Ledger {
             unusable: HashMap::new(),
             skipped: 0,
             revision: Revision::default(),
-            age_max_ms: None,
             heard: None,
             in_flight_since: None,
         }
+    }
+
+    pub(super) fn pass(&self) -> u32 {
+        self.pass
     }
 
     pub(super) fn objects(&self) -> u64 {
@@ -154,13 +174,67 @@ impl Ledger {
         self.in_flight_since.into_iter().chain(pending).min()
     }
 
-    /// A list begins. What was unusable is found again if it still is.
-    pub(super) fn begin_list(&mut self, afresh: bool) {
-        self.pass = self.pass.wrapping_add(1);
-        self.listing = true;
-        self.afresh = afresh;
-        self.unusable.clear();
+    /// Bytes that keeping this takes: keys, versions, their table, and the bodies that wait.
+    pub(super) fn memory(&self) -> u64 {
+        let slots = self.wanted.capacity() * (size_of::<(ObjectKey, Known)>() + 1)
+            + self.pending.capacity() * (size_of::<(ObjectKey, Change)>() + 1);
+        let gone = self.gone.iter().flatten();
+        let gone: u64 = gone.map(|(key, version)| weight(key, version)).sum();
+        let waiting: usize = self.pending.values().map(Change::body_bytes).sum();
+        self.key_bytes + gone + (slots + waiting) as u64
+    }
+
+    /// A list begins; its number is what [`Ledger::unseen`] wants to know.
+    pub(super) fn begin_list(&mut self, afresh: bool) -> u32 {
+        self.pass += 1;
+        if afresh {
+            self.anew_since = self.pass;
+            self.floors.clear();
+            self.gone = self.gone.take().map(|_| HashMap::new());
+        }
         self.skipped = 0;
+        self.pass
+    }
+
+    /// Whether two watches bring the same objects for a while.
+    pub(super) fn set_overlap(&mut self, overlap: bool) {
+        match overlap {
+            true => drop(self.gone.get_or_insert_default()),
+            false => self.gone = None,
+        }
+    }
+
+    /// Whether the object is wanted in any version. Then it counts as seen.
+    pub(super) fn touch(&mut self, key: &ObjectKey) -> bool {
+        let pass = self.pass;
+        let known = self.wanted.get_mut(key);
+        known.map(|known| known.pass = pass).is_some()
+    }
+
+    /// Whether the object is wanted in any version.
+    pub(super) fn holds(&self, key: &ObjectKey) -> bool {
+        self.wanted.contains_key(key)
+    }
+
+    /// Whether something newer was heard of the object: watches of one view may be one behind the
+    /// other.
+    fn is_outdated(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {
+        let older = |than: &ResourceVersion| version.compare(than) == Some(Ordering::Less);
+        let not_newer = |than: &ResourceVersion| {
+            matches!(
+                version.compare(than),
+                Some(Ordering::Less | Ordering::Equal)
+            )
+        };
+        match self.wanted.get(key) {
+            Some(known) => known.pass >= self.anew_since && older(&known.version),
+            None => {
+                let of = |namespace: &str| namespace.is_empty() || *namespace == *key.namespace;
+                let mut floors = self.floors.iter().filter(|(namespace, _)| of(namespace));
+                let gone = self.gone.as_ref().and_then(|gone| gone.get(key));
+                floors.any(|(_, floor)| not_newer(floor)) || gone.is_some_and(not_newer)
+            }
+        }
     }
 
     /// The history restarted: a new epoch, in which the log's objects are known only as something to
@@ -193,11 +267,11 @@ impl Ledger {
     /// again. Then it counts as seen, and need not be put. An object whose size is not known yet has
     /// to be put once, and so has every object of a history that restarted.
     pub(super) fn is_known(&mut self, key: &ObjectKey, version: &ResourceVersion) -> bool {
-        let (pass, afresh) = (self.pass, self.afresh);
+        let (pass, anew_since) = (self.pass, self.anew_since);
         match self.wanted.get_mut(key) {
             Some(known) => {
                 let same = known.version == *version && known.body_bytes > 0;
-                let is_known = same && (!afresh || known.pass == pass);
+                let is_known = same && known.pass >= anew_since;
                 if is_known {
                     known.pass = pass;
                 }
@@ -216,7 +290,15 @@ impl Ledger {
         now: Instant,
         span: Span,
     ) -> (Queued, isize) {
+        if self.is_outdated(&key, &version) {
+            self.touch(&key);
+            return (Queued::Nothing, 0);
+        }
         self.unusable.remove(&key);
+        if let Some(gone) = &mut self.gone {
+            gone.remove(&key);
+        }
+        self.key_bytes += weight(&key, &version);
         let body_bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
         let known = Known {
             version: version.clone(),
@@ -227,8 +309,8 @@ impl Ledger {
         self.bytes += u64::from(body_bytes);
         if let Some(before) = &before {
             self.bytes -= u64::from(before.body_bytes);
-            let listed_again = !self.afresh || before.pass == self.pass;
-            if before.version == version && listed_again {
+            self.key_bytes = self.key_bytes.saturating_sub(weight(&key, &before.version));
+            if before.version == version && before.pass >= self.anew_since {
                 return (Queued::Nothing, 0);
             }
         }
@@ -253,11 +335,29 @@ impl Ledger {
         now: Instant,
         span: Span,
     ) -> (Queued, isize) {
+        if self.is_outdated(key, &version) {
+            return (Queued::Nothing, 0);
+        }
+        self.remove(key, version, now, span)
+    }
+
+    /// The object is gone, whatever was heard of it.
+    pub(super) fn remove(
+        &mut self,
+        key: &ObjectKey,
+        version: ResourceVersion,
+        now: Instant,
+        span: Span,
+    ) -> (Queued, isize) {
         self.unusable.remove(key);
+        if let Some(gone) = &mut self.gone {
+            gone.insert(key.clone(), version.clone());
+        }
         let Some(before) = self.wanted.remove(key) else {
             return (Queued::Nothing, 0);
         };
         self.bytes -= u64::from(before.body_bytes);
+        self.key_bytes = self.key_bytes.saturating_sub(weight(key, &before.version));
         let logged = Some(before.version);
         self.queue(
             key.clone(),
@@ -277,7 +377,7 @@ impl Ledger {
         if let Some(known) = self.wanted.get_mut(&key) {
             known.pass = self.pass;
         }
-        self.unusable.insert(key, problem);
+        self.unusable.insert(key, (self.pass, problem));
     }
 
     /// What the readers have to be told now that an object changed, if that is anything: only of a
@@ -288,7 +388,7 @@ impl Ledger {
             ViewState::Failed { failure } => failure.reason == UNUSABLE,
             ViewState::Syncing | ViewState::Dropped => false,
         };
-        (whole && !self.listing).then(|| self.state_when_listed())
+        whole.then(|| self.state_when_listed())
     }
 
     /// What the readers have to be told of a list that is complete.
@@ -301,7 +401,7 @@ impl Ledger {
 
     /// The failure of a view that would answer *absent* for an object that is there.
     fn incomplete(&self) -> Option<Failure> {
-        let (key, problem) = self.unusable.iter().min_by_key(|(key, _)| *key)?;
+        let (key, (_, problem)) = self.unusable.iter().min_by_key(|(key, _)| *key)?;
         Some(Failure::new(
             UNUSABLE,
             format!(
@@ -313,13 +413,36 @@ impl Ledger {
         ))
     }
 
-    /// The list is complete: objects that it did not have.
-    pub(super) fn unseen(&mut self) -> Vec<ObjectKey> {
-        self.listing = false;
-        self.afresh = false;
-        let pass = self.pass;
-        let unseen = self.wanted.iter().filter(|(_, known)| known.pass != pass);
-        unseen.map(|(key, _)| key.clone()).collect()
+    /// The list `begun` of a namespace (empty: all) is complete at `version`: objects that it did
+    /// not have, and that are not known to be younger.
+    pub(super) fn unseen(
+        &mut self,
+        begun: u32,
+        namespace: &str,
+        version: &ResourceVersion,
+    ) -> Vec<ObjectKey> {
+        let within = |key: &ObjectKey| namespace.is_empty() || *key.namespace == *namespace;
+        self.unusable
+            .retain(|key, (pass, _)| *pass >= begun || !within(key));
+        let anew_since = self.anew_since;
+        let younger = |known: &Known| {
+            known.pass >= anew_since && known.version.compare(version) == Some(Ordering::Greater)
+        };
+        let unseen = self
+            .wanted
+            .iter()
+            .filter(|(key, known)| known.pass < begun && within(key) && !younger(known));
+        let unseen = unseen.map(|(key, _)| key.clone()).collect();
+        self.raise_floor(namespace, version);
+        unseen
+    }
+
+    fn raise_floor(&mut self, namespace: &str, version: &ResourceVersion) {
+        match self.floors.iter_mut().find(|(of, _)| **of == *namespace) {
+            Some((_, floor)) if version.compare(floor) == Some(Ordering::Less) => {}
+            Some((_, floor)) => floor.clone_from(version),
+            None => self.floors.push((namespace.into(), version.clone())),
+        }
     }
 
     fn queue(&mut self, key: ObjectKey, mut change: Change) -> (Queued, isize) {
@@ -396,7 +519,7 @@ impl Ledger {
             version,
             objects: self.logged_objects,
             digest: self.logged_digest,
-            origin: anteroom_model::Epoch::default(),
+            origin: self.origin,
             age_max_ms: self.age_max_ms,
         }
     }
@@ -419,6 +542,13 @@ impl Change {
             Op::Delete => 0,
         }
     }
+}
+
+/// Bytes of a key and its version, as the allocator has them: each text on its own.
+fn weight(key: &ObjectKey, version: &ResourceVersion) -> u64 {
+    let texts = [key.namespace.len(), key.name.len(), version.as_str().len()];
+    let rounded = texts.iter().map(|bytes| bytes.next_multiple_of(16));
+    rounded.sum::<usize>() as u64
 }
 
 fn signed(bytes: usize) -> isize {

@@ -35,6 +35,9 @@ pub(super) const PAGE_OBJECTS_MAX: u32 = 500;
 /// that closes at once is not asked in a loop.
 const WATCH_LIFE_MIN: Duration = Duration::from_secs(5);
 
+/// The longest wait before a watch that was ended at once is opened again: events wait for it too.
+const CUT_WAIT_MAX: Duration = Duration::from_secs(2);
+
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
@@ -88,6 +91,8 @@ pub(super) enum Input {
     Failed(Fault),
     /// The wait is over.
     Waited,
+    /// A list is wanted, although nothing failed.
+    Relist,
 }
 
 /// What the keeper of the objects has to be told, in order.
@@ -192,6 +197,10 @@ impl Machine {
                 self.wait = None;
                 Vec::new()
             }
+            Input::Relist => {
+                self.relist();
+                Vec::new()
+            }
         }
     }
 
@@ -218,7 +227,8 @@ impl Machine {
         let heard = std::mem::take(heard);
         if lived < WATCH_LIFE_MIN {
             if !heard {
-                self.wait = Some(self.backoff.next(random));
+                let wait = self.backoff.next(random);
+                self.wait = Some(wait.min(CUT_WAIT_MAX));
             }
         } else if !heard {
             self.relist();
@@ -232,6 +242,8 @@ impl Machine {
                 if version.compare(from) == Some(Ordering::Less) {
                     self.relist();
                 } else {
+                    // The API server answers: however often it cuts watches, events wait no longer.
+                    self.backoff.reset();
                     self.phase = Phase::Watch {
                         from: from.clone(),
                         heard: false,

@@ -59,6 +59,7 @@ struct ListBody<'a> {
 #[serde(rename_all = "camelCase", default)]
 struct ListMeta {
     resource_version: String,
+    remaining_item_count: Option<u64>,
     #[serde(rename = "continue")]
     token: Option<String>,
 }
@@ -96,6 +97,17 @@ pub(super) fn page(bytes: &Bytes) -> Result<Page, Fault> {
         next: body.metadata.token.filter(|token| !token.is_empty()),
         objects: items.map(|item| object(bytes, item)).collect(),
     })
+}
+
+/// Objects of the collection of which this is the first page, as far as the API server knows.
+pub(super) fn size(bytes: &Bytes) -> Result<u64, Fault> {
+    let body: ListBody<'_> = serde_json::from_slice(bytes).map_err(Fault::unreadable)?;
+    let here = body.items.unwrap_or_default().len() as u64;
+    match (body.metadata.remaining_item_count, body.metadata.token) {
+        (Some(rest), _) => Ok(here + rest),
+        (None, token) if token.as_ref().is_none_or(String::is_empty) => Ok(here),
+        _ => Err(Fault::unreadable("a list that does not say how long it is")),
+    }
 }
 
 /// Reads one line of a watch.

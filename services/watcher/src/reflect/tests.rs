@@ -14,7 +14,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
 use kube::{Client, client::Body};
-use tokio::{sync::mpsc, time::Instant as Clock};
+use tokio::sync::mpsc;
 
 use super::*;
 use crate::metrics::WatcherMetrics;

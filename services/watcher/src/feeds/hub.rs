@@ -1,0 +1,338 @@
+//! What is wanted of one type, and which watches bring it: one note of a watch goes to every view
+//! that it concerns.
+//!
+//! The ledger of a view keeps no change that is older than what it has, so a view may hear two
+//! watches at once, one behind the other. That is how a watch takes the place of another: the view
+//! hears both until the new one has listed, and is served all the while.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::{Duration, Instant},
+};
+
+use anteroom_model::{Failure, ObjectKey, ResourceVersion, ViewId};
+use tokio::{sync::watch, task::AbortHandle};
+use tracing::Span;
+
+use super::{
+    plan::{Lens, Scope},
+    references::References,
+    select::labels_of,
+};
+use crate::{
+    publish::{Publisher, Tenure},
+    reflect::RawObject,
+};
+
+/// How often views hear that their watch is alive, beside those that an event concerns.
+const SPREAD: Duration = Duration::from_millis(100);
+
+/// One type.
+#[derive(Debug, Default)]
+pub(super) struct Hub {
+    pub(super) feeds: BTreeMap<Scope, Feed>,
+    pub(super) members: HashMap<ViewId, Member>,
+    pub(super) references: References,
+    /// Wide watches that the API server forbids, and when it said so.
+    pub(super) forbidden: HashMap<Scope, Instant>,
+}
+
+/// One watch.
+#[derive(Debug)]
+pub(super) struct Feed {
+    pub(super) relist: watch::Sender<u64>,
+    pub(super) stop: AbortHandle,
+    pub(super) heard: Option<Instant>,
+    /// It listed at least once since it was last refused.
+    pub(super) listed: bool,
+    spread: Option<Instant>,
+    /// A list runs, and another one is wanted after it.
+    listing: bool,
+    again: bool,
+    /// Who takes part in the list that runs, and the number of it.
+    begun: HashMap<ViewId, u32>,
+    references_begun: u64,
+}
+
+/// One view on a collection.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) tenure: Tenure,
+    pub(super) lens: Lens,
+    pub(super) sealed: bool,
+    /// What it is made of.
+    pub(super) feeds: BTreeSet<Scope>,
+    /// What it was made of, until all of the others have listed.
+    pub(super) old: BTreeSet<Scope>,
+    /// Those that have listed for it.
+    pub(super) done: BTreeSet<Scope>,
+    pub(super) refused: BTreeMap<Scope, Failure>,
+}
+
+/// A view that an object has to be written to.
+#[derive(Clone, Debug)]
+pub(super) struct Outlet {
+    pub(super) tenure: Tenure,
+    pub(super) sealed: bool,
+}
+
+impl Feed {
+    pub(super) fn new(relist: watch::Sender<u64>, stop: AbortHandle) -> Self {
+        Self {
+            relist,
+            stop,
+            heard: None,
+            listed: false,
+            spread: None,
+            listing: false,
+            again: false,
+            begun: HashMap::new(),
+            references_begun: 0,
+        }
+    }
+
+    /// Asks for a list. One that runs comes to its end first, so that asking can never keep it from
+    /// that; one that has not begun serves as well.
+    pub(super) fn ask(&mut self) {
+        if self.listing {
+            self.again = true;
+        } else if self.listed {
+            self.relist.send_modify(|asked| *asked += 1);
+        }
+    }
+}
+
+impl Member {
+    fn hears(&self, feed: &Scope) -> bool {
+        self.feeds.contains(feed) || self.old.contains(feed)
+    }
+
+    fn holds(
+        &self,
+        key: &ObjectKey,
+        labels: &mut Option<HashMap<String, String>>,
+        json: &[u8],
+    ) -> bool {
+        let Lens {
+            namespaces,
+            labels: selector,
+            fields,
+            ..
+        } = &self.lens;
+        let within =
+            namespaces.is_empty() || namespaces.iter().any(|name| **name == *key.namespace);
+        within
+            && fields.hold(key)
+            && (selector.is_empty() || selector.hold(labels.get_or_insert_with(|| labels_of(json))))
+    }
+}
+
+impl Hub {
+    pub(super) fn begin(&mut self, feed: &Scope, publisher: &Publisher, afresh: bool) {
+        let mut begun = HashMap::new();
+        for (view, member) in self
+            .members
+            .iter_mut()
+            .filter(|(_, member)| member.hears(feed))
+        {
+            let tenure = &mut member.tenure;
+            begun.insert(
+                view.clone(),
+                publisher.with(|book| book.begin_list(tenure, afresh)),
+            );
+            if afresh {
+                member.done.clear();
+                member.old.clear();
+            }
+        }
+        let references_begun = self.references.begin(feed, afresh);
+        if let Some(own) = self.feeds.get_mut(feed) {
+            (own.listing, own.again) = (true, false);
+            own.begun = begun;
+            own.references_begun = references_begun;
+        }
+        if afresh {
+            // The history of a type restarts for all of its watches.
+            let others = self.feeds.iter_mut().filter(|(scope, _)| *scope != feed);
+            others.for_each(|(_, other)| other.ask());
+        }
+    }
+
+    /// Whom the object has to be written to. Where it is no longer selected, it is deleted.
+    pub(super) fn put(
+        &mut self,
+        feed: &Scope,
+        object: &RawObject,
+        span: &Span,
+        publisher: &Publisher,
+    ) -> Vec<Outlet> {
+        let (mut labels, mut outlets) = (None, Vec::new());
+        let RawObject { key, version, json } = object;
+        for member in self.members.values().filter(|member| member.hears(feed)) {
+            let tenure = &member.tenure;
+            if member.lens.derivable() && !member.holds(key, &mut labels, json) {
+                publisher.with(|book| {
+                    if book.holds(tenure, key) {
+                        let (version, span) = (version.clone(), span.clone());
+                        book.delete(tenure, key, version, Instant::now(), span);
+                    }
+                });
+            } else if !publisher.with(|book| book.is_known(tenure, key, version)) {
+                outlets.push(Outlet {
+                    tenure: tenure.clone(),
+                    sealed: member.sealed,
+                });
+            }
+        }
+        outlets
+    }
+
+    pub(super) fn gone(
+        &mut self,
+        feed: &Scope,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+        span: &Span,
+        publisher: &Publisher,
+    ) {
+        let now = Instant::now();
+        for member in self.members.values().filter(|member| member.hears(feed)) {
+            let (version, span) = (version.clone(), span.clone());
+            publisher.with(|book| book.delete(&member.tenure, key, version, now, span));
+        }
+        self.references.absent(key, version, publisher);
+    }
+
+    /// The list is complete. Says whether a watch may be left now.
+    pub(super) fn listed(
+        &mut self,
+        feed: &Scope,
+        version: &ResourceVersion,
+        publisher: &Publisher,
+    ) -> bool {
+        let now = Instant::now();
+        let Some(own) = self.feeds.get_mut(feed) else {
+            return false;
+        };
+        own.listed = true;
+        own.listing = false;
+        if std::mem::take(&mut own.again) {
+            own.ask();
+        }
+        self.forbidden.remove(feed);
+        let (begun, references_begun) = (std::mem::take(&mut own.begun), own.references_begun);
+        let mut left = false;
+        for (view, begun) in begun {
+            let Some(member) = self.members.get_mut(&view) else {
+                continue;
+            };
+            publisher.with(|book| book.swept(&member.tenure, begun, &feed.namespace, version, now));
+            member.refused.remove(feed);
+            member.done.insert(feed.clone());
+            if member.feeds.is_subset(&member.done) {
+                left |= !std::mem::take(&mut member.old).is_empty();
+                if member.refused.is_empty() {
+                    publisher.with(|book| book.complete(&member.tenure));
+                }
+            }
+        }
+        self.references
+            .swept(feed, references_begun, version, publisher);
+        self.heard(feed, Some(version), true, publisher);
+        left
+    }
+
+    /// The watch is alive.
+    pub(super) fn heard(
+        &mut self,
+        feed: &Scope,
+        version: Option<&ResourceVersion>,
+        at_once: bool,
+        publisher: &Publisher,
+    ) {
+        let now = Instant::now();
+        let Some(own) = self.feeds.get_mut(feed) else {
+            return;
+        };
+        own.heard = Some(now);
+        let due = own
+            .spread
+            .is_none_or(|at| now.saturating_duration_since(at) >= SPREAD);
+        if !(due || at_once) {
+            return;
+        }
+        own.spread = Some(now);
+        for member in self
+            .members
+            .values()
+            .filter(|member| member.feeds.contains(feed))
+        {
+            if member.feeds.len() == 1 && member.done.contains(feed) {
+                publisher.with(|book| book.heard(&member.tenure, version.cloned(), now));
+            } else if let Some(oldest) = self.oldest(&member.feeds) {
+                publisher.with(|book| book.heard(&member.tenure, None, oldest));
+            }
+        }
+    }
+
+    /// When the last one of these was heard from; `None` where one never was.
+    pub(super) fn oldest(&self, feeds: &BTreeSet<Scope>) -> Option<Instant> {
+        let heard = feeds.iter().map(|scope| self.feeds.get(scope)?.heard);
+        heard.collect::<Option<Vec<_>>>()?.into_iter().min()
+    }
+
+    /// The watch is refused. Says whether other watches have to be planned.
+    pub(super) fn refused(
+        &mut self,
+        feed: &Scope,
+        failure: &Failure,
+        publisher: &Publisher,
+    ) -> bool {
+        let saves = feed.is_wide() && failure.reason == "Forbidden";
+        let newly = saves && !self.forbidden.contains_key(feed);
+        if saves {
+            self.forbidden.insert(feed.clone(), Instant::now());
+        }
+        if let Some(own) = self.feeds.get_mut(feed) {
+            own.listed = false;
+            own.listing = false;
+        }
+        for member in self
+            .members
+            .values_mut()
+            .filter(|member| member.feeds.contains(feed))
+        {
+            // What only saves others is left for what they need themselves, and that decides.
+            if (saves || !member.old.is_empty()) && !member.lens.own().contains(feed) {
+                continue;
+            }
+            member.done.remove(feed);
+            member.refused.insert(feed.clone(), failure.clone());
+            publisher.with(|book| book.refused(&member.tenure, failure.clone()));
+        }
+        if !saves {
+            self.references.failed(feed, failure, publisher);
+        }
+        newly
+    }
+
+    pub(super) fn troubled(&mut self, feed: &Scope, failure: &Failure, publisher: &Publisher) {
+        for member in self
+            .members
+            .values()
+            .filter(|member| member.feeds.contains(feed))
+        {
+            publisher.with(|book| book.troubled(&member.tenure, failure.clone()));
+        }
+    }
+
+    pub(super) fn skipped(&mut self, feed: &Scope, publisher: &Publisher) {
+        for member in self
+            .members
+            .values()
+            .filter(|member| member.feeds.contains(feed))
+        {
+            publisher.with(|book| book.skipped(&member.tenure));
+        }
+    }
+}

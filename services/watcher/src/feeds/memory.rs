@@ -1,0 +1,88 @@
+//! What the feeders of a process keep, in bytes, against the limit.
+//!
+//! The rule: bodies that wait to be written take at most a quarter of the limit; then reading from
+//! the API server waits. Keys and versions cannot wait: where they come to more than the limit, the
+//! largest view of the process fails with `MemoryLimit`, one a second, until what is left fits. It
+//! stays failed until it is wanted anew or another term begins.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use anteroom_model::Failure;
+use parking_lot::Mutex;
+
+/// All feeders of a process. Clones are one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory {
+    shares: Arc<Mutex<HashMap<u64, (u64, u64)>>>,
+    next: Arc<AtomicU64>,
+}
+
+/// What one feeder takes, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Share {
+    of: Memory,
+    id: u64,
+}
+
+impl Memory {
+    pub(super) fn share(&self) -> Share {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        Share {
+            of: self.clone(),
+            id,
+        }
+    }
+}
+
+impl Share {
+    /// Takes down what the feeder takes, all and its largest view. Whether that view has to go.
+    pub(super) fn over(&self, bytes_max: Option<u64>, bytes: u64, largest: u64) -> bool {
+        let mut shares = self.of.shares.lock();
+        shares.insert(self.id, (bytes, largest));
+        let all: u64 = shares.values().map(|(bytes, _)| bytes).sum();
+        let most = shares.values().map(|(_, largest)| *largest).max();
+        bytes_max.is_some_and(|max| all > max) && most == Some(largest) && largest > 0
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.of.shares.lock().remove(&self.id);
+    }
+}
+
+pub(super) fn failure(bytes: u64, bytes_max: Option<u64>) -> Failure {
+    let bytes_max = bytes_max.unwrap_or_default();
+    Failure::new(
+        "MemoryLimit",
+        format!(
+            "the watcher is over its memory limit of {bytes_max} bytes, and this is its largest view, \
+             whose keys take {bytes} bytes: narrow it by namespace or selector, or raise the limit"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Point G: over the limit the largest view goes, whoever has it, and at the limit none.
+    #[test]
+    fn over_the_limit_the_largest_view_of_all_goes() {
+        let memory = Memory::default();
+        let (one, other) = (memory.share(), memory.share());
+        assert!(!one.over(Some(100), 60, 50));
+        assert!(!other.over(Some(100), 40, 10), "at the limit");
+        assert!(!other.over(Some(100), 41, 41), "the other's is larger");
+        assert!(one.over(Some(100), 60, 50));
+        assert!(!one.over(None, 600, 500), "there is no limit");
+        drop(other);
+        assert!(!one.over(Some(100), 60, 50));
+    }
+}

@@ -1,0 +1,284 @@
+//! Which watches to run for what is wanted of one type. Pure.
+//!
+//! The rules, in order:
+//!
+//! 1. A view of the whole type, or of a whole namespace, has to be watched as such; whatever lies
+//!    within is *derived* from that watch and never watched again.
+//! 2. Labels, names and namespaces can be told apart here. Any other field selector needs a watch of
+//!    its own, and nothing is derived from it.
+//! 3. What is left are *narrow* watches: one for each view (and each of its namespaces), one for each
+//!    referenced object. Those of one namespace become one watch of the namespace, and those of a
+//!    type one watch of the type, where that costs the API server less: a watch saved is worth
+//!    [`OBJECTS_PER_WATCH`] objects more that are sent. Where the size is not known, they do so above
+//!    [`NARROW_UNSIZED_MAX`].
+//! 4. A wide watch that is only there to save others goes once it is worth less than half of what it
+//!    costs, so that one entry that comes and goes changes nothing.
+//! 5. A wide watch that is forbidden is not planned with, but for a view that is of exactly it.
+//! 6. Above [`WATCHES_PER_TYPE_MAX`] narrow watches the wide one is taken, whatever it costs; where
+//!    it is forbidden, what does not fit is not watched and fails with a reason that says so.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use anteroom_model::{Collection, GroupVersionResource, ObjectKey, ViewId};
+
+use super::select::{Fields, Labels};
+
+/// A watch saved is worth so many objects more in another one: their list, and their events.
+pub(super) const OBJECTS_PER_WATCH: u64 = 500;
+
+/// Narrow watches of a type, or of a namespace, whose size is not known.
+pub(super) const NARROW_UNSIZED_MAX: usize = 16;
+
+/// Watches of one type. An API server takes 100 to 250 streams on a connection, and each watch costs
+/// it a buffer and a goroutine.
+pub(super) const WATCHES_PER_TYPE_MAX: usize = 64;
+
+/// What one watch brings: a collection of a type, in one namespace or in all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Scope {
+    /// Empty: all.
+    pub namespace: String,
+    pub labels: String,
+    pub fields: String,
+}
+
+impl Scope {
+    pub(super) fn all() -> Self {
+        Self::default()
+    }
+
+    pub(super) fn of_namespace(namespace: &str) -> Self {
+        Self {
+            namespace: namespace.into(),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn of_object(object: &ObjectKey) -> Self {
+        Self {
+            namespace: object.namespace.to_string(),
+            fields: format!("metadata.name={}", object.name),
+            ..Self::default()
+        }
+    }
+
+    /// It brings a namespace or the type, whole.
+    pub(super) fn is_wide(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    pub(super) fn holds_namespace(&self, namespace: &str) -> bool {
+        self.namespace.is_empty() || self.namespace == namespace
+    }
+
+    pub(super) fn collection(&self, gvr: &GroupVersionResource) -> Collection {
+        Collection {
+            label_selector: self.labels.clone(),
+            field_selector: self.fields.clone(),
+            ..Collection::in_namespace(gvr.clone(), self.namespace.clone())
+        }
+    }
+}
+
+/// What a view holds of its type, in a form that objects can be held against.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lens {
+    /// Empty: all.
+    pub namespaces: Vec<String>,
+    pub labels: Labels,
+    pub fields: Fields,
+    /// The selectors as the API server has them.
+    label_text: String,
+    field_text: String,
+    /// The selectors can be evaluated here.
+    derivable: bool,
+}
+
+impl Lens {
+    pub(super) fn new(collection: &Collection) -> Self {
+        let labels = Labels::parse(&collection.label_selector);
+        let fields = Fields::parse(&collection.field_selector);
+        let derivable = labels.is_some() && fields.is_some();
+        let fields = fields.unwrap_or_default();
+        let mut namespaces = collection.namespaces.clone();
+        if let (true, Some(namespace)) = (namespaces.is_empty(), fields.namespace()) {
+            namespaces = vec![namespace.to_owned()];
+        }
+        Self {
+            namespaces,
+            labels: labels.unwrap_or_default(),
+            fields,
+            label_text: collection.label_selector.clone(),
+            field_text: collection.field_selector.clone(),
+            derivable,
+        }
+    }
+
+    /// The watches that bring exactly this.
+    pub(super) fn own(&self) -> BTreeSet<Scope> {
+        let scope = |namespace: &str| Scope {
+            namespace: namespace.into(),
+            labels: self.label_text.clone(),
+            fields: self.field_text.clone(),
+        };
+        match self.namespaces.as_slice() {
+            [] => BTreeSet::from([scope("")]),
+            some => some.iter().map(|namespace| scope(namespace)).collect(),
+        }
+    }
+
+    /// All of what a watch of these namespaces brings.
+    fn is_whole(&self) -> bool {
+        self.label_text.is_empty() && self.field_text.is_empty()
+    }
+
+    pub(super) fn derivable(&self) -> bool {
+        self.derivable
+    }
+}
+
+/// What is wanted of one type, and what is known of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wants {
+    pub views: BTreeMap<ViewId, Lens>,
+    /// Referenced objects that have to be watched.
+    pub references: BTreeSet<ObjectKey>,
+    /// Objects of the type; `None`: not known.
+    pub objects: Option<u64>,
+    /// Wide watches that the API server forbids.
+    pub forbidden: BTreeSet<Scope>,
+    /// What is watched now.
+    pub current: BTreeSet<Scope>,
+}
+
+/// What to watch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub scopes: BTreeSet<Scope>,
+    /// Which of them a view is made of; none where it does not fit.
+    pub views: HashMap<ViewId, BTreeSet<Scope>>,
+    /// References that do not fit.
+    pub unfit: BTreeSet<ObjectKey>,
+}
+
+/// Whether the size of the type makes a difference to the plan.
+pub(super) fn asks_for_size(wants: &Wants) -> bool {
+    let whole = |lens: &Lens| lens.is_whole() && lens.namespaces.is_empty();
+    let wide_anyway = wants.views.values().any(whole);
+    !wide_anyway && wants.objects.is_none() && narrow(wants).len() > 1
+}
+
+/// The watches of a type.
+pub(super) fn plan(wants: &Wants) -> Plan {
+    let mut wide: BTreeSet<Scope> = BTreeSet::new();
+    for lens in wants.views.values().filter(|lens| lens.is_whole()) {
+        wide.extend(lens.own());
+    }
+    let all = Scope::all();
+    let allowed = |scope: &Scope| !wants.forbidden.contains(scope);
+    let narrow = narrow(wants);
+    if !wide.contains(&all) && allowed(&all) && pays(&all, narrow.len(), wants.objects, wants) {
+        wide.insert(all.clone());
+    }
+    if !(wide.contains(&all) && allowed(&all)) {
+        let mut by_namespace: BTreeMap<&str, usize> = BTreeMap::new();
+        for scope in narrow.iter().filter(|scope| !scope.namespace.is_empty()) {
+            *by_namespace.entry(&scope.namespace).or_default() += 1;
+        }
+        for (namespace, count) in by_namespace {
+            let scope = Scope::of_namespace(namespace);
+            // A namespace is not larger than its type.
+            let size = wants
+                .objects
+                .filter(|objects| *objects <= OBJECTS_PER_WATCH);
+            if allowed(&scope) && pays(&scope, count, size, wants) {
+                wide.insert(scope);
+            }
+        }
+    }
+    assign(wants, &wide)
+}
+
+/// The watches that there would be without any wide one that only saves others.
+fn narrow(wants: &Wants) -> BTreeSet<Scope> {
+    let lenses = wants.views.values().filter(|lens| lens.derivable());
+    let mut scopes: BTreeSet<Scope> = lenses.flat_map(Lens::own).collect();
+    scopes.extend(wants.references.iter().map(Scope::of_object));
+    let wide: BTreeSet<Scope> = scopes
+        .iter()
+        .filter(|scope| scope.is_wide())
+        .cloned()
+        .collect();
+    scopes.retain(|scope| {
+        let namespace = Scope::of_namespace(&scope.namespace);
+        scope.is_wide() || !wide.contains(&namespace)
+    });
+    scopes
+}
+
+/// Whether a wide watch in the place of `count` narrow ones costs the API server less.
+fn pays(scope: &Scope, count: usize, size: Option<u64>, wants: &Wants) -> bool {
+    if count > WATCHES_PER_TYPE_MAX {
+        return true;
+    }
+    let saved = count.saturating_sub(1) as u64 * OBJECTS_PER_WATCH;
+    let runs = wants.current.contains(scope);
+    match size {
+        _ if saved == 0 => false,
+        Some(size) if runs => saved >= size / 2,
+        Some(size) => saved >= size,
+        None if runs => count > NARROW_UNSIZED_MAX / 2,
+        None => count > NARROW_UNSIZED_MAX,
+    }
+}
+
+fn assign(wants: &Wants, wide: &BTreeSet<Scope>) -> Plan {
+    let mut plan = Plan::default();
+    let usable: BTreeSet<&Scope> = wide
+        .iter()
+        .filter(|scope| !wants.forbidden.contains(scope))
+        .collect();
+    let cover = |scope: &Scope| {
+        let all = usable.iter().find(|wide| wide.namespace.is_empty());
+        let of = usable.iter().find(|wide| wide.namespace == scope.namespace);
+        all.or(of).map(|wide| (*wide).clone())
+    };
+    // A watch that is needed as such comes first, so that others may be derived from it.
+    let (whole, rest): (Vec<_>, Vec<_>) = wants.views.iter().partition(|(_, lens)| lens.is_whole());
+    for (view, lens) in whole.into_iter().chain(rest) {
+        let own = lens.own();
+        let scopes: BTreeSet<Scope> = if lens.derivable() {
+            own.into_iter()
+                .map(|scope| cover(&scope).unwrap_or(scope))
+                .collect()
+        } else {
+            own
+        };
+        if plan.fits(&scopes) {
+            plan.scopes.extend(scopes.iter().cloned());
+            plan.views.insert(view.clone(), scopes);
+        } else {
+            plan.views.insert(view.clone(), BTreeSet::new());
+        }
+    }
+    for object in &wants.references {
+        let own = Scope::of_object(object);
+        let scope = cover(&own).unwrap_or(own);
+        if plan.fits(&BTreeSet::from([scope.clone()])) {
+            plan.scopes.insert(scope);
+        } else {
+            plan.unfit.insert(object.clone());
+        }
+    }
+    plan
+}
+
+impl Plan {
+    fn fits(&self, scopes: &BTreeSet<Scope>) -> bool {
+        let new = scopes.difference(&self.scopes).count();
+        new == 0 || self.scopes.len() + new <= WATCHES_PER_TYPE_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+use anteroom_model::Source;
+use proptest::prelude::*;
+
+use super::*;
+
+fn collection(namespaces: &[&str], labels: &str, fields: &str) -> Collection {
+    Collection {
+        namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
+        label_selector: labels.into(),
+        field_selector: fields.into(),
+        ..Collection::all(GroupVersionResource::new("", "v1", "things"))
+    }
+}
+
+fn wants(collections: &[Collection], references: usize, objects: Option<u64>) -> Wants {
+    let views = collections.iter().map(|collection| {
+        let source = Source::Collection(collection.clone());
+        (source.view_id(), Lens::new(collection))
+    });
+    Wants {
+        views: views.collect(),
+        references: (0..references)
+            .map(|n| ObjectKey::new("r", format!("o{n}")))
+            .collect(),
+        objects,
+        ..Wants::default()
+    }
+}
+
+fn labelled(count: usize) -> Vec<Collection> {
+    let each = (0..count).map(|n| collection(&[], &format!("app=a{n}"), ""));
+    each.collect()
+}
+
+#[test]
+fn what_lies_within_another_source_is_derived_from_it() {
+    let within = [
+        collection(&[], "", ""),
+        collection(&["a", "b"], "", ""),
+        collection(&[], "app=web", ""),
+        collection(&["a"], "", "metadata.name=x"),
+    ];
+    let whole = plan(&wants(&within, 3, Some(1_000_000)));
+    assert_eq!(whole.scopes, BTreeSet::from([Scope::all()]));
+    let own = plan(&wants(
+        &[collection(&[], "", ""), collection(&[], "", "spec.x=1")],
+        0,
+        None,
+    ));
+    assert_eq!(
+        own.scopes.len(),
+        2,
+        "a field that only the API server can tell"
+    );
+    let namespace = plan(&wants(
+        &[
+            collection(&["r"], "", ""),
+            collection(&["r"], "app=web", ""),
+        ],
+        5,
+        Some(1_000_000),
+    ));
+    assert_eq!(namespace.scopes, BTreeSet::from([Scope::of_namespace("r")]));
+}
+
+/// Point E: the rule by which many narrow watches become one, and back.
+#[test]
+fn many_narrow_watches_become_one_where_that_costs_less_and_back() {
+    for (count, objects, watches) in [
+        (1, Some(0), 1),
+        (2, Some(500), 1),
+        (2, Some(501), 2),
+        (20, Some(9_500), 1),
+        (20, Some(9_501), 20),
+        (16, None, 16),
+        (17, None, 1),
+        (64, Some(u64::MAX), 64),
+        (65, Some(u64::MAX), 1),
+    ] {
+        let wanted = wants(&labelled(count), 0, objects);
+        assert_eq!(
+            plan(&wanted).scopes.len(),
+            watches,
+            "{count} in {objects:?}"
+        );
+    }
+    let mut few = wants(&labelled(11), 0, Some(10_000));
+    assert_eq!(plan(&few).scopes.len(), 11);
+    few.current = BTreeSet::from([Scope::all()]);
+    assert_eq!(
+        plan(&few).scopes.len(),
+        1,
+        "what runs goes on until half is left"
+    );
+    let mut fewer = wants(&labelled(10), 0, Some(10_000));
+    fewer.current = few.current;
+    assert_eq!(plan(&fewer).scopes.len(), 10);
+}
+
+/// Point E: 200,000 references never are as many watches.
+#[test]
+fn references_by_the_hundred_thousand_are_one_watch() {
+    let wanted = wants(&[], 200_000, Some(u64::MAX));
+    assert_eq!(plan(&wanted).scopes, BTreeSet::from([Scope::all()]));
+    let mut in_one_namespace = wanted;
+    in_one_namespace.forbidden.insert(Scope::all());
+    let plan_there = plan(&in_one_namespace);
+    assert_eq!(
+        plan_there.scopes,
+        BTreeSet::from([Scope::of_namespace("r")])
+    );
+    let mut forbidden = in_one_namespace;
+    forbidden.forbidden.insert(Scope::of_namespace("r"));
+    let narrow = plan(&forbidden);
+    assert_eq!(narrow.scopes.len(), WATCHES_PER_TYPE_MAX);
+    assert_eq!(narrow.unfit.len(), 200_000 - WATCHES_PER_TYPE_MAX);
+}
+
+#[test]
+fn a_forbidden_wide_watch_is_left_to_the_view_that_is_exactly_it() {
+    let mut wanted = wants(&labelled(20), 0, Some(100));
+    wanted.forbidden.insert(Scope::all());
+    assert_eq!(plan(&wanted).scopes.len(), 20);
+    let whole = collection(&[], "", "");
+    let view = Source::Collection(whole.clone()).view_id();
+    wanted.views.insert(view.clone(), Lens::new(&whole));
+    let plan = plan(&wanted);
+    assert_eq!(plan.scopes.len(), 21);
+    assert_eq!(plan.views[&view], BTreeSet::from([Scope::all()]));
+}
+
+fn arbitrary() -> impl Strategy<Value = Collection> {
+    let namespaces = prop::collection::btree_set("[a-c]", 0..3);
+    let labels = prop::sample::select(vec!["", "app=a", "app=b", "x in (a,b)"]);
+    let fields = prop::sample::select(vec!["", "", "metadata.name=x", "spec.x=1"]);
+    (namespaces, labels, fields).prop_map(|(namespaces, labels, fields)| Collection {
+        namespaces: namespaces.into_iter().collect(),
+        ..collection(&[], labels, fields)
+    })
+}
+
+proptest! {
+    #[test]
+    fn every_view_is_made_of_watches_that_run_and_that_hold_it(
+        collections in prop::collection::vec(arbitrary(), 0..30),
+        references in 0_usize..100,
+        objects in prop::option::of(0_u64..20_000),
+        forbidden in prop::collection::btree_set("[a-c]?", 0..3),
+    ) {
+        let mut wanted = wants(&collections, references, objects);
+        wanted.forbidden = forbidden.iter().map(|name| Scope::of_namespace(name)).collect();
+        let found = plan(&wanted);
+        prop_assert!(found.scopes.len() <= WATCHES_PER_TYPE_MAX);
+        for (view, lens) in &wanted.views {
+            let scopes = &found.views[view];
+            for own in lens.own() {
+                let holds = |scope: &Scope| *scope == own || (lens.derivable()
+                    && scope.is_wide() && scope.holds_namespace(&own.namespace));
+                prop_assert!(scopes.is_empty() || scopes.iter().any(holds), "{own:?} in {scopes:?}");
+            }
+            prop_assert!(scopes.is_subset(&found.scopes));
+        }
+        let used: BTreeSet<Scope> = found.views.values().flatten().cloned().collect();
+        let for_references = found.scopes.difference(&used).count();
+        prop_assert!(for_references <= references);
+        // What runs is planned again.
+        wanted.current = found.scopes.clone();
+        prop_assert_eq!(plan(&wanted).scopes, found.scopes);
+    }
+}

@@ -1,0 +1,373 @@
+use std::collections::BTreeMap;
+
+use anteroom_bus::{Bus as _, Lease, local::LocalBus};
+use anteroom_model::{Collection, Digest, Group, ResourceVersion, ViewState};
+use anteroom_runtime::Service;
+use anteroom_simapi::{Fault, SimApi, SimConfig};
+use kube::{Client, Config};
+use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+use serde_json::{Value, json};
+use tokio::{sync::mpsc, task::JoinHandle};
+
+use super::*;
+
+const CONFIGMAPS: &str = "configmaps";
+
+type Order = Box<dyn FnOnce(&mut Feeder) + Send>;
+
+/// A feeder between the simulated API server and an in-process log.
+struct World {
+    sim: SimApi,
+    bus: Arc<LocalBus>,
+    orders: mpsc::UnboundedSender<Order>,
+    _tasks: Vec<JoinHandle<()>>,
+}
+
+fn gvr() -> GroupVersionResource {
+    GroupVersionResource::new("", "v1", CONFIGMAPS)
+}
+
+fn wanted(source: Source) -> (ViewId, WantedView) {
+    let info = SourceInfo {
+        source,
+        kind: "ConfigMap".into(),
+        namespaced: true,
+    };
+    let options = ViewOptions::default();
+    (info.source.view_id(), WantedView { info, options })
+}
+
+impl World {
+    async fn start(options: FeedOptions) -> Self {
+        let config = SimConfig {
+            bookmark_interval: Duration::from_millis(200),
+            ..SimConfig::default()
+        };
+        let sim = SimApi::start(config).await.unwrap();
+        let bus = Arc::new(LocalBus::new());
+        let head = bus.ensure_log().await.unwrap();
+        let lease = Lease {
+            term: 1,
+            holder: "w".into(),
+        };
+        let group = Group::of(&Source::Objects { gvr: gvr() });
+        let fence = bus.take_lease(group, lease, None).await.unwrap();
+        let publisher = Publisher::new(1);
+        let metrics = WatcherMetrics::register(&Service::new("test").metrics);
+        let mut config = Config::new(sim.url().parse().unwrap());
+        config.default_retry = false;
+        let tools = FeedTools {
+            api: ApiServer::new(Client::try_from(config).unwrap()),
+            publisher: publisher.clone(),
+            metrics: metrics.clone(),
+            served: watch::Sender::new(()),
+            options,
+        };
+        let (writer, to) = (publisher, Arc::clone(&bus));
+        let write = tokio::spawn(async move {
+            writer
+                .run(&*to, fence, &head.incarnation, &metrics.writer)
+                .await;
+        });
+        let (orders, mut taken) = mpsc::unbounded_channel::<Order>();
+        let mut feeder = Feeder::new(tools, Left::default());
+        feeder.settled();
+        let drive = tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    error = feeder.drive() => panic!("{error}"),
+                    Some(order) = taken.recv() => order(&mut feeder),
+                }
+            }
+        });
+        Self {
+            sim,
+            bus,
+            orders,
+            _tasks: vec![write, drive],
+        }
+    }
+
+    fn order(&self, order: impl FnOnce(&mut Feeder) + Send + 'static) {
+        self.orders.send(Box::new(order)).ok().unwrap();
+    }
+
+    fn want(&self, source: Source) -> ViewId {
+        let (view, wanted) = wanted(source);
+        let id = view.clone();
+        self.order(move |feeder| feeder.want(view, wanted));
+        id
+    }
+
+    fn refer(&self, name: &str) {
+        let reference = ObjectReference {
+            gvr: gvr(),
+            object: ObjectKey::new("default", name),
+        };
+        self.order(move |feeder| feeder.refer(reference));
+    }
+
+    fn put(&self, namespace: &str, name: &str, app: &str, more: Value) {
+        let metadata = json!({"name": name, "namespace": namespace, "labels": {"app": app}});
+        let mut object = json!({"metadata": metadata});
+        object
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        self.sim.put(CONFIGMAPS, object).unwrap();
+    }
+
+    /// Waits until the log is as wanted.
+    async fn until(&self, what: &str, found: impl Fn(&anteroom_bus::LogIndex) -> bool) {
+        for _ in 0..1_500 {
+            if found(&self.bus.index().await.unwrap()) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let index = self.bus.index().await.unwrap();
+        let views: BTreeMap<_, _> = index
+            .views
+            .iter()
+            .map(|(view, of)| (view.as_str(), (&of.state, of.objects)))
+            .collect();
+        panic!(
+            "waited in vain for {what}: {views:#?}, {:#?}",
+            self.sim.stats()
+        );
+    }
+
+    /// What the API server has, where `selected` by namespace and label.
+    fn truth(&self, selected: impl Fn(&str, &str) -> bool) -> Digest {
+        let mut digest = Digest::EMPTY;
+        for body in self.sim.objects(CONFIGMAPS).unwrap() {
+            let object: Value = serde_json::from_slice(&body).unwrap();
+            let text = |pointer: &str| {
+                object
+                    .pointer(pointer)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+            };
+            if selected(text("/metadata/namespace"), text("/metadata/labels/app")) {
+                let key = ObjectKey::new(text("/metadata/namespace"), text("/metadata/name"));
+                digest.add(
+                    &key,
+                    &ResourceVersion::new(text("/metadata/resourceVersion")),
+                );
+            }
+        }
+        digest
+    }
+}
+
+fn holds(index: &anteroom_bus::LogIndex, view: &ViewId, truth: Digest) -> bool {
+    let mut digest = Digest::EMPTY;
+    for (key, (_, version)) in index.objects.get(view).into_iter().flatten() {
+        digest.add(key, version);
+    }
+    digest == truth
+        && index
+            .views
+            .get(view)
+            .is_some_and(|of| of.state == ViewState::Synced)
+}
+
+fn state_of(index: &anteroom_bus::LogIndex, name: &str) -> Option<String> {
+    let view = Source::Objects { gvr: gvr() }.view_id();
+    let (_, version) = index
+        .objects
+        .get(&view)?
+        .get(&ObjectKey::new("default", name))?;
+    Some(version.as_str().split('-').next()?.to_owned())
+}
+
+/// Point F: views on one type come and go while its objects change, on one watch, and each ends up
+/// with what the API server has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn derived_views_are_what_the_api_server_has_whatever_comes_between() {
+    let world = World::start(FeedOptions::default()).await;
+    let mut random = StdRng::seed_from_u64(7);
+    let mut churn = |world: &World, count: usize| {
+        for _ in 0..count {
+            let (namespace, name) = (
+                ["default", "kube-system"][random.random_range(0..2)],
+                random.random_range(0..60),
+            );
+            if random.random_bool(0.3) {
+                world
+                    .sim
+                    .delete(CONFIGMAPS, namespace, &format!("c{name}"))
+                    .unwrap();
+            } else {
+                let app = format!("a{}", random.random_range(0..20));
+                world.put(namespace, &format!("c{name}"), &app, json!({}));
+            }
+        }
+    };
+    churn(&world, 100);
+    let mut views = Vec::new();
+    for n in 0..20 {
+        let collection = Collection {
+            label_selector: format!("app=a{n}"),
+            ..Collection::all(gvr())
+        };
+        views.push((world.want(Source::Collection(collection)), n, ""));
+        churn(&world, 20);
+        tokio::time::sleep(Duration::from_millis(15)).await;
+        if n % 7 == 3 {
+            let resource = Some(CONFIGMAPS.into());
+            world
+                .sim
+                .fault(Fault::CutWatches {
+                    resource: resource.clone(),
+                    clean: false,
+                })
+                .unwrap();
+            world.sim.fault(Fault::Compact { resource }).unwrap();
+        }
+    }
+    let one = Collection::in_namespace(gvr(), "default");
+    views.push((world.want(Source::Collection(one)), 99, "default"));
+    churn(&world, 100);
+    let all_hold = |index: &anteroom_bus::LogIndex| {
+        views.iter().all(|(view, n, namespace)| {
+            let app = format!("a{n}");
+            let truth = world.truth(|within, label| {
+                if namespace.is_empty() {
+                    label == app
+                } else {
+                    within == *namespace
+                }
+            });
+            holds(index, view, truth)
+        })
+    };
+    world.until("every view", all_hold).await;
+    let watches =
+        |count| move |stats: &anteroom_simapi::Stats| stats.watches_on(CONFIGMAPS) == count;
+    let alone =
+        tokio::time::timeout(Duration::from_secs(30), world.sim.wait_until(watches(1))).await;
+    assert!(alone.is_ok(), "{:#?}", world.sim.stats());
+    churn(&world, 100);
+    world.until("every view after it", all_hold).await;
+
+    // Until few are left, which are watched by themselves again.
+    for (view, ..) in views.drain(1..) {
+        world.order(move |feeder| feeder.unwant(&view));
+    }
+    churn(&world, 50);
+    let first = views[0].0.clone();
+    let left =
+        |index: &anteroom_bus::LogIndex| holds(index, &first, world.truth(|_, app| app == "a0"));
+    world.until("the last view", left).await;
+}
+
+/// Point E: references by the thousand are one watch; each says what the API server said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn references_by_the_thousand_are_one_watch_and_each_tells_what_is_so() {
+    let world = World::start(FeedOptions::default()).await;
+    for n in 0..100 {
+        world.put("default", &format!("c{n}"), "x", json!({}));
+    }
+    world.want(Source::Objects { gvr: gvr() });
+    for n in 0..5_000 {
+        world.refer(&format!("c{n}"));
+    }
+    let told = |index: &anteroom_bus::LogIndex| {
+        let is =
+            |n: usize, wanted: &str| state_of(index, &format!("c{n}")).is_some_and(|s| s == wanted);
+        (100..5_000).all(|n| is(n, "absent"))
+            && (0..100).all(|n| {
+                state_of(index, &format!("c{n}")).is_some_and(|s| s.parse::<u64>().is_ok())
+            })
+    };
+    world.until("every reference", told).await;
+    assert_eq!(world.sim.stats().watches_on(CONFIGMAPS), 1);
+    assert!(
+        world.sim.stats().count("list", CONFIGMAPS) < 20,
+        "{:#?}",
+        world.sim.stats()
+    );
+    world.put("default", "c4999", "x", json!({}));
+    let found =
+        |index: &anteroom_bus::LogIndex| state_of(index, "c4999").is_some_and(|s| s != "absent");
+    world.until("one that is made", found).await;
+}
+
+/// Point E: an immutable object is not watched and stays; an idle one is not either, until it is
+/// asked for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_change_and_what_nobody_reads_is_not_watched() {
+    let reference_idle_after = Duration::from_secs(3);
+    let world = World::start(FeedOptions {
+        reference_idle_after,
+        ..FeedOptions::default()
+    })
+    .await;
+    world.put("default", "fixed", "x", json!({"immutable": true}));
+    // More than one watch is worth, so that the other reference is watched by itself.
+    for n in 0..600 {
+        world.put("kube-system", &format!("c{n}"), "x", json!({}));
+    }
+    world.want(Source::Objects { gvr: gvr() });
+    world.refer("fixed");
+    let found = |name: &'static str| {
+        move |index: &anteroom_bus::LogIndex| {
+            state_of(index, name).is_some_and(|s| s.parse::<u64>().is_ok())
+        }
+    };
+    world.until("the object", found("fixed")).await;
+    let none = |stats: &anteroom_simapi::Stats| stats.watches_on(CONFIGMAPS) == 0;
+    tokio::time::timeout(Duration::from_secs(30), world.sim.wait_until(none))
+        .await
+        .unwrap();
+    world.put("default", "free", "x", json!({}));
+    world.refer("free");
+    world.until("the other", found("free")).await;
+    world
+        .until("its rest", |index| {
+            state_of(index, "free").is_some_and(|s| s == "idle")
+        })
+        .await;
+    tokio::time::timeout(Duration::from_secs(30), world.sim.wait_until(none))
+        .await
+        .unwrap();
+    world
+        .until("what is immutable to stay", found("fixed"))
+        .await;
+    let view = Source::Objects { gvr: gvr() }.view_id();
+    world.order(move |feeder| feeder.asked(&view, &ObjectKey::new("default", "free")));
+    world.until("it again", found("free")).await;
+}
+
+/// Point F: what is forbidden fails with the API server's words, and comes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rights_that_are_taken_away_and_given_back() {
+    let world = World::start(FeedOptions::default()).await;
+    world.put("default", "a", "x", json!({}));
+    let view = world.want(Source::Collection(Collection::all(gvr())));
+    let synced = |index: &anteroom_bus::LogIndex| holds(index, &view, world.truth(|_, _| true));
+    world.until("the view", synced).await;
+    let resource = anteroom_simapi::ResourceName::from(CONFIGMAPS);
+    world
+        .sim
+        .fault(Fault::Forbid {
+            resource: resource.clone(),
+        })
+        .unwrap();
+    world
+        .sim
+        .fault(Fault::CutWatches {
+            resource: Some(resource.clone()),
+            clean: true,
+        })
+        .unwrap();
+    let failed = |index: &anteroom_bus::LogIndex| {
+        let state = index.views.get(&view).map(|of| of.state.clone());
+        matches!(state, Some(ViewState::Failed { failure }) if failure.reason == "Forbidden"
+            && failure.message.contains("is forbidden: User"))
+    };
+    world.until("a failure", failed).await;
+    world.sim.fault(Fault::Allow { resource }).unwrap();
+    world.until("recovery", synced).await;
+}

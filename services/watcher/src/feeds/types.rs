@@ -1,0 +1,431 @@
+//! One type: what is wanted of it, and the watches that run for it.
+
+use std::{
+    cmp::Ordering,
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anteroom_model::{Collection, Failure, GroupVersionResource, ResourceVersion, Source, ViewId};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+};
+
+use super::{
+    FeedTools,
+    hub::{Feed, Hub, Member},
+    plan::{self, Lens, Plan, Scope, Wants},
+    references::State,
+    sink::FeedSink,
+};
+use crate::{
+    apiserver::Fault,
+    publish::{Publisher, Tenure},
+    reflect::{self, Control, Target},
+};
+
+/// After how long a wide watch that was forbidden is planned with again, and a size asked for again.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
+
+/// How long a view keeps in mind what is gone after one watch took the place of another, which is
+/// longer than one may be behind the other.
+const OVERLAP: Duration = Duration::from_secs(60);
+
+/// What a task of a feeder ended with.
+#[derive(Debug)]
+pub(super) enum Done {
+    /// Never, for a watch.
+    Watched,
+    /// The size of a type.
+    Sized(GroupVersionResource, Size),
+}
+
+pub(super) type Size = Result<u64, Fault>;
+
+#[derive(Debug)]
+pub(super) struct Type {
+    gvr: GroupVersionResource,
+    pub(super) kind: String,
+    pub(super) hub: Arc<Mutex<Hub>>,
+    pub(super) dirty: bool,
+    left_at: ResourceVersion,
+    objects: Option<u64>,
+    sizing: bool,
+    sized: Option<Instant>,
+    settled: bool,
+    overlaps: Vec<(Tenure, Instant)>,
+}
+
+impl Type {
+    pub(super) fn new(gvr: GroupVersionResource) -> Self {
+        Self {
+            gvr,
+            kind: String::new(),
+            hub: Arc::default(),
+            dirty: true,
+            left_at: ResourceVersion::default(),
+            objects: None,
+            sizing: false,
+            sized: None,
+            settled: false,
+            overlaps: Vec::new(),
+        }
+    }
+
+    pub(super) fn left_at(&mut self, version: ResourceVersion) {
+        if self.left_at.compare(&version) != Some(Ordering::Greater) && !version.is_empty() {
+            self.left_at = version;
+        }
+    }
+
+    pub(super) fn view(&mut self, tenure: Tenure, collection: &Collection, sealed: bool) {
+        let member = Member {
+            lens: Lens::new(collection),
+            sealed,
+            feeds: BTreeSet::new(),
+            old: BTreeSet::new(),
+            done: BTreeSet::new(),
+            refused: Default::default(),
+            tenure,
+        };
+        let view = member.tenure.view.clone();
+        self.hub.lock().members.insert(view, member);
+    }
+
+    pub(super) fn objects(&mut self, mut tenure: Tenure, sealed: bool, publisher: &Publisher) {
+        publisher.with(|book| book.begin_list(&mut tenure, false));
+        self.hub.lock().references.opened(tenure, sealed, publisher);
+        if self.settled {
+            self.settle(publisher);
+        }
+    }
+
+    /// All references are known.
+    pub(super) fn settle(&mut self, publisher: &Publisher) {
+        self.settled = true;
+        if let Some(tenure) = &self.hub.lock().references.tenure {
+            let (version, now) = (ResourceVersion::default(), Instant::now());
+            publisher.with(|book| book.listed(tenure, &version, now));
+        }
+    }
+
+    pub(super) fn forget(&mut self, view: &ViewId) {
+        let mut hub = self.hub.lock();
+        hub.members.remove(view);
+        let objects = Source::Objects {
+            gvr: self.gvr.clone(),
+        };
+        if objects.view_id() == *view {
+            hub.references.tenure = None;
+        }
+        self.dirty = true;
+    }
+
+    /// Bodies of the view have to be written anew.
+    pub(super) fn seal(&mut self, view: &ViewId, sealed: bool, publisher: &Publisher) {
+        let mut hub = self.hub.lock();
+        let Hub {
+            members,
+            feeds,
+            references,
+            ..
+        } = &mut *hub;
+        if let Some(member) = members.get_mut(view) {
+            member.sealed = sealed;
+            publisher.with(|book| book.begin_list(&mut member.tenure, true));
+            member.done.clear();
+            let own = feeds
+                .iter_mut()
+                .filter(|(scope, _)| member.feeds.contains(scope));
+            own.for_each(|(_, feed)| feed.ask());
+        } else if let Some(tenure) = references.tenure.as_mut().filter(|own| own.view == *view) {
+            references.sealed = sealed;
+            publisher.with(|book| {
+                book.begin_list(tenure, true);
+                book.complete(tenure);
+            });
+            references.anew();
+            feeds.values_mut().for_each(Feed::ask);
+            self.dirty = true;
+        }
+    }
+
+    /// The sealing key changed.
+    pub(super) fn reseal(&mut self, publisher: &Publisher) {
+        let views: Vec<ViewId> = {
+            let hub = self.hub.lock();
+            let members = hub.members.values().filter(|member| member.sealed);
+            let objects = hub
+                .references
+                .tenure
+                .iter()
+                .filter(|_| hub.references.sealed);
+            let members = members.map(|member| &member.tenure);
+            members
+                .chain(objects)
+                .map(|tenure| tenure.view.clone())
+                .collect()
+        };
+        views
+            .iter()
+            .for_each(|view| self.seal(view, true, publisher));
+    }
+
+    pub(super) fn sized(&mut self, size: Size) {
+        self.sizing = false;
+        self.sized = Some(Instant::now());
+        self.dirty = true;
+        match size {
+            Ok(objects) => self.objects = Some(objects),
+            Err(Fault::Refused { code: 403, .. }) => {
+                let mut hub = self.hub.lock();
+                hub.forbidden.insert(Scope::all(), Instant::now());
+            }
+            Err(_) => {} // It is planned without.
+        }
+    }
+
+    /// What time alone brings about. Says whether watches have to be planned.
+    pub(super) fn look(
+        &mut self,
+        idle_after: Duration,
+        now: Instant,
+        publisher: &Publisher,
+    ) -> bool {
+        let past = |at: &Instant, after| now.saturating_duration_since(*at) >= after;
+        let mut hub = self.hub.lock();
+        let forbidden = hub.forbidden.len();
+        hub.forbidden.retain(|_, at| !past(at, ASK_AGAIN));
+        let mut changed = hub.forbidden.len() != forbidden;
+        if hub
+            .members
+            .values()
+            .any(|member| !member.done.is_superset(&member.feeds))
+            || !hub.references.of.is_empty()
+        {
+            changed |= hub.references.rest(idle_after, now, publisher);
+            changed |= hub.references.is_out_of_step(now);
+            let scopes = hub.references.of.values().filter_map(|of| of.scope.clone());
+            let heard = hub.oldest(&scopes.collect());
+            if let Some(tenure) = &hub.references.tenure {
+                let heard = if hub.references.is_watched() {
+                    heard
+                } else {
+                    Some(now)
+                };
+                heard
+                    .into_iter()
+                    .for_each(|at| publisher.with(|book| book.heard(tenure, None, at)));
+            }
+        } else if let Some(tenure) = &hub.references.tenure {
+            publisher.with(|book| book.heard(tenure, None, now));
+        }
+        let ended = self
+            .overlaps
+            .extract_if(.., |(_, since)| past(since, OVERLAP));
+        for (tenure, _) in ended {
+            publisher.with(|book| book.set_overlap(&tenure, false));
+        }
+        self.dirty |= changed;
+        changed
+    }
+
+    pub(super) fn reconcile(
+        &mut self,
+        tools: &FeedTools,
+        planned: &Arc<Notify>,
+        tasks: &mut JoinSet<Done>,
+    ) {
+        let mut hub = self.hub.lock();
+        let watched = hub.references.tenure.is_some();
+        let references = hub.references.to_watch(Instant::now());
+        let wants = Wants {
+            views: hub
+                .members
+                .iter()
+                .map(|(view, of)| (view.clone(), of.lens.clone()))
+                .collect(),
+            references: if watched { references } else { BTreeSet::new() },
+            objects: self.objects,
+            forbidden: hub.forbidden.keys().cloned().collect(),
+            current: hub.feeds.keys().cloned().collect(),
+        };
+        let again = self.sized.is_none_or(|at| at.elapsed() >= ASK_AGAIN);
+        if self.sizing || (again && plan::asks_for_size(&wants)) {
+            if !std::mem::replace(&mut self.sizing, true) {
+                let (api, gvr) = (tools.api.clone(), self.gvr.clone());
+                tasks.spawn(async move {
+                    let size = reflect::size(&api, &Collection::all(gvr.clone())).await;
+                    Done::Sized(gvr, size)
+                });
+            }
+            return;
+        }
+        let plan = plan::plan(&wants);
+        for scope in &plan.scopes {
+            if !hub.feeds.contains_key(scope) {
+                let feed = start(
+                    &self.gvr,
+                    &self.kind,
+                    &self.left_at,
+                    scope,
+                    &self.hub,
+                    tools,
+                    planned,
+                    tasks,
+                );
+                hub.feeds.insert(scope.clone(), feed);
+            }
+        }
+        let overlaps = assign(&mut hub, &plan, &wants, &tools.publisher);
+        self.overlaps.extend(overlaps);
+        let Hub { feeds, members, .. } = &mut *hub;
+        feeds.retain(|scope, feed| {
+            let heard = members
+                .values()
+                .any(|of| of.feeds.contains(scope) || of.old.contains(scope));
+            let used = heard || plan.scopes.contains(scope);
+            if !used {
+                feed.stop.abort();
+            }
+            used
+        });
+        let (open, derived) = (feeds.len(), members.len().saturating_sub(feeds.len()));
+        tools.metrics.planned(
+            &self.gvr,
+            open,
+            derived,
+            hub.references.of.len(),
+            hub.references.idle(),
+        );
+    }
+}
+
+impl Drop for Type {
+    fn drop(&mut self) {
+        self.hub
+            .lock()
+            .feeds
+            .values()
+            .for_each(|feed| feed.stop.abort());
+    }
+}
+
+/// Moves views and references to the watches of the plan. Returns those that hear two for a while.
+fn assign(
+    hub: &mut Hub,
+    plan: &Plan,
+    wants: &Wants,
+    publisher: &Publisher,
+) -> Vec<(Tenure, Instant)> {
+    let (mut asked, mut overlaps) = (BTreeSet::new(), Vec::new());
+    for (view, member) in &mut hub.members {
+        let scopes = plan.views.get(view).cloned().unwrap_or_default();
+        if scopes.is_empty() {
+            member.feeds.clear();
+            publisher.with(|book| book.refused(&member.tenure, too_many()));
+        } else if scopes != member.feeds {
+            let served = !member.feeds.is_empty() && member.feeds.is_subset(&member.done);
+            if served {
+                member.old = member.feeds.difference(&scopes).cloned().collect();
+                publisher.with(|book| book.set_overlap(&member.tenure, true));
+                overlaps.push((member.tenure.clone(), Instant::now()));
+            }
+            asked.extend(scopes.difference(&member.feeds).cloned());
+            member.done.retain(|scope| scopes.contains(scope));
+            member.refused.retain(|scope, _| scopes.contains(scope));
+            member.feeds = scopes;
+        }
+    }
+    let usable = |scope: &Scope| plan.scopes.contains(scope) && !wants.forbidden.contains(scope);
+    let all = Some(Scope::all()).filter(usable);
+    let mut unfit = Vec::new();
+    for (object, reference) in &mut hub.references.of {
+        let scope = if plan.unfit.contains(object) {
+            unfit.push(object.clone());
+            None
+        } else if wants.references.contains(object) {
+            let namespace = || Some(Scope::of_namespace(&object.namespace)).filter(usable);
+            let own = || Some(Scope::of_object(object));
+            all.clone().or_else(namespace).or_else(own)
+        } else {
+            None
+        };
+        if reference.scope != scope {
+            if !matches!(reference.state, State::Found | State::Absent) {
+                asked.extend(scope.clone());
+            }
+            reference.scope = scope;
+        }
+    }
+    unfit
+        .iter()
+        .for_each(|object| hub.references.fail(object, &too_many(), publisher));
+    for scope in asked {
+        if let Some(feed) = hub.feeds.get_mut(&scope) {
+            feed.ask();
+        }
+    }
+    overlaps
+}
+
+fn too_many() -> Failure {
+    Failure::new(
+        "TooManyWatches",
+        format!(
+            "{} watches of one type are the limit, and the API server forbids the wider one that would \
+             take their place: grant the watcher's ServiceAccount `list` and `watch` on the whole type",
+            plan::WATCHES_PER_TYPE_MAX
+        ),
+    )
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parts of a type, borrowed apart"
+)]
+fn start(
+    gvr: &GroupVersionResource,
+    kind: &str,
+    left_at: &ResourceVersion,
+    scope: &Scope,
+    hub: &Arc<Mutex<Hub>>,
+    tools: &FeedTools,
+    planned: &Arc<Notify>,
+    tasks: &mut JoinSet<Done>,
+) -> Feed {
+    let collection = scope.collection(gvr).canonical();
+    let metrics = tools
+        .metrics
+        .of_watch(&Source::Collection(collection.clone()).view_id());
+    let sink = FeedSink {
+        scope: scope.clone(),
+        hub: Arc::clone(hub),
+        publisher: tools.publisher.clone(),
+        keys: tools.options.keys.clone(),
+        metrics: metrics.clone(),
+        api_version: gvr.api_version(),
+        kind: kind.to_owned(),
+        planned: Arc::clone(planned),
+    };
+    let target = Target {
+        collection,
+        left_at: left_at.clone(),
+        metadata_only: false,
+    };
+    let (relist, asked) = watch::channel(0);
+    let control = Control {
+        relist: asked,
+        stale_after: tools.options.stale_after,
+    };
+    let served = tools.served.subscribe();
+    let run = reflect::run_with(tools.api.clone(), target, sink, metrics, served, control);
+    let stop = tasks.spawn(async move {
+        run.await;
+        Done::Watched
+    });
+    Feed::new(relist, stop)
+}
