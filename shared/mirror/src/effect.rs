@@ -15,6 +15,8 @@ pub(crate) enum Effect {
     Changed(ViewId),
     /// Where every view stands may have changed.
     AllChanged,
+    /// A writer was heard: views may have become fresh.
+    Heard,
     /// A delta of this view was taken in, or was known already.
     Delta {
         /// Whose.

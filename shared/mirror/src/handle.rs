@@ -142,11 +142,21 @@ impl ViewHandle {
     /// Tells those who wait where the view stands now.
     pub(crate) fn refresh(&self) -> ViewStatus {
         let status = self.kept.read().status();
-        self.status.send_if_modified(|last| {
-            let modified = *last != status;
-            last.clone_from(&status);
-            modified
-        });
+        self.tell(&status);
         status
+    }
+
+    /// As [`ViewHandle::refresh`]. Returns whether anything has changed.
+    pub(crate) fn has_changed(&self) -> bool {
+        let status = self.kept.read().status();
+        self.tell(&status)
+    }
+
+    fn tell(&self, status: &ViewStatus) -> bool {
+        self.status.send_if_modified(|last| {
+            let modified = last != status;
+            last.clone_from(status);
+            modified
+        })
     }
 }

@@ -163,7 +163,7 @@ impl Machine {
             self.age(now, &mut effects);
         }
         self.repair(now, &mut effects);
-        effects.push(Effect::AllChanged);
+        effects.push(Effect::Heard);
         effects
     }
 

@@ -331,6 +331,7 @@ impl Outlets {
                 }
             }
             Effect::AllChanged => self.refresh(),
+            Effect::Heard => self.heard(),
             Effect::Delta { view, changed } => self.metrics.delta(&view, changed),
             Effect::Undecodable { revision, view } => {
                 self.metrics.undecodable();
@@ -388,6 +389,15 @@ impl Outlets {
             self.metrics.view(id, &status, view.age_ms());
         }
         self.judge(&views);
+    }
+
+    /// Beats come often, and change little: metrics are left to the next tick.
+    fn heard(&self) {
+        let views = Arc::clone(&self.views.borrow());
+        let changed = views.values().filter(|view| view.has_changed()).count();
+        if changed > 0 {
+            self.judge(&views);
+        }
     }
 
     fn judge(&self, views: &ViewSet) {
