@@ -11,5 +11,6 @@ mod harness;
 mod lifecycle;
 mod memory;
 mod queries;
+mod sealed;
 mod selections;
 mod shares;
