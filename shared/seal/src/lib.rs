@@ -16,6 +16,7 @@
 mod args;
 mod body;
 mod error;
+mod identity;
 mod keys;
 pub mod reply;
 mod ring;
@@ -23,5 +24,6 @@ mod ring;
 pub use args::SealArgs;
 pub use body::{MAGIC, is_sealed};
 pub use error::{KeysError, SealError};
+pub use identity::identity;
 pub use keys::{Keys, POLL_INTERVAL};
 pub use ring::{KEY_BYTES, KEY_ID_BYTES_MAX, KEYS_FILE_BYTES_MAX, KeyRing};
