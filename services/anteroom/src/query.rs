@@ -6,29 +6,31 @@ use anteroom_bus::{
     Address, Bus, Call, Connection, RequestError,
     nats::{NatsArgs, NatsBus},
 };
-use anteroom_model::{EntryRecord, FactError, Revision, ViewId, system};
+use anteroom_model::{Binding, EntryKind, EntryRecord, FactError, Revision, ViewId, system};
 use anteroom_runtime::telemetry::TelemetryArgs;
+use anteroom_seal::reply::ReplyKey;
 use anteroom_wire::{
     body,
-    query::{Query, QueryReply, QueryRequest, decode_outcome, encode_request},
+    query::{Query, QueryReply, QueryRequest, Selection, decode_outcome, encode_request},
 };
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::cli::{Output, parse_parameter, print};
 
-/// Expressions over `entries` find one by its name.
-const ENTRY_BY_NAME: &str = "items[?name==$name] | [0]";
+/// An expression over `entries` that finds those of a name, of either kind.
+const ENTRIES_BY_NAME: &str = "items[?name==$name]";
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     anteroom query ingresses 'length(items)'\n  \
     anteroom query ingresses -p host=example.com 'items[?spec.rules[?host==$host]].metadata.name'\n  \
+    anteroom query --kind global teams.names\n  \
     anteroom query --view anteroom:entries 'items[].name'\n  \
     ANTEROOM_NATS_PASSWORD=... anteroom query --nats-user webhook ingresses 'length(items)'\n\n\
     Exit codes: 0 a result was printed, 1 there is none (the error and its code are on standard error), 2 wrong usage.")]
 pub(crate) struct QueryArgs {
-    /// The name of a CachedContextEntry, or of a view with --view.
+    /// The name of an entry, or its name, a dot and a projection's; of a view with --view.
     entry: String,
 
     /// A JMESPath expression over the entry's data, as in a policy; the data whole if absent.
@@ -38,6 +40,11 @@ pub(crate) struct QueryArgs {
     /// ENTRY is a view's own name, as in `ingresses.v1.networking.k8s.io`.
     #[arg(long)]
     view: bool,
+
+    /// What declared the entry; the CachedContextEntry of that name, else the GlobalContextEntry, if
+    /// absent.
+    #[arg(long, value_enum, conflicts_with = "view")]
+    kind: Option<Kind>,
 
     /// Bind `$NAME` in the expression: JSON, or else a string. May be given more than once.
     #[arg(short, long = "parameter", value_name = "NAME=VALUE", value_parser = parse_parameter)]
@@ -68,6 +75,24 @@ pub(crate) struct QueryArgs {
 
     #[command(flatten)]
     pub(crate) telemetry: TelemetryArgs,
+}
+
+/// What declares entries.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum Kind {
+    /// A CachedContextEntry.
+    Cached,
+    /// A GlobalContextEntry.
+    Global,
+}
+
+impl From<Kind> for EntryKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Cached => Self::Cached,
+            Kind::Global => Self::Global,
+        }
+    }
 }
 
 pub(crate) async fn run(args: QueryArgs) -> anyhow::Result<()> {
@@ -114,61 +139,107 @@ impl QueryArgs {
 
     async fn ask(&self, bus: &dyn Bus) -> Result<(QueryReply, Value), FactError> {
         connected(bus).await;
-        let view = if self.view {
-            ViewId::new(self.entry.as_str())
+        let found = if self.view {
+            Found {
+                entry: String::new(),
+                binding: Binding::whole(ViewId::new(self.entry.as_str())),
+                expression: self.expression.clone(),
+            }
         } else {
             self.resolve(bus).await?
         };
+        let Binding {
+            view,
+            shape,
+            object,
+            ..
+        } = found.binding;
         let query = Query {
-            expression: self.expression.clone(),
+            expression: found.expression,
             parameters: self.parameters.iter().cloned().collect(),
             missing_key_is_error: false,
-            selection: None,
+            selection: Some(Selection {
+                shape,
+                object,
+                ..Selection::default()
+            }),
         };
         let request = QueryRequest {
-            entry: if self.view {
-                String::new()
-            } else {
-                self.entry.clone()
-            },
-            queries: vec![query],
+            entry: found.entry,
             age_max_ms: self.age_max_ms,
             revision_min: self.revision_min.map(Revision),
-            revision_min_of: None,
-            reply_key: None,
+            ..request(query)
         };
-        ask(bus, self.address(view), &request, self.deadline()).await
+        ask(bus, self.address(view), request, self.deadline()).await
     }
 
-    /// The view that the entry points at, as the replicas know it.
-    async fn resolve(&self, bus: &dyn Bus) -> Result<ViewId, FactError> {
+    /// What the entry points at, as the replicas know it.
+    async fn resolve(&self, bus: &dyn Bus) -> Result<Found, FactError> {
+        // An entry's own name may hold dots: the whole is looked for first.
+        let whole = self.records(bus, &self.entry).await?;
+        if let Some(record) = self.pick(whole) {
+            return Ok(Found {
+                binding: record.binding()?.clone(),
+                entry: record.name,
+                expression: self.expression.clone(),
+            });
+        }
+        if let Some((name, projection)) = self.entry.rsplit_once('.')
+            && let Some(record) = self.pick(self.records(bus, name).await?)
+        {
+            return self.projected(&record, projection);
+        }
+        Err(FactError::EntryNotFound {
+            kind: self.kind.map(EntryKind::from).unwrap_or_default(),
+            entry: self.entry.clone(),
+        })
+    }
+
+    async fn records(&self, bus: &dyn Bus, name: &str) -> Result<Vec<EntryRecord>, FactError> {
         let query = Query {
-            expression: ENTRY_BY_NAME.to_owned(),
-            parameters: BTreeMap::from([("name".to_owned(), self.entry.clone().into())]),
+            expression: ENTRIES_BY_NAME.to_owned(),
+            parameters: BTreeMap::from([("name".to_owned(), name.into())]),
             missing_key_is_error: false,
             selection: None,
         };
-        let request = QueryRequest {
-            entry: String::new(),
-            queries: vec![query],
-            age_max_ms: None,
-            revision_min: None,
-            revision_min_of: None,
-            reply_key: None,
-        };
         let address = self.address(system::entries());
-        let (_, found) = ask(bus, address, &request, self.deadline()).await?;
-        if found.is_null() {
-            return Err(FactError::EntryNotFound {
-                kind: anteroom_model::EntryKind::Cached,
-                entry: self.entry.clone(),
+        let (_, found) = ask(bus, address, request(query), self.deadline()).await?;
+        serde_json::from_value(found).map_err(|e| FactError::RequestInvalid {
+            message: format!("the entry's record: {e}"),
+        })
+    }
+
+    /// The entry that is meant, of those of one name.
+    fn pick(&self, records: Vec<EntryRecord>) -> Option<EntryRecord> {
+        let wanted = match self.kind {
+            Some(kind) => vec![kind.into()],
+            None => vec![EntryKind::Cached, EntryKind::Global],
+        };
+        let of = |kind| records.iter().find(|record| record.kind == kind).cloned();
+        wanted.into_iter().find_map(of)
+    }
+
+    /// A projection of the entry, and the expression over that.
+    fn projected(&self, record: &EntryRecord, name: &str) -> Result<Found, FactError> {
+        let projections = &record.projections;
+        let Some(projection) = projections.iter().find(|of| of.name == name) else {
+            let known: Vec<_> = projections.iter().map(|of| of.name.as_str()).collect();
+            return Err(FactError::ProjectionNotFound {
+                projection: name.to_owned(),
+                entry: record.name.clone(),
+                known: known.join(", "),
             });
-        }
-        let record: EntryRecord =
-            serde_json::from_value(found).map_err(|e| FactError::RequestInvalid {
-                message: format!("the entry's record: {e}"),
-            })?;
-        record.binding().map(|binding| binding.view.clone())
+        };
+        let expression = if self.expression.is_empty() {
+            projection.expression.clone()
+        } else {
+            format!("({}) | {}", projection.expression, self.expression)
+        };
+        Ok(Found {
+            binding: record.binding()?.clone(),
+            entry: record.name.clone(),
+            expression,
+        })
     }
 
     fn address(&self, view: ViewId) -> Address {
@@ -179,6 +250,24 @@ impl QueryArgs {
             },
             None => Address::View(view),
         }
+    }
+}
+
+/// What is asked, and where.
+struct Found {
+    entry: String,
+    binding: Binding,
+    expression: String,
+}
+
+fn request(query: Query) -> QueryRequest {
+    QueryRequest {
+        entry: String::new(),
+        queries: vec![query],
+        age_max_ms: None,
+        revision_min: None,
+        revision_min_of: None,
+        reply_key: None,
     }
 }
 
@@ -193,17 +282,20 @@ async fn connected(bus: &dyn Bus) {
 async fn ask(
     bus: &dyn Bus,
     to: Address,
-    request: &QueryRequest,
+    mut request: QueryRequest,
     deadline: Duration,
 ) -> Result<(QueryReply, Value), FactError> {
     let invalid = |message: String| FactError::RequestInvalid { message };
+    // Results of Secrets come sealed to it.
+    let key = ReplyKey::generate().map_err(|e| invalid(e.to_string()))?;
+    request.reply_key = Some(key.public());
     let view = match &to {
         Address::View(view) | Address::Fallback(view) | Address::Replica { view, .. } => {
             view.to_string()
         }
         Address::Live => String::new(),
     };
-    let body = encode_request(request).map_err(|e| invalid(e.to_string()))?;
+    let body = encode_request(&request).map_err(|e| invalid(e.to_string()))?;
     let call = Call {
         body,
         deadline,
@@ -223,6 +315,10 @@ async fn ask(
         })?;
     let reply = decode_outcome(&answer).map_err(|e| invalid(e.to_string()))??;
     let result = match reply.results.first() {
+        Some(Ok(bytes)) if reply.sealed => {
+            let opened = key.open(bytes).map_err(|e| invalid(e.to_string()))?;
+            body::to_json(&opened).map_err(|e| invalid(e.to_string()))?
+        }
         Some(Ok(bytes)) => body::to_json(bytes).map_err(|e| invalid(e.to_string()))?,
         Some(Err(error)) => return Err(error.clone()),
         None => return Err(invalid("the reply has no result".into())),
@@ -232,6 +328,7 @@ async fn ask(
 
 #[cfg(test)]
 mod tests {
+    use anteroom_model::{EntryState, Projection};
     use clap::Parser;
 
     use super::*;
@@ -240,6 +337,60 @@ mod tests {
     struct Alone {
         #[command(flatten)]
         query: QueryArgs,
+    }
+
+    fn record(kind: EntryKind, projections: &[(&str, &str)]) -> EntryRecord {
+        EntryRecord {
+            kind,
+            name: "teams".into(),
+            uid: "u".into(),
+            generation: 1,
+            state: EntryState::Bound(Binding::whole(ViewId::new("v"))),
+            projections: projections
+                .iter()
+                .map(|(name, expression)| Projection {
+                    name: (*name).into(),
+                    expression: (*expression).into(),
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn an_entry_is_found_by_its_kind() {
+        let both = || {
+            vec![
+                record(EntryKind::Global, &[]),
+                record(EntryKind::Cached, &[]),
+            ]
+        };
+        for (flags, expected) in [
+            (&[][..], EntryKind::Cached),
+            (&["--kind", "cached"], EntryKind::Cached),
+            (&["--kind", "global"], EntryKind::Global),
+        ] {
+            let args = Alone::parse_from(["query", "teams"].iter().chain(flags)).query;
+            assert_eq!(args.pick(both()).unwrap().kind, expected);
+        }
+        let args = Alone::parse_from(["query", "teams"]).query;
+        let global = vec![record(EntryKind::Global, &[])];
+        assert_eq!(args.pick(global).unwrap().kind, EntryKind::Global);
+    }
+
+    #[test]
+    fn an_expression_is_about_the_projection() {
+        let record = record(EntryKind::Global, &[("names", "[].metadata.name")]);
+        let args = Alone::parse_from(["query", "teams.names"]).query;
+        let found = args.projected(&record, "names").unwrap();
+        assert_eq!(found.expression, "[].metadata.name");
+        let args = Alone::parse_from(["query", "teams.names", "length(@)"]).query;
+        let found = args.projected(&record, "names").unwrap();
+        assert_eq!(found.expression, "([].metadata.name) | length(@)");
+        let error = args.projected(&record, "none").err().unwrap();
+        assert_eq!(
+            error.code(),
+            anteroom_model::ErrorCode::PROJECTION_NOT_FOUND
+        );
     }
 
     #[test]

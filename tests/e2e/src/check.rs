@@ -75,6 +75,61 @@ pub async fn entry_is_ready(world: &World, name: &str, objects: usize) -> anyhow
     .await
 }
 
+/// The `Ready` condition of an entry or a policy is so, and its message says this.
+pub async fn condition(
+    world: &World,
+    object: &Value,
+    status: &str,
+    says: &str,
+) -> anyhow::Result<()> {
+    let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
+    let name = name.as_str().context("no name")?;
+    wait::until(
+        &format!("{kind} {name} to be {status}: {says}"),
+        async || {
+            let found = world.api(object).get(name).await?;
+            let conditions = found.data["status"]["conditions"].as_array();
+            let ready = conditions
+                .and_then(|conditions| conditions.iter().find(|c| c["type"] == "Ready"))
+                .with_context(|| format!("no Ready: {}", found.data["status"]))?;
+            let message = ready["message"].as_str().unwrap_or_default();
+            ensure!(
+                ready["status"] == status && message.contains(says),
+                "{ready}"
+            );
+            Ok(())
+        },
+    )
+    .await
+}
+
+/// Creating this object is refused, soon, with a message that says this.
+pub async fn is_refused(world: &World, object: &Value, says: &str) -> anyhow::Result<()> {
+    let name = object["metadata"]["name"].as_str().context("no name")?;
+    wait::until(
+        &format!("{name} to be refused: {says}"),
+        async || match world.create(object).await {
+            Err(kube::Error::Api(status)) if status.message.contains(says) => Ok(()),
+            Err(other) => Err(format!("refused otherwise: {other}")),
+            Ok(()) => {
+                world.delete(object).await.map_err(|e| e.to_string())?;
+                Err("admitted".to_owned())
+            }
+        },
+    )
+    .await
+}
+
+/// Creating this object is admitted, soon; it is taken away again.
+pub async fn is_admitted(world: &World, object: &Value) -> anyhow::Result<()> {
+    let name = object["metadata"]["name"].as_str().context("no name")?;
+    wait::until(&format!("{name} to be admitted"), async || {
+        world.create(object).await
+    })
+    .await?;
+    world.delete(object).await
+}
+
 /// Every replica holds exactly what the API server lists: keys and resource versions.
 pub async fn replicas_equal_the_api_server(world: &World) -> anyhow::Result<()> {
     let bus = NatsBus::connect(world.nats.config_of_webhook()).await?;

@@ -23,14 +23,51 @@ pub const SYSTEM_NAMESPACE: &str = "anteroom";
 /// The webhook's configuration of itself.
 const CONFIGURATION: &str = "anteroom";
 
-/// How many replicas answer.
+/// How many replicas answer, where nothing else is asked for.
 pub const REPLICAS: usize = 2;
 
-/// A watcher, replicas and a webhook.
+/// How many of each service run, and with which flags beside those that they need.
+#[derive(Clone, Debug)]
+pub struct SystemPlan {
+    /// Watchers.
+    pub watchers: usize,
+    /// Replicas.
+    pub replicas: usize,
+    /// Environment variables of every process.
+    pub env: Vec<(String, String)>,
+    /// Flags of every watcher.
+    pub watcher_args: Vec<(&'static str, String)>,
+    /// Flags of every replica.
+    pub replica_args: Vec<(&'static str, String)>,
+    /// Flags of the webhook.
+    pub webhook_args: Vec<(&'static str, String)>,
+}
+
+impl Default for SystemPlan {
+    fn default() -> Self {
+        Self {
+            watchers: 1,
+            replicas: REPLICAS,
+            env: Vec::new(),
+            watcher_args: Vec::new(),
+            replica_args: Vec::new(),
+            webhook_args: Vec::new(),
+        }
+    }
+}
+
+fn with_args(recipe: Recipe, args: &[(&'static str, String)]) -> Recipe {
+    args.iter()
+        .fold(recipe, |recipe, (flag, value)| recipe.arg(flag, value))
+}
+
+/// Watchers, replicas and a webhook.
 #[derive(Debug)]
 pub struct System {
-    /// `None` while it is killed.
+    /// The first watcher; `None` while it is killed.
     pub watcher: Option<Running>,
+    /// The other watchers; each is `None` while it is killed.
+    pub other_watchers: Vec<Option<Running>>,
     /// Each is `None` while it is killed.
     pub replicas: Vec<Option<Running>>,
     /// The webhook.
@@ -45,12 +82,13 @@ impl System {
         watcher_kubeconfig: &Path,
         webhook_kubeconfig: &Path,
     ) -> anyhow::Result<Self> {
-        Self::start_with(
+        let plan = SystemPlan::default();
+        Self::start_as(
+            &plan,
             folder,
             nats_url,
             watcher_kubeconfig,
             webhook_kubeconfig,
-            &[],
         )
     }
 
@@ -62,37 +100,72 @@ impl System {
         webhook_kubeconfig: &Path,
         env: &[(&str, &str)],
     ) -> anyhow::Result<Self> {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let plan = SystemPlan {
+            env: env.iter().map(owned).collect(),
+            ..SystemPlan::default()
+        };
+        Self::start_as(
+            &plan,
+            folder,
+            nats_url,
+            watcher_kubeconfig,
+            webhook_kubeconfig,
+        )
+    }
+
+    /// As [`System::start`], with so many of each and flags of their own.
+    pub fn start_as(
+        plan: &SystemPlan,
+        folder: &Path,
+        nats_url: &str,
+        watcher_kubeconfig: &Path,
+        webhook_kubeconfig: &Path,
+    ) -> anyhow::Result<Self> {
         let recipe = |name: &str, binary, user: &str| -> anyhow::Result<Recipe> {
             let recipe = Recipe::new(name, binary, folder)?
                 .arg("--nats-url", nats_url)
                 .arg("--nats-user", user)
                 .env("ANTEROOM_NATS_PASSWORD", password(user));
-            Ok(env
+            Ok(plan
+                .env
                 .iter()
                 .fold(recipe, |recipe, (name, value)| recipe.env(name, value)))
         };
-        let watcher = recipe("watcher", "anteroom-watcher", "watcher")?
-            .arg("--kubeconfig", watcher_kubeconfig.display())
-            .arg("--holder", "watcher-0")
-            .start()?;
+        let watcher = |index: usize| -> anyhow::Result<_> {
+            let name = match index {
+                0 => "watcher".to_owned(),
+                index => format!("watcher-{index}"),
+            };
+            let recipe = recipe(&name, "anteroom-watcher", "watcher")?
+                .arg("--kubeconfig", watcher_kubeconfig.display())
+                .arg("--holder", format!("watcher-{index}"));
+            with_args(recipe, &plan.watcher_args).start()
+        };
         let replica = |index: usize| -> anyhow::Result<_> {
             let name = format!("replica-{index}");
-            let replica =
+            let recipe =
                 recipe(&name, "anteroom-cache-replica", "replica")?.arg("--replica-id", &name);
-            Ok(Some(replica.start()?))
+            Ok(Some(with_args(recipe, &plan.replica_args).start()?))
         };
-        let replicas = (0..REPLICAS).map(replica).collect::<anyhow::Result<_>>()?;
+        let first = watcher(0)?;
+        let other_watchers = (1..plan.watchers)
+            .map(|index| watcher(index).map(Some))
+            .collect::<anyhow::Result<_>>()?;
+        let replicas = (0..plan.replicas)
+            .map(replica)
+            .collect::<anyhow::Result<_>>()?;
         let address = free_address()?;
         let webhook = recipe("webhook", "anteroom-webhook", "webhook")?
             .env("KUBECONFIG", webhook_kubeconfig.display())
             .arg("--listen-address", address)
             .arg("--webhook-url", format!("https://{address}"))
-            .arg("--service-namespace", SYSTEM_NAMESPACE)
-            .start()?;
+            .arg("--service-namespace", SYSTEM_NAMESPACE);
         Ok(Self {
-            watcher: Some(watcher),
+            watcher: Some(first),
+            other_watchers,
             replicas,
-            webhook,
+            webhook: with_args(webhook, &plan.webhook_args).start()?,
         })
     }
 
@@ -101,6 +174,7 @@ impl System {
         for running in self
             .watcher
             .iter_mut()
+            .chain(self.other_watchers.iter_mut().flatten())
             .chain(self.replicas.iter_mut().flatten())
         {
             running.ready().await?;
@@ -114,6 +188,7 @@ impl System {
             .into_iter()
             .flatten()
             .chain(self.watcher)
+            .chain(self.other_watchers.into_iter().flatten())
             .chain([self.webhook])
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     cluster::{Cluster, Identity},
     manifests,
     nats::Nats,
-    system::{SYSTEM_NAMESPACE, System},
+    system::{SYSTEM_NAMESPACE, System, SystemPlan},
 };
 
 /// Where the test's own objects live.
@@ -44,6 +44,11 @@ impl World {
     /// Starts everything and waits until the API server is ready. The services may still be on
     /// their way: that is a state that must work too.
     pub async fn start() -> anyhow::Result<Self> {
+        Self::start_as(&SystemPlan::default()).await
+    }
+
+    /// As [`World::start`], with so many of each service and flags of their own.
+    pub async fn start_as(plan: &SystemPlan) -> anyhow::Result<Self> {
         anteroom_runtime::process::install_crypto_provider();
         let folder = tempfile::tempdir()?;
         let path = folder.path();
@@ -58,7 +63,8 @@ impl World {
             manifests::apply(&client, &manifest).await?;
         }
 
-        let system = System::start(
+        let system = System::start_as(
+            plan,
             path,
             &nats.url(),
             &cluster.kubeconfig_file(Identity::Watcher)?,
