@@ -41,6 +41,15 @@ impl Keys {
         keys
     }
 
+    /// A new key that nobody else will ever have: where one process seals and opens, and nothing
+    /// outlives it.
+    ///
+    /// # Errors
+    /// [`SealError::Library`].
+    pub fn ephemeral() -> Result<Self, SealError> {
+        Ok(Self::new(KeyRing::ephemeral()?))
+    }
+
     /// The keys of a file.
     ///
     /// # Errors
@@ -145,6 +154,15 @@ mod tests {
         assert!(!keys.can_seal());
         assert_eq!(keys.seal(&view, &key, b"x"), Err(SealError::NoKey));
         assert_eq!(keys.open(&view, &key, b"x"), Err(SealError::NoKey));
+    }
+
+    #[test]
+    fn two_ephemeral_keys_do_not_open_each_other() {
+        let (view, key) = (ViewId::new("v"), ObjectKey::new("", "a"));
+        let (one, two) = (Keys::ephemeral().unwrap(), Keys::ephemeral().unwrap());
+        let sealed = one.seal(&view, &key, b"x").unwrap();
+        assert_eq!(one.open(&view, &key, &sealed).unwrap(), &b"x"[..]);
+        assert!(two.open(&view, &key, &sealed).is_err());
     }
 
     /// Point E: the keys' file is read again, and a broken one takes no key away.

@@ -6,7 +6,7 @@ use aws_lc_rs::aead::{AES_256_GCM, RandomizedNonceKey};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use zeroize::Zeroizing;
 
-use crate::KeysError;
+use crate::{KeysError, SealError};
 
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 32;
@@ -67,6 +67,18 @@ impl KeyRing {
             return Err(KeysError::Empty);
         }
         Ok(Self { keys })
+    }
+
+    /// One key, made now.
+    pub(crate) fn ephemeral() -> Result<Self, SealError> {
+        let failed = |_| SealError::Library { what: "make a key" };
+        let mut bytes = Zeroizing::new([0_u8; KEY_BYTES]);
+        aws_lc_rs::rand::fill(bytes.as_mut()).map_err(failed)?;
+        let aead = RandomizedNonceKey::new(&AES_256_GCM, bytes.as_ref()).map_err(failed)?;
+        let id = "ephemeral".to_owned();
+        Ok(Self {
+            keys: vec![Key { id, aead }],
+        })
     }
 
     /// The names of the keys, the one that seals first.
