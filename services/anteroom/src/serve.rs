@@ -10,6 +10,7 @@ use anteroom_bus::{
 use anteroom_runtime::{
     Service, kubernetes::KubernetesArgs, process::ProcessArgs, supervise::Tasks,
 };
+use anteroom_seal::{Keys, POLL_INTERVAL, SealArgs};
 use clap::Args;
 use kube::Client;
 
@@ -28,6 +29,9 @@ pub(crate) struct ServeArgs {
 
     #[command(flatten)]
     parts: PartsArgs,
+
+    #[command(flatten)]
+    seal: SealArgs,
 
     #[command(flatten)]
     pub(crate) process: ProcessArgs,
@@ -61,9 +65,24 @@ impl Default for PartsArgs {
 pub(crate) async fn run(args: ServeArgs, service: Service) -> anyhow::Result<()> {
     let client = args.kubernetes.client().await?;
     let bus = connect(args.nats.as_deref()).await?;
-    Parts::start(args.parts, bus, client.clone(), Some(client), &service)
+    let mut parts = args.parts;
+    parts.replica.keys = keys(&args.seal, args.nats.is_none()).await?;
+    if let Some(path) = args.seal.seal_keys_file {
+        let keys = parts.replica.keys.clone();
+        tokio::spawn(async move { keys.follow(&path, POLL_INTERVAL).await });
+    }
+    Parts::start(parts, bus, client.clone(), Some(client), &service)
         .join()
         .await
+}
+
+/// The keys that Secrets are sealed with. In one process alone, a new one does: nothing that is
+/// sealed with it outlives the process.
+async fn keys(args: &SealArgs, alone: bool) -> anyhow::Result<Keys> {
+    if args.seal_keys_file.is_none() && alone {
+        return Ok(Keys::ephemeral()?);
+    }
+    Ok(args.keys().await?)
 }
 
 /// Watcher, replica and webhook, running.
