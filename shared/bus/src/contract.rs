@@ -7,7 +7,7 @@ use anteroom_model::{
 };
 use anteroom_wire::{
     beat::Beat,
-    envelope::{Envelope, TraceContext},
+    envelope::{Envelope, Record, TraceContext},
     replica_beat::ReplicaBeat,
 };
 use async_trait::async_trait;
@@ -147,6 +147,8 @@ pub enum Scope {
     All,
     /// These views.
     Views(Vec<ViewId>),
+    /// The control records of every view, and no objects.
+    Controls,
 }
 
 /// What the log holds, without bodies.
@@ -398,12 +400,18 @@ pub enum RequestError {
 }
 
 impl Scope {
-    /// Whether a record of `view` is in scope.
+    /// Whether records of `view` are in scope, of whatever kind.
     pub fn holds(&self, view: &ViewId) -> bool {
         match self {
-            Self::All => true,
+            Self::All | Self::Controls => true,
             Self::Views(views) => views.contains(view),
         }
+    }
+
+    /// Whether this record is in scope.
+    pub fn reads(&self, record: &Record) -> bool {
+        let of_kind = *self != Self::Controls || matches!(record, Record::Control(_));
+        of_kind && self.holds(record.view())
     }
 }
 

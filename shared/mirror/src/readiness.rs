@@ -22,6 +22,7 @@ pub(crate) fn required(scope: &Scope) -> Vec<ViewId> {
     match scope {
         Scope::All => vec![system::entries(), system::policies(), system::kinds()],
         Scope::Views(views) => views.clone(),
+        Scope::Controls => Vec::new(),
     }
 }
 

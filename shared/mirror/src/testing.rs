@@ -301,6 +301,9 @@ impl Writer {
             epoch: self.epoch(),
             revision: model.revision,
             news_age_ms,
+            bytes: 0,
+            skipped: 0,
+            trouble: None,
         });
         let beat = Beat {
             incarnation: self.incarnation.clone(),

@@ -20,6 +20,10 @@ impl Group {
     /// reads entries and policies, and says which views are wanted.
     pub const COORDINATOR: Self = Self(0);
 
+    /// No group of views. In a heartbeat: a watcher says that it stands for election, whether it
+    /// leads a group or not, so that the others can divide the groups with it.
+    pub const NONE: Self = Self(u16::MAX);
+
     /// Groups of collections and objects, after the coordinator's. Fixed, since two watchers that
     /// divide differently would write one view.
     pub const SHARDS: u16 = 8;

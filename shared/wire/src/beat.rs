@@ -1,6 +1,6 @@
 //! The writer's heartbeat: that it lives, and how old its news is.
 
-use anteroom_model::{Epoch, Group, Incarnation, Revision, ViewId};
+use anteroom_model::{Epoch, Failure, Group, Incarnation, Revision, ViewId};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -11,10 +11,10 @@ use crate::{WireError, frame};
 pub struct Beat {
     /// The log that the revisions below are positions of.
     pub incarnation: Incarnation,
-    /// Of which group this is the writer.
+    /// Of which group this is the writer. [`Group::NONE`]: of none, it stands for election.
     #[serde(default)]
     pub group: Group,
-    /// The writer's term.
+    /// The writer's term. Of [`Group::NONE`]: 1 while it stands for election, 0 once it withdraws.
     pub term: u32,
     /// Who it is, for people.
     pub holder: String,
@@ -36,6 +36,20 @@ pub struct ViewBeat {
     /// bookmark, the start of a watch), plus how long the oldest delta not yet in the log has
     /// waited. `u64::MAX` where it was never heard from.
     pub news_age_ms: u64,
+    /// Bytes of the bodies of its objects, as published.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bytes: u64,
+    /// Malformed objects without a name that were passed over since the last list began.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skipped: u64,
+    /// Why its source cannot be heard right now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<Failure>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// A beat as a message.

@@ -217,6 +217,9 @@ fn a_beat_and_a_lease() {
             epoch: Epoch(1),
             revision: Revision(9),
             news_age_ms: u64::MAX,
+            bytes: 0,
+            skipped: 0,
+            trouble: None,
         }],
     };
     assert_eq!(

@@ -126,6 +126,11 @@ impl Subjects {
         self.of("ctl.view", &[view.as_str()])
     }
 
+    /// Every view's control record: a filter.
+    pub fn controls(&self) -> String {
+        self.of("ctl.view", &[]) + ".>"
+    }
+
     /// Who writes the views of `group` to the log of this incarnation. It is in the subject so that a
     /// fence of a log that is gone can never hold in the one that took its place.
     pub fn lease(&self, incarnation: &Incarnation, group: Group) -> String {

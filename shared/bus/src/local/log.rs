@@ -204,7 +204,7 @@ impl Log {
     pub(super) fn read(&self, after: Revision, scope: &Scope, records_max: usize) -> Records {
         self.records
             .range(Revision(after.0 + 1)..)
-            .filter(|(_, envelope)| scope.holds(envelope.record.view()))
+            .filter(|(_, envelope)| scope.reads(&envelope.record))
             .take(records_max)
             .map(|(revision, envelope)| (*revision, Arc::clone(envelope)))
             .collect()

@@ -85,6 +85,7 @@ fn filters(shared: &Shared, scope: &Scope) -> Vec<String> {
             vec![shared.subjects.control(&anteroom_model::ViewId::new(""))]
         }
         Scope::Views(views) => shared.subjects.filters(views),
+        Scope::Controls => vec![shared.subjects.controls()],
     }
 }
 

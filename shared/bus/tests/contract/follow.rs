@@ -89,6 +89,10 @@ pub(crate) async fn it_sees_only_its_scope(harness: impl Harness) {
             .all(|record| record.view == view("b"))
     );
     assert_eq!(reader.controls.len(), 2);
+    let mut reader = Reader::new(&*writer.bus, Scope::Controls);
+    reader.caught_up_at(last).await;
+    assert!(reader.objects.is_empty());
+    assert_eq!(reader.controls.len(), 2);
 }
 
 pub(crate) async fn a_scope_of_nothing_is_caught_up(harness: impl Harness) {

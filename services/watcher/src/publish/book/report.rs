@@ -14,6 +14,9 @@ impl Book {
             epoch: ledger.epoch,
             revision: ledger.revision,
             news_age_ms: news_age_ms(ledger, now),
+            bytes: ledger.bytes(),
+            skipped: ledger.skipped,
+            trouble: ledger.trouble.clone(),
         });
         beats.collect()
     }
