@@ -1,5 +1,8 @@
 //! The command line.
 
+use crate::live::LiveArgs;
+use crate::permits::{CacheApiCalls, SecretsReader, bytes};
+
 /// Options of the watcher.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Watcher")]
@@ -10,6 +13,34 @@ pub struct Args {
     /// restarted one need not wait for its own lease [default: the host's name and the process id]
     #[arg(long, env = "ANTEROOM_HOLDER")]
     pub holder: Option<String>,
+
+    /// Which of the policies' calls of the API server are answered from views
+    #[arg(long, env = "ANTEROOM_CACHE_API_CALLS", value_enum, default_value_t)]
+    pub cache_api_calls: CacheApiCalls,
+
+    /// Who may read Secrets, separated by commas: cachedcontextentry/NAME, globalcontextentry/NAME,
+    /// clusterpolicy/NAME, policy/NAMESPACE/NAME, each with `*` for any run of characters
+    #[arg(
+        long,
+        env = "ANTEROOM_ALLOW_SECRETS",
+        value_delimiter = ',',
+        value_name = "READER"
+    )]
+    pub allow_secrets: Vec<SecretsReader>,
+
+    /// The largest response of an entry's API call, as in `512K`; a larger one is an error [default:
+    /// 2M]
+    #[arg(long, env = "ANTEROOM_API_CALL_BYTES_MAX", value_parser = bytes, value_name = "BYTES")]
+    pub api_call_bytes_max: Option<u64>,
+
+    /// Limits of live reads.
+    #[command(flatten)]
+    pub live: LiveArgs,
+
+    /// Bytes that what is kept of all views may take, as in `512M`; at the limit, reading from the
+    /// API server waits [default: no limit]
+    #[arg(long, env = "ANTEROOM_WATCHER_MEMORY_LIMIT", value_parser = bytes, value_name = "BYTES")]
+    pub watcher_memory_limit: Option<u64>,
 }
 
 impl Args {

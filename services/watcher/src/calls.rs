@@ -80,6 +80,11 @@ impl Calls {
         self.running.insert(view, self.pollers.spawn(poller.run()));
     }
 
+    /// Whether a call is made for this view.
+    pub(crate) fn runs(&self, view: &ViewId) -> bool {
+        self.running.contains_key(view)
+    }
+
     /// Ceases to make a call, and frees its view everywhere.
     pub(crate) fn stop(&mut self, view: &ViewId) {
         let Some(poller) = self.running.remove(view) else {

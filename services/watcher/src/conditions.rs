@@ -1,13 +1,13 @@
 //! The `Ready` condition of entries and policies: what it says, and when it has changed. Pure.
 
 use anteroom_model::{
-    Binding, EntryRecord, EntryState, Failure, ViewState, limits::AGE_MAX_DEFAULT_MS,
+    Binding, EntryKind, EntryRecord, EntryState, Failure, ViewState, limits::AGE_MAX_DEFAULT_MS,
 };
 use anteroom_policy::Problem;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use crate::publish::ViewStats;
+use crate::{board::Holders, publish::ViewStats};
 
 /// The longest message of a condition. More is cut: the API server's own limit is 32,768.
 const MESSAGE_CHARS_MAX: usize = 2_048;
@@ -81,8 +81,18 @@ pub(crate) fn find(conditions: &[Condition]) -> Option<&Condition> {
     conditions.iter().find(|condition| condition.type_ == READY)
 }
 
-/// Of an entry, from what it resolved to and what the readers of its view were told.
-pub(crate) fn of_entry(record: &EntryRecord, view: Option<&ViewStats>) -> Ready {
+/// The failure for which this generation of an entry was given up, if its author was told so.
+pub(crate) fn forbidden(conditions: &[Condition], generation: i64) -> Option<Failure> {
+    let said = find(conditions).filter(|condition| {
+        condition.status == "False"
+            && condition.reason == "Forbidden"
+            && condition.observed_generation == Some(generation)
+    });
+    said.map(|condition| Failure::new("Forbidden", condition.message.clone()))
+}
+
+/// Of an entry, from what it resolved to, what the readers of its view were told, and who holds it.
+pub(crate) fn of_entry(record: &EntryRecord, view: Option<&ViewStats>, holders: Holders) -> Ready {
     let say = |status, reason: &str, message: String| {
         Ready::new(status, Failure::new(reason, message), record.generation)
     };
@@ -111,6 +121,16 @@ pub(crate) fn of_entry(record: &EntryRecord, view: Option<&ViewStats>) -> Ready 
                 trouble.message
             ),
         ),
+        (Some(ViewState::Synced), _) if holders.is_evicted() => say(
+            "False",
+            "Evicted",
+            format!(
+                "view {id} was let go by all of the {} replica(s) that held it, to save memory; it \
+                 comes back when there is room: raise their limit, narrow the entry, or set \
+                 `spec.pinned`",
+                holders.total
+            ),
+        ),
         (Some(ViewState::Synced), _) => {
             let skipped = match stats.skipped {
                 0 => String::new(),
@@ -127,13 +147,19 @@ pub(crate) fn of_entry(record: &EntryRecord, view: Option<&ViewStats>) -> Ready 
     }
 }
 
-/// Of a policy, from how it compiled and the entries that it names with what their own condition
-/// says (`None`: there is no such entry).
-pub(crate) fn of_policy(
-    generation: i64,
-    problems: &[Problem],
-    entries: &[(String, Option<Ready>)],
-) -> Ready {
+/// What a policy needs: an entry that it names, or a reference that it declares.
+#[derive(Clone, Debug)]
+pub(crate) struct Need {
+    /// What declares it.
+    pub kind: EntryKind,
+    /// Its name.
+    pub name: String,
+    /// What its own condition says; `None`: there is no such entry, or nothing is known of it yet.
+    pub ready: Option<Ready>,
+}
+
+/// Of a policy, from how it compiled and what it needs.
+pub(crate) fn of_policy(generation: i64, problems: &[Problem], needs: &[Need]) -> Ready {
     let say = |status, reason: &str, message: String| {
         Ready::new(status, Failure::new(reason, message), generation)
     };
@@ -146,21 +172,30 @@ pub(crate) fn of_policy(
         let all: Vec<_> = problems.iter().map(ToString::to_string).collect();
         return say("False", reason, all.join("; "));
     }
-    for (name, entry) in entries {
-        match entry {
+    for need in needs {
+        let (kind, name) = (need.kind.name(), &need.name);
+        match &need.ready {
+            None if need.kind == EntryKind::Implicit => {
+                let message = format!("reference `{name}` is about to be read");
+                return say("False", "ReferenceNotSynced", message);
+            }
             None => {
                 let message = format!(
-                    "entry `{name}` does not exist: create a CachedContextEntry with this name. \
-                     Until then the rules that read it fail as `failurePolicy` says"
+                    "entry `{name}` does not exist: create a {kind} with this name. Until then the \
+                     rules that read it fail as `failurePolicy` says"
                 );
                 return say("False", "EntryNotFound", message);
             }
             Some(ready) if ready.status != "True" => {
+                let (what, reason) = match need.kind {
+                    EntryKind::Implicit => ("reference", "ReferenceNotSynced"),
+                    EntryKind::Cached | EntryKind::Global => ("entry", "EntryNotReady"),
+                };
                 let message = format!(
-                    "entry `{name}` is not ready: {}: {}",
+                    "{what} `{name}` is not ready: {}: {}",
                     ready.reason, ready.message
                 );
-                return say("False", "EntryNotReady", message);
+                return say("False", reason, message);
             }
             Some(_) => {}
         }

@@ -1,41 +1,48 @@
-//! The leader's mind: what entries, policies and the API server say goes in; views that start and
-//! stop, records of the system views and statuses come out. One task owns all of it.
+//! The coordinator's mind: what entries, policies and the API server say goes in; what is wanted,
+//! records of the system views and statuses come out. One task owns all of it.
 
+mod entries;
 mod kinds;
+mod own;
 mod policies;
 mod tell;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap, VecDeque},
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
+use anteroom_bus::{Beats, Bus, Scope};
+use anteroom_model::{Dependent, EntryKind, EntryState, Failure};
+use anteroom_policy::Reference;
+use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat};
+use tokio::sync::{mpsc, watch};
+
 use crate::{
-    apiserver::ApiServer,
+    board::Board,
+    calls::{Caller, Calls},
+    checks::Checks,
+    conditions::Ready,
     discovery::{Catalog, follow::Discovery},
     left::Left,
-    manifests::{Entry, Roster},
     metrics::WatcherMetrics,
-    publish::{Publisher, Tenure},
-    reflect::{self, Note, Target, content_version},
-    registry::{Claim, Effect, Event, Registry},
-    resolve::{Resolution, resolve},
-    sinks::ViewSink,
+    permits::{self, CacheApiCalls, SecretsReaders},
+    publish::Publisher,
+    reflect::Note,
+    registry::{Effect, EntryId, Event, Registry},
+    resolve::{Resolution, resolve_reference},
     status::StatusWriter,
-    watcher::Checks,
 };
-use anteroom_model::{
-    EntryKind, EntryRecord, EntryState, ResourceVersion, Source, SourceInfo, ViewId, system,
-};
-use anyhow::bail;
-use tokio::{
-    sync::{mpsc, watch},
-    task::{AbortHandle, JoinSet},
-};
+use entries::EntryFeed;
+use own::OwnViews;
+use policies::{PolicyFeed, PolicyId};
 
-/// How often statuses and metrics are brought up to date when nothing happens.
+/// How often it is looked what the passing of time has changed.
 const TICK: Duration = Duration::from_secs(1);
+
+/// Every so many ticks, every status is looked at: ages grow by themselves.
+const LOOK_TICKS: u32 = 5;
 
 /// Reasons that a change of what the API server serves may remove.
 const AWAITED: [&str; 4] = [
@@ -48,8 +55,8 @@ const AWAITED: [&str; 4] = [
 /// Where a note comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feed {
-    /// `CachedContextEntry`.
-    Entries,
+    /// `CachedContextEntry` or `GlobalContextEntry`.
+    Entries(EntryKind),
     /// `ClusterPolicy`.
     ClusterPolicies,
     /// `Policy`.
@@ -59,18 +66,24 @@ pub(crate) enum Feed {
 /// What the controller works with.
 #[derive(Clone)]
 pub(crate) struct Tools {
-    /// Reads.
-    pub api: ApiServer,
+    /// Where the views' state is read.
+    pub bus: Arc<dyn Bus>,
     /// Writes the log.
     pub publisher: Publisher,
     /// Says what is served.
     pub discovery: Discovery,
     /// Tells authors.
     pub status: StatusWriter,
+    /// Makes API calls.
+    pub caller: Caller,
     /// Counts.
     pub metrics: WatcherMetrics,
     /// Says what is waited for.
     pub checks: Arc<Checks>,
+    /// Which calls of policies are kept.
+    pub cache_api_calls: CacheApiCalls,
+    /// Who may read Secrets.
+    pub secrets: Arc<SecretsReaders>,
 }
 
 /// One term of it.
@@ -78,65 +91,66 @@ pub(crate) struct Controller {
     tools: Tools,
     registry: Registry,
     catalog: Option<Arc<Catalog>>,
-    entries: Roster<Entry>,
-    cluster_policies: policies::PolicyFeed,
-    policies: policies::PolicyFeed,
+    cached: EntryFeed,
+    global: EntryFeed,
+    cluster_policies: PolicyFeed,
+    policies: PolicyFeed,
+    /// The policies that read an entry.
+    readers: HashMap<EntryId, BTreeSet<PolicyId>>,
+    /// Whose UID is whose.
+    by_uid: HashMap<Dependent, PolicyId>,
     own: OwnViews,
-    /// What the log has of views that were not started in this term.
+    /// What the log has of views that were not begun in this term.
     left: Left,
-    watches: JoinSet<()>,
-    running: HashMap<ViewId, AbortHandle>,
-    /// Entries and catalog were both read once: what nobody wants now is dropped.
+    calls: Calls,
+    board: Board,
+    /// What authors were told of entries.
+    ready: HashMap<EntryId, Ready>,
+    /// Of which something changed since authors were told.
+    dirty: Dirty,
+    ticks: u32,
+    /// Entries, policies and catalog were all read once: what nobody wants now is dropped.
     settled: bool,
 }
 
-/// The system views, which the controller writes itself.
-struct OwnViews {
-    entries: Tenure,
-    policies: Tenure,
-    kinds: Tenure,
+#[derive(Debug, Default)]
+struct Dirty {
+    entries: BTreeSet<EntryId>,
+    policies: BTreeSet<PolicyId>,
 }
 
-impl OwnViews {
-    fn open(publisher: &Publisher, left: &mut Left) -> Self {
-        let mut open = |source: Source| {
-            let info = SourceInfo {
-                source,
-                kind: String::new(),
-                namespaced: false,
-            };
-            let left = left.take(&info.source.view_id());
-            publisher.with(|book| {
-                left.unpurged
-                    .into_iter()
-                    .for_each(|record| book.free(record));
-                let mut tenure = book.open(info, left.objects);
-                book.begin_list(&mut tenure, false);
-                tenure
-            })
-        };
-        Self {
-            entries: open(system::entries_source()),
-            policies: open(system::policies_source()),
-            kinds: open(system::kinds_source()),
-        }
-    }
+/// What is heard of views by others than the API server.
+struct Ears {
+    log: anteroom_bus::Follower,
+    beats: Option<Beats<Beat>>,
+    replicas: Option<Beats<ReplicaBeat>>,
 }
 
 impl Controller {
     /// At the start of a term, with what the log has.
     pub(crate) fn new(tools: Tools, mut left: Left) -> Self {
+        let calls = Calls::new(
+            tools.caller.clone(),
+            tools.publisher.clone(),
+            tools.metrics.clone(),
+        );
         Self {
             own: OwnViews::open(&tools.publisher, &mut left),
             tools,
             registry: Registry::default(),
             catalog: None,
-            entries: Roster::default(),
-            cluster_policies: policies::PolicyFeed::new("ClusterPolicy", "clusterpolicies"),
-            policies: policies::PolicyFeed::new("Policy", "policies"),
+            cached: EntryFeed::new(EntryKind::Cached),
+            global: EntryFeed::new(EntryKind::Global),
+            cluster_policies: PolicyFeed::new("ClusterPolicy", "clusterpolicies"),
+            policies: PolicyFeed::new("Policy", "policies"),
+            readers: HashMap::new(),
+            by_uid: HashMap::new(),
             left,
-            watches: JoinSet::new(),
-            running: HashMap::new(),
+            calls,
+            board: Board::default(),
+            ready: HashMap::new(),
+            dirty: Dirty::default(),
+            ticks: 0,
             settled: false,
         }
     }
@@ -144,13 +158,17 @@ impl Controller {
     /// Works until the term ends.
     ///
     /// # Errors
-    /// Where a watch ended by itself, which none should.
+    /// Where a part of it ended by itself, which none should.
     pub(crate) async fn run(
         mut self,
         mut notes: mpsc::Receiver<(Feed, Note)>,
     ) -> anyhow::Result<()> {
         let mut catalog = self.tools.discovery.catalog.subscribe();
-        let mut told = self.tools.publisher.told();
+        let mut ears = Ears {
+            log: self.tools.bus.follow(Scope::Controls),
+            beats: None,
+            replicas: None,
+        };
         let mut tick = tokio::time::interval(TICK);
         catalog.mark_changed();
         loop {
@@ -159,14 +177,12 @@ impl Controller {
                     Some((feed, note)) => self.note(feed, note),
                     None => return Ok(()),
                 },
+                ended = self.calls.watch() => return ended.map(|never| match never {}),
                 Ok(()) = catalog.changed() => self.discovered(&mut catalog),
-                Ok(()) = told.changed() => {}
-                _ = tick.tick() => {}
-                Some(ended) = self.watches.join_next() => match ended {
-                    Err(stopped) if stopped.is_cancelled() => {}
-                    Err(panic) => bail!("a watch panicked: {panic}"),
-                    Ok(()) => bail!("a watch ended by itself"),
-                },
+                Some(event) = ears.log.next() => self.board.log(event),
+                Some(beat) = next(&mut ears.beats) => self.board.beat(beat, Instant::now()),
+                Some(beat) = next(&mut ears.replicas) => self.board.replica(beat, Instant::now()),
+                _ = tick.tick() => self.tick(&mut ears).await,
             }
             if notes.is_empty() {
                 self.tell();
@@ -174,42 +190,31 @@ impl Controller {
         }
     }
 
-    fn note(&mut self, feed: Feed, note: Note) {
-        match feed {
-            Feed::Entries => self.entry_note(note),
-            Feed::ClusterPolicies | Feed::Policies => self.policy_note(feed, note),
+    async fn tick(&mut self, ears: &mut Ears) {
+        if ears.beats.is_none() {
+            ears.beats = self.tools.bus.beats().await.ok();
         }
+        if ears.replicas.is_none() {
+            ears.replicas = self.tools.bus.replica_beats().await.ok();
+        }
+        self.board.tick(Instant::now());
+        self.ticks = self.ticks.wrapping_add(1);
+        if self.ticks.is_multiple_of(LOOK_TICKS) {
+            let declared = self.cached.ids().chain(self.global.ids());
+            self.dirty.entries.extend(declared);
+        }
+        let waits = self.waits_for_api();
+        let eager = &self.tools.discovery.eager;
+        if waits && !eager.swap(waits, Ordering::Relaxed) {
+            self.tools.discovery.nudge.notify_one();
+        }
+        eager.store(waits, Ordering::Relaxed);
     }
 
-    fn entry_note(&mut self, note: Note) {
-        let (now, own) = (Instant::now(), &self.own.entries);
-        let publisher = &self.tools.publisher;
-        match note {
-            Note::Begin { .. } => self.entries.begin(),
-            Note::Put { object, span } => {
-                let entry = Entry::read(&object, EntryKind::Cached);
-                span.in_scope(|| self.resolve(&entry));
-                self.entries.put(object.key, entry);
-            }
-            Note::Gone { key, span, .. } => {
-                self.entries.remove(&key);
-                span.in_scope(|| self.apply(Event::EntryGone(key.name.into())));
-            }
-            Note::Skipped => publisher.with(|book| book.skipped(own)),
-            Note::Listed { .. } => {
-                for key in self.entries.sweep() {
-                    self.apply(Event::EntryGone(key.name.into()));
-                }
-                self.tools.checks.entries.ready();
-                self.settle();
-            }
-            Note::Heard { .. } => publisher.with(|book| book.heard(own, None, now)),
-            Note::Refused(failure) => {
-                let problem = format!("the API server to serve CachedContextEntry: {failure}");
-                self.tools.checks.entries.not_ready(problem);
-                publisher.with(|book| book.refused(own, failure));
-            }
-            Note::Troubled(failure) => publisher.with(|book| book.troubled(own, failure)),
+    fn note(&mut self, feed: Feed, note: Note) {
+        match feed {
+            Feed::Entries(kind) => self.entry_note(kind, note),
+            Feed::ClusterPolicies | Feed::Policies => self.policy_note(feed, note),
         }
     }
 
@@ -221,29 +226,19 @@ impl Controller {
         let changed = self.catalog.as_ref() != Some(&catalog);
         self.catalog = Some(catalog);
         if changed {
-            let entries: Vec<_> = self.entries.values().cloned().collect();
-            for entry in &entries {
-                self.resolve(entry);
+            let entries = self
+                .cached
+                .roster
+                .values()
+                .chain(self.global.roster.values());
+            let entries: Vec<_> = entries.cloned().collect();
+            entries.iter().for_each(|entry| self.resolve(entry));
+            let references: Vec<_> = self.registry.references().cloned().collect();
+            for reference in references {
+                self.resolve_reference(&reference);
             }
         }
         self.settle();
-    }
-
-    /// What the entry means by what is served now.
-    fn resolve(&mut self, entry: &Entry) {
-        let Some(catalog) = &self.catalog else {
-            return; // It is resolved when there is one.
-        };
-        let resolution = match &entry.spec {
-            Ok(spec) => resolve(&entry.identity.name, spec, catalog),
-            Err(failure) => Resolution::Invalid(failure.clone()),
-        };
-        self.apply(Event::Entry(Box::new(Claim {
-            name: entry.identity.name.clone(),
-            uid: entry.identity.uid.clone(),
-            generation: entry.identity.generation,
-            resolution,
-        })));
     }
 
     /// Whether something may begin to be served that an entry waits for.
@@ -254,97 +249,99 @@ impl Controller {
         })
     }
 
+    fn resolve_reference(&mut self, reference: &Reference) {
+        let resolution = self.meaning(reference);
+        if let Some(resolution) = resolution {
+            self.apply(Event::Reference(reference.name(), resolution));
+        }
+    }
+
+    /// What a reference means; `None`: nobody knows yet what is served.
+    fn meaning(&self, reference: &Reference) -> Option<Resolution> {
+        let resolution = resolve_reference(reference, self.catalog.as_ref()?);
+        let id = (EntryKind::Implicit, reference.name());
+        let secret = matches!(&resolution, Resolution::Found(found) if found.binding.secret);
+        let mut policies = self.registry.dependents(&id);
+        let allowed = |policy: &Dependent| {
+            let policy = self.by_uid.get(policy);
+            policy.is_some_and(|policy| policy.may_read_secrets(&self.tools.secrets))
+        };
+        if secret && !policies.any(allowed) {
+            let failure = permits::forbidden("the policy");
+            return Some(Resolution::Invalid(failure));
+        }
+        Some(resolution)
+    }
+
     fn apply(&mut self, event: Event) {
-        for effect in self.registry.apply(event) {
+        let mut effects = VecDeque::from(self.registry.apply(event));
+        while let Some(effect) = effects.pop_front() {
             match effect {
-                Effect::StartView(info) => self.start(info),
-                Effect::StopView(view) => self.stop(&view),
-                Effect::PublishEntry(record) => self.publish_entry(&record),
-                Effect::RemoveEntry(name) => {
-                    let (key, gone) = (EntryKind::Cached.key(&name), ResourceVersion::default());
-                    let (own, now) = (&self.own.entries, Instant::now());
-                    let span = tracing::info_span!("publish", otel.kind = "producer");
-                    let publisher = &self.tools.publisher;
-                    publisher.with(|book| book.delete(own, &key, gone, now, span));
+                Effect::Want(wanted) => self.want(&wanted),
+                Effect::Unwant(view) => self.own_wanted_gone(&view),
+                Effect::Call(info, spec) => {
+                    let view = info.source.view_id();
+                    if self.calls.runs(&view) {
+                        self.calls.stop(&view); // It is made otherwise now.
+                    }
+                    let left = self.left.take(&view);
+                    self.calls.start(info, spec, left);
+                }
+                Effect::EndCall(view) => self.calls.stop(&view),
+                Effect::Refer(reference) => self.own_reference(&reference),
+                Effect::Unrefer(reference) => self.own_reference_gone(&reference),
+                Effect::Publish(record) => self.own_entry(&record),
+                Effect::Remove((kind, name)) => self.own_entry_gone(kind, &name),
+                Effect::Resolve(reference) => {
+                    if let Some(resolution) = self.meaning(&reference) {
+                        let event = Event::Reference(reference.name(), resolution);
+                        effects.extend(self.registry.apply(event));
+                    }
+                }
+                Effect::Changed(id) => {
+                    if id.0 == EntryKind::Implicit {
+                        let policies = self.registry.dependents(&id);
+                        let policies = policies.filter_map(|uid| self.by_uid.get(uid));
+                        self.dirty.policies.extend(policies.cloned());
+                    }
+                    self.dirty.entries.insert(id);
                 }
             }
         }
-        let waits = self.waits_for_api();
-        self.tools.discovery.eager.store(waits, Ordering::Relaxed);
     }
 
-    fn publish_entry(&self, record: &EntryRecord) {
-        let body = match anteroom_wire::body::encode(record) {
-            Ok(body) => body,
-            Err(error) => {
-                // A record is a few hundred bytes of plain fields.
-                tracing::error!(entry = record.name, %error, "entry cannot be published");
-                return;
-            }
-        };
-        let (key, version) = (record.kind.key(&record.name), content_version(&body));
-        let span = tracing::info_span!("publish", otel.kind = "producer", entry = record.name);
-        let (own, now) = (&self.own.entries, Instant::now());
-        self.tools
-            .publisher
-            .with(|book| book.put(own, key, version, body, now, span));
-    }
-
-    fn start(&mut self, info: SourceInfo) {
-        let Source::Collection(collection) = info.source.clone() else {
-            return; // Only collections are wanted by entries.
-        };
-        let view = info.source.view_id();
-        let left = self.left.take(&view);
-        tracing::info!(%view, known = left.objects.len(), "view started");
-        let Tools {
-            api,
-            publisher,
-            metrics,
-            discovery,
-            ..
-        } = &self.tools;
-        let tenure = publisher.with(|book| {
-            left.unpurged
-                .into_iter()
-                .for_each(|record| book.free(record));
-            book.open(info.clone(), left.objects)
-        });
-        let metrics = metrics.of_watch(&view);
-        let sink = ViewSink::new(publisher.clone(), tenure, info, metrics.clone());
-        let target = Target {
-            collection,
-            left_at: left.version,
-            metadata_only: false,
-        };
-        let served = discovery.served.subscribe();
-        let watch = reflect::run(api.clone(), target, sink, metrics, served);
-        self.running.insert(view, self.watches.spawn(watch));
-    }
-
-    fn stop(&mut self, view: &ViewId) {
-        tracing::info!(%view, "view stopped: nobody needs it any more");
-        if let Some(watch) = self.running.remove(view) {
-            watch.abort();
+    /// Entries that are not to be asked for again let go of a view that is forbidden.
+    fn forbidden(&mut self, view: anteroom_model::ViewId, failure: Failure) {
+        if failure.reason == "Forbidden" {
+            self.apply(Event::Forbidden(view, failure));
         }
-        self.tools.publisher.with(|book| book.close(view));
-        self.tools.metrics.forget(view);
     }
 
     /// Once it is known what is wanted, what is not is freed.
     fn settle(&mut self) {
-        if !self.entries.listed || self.catalog.is_none() {
+        let known = self.cached.is_known()
+            && self.global.is_known()
+            && self.cluster_policies.is_known()
+            && self.policies.is_known();
+        if !known || self.catalog.is_none() {
             return;
         }
-        let (own, now) = (&self.own.entries, Instant::now());
-        let publisher = &self.tools.publisher;
-        publisher.with(|book| book.listed(own, &ResourceVersion::default(), now));
+        self.own_listed();
         if std::mem::replace(&mut self.settled, true) {
             return;
         }
         for record in self.left.drain() {
             tracing::info!(view = %record.view, "view of an earlier term freed: nobody needs it");
-            publisher.with(|book| book.free(record));
+            self.tools.publisher.with(|book| book.free(record));
         }
     }
+}
+
+/// The next beat; `None`: the bus was closed, or it is not listened to yet.
+async fn next<T: Clone>(beats: &mut Option<Beats<T>>) -> Option<T> {
+    let beat = beats.as_mut()?.next().await;
+    if beat.is_none() {
+        *beats = None;
+    }
+    beat
 }

@@ -1,18 +1,25 @@
-//! Who writes: one watcher at a time, by a lease on the bus.
+//! Who writes a group of views: one watcher at a time, by the group's lease on the bus.
 //!
-//! Taking the lease too early does no harm, since every write is fenced: the one who lost it is
-//! refused at its next batch. So a standby does not wait until readers give up
-//! ([`BEAT_SILENCE_MAX_MS`]) but half of that, and readers go on without a gap.
+//! Taking a lease too early does no harm, since every write is fenced: the one who lost it is
+//! refused at its next batch. So a watcher does not wait until readers give up
+//! (`BEAT_SILENCE_MAX_MS`) but half of that, and readers go on without a gap. The watcher with whom
+//! the group belongs ([`Members::place`]) goes first, and anybody else a little later.
 
 use std::time::Duration;
 
 use anteroom_bus::{AppendError, Bus, BusError, Connection, Fence, Lease};
-use anteroom_model::{Incarnation, limits::BEAT_SILENCE_MAX_MS};
+use anteroom_model::{Group, Incarnation};
 use anteroom_runtime::{Check, backoff::Backoff};
 use anteroom_wire::beat::Beat;
+use tokio::time::Instant;
 
-/// How long the leader may be silent before a standby takes over.
-const TAKEOVER_SILENCE: Duration = Duration::from_millis(BEAT_SILENCE_MAX_MS / 2);
+use crate::members::{Members, SILENCE_MAX};
+
+/// How much later a watcher takes a group that belongs with another one.
+const DEFERENCE: Duration = Duration::from_millis(700);
+
+/// How often it is looked whether a group that is deferred about was taken.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Waits while the bus does not do what it should, in milliseconds.
 const RETRY_BASE_MS: u64 = 200;
@@ -21,6 +28,8 @@ const RETRY_MAX_MS: u64 = 5_000;
 /// The right to write.
 #[derive(Clone, Debug)]
 pub(crate) struct Leadership {
+    /// Of which group.
+    pub group: Group,
     /// The term.
     pub term: u32,
     /// The proof.
@@ -34,13 +43,12 @@ pub(crate) struct Leadership {
 /// What the lease says to this candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Claim {
-    /// It may be taken at once: nobody has it, it was handed over, or it is this candidate's own
-    /// from before a restart.
+    /// It is this candidate's own, from before a restart: it may be taken at once.
+    Own,
+    /// Nobody has it: it may be taken at once by the one with whom the group belongs.
     Free,
     /// Somebody has it: not before they have been silent.
     Held {
-        /// Whose beats are listened to, and those of later terms.
-        term: u32,
         /// For people.
         holder: String,
     },
@@ -48,32 +56,50 @@ enum Claim {
 
 fn claim(lease: Option<&Lease>, me: &str) -> Claim {
     match lease {
-        Some(lease) if !lease.holder.is_empty() && lease.holder != me => Claim::Held {
-            term: lease.term,
+        Some(lease) if lease.holder == me => Claim::Own,
+        Some(lease) if !lease.holder.is_empty() => Claim::Held {
             holder: lease.holder.clone(),
         },
         _ => Claim::Free,
     }
 }
 
-/// The candidates' side of it.
+/// What to do about a lease now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Take,
+    /// Look again after so long at most.
+    Wait(Duration),
+}
+
+/// `open_for`: for how long the lease has been free, or its holder silent beyond [`SILENCE_MAX`];
+/// `None`: it is held, by one that has been silent for `silent`.
+fn step(open_for: Option<Duration>, silent: Duration, mine: bool) -> Step {
+    match open_for {
+        None => Step::Wait(SILENCE_MAX.saturating_sub(silent).max(LOOK_INTERVAL)),
+        Some(open_for) if mine || open_for >= DEFERENCE => Step::Take,
+        Some(_) => Step::Wait(LOOK_INTERVAL),
+    }
+}
+
+/// A candidate's side of it, for one group.
 #[derive(Debug)]
 pub(crate) struct Campaign<'a> {
     /// Where.
     pub bus: &'a dyn Bus,
-    /// Who this is.
-    pub me: &'a str,
+    /// For what.
+    pub group: Group,
+    /// The others.
+    pub members: &'a Members,
     /// The highest term that was ever seen. A log that was made anew begins with a higher one, so
     /// that nobody mistakes a new tenure for an old one.
     pub term_seen: u32,
-    /// Says what is waited for. A standby is ready.
+    /// Says what is waited for.
     pub bus_check: &'a Check,
-    /// Says whether this watcher leads or stands by.
-    pub lead_check: &'a Check,
 }
 
 impl Campaign<'_> {
-    /// Returns once this watcher leads.
+    /// Returns once this watcher leads the group.
     pub(crate) async fn win(mut self) -> Leadership {
         let mut backoff = Backoff::new(RETRY_BASE_MS, RETRY_MAX_MS);
         loop {
@@ -97,34 +123,69 @@ impl Campaign<'_> {
         // An error says that the bus was closed, which the next call says better.
         let _ = connection.wait_for(|state| *state == Connection::Up).await;
         let head = self.bus.ensure_log().await?;
-        // Listened to before the lease is read, so that no beat falls between.
-        let mut beats = self.bus.beats().await?;
-        let found = self.bus.lease(anteroom_model::Group::COORDINATOR).await?;
+        let found = self.bus.lease(self.group).await?;
         self.bus_check.ready();
         let (lease, fence) = found.unzip();
-        self.term_seen = self
-            .term_seen
-            .max(lease.as_ref().map_or(0, |lease| lease.term));
-        if let Claim::Held { term, holder } = claim(lease.as_ref(), self.me) {
-            tracing::info!(term, leader = holder, "standing by");
-            self.lead_check.ready();
-            self.until_silent(&mut beats, term).await;
+        let term = lease.as_ref().map_or(0, |lease| lease.term);
+        self.term_seen = self.term_seen.max(term);
+        let claim = claim(lease.as_ref(), self.members.me());
+        if let Claim::Held { holder } = &claim {
+            tracing::info!(group = %self.group, term, leader = holder, "standing by");
         }
+        if claim != Claim::Own && !self.until_open(term, claim == Claim::Free).await {
+            return Ok(None);
+        }
+        self.take(head.incarnation, fence).await
+    }
+
+    /// Waits until the lease of `term` may be taken by this candidate; `false`: look again, since it
+    /// is another one by now.
+    async fn until_open(&mut self, term: u32, free: bool) -> bool {
+        let begun = Instant::now();
+        let mut moved = self.members.moved();
+        loop {
+            moved.mark_unchanged();
+            let later = self.members.word(self.group, term.saturating_add(1));
+            // An earlier word is of a log that was made anew, or the lease would say so.
+            if let Some(word) = later.filter(|word| word.at >= begun) {
+                self.term_seen = self.term_seen.max(word.term);
+                return false; // It was taken, or handed back: the lease says which.
+            }
+            let silent = self.members.silence(self.group, term, begun);
+            let open_for = if free {
+                Some(begun.elapsed())
+            } else {
+                silent.checked_sub(SILENCE_MAX)
+            };
+            let mine = self.members.place(self.group) == self.members.me();
+            match step(open_for, silent, mine) {
+                Step::Take => return true,
+                Step::Wait(wait) => tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    _ = moved.changed() => {}
+                },
+            }
+        }
+    }
+
+    async fn take(
+        &self,
+        incarnation: Incarnation,
+        expected: Option<Fence>,
+    ) -> Result<Option<Leadership>, BusError> {
         let term = self.term_seen.saturating_add(1);
+        let holder = self.members.me().to_owned();
         let lease = Lease {
             term,
-            holder: self.me.to_owned(),
+            holder: holder.clone(),
         };
-        match self
-            .bus
-            .take_lease(anteroom_model::Group::COORDINATOR, lease, fence)
-            .await
-        {
+        match self.bus.take_lease(self.group, lease, expected).await {
             Ok(fence) => Ok(Some(Leadership {
+                group: self.group,
                 term,
                 fence,
-                incarnation: head.incarnation,
-                holder: self.me.to_owned(),
+                incarnation,
+                holder,
             })),
             // Somebody was faster.
             Err(AppendError::Fenced) => Ok(None),
@@ -136,46 +197,24 @@ impl Campaign<'_> {
             }),
         }
     }
-
-    /// Returns when the leader of `term` has been silent for long enough, or says that it goes.
-    async fn until_silent(&mut self, beats: &mut anteroom_bus::Beats, term: u32) {
-        loop {
-            match tokio::time::timeout(TAKEOVER_SILENCE, beats.next()).await {
-                Ok(Some(beat)) => {
-                    self.term_seen = self.term_seen.max(beat.term);
-                    if beat.holder.is_empty() {
-                        return;
-                    }
-                    if beat.term < term {
-                        // A leader that does not know yet that it was replaced.
-                        tracing::debug!(beat.term, "a beat of an earlier term");
-                    }
-                }
-                Ok(None) | Err(_) => return,
-            }
-        }
-    }
 }
 
 impl Leadership {
-    /// Hands the lease back, so that a standby need not wait. Whatever comes of it: at worst the
-    /// standby waits.
+    /// Hands the lease back, so that a successor need not wait. Whatever comes of it: at worst the
+    /// successor waits.
     pub(crate) async fn release(&self, bus: &dyn Bus) {
         let term = self.term.saturating_add(1);
         let free = Lease {
             term,
             holder: String::new(),
         };
-        if let Err(error) = bus
-            .take_lease(anteroom_model::Group::COORDINATOR, free, Some(self.fence))
-            .await
-        {
-            tracing::debug!(%error, "the lease was not handed back");
+        if let Err(error) = bus.take_lease(self.group, free, Some(self.fence)).await {
+            tracing::debug!(%error, group = %self.group, "the lease was not handed back");
             return;
         }
         let last = Beat {
             incarnation: self.incarnation.clone(),
-            group: anteroom_model::Group::COORDINATOR,
+            group: self.group,
             term,
             holder: String::new(),
             views: Vec::new(),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use anteroom_bus::LogIndex;
-use anteroom_model::{Epoch, ObjectKey, ResourceVersion, ViewId, ViewRecord, ViewState};
+use anteroom_model::{Epoch, Group, ObjectKey, ResourceVersion, ViewId, ViewRecord, ViewState};
 
 /// Views of earlier terms that nobody has asked for yet.
 #[derive(Debug, Default)]
@@ -27,8 +27,20 @@ pub(crate) struct LeftView {
 }
 
 impl Left {
+    /// From the log's index, for every group what is its own.
+    pub(crate) fn by_group(index: LogIndex) -> HashMap<Group, Self> {
+        let mut groups: HashMap<Group, Self> = HashMap::new();
+        for (id, view) in Self::new(index).views {
+            let record = view.record.as_ref().or(view.unpurged.as_ref());
+            // A view is opened by its control record, so none is without.
+            let group = record.map_or(Group::COORDINATOR, |r| Group::of(&r.info.source));
+            groups.entry(group).or_default().views.insert(id, view);
+        }
+        groups
+    }
+
     /// From the log's index.
-    pub(crate) fn new(index: LogIndex) -> Self {
+    fn new(index: LogIndex) -> Self {
         let mut views: HashMap<ViewId, LeftView> = HashMap::new();
         for (view, objects) in index.objects {
             let objects = objects
@@ -105,6 +117,15 @@ mod tests {
         assert_eq!((taken.objects.len(), taken.version.as_str()), (1, "9"));
         assert!(left.drain().is_empty());
         assert_eq!(Left::new(log).drain().len(), 1);
+    }
+
+    #[test]
+    fn every_group_gets_its_own() {
+        let (view, log) = index(ViewState::Synced);
+        let mut groups = Left::by_group(log);
+        assert_eq!(groups.len(), 1);
+        let mut own = groups.remove(&Group::COORDINATOR).unwrap();
+        assert_eq!(own.take(&view).objects.len(), 1);
     }
 
     #[test]

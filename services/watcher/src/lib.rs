@@ -1,50 +1,61 @@
 //! The watcher: the only service that reads from the API server.
 //!
-//! It computes the set of wanted views from entries, runs one watch per view, prunes what nobody
-//! reads, and writes deltas to the log. Of several watchers one leads; the others stand by.
+//! The views are divided into groups, each with a lease; any number of watchers divide the groups
+//! among themselves. Whoever leads group 0 is the *coordinator*: it reads entries and policies, and
+//! publishes which views and objects are wanted. Whoever leads another group reads that from the log,
+//! runs the watches, prunes what nobody reads, and writes deltas.
 //!
 //! ```text
-//!  API server ──▶ reflect ──▶ sinks ─────────────────────────▶ publish ──▶ bus
-//!       │            ▲          │ entries, policies              ▲
-//!       │            │ starts   ▼                                │ entries, policies, kinds
-//!       └──▶ discovery ───▶ controller ──(registry, resolve)─────┘
-//!                               └──▶ status ──▶ conditions, Events
+//!              ┌─ coordinator (group 0) ──────────────────────────────┐
+//!  API server ─┼▶ reflect ─▶ controller ─(registry, resolve)─▶ publish ┼─▶ log: entries, policies,
+//!       │      │ discovery ─▶    │ └─▶ calls (API calls)              │        kinds, wanted, …
+//!       │      │                 └─▶ status ──▶ conditions, Events    │             │
+//!       │      └──────────────────────────────────────────────────────┘             ▼
+//!       │      ┌─ of every other group ───────────────────────────────┐           wants
+//!       └──────┼▶ feeds ─▶ reflect ─▶ sinks ─▶ publish ──▶ log: views  │◀────────────┘
+//!              └──────────────────────────────────────────────────────┘
 //! ```
 //!
 //! Decisions are pure and held by tables and models: [`reflect`]'s machine, the registry, the
-//! catalog, the book of what has to be written, conditions and status plans.
+//! catalog, the book of what has to be written, what is wanted, how the groups are divided,
+//! conditions and status plans.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod api;
 mod apiserver;
 pub mod args;
-#[allow(dead_code, reason = "the coordinator drives it")]
+mod board;
+#[allow(dead_code, unused_imports, reason = "live reads use the rest of it")]
 mod calls;
+mod checks;
 mod conditions;
 mod controller;
 mod crd;
 mod discovery;
-#[allow(dead_code, reason = "the feeder of a term drives it")]
+#[allow(dead_code, reason = "its options are not all followed yet")]
 mod feeds;
+mod index;
 mod lead;
 mod left;
-#[allow(dead_code, reason = "the process serves it")]
 mod live;
 mod manifests;
+mod members;
 mod metrics;
+mod permits;
 mod prune;
 mod publish;
 mod reflect;
 mod registry;
-#[allow(dead_code, unused_imports, reason = "the coordinator calls it")]
 mod resolve;
 mod sinks;
 mod status;
 mod term;
+mod wants;
 mod watcher;
 
 pub use args::Args;
 pub use crd::crds;
 pub use live::LiveArgs;
+pub use permits::{CacheApiCalls, SecretsReader, bytes};
 pub use watcher::run;

@@ -20,6 +20,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 struct Command {
     #[command(flatten)]
     watcher: Args,
+    /// The same as `--watcher-memory-limit`
+    #[arg(long, env = "ANTEROOM_MEMORY_LIMIT", value_parser = anteroom_watcher::bytes)]
+    memory_limit: Option<u64>,
     #[command(flatten)]
     kubernetes: KubernetesArgs,
     #[command(flatten)]
@@ -30,11 +33,13 @@ struct Command {
 
 fn main() -> ExitCode {
     let Command {
-        watcher,
+        mut watcher,
+        memory_limit,
         kubernetes,
         nats,
         process,
     } = Command::parse();
+    watcher.watcher_memory_limit = watcher.watcher_memory_limit.or(memory_limit);
     process::run("watcher", &process, |service| async move {
         let client = kubernetes.client().await?;
         let bus = NatsBus::connect(nats.config("watcher"));

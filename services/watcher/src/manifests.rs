@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use anteroom_model::{EntryKind, ErrorCode, Failure, ObjectKey, ResourceVersion};
-use anteroom_policy::Problem;
+use anteroom_policy::{Problem, Reference};
 use bytes::Bytes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Deserialize;
@@ -55,12 +55,17 @@ impl<T> Roster<T> {
         self.known.remove(key).map(|(_, value)| value)
     }
 
-    /// The list is complete: the keys that it did not have, removed.
-    pub(crate) fn sweep(&mut self) -> Vec<ObjectKey> {
+    /// The object, if it is there.
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<&T> {
+        self.known.get(key).map(|(_, value)| value)
+    }
+
+    /// The list is complete: what it did not have, removed.
+    pub(crate) fn sweep(&mut self) -> Vec<(ObjectKey, T)> {
         self.listed = true;
         let pass = self.pass;
         let gone = self.known.extract_if(|_, (seen, _)| *seen != pass);
-        gone.map(|(key, _)| key).collect()
+        gone.map(|(key, (_, value))| (key, value)).collect()
     }
 
     /// All of them.
@@ -193,7 +198,11 @@ pub(crate) struct PolicyManifest {
     /// What keeps it from being served.
     pub problems: Vec<Problem>,
     /// The entries that it names.
-    pub entries: Vec<String>,
+    pub entries: Vec<(EntryKind, String)>,
+    /// What it has to have kept, or may have.
+    pub references: Vec<Reference>,
+    /// It reads Secrets and nobody allowed it to.
+    pub secrets_forbidden: bool,
     /// What it was told last.
     pub conditions: Vec<Condition>,
 }
@@ -218,6 +227,8 @@ impl PolicyManifest {
             identity: Identity::read(object),
             problems: Vec::new(),
             entries: Vec::new(),
+            references: Vec::new(),
+            secrets_forbidden: false,
             conditions: Vec::new(),
         };
         match read.compile(object, kind) {
@@ -244,10 +255,9 @@ impl PolicyManifest {
         let manifest = Value::Object(manifest);
         match anteroom_policy::compile(&manifest) {
             Ok(policy) => {
-                let cached = policy
-                    .entries()
-                    .filter(|(kind, _)| *kind == EntryKind::Cached);
-                self.entries = cached.map(|(_, name)| name.to_owned()).collect();
+                let entries = policy.entries().map(|(kind, name)| (kind, name.to_owned()));
+                self.entries = entries.collect();
+                self.references = policy.references().collect();
             }
             Err(problems) => self.problems = problems,
         }
@@ -343,7 +353,7 @@ mod tests {
         assert_eq!(roster.sweep(), []);
         roster.begin();
         roster.put(key("b"), 3);
-        assert_eq!(roster.sweep(), [key("a")]);
+        assert_eq!(roster.sweep(), [(key("a"), 1)]);
         assert_eq!(roster.values().collect::<Vec<_>>(), [&3]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anteroom_model::{GroupVersionResource, ViewId, ViewState};
+use anteroom_model::{Group, GroupVersionResource, ViewId, ViewState};
 use anteroom_runtime::Metrics;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -24,6 +24,11 @@ struct ViewLabel {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct TypeLabel {
     resource: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct GroupLabel {
+    group: u16,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -55,6 +60,7 @@ pub(crate) struct WatcherMetrics {
     references: Family<TypeLabel, Gauge>,
     idle: Family<TypeLabel, Gauge>,
     leader: Gauge,
+    groups: Family<GroupLabel, Gauge>,
     term: Gauge,
     status_writes: Family<ResultLabel, Counter>,
     /// Of the writer of the log.
@@ -163,14 +169,16 @@ impl WatcherMetrics {
         );
         metrics.register(
             "anteroom_leader",
-            "Whether this watcher leads",
+            "Whether this watcher is the coordinator",
             all.leader.clone(),
         );
         metrics.register(
             "anteroom_term",
-            "The term that this watcher leads, or last led",
+            "The term in which this watcher is the coordinator, or last was",
             all.term.clone(),
         );
+        let groups = "Whether this watcher writes the views of a group";
+        metrics.register("anteroom_group_leader", groups, all.groups.clone());
         let writes = "Writes of conditions and of Kubernetes Events, by result";
         metrics.register("anteroom_status_writes", writes, all.status_writes.clone());
         let writer = &all.writer;
@@ -254,10 +262,16 @@ impl WatcherMetrics {
         }
     }
 
-    pub(crate) fn leads(&self, term: Option<u32>) {
-        self.leader.set(i64::from(term.is_some()));
-        if let Some(term) = term {
-            self.term.set(i64::from(term));
+    /// Whether this watcher leads the group, and in which term.
+    pub(crate) fn leads(&self, group: Group, term: Option<u32>) {
+        let label = GroupLabel { group: group.0 };
+        let leads = i64::from(term.is_some());
+        self.groups.get_or_create(&label).set(leads);
+        if group == Group::COORDINATOR {
+            self.leader.set(leads);
+            if let Some(term) = term {
+                self.term.set(i64::from(term));
+            }
         }
     }
 

@@ -1,17 +1,35 @@
-//! Which views are wanted, and by whom. Pure: events in, effects out.
+//! Which views and objects are wanted, and by whom. Pure: events in, effects out, and a change costs
+//! what it changes, whatever there is beside it.
 //!
-//! A view lives as long as one dependent needs it. Dependents are UIDs, so an entry that was deleted
-//! and made again under its name is another dependent, even where the deletion itself was missed.
+//! A view lives as long as one entry needs it. An entry that a manifest declares lives as long as its
+//! manifest; an implicit one, which policies declare by what they read, as long as one policy depends
+//! on it. Policies are dependents by UID, so a policy that was deleted and made again under its name
+//! is another one, even where the deletion itself was missed.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod need;
 
-use anteroom_model::{Dependent, EntryKind, EntryRecord, EntryState, SourceInfo, ViewId};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::resolve::{Resolution, Resolved};
+use anteroom_model::{
+    Dependent, EntryKind, EntryRecord, EntryState, Failure, ObjectReference, SourceInfo, ViewId,
+    WantedView,
+};
+use anteroom_policy::Reference;
+
+use crate::{
+    calls::CallSpec,
+    resolve::{Resolution, Resolved},
+};
+use need::{Held, Needs};
+
+/// What declares an entry, and its name.
+pub(crate) type EntryId = (EntryKind, String);
 
 /// An entry as the API server has it now, with what it resolved to.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Claim {
+    /// What declares it.
+    pub kind: EntryKind,
     /// The entry's name.
     pub name: String,
     /// The entry's UID.
@@ -20,6 +38,8 @@ pub(crate) struct Claim {
     pub generation: i64,
     /// What the spec means.
     pub resolution: Resolution,
+    /// This generation was given up before, for this reason (`onForbidden: Stop`).
+    pub given_up: Option<Failure>,
 }
 
 /// What changed.
@@ -27,136 +47,353 @@ pub(crate) struct Claim {
 pub(crate) enum Event {
     /// The entry is there, and means this.
     Entry(Box<Claim>),
-    /// The entry of this name is gone.
-    EntryGone(String),
+    /// The entry is gone.
+    EntryGone(EntryId),
+    /// The policy is there, and this is all that it has to have kept.
+    Policy(Dependent, Vec<Reference>),
+    /// The policy is gone.
+    PolicyGone(Dependent),
+    /// What a policy's reference means now: an answer to [`Effect::Resolve`], or a new one.
+    Reference(String, Resolution),
+    /// The API server forbids the view.
+    Forbidden(ViewId, Failure),
 }
 
 /// What has to be done about it, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Effect {
-    /// Start to watch.
-    StartView(SourceInfo),
-    /// Stop watching, and free the view everywhere.
-    StopView(ViewId),
+    /// The view is wanted so: it is new, or what is asked of it changed.
+    Want(Box<WantedView>),
+    /// The view is not wanted any more: it is freed everywhere.
+    Unwant(ViewId),
+    /// Make the call at intervals. Its view is wanted already.
+    Call(SourceInfo, std::sync::Arc<CallSpec>),
+    /// Make it no more.
+    EndCall(ViewId),
+    /// The object is referenced. Its view is wanted already.
+    Refer(ObjectReference),
+    /// The object is not referenced any more.
+    Unrefer(ObjectReference),
     /// Tell the readers.
-    PublishEntry(EntryRecord),
-    /// Tell the readers that the entry of this name is gone.
-    RemoveEntry(String),
+    Publish(EntryRecord),
+    /// Tell the readers that the entry is gone.
+    Remove(EntryId),
+    /// Say what this reference means: [`Event::Reference`].
+    Resolve(Reference),
+    /// What is known of the entry is another thing: whoever tells authors looks again.
+    Changed(EntryId),
 }
 
-/// The entries that are there and the views that they need.
+#[derive(Clone, Debug)]
+struct Entry {
+    record: EntryRecord,
+    /// What it needs, while it is bound.
+    held: Option<Held>,
+    /// It lets go of a view that is forbidden.
+    stops: bool,
+    /// Of an implicit entry.
+    reference: Option<(Reference, BTreeSet<Dependent>)>,
+}
+
+/// The entries that are there and what they need.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Registry {
-    entries: BTreeMap<String, EntryRecord>,
-    dependents: BTreeMap<ViewId, BTreeSet<Dependent>>,
+    entries: BTreeMap<EntryId, Entry>,
+    needs: Needs,
+    /// The names of the implicit entries that each policy depends on.
+    policies: HashMap<Dependent, BTreeSet<String>>,
 }
 
 impl Registry {
     /// Takes an event in. An event that changes nothing has no effects.
     pub(crate) fn apply(&mut self, event: Event) -> Vec<Effect> {
-        match event {
-            Event::Entry(claim) => self.claim(*claim),
-            Event::EntryGone(name) => {
-                let Some(gone) = self.entries.remove(&name) else {
-                    return Vec::new();
-                };
-                let mut effects = vec![Effect::RemoveEntry(name)];
-                self.release(&gone, &mut effects);
-                effects
-            }
-        }
-    }
-
-    /// The entry of this name, as it was last published.
-    pub(crate) fn entry(&self, name: &str) -> Option<&EntryRecord> {
-        self.entries.get(name)
-    }
-
-    /// All entries, by name.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &EntryRecord> {
-        self.entries.values()
-    }
-
-    fn claim(&mut self, claim: Claim) -> Vec<Effect> {
-        let before = self.entries.get(&claim.name).cloned();
-        let mut projections = Vec::new();
-        let (state, info) = match claim.resolution {
-            Resolution::Found(found) => {
-                let Resolved {
-                    info,
-                    binding,
-                    projections: parts,
-                    ..
-                } = *found;
-                projections = parts;
-                (EntryState::Bound(binding), Some(info))
-            }
-            Resolution::Nothing => return Vec::new(),
-            Resolution::Invalid(failure) => (EntryState::Invalid { failure }, None),
-            Resolution::Unknown(failure) => match &before {
-                Some(old) if (&old.uid, old.generation) == (&claim.uid, claim.generation) => {
-                    return Vec::new();
-                }
-                _ => (EntryState::Invalid { failure }, None),
-            },
-        };
-        let record = EntryRecord {
-            kind: EntryKind::Cached,
-            projections,
-            name: claim.name,
-            uid: claim.uid,
-            generation: claim.generation,
-            state,
-        };
-        if before.as_ref() == Some(&record) {
-            return Vec::new();
-        }
         let mut effects = Vec::new();
-        // The new view is needed before the old one is let go: it may be the same.
-        if let Some(info) = info {
-            self.need(&record, info, &mut effects);
-        }
-        effects.push(Effect::PublishEntry(record.clone()));
-        self.entries.insert(record.name.clone(), record.clone());
-        if let Some(before) = before
-            && (bound_view(&before), &before.uid) != (bound_view(&record), &record.uid)
-        {
-            self.release(&before, &mut effects);
+        match event {
+            Event::Entry(claim) => self.claim(*claim, &mut effects),
+            Event::EntryGone(id) => self.remove(&id, &mut effects),
+            Event::Policy(policy, references) => self.policy(policy, references, &mut effects),
+            Event::PolicyGone(policy) => self.policy(policy, Vec::new(), &mut effects),
+            Event::Reference(name, resolution) => self.reference(name, resolution, &mut effects),
+            Event::Forbidden(view, failure) => self.forbidden(&view, &failure, &mut effects),
         }
         effects
     }
 
-    fn need(&mut self, record: &EntryRecord, info: SourceInfo, effects: &mut Vec<Effect>) {
-        let Some(view) = bound_view(record) else {
-            return;
-        };
-        let dependents = self.dependents.entry(view.clone()).or_default();
-        if dependents.is_empty() {
-            effects.push(Effect::StartView(info));
-        }
-        dependents.insert(Dependent(record.uid.clone()));
+    /// The entry, as it was last published.
+    pub(crate) fn entry(&self, id: &EntryId) -> Option<&EntryRecord> {
+        self.entries.get(id).map(|entry| &entry.record)
     }
 
-    fn release(&mut self, record: &EntryRecord, effects: &mut Vec<Effect>) {
-        let Some(view) = bound_view(record) else {
+    /// All entries, by name.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &EntryRecord> {
+        self.entries.values().map(|entry| &entry.record)
+    }
+
+    /// What policies refer to, each once.
+    pub(crate) fn references(&self) -> impl Iterator<Item = &Reference> {
+        let implicit = self.entries.values();
+        implicit.filter_map(|entry| entry.reference.as_ref().map(|(reference, _)| reference))
+    }
+
+    /// The entries that need a view.
+    pub(crate) fn on_view(&self, view: &ViewId) -> impl Iterator<Item = &EntryId> {
+        self.needs.on_view(view)
+    }
+
+    /// The policies that an implicit entry is there for.
+    pub(crate) fn dependents(&self, id: &EntryId) -> impl Iterator<Item = &Dependent> {
+        let entry = self.entries.get(id);
+        let dependents = entry.and_then(|entry| entry.reference.as_ref());
+        dependents
+            .into_iter()
+            .flat_map(|(_, dependents)| dependents)
+    }
+
+    /// Every view that is wanted.
+    #[cfg(test)]
+    pub(crate) fn views(&self) -> impl Iterator<Item = &ViewId> {
+        self.needs.views()
+    }
+
+    fn claim(&mut self, claim: Claim, effects: &mut Vec<Effect>) {
+        let id = (claim.kind, claim.name.clone());
+        let same_spec = self.entries.get(&id).is_some_and(|entry| {
+            let record = &entry.record;
+            (record.uid.as_str(), record.generation) == (claim.uid.as_str(), claim.generation)
+        });
+        let record = |state, projections| EntryRecord {
+            kind: claim.kind,
+            name: claim.name.clone(),
+            uid: claim.uid.clone(),
+            generation: claim.generation,
+            state,
+            projections,
+        };
+        let given_up = claim.given_up.filter(|_| !self.entries.contains_key(&id));
+        let entry = match claim.resolution {
+            // It was given up: until its spec changes, nobody asks again.
+            Resolution::Found(_) if same_spec && self.is_given_up(&id) => return,
+            Resolution::Unknown(_) if same_spec => return,
+            Resolution::Found(found)
+                if found.options.stops_when_forbidden && given_up.is_some() =>
+            {
+                let failure = given_up.unwrap_or_else(|| Failure::new("Forbidden", ""));
+                Entry::unbound(record(EntryState::Invalid { failure }, Vec::new()), true)
+            }
+            Resolution::Found(found) => {
+                let state = EntryState::Bound(found.binding.clone());
+                Entry::bound(record(state, found.projections.clone()), &found)
+            }
+            Resolution::Nothing => return,
+            Resolution::Invalid(failure) | Resolution::Unknown(failure) => {
+                Entry::unbound(record(EntryState::Invalid { failure }, Vec::new()), false)
+            }
+        };
+        self.put(id, entry, true, effects);
+    }
+
+    fn is_given_up(&self, id: &EntryId) -> bool {
+        self.entries
+            .get(id)
+            .is_some_and(|entry| entry.stops && entry.held.is_none())
+    }
+
+    fn reference(&mut self, name: String, resolution: Resolution, effects: &mut Vec<Effect>) {
+        let id = (EntryKind::Implicit, name);
+        let Some(before) = self.entries.get(&id) else {
+            return; // No policy makes it any more.
+        };
+        let Some((reference, dependents)) = before.reference.clone() else {
             return;
         };
-        let Some(dependents) = self.dependents.get_mut(view) else {
+        // One object is found by its view, whatever policies say of it.
+        let told = !matches!(reference, Reference::Object(_));
+        let record = |state| EntryRecord {
+            state,
+            ..before.record.clone()
+        };
+        let entry = match resolution {
+            Resolution::Unknown(_) if before.held.is_some() => return,
+            Resolution::Found(found) => {
+                Entry::bound(record(EntryState::Bound(found.binding.clone())), &found)
+            }
+            Resolution::Nothing => Entry::unbound(unresolved(&id.1), false),
+            Resolution::Invalid(failure) | Resolution::Unknown(failure) => {
+                Entry::unbound(record(EntryState::Invalid { failure }), false)
+            }
+        };
+        let entry = Entry {
+            reference: Some((reference, dependents)),
+            ..entry
+        };
+        self.put(id, entry, told, effects);
+    }
+
+    /// Puts an entry in its place. `told`: readers know it by its record.
+    fn put(&mut self, id: EntryId, entry: Entry, told: bool, effects: &mut Vec<Effect>) {
+        let before = self.entries.get(&id);
+        if before.is_some_and(|b| b.record == entry.record && b.held == entry.held) {
+            if let Some(before) = self.entries.get_mut(&id) {
+                before.stops = entry.stops;
+            }
+            return;
+        }
+        let before = before.cloned();
+        let before_held = before.as_ref().and_then(|before| before.held.as_ref());
+        // What is new is needed before what was is let go: it may be the same.
+        self.needs
+            .exchange(&id, before_held, entry.held.as_ref(), effects, |effects| {
+                let published = before.as_ref().map(|before| &before.record);
+                if told && is_unresolved(&entry.record) {
+                    if published.is_some_and(|record| !is_unresolved(record)) {
+                        effects.push(Effect::Remove(id.clone()));
+                    }
+                } else if told && published != Some(&entry.record) {
+                    effects.push(Effect::Publish(entry.record.clone()));
+                }
+                effects.push(Effect::Changed(id.clone()));
+            });
+        self.entries.insert(id, entry);
+    }
+
+    fn remove(&mut self, id: &EntryId, effects: &mut Vec<Effect>) {
+        let Some(gone) = self.entries.remove(id) else {
             return;
         };
-        dependents.remove(&Dependent(record.uid.clone()));
+        let object = matches!(gone.reference, Some((Reference::Object(_), _)));
+        if !object && !is_unresolved(&gone.record) {
+            effects.push(Effect::Remove(id.clone()));
+        }
+        self.needs
+            .exchange(id, gone.held.as_ref(), None, effects, |_| ());
+        effects.push(Effect::Changed(id.clone()));
+    }
+
+    fn policy(&mut self, policy: Dependent, references: Vec<Reference>, effects: &mut Vec<Effect>) {
+        let before = self.policies.remove(&policy).unwrap_or_default();
+        let mut after = BTreeSet::new();
+        for reference in references {
+            let name = reference.name();
+            if !before.contains(&name) {
+                self.depend(&policy, reference, effects);
+            } else if let Some(entry) = self.entries.get_mut(&(EntryKind::Implicit, name.clone()))
+                && let Some((known, _)) = &mut entry.reference
+                && *known != reference
+                && reference.is_declared()
+            {
+                *known = reference.clone(); // Declared by now.
+                effects.push(Effect::Resolve(reference));
+            }
+            after.insert(name);
+        }
+        for name in before.difference(&after) {
+            self.undepend(&policy, name, effects);
+        }
+        if !after.is_empty() {
+            self.policies.insert(policy, after);
+        }
+    }
+
+    fn depend(&mut self, policy: &Dependent, reference: Reference, effects: &mut Vec<Effect>) {
+        let name = reference.name();
+        let id = (EntryKind::Implicit, name.clone());
+        if let Some(entry) = self.entries.get_mut(&id)
+            && let Some((known, dependents)) = &mut entry.reference
+        {
+            dependents.insert(policy.clone());
+            if reference.is_declared() && !known.is_declared() {
+                *known = reference.clone();
+                effects.push(Effect::Resolve(reference));
+            }
+            return;
+        }
+        let entry = Entry {
+            reference: Some((reference.clone(), BTreeSet::from([policy.clone()]))),
+            ..Entry::unbound(unresolved(&name), false)
+        };
+        self.entries.insert(id, entry);
+        effects.push(Effect::Resolve(reference));
+    }
+
+    fn undepend(&mut self, policy: &Dependent, name: &str, effects: &mut Vec<Effect>) {
+        let id = (EntryKind::Implicit, name.to_owned());
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        let Some((_, dependents)) = &mut entry.reference else {
+            return;
+        };
+        dependents.remove(policy);
         if dependents.is_empty() {
-            self.dependents.remove(view);
-            effects.push(Effect::StopView(view.clone()));
+            self.remove(&id, effects);
+        }
+    }
+
+    /// Entries that are not to be asked for again let go of the view, and hold the error.
+    fn forbidden(&mut self, view: &ViewId, failure: &Failure, effects: &mut Vec<Effect>) {
+        let on_view = self.needs.on_view(view);
+        let stops = on_view.filter(|id| self.entries.get(id).is_some_and(|entry| entry.stops));
+        let stops: Vec<_> = stops.cloned().collect();
+        for id in stops {
+            if let Some(entry) = self.entries.get(&id) {
+                let record = EntryRecord {
+                    state: EntryState::Invalid {
+                        failure: failure.clone(),
+                    },
+                    projections: Vec::new(),
+                    ..entry.record.clone()
+                };
+                let entry = Entry {
+                    reference: entry.reference.clone(),
+                    ..Entry::unbound(record, true)
+                };
+                self.put(id, entry, true, effects);
+            }
         }
     }
 }
 
-fn bound_view(record: &EntryRecord) -> Option<&ViewId> {
-    match &record.state {
-        EntryState::Bound(binding) => Some(&binding.view),
-        EntryState::Invalid { .. } => None,
+impl Entry {
+    fn bound(record: EntryRecord, found: &Resolved) -> Self {
+        Self {
+            record,
+            stops: found.options.stops_when_forbidden,
+            held: Some(Held::new(found)),
+            reference: None,
+        }
     }
+
+    fn unbound(record: EntryRecord, stops: bool) -> Self {
+        Self {
+            record,
+            held: None,
+            stops,
+            reference: None,
+        }
+    }
+}
+
+/// Why an implicit entry is not published: what it means is not known yet, or nothing is kept for it.
+const UNRESOLVED: &str = "Unresolved";
+
+fn unresolved(name: &str) -> EntryRecord {
+    EntryRecord {
+        kind: EntryKind::Implicit,
+        name: name.to_owned(),
+        uid: String::new(),
+        generation: 0,
+        state: EntryState::Invalid {
+            failure: Failure::new(UNRESOLVED, "it is not known yet what it means"),
+        },
+        projections: Vec::new(),
+    }
+}
+
+/// Whether the record is of an implicit entry of which readers are told nothing.
+pub(crate) fn is_unresolved(record: &EntryRecord) -> bool {
+    let unresolved = |failure: &Failure| failure.reason == UNRESOLVED;
+    record.kind == EntryKind::Implicit
+        && matches!(&record.state, EntryState::Invalid { failure } if unresolved(failure))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! twice, and no other controller that writes the same condition is fought with.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -128,6 +128,8 @@ pub(crate) struct Wanted {
     pub ready: Ready,
     /// `None` for a policy.
     pub figures: Option<Figures>,
+    /// Of a `GlobalContextEntry`, whose status has its own words.
+    pub global: bool,
     /// All conditions that the object has now.
     pub conditions: Vec<Condition>,
     /// The figures that the object has now.
@@ -193,10 +195,14 @@ fn plan(
     }) = &wanted.figures
     {
         // In a merge patch, null removes the field.
-        status["view"] = json!(view);
-        status["objects"] = json!(objects);
-        status["bytes"] = json!(bytes);
-        status["lastHeardTime"] = json!(heard.map(Time));
+        if wanted.global {
+            status["lastRefreshTime"] = json!(heard.map(Time));
+        } else {
+            status["view"] = json!(view);
+            status["objects"] = json!(objects);
+            status["bytes"] = json!(bytes);
+            status["lastHeardTime"] = json!(heard.map(Time));
+        }
     }
     Some(Plan {
         patch: json!({"status": status}),
@@ -206,6 +212,13 @@ fn plan(
     })
 }
 
+/// Whether the status says all of it: nothing becomes due by the passing of time.
+fn is_said(wanted: &Wanted, written: Option<&Written>) -> bool {
+    let figures_now = written.map_or(&wanted.figures_now, |written| &written.figures);
+    let figures = wanted.figures.as_ref();
+    figures.is_none_or(|figures| figures == figures_now)
+}
+
 #[derive(Debug, Default)]
 struct Slot {
     wanted: Option<Wanted>,
@@ -213,10 +226,17 @@ struct Slot {
     retry: Option<(Instant, Backoff)>,
 }
 
+#[derive(Debug, Default)]
+struct Slots {
+    all: HashMap<Author, Slot>,
+    /// Those that do not say yet what they should.
+    open: HashSet<Author>,
+}
+
 /// Keeps every status as it should be. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct StatusWriter {
-    slots: Arc<Mutex<HashMap<Author, Slot>>>,
+    slots: Arc<Mutex<Slots>>,
     work: Arc<Notify>,
     api: ApiServer,
     metrics: WatcherMetrics,
@@ -233,17 +253,20 @@ impl StatusWriter {
         }
     }
 
-    /// What every status should say; who is not among them is forgotten.
-    pub(crate) fn set(&self, wanted: impl IntoIterator<Item = (Author, Wanted)>) {
+    /// What the status should say.
+    pub(crate) fn put(&self, author: Author, wanted: Wanted) {
         let mut slots = self.slots.lock();
-        let mut before = std::mem::take(&mut *slots);
-        for (author, wanted) in wanted {
-            let mut slot = before.remove(&author).unwrap_or_default();
-            slot.wanted = Some(wanted);
-            slots.insert(author, slot);
-        }
+        slots.open.insert(author.clone());
+        slots.all.entry(author).or_default().wanted = Some(wanted);
         drop(slots);
         self.work.notify_one();
+    }
+
+    /// The object is gone.
+    pub(crate) fn forget(&self, author: &Author) {
+        let mut slots = self.slots.lock();
+        slots.open.remove(author);
+        slots.all.remove(author);
     }
 
     /// Writes what is due, for ever.
@@ -264,16 +287,28 @@ impl StatusWriter {
 
     fn due(&self) -> Vec<(Author, Plan, Ready)> {
         let (now, clock) = (Instant::now(), Timestamp::now());
-        let slots = self.slots.lock();
-        let due = slots.iter().filter_map(|(author, slot)| {
-            let wanted = slot.wanted.as_ref()?;
+        let mut slots = self.slots.lock();
+        let Slots { all, open } = &mut *slots;
+        let mut due = Vec::new();
+        open.retain(|author| {
+            let Some((slot, wanted)) = all
+                .get(author)
+                .and_then(|slot| Some((slot, slot.wanted.as_ref()?)))
+            else {
+                return false;
+            };
             if slot.retry.as_ref().is_some_and(|(at, _)| now < *at) {
-                return None;
+                return true;
             }
-            let plan = plan(wanted, slot.written.as_ref(), now, clock)?;
-            Some((author.clone(), plan, wanted.ready.clone()))
+            match plan(wanted, slot.written.as_ref(), now, clock) {
+                Some(plan) => {
+                    due.push((author.clone(), plan, wanted.ready.clone()));
+                    true
+                }
+                None => !is_said(wanted, slot.written.as_ref()),
+            }
         });
-        due.collect()
+        due
     }
 
     async fn write(&self, author: &Author, plan: Plan, ready: &Ready, recorder: &Recorder) {
@@ -286,7 +321,7 @@ impl StatusWriter {
         let succeeded = result.is_ok() || gone;
         self.metrics.status_write(succeeded);
         let now = Instant::now();
-        if let Some(slot) = self.slots.lock().get_mut(author) {
+        if let Some(slot) = self.slots.lock().all.get_mut(author) {
             if succeeded {
                 slot.retry = None;
                 let Plan {

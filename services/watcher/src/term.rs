@@ -1,4 +1,7 @@
-//! One term as leader: from the log's index to whatever ends it.
+//! One term as a group's leader: from the log's index to whatever ends it.
+
+mod coordinator;
+mod shard;
 
 use std::{
     sync::Arc,
@@ -6,51 +9,46 @@ use std::{
 };
 
 use anteroom_bus::Bus;
-use anteroom_model::{
-    Collection, GroupVersionResource, ResourceVersion, limits::BEAT_INTERVAL_MS, system,
-};
-use anteroom_runtime::{Shutdown, backoff::Backoff};
+use anteroom_model::{Group, ViewState, limits::BEAT_INTERVAL_MS};
+use anteroom_runtime::Shutdown;
 use anteroom_wire::beat::Beat;
 use anyhow::bail;
-use tokio::{sync::mpsc, task::JoinSet, time::interval};
+use tokio::{task::JoinSet, time::interval};
 
 use crate::{
     apiserver::ApiServer,
-    controller::{Controller, Feed, Tools},
-    discovery::follow::Discovery,
+    checks::Checks,
+    feeds::FeedOptions,
+    index::Index,
     lead::Leadership,
-    left::Left,
+    members::Members,
     metrics::WatcherMetrics,
-    publish::{self, End, Publisher},
-    reflect::{self, Target},
-    sinks::{ForwardSink, NudgeSink},
-    status::StatusWriter,
-    watcher::Checks,
+    permits::{CacheApiCalls, SecretsReaders},
+    publish::{self, Book, End, Publisher},
+    wants::WantsReader,
 };
 
 /// How often it is looked whether the log is still the one that is written.
 const LOG_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long what was heard before shutdown may take to be written.
+/// How long what was heard before the end of a term may take to be written.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
 
-/// Notes that wait for the controller; at the limit, reading them from the API server waits.
-const NOTES_MAX: usize = 1_024;
-
-/// Waits while the index cannot be read, in milliseconds.
-const RETRY_BASE_MS: u64 = 200;
-const RETRY_MAX_MS: u64 = 5_000;
+/// How often metrics of the views that are written are brought up to date.
+const FIGURES_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why a term ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It has to be led again, or stood by.
     Over(End),
+    /// The group belongs with another watcher. The lease was handed back.
+    HandedOver,
     /// The process stops. The lease was handed back.
     Shutdown,
 }
 
-/// What does not change from term to term.
+/// What does not change from term to term, nor from group to group.
 #[derive(Clone)]
 pub(crate) struct Setting {
     /// Where it is written.
@@ -63,6 +61,20 @@ pub(crate) struct Setting {
     pub checks: Arc<Checks>,
     /// When to stop.
     pub shutdown: Shutdown,
+    /// The other watchers.
+    pub members: Members,
+    /// What the log holds.
+    pub index: Index,
+    /// What is wanted, as the log has it.
+    pub wants: WantsReader,
+    /// How views are fed.
+    pub feeds: FeedOptions,
+    /// Which calls of policies are kept.
+    pub cache_api_calls: CacheApiCalls,
+    /// The largest response of an API call.
+    pub api_call_bytes_max: usize,
+    /// Who may read Secrets.
+    pub secrets: Arc<SecretsReaders>,
 }
 
 /// Leads until the term is over.
@@ -84,134 +96,50 @@ pub(crate) async fn lead(setting: &Setting, leadership: &Leadership) -> anyhow::
     // Readers learn at once that somebody leads; of views, once there are any.
     tasks.spawn(beat(Arc::clone(bus), publisher.clone(), leadership.clone()));
     let left = tokio::select! {
-        left = index(&**bus) => left,
+        left = setting.index.of(leadership.group) => left,
         () = shutdown.triggered() => {
             leadership.release(&**bus).await;
             return Ok(Outcome::Shutdown);
         }
     };
-    spawn_parts(setting, leadership, &publisher, left, &mut tasks);
+    tasks.spawn(figures(
+        setting.clone(),
+        publisher.clone(),
+        leadership.group,
+    ));
+    if leadership.group == Group::COORDINATOR {
+        coordinator::spawn(setting, leadership, &publisher, left, &mut tasks);
+    } else {
+        let group = leadership.group;
+        tasks.spawn(shard::run(setting.clone(), group, publisher.clone(), left));
+    }
     let outcome = tokio::select! {
         end = &mut write => Outcome::Over(end),
         () = log_remade(&**bus, leadership) => Outcome::Over(End::LogRemade),
+        () = setting.members.superseded(leadership.group, leadership.term) => {
+            Outcome::Over(End::Fenced)
+        }
         () = shutdown.triggered() => Outcome::Shutdown,
+        () = setting.members.better_placed(leadership.group) => Outcome::HandedOver,
         ended = tasks.join_next() => match ended {
             Some(Ok(Err(error))) => return Err(error),
             Some(Err(panic)) => bail!("a part of the watcher panicked: {panic}"),
             _ => bail!("a part of the watcher ended by itself"),
         },
     };
-    if outcome == Outcome::Shutdown {
-        tasks.abort_all(); // Nothing more is read; what was read is written.
+    tasks.shutdown().await; // Nothing more is read; what was read is written.
+    if !matches!(outcome, Outcome::Over(_)) {
         tokio::select! {
             _ = &mut write => {}
             () = publisher.drained() => leadership.release(&**bus).await,
             () = tokio::time::sleep(DRAIN_MAX) => leadership.release(&**bus).await,
         }
     }
+    publisher.look(|book| {
+        let stats = book.stats(Instant::now());
+        stats.iter().for_each(|stats| metrics.forget(&stats.view));
+    });
     Ok(outcome)
-}
-
-fn spawn_parts(
-    setting: &Setting,
-    leadership: &Leadership,
-    publisher: &Publisher,
-    left: Left,
-    tasks: &mut JoinSet<anyhow::Result<()>>,
-) {
-    let Setting {
-        api,
-        metrics,
-        checks,
-        ..
-    } = setting;
-    let discovery = Discovery::default();
-    let status = StatusWriter::new(api.clone(), metrics.clone());
-    let tools = Tools {
-        api: api.clone(),
-        publisher: publisher.clone(),
-        discovery: discovery.clone(),
-        status: status.clone(),
-        metrics: metrics.clone(),
-        checks: Arc::clone(checks),
-    };
-    let (sender, notes) = mpsc::channel(NOTES_MAX);
-    tasks.spawn(Controller::new(tools, left).run(notes));
-    let holder = leadership.holder.clone();
-    tasks.spawn(async move {
-        status.run(&holder).await;
-        Ok(())
-    });
-    for (feed, version, plural, view) in [
-        (
-            Feed::Entries,
-            "v2alpha1",
-            "cachedcontextentries",
-            system::entries(),
-        ),
-        (
-            Feed::ClusterPolicies,
-            "v1",
-            "clusterpolicies",
-            system::policies(),
-        ),
-        (Feed::Policies, "v1", "policies", system::policies()),
-    ] {
-        let sink = ForwardSink {
-            of: feed,
-            to: sender.clone(),
-        };
-        let target = target("kyverno.io", version, plural, false);
-        let (api, served) = (api.clone(), discovery.served.subscribe());
-        let metrics = metrics.of_watch(&view);
-        tasks.spawn(async move {
-            reflect::run(api, target, sink, metrics, served).await;
-            Ok(())
-        });
-    }
-    // Definitions say that what is served may have changed. Where they may not be watched, the
-    // catalog is asked for every so often.
-    for (group, plural) in [
-        ("apiextensions.k8s.io", "customresourcedefinitions"),
-        ("apiregistration.k8s.io", "apiservices"),
-    ] {
-        let sink = NudgeSink(Arc::clone(&discovery.nudge));
-        let target = target(group, "v1", plural, true);
-        let (api, served) = (api.clone(), discovery.served.subscribe());
-        let metrics = metrics.of_watch(&system::kinds());
-        tasks.spawn(async move {
-            reflect::run(api, target, sink, metrics, served).await;
-            Ok(())
-        });
-    }
-    let api = api.clone();
-    tasks.spawn(async move {
-        discovery.run(&api).await;
-        Ok(())
-    });
-}
-
-fn target(group: &str, version: &str, plural: &str, metadata_only: bool) -> Target {
-    let gvr = GroupVersionResource::new(group, version, plural);
-    let left_at = ResourceVersion::default();
-    Target {
-        collection: Collection::all(gvr),
-        left_at,
-        metadata_only,
-    }
-}
-
-async fn index(bus: &dyn Bus) -> Left {
-    let mut backoff = Backoff::new(RETRY_BASE_MS, RETRY_MAX_MS);
-    loop {
-        match bus.index().await {
-            Ok(index) => return Left::new(index),
-            Err(error) => {
-                tracing::warn!(%error, "the log's index cannot be read");
-                tokio::time::sleep(backoff.next(rand::random())).await;
-            }
-        }
-    }
 }
 
 async fn beat(
@@ -224,13 +152,48 @@ async fn beat(
         interval.tick().await;
         let beat = Beat {
             incarnation: leadership.incarnation.clone(),
-            group: anteroom_model::Group::COORDINATOR,
+            group: leadership.group,
             term: leadership.term,
             holder: leadership.holder.clone(),
             views: publisher.look(|book| book.beats(Instant::now())),
         };
         if let Err(error) = bus.send_beat(&beat).await {
             tracing::debug!(%error, "a beat was not sent");
+        }
+    }
+}
+
+/// Keeps metrics and readiness in step with the views that are written here. A view is waited for
+/// until it is synced, or until its source said that it never will be.
+async fn figures(setting: Setting, publisher: Publisher, group: Group) -> anyhow::Result<()> {
+    let mut told = publisher.told();
+    let mut wanted = setting.wants.settled();
+    let mut interval = interval(FIGURES_INTERVAL);
+    loop {
+        let stats = publisher.look(|book: &Book| book.stats(Instant::now()));
+        stats.iter().for_each(|stats| setting.metrics.view(stats));
+        let views = stats.iter().filter(|stats| !stats.view.is_system());
+        let read = |told: &Option<ViewState>| {
+            matches!(told, Some(ViewState::Synced | ViewState::Failed { .. }))
+        };
+        let unread: Vec<_> = views.filter(|stats| !read(&stats.told)).collect();
+        let waits = match unread.as_slice() {
+            _ if group != Group::COORDINATOR && !*wanted.borrow_and_update() => {
+                Some("what is wanted to be known".to_owned())
+            }
+            [] => None,
+            [first, ..] => Some(format!(
+                "{} of {} views to be read, the first is {}",
+                unread.len(),
+                stats.len(),
+                first.view
+            )),
+        };
+        setting.checks.views.set(group, waits);
+        tokio::select! {
+            _ = told.changed() => {}
+            _ = wanted.changed() => {}
+            _ = interval.tick() => {}
         }
     }
 }

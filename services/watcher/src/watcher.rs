@@ -1,18 +1,30 @@
-//! The service: stands by, leads, and begins again.
+//! The service: for every group of views, stands by, leads, and begins again.
 
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::Bus;
-use anteroom_runtime::{Check, Readiness, Service};
+use anteroom_model::Group;
+use anteroom_runtime::Service;
+use anyhow::{Context as _, bail};
 use kube::Client;
+use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     apiserver::ApiServer,
     args::Args,
+    calls::{API_CALL_BYTES_MAX, Caller},
+    checks::Checks,
+    feeds::FeedOptions,
+    index::Index,
     lead::Campaign,
+    live::{self, LiveMetrics, LiveTools},
+    members::Members,
     metrics::WatcherMetrics,
+    permits::SecretsReaders,
     publish::End,
     term::{self, Outcome, Setting},
+    wants::WantsReader,
 };
 
 /// How often it is looked whether the API server answers.
@@ -21,51 +33,8 @@ const REACH_INTERVAL: Duration = Duration::from_secs(5);
 /// The largest answer to that.
 const VERSION_BYTES_MAX: usize = 64 * 1024;
 
-/// What the watcher waits for. All but the first two say something of the leader only: a standby has
-/// nothing of its own to wait for.
-#[derive(Debug)]
-pub(crate) struct Checks {
-    /// The bus.
-    pub bus: Check,
-    /// The API server.
-    pub api: Check,
-    /// Whether it leads or stands by.
-    pub lead: Check,
-    /// That `CachedContextEntry` can be read.
-    pub entries: Check,
-    /// That policies can be read.
-    pub policies: Check,
-    /// That every wanted view was read, or cannot be.
-    pub views: Check,
-}
-
-impl Checks {
-    fn new(readiness: &Readiness) -> Self {
-        Self {
-            bus: readiness.check("bus", "the bus to be within reach"),
-            api: readiness.check("api-server", "the API server to answer"),
-            lead: readiness.check("lead", "to lead or to stand by"),
-            entries: readiness.check("entries", "the first list of CachedContextEntry"),
-            policies: readiness.check("policies", "the first list of policies"),
-            views: readiness.check("views", "every view to be read once"),
-        }
-    }
-
-    fn leads(&self) {
-        self.lead.ready();
-        self.entries
-            .not_ready("the first list of CachedContextEntry");
-        self.policies.not_ready("the first list of policies");
-        self.views.not_ready("every view to be read once");
-    }
-
-    fn stands_by(&self) {
-        self.lead.not_ready("to lead or to stand by");
-        self.entries.ready();
-        self.policies.ready();
-        self.views.ready();
-    }
-}
+/// How often it is looked whether every group is led.
+const LEAD_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Runs the watcher until shutdown is asked for.
 ///
@@ -79,67 +48,150 @@ pub async fn run(
     client: Client,
     service: Service,
 ) -> anyhow::Result<()> {
-    let me = args.holder();
+    let (index, index_reader) = Index::new();
     let setting = Setting {
-        bus,
+        bus: Arc::clone(&bus),
         api: ApiServer::new(client),
         metrics: WatcherMetrics::register(&service.metrics),
         checks: Arc::new(Checks::new(&service.readiness)),
         shutdown: service.shutdown.clone(),
+        members: Members::new(&args.holder()),
+        index,
+        wants: WantsReader::new(),
+        feeds: FeedOptions {
+            memory_bytes_max: args.watcher_memory_limit,
+            ..FeedOptions::default()
+        },
+        cache_api_calls: args.cache_api_calls,
+        api_call_bytes_max: args
+            .api_call_bytes_max
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .unwrap_or(API_CALL_BYTES_MAX),
+        secrets: Arc::new(SecretsReaders(args.allow_secrets)),
     };
-    tokio::select! {
-        never = reach(&setting) => match never {},
-        result = terms(&setting, &me) => result,
+    let mut parts = JoinSet::new();
+    let of = setting.clone();
+    parts.spawn(async move { of.members.run(&*of.bus).await });
+    let of = setting.clone();
+    parts.spawn(async move { of.wants.run(&*of.bus).await });
+    parts.spawn(async move { index_reader.run(&*bus).await });
+    let secrets = Arc::clone(&setting.secrets);
+    let live = LiveTools {
+        bus: Arc::clone(&setting.bus),
+        caller: Caller::new(setting.api.clone(), setting.api_call_bytes_max),
+        metrics: LiveMetrics::register(&service.metrics),
+        watcher: setting.members.me().to_owned(),
+        args: args.live,
+        may_read_secrets: Arc::new(move |namespace: &str, name: &str| {
+            secrets.allows_policy(namespace, name)
+        }),
+    };
+    let stop = setting.shutdown.token();
+    let live = tokio::spawn(async move { live::serve(live, stop).await });
+    let live = AbortOnDropHandle::new(live);
+    parts.spawn(reach(setting.clone()));
+    parts.spawn(led(setting.clone()));
+    let mut groups = JoinSet::new();
+    for group in Group::all() {
+        groups.spawn(terms(setting.clone(), group));
+    }
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            ended = groups.join_next() => match ended {
+                None => {
+                    // It drains by itself.
+                    return live.await.context("live reads panicked");
+                }
+                Some(Ok(Ok(()))) => {}
+                Some(Ok(Err(error))) => return Err(error),
+                Some(Err(panic)) => bail!("a part of the watcher panicked: {panic}"),
+            },
+            Some(ended) = parts.join_next() => match ended {
+                Ok(()) => bail!("a part of the watcher ended by itself"),
+                Err(panic) => bail!("a part of the watcher panicked: {panic}"),
+            },
+            () = setting.shutdown.triggered(), if !stopping => {
+                stopping = true;
+                setting.members.withdraw(&*setting.bus).await;
+            }
+        }
     }
 }
 
-async fn terms(setting: &Setting, me: &str) -> anyhow::Result<()> {
+/// Stands by for one group, leads it, and begins again.
+async fn terms(setting: Setting, group: Group) -> anyhow::Result<()> {
     let Setting {
         bus,
         checks,
         metrics,
         shutdown,
+        members,
         ..
-    } = setting;
+    } = &setting;
     let mut term_seen = 0;
     loop {
-        checks.stands_by();
-        metrics.leads(None);
+        checks.stands_by(group);
+        metrics.leads(group, None);
         let campaign = Campaign {
             bus: &**bus,
-            me,
+            group,
+            members,
             term_seen,
             bus_check: &checks.bus,
-            lead_check: &checks.lead,
         };
         let leadership = tokio::select! {
             leadership = campaign.win() => leadership,
             () = shutdown.triggered() => return Ok(()),
         };
         term_seen = leadership.term;
-        tracing::info!(term = leadership.term, holder = me, "leading");
-        checks.leads();
-        metrics.leads(Some(leadership.term));
-        match Box::pin(term::lead(setting, &leadership)).await? {
+        tracing::info!(%group, term = term_seen, holder = members.me(), "leading");
+        checks.leads(group);
+        metrics.leads(group, Some(term_seen));
+        match Box::pin(term::lead(&setting, &leadership)).await? {
             Outcome::Shutdown => return Ok(()),
-            Outcome::Over(End::Fenced) => tracing::warn!("another watcher leads now"),
+            Outcome::HandedOver => tracing::info!(%group, "handed over"),
+            Outcome::Over(End::Fenced) => tracing::warn!(%group, "another watcher leads now"),
             Outcome::Over(End::LogRemade) => {
-                tracing::warn!("the log was made anew: everything is written again");
+                tracing::warn!(%group, "the log was made anew: everything is written again");
             }
         }
     }
 }
 
-/// Keeps saying whether the API server answers.
-async fn reach(setting: &Setting) -> std::convert::Infallible {
+/// Keeps saying whether the API server answers: a watcher that cannot reach it leads only what nobody
+/// else would.
+async fn reach(setting: Setting) {
     loop {
         match setting.api.get("/version", VERSION_BYTES_MAX).await {
-            Ok(_) => setting.checks.api.ready(),
-            Err(fault) => setting
-                .checks
-                .api
-                .not_ready(format!("the API server: {fault}")),
+            Ok(_) => {
+                setting.checks.api.ready();
+                setting.members.stand(true);
+            }
+            Err(fault) => {
+                let waits = format!("the API server: {fault}");
+                setting.checks.api.not_ready(waits);
+                setting.members.stand(false);
+            }
         }
         tokio::time::sleep(REACH_INTERVAL).await;
+    }
+}
+
+/// Keeps saying whether every group is led, here or elsewhere.
+async fn led(setting: Setting) {
+    let check = &setting.checks.lead;
+    loop {
+        match setting.members.leaderless().as_slice() {
+            [] => check.ready(),
+            groups => {
+                let groups: Vec<_> = groups.iter().map(ToString::to_string).collect();
+                check.not_ready(format!(
+                    "groups to be led by a watcher: {}",
+                    groups.join(", ")
+                ));
+            }
+        }
+        tokio::time::sleep(LEAD_INTERVAL).await;
     }
 }

@@ -23,11 +23,9 @@ async fn an_entry_becomes_a_view_that_is_kept_up_to_date() {
     assert_eq!(object["kind"], "Ingress");
     assert_eq!(object["metadata"]["annotations"], json!({"a": "b"}));
     assert!(object["metadata"].get("managedFields").is_none());
-    let entry = log.object("anteroom:entries", "hosts").unwrap();
-    assert_eq!(
-        entry["state"],
-        json!({"type": "bound", "view": INGRESS_VIEW, "namespace": ""})
-    );
+    let entry = log.entry("hosts").unwrap();
+    assert_eq!(entry["state"]["type"], "bound");
+    assert_eq!(entry["state"]["view"], INGRESS_VIEW);
     assert!(
         log.object("anteroom:kinds", "Ingress.v1.networking.k8s.io")
             .is_some()
@@ -53,7 +51,7 @@ async fn two_entries_on_one_source_are_one_watch_and_the_last_frees_it() {
     world.entry("two", json!({"resource": {"group": "apis/networking.k8s.io", "version": "v1", "kind": "ingresses"}}));
     let watcher = world.watch_as("w");
     let bound = |log: &support::Log, name| {
-        log.object("anteroom:entries", name)
+        log.entry(name)
             .is_some_and(|e| e["state"]["view"] == INGRESS_VIEW)
     };
     world
@@ -71,7 +69,7 @@ async fn two_entries_on_one_source_are_one_watch_and_the_last_frees_it() {
     world.sim.delete(ENTRIES, "", "one").unwrap();
     world
         .until("one to be gone", |log| {
-            log.names("anteroom:entries") == ["two"]
+            log.names("anteroom:entries") == ["cachedcontextentries/two"]
         })
         .await;
     assert!(world.log().is_synced(INGRESS_VIEW));
@@ -214,7 +212,7 @@ async fn a_definition_installed_later_makes_the_entry_work() {
         .until_ready(ENTRIES, "widgets", "False", "ResourceNotFound")
         .await;
     let invalid = |log: &support::Log| {
-        let entry = log.object("anteroom:entries", "widgets");
+        let entry = log.entry("widgets");
         entry.is_some_and(|entry| entry["state"]["failure"]["reason"] == "ResourceNotFound")
     };
     world.until("the invalid entry", invalid).await;

@@ -36,7 +36,7 @@ fn stats(told: Option<ViewState>, trouble: Option<Failure>, news_age_ms: u64) ->
 }
 
 fn said(record: &EntryRecord, stats: Option<&ViewStats>) -> (&'static str, String) {
-    let ready = of_entry(record, stats);
+    let ready = of_entry(record, stats, Holders::default());
     assert_eq!(ready.generation, 4);
     (ready.status, ready.reason)
 }
@@ -113,7 +113,12 @@ fn a_policy_is_ready_when_it_compiles_and_its_entries_are() {
         message: "not evaluated".into(),
     };
     let entry = |status| Some(Ready::new(status, Failure::new("X", "why"), 1));
-    let named = |ready| vec![("hosts".to_owned(), ready)];
+    let need = |kind, ready| {
+        let name = "hosts".to_owned();
+        vec![Need { kind, name, ready }]
+    };
+    let named = |ready| need(EntryKind::Cached, ready);
+    let declared = |ready| need(EntryKind::Implicit, ready);
     for (problems, entries, status, reason, says) in [
         (vec![], vec![], "True", "Succeeded", "served"),
         (vec![], named(entry("True")), "True", "Succeeded", "served"),
@@ -126,6 +131,20 @@ fn a_policy_is_ready_when_it_compiles_and_its_entries_are() {
         ),
         (vec![], named(None), "False", "EntryNotFound", "`hosts`"),
         (
+            vec![],
+            declared(None),
+            "False",
+            "ReferenceNotSynced",
+            "`hosts`",
+        ),
+        (
+            vec![],
+            declared(entry("False")),
+            "False",
+            "ReferenceNotSynced",
+            "X: why",
+        ),
+        (
             vec![problem],
             named(None),
             "False",
@@ -137,4 +156,34 @@ fn a_policy_is_ready_when_it_compiles_and_its_entries_are() {
         assert_eq!((ready.status, ready.reason.as_str()), (status, reason));
         assert!(ready.message.contains(says), "{ready:?}");
     }
+}
+
+/// Point G.
+#[test]
+fn an_entry_that_no_replica_holds_any_more_says_so() {
+    let stats = stats(Some(ViewState::Synced), None, 0);
+    let holders = |evicted| Holders {
+        total: 2,
+        serving: 2 - evicted,
+        evicted,
+    };
+    let said = |evicted| of_entry(&bound(), Some(&stats), holders(evicted));
+    assert_eq!(said(1).reason, "Synced");
+    assert_eq!(
+        (said(2).status, said(2).reason.as_str()),
+        ("False", "Evicted")
+    );
+}
+
+/// Point F: `onForbidden: Stop` holds over a change of the coordinator.
+#[test]
+fn a_generation_that_was_given_up_is_read_from_its_condition() {
+    let at = Timestamp::from_second(1).unwrap();
+    let said = |reason: &str| {
+        let failure = Failure::new(reason, "no");
+        Ready::new("False", failure, 3).put_into(&[], at)
+    };
+    assert_eq!(forbidden(&said("Forbidden"), 3).unwrap().message, "no");
+    assert!(forbidden(&said("Forbidden"), 4).is_none());
+    assert!(forbidden(&said("Syncing"), 3).is_none());
 }

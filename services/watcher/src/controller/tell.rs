@@ -1,146 +1,162 @@
-//! What people are told: statuses, metrics and readiness.
+//! What people are told: the statuses of entries and policies. Only of what something changed for is
+//! looked at.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use anteroom_model::{FactError, Failure, ViewId, ViewState};
+use anteroom_model::{EntryKind, FactError, Failure, ObjectKey, ViewId};
 use jiff::{SignedDuration, Timestamp};
 
-use super::Controller;
+use super::{Controller, entries::author, policies::PolicyId};
 use crate::{
-    conditions::{self, Ready},
-    manifests::{POLICY_API_VERSION, PolicyManifest},
-    publish::{Book, ViewStats},
-    status::{Author, Figures, Wanted},
+    conditions::{self, Need, Ready},
+    manifests::PolicyManifest,
+    publish::ViewStats,
+    registry::{self, EntryId},
+    status::{Figures, Wanted},
 };
-
-/// The API version of entries.
-pub(crate) const ENTRY_API_VERSION: &str = "kyverno.io/v2alpha1";
 
 impl Controller {
     /// Brings everything up to date that people see.
-    pub(super) fn tell(&self) {
+    pub(super) fn tell(&mut self) {
+        for (view, state_changed) in self.board.take_changed() {
+            self.view_changed(view, state_changed);
+        }
         let now = Instant::now();
-        let stats = self.tools.publisher.look(|book: &Book| book.stats(now));
-        stats
-            .iter()
-            .for_each(|stats| self.tools.metrics.view(stats));
-        self.check_views(&stats);
-        let stats: HashMap<_, _> = stats
-            .into_iter()
-            .map(|stats| (stats.view.clone(), stats))
-            .collect();
-        let mut ready = BTreeMap::new();
-        let mut wanted = self.entry_statuses(&stats, now, &mut ready);
-        wanted.extend(self.policy_statuses(&ready));
-        self.tools.status.set(wanted);
-    }
-
-    /// A view is waited for until it is synced, or until its source said that it never will be.
-    fn check_views(&self, stats: &[ViewStats]) {
-        let unread = |stats: &&ViewStats| {
-            let told = stats.told.as_ref();
-            !matches!(told, Some(ViewState::Synced | ViewState::Failed { .. }))
-        };
-        let collections = stats.iter().filter(|stats| !stats.view.is_system());
-        let unread: Vec<_> = collections
-            .filter(unread)
-            .map(|s| s.view.as_str())
-            .collect();
-        let check = &self.tools.checks.views;
-        match unread.as_slice() {
-            [] => check.ready(),
-            [first, ..] => check.not_ready(format!(
-                "{} of {} views to be read, the first is {first}",
-                unread.len(),
-                stats.len()
-            )),
+        for id in std::mem::take(&mut self.dirty.entries) {
+            if id.0 != EntryKind::Implicit {
+                self.tell_entry(&id, now);
+            }
+        }
+        for id in std::mem::take(&mut self.dirty.policies) {
+            self.tell_policy(&id, now);
         }
     }
 
-    fn entry_statuses(
-        &self,
-        stats: &HashMap<ViewId, ViewStats>,
-        now: Instant,
-        ready: &mut BTreeMap<String, Ready>,
-    ) -> Vec<(Author, Wanted)> {
-        let clock = Timestamp::now();
-        let mut wanted = Vec::new();
-        for entry in self.entries.values() {
-            let identity = &entry.identity;
-            let Some(record) = self.registry.entry(&identity.name) else {
-                continue; // Not resolved yet: nothing is known.
+    fn view_changed(&mut self, view: ViewId, state_changed: bool) {
+        // There may be a hundred thousand implicit entries on a view of single objects, after all
+        // others: of them only the state matters.
+        let ids = self.registry.on_view(&view);
+        let ids = ids.take_while(|(kind, _)| state_changed || *kind != EntryKind::Implicit);
+        for id in ids {
+            if id.0 == EntryKind::Implicit {
+                let policies = self.registry.dependents(id);
+                let policies = policies.filter_map(|uid| self.by_uid.get(uid));
+                self.dirty.policies.extend(policies.cloned());
+            } else {
+                self.dirty.entries.insert(id.clone());
+            }
+        }
+        if let Some(failure) = self.board.failure(&view).filter(|_| state_changed) {
+            let failure = failure.clone();
+            self.forbidden(view, failure);
+        }
+    }
+
+    fn condition(&self, id: &EntryId, now: Instant) -> Option<(Ready, Option<ViewStats>)> {
+        let record = self.registry.entry(id)?;
+        let view = record.binding().ok().map(|binding| &binding.view);
+        let stats = view.and_then(|view| self.board.stats(view, now));
+        let holders = view.map_or_else(Default::default, |view| self.board.holders(view, now));
+        let ready = conditions::of_entry(record, stats.as_ref(), holders);
+        Some((ready, stats))
+    }
+
+    fn tell_entry(&mut self, id: &EntryId, now: Instant) {
+        // `None`: not resolved yet, so nothing is known; or it is gone.
+        let condition = self.condition(id, now);
+        let ready = condition.as_ref().map(|(ready, _)| ready);
+        if self.ready.get(id) != ready {
+            match ready {
+                Some(ready) => self.ready.insert(id.clone(), ready.clone()),
+                None => self.ready.remove(id),
             };
-            let stats = record
-                .binding()
-                .ok()
-                .and_then(|binding| stats.get(&binding.view));
-            let condition = conditions::of_entry(record, stats);
-            ready.insert(identity.name.clone(), condition.clone());
-            let plural = "cachedcontextentries";
-            let kind = "CachedContextEntry";
-            let author = Author::new(ENTRY_API_VERSION, kind, plural, identity);
-            let said = entry.status.clone();
-            wanted.push((
-                author,
-                Wanted {
-                    ready: condition,
-                    figures: Some(figures(stats, now, clock)),
-                    conditions: said.conditions,
-                    figures_now: Figures {
-                        view: said.view,
-                        objects: said.objects,
-                        bytes: said.bytes,
-                        heard: said.last_heard_time.map(|time| time.0),
-                    },
-                },
-            ));
+            let readers = self.readers.get(id).into_iter().flatten();
+            self.dirty.policies.extend(readers.cloned());
         }
-        wanted
+        let key = ObjectKey::new("", id.1.as_str());
+        let entry = self.entry_feed(id.0).roster.get(&key).cloned();
+        let (Some((ready, stats)), Some(entry)) = (condition, entry) else {
+            return;
+        };
+        let author = author(&entry);
+        let said = entry.status;
+        let global = id.0 == EntryKind::Global;
+        let mut figures = figures(stats.as_ref(), now, Timestamp::now());
+        if global {
+            figures = Figures {
+                heard: figures.heard,
+                ..Figures::default()
+            };
+        }
+        self.tools.status.put(
+            author,
+            Wanted {
+                ready,
+                figures: Some(figures),
+                global,
+                conditions: said.conditions,
+                figures_now: Figures {
+                    view: said.view,
+                    objects: said.objects,
+                    bytes: said.bytes,
+                    heard: said.last_heard_time.map(|time| time.0),
+                },
+            },
+        );
     }
 
     /// An entry's condition as a policy has it: a namespaced one may not read every entry.
-    fn readiness_for(
-        &self,
-        policy: &PolicyManifest,
-        entry: &str,
-        ready: &BTreeMap<String, Ready>,
-    ) -> Option<Ready> {
+    fn readiness_for(&self, policy: &PolicyManifest, id: &EntryId) -> Option<Ready> {
         let own = Some(policy.identity.namespace.as_str()).filter(|own| !own.is_empty());
-        let refused = self.registry.entry(entry)?.binding_within(own).err();
+        let refused = self.registry.entry(id)?.binding_within(own).err();
         match refused {
             Some(error @ FactError::OutsideNamespace { .. }) => {
                 let failure = Failure::new("Forbidden", format!("{}: {error}", error.code()));
                 Some(Ready::new("False", failure, policy.identity.generation))
             }
-            _ => ready.get(entry).cloned(),
+            _ => self.ready.get(id).cloned(),
         }
     }
 
-    fn policy_statuses(&self, ready: &BTreeMap<String, Ready>) -> Vec<(Author, Wanted)> {
-        let feeds = [&self.cluster_policies, &self.policies].into_iter();
-        let policies = feeds.flat_map(|feed| feed.roster.values().map(move |p| (feed, p)));
-        let wanted = policies.map(|(feed, policy)| {
-            let names = policy.entries.iter();
-            let entries: Vec<_> = names
-                .map(|name| (name.clone(), self.readiness_for(policy, name, ready)))
-                .collect();
-            let generation = policy.identity.generation;
-            let condition = conditions::of_policy(generation, &policy.problems, &entries);
-            let author = Author::new(POLICY_API_VERSION, feed.kind, feed.plural, &policy.identity);
-            (
-                author,
-                Wanted {
-                    ready: condition,
-                    figures: None,
-                    conditions: policy.conditions.clone(),
-                    figures_now: Figures::default(),
-                },
-            )
+    fn tell_policy(&self, id: &PolicyId, now: Instant) {
+        let feed = self.policy_feed(id);
+        let Some(policy) = feed.roster.get(&id.0) else {
+            return;
+        };
+        let entries = policy.entries.iter().map(|id| Need {
+            kind: id.0,
+            name: id.1.clone(),
+            ready: self.readiness_for(policy, id),
         });
-        wanted.collect()
+        let declared = policy.references.iter().filter(|r| r.is_declared());
+        let references = declared.filter_map(|reference| {
+            let id = (EntryKind::Implicit, reference.name());
+            let record = self.registry.entry(&id)?;
+            let ready = match registry::is_unresolved(record) {
+                true => None,
+                false => self.condition(&id, now).map(|(ready, _)| ready),
+            };
+            let (kind, name) = id;
+            Some(Need { kind, name, ready })
+        });
+        let needs: Vec<_> = entries.chain(references).collect();
+        let generation = policy.identity.generation;
+        let ready = if policy.secrets_forbidden && policy.problems.is_empty() {
+            let failure = crate::permits::forbidden("the policy");
+            Ready::new("False", failure, generation)
+        } else {
+            conditions::of_policy(generation, &policy.problems, &needs)
+        };
+        self.tools.status.put(
+            feed.author(policy),
+            Wanted {
+                ready,
+                figures: None,
+                global: false,
+                conditions: policy.conditions.clone(),
+                figures_now: Figures::default(),
+            },
+        );
     }
 }
 

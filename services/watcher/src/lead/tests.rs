@@ -2,8 +2,11 @@ use std::sync::Arc;
 
 use anteroom_bus::local::LocalBus;
 use anteroom_runtime::Readiness;
+use tokio::task::JoinHandle;
 
 use super::*;
+
+const GROUP: Group = Group(4);
 
 fn lease(holder: &str) -> Lease {
     Lease {
@@ -18,85 +21,111 @@ fn whose_the_lease_is() {
     assert_eq!(claim(Some(&lease("")), "me"), Claim::Free, "handed over");
     assert_eq!(
         claim(Some(&lease("me")), "me"),
-        Claim::Free,
+        Claim::Own,
         "from before a restart"
     );
     let held = Claim::Held {
-        term: 3,
         holder: "you".into(),
     };
     assert_eq!(claim(Some(&lease("you")), "me"), held);
 }
 
-async fn win(bus: &dyn Bus, me: &str, term_seen: u32) -> Leadership {
-    let readiness = Readiness::new();
-    let (bus_check, lead_check) = (readiness.check("bus", ""), readiness.check("lead", ""));
-    let campaign = Campaign {
-        bus,
-        me,
-        term_seen,
-        bus_check: &bus_check,
-        lead_check: &lead_check,
-    };
-    campaign.win().await
+#[test]
+fn the_one_with_whom_a_group_belongs_goes_first() {
+    let none = Duration::ZERO;
+    assert_eq!(step(Some(none), none, true), Step::Take);
+    assert_eq!(step(Some(none), none, false), Step::Wait(LOOK_INTERVAL));
+    assert_eq!(step(Some(DEFERENCE), none, false), Step::Take);
+    assert_eq!(step(None, none, true), Step::Wait(SILENCE_MAX));
+    assert_eq!(step(None, SILENCE_MAX, true), Step::Wait(LOOK_INTERVAL));
+}
+
+/// A candidate with a client of the bus of its own.
+struct Candidate {
+    bus: Arc<LocalBus>,
+    members: Members,
+    _hears: JoinHandle<()>,
+}
+
+impl Candidate {
+    fn new(bus: &LocalBus, me: &str) -> Self {
+        let (bus, members) = (Arc::new(bus.join()), Members::new(me));
+        members.stand(true);
+        let (hearing, heard) = (Arc::clone(&bus), members.clone());
+        let hears = tokio::spawn(async move { heard.run(&*hearing).await });
+        Self {
+            bus,
+            members,
+            _hears: hears,
+        }
+    }
+
+    async fn win(&self, term_seen: u32) -> Leadership {
+        let check = Readiness::new().check("bus", "");
+        let campaign = Campaign {
+            bus: &*self.bus,
+            group: GROUP,
+            members: &self.members,
+            term_seen,
+            bus_check: &check,
+        };
+        campaign.win().await
+    }
+}
+
+fn beat(leader: &Leadership) -> Beat {
+    Beat {
+        incarnation: leader.incarnation.clone(),
+        group: leader.group,
+        term: leader.term,
+        holder: leader.holder.clone(),
+        views: Vec::new(),
+    }
 }
 
 #[tokio::test]
 async fn the_first_one_leads_and_terms_only_grow() {
-    let bus = LocalBus::new();
-    assert_eq!(win(&bus, "a", 0).await.term, 1);
-    assert_eq!(
-        win(&bus, "a", 0).await.term,
-        2,
-        "its own lease, from before a restart"
-    );
+    let a = Candidate::new(&LocalBus::new(), "a");
+    assert_eq!(a.win(0).await.term, 1);
+    let again = a.win(0).await.term;
+    assert_eq!(again, 2, "its own lease, from before a restart");
 }
 
 #[tokio::test]
 async fn a_log_made_anew_begins_with_a_higher_term() {
-    assert_eq!(win(&LocalBus::new(), "a", 7).await.term, 8);
+    let a = Candidate::new(&LocalBus::new(), "a");
+    assert_eq!(a.win(7).await.term, 8);
 }
 
+/// Point I.
 #[tokio::test(start_paused = true)]
-async fn a_standby_waits_for_silence() {
-    let bus = Arc::new(LocalBus::new());
-    let leader = win(&*bus, "a", 0).await;
-    let other = bus.join();
-    let standby = tokio::spawn(async move { win(&other, "b", 0).await });
+async fn a_standby_waits_for_silence_and_fences_its_predecessor() {
+    let bus = LocalBus::new();
+    let (a, b) = (Candidate::new(&bus, "a"), Candidate::new(&bus, "b"));
+    let leader = a.win(0).await;
+    let standby = tokio::spawn(async move { b.win(0).await });
     for _ in 0..20 {
-        tokio::time::sleep(TAKEOVER_SILENCE / 2).await;
-        let beat = Beat {
-            incarnation: leader.incarnation.clone(),
-            group: anteroom_model::Group::COORDINATOR,
-            term: leader.term,
-            holder: "a".into(),
-            views: Vec::new(),
-        };
-        bus.send_beat(&beat).await.unwrap();
+        tokio::time::sleep(SILENCE_MAX / 2).await;
+        a.bus.send_beat(&beat(&leader)).await.unwrap();
         assert!(!standby.is_finished());
     }
     let next = standby.await.unwrap();
     assert_eq!(next.term, 2);
-    assert!(matches!(
-        bus.take_lease(
-            anteroom_model::Group::COORDINATOR,
-            lease("a"),
-            Some(leader.fence)
-        )
-        .await,
-        Err(AppendError::Fenced)
-    ));
+    let refused = a.bus.take_lease(GROUP, lease("a"), Some(leader.fence));
+    assert!(matches!(refused.await, Err(AppendError::Fenced)));
 }
 
+/// Point I.
 #[tokio::test(start_paused = true)]
 async fn a_hand_over_needs_no_silence() {
-    let bus = Arc::new(LocalBus::new());
-    let leader = win(&*bus, "a", 0).await;
-    let other = bus.join();
-    let begun = tokio::time::Instant::now();
-    let standby = tokio::spawn(async move { win(&other, "b", 0).await });
+    let bus = LocalBus::new();
+    let (a, b) = (Candidate::new(&bus, "a"), Candidate::new(&bus, "b"));
+    let leader = a.win(0).await;
+    a.bus.send_beat(&beat(&leader)).await.unwrap();
+    let begun = Instant::now();
+    let standby = tokio::spawn(async move { b.win(0).await });
     tokio::time::sleep(Duration::from_millis(10)).await;
-    leader.release(&*bus).await;
+    leader.release(&*a.bus).await;
     assert_eq!(standby.await.unwrap().term, 3);
-    assert!(begun.elapsed() < TAKEOVER_SILENCE, "virtual time");
+    assert!(begun.elapsed() < SILENCE_MAX, "virtual time");
 }

@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use anteroom_model::{Collection, Failure, GroupVersionResource, Source};
+use anteroom_model::{Collection, Failure, GroupVersionResource, ObjectKey, Source};
+use anteroom_policy::{CollectionReference, NamedObject};
 use proptest::prelude::*;
 
 use super::*;
@@ -17,11 +18,17 @@ fn info(resource: &str) -> SourceInfo {
 
 fn claim(name: &str, uid: &str, generation: i64, resolution: Resolution) -> Event {
     Event::Entry(Box::new(Claim {
+        kind: EntryKind::Cached,
         name: name.into(),
         uid: uid.into(),
         generation,
         resolution,
+        given_up: None,
     }))
+}
+
+fn gone(name: &str) -> Event {
+    Event::EntryGone((EntryKind::Cached, name.into()))
 }
 
 fn found(resource: &str) -> Resolution {
@@ -35,11 +42,17 @@ fn failure() -> Failure {
 fn kinds(effects: &[Effect]) -> Vec<&'static str> {
     effects
         .iter()
-        .map(|effect| match effect {
-            Effect::StartView(_) => "start",
-            Effect::StopView(_) => "stop",
-            Effect::PublishEntry(_) => "publish",
-            Effect::RemoveEntry(_) => "remove",
+        .filter_map(|effect| match effect {
+            Effect::Want(_) => Some("start"),
+            Effect::Unwant(_) => Some("stop"),
+            Effect::Call(..) => Some("call"),
+            Effect::EndCall(_) => Some("end call"),
+            Effect::Refer(_) => Some("refer"),
+            Effect::Unrefer(_) => Some("unrefer"),
+            Effect::Publish(_) => Some("publish"),
+            Effect::Remove(_) => Some("remove"),
+            Effect::Resolve(_) => Some("resolve"),
+            Effect::Changed(_) => None,
         })
         .collect()
 }
@@ -55,15 +68,9 @@ fn two_entries_on_one_source_are_one_view_and_the_last_frees_it() {
         kinds(&registry.apply(claim("b", "2", 1, found("pods")))),
         ["publish"]
     );
-    assert_eq!(
-        kinds(&registry.apply(Event::EntryGone("a".into()))),
-        ["remove"]
-    );
-    assert_eq!(
-        kinds(&registry.apply(Event::EntryGone("b".into()))),
-        ["remove", "stop"]
-    );
-    assert!(kinds(&registry.apply(Event::EntryGone("b".into()))).is_empty());
+    assert_eq!(kinds(&registry.apply(gone("a"))), ["remove"]);
+    assert_eq!(kinds(&registry.apply(gone("b"))), ["remove", "stop"]);
+    assert!(kinds(&registry.apply(gone("b"))).is_empty());
 }
 
 #[test]
@@ -89,10 +96,7 @@ fn a_recreated_entry_keeps_the_watch() {
         kinds(&registry.apply(claim("a", "2", 1, found("pods")))),
         ["publish"]
     );
-    assert_eq!(
-        kinds(&registry.apply(Event::EntryGone("a".into()))),
-        ["remove", "stop"]
-    );
+    assert_eq!(kinds(&registry.apply(gone("a"))), ["remove", "stop"]);
 }
 
 #[test]
@@ -150,7 +154,7 @@ proptest! {
             let event = match what {
                 0 => {
                     model.0.remove(&name);
-                    Event::EntryGone(name)
+                    gone(&name)
                 }
                 1 => {
                     model.0.insert(name.clone(), None);
@@ -164,9 +168,9 @@ proptest! {
             };
             for effect in registry.apply(event) {
                 match effect {
-                    Effect::StartView(info) => prop_assert!(running.insert(info.source.view_id()), "started twice"),
-                    Effect::StopView(view) => prop_assert!(running.remove(&view), "stopped, never started"),
-                    Effect::PublishEntry(_) | Effect::RemoveEntry(_) => {}
+                    Effect::Want(wanted) => prop_assert!(running.insert(wanted.info.source.view_id()), "started twice"),
+                    Effect::Unwant(view) => prop_assert!(running.remove(&view), "stopped, never started"),
+                    _ => {}
                 }
             }
             prop_assert_eq!(&running, &model.views());
@@ -176,4 +180,254 @@ proptest! {
             );
         }
     }
+}
+
+fn policy(uid: &str, references: &[Reference]) -> Event {
+    Event::Policy(Dependent(uid.into()), references.to_vec())
+}
+
+fn collection(resource: &str, declared: bool) -> Reference {
+    Reference::Collection(CollectionReference {
+        resource: resource.into(),
+        declared,
+        ..CollectionReference::default()
+    })
+}
+
+fn object(name: &str) -> Reference {
+    Reference::Object(NamedObject {
+        version: "v1".into(),
+        resource: "configmaps".into(),
+        namespace: "a".into(),
+        name: name.into(),
+        ..NamedObject::default()
+    })
+}
+
+/// As the coordinator does: says what references mean, and goes on until nothing is left to do.
+fn settle(registry: &mut Registry, event: Event) -> Vec<Effect> {
+    let mut all = Vec::new();
+    let mut next = registry.apply(event);
+    while !next.is_empty() {
+        let mut then = Vec::new();
+        for effect in next {
+            if let Effect::Resolve(reference) = &effect {
+                let event = Event::Reference(reference.name(), meaning(reference));
+                then.extend(registry.apply(event));
+            } else {
+                all.push(effect);
+            }
+        }
+        next = then;
+    }
+    all
+}
+
+fn meaning(reference: &Reference) -> Resolution {
+    match reference {
+        Reference::Collection(collection) => found(&collection.resource),
+        Reference::LabelledConfigMaps => found("labelled"),
+        Reference::Object(named) => {
+            let gvr = GroupVersionResource::new("", "v1", named.resource.as_str());
+            let key = ObjectKey::new(named.namespace.as_str(), named.name.as_str());
+            let mut resolved = Resolved::whole(SourceInfo {
+                source: Source::Objects { gvr: gvr.clone() },
+                kind: "ConfigMap".into(),
+                namespaced: true,
+            });
+            resolved.object = Some(ObjectReference { gvr, object: key });
+            Resolution::Found(Box::new(resolved))
+        }
+    }
+}
+
+/// Point C.
+#[test]
+fn implicit_entries_come_and_go_with_the_policies_that_need_them() {
+    let mut registry = Registry::default();
+    let pods = collection("pods", false);
+    assert_eq!(
+        kinds(&settle(&mut registry, policy("1", &[pods.clone()]))),
+        ["start", "publish"]
+    );
+    assert!(kinds(&settle(&mut registry, policy("2", &[pods.clone()]))).is_empty());
+    assert!(kinds(&settle(&mut registry, policy("1", &[pods.clone()]))).is_empty());
+    let id = (EntryKind::Implicit, pods.name());
+    assert_eq!(registry.dependents(&id).count(), 2);
+    let first = Event::PolicyGone(Dependent("1".into()));
+    assert!(kinds(&settle(&mut registry, first)).is_empty());
+    assert_eq!(
+        kinds(&settle(&mut registry, policy("2", &[]))),
+        ["remove", "stop"]
+    );
+    assert!(registry.entry(&id).is_none() && registry.views().next().is_none());
+}
+
+#[test]
+fn an_entry_and_a_policy_share_a_view_until_both_are_gone() {
+    let mut registry = Registry::default();
+    registry.apply(claim("a", "1", 1, found("pods")));
+    let pods = [collection("pods", true)];
+    assert_eq!(
+        kinds(&settle(&mut registry, policy("p", &pods))),
+        ["publish"]
+    );
+    assert_eq!(kinds(&registry.apply(gone("a"))), ["remove"]);
+    let last = Event::PolicyGone(Dependent("p".into()));
+    assert_eq!(kinds(&settle(&mut registry, last)), ["remove", "stop"]);
+}
+
+#[test]
+fn a_policy_that_reads_something_else_lets_go_of_what_it_read() {
+    let mut registry = Registry::default();
+    settle(&mut registry, policy("p", &[collection("pods", false)]));
+    let effects = settle(&mut registry, policy("p", &[collection("nodes", false)]));
+    let mut kinds = kinds(&effects);
+    kinds.sort_unstable();
+    assert_eq!(kinds, ["publish", "remove", "start", "stop"]);
+}
+
+#[test]
+fn what_is_declared_later_is_resolved_again() {
+    let mut registry = Registry::default();
+    let undeclared = policy("p", &[collection("pods", false)]);
+    registry.apply(undeclared);
+    let nothing = Event::Reference(collection("pods", false).name(), Resolution::Nothing);
+    assert!(
+        kinds(&registry.apply(nothing)).is_empty(),
+        "nothing is kept"
+    );
+    let declared = registry.apply(policy("q", &[collection("pods", true)]));
+    assert_eq!(kinds(&declared), ["resolve"]);
+    let name = collection("pods", true).name();
+    let invalid = Event::Reference(name, Resolution::Invalid(failure()));
+    assert_eq!(kinds(&registry.apply(invalid)), ["publish"]);
+}
+
+/// Point E.
+#[test]
+fn the_first_reference_to_an_object_starts_and_the_last_one_stops() {
+    let mut registry = Registry::default();
+    assert_eq!(
+        kinds(&settle(&mut registry, policy("1", &[object("x")]))),
+        ["start", "refer"]
+    );
+    let both = [object("x"), object("y")];
+    assert_eq!(kinds(&settle(&mut registry, policy("2", &both))), ["refer"]);
+    assert!(kinds(&settle(&mut registry, policy("1", &[]))).is_empty());
+    assert_eq!(
+        kinds(&settle(&mut registry, policy("2", &[object("y")]))),
+        ["unrefer"]
+    );
+    let last = Event::PolicyGone(Dependent("2".into()));
+    assert_eq!(kinds(&settle(&mut registry, last)), ["unrefer", "stop"]);
+}
+
+/// Point E: counted in effects, of which each is a bounded amount of work.
+#[test]
+fn a_hundred_thousand_references_cost_one_effect_each() {
+    const POLICIES: usize = 1_000;
+    const EACH: usize = 100;
+    let mut registry = Registry::default();
+    let of = |n: usize| -> Vec<_> { (0..EACH).map(|m| object(&format!("o{n}-{m}"))).collect() };
+    let mut refers = 0;
+    for n in 0..POLICIES {
+        let effects = settle(&mut registry, policy(&n.to_string(), &of(n)));
+        assert!(effects.len() <= 2 * EACH + 1);
+        refers += kinds(&effects)
+            .iter()
+            .filter(|kind| **kind == "refer")
+            .count();
+    }
+    assert_eq!(refers, POLICIES * EACH);
+    assert_eq!(
+        registry.views().count(),
+        1,
+        "one view, whatever their number"
+    );
+    let again = settle(&mut registry, policy("7", &of(7)));
+    assert!(again.is_empty(), "nothing changed");
+    let one_less = settle(&mut registry, policy("7", &of(7)[1..]));
+    assert_eq!(kinds(&one_less), ["unrefer"]);
+}
+
+/// Point F.
+#[test]
+fn an_entry_that_stops_when_forbidden_holds_the_error_until_its_spec_changes() {
+    let stopping = || {
+        let Resolution::Found(mut found) = found("pods") else {
+            unreachable!()
+        };
+        found.options.stops_when_forbidden = true;
+        Resolution::Found(found)
+    };
+    let mut registry = Registry::default();
+    registry.apply(claim("stops", "1", 1, stopping()));
+    registry.apply(claim("retries", "2", 1, found("pods")));
+    let view = info("pods").source.view_id();
+    let no = Failure::new("Forbidden", "no");
+    let forbidden = Event::Forbidden(view.clone(), no.clone());
+    assert_eq!(kinds(&registry.apply(forbidden.clone())), ["publish"]);
+    assert_eq!(registry.on_view(&view).count(), 1, "the other stays");
+    let id = (EntryKind::Cached, "stops".to_owned());
+    assert!(registry.entry(&id).unwrap().binding().is_err());
+    // The catalog changed: the same generation is resolved again.
+    assert!(
+        registry
+            .apply(claim("stops", "1", 1, stopping()))
+            .is_empty()
+    );
+    assert!(kinds(&registry.apply(forbidden)).is_empty());
+    assert_eq!(kinds(&registry.apply(gone("retries"))), ["remove", "stop"]);
+    let renewed = registry.apply(claim("stops", "1", 2, stopping()));
+    assert_eq!(kinds(&renewed), ["start", "publish"]);
+    // Another coordinator, which learns from the status that it was given up.
+    let mut registry = Registry::default();
+    let Event::Entry(mut taken_over) = claim("stops", "1", 1, stopping()) else {
+        unreachable!()
+    };
+    taken_over.given_up = Some(no);
+    assert_eq!(
+        kinds(&registry.apply(Event::Entry(taken_over))),
+        ["publish"]
+    );
+    assert!(registry.entry(&id).unwrap().binding().is_err());
+}
+
+#[test]
+fn what_a_view_is_asked_for_is_what_its_entries_ask_together() {
+    let with = |pinned, bytes_max| {
+        let Resolution::Found(mut found) = found("pods") else {
+            unreachable!()
+        };
+        found.options.pinned = pinned;
+        found.options.bytes_max = bytes_max;
+        Resolution::Found(found)
+    };
+    let asked = |effects: Vec<Effect>| {
+        effects.into_iter().find_map(|effect| match effect {
+            Effect::Want(wanted) => Some((wanted.options.pinned, wanted.options.bytes_max)),
+            _ => None,
+        })
+    };
+    let mut registry = Registry::default();
+    let mut apply = |event| asked(registry.apply(event));
+    assert_eq!(
+        apply(claim("a", "1", 1, with(false, Some(5)))),
+        Some((false, Some(5)))
+    );
+    assert_eq!(
+        apply(claim("b", "2", 1, with(true, Some(9)))),
+        Some((true, Some(9)))
+    );
+    assert_eq!(
+        apply(claim("c", "3", 1, with(false, None))),
+        Some((true, None))
+    );
+    assert_eq!(
+        apply(claim("b", "2", 2, with(false, Some(9)))),
+        Some((false, None))
+    );
+    assert_eq!(apply(gone("c")), Some((false, Some(9))));
+    assert_eq!(apply(gone("a")), None, "nothing changes");
 }

@@ -26,6 +26,7 @@ fn wanted(ready: Ready, figures: Option<Figures>) -> Wanted {
     Wanted {
         ready,
         figures,
+        global: false,
         conditions: Vec::new(),
         figures_now: Figures::default(),
     }

@@ -55,6 +55,11 @@ impl Log {
         self.objects.get(view)?.get(key)
     }
 
+    /// The record of a `CachedContextEntry`.
+    pub fn entry(&self, name: &str) -> Option<&Value> {
+        self.object("anteroom:entries", &format!("cachedcontextentries/{name}"))
+    }
+
     pub fn state(&self, view: &str) -> Option<&ViewState> {
         self.views.get(view).map(|record| &record.state)
     }
@@ -186,6 +191,7 @@ impl World {
         let service = Service::new("watcher");
         let args = Args {
             holder: Some(holder.into()),
+            ..Args::default()
         };
         let task = anteroom_watcher::run(args, bus, self.client(), service.clone());
         Watcher {

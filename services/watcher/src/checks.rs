@@ -1,0 +1,92 @@
+//! What the watcher waits for, as its readiness says it.
+
+use std::collections::BTreeMap;
+
+use anteroom_model::Group;
+use anteroom_runtime::{Check, Readiness};
+use parking_lot::Mutex;
+
+/// All that is waited for. Those of entries and policies say something of the coordinator only, and
+/// those of views of whatever is led here: a standby has nothing of its own to wait for.
+#[derive(Debug)]
+pub(crate) struct Checks {
+    /// The bus.
+    pub bus: Check,
+    /// The API server.
+    pub api: Check,
+    /// That every group is led, here or elsewhere.
+    pub lead: Check,
+    /// That entries can be read.
+    pub entries: Check,
+    /// That policies can be read.
+    pub policies: Check,
+    /// That every view that is written here was read, or cannot be.
+    pub views: ViewsCheck,
+}
+
+impl Checks {
+    pub(crate) fn new(readiness: &Readiness) -> Self {
+        let checks = Self {
+            bus: readiness.check("bus", "the bus to be within reach"),
+            api: readiness.check("api-server", "the API server to answer"),
+            lead: readiness.check("lead", "every group of views to be led by a watcher"),
+            entries: readiness.check("entries", ""),
+            policies: readiness.check("policies", ""),
+            views: ViewsCheck {
+                check: readiness.check("views", ""),
+                waits: Mutex::default(),
+            },
+        };
+        Group::all().for_each(|group| checks.stands_by(group));
+        checks
+    }
+
+    /// This watcher leads the group.
+    pub(crate) fn leads(&self, group: Group) {
+        if group == Group::COORDINATOR {
+            self.entries.not_ready("the first list of entries");
+            self.policies.not_ready("the first list of policies");
+        }
+        let waits = "every view to be read once".to_owned();
+        self.views.set(group, Some(waits));
+    }
+
+    /// Another watcher leads the group, or nobody.
+    pub(crate) fn stands_by(&self, group: Group) {
+        if group == Group::COORDINATOR {
+            self.entries.ready();
+            self.policies.ready();
+        }
+        self.views.set(group, None);
+    }
+}
+
+/// That every view was read, group by group.
+#[derive(Debug)]
+pub(crate) struct ViewsCheck {
+    check: Check,
+    waits: Mutex<BTreeMap<Group, String>>,
+}
+
+impl ViewsCheck {
+    /// What the views of this group wait for.
+    pub(crate) fn set(&self, group: Group, waits_for: Option<String>) {
+        let mut waits = self.waits.lock();
+        let before = match &waits_for {
+            Some(waits_for) => waits.insert(group, waits_for.clone()),
+            None => waits.remove(&group),
+        };
+        if before == waits_for && before.is_some() {
+            return;
+        }
+        match waits.is_empty() {
+            true => self.check.ready(),
+            false => {
+                let all = waits
+                    .iter()
+                    .map(|(group, what)| format!("group {group}: {what}"));
+                self.check.not_ready(all.collect::<Vec<_>>().join("; "));
+            }
+        }
+    }
+}

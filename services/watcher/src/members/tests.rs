@@ -1,0 +1,115 @@
+use super::*;
+
+fn members(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn loads(division: &BTreeMap<Group, String>) -> BTreeMap<&str, usize> {
+    let mut loads = BTreeMap::new();
+    for member in division.values() {
+        *loads.entry(member.as_str()).or_default() += 1;
+    }
+    loads
+}
+
+fn stands(holder: &str) -> Beat {
+    Beat {
+        incarnation: Incarnation::default(),
+        group: Group::NONE,
+        term: 1,
+        holder: holder.into(),
+        views: Vec::new(),
+    }
+}
+
+/// Point I.
+#[test]
+fn every_group_belongs_with_one_and_all_get_their_share() {
+    for n in 1..=12_usize {
+        let names: BTreeSet<_> = (0..n).map(|n| format!("watcher-{n}")).collect();
+        let division = divide(&names);
+        let groups = Group::all().count();
+        assert_eq!(division.len(), groups);
+        let loads = loads(&division);
+        assert!(loads.values().all(|load| *load <= groups.div_ceil(n)));
+        if n <= 2 {
+            assert_eq!(loads.len(), n, "each leads some");
+        }
+    }
+    assert!(divide(&members(&[])).is_empty());
+}
+
+#[test]
+fn who_goes_takes_little_along() {
+    let all = divide(&members(&["a", "b", "c"]));
+    let without = divide(&members(&["a", "b"]));
+    let kept = all
+        .iter()
+        .filter(|(group, member)| without[group] == **member);
+    assert!(kept.count() >= 4, "{all:?} {without:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_counts_until_it_withdraws_or_is_silent() {
+    let me = Members::new("a");
+    me.stand(true);
+    let mine = || Group::all().filter(|group| me.place(*group) == "a").count();
+    assert_eq!(mine(), Group::all().count());
+    me.hear(&stands("b"));
+    assert!(mine() < Group::all().count() && mine() > 0);
+    me.hear(&Beat {
+        term: 0,
+        ..stands("b")
+    });
+    assert_eq!(mine(), Group::all().count());
+    me.hear(&stands("b"));
+    tokio::time::advance(SILENCE_MAX).await;
+    assert_eq!(mine(), Group::all().count());
+    // One that cannot do the work leads only what nobody else would.
+    me.stand(false);
+    assert_eq!(mine(), Group::all().count());
+    me.hear(&stands("b"));
+    assert_eq!(mine(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_is_handed_over_only_when_it_stays_better_placed() {
+    let me = Members::new("a");
+    me.stand(true);
+    me.hear(&stands("b"));
+    let group = Group::all().find(|group| me.place(*group) == "b").unwrap();
+    let wait = |me: Members| async move { me.better_placed(group).await };
+    let waiting = tokio::spawn(wait(me.clone()));
+    // Once only: it is silent before its time.
+    tokio::time::sleep(HAND_OVER_AFTER * 2).await;
+    assert!(!waiting.is_finished());
+    for _ in 0..8 {
+        me.hear(&stands("b"));
+        tokio::time::sleep(HAND_OVER_AFTER / 5).await;
+    }
+    waiting.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_counts_from_the_last_word_of_this_term() {
+    let me = Members::new("a");
+    let (group, begun) = (Group(3), Instant::now());
+    let lead = |term| Beat {
+        group,
+        term,
+        ..stands("b")
+    };
+    me.hear(&lead(4));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(me.silence(group, 4, begun), Duration::from_secs(1));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    me.hear(&lead(3));
+    assert_eq!(
+        me.silence(group, 4, begun),
+        Duration::from_secs(2),
+        "of one that was replaced"
+    );
+    assert!(me.leaderless().iter().all(|other| *other != group));
+    tokio::time::advance(SILENCE_MAX * 2).await;
+    assert!(me.leaderless().contains(&group));
+}

@@ -1,0 +1,274 @@
+//! What an administrator has allowed: who may read Secrets, and how much of the API is kept for
+//! policies that did not ask for it.
+
+use std::str::FromStr;
+
+use anteroom_model::{EntryKind, ErrorCode, Failure};
+use anteroom_policy::Reference;
+
+/// Which of the policies' calls of the API server are answered from views.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum CacheApiCalls {
+    /// None.
+    Off,
+    /// Those that declare it, with `cache: true`.
+    Declared,
+    /// All that a view can answer as the API server does.
+    #[default]
+    Auto,
+}
+
+impl CacheApiCalls {
+    /// Whether a view is kept for this reference. What a `configMap` names is no call.
+    pub(crate) fn keeps(self, reference: &Reference) -> bool {
+        let config_map = match reference {
+            Reference::LabelledConfigMaps => true,
+            Reference::Object(object) => object.group.is_empty() && object.resource == "configmaps",
+            Reference::Collection(_) => false,
+        };
+        match self {
+            Self::Auto => true,
+            Self::Declared | Self::Off => config_map || reference.is_declared(),
+        }
+    }
+}
+
+/// Who may read Secrets: a resource, a namespace for those that have one, and a name, each with `*`
+/// for any run of characters, as in `clusterpolicy/*` or `policy/team-a/check-*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretsReader {
+    kind: String,
+    /// Without the kind.
+    pattern: String,
+}
+
+/// Kinds that may be allowed to read Secrets, with how many parts follow.
+const KINDS: [(&str, usize); 4] = [
+    ("cachedcontextentry", 1),
+    ("globalcontextentry", 1),
+    ("clusterpolicy", 1),
+    ("policy", 2),
+];
+
+impl FromStr for SecretsReader {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim();
+        let (kind, pattern) = text.split_once('/').unwrap_or((text, ""));
+        let parts = pattern.split('/').count();
+        let known = KINDS.iter().any(|known| *known == (kind, parts));
+        if !known || pattern.split('/').any(str::is_empty) {
+            return Err(format!(
+                "`{text}` is none of cachedcontextentry/NAME, globalcontextentry/NAME, \
+                 clusterpolicy/NAME and policy/NAMESPACE/NAME"
+            ));
+        }
+        Ok(Self {
+            kind: kind.to_owned(),
+            pattern: pattern.to_owned(),
+        })
+    }
+}
+
+/// All who may read Secrets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SecretsReaders(pub Vec<SecretsReader>);
+
+impl SecretsReaders {
+    /// Whether this entry may.
+    pub(crate) fn allows_entry(&self, kind: EntryKind, name: &str) -> bool {
+        let kind = match kind {
+            EntryKind::Cached => "cachedcontextentry",
+            EntryKind::Global => "globalcontextentry",
+            EntryKind::Implicit => return false,
+        };
+        self.allows(kind, name)
+    }
+
+    /// Whether this policy may. `namespace` is empty for a `ClusterPolicy`.
+    pub(crate) fn allows_policy(&self, namespace: &str, name: &str) -> bool {
+        match namespace {
+            "" => self.allows("clusterpolicy", name),
+            namespace => self.allows("policy", &format!("{namespace}/{name}")),
+        }
+    }
+
+    fn allows(&self, kind: &str, name: &str) -> bool {
+        let mut readers = self.0.iter();
+        readers.any(|reader| reader.kind == kind && matches(&reader.pattern, name))
+    }
+}
+
+/// Part by part, so that a `*` stays within its part.
+fn matches(pattern: &str, name: &str) -> bool {
+    let (mut patterns, mut names) = (pattern.split('/'), name.split('/'));
+    loop {
+        match (patterns.next(), names.next()) {
+            (None, None) => return true,
+            (Some(pattern), Some(name)) if part_matches(pattern, name) => {}
+            _ => return false,
+        }
+    }
+}
+
+fn part_matches(pattern: &str, name: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let Some(mut left) = name.strip_prefix(head) else {
+        return false;
+    };
+    let mut parts: Vec<_> = rest.split('*').collect();
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        match left.find(part) {
+            Some(at) => left = &left[at + part.len()..],
+            None => return false,
+        }
+    }
+    left.ends_with(last)
+}
+
+/// What whoever reads Secrets without being allowed to is told.
+pub(crate) fn forbidden(who: &str) -> Failure {
+    Failure::new(
+        "SecretsForbidden",
+        format!(
+            "{}: {who} reads Secrets, which an administrator has to allow: name it in the \
+             watcher's `--allow-secrets`",
+            ErrorCode::SECRET_FORBIDDEN
+        ),
+    )
+}
+
+/// What whoever calls the API server for Secrets is told: only a `resource` keeps them sealed.
+pub(crate) fn uncallable(who: &str) -> Failure {
+    Failure::new(
+        "SecretsForbidden",
+        format!(
+            "{}: {who} reads Secrets by an API call, which would keep them in the clear: use \
+             `resource` instead",
+            ErrorCode::SECRET_FORBIDDEN
+        ),
+    )
+}
+
+/// Whether the reference can only mean Secrets.
+pub(crate) fn is_of_secrets(reference: &Reference) -> bool {
+    let (group, resource) = match reference {
+        Reference::Collection(c) => (c.group.as_deref().unwrap_or_default(), &c.resource),
+        Reference::Object(o) => (o.group.as_str(), &o.resource),
+        Reference::LabelledConfigMaps => return false,
+    };
+    group.is_empty() && ["secret", "secrets"].contains(&resource.to_lowercase().as_str())
+}
+
+/// A number of bytes, with `K`, `M` or `G` (or `Ki`, `Mi`, `Gi`) for powers of 1,024.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let unit_at = text.find(|c: char| !c.is_ascii_digit());
+    let (number, unit) = text.split_at(unit_at.unwrap_or(text.len()));
+    let factor = match unit {
+        "" => 1,
+        "K" | "Ki" => 1 << 10,
+        "M" | "Mi" => 1 << 20,
+        "G" | "Gi" => 1 << 30,
+        _ => return Err(format!("`{unit}` is no unit: expected K, M or G")),
+    };
+    let number: u64 = number
+        .parse()
+        .map_err(|_| format!("`{text}` is no number of bytes, as in `512M`"))?;
+    let bytes = number.checked_mul(factor).filter(|bytes| *bytes > 0);
+    bytes.ok_or_else(|| format!("`{text}` is out of range"))
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_policy::{CollectionReference, NamedObject};
+
+    use super::*;
+
+    /// Point E.
+    #[test]
+    fn only_those_that_are_named_read_secrets() {
+        let readers = [
+            "cachedcontextentry/ca-*",
+            "policy/team-*/*",
+            "clusterpolicy/a*b*c",
+        ];
+        let readers = SecretsReaders(readers.map(|r| r.parse().unwrap()).to_vec());
+        assert!(readers.allows_entry(EntryKind::Cached, "ca-bundle"));
+        assert!(!readers.allows_entry(EntryKind::Cached, "my-ca-bundle"));
+        assert!(!readers.allows_entry(EntryKind::Global, "ca-bundle"));
+        assert!(!readers.allows_entry(EntryKind::Implicit, "ca-bundle"));
+        assert!(readers.allows_policy("team-a", "x"));
+        assert!(!readers.allows_policy("other", "x"));
+        assert!(!readers.allows_policy("", "team-a/x"));
+        for (name, allowed) in [
+            ("abc", true),
+            ("axxbyyc", true),
+            ("ab", false),
+            ("acb", false),
+        ] {
+            assert_eq!(readers.allows_policy("", name), allowed, "{name}");
+        }
+        assert!(!SecretsReaders::default().allows_policy("", "x"));
+    }
+
+    #[test]
+    fn what_is_no_reader_is_refused() {
+        for odd in [
+            "",
+            "x/y",
+            "policy/x",
+            "clusterpolicy/",
+            "clusterpolicy/a/b",
+            "policy//b",
+        ] {
+            assert!(odd.parse::<SecretsReader>().is_err(), "{odd}");
+        }
+    }
+
+    /// Point C.
+    #[test]
+    fn what_is_kept_for_policies_is_said_by_the_option() {
+        let call = |declared| {
+            Reference::Collection(CollectionReference {
+                declared,
+                ..CollectionReference::default()
+            })
+        };
+        let config_map = Reference::Object(NamedObject {
+            resource: "configmaps".into(),
+            ..NamedObject::default()
+        });
+        for (option, undeclared) in [
+            (CacheApiCalls::Auto, true),
+            (CacheApiCalls::Declared, false),
+            (CacheApiCalls::Off, false),
+        ] {
+            assert_eq!(option.keeps(&call(false)), undeclared);
+            assert!(option.keeps(&call(true)));
+            assert!(option.keeps(&config_map) && option.keeps(&Reference::LabelledConfigMaps));
+        }
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, size) in [
+            ("1024", 1024),
+            ("2K", 2048),
+            ("3Mi", 3 << 20),
+            ("1G", 1 << 30),
+        ] {
+            assert_eq!(bytes(text), Ok(size));
+        }
+        for odd in ["", "0", "x", "5T", "-1", "99999999999999G"] {
+            assert!(bytes(odd).is_err(), "{odd}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What entries need, counted: views with what is asked of them, calls, and single objects.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use anteroom_model::{ObjectKey, ObjectReference, SourceInfo, ViewId, ViewOptions, WantedView};
+
+use super::{Effect, EntryId};
+use crate::{calls::CallSpec, resolve::Resolved};
+
+/// What one entry needs.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Held {
+    view: ViewId,
+    info: Arc<SourceInfo>,
+    options: ViewOptions,
+    object: Option<ObjectReference>,
+    call: Option<Arc<CallSpec>>,
+}
+
+impl Held {
+    pub(super) fn new(found: &Resolved) -> Self {
+        Self {
+            view: found.info.source.view_id(),
+            info: Arc::new(found.info.clone()),
+            options: found.options.clone(),
+            object: found.object.clone(),
+            call: found.call.clone(),
+        }
+    }
+}
+
+/// A view, with everybody who needs it.
+#[derive(Clone, Debug)]
+struct Needed {
+    wanted: WantedView,
+    /// Of several that differ in how often it is made, the last that was said.
+    call: Option<Arc<CallSpec>>,
+    entries: BTreeSet<EntryId>,
+    asked: Asked,
+}
+
+/// What all of a view's entries ask of it, kept so that one more or less costs nothing.
+#[derive(Clone, Debug, Default)]
+struct Asked {
+    entries: usize,
+    pinned: usize,
+    sealed: usize,
+    stops: usize,
+    limits: BTreeMap<u64, usize>,
+}
+
+impl Asked {
+    fn add(&mut self, options: &ViewOptions) {
+        self.entries += 1;
+        self.pinned += usize::from(options.pinned);
+        self.sealed += usize::from(options.sealed);
+        self.stops += usize::from(options.stops_when_forbidden);
+        if let Some(bytes_max) = options.bytes_max {
+            *self.limits.entry(bytes_max).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, options: &ViewOptions) {
+        self.entries -= 1;
+        self.pinned -= usize::from(options.pinned);
+        self.sealed -= usize::from(options.sealed);
+        self.stops -= usize::from(options.stops_when_forbidden);
+        if let Some(bytes_max) = options.bytes_max
+            && let Some(n) = self.limits.get_mut(&bytes_max)
+        {
+            *n -= 1;
+            if *n == 0 {
+                self.limits.remove(&bytes_max);
+            }
+        }
+    }
+
+    /// Pinned and sealed where one asks for it; the largest limit, and none where one asks for none;
+    /// given up only where all give it up.
+    fn together(&self) -> ViewOptions {
+        let limited: usize = self.limits.values().sum();
+        let largest = self.limits.last_key_value().map(|(bytes, _)| *bytes);
+        ViewOptions {
+            pinned: self.pinned > 0,
+            sealed: self.sealed > 0,
+            bytes_max: largest.filter(|_| limited == self.entries),
+            stops_when_forbidden: self.stops == self.entries,
+        }
+    }
+}
+
+/// Everything that is needed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Needs {
+    views: HashMap<ViewId, Needed>,
+    objects: HashMap<ObjectKey, BTreeSet<EntryId>>,
+}
+
+impl Needs {
+    pub(super) fn on_view(&self, view: &ViewId) -> impl Iterator<Item = &EntryId> {
+        let needed = self.views.get(view);
+        needed.into_iter().flat_map(|needed| &needed.entries)
+    }
+
+    #[cfg(test)]
+    pub(super) fn views(&self) -> impl Iterator<Item = &ViewId> {
+        self.views.keys()
+    }
+
+    /// The entry needed `before` and needs `after`. `between` stands between what begins and what
+    /// ends: readers are told of the new before the old goes.
+    pub(super) fn exchange(
+        &mut self,
+        id: &EntryId,
+        before: Option<&Held>,
+        after: Option<&Held>,
+        effects: &mut Vec<Effect>,
+        between: impl FnOnce(&mut Vec<Effect>),
+    ) {
+        if before == after {
+            return between(effects);
+        }
+        let same_view = match (before, after) {
+            (Some(before), Some(after)) => before.view == after.view,
+            _ => false,
+        };
+        if let (Some(before), true) = (before, same_view)
+            && let Some(needed) = self.views.get_mut(&before.view)
+        {
+            needed.asked.remove(&before.options);
+        }
+        if let Some(after) = after {
+            self.need(id, after, effects);
+        }
+        between(effects);
+        if let Some(before) = before {
+            let object = after.and_then(|after| after.object.as_ref());
+            if before.object.as_ref() != object {
+                self.unrefer(id, before, effects);
+            }
+            if !same_view {
+                self.release(id, before, effects);
+            }
+        }
+    }
+
+    fn need(&mut self, id: &EntryId, held: &Held, effects: &mut Vec<Effect>) {
+        let mut begins = false;
+        let needed = self.views.entry(held.view.clone()).or_insert_with(|| {
+            begins = true;
+            Needed {
+                wanted: WantedView {
+                    info: (*held.info).clone(),
+                    options: ViewOptions::default(),
+                },
+                call: None,
+                entries: BTreeSet::new(),
+                asked: Asked::default(),
+            }
+        });
+        needed.entries.insert(id.clone());
+        needed.asked.add(&held.options);
+        needed.tell(begins, effects);
+        if let Some(call) = &held.call
+            && needed.call.as_ref() != Some(call)
+        {
+            needed.call = Some(Arc::clone(call));
+            effects.push(Effect::Call((*held.info).clone(), Arc::clone(call)));
+        }
+        if let Some(object) = &held.object {
+            let referrers = self.objects.entry(object.key()).or_default();
+            if referrers.is_empty() {
+                effects.push(Effect::Refer(object.clone()));
+            }
+            referrers.insert(id.clone());
+        }
+    }
+
+    fn unrefer(&mut self, id: &EntryId, held: &Held, effects: &mut Vec<Effect>) {
+        let Some(object) = &held.object else {
+            return;
+        };
+        let key = object.key();
+        let Some(referrers) = self.objects.get_mut(&key) else {
+            return;
+        };
+        referrers.remove(id);
+        if referrers.is_empty() {
+            self.objects.remove(&key);
+            effects.push(Effect::Unrefer(object.clone()));
+        }
+    }
+
+    fn release(&mut self, id: &EntryId, held: &Held, effects: &mut Vec<Effect>) {
+        let Some(needed) = self.views.get_mut(&held.view) else {
+            return;
+        };
+        needed.entries.remove(id);
+        needed.asked.remove(&held.options);
+        if !needed.entries.is_empty() {
+            return needed.tell(false, effects);
+        }
+        if needed.call.is_some() {
+            effects.push(Effect::EndCall(held.view.clone()));
+        }
+        self.views.remove(&held.view);
+        effects.push(Effect::Unwant(held.view.clone()));
+    }
+}
+
+impl Needed {
+    fn tell(&mut self, begins: bool, effects: &mut Vec<Effect>) {
+        let options = self.asked.together();
+        if begins || options != self.wanted.options {
+            self.wanted.options = options;
+            effects.push(Effect::Want(Box::new(self.wanted.clone())));
+        }
+    }
+}

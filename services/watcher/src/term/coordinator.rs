@@ -1,0 +1,191 @@
+//! The term of the coordinator: what it reads, and the tasks that make something of it.
+
+use std::sync::Arc;
+
+use anteroom_model::{
+    Collection, EntryKind, GroupVersionResource, ResourceVersion, ViewId, system,
+};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
+
+use super::Setting;
+use crate::{
+    calls::Caller,
+    controller::{Controller, Feed, Tools},
+    discovery::{Catalog, Wanted, follow::Discovery},
+    lead::Leadership,
+    left::Left,
+    publish::Publisher,
+    reflect::{self, Note, Sink, Target},
+    sinks::{ForwardSink, NudgeSink},
+    status::StatusWriter,
+};
+
+/// Notes that wait for the controller; at the limit, reading them from the API server waits.
+const NOTES_MAX: usize = 1_024;
+
+/// The group of entries and policies.
+const KYVERNO: &str = "kyverno.io";
+
+/// The version of `GlobalContextEntry` that is asked for where it is not known which are served.
+const GLOBAL_VERSION: &str = "v2alpha1";
+
+pub(super) fn spawn(
+    setting: &Setting,
+    leadership: &Leadership,
+    publisher: &Publisher,
+    left: Left,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) {
+    let discovery = Discovery::default();
+    let status = StatusWriter::new(setting.api.clone(), setting.metrics.clone());
+    let tools = Tools {
+        bus: Arc::clone(&setting.bus),
+        publisher: publisher.clone(),
+        discovery: discovery.clone(),
+        status: status.clone(),
+        caller: Caller::new(setting.api.clone(), setting.api_call_bytes_max),
+        metrics: setting.metrics.clone(),
+        checks: Arc::clone(&setting.checks),
+        cache_api_calls: setting.cache_api_calls,
+        secrets: Arc::clone(&setting.secrets),
+    };
+    let (sender, notes) = mpsc::channel(NOTES_MAX);
+    let controller = Controller::new(tools, left);
+    tasks.spawn(controller.run(notes));
+    let holder = leadership.holder.clone();
+    tasks.spawn(async move {
+        status.run(&holder).await;
+        Ok(())
+    });
+    let reader = Reader {
+        setting: setting.clone(),
+        discovery: discovery.clone(),
+        notes: sender,
+    };
+    let cached = Feed::Entries(EntryKind::Cached);
+    for (feed, version, plural, view) in [
+        (
+            cached,
+            "v2alpha1",
+            "cachedcontextentries",
+            system::entries(),
+        ),
+        (
+            Feed::ClusterPolicies,
+            "v1",
+            "clusterpolicies",
+            system::policies(),
+        ),
+        (Feed::Policies, "v1", "policies", system::policies()),
+    ] {
+        let reader = reader.clone();
+        tasks.spawn(async move {
+            reader.read(feed, version, plural, view).await;
+            Ok(())
+        });
+    }
+    tasks.spawn(async move {
+        reader.read_global().await;
+        Ok(())
+    });
+    // Definitions say that what is served may have changed. Where they may not be watched, the
+    // catalog is asked for every so often.
+    for (group, plural) in [
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+        ("apiregistration.k8s.io", "apiservices"),
+    ] {
+        let sink = NudgeSink(Arc::clone(&discovery.nudge));
+        let target = target(group, "v1", plural, true);
+        let watch = watch(setting, &discovery, target, sink, &system::kinds());
+        tasks.spawn(async move {
+            watch.await;
+            Ok(())
+        });
+    }
+    let api = setting.api.clone();
+    tasks.spawn(async move {
+        discovery.run(&api).await;
+        Ok(())
+    });
+}
+
+/// Reads what the controller is told.
+#[derive(Clone)]
+struct Reader {
+    setting: Setting,
+    discovery: Discovery,
+    notes: mpsc::Sender<(Feed, Note)>,
+}
+
+impl Reader {
+    async fn read(&self, of: Feed, version: &str, plural: &str, view: ViewId) {
+        let to = self.notes.clone();
+        let sink = ForwardSink { of, to };
+        let target = target(KYVERNO, version, plural, false);
+        watch(&self.setting, &self.discovery, target, sink, &view).await;
+    }
+
+    /// In the version that the API server prefers: which it serves depends on who installed the
+    /// definition.
+    async fn read_global(&self) {
+        let mut catalog = self.discovery.catalog.subscribe();
+        // Where nothing is known yet, an answer of *not found* would say nothing.
+        let _ = catalog.wait_for(Option::is_some).await;
+        loop {
+            let version = global_version(&catalog);
+            let view = system::entries();
+            let of = Feed::Entries(EntryKind::Global);
+            let other = |catalog: &Option<Arc<Catalog>>| {
+                let now = catalog.as_deref().and_then(served_version);
+                now.is_some_and(|now| now != version)
+            };
+            let ended = async { catalog.wait_for(other).await.is_err() };
+            tokio::select! {
+                () = self.read(of, &version, "globalcontextentries", view) => {}
+                ended = ended => if ended {
+                    return std::future::pending().await; // The term ends.
+                },
+            }
+        }
+    }
+}
+
+fn global_version(catalog: &watch::Receiver<Option<Arc<Catalog>>>) -> String {
+    let catalog = catalog.borrow();
+    let served = catalog.as_deref().and_then(served_version);
+    served.unwrap_or_else(|| GLOBAL_VERSION.to_owned())
+}
+
+fn served_version(catalog: &Catalog) -> Option<String> {
+    let found = catalog.resolve(Wanted {
+        group: Some(KYVERNO),
+        version: None,
+        kind: "globalcontextentries",
+    });
+    found.ok().map(|found| found.record.gvr.version.clone())
+}
+
+fn watch<S: Sink + 'static>(
+    setting: &Setting,
+    discovery: &Discovery,
+    target: Target,
+    sink: S,
+    view: &ViewId,
+) -> impl Future<Output = ()> + use<S> {
+    let (api, served) = (setting.api.clone(), discovery.served.subscribe());
+    let metrics = setting.metrics.of_watch(view);
+    reflect::run(api, target, sink, metrics, served)
+}
+
+fn target(group: &str, version: &str, plural: &str, metadata_only: bool) -> Target {
+    let gvr = GroupVersionResource::new(group, version, plural);
+    let left_at = ResourceVersion::default();
+    Target {
+        collection: Collection::all(gvr),
+        left_at,
+        metadata_only,
+    }
+}

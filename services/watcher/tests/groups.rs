@@ -1,0 +1,225 @@
+//! Point I: any number of watchers divide the groups of views among themselves.
+
+#![allow(clippy::unwrap_used, reason = "tests may")]
+
+mod support;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anteroom_bus::Bus;
+use anteroom_model::{Group, ViewState};
+use serde_json::json;
+use support::{CLUSTER_POLICIES, INGRESS_VIEW, INGRESSES, PATIENCE, World};
+use tokio::{sync::watch, task::JoinHandle, time::timeout};
+
+const RESOURCES: [&str; 6] = [
+    "configmaps",
+    "services",
+    "pods",
+    "nodes",
+    "namespaces",
+    "serviceaccounts",
+];
+
+/// Who is heard to lead each group.
+struct Leaders {
+    heard: watch::Receiver<BTreeMap<Group, String>>,
+    _listener: JoinHandle<()>,
+}
+
+impl Leaders {
+    async fn of(world: &World) -> Self {
+        let bus = Arc::new(world.bus.join());
+        let mut beats = bus.beats().await.unwrap();
+        let (sender, heard) = watch::channel(BTreeMap::new());
+        let listener = tokio::spawn(async move {
+            let _open = bus;
+            while let Some(beat) = beats.next().await {
+                if beat.group != Group::NONE {
+                    sender.send_modify(|leaders| {
+                        leaders.insert(beat.group, beat.holder);
+                    });
+                }
+            }
+        });
+        Self {
+            heard,
+            _listener: listener,
+        }
+    }
+
+    fn led_by(&self, holder: &str) -> usize {
+        let heard = self.heard.borrow();
+        heard.values().filter(|leader| *leader == holder).count()
+    }
+
+    async fn until(&mut self, what: &str, wanted: impl Fn(&Self) -> bool) {
+        let waited = timeout(PATIENCE, async {
+            while !wanted(self) {
+                self.heard.changed().await.unwrap();
+            }
+        });
+        let reached = waited.await.is_ok();
+        assert!(reached, "in vain for {what}: {:?}", self.heard.borrow());
+    }
+}
+
+async fn world_with_entries() -> World {
+    let world = World::start().await;
+    world.ingress_entry("hosts");
+    for resource in RESOURCES {
+        world.entry(resource, json!({"resource": {"kind": resource}}));
+    }
+    world
+}
+
+fn is_live(log: &support::Log) -> bool {
+    let views = RESOURCES.iter().map(|resource| format!("{resource}.v1"));
+    log.is_synced(INGRESS_VIEW) && views.into_iter().all(|view| log.is_synced(&view))
+}
+
+#[tokio::test]
+async fn two_watchers_share_the_groups_and_a_takeover_publishes_only_differences() {
+    let all = Group::all().count();
+    let world = world_with_entries().await;
+    let mut leaders = Leaders::of(&world).await;
+    let a = world.watch_as("a");
+    world.until("every view", is_live).await;
+    leaders
+        .until("the first to lead all", |l| l.led_by("a") == all)
+        .await;
+
+    // Each leads some, and a hand-over loses nothing of what changes meanwhile.
+    let b = world.watch_as("b");
+    let mut written = 0;
+    while leaders.led_by("a") != all.div_ceil(2) || leaders.led_by("b") != all / 2 {
+        world.ingress(&format!("i{written}"), "x");
+        let config_map =
+            json!({"metadata": {"name": format!("c{written}"), "namespace": "default"}});
+        world.sim.put("configmaps", config_map).unwrap();
+        written += 1;
+        let heard = timeout(PATIENCE, leaders.heard.changed()).await;
+        assert!(heard.is_ok(), "nobody leads");
+    }
+    let has_all = |log: &support::Log| {
+        is_live(log)
+            && log.names(INGRESS_VIEW).len() == written
+            && (0..written).all(|n| {
+                let name = format!("default/c{n}");
+                log.object("configmaps.v1", &name).is_some()
+            })
+    };
+    let before = world.until("all that was written", has_all).await;
+    a.until_ready().await;
+    b.until_ready().await;
+
+    // Killed: nobody hands anything over.
+    a.kill().await;
+    leaders
+        .until("the other to lead all", |l| l.led_by("b") == all)
+        .await;
+    let taken_over = |log: &support::Log| {
+        let later = |view: &str| log.views[view].epoch > before.views[view].epoch;
+        let wanted = "anteroom:wanted";
+        is_live(log)
+            && log.is_synced(wanted)
+            && before.views.keys().filter(|v| later(v)).count() > 0
+    };
+    let after = world.until("every view again", taken_over).await;
+    b.until_ready().await;
+    for (view, record) in &before.views {
+        assert_eq!(after.written(view), before.written(view), "{view}");
+        if record.state == ViewState::Synced {
+            let settled = |log: &support::Log| {
+                let now = &log.views[view];
+                now.state == ViewState::Synced
+                    && (now.objects, &now.digest) == (log.names(view).len() as u64, &record.digest)
+            };
+            world.until("equal digests", settled).await;
+        }
+    }
+    b.stop().await;
+}
+
+#[tokio::test]
+async fn a_watcher_that_stops_hands_every_group_over() {
+    let all = Group::all().count();
+    let world = world_with_entries().await;
+    let mut leaders = Leaders::of(&world).await;
+    let a = world.watch_as("a");
+    world.until("every view", is_live).await;
+    let b = world.watch_as("b");
+    b.until_ready().await;
+    a.stop().await;
+    world.ingress("late", "x");
+    leaders
+        .until("the other to lead all", |l| l.led_by("b") == all)
+        .await;
+    world
+        .until("what came late", |log| {
+            log.names(INGRESS_VIEW) == ["default/late"]
+        })
+        .await;
+    b.stop().await;
+}
+
+/// Point C.
+#[tokio::test]
+async fn an_unchanged_api_call_is_a_view_that_goes_with_its_policy() {
+    let world = World::start().await;
+    world.ingress("a", "x");
+    let call = json!({
+        "name": "hosts",
+        "apiCall": {
+            "urlPath": "/apis/networking.k8s.io/v1/ingresses",
+            "jmesPath": "items[].spec.rules[].host",
+        },
+    });
+    let policy = json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy",
+        "metadata": {"name": "unique-host"},
+        "spec": {"rules": [{
+            "name": "unique-host",
+            "match": {"any": [{"resources": {"kinds": ["Ingress"]}}]},
+            "context": [call],
+            "validate": {"message": "taken", "deny": {"conditions": {"any": [{
+                "key": "{{ request.object.spec.rules[].host }}", "operator": "AnyIn", "value": "{{ hosts }}"}]}}},
+        }]},
+    });
+    world.sim.put(CLUSTER_POLICIES, policy).unwrap();
+    let watcher = world.watch_as("w");
+    world
+        .until("the view", |log| {
+            let entries = log.names("anteroom:entries");
+            log.is_synced(INGRESS_VIEW) && entries.iter().any(|e| e.starts_with("references/"))
+        })
+        .await;
+    world
+        .sim
+        .delete(CLUSTER_POLICIES, "", "unique-host")
+        .unwrap();
+    world
+        .until("it to be freed", |log| {
+            log.state(INGRESS_VIEW) == Some(&ViewState::Dropped)
+                && log.names("anteroom:entries").is_empty()
+                && log.names("anteroom:wanted").is_empty()
+        })
+        .await;
+    world
+        .until_asked("the watch to end", |stats| stats.watches_on(INGRESSES) == 0)
+        .await;
+    watcher.stop().await;
+}
+
+/// Point E.
+#[tokio::test]
+async fn secrets_are_wanted_only_for_those_that_were_allowed_to() {
+    let world = World::start().await;
+    world.entry("secrets", json!({"resource": {"kind": "secrets"}}));
+    let watcher = world.watch_as("w");
+    world
+        .until_ready(support::ENTRIES, "secrets", "False", "SecretsForbidden")
+        .await;
+    assert!(world.log().names("anteroom:wanted").is_empty());
+    watcher.stop().await;
+}
