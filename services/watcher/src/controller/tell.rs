@@ -27,6 +27,10 @@ impl Controller {
                 self.tell_entry(&id, now);
             }
         }
+        // An entry that was not read yet is not one that does not exist.
+        if !self.cached.is_known() || !self.global.is_known() || self.catalog.is_none() {
+            return;
+        }
         for id in std::mem::take(&mut self.dirty.policies) {
             self.tell_policy(&id, now);
         }
