@@ -92,7 +92,7 @@ async fn two_watchers_share_the_groups_and_a_takeover_publishes_only_differences
     // Each leads some, and a hand-over loses nothing of what changes meanwhile.
     let b = world.watch_as("b");
     let mut written = 0;
-    while leaders.led_by("a") != all.div_ceil(2) || leaders.led_by("b") != all / 2 {
+    while leaders.led_by("a").min(leaders.led_by("b")) < all / 2 {
         world.ingress(&format!("i{written}"), "x");
         let config_map =
             json!({"metadata": {"name": format!("c{written}"), "namespace": "default"}});
