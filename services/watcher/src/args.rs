@@ -1,10 +1,12 @@
 //! The command line.
 
+use anteroom_seal::Keys;
+
 use crate::live::LiveArgs;
 use crate::permits::{CacheApiCalls, SecretsReader, bytes};
 
 /// Options of the watcher.
-#[derive(clap::Args, Clone, Debug, Default)]
+#[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Watcher")]
 // The derived id would be `Args`, which only one of several flattened structs may have.
 #[group(id = "WatcherArgs")]
@@ -41,6 +43,24 @@ pub struct Args {
     /// API server waits [default: no limit]
     #[arg(long, env = "ANTEROOM_WATCHER_MEMORY_LIMIT", value_parser = bytes, value_name = "BYTES")]
     pub watcher_memory_limit: Option<u64>,
+
+    /// The keys that Secrets are sealed with in the log.
+    #[arg(skip = Keys::none())]
+    pub keys: Keys,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Self {
+            holder: None,
+            cache_api_calls: CacheApiCalls::default(),
+            allow_secrets: Vec::new(),
+            api_call_bytes_max: None,
+            live: LiveArgs::default(),
+            watcher_memory_limit: None,
+            keys: Keys::none(),
+        }
+    }
 }
 
 impl Args {

@@ -18,7 +18,11 @@ use anteroom_model::{SourceInfo, ViewId};
 use anyhow::bail;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::{left::LeftView, metrics::WatcherMetrics, publish::Publisher};
+use crate::{
+    left::LeftView,
+    metrics::WatcherMetrics,
+    publish::{Opening, Publisher},
+};
 
 use caller::Reply;
 pub(crate) use caller::{Caller, parse};
@@ -66,9 +70,11 @@ impl Calls {
             left.unpurged
                 .into_iter()
                 .for_each(|record| book.free(record));
-            let tenure = book.open(info, left.objects);
-            book.set_age_max(&tenure, age_max_ms);
-            tenure
+            let opening = Opening {
+                origin: left.origin,
+                age_max_ms,
+            };
+            book.open_with(info, left.objects, opening)
         });
         let poller = poller::Poller {
             caller: self.caller.clone(),

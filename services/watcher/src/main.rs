@@ -7,6 +7,7 @@ use anteroom_runtime::{
     kubernetes::KubernetesArgs,
     process::{self, ProcessArgs},
 };
+use anteroom_seal::{POLL_INTERVAL, SealArgs};
 use anteroom_watcher::Args;
 use anyhow::Context as _;
 use clap::Parser;
@@ -24,6 +25,8 @@ struct Command {
     #[arg(long, env = "ANTEROOM_MEMORY_LIMIT", value_parser = anteroom_watcher::bytes)]
     memory_limit: Option<u64>,
     #[command(flatten)]
+    seal: SealArgs,
+    #[command(flatten)]
     kubernetes: KubernetesArgs,
     #[command(flatten)]
     nats: NatsArgs,
@@ -35,12 +38,18 @@ fn main() -> ExitCode {
     let Command {
         mut watcher,
         memory_limit,
+        seal,
         kubernetes,
         nats,
         process,
     } = Command::parse();
     watcher.watcher_memory_limit = watcher.watcher_memory_limit.or(memory_limit);
     process::run("watcher", &process, |service| async move {
+        watcher.keys = seal.keys().await?;
+        if let Some(path) = seal.seal_keys_file {
+            let keys = watcher.keys.clone();
+            tokio::spawn(async move { keys.follow(&path, POLL_INTERVAL).await });
+        }
         let client = kubernetes.client().await?;
         let bus = NatsBus::connect(nats.config("watcher"));
         let bus = bus.await.context("AR701: the options for NATS are wrong")?;

@@ -60,6 +60,7 @@ pub async fn run(
         wants: WantsReader::new(),
         feeds: FeedOptions {
             memory_bytes_max: args.watcher_memory_limit,
+            keys: args.keys,
             ..FeedOptions::default()
         },
         cache_api_calls: args.cache_api_calls,

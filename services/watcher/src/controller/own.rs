@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::Controller;
 use crate::{
     left::Left,
-    publish::{Publisher, Tenure},
+    publish::{Opening, Publisher, Tenure},
     reflect::content_version,
 };
 
@@ -37,7 +37,11 @@ impl OwnViews {
                 left.unpurged
                     .into_iter()
                     .for_each(|record| book.free(record));
-                let mut tenure = book.open(info, left.objects);
+                let opening = Opening {
+                    origin: left.origin,
+                    ..Opening::default()
+                };
+                let mut tenure = book.open_with(info, left.objects, opening);
                 book.begin_list(&mut tenure, false);
                 tenure
             })
