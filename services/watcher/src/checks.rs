@@ -72,13 +72,10 @@ impl ViewsCheck {
     /// What the views of this group wait for.
     pub(crate) fn set(&self, group: Group, waits_for: Option<String>) {
         let mut waits = self.waits.lock();
-        let before = match &waits_for {
-            Some(waits_for) => waits.insert(group, waits_for.clone()),
+        match waits_for {
+            Some(waits_for) => waits.insert(group, waits_for),
             None => waits.remove(&group),
         };
-        if before == waits_for && before.is_some() {
-            return;
-        }
         match waits.is_empty() {
             true => self.check.ready(),
             false => {

@@ -57,7 +57,7 @@ impl FromStr for SecretsReader {
         let text = text.trim();
         let (kind, pattern) = text.split_once('/').unwrap_or((text, ""));
         let parts = pattern.split('/').count();
-        let known = KINDS.iter().any(|known| *known == (kind, parts));
+        let known = KINDS.contains(&(kind, parts));
         if !known || pattern.split('/').any(str::is_empty) {
             return Err(format!(
                 "`{text}` is none of cachedcontextentry/NAME, globalcontextentry/NAME, \

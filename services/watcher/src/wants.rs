@@ -280,7 +280,7 @@ impl WantsReader {
             });
             self.changed.send_replace(());
         }
-        std::future::pending().await // The bus was closed: the process ends.
+        std::future::pending::<()>().await; // The bus was closed: the process ends.
     }
 
     /// Whether all that is wanted is known, and changes of that.

@@ -247,11 +247,26 @@ fn implicit_entries_come_and_go_with_the_policies_that_need_them() {
     let mut registry = Registry::default();
     let pods = collection("pods", false);
     assert_eq!(
-        kinds(&settle(&mut registry, policy("1", &[pods.clone()]))),
+        kinds(&settle(
+            &mut registry,
+            policy("1", std::slice::from_ref(&pods))
+        )),
         ["start", "publish"]
     );
-    assert!(kinds(&settle(&mut registry, policy("2", &[pods.clone()]))).is_empty());
-    assert!(kinds(&settle(&mut registry, policy("1", &[pods.clone()]))).is_empty());
+    assert!(
+        kinds(&settle(
+            &mut registry,
+            policy("2", std::slice::from_ref(&pods))
+        ))
+        .is_empty()
+    );
+    assert!(
+        kinds(&settle(
+            &mut registry,
+            policy("1", std::slice::from_ref(&pods))
+        ))
+        .is_empty()
+    );
     let id = (EntryKind::Implicit, pods.name());
     assert_eq!(registry.dependents(&id).count(), 2);
     let first = Event::PolicyGone(Dependent("1".into()));
