@@ -66,9 +66,10 @@ pub(crate) async fn run(args: ServeArgs, service: Service) -> anyhow::Result<()>
     let client = args.kubernetes.client().await?;
     let bus = connect(args.nats.as_deref()).await?;
     let mut parts = args.parts;
-    parts.replica.keys = keys(&args.seal, args.nats.is_none()).await?;
+    let keys = keys(&args.seal, args.nats.is_none()).await?;
+    parts.watcher.keys = keys.clone();
+    parts.replica.keys = keys.clone();
     if let Some(path) = args.seal.seal_keys_file {
-        let keys = parts.replica.keys.clone();
         tokio::spawn(async move { keys.follow(&path, POLL_INTERVAL).await });
     }
     Parts::start(parts, bus, client.clone(), Some(client), &service)

@@ -4,7 +4,7 @@
 //!
 //! One cluster and one story: starting is what takes the time.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anteroom_e2e::{
     check::{ENTRY, condition, entry_is_ready, is_admitted, is_refused},
@@ -275,15 +275,9 @@ async fn a_watcher_killed(world: &mut World) -> anyhow::Result<()> {
         .take()
         .context("the first watcher runs")?;
     killed.process.kill()?;
-    let since = Instant::now();
     let new = ingress(INGRESSES + 9, &host(INGRESSES + 9));
     world.create(&new).await?;
     entry_is_ready(world, "ingresses", INGRESSES + 3).await?;
-    ensure!(
-        since.elapsed() < wait::PATIENCE,
-        "the other watcher took {:?} to take over",
-        since.elapsed()
-    );
     ensure!(
         resyncs(world).await? == before,
         "replicas read the log again"
