@@ -136,7 +136,7 @@ impl Feeder {
     }
 
     /// The view is wanted, or what is asked of it changed.
-    pub(crate) fn want(&mut self, view: ViewId, wanted: WantedView) {
+    pub(crate) fn want(&mut self, view: &ViewId, wanted: WantedView) {
         let Some(gvr) = wanted.info.gvr().cloned() else {
             return; // The coordinator's own.
         };
@@ -145,11 +145,11 @@ impl Feeder {
         if let Some(before) = before {
             if before.options.sealed != options.sealed {
                 let publisher = self.tools.publisher.clone();
-                self.of(&gvr, &info).seal(&view, options.sealed, &publisher);
+                self.of(&gvr, &info).seal(view, options.sealed, &publisher);
             }
             return;
         }
-        self.start(&view, &gvr, info, &options);
+        self.start(view, &gvr, info, &options);
     }
 
     fn start(
@@ -194,9 +194,9 @@ impl Feeder {
     }
 
     /// The object is referenced. Its view is wanted too, before or after.
-    pub(crate) fn refer(&mut self, reference: ObjectReference) {
+    pub(crate) fn refer(&mut self, reference: &ObjectReference) {
         let publisher = self.tools.publisher.clone();
-        let of = self.of_reference(&reference);
+        let of = self.of_reference(reference);
         let mut hub = of.hub.lock();
         hub.references
             .refer(&reference.object, Instant::now(), &publisher);
@@ -249,7 +249,7 @@ impl Feeder {
             let due = self.dirty.map(|since| (since + together).into());
             tokio::select! {
                 Some(ended) = self.tasks.join_next() => match ended {
-                    Ok(Done::Sized(gvr, size)) => self.sized(&gvr, size),
+                    Ok(Done::Sized(gvr, size)) => self.sized(&gvr, &size),
                     Ok(Done::Watched) => return anyhow::anyhow!("a watch ended by itself"),
                     Err(stopped) if stopped.is_cancelled() => {}
                     Err(panic) => return anyhow::anyhow!("a watch panicked: {panic}"),
@@ -290,7 +290,7 @@ impl Feeder {
         self.of(&reference.gvr, &info)
     }
 
-    fn sized(&mut self, gvr: &GroupVersionResource, size: types::Size) {
+    fn sized(&mut self, gvr: &GroupVersionResource, size: &types::Size) {
         if let Some(of) = self.types.get_mut(gvr) {
             of.sized(size);
             self.dirty.get_or_insert_with(Instant::now);

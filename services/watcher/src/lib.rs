@@ -26,14 +26,12 @@ pub mod api;
 mod apiserver;
 pub mod args;
 mod board;
-#[allow(dead_code, unused_imports, reason = "live reads use the rest of it")]
 mod calls;
 mod checks;
 mod conditions;
 mod controller;
 mod crd;
 mod discovery;
-#[allow(dead_code, reason = "its options are not all followed yet")]
 mod feeds;
 mod index;
 mod lead;

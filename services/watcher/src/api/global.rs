@@ -4,6 +4,7 @@
     unreachable_pub,
     reason = "the KubeSchema derive repeats each struct in a scope of its own"
 )]
+#![expect(clippy::duplicated_attributes, reason = "columns have types in common")]
 
 use kube::{CustomResource, KubeSchema};
 use schemars::{Schema, SchemaGenerator, json_schema};

@@ -95,7 +95,7 @@ impl World {
     fn want(&self, source: Source) -> ViewId {
         let (view, wanted) = wanted(source);
         let id = view.clone();
-        self.order(move |feeder| feeder.want(view, wanted));
+        self.order(move |feeder| feeder.want(&view, wanted));
         id
     }
 
@@ -104,10 +104,10 @@ impl World {
             gvr: gvr(),
             object: ObjectKey::new("default", name),
         };
-        self.order(move |feeder| feeder.refer(reference));
+        self.order(move |feeder| feeder.refer(&reference));
     }
 
-    fn put(&self, namespace: &str, name: &str, app: &str, more: Value) {
+    fn put(&self, namespace: &str, name: &str, app: &str, more: &Value) {
         let metadata = json!({"name": name, "namespace": namespace, "labels": {"app": app}});
         let mut object = json!({"metadata": metadata});
         object
@@ -200,7 +200,7 @@ async fn derived_views_are_what_the_api_server_has_whatever_comes_between() {
                     .unwrap();
             } else {
                 let app = format!("a{}", random.random_range(0..20));
-                world.put(namespace, &format!("c{name}"), &app, json!({}));
+                world.put(namespace, &format!("c{name}"), &app, &json!({}));
             }
         }
     };
@@ -267,7 +267,7 @@ async fn derived_views_are_what_the_api_server_has_whatever_comes_between() {
 async fn references_by_the_thousand_are_one_watch_and_each_tells_what_is_so() {
     let world = World::start(FeedOptions::default()).await;
     for n in 0..100 {
-        world.put("default", &format!("c{n}"), "x", json!({}));
+        world.put("default", &format!("c{n}"), "x", &json!({}));
     }
     world.want(Source::Objects { gvr: gvr() });
     for n in 0..5_000 {
@@ -288,7 +288,7 @@ async fn references_by_the_thousand_are_one_watch_and_each_tells_what_is_so() {
         "{:#?}",
         world.sim.stats()
     );
-    world.put("default", "c4999", "x", json!({}));
+    world.put("default", "c4999", "x", &json!({}));
     let found =
         |index: &anteroom_bus::LogIndex| state_of(index, "c4999").is_some_and(|s| s != "absent");
     world.until("one that is made", found).await;
@@ -304,10 +304,10 @@ async fn what_cannot_change_and_what_nobody_reads_is_not_watched() {
         ..FeedOptions::default()
     })
     .await;
-    world.put("default", "fixed", "x", json!({"immutable": true}));
+    world.put("default", "fixed", "x", &json!({"immutable": true}));
     // More than one watch is worth, so that the other reference is watched by itself.
     for n in 0..600 {
-        world.put("kube-system", &format!("c{n}"), "x", json!({}));
+        world.put("kube-system", &format!("c{n}"), "x", &json!({}));
     }
     world.want(Source::Objects { gvr: gvr() });
     world.refer("fixed");
@@ -321,7 +321,7 @@ async fn what_cannot_change_and_what_nobody_reads_is_not_watched() {
     tokio::time::timeout(Duration::from_secs(30), world.sim.wait_until(none))
         .await
         .unwrap();
-    world.put("default", "free", "x", json!({}));
+    world.put("default", "free", "x", &json!({}));
     world.refer("free");
     world.until("the other", found("free")).await;
     world
@@ -344,7 +344,7 @@ async fn what_cannot_change_and_what_nobody_reads_is_not_watched() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rights_that_are_taken_away_and_given_back() {
     let world = World::start(FeedOptions::default()).await;
-    world.put("default", "a", "x", json!({}));
+    world.put("default", "a", "x", &json!({}));
     let view = world.want(Source::Collection(Collection::all(gvr())));
     let synced = |index: &anteroom_bus::LogIndex| holds(index, &view, world.truth(|_, _| true));
     world.until("the view", synced).await;

@@ -174,12 +174,12 @@ impl Type {
             .for_each(|view| self.seal(view, true, publisher));
     }
 
-    pub(super) fn sized(&mut self, size: Size) {
+    pub(super) fn sized(&mut self, size: &Size) {
         self.sizing = false;
         self.sized = Some(Instant::now());
         self.dirty = true;
         match size {
-            Ok(objects) => self.objects = Some(objects),
+            Ok(objects) => self.objects = Some(*objects),
             Err(Fault::Refused { code: 403, .. }) => {
                 let mut hub = self.hub.lock();
                 hub.forbidden.insert(Scope::all(), Instant::now());

@@ -98,13 +98,6 @@ impl Book {
         tenure
     }
 
-    /// The age at which the view stops answering to readers that name none.
-    pub(crate) fn set_age_max(&mut self, tenure: &Tenure, age_max_ms: Option<u64>) {
-        if let Some(ledger) = self.ledger(tenure) {
-            ledger.age_max_ms = age_max_ms;
-        }
-    }
-
     /// Frees a view everywhere.
     pub(crate) fn close(&mut self, view: &ViewId) {
         if let Some(mut ledger) = self.views.remove(view) {

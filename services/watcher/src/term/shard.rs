@@ -66,13 +66,13 @@ fn take(feeder: &mut Feeder, objects: &mut HashSet<ViewId>, want: Want) {
             if matches!(wanted.info.source, Source::Objects { .. }) {
                 objects.insert(view.clone());
             }
-            feeder.want(view, *wanted);
+            feeder.want(&view, *wanted);
         }
         Want::NoView(view) => {
             objects.remove(&view);
             feeder.unwant(&view);
         }
-        Want::Object(reference) => feeder.refer(reference),
+        Want::Object(reference) => feeder.refer(&reference),
         Want::NoObject(reference) => feeder.unrefer(&reference),
         Want::Settled => feeder.settled(),
     }
