@@ -6,6 +6,7 @@
 
 pub mod check;
 pub mod cluster;
+pub mod guard;
 pub mod manifests;
 pub mod nats;
 pub mod process;

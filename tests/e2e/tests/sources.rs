@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anteroom_e2e::{
     check::{ENTRY, condition, entry_is_ready, is_admitted, is_refused},
+    guard::{guard, guarded},
     manifests,
     nats::password,
     process::workspace_binary,
@@ -41,26 +42,6 @@ async fn facts_of_every_source_stay_right_under_change() -> anyhow::Result<()> {
     entries_by_the_hundred(&world, &entry).await?;
     the_api_server_away(&mut world).await?;
     a_watcher_killed(&mut world).await
-}
-
-/// A policy on ConfigMaps labelled `guard: NAME`, with one context variable.
-fn guard(name: &str, context: &Value, message: &str, condition: &Value) -> Value {
-    json!({
-        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": name },
-        "spec": { "failurePolicy": "Fail", "rules": [{
-            "name": "guard",
-            "match": { "any": [{ "resources": { "kinds": ["ConfigMap"], "operations": ["CREATE"],
-                "selector": { "matchLabels": { "guard": name } } } }] },
-            "context": [context],
-            "validate": { "failureAction": "Enforce", "message": message,
-                "deny": { "conditions": { "any": [condition] } } },
-        }] },
-    })
-}
-
-fn guarded(name: &str) -> Value {
-    json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": {
-        "namespace": NAMESPACE, "name": format!("guarded-{name}"), "labels": { "guard": name } } })
 }
 
 /// Point C: a published policy's live call is answered from a view, with what is in the cluster now.
