@@ -1,6 +1,6 @@
 //! `anteroom serve`: watcher, replica and webhook in one process, for a small cluster.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{
     Bus,
@@ -67,6 +67,7 @@ pub(crate) async fn run(args: ServeArgs, service: Service) -> anyhow::Result<()>
     let bus = connect(args.nats.as_deref()).await?;
     let mut parts = args.parts;
     let keys = keys(&args.seal, args.nats.is_none()).await?;
+    parts.watcher.stale_after = Duration::from_millis(parts.replica.age_max_ms);
     parts.watcher.keys = keys.clone();
     parts.replica.keys = keys.clone();
     if let Some(path) = args.seal.seal_keys_file {

@@ -1,9 +1,17 @@
 //! The command line.
 
+use std::time::Duration;
+
 use anteroom_seal::Keys;
 
 use crate::live::LiveArgs;
 use crate::permits::{CacheApiCalls, SecretsReader, bytes};
+
+/// How long an object may be unread, where nobody says otherwise.
+const REFERENCE_IDLE_AFTER: Duration = Duration::from_secs(10 * 60);
+
+/// How long a watch may be silent, where nobody says otherwise.
+const STALE_AFTER: Duration = Duration::from_secs(60);
 
 /// Options of the watcher.
 #[derive(clap::Args, Clone, Debug)]
@@ -44,6 +52,23 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_WATCHER_MEMORY_LIMIT", value_parser = bytes, value_name = "BYTES")]
     pub watcher_memory_limit: Option<u64>,
 
+    /// How long an object that policies name, and that is watched by itself, may be unread before it
+    /// is no longer watched, as in `10m`; it is read again when it is asked for
+    #[arg(
+        id = "reference_idle_after",
+        long = "reference-idle-after",
+        env = "ANTEROOM_REFERENCE_IDLE_AFTER",
+        default_value = "10m",
+        value_parser = duration,
+        value_name = "DURATION"
+    )]
+    pub reference_idle_after: Duration,
+
+    /// How long a watch may be silent before it is taken for dead, at least 20 seconds: the same as the
+    /// age at which readers take a view for stale.
+    #[arg(skip = STALE_AFTER)]
+    pub stale_after: Duration,
+
     /// The keys that Secrets are sealed with in the log.
     #[arg(skip = Keys::none())]
     pub keys: Keys,
@@ -58,6 +83,8 @@ impl Default for Args {
             api_call_bytes_max: None,
             live: LiveArgs::default(),
             watcher_memory_limit: None,
+            reference_idle_after: REFERENCE_IDLE_AFTER,
+            stale_after: STALE_AFTER,
             keys: Keys::none(),
         }
     }
@@ -80,5 +107,50 @@ impl Args {
                 .to_owned();
             format!("{host}-{}", std::process::id())
         })
+    }
+}
+
+/// A duration with its unit, as in `60s`; without one, in seconds.
+///
+/// # Errors
+/// What it is instead, for whoever gave it.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit_ms = match &text[digits.len()..] {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        other => return Err(format!("`{other}` is no unit: use ms, s, m or h")),
+    };
+    let count: u64 = digits
+        .parse()
+        .map_err(|_| format!("`{text}` is no duration: use one as in 60s"))?;
+    match count.checked_mul(unit_ms) {
+        Some(ms @ 1..) => Ok(Duration::from_millis(ms)),
+        Some(0) => Err("nothing is ever that fast: use one as in 60s".to_owned()),
+        None => Err(format!("`{text}` is too long")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units_and_the_defaults_are_what_the_command_line_says() {
+        for (text, ms) in [
+            ("60", 60_000),
+            ("60s", 60_000),
+            ("500ms", 500),
+            ("2h", 7_200_000),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for bad in ["", "s", "-1s", "1.5s", "1d", "0s", "99999999999999999h"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+        assert_eq!(duration("10m"), Ok(REFERENCE_IDLE_AFTER));
+        assert_eq!(duration("60s"), Ok(STALE_AFTER));
     }
 }

@@ -5,6 +5,7 @@
 //! what is known of objects that are referenced one by one.
 
 mod hub;
+mod join;
 mod memory;
 mod plan;
 mod references;
@@ -250,6 +251,7 @@ impl Feeder {
             tokio::select! {
                 Some(ended) = self.tasks.join_next() => match ended {
                     Ok(Done::Sized(gvr, size)) => self.sized(&gvr, &size),
+                    Ok(Done::Joined) => {}
                     Ok(Done::Watched) => return anyhow::anyhow!("a watch ended by itself"),
                     Err(stopped) if stopped.is_cancelled() => {}
                     Err(panic) => return anyhow::anyhow!("a watch panicked: {panic}"),

@@ -52,7 +52,7 @@ mod term;
 mod wants;
 mod watcher;
 
-pub use args::Args;
+pub use args::{Args, duration};
 pub use crd::crds;
 pub use live::LiveArgs;
 pub use permits::{CacheApiCalls, SecretsReader, bytes};

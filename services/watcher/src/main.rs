@@ -1,6 +1,6 @@
 //! `anteroom-watcher`: the watcher as a process of its own.
 
-use std::{process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use anteroom_bus::nats::{NatsArgs, NatsBus};
 use anteroom_runtime::{
@@ -24,6 +24,10 @@ struct Command {
     /// The same as `--watcher-memory-limit`
     #[arg(long, env = "ANTEROOM_MEMORY_LIMIT", value_parser = anteroom_watcher::bytes)]
     memory_limit: Option<u64>,
+    /// How long a watch may be silent before it is taken for dead, as in `60s`; at least 20 seconds.
+    /// Give the replicas' `--stale-after`
+    #[arg(long, env = "ANTEROOM_STALE_AFTER", default_value = "60s", value_parser = anteroom_watcher::duration, value_name = "DURATION")]
+    stale_after: Duration,
     #[command(flatten)]
     seal: SealArgs,
     #[command(flatten)]
@@ -38,12 +42,14 @@ fn main() -> ExitCode {
     let Command {
         mut watcher,
         memory_limit,
+        stale_after,
         seal,
         kubernetes,
         nats,
         process,
     } = Command::parse();
     watcher.watcher_memory_limit = watcher.watcher_memory_limit.or(memory_limit);
+    watcher.stale_after = stale_after;
     process::run("watcher", &process, |service| async move {
         watcher.keys = seal.keys().await?;
         if let Some(path) = seal.seal_keys_file {

@@ -198,6 +198,31 @@ pub(crate) async fn size(api: &ApiServer, collection: &Collection) -> Result<u64
     parse::size(&bytes)
 }
 
+/// What a collection holds now, read once, as [`Sink`]s hear of it: page by page, from the most recent
+/// state. `take` says whether the next page is wanted. Returns the version at which the collection was
+/// this; `None` where not all of it was wanted.
+///
+/// # Errors
+/// What the API server refuses, or does not answer; nothing is tried again.
+pub(crate) async fn once<F: Future<Output = bool>>(
+    api: &ApiServer,
+    collection: &Collection,
+    mut take: impl FnMut(Vec<RawObject>) -> F,
+) -> Result<Option<ResourceVersion>, Fault> {
+    let mut token = None;
+    loop {
+        let path = paths::list(collection, token.as_deref(), machine::PAGE_OBJECTS_MAX);
+        let page = parse::page(&api.get_as(&path, JSON, PAGE_BYTES_MAX).await?)?;
+        if !take(page.objects.into_iter().flatten().collect()).await {
+            return Ok(None);
+        }
+        if page.next.is_none() {
+            return Ok(Some(page.version));
+        }
+        token = page.next;
+    }
+}
+
 struct Reflector<S> {
     api: ApiServer,
     target: Target,

@@ -60,6 +60,8 @@ pub async fn run(
         wants: WantsReader::new(),
         feeds: FeedOptions {
             memory_bytes_max: args.watcher_memory_limit,
+            stale_after: args.stale_after,
+            reference_idle_after: args.reference_idle_after,
             keys: args.keys,
             ..FeedOptions::default()
         },

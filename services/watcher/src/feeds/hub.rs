@@ -52,6 +52,8 @@ pub(super) struct Feed {
     /// Who takes part in the list that runs, and the number of it.
     begun: HashMap<ViewId, u32>,
     references_begun: u64,
+    /// Lists beside it that run.
+    pub(super) joining: usize,
 }
 
 /// One view on a collection.
@@ -67,6 +69,9 @@ pub(super) struct Member {
     /// Those that have listed for it.
     pub(super) done: BTreeSet<Scope>,
     pub(super) refused: BTreeMap<Scope, Failure>,
+    /// Lists of its own, read while the watch goes on, and their numbers. Each gives way to a list of
+    /// the watch, which has it all.
+    pub(super) joins: BTreeMap<Scope, u32>,
 }
 
 /// A view that an object has to be written to.
@@ -88,7 +93,13 @@ impl Feed {
             again: false,
             begun: HashMap::new(),
             references_begun: 0,
+            joining: 0,
         }
+    }
+
+    /// What is there can be read beside it: its watch brings everything that comes after.
+    pub(super) fn can_be_joined(&self) -> bool {
+        self.listed && !self.listing && !self.again
     }
 
     /// Asks for a list. One that runs comes to its end first, so that asking can never keep it from
@@ -127,6 +138,21 @@ impl Member {
     }
 }
 
+impl Member {
+    /// All of what the watch has for it is handed in. Says whether a watch may be left now.
+    pub(super) fn listed(&mut self, feed: &Scope, publisher: &Publisher) -> bool {
+        self.refused.remove(feed);
+        self.done.insert(feed.clone());
+        if !self.feeds.is_subset(&self.done) {
+            return false;
+        }
+        if self.refused.is_empty() {
+            publisher.with(|book| book.complete(&self.tenure));
+        }
+        !std::mem::take(&mut self.old).is_empty()
+    }
+}
+
 impl Hub {
     pub(super) fn begin(&mut self, feed: &Scope, publisher: &Publisher, afresh: bool) {
         let mut begun = HashMap::new();
@@ -140,9 +166,11 @@ impl Hub {
                 view.clone(),
                 publisher.with(|book| book.begin_list(tenure, afresh)),
             );
+            member.joins.remove(feed);
             if afresh {
                 member.done.clear();
                 member.old.clear();
+                member.joins.clear();
             }
         }
         let references_begun = self.references.begin(feed, afresh);
@@ -172,7 +200,8 @@ impl Hub {
             let tenure = &member.tenure;
             if member.lens.derivable() && !member.holds(key, &mut labels, json) {
                 publisher.with(|book| {
-                    if book.holds(tenure, key) {
+                    // Its own list may still bring what this event took away.
+                    if !member.joins.is_empty() || book.holds(tenure, key) {
                         let (version, span) = (version.clone(), span.clone());
                         book.delete(tenure, key, version, Instant::now(), span);
                     }
@@ -227,14 +256,7 @@ impl Hub {
                 continue;
             };
             publisher.with(|book| book.swept(&member.tenure, begun, &feed.namespace, version, now));
-            member.refused.remove(feed);
-            member.done.insert(feed.clone());
-            if member.feeds.is_subset(&member.done) {
-                left |= !std::mem::take(&mut member.old).is_empty();
-                if member.refused.is_empty() {
-                    publisher.with(|book| book.complete(&member.tenure));
-                }
-            }
+            left |= member.listed(feed, publisher);
         }
         self.references
             .swept(feed, references_begun, version, publisher);
@@ -307,6 +329,7 @@ impl Hub {
                 continue;
             }
             member.done.remove(feed);
+            member.joins.remove(feed);
             member.refused.insert(feed.clone(), failure.clone());
             publisher.with(|book| book.refused(&member.tenure, failure.clone()));
         }

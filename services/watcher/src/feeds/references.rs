@@ -27,6 +27,8 @@ pub(super) struct References {
     pub(super) sealed: bool,
     pub(super) of: HashMap<ObjectKey, Reference>,
     pass: u64,
+    /// Counts histories.
+    pub(super) era: u64,
 }
 
 #[derive(Debug)]
@@ -113,24 +115,29 @@ impl References {
     pub(super) fn begin(&mut self, _feed: &Scope, afresh: bool) -> u64 {
         self.pass += 1;
         if afresh {
+            self.era += 1;
             let all = self.of.values_mut();
             all.for_each(|reference| reference.version = ResourceVersion::default());
         }
         self.pass
     }
 
-    /// Whether this is news of a referenced object.
+    /// Whether this is news of a referenced object. `listed`: a list of its watch brought it, so that
+    /// list does not take it away.
     pub(super) fn take(
         &mut self,
         key: &ObjectKey,
         version: &ResourceVersion,
         immutable: bool,
+        listed: bool,
     ) -> bool {
         let pass = self.pass;
         let Some(reference) = self.of.get_mut(key) else {
             return false;
         };
-        reference.seen = pass;
+        if listed {
+            reference.seen = pass;
+        }
         reference.checked = Instant::now();
         if version.compare(&reference.version) == Some(Ordering::Less) {
             return false;

@@ -14,6 +14,7 @@ use tracing::Span;
 use super::{
     hub::{Hub, Outlet},
     plan::Scope,
+    references::References,
 };
 use crate::{
     metrics::WatchMetrics,
@@ -22,6 +23,7 @@ use crate::{
     reflect::{Note, RawObject, Sink},
 };
 
+#[derive(Clone)]
 pub(super) struct FeedSink {
     pub(super) scope: Scope,
     pub(super) hub: Arc<Mutex<Hub>>,
@@ -41,7 +43,9 @@ impl FeedSink {
             let outlets = hub.put(&self.scope, &object, &event, &self.publisher);
             let RawObject { key, version, json } = &object;
             let immutable = hub.references.of.contains_key(key) && is_immutable(json);
-            let news = hub.references.take(key, version, immutable);
+            let news = hub
+                .references
+                .take(key, version, immutable, event.is_none());
             if immutable && news {
                 self.planned.notify_one();
             }
@@ -58,7 +62,7 @@ impl FeedSink {
         }
         self.publisher.room().await;
         let RawObject { key, version, json } = object;
-        let body = prune::body(&json, &self.api_version, &self.kind).map_err(|e| e.to_string());
+        let body = self.body(&json);
         for outlet in &outlets {
             self.write(outlet, &key, &version, body.clone(), &event);
         }
@@ -68,7 +72,30 @@ impl FeedSink {
         }
     }
 
-    fn write(
+    pub(super) fn body(&self, json: &[u8]) -> Result<Bytes, String> {
+        prune::body(json, &self.api_version, &self.kind).map_err(|error| error.to_string())
+    }
+
+    /// A referenced object, outside of an event.
+    pub(super) fn write_reference(
+        &self,
+        hub: &Hub,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+        json: &[u8],
+    ) {
+        let References { tenure, sealed, .. } = &hub.references;
+        if let Some(tenure) = tenure.clone() {
+            let body = self.body(json).map(|body| referenced::found(&body));
+            let outlet = Outlet {
+                tenure,
+                sealed: *sealed,
+            };
+            self.write(&outlet, key, version, body, &Span::none());
+        }
+    }
+
+    pub(super) fn write(
         &self,
         outlet: &Outlet,
         key: &ObjectKey,
@@ -112,7 +139,7 @@ fn publish_span(tenure: &Tenure, event: &Span) -> Span {
 }
 
 /// As ConfigMaps and Secrets may be.
-fn is_immutable(json: &[u8]) -> bool {
+pub(super) fn is_immutable(json: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
     struct Object {
         #[serde(default)]

@@ -371,3 +371,54 @@ async fn rights_that_are_taken_away_and_given_back() {
     world.sim.fault(Fault::Allow { resource }).unwrap();
     world.until("recovery", synced).await;
 }
+
+/// Point F: a view that is derived from a watch which runs lists what it holds itself; the watch of
+/// thousands goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_view_that_comes_to_a_running_watch_lists_only_its_own() {
+    let world = World::start(FeedOptions::default()).await;
+    for n in 0..3_000 {
+        world.put(
+            "default",
+            &format!("c{n}"),
+            &format!("a{}", n % 100),
+            &json!({}),
+        );
+    }
+    let all = world.want(Source::Collection(Collection::all(gvr())));
+    world
+        .until("all", |index| holds(index, &all, world.truth(|_, _| true)))
+        .await;
+    let watches = |stats: &anteroom_simapi::Stats| stats.watches_on(CONFIGMAPS) == 1;
+    world.sim.wait_until(watches).await;
+    let before = world.sim.stats();
+    let few = world.want(Source::Collection(Collection {
+        label_selector: "app=a7".into(),
+        ..Collection::all(gvr())
+    }));
+    let own =
+        |index: &anteroom_bus::LogIndex| holds(index, &few, world.truth(|_, app| app == "a7"));
+    world.until("the view", own).await;
+    let after = world.sim.stats();
+    let asked = |verb| after.count(verb, CONFIGMAPS) - before.count(verb, CONFIGMAPS);
+    assert_eq!((asked("list"), asked("watch")), (1, 0), "{after:#?}");
+
+    world.want(Source::Objects { gvr: gvr() });
+    world.refer("c7");
+    world.refer("none");
+    world
+        .until("the references", |index| {
+            state_of(index, "c7").is_some_and(|s| s.parse::<u64>().is_ok())
+                && state_of(index, "none").is_some_and(|s| s == "absent")
+        })
+        .await;
+    world.put("default", "none", "a7", &json!({}));
+    world.sim.delete(CONFIGMAPS, "default", "c7").unwrap();
+    world
+        .until("what comes later", |index| {
+            own(index)
+                && state_of(index, "c7").is_some_and(|s| s == "absent")
+                && state_of(index, "none").is_some_and(|s| s.parse::<u64>().is_ok())
+        })
+        .await;
+}

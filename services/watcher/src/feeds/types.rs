@@ -2,12 +2,14 @@
 
 use std::{
     cmp::Ordering,
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use anteroom_model::{Collection, Failure, GroupVersionResource, ResourceVersion, Source, ViewId};
+use anteroom_model::{
+    Collection, Failure, GroupVersionResource, ObjectKey, ResourceVersion, Source, ViewId,
+};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
@@ -17,6 +19,7 @@ use tokio::{
 use super::{
     FeedTools,
     hub::{Feed, Hub, Member},
+    join::{JOINS_MAX, Join, Joins},
     plan::{self, Lens, Plan, Scope, Wants},
     references::State,
     sink::FeedSink,
@@ -41,6 +44,8 @@ pub(super) enum Done {
     Watched,
     /// The size of a type.
     Sized(GroupVersionResource, Size),
+    /// A list beside a watch.
+    Joined,
 }
 
 pub(super) type Size = Result<u64, Fault>;
@@ -88,7 +93,8 @@ impl Type {
             feeds: BTreeSet::new(),
             old: BTreeSet::new(),
             done: BTreeSet::new(),
-            refused: Default::default(),
+            refused: BTreeMap::new(),
+            joins: BTreeMap::new(),
             tenure,
         };
         let view = member.tenure.view.clone();
@@ -137,6 +143,7 @@ impl Type {
             member.sealed = sealed;
             publisher.with(|book| book.begin_list(&mut member.tenure, true));
             member.done.clear();
+            member.joins.clear();
             let own = feeds
                 .iter_mut()
                 .filter(|(scope, _)| member.feeds.contains(scope));
@@ -223,11 +230,18 @@ impl Type {
         } else if let Some(tenure) = &hub.references.tenure {
             publisher.with(|book| book.heard(tenure, None, now));
         }
-        let ended = self
+        let joins = |tenure: &Tenure| {
+            let member = hub.members.get(&tenure.view);
+            member.is_some_and(|member| !member.joins.is_empty())
+        };
+        let ended: Vec<_> = self
             .overlaps
-            .extract_if(.., |(_, since)| past(since, OVERLAP));
+            .extract_if(.., |(tenure, since)| past(since, OVERLAP) && !joins(tenure))
+            .collect();
         for (tenure, _) in ended {
-            publisher.with(|book| book.set_overlap(&tenure, false));
+            if !self.overlaps.iter().any(|(other, _)| *other == tenure) {
+                publisher.with(|book| book.set_overlap(&tenure, false));
+            }
         }
         self.dirty |= changed;
         changed
@@ -280,8 +294,19 @@ impl Type {
                 hub.feeds.insert(scope.clone(), feed);
             }
         }
-        let overlaps = assign(&mut hub, &plan, &wants, &tools.publisher);
-        self.overlaps.extend(overlaps);
+        let moves = assign(&mut hub, &plan, &wants, &tools.publisher);
+        self.overlaps.extend(moves.overlaps);
+        for (scope, joins) in moves.joins {
+            let join = Join {
+                api: tools.api.clone(),
+                gvr: self.gvr.clone(),
+                sink: sink(&self.gvr, &self.kind, &scope, &self.hub, tools, planned),
+            };
+            tasks.spawn(async move {
+                join.run(joins).await;
+                Done::Joined
+            });
+        }
         let Hub { feeds, members, .. } = &mut *hub;
         feeds.retain(|scope, feed| {
             let heard = members
@@ -314,14 +339,26 @@ impl Drop for Type {
     }
 }
 
-/// Moves views and references to the watches of the plan. Returns those that hear two for a while.
-fn assign(
-    hub: &mut Hub,
-    plan: &Plan,
-    wants: &Wants,
-    publisher: &Publisher,
-) -> Vec<(Tenure, Instant)> {
-    let (mut asked, mut overlaps) = (BTreeSet::new(), Vec::new());
+/// What comes of a plan.
+#[derive(Default)]
+struct Moves {
+    /// Views that hear two watches, or a watch and a list, for a while.
+    overlaps: Vec<(Tenure, Instant)>,
+    /// Who comes to which watch that runs.
+    joins: Vec<(Scope, Joins)>,
+}
+
+/// Who has to hear what a watch has.
+#[derive(Default)]
+struct Asked {
+    views: Vec<ViewId>,
+    objects: Vec<ObjectKey>,
+}
+
+/// Moves views and references to the watches of the plan.
+fn assign(hub: &mut Hub, plan: &Plan, wants: &Wants, publisher: &Publisher) -> Moves {
+    let mut moves = Moves::default();
+    let mut asked: BTreeMap<Scope, Asked> = BTreeMap::new();
     for (view, member) in &mut hub.members {
         let scopes = plan.views.get(view).cloned().unwrap_or_default();
         if scopes.is_empty() {
@@ -332,9 +369,13 @@ fn assign(
             if served {
                 member.old = member.feeds.difference(&scopes).cloned().collect();
                 publisher.with(|book| book.set_overlap(&member.tenure, true));
-                overlaps.push((member.tenure.clone(), Instant::now()));
+                moves.overlaps.push((member.tenure.clone(), Instant::now()));
             }
-            asked.extend(scopes.difference(&member.feeds).cloned());
+            for scope in scopes.difference(&member.feeds) {
+                let of = asked.entry(scope.clone()).or_default();
+                of.views.push(view.clone());
+            }
+            member.joins.retain(|scope, _| scopes.contains(scope));
             member.done.retain(|scope| scopes.contains(scope));
             member.refused.retain(|scope, _| scopes.contains(scope));
             member.feeds = scopes;
@@ -356,7 +397,9 @@ fn assign(
         };
         if reference.scope != scope {
             if !matches!(reference.state, State::Found | State::Absent) {
-                asked.extend(scope.clone());
+                let of = scope.clone().map(|scope| asked.entry(scope).or_default());
+                of.into_iter()
+                    .for_each(|of| of.objects.push(object.clone()));
             }
             reference.scope = scope;
         }
@@ -364,12 +407,47 @@ fn assign(
     unfit
         .iter()
         .for_each(|object| hub.references.fail(object, &too_many(), publisher));
-    for scope in asked {
-        if let Some(feed) = hub.feeds.get_mut(&scope) {
-            feed.ask();
-        }
+    for (scope, of) in asked {
+        bring(hub, &scope, of, &mut moves, publisher);
     }
-    overlaps
+    moves
+}
+
+/// Has the watch list again, or, for a few, only what they hold beside it.
+fn bring(hub: &mut Hub, scope: &Scope, asked: Asked, moves: &mut Moves, publisher: &Publisher) {
+    let Some(feed) = hub.feeds.get_mut(scope) else {
+        return;
+    };
+    let joining = feed.joining + asked.views.len() + asked.objects.len();
+    if !feed.can_be_joined() || joining > JOINS_MAX {
+        return feed.ask();
+    }
+    feed.joining = joining;
+    for view in asked.views {
+        let Some(member) = hub.members.get_mut(&view) else {
+            continue;
+        };
+        let begun = publisher.with(|book| {
+            book.set_overlap(&member.tenure, true);
+            book.begin_list(&mut member.tenure, false)
+        });
+        member.joins.insert(scope.clone(), begun);
+        let tenure = member.tenure.clone();
+        moves.overlaps.push((tenure.clone(), Instant::now()));
+        let within = |own: &Scope| own == scope || scope.holds_namespace(&own.namespace);
+        let lists = member.lens.own().into_iter().filter(within).collect();
+        let joins = Joins::View {
+            tenure,
+            begun,
+            lists,
+        };
+        moves.joins.push((scope.clone(), joins));
+    }
+    let era = hub.references.era;
+    for object in asked.objects {
+        let joins = Joins::Object { object, era };
+        moves.joins.push((scope.clone(), joins));
+    }
 }
 
 fn too_many() -> Failure {
@@ -381,6 +459,28 @@ fn too_many() -> Failure {
             plan::WATCHES_PER_TYPE_MAX
         ),
     )
+}
+
+fn sink(
+    gvr: &GroupVersionResource,
+    kind: &str,
+    scope: &Scope,
+    hub: &Arc<Mutex<Hub>>,
+    tools: &FeedTools,
+    planned: &Arc<Notify>,
+) -> FeedSink {
+    let collection = scope.collection(gvr).canonical();
+    let view = Source::Collection(collection).view_id();
+    FeedSink {
+        scope: scope.clone(),
+        hub: Arc::clone(hub),
+        publisher: tools.publisher.clone(),
+        keys: tools.options.keys.clone(),
+        metrics: tools.metrics.of_watch(&view),
+        api_version: gvr.api_version(),
+        kind: kind.to_owned(),
+        planned: Arc::clone(planned),
+    }
 }
 
 #[expect(
@@ -398,19 +498,8 @@ fn start(
     tasks: &mut JoinSet<Done>,
 ) -> Feed {
     let collection = scope.collection(gvr).canonical();
-    let metrics = tools
-        .metrics
-        .of_watch(&Source::Collection(collection.clone()).view_id());
-    let sink = FeedSink {
-        scope: scope.clone(),
-        hub: Arc::clone(hub),
-        publisher: tools.publisher.clone(),
-        keys: tools.options.keys.clone(),
-        metrics: metrics.clone(),
-        api_version: gvr.api_version(),
-        kind: kind.to_owned(),
-        planned: Arc::clone(planned),
-    };
+    let sink = sink(gvr, kind, scope, hub, tools, planned);
+    let metrics = sink.metrics.clone();
     let target = Target {
         collection,
         left_at: left_at.clone(),
