@@ -5,6 +5,7 @@
 //! what is known of objects that are referenced one by one.
 
 mod hub;
+mod index;
 mod join;
 mod memory;
 mod plan;

@@ -15,6 +15,7 @@ use tokio::{sync::watch, task::AbortHandle};
 use tracing::Span;
 
 use super::{
+    index::Index,
     plan::{Lens, Scope},
     references::References,
     select::labels_of,
@@ -32,6 +33,7 @@ const SPREAD: Duration = Duration::from_millis(100);
 pub(super) struct Hub {
     pub(super) feeds: BTreeMap<Scope, Feed>,
     pub(super) members: HashMap<ViewId, Member>,
+    index: Index,
     pub(super) references: References,
     /// Wide watches that the API server forbids, and when it said so.
     pub(super) forbidden: HashMap<Scope, Instant>,
@@ -154,6 +156,19 @@ impl Member {
 }
 
 impl Hub {
+    pub(super) fn insert(&mut self, member: Member) {
+        let view = member.tenure.view.clone();
+        self.remove(&view);
+        self.index.insert(&view, &member.lens);
+        self.members.insert(view, member);
+    }
+
+    pub(super) fn remove(&mut self, view: &ViewId) {
+        if let Some(member) = self.members.remove(view) {
+            self.index.remove(view, &member.lens);
+        }
+    }
+
     pub(super) fn begin(&mut self, feed: &Scope, publisher: &Publisher, afresh: bool) {
         let mut begun = HashMap::new();
         for (view, member) in self
@@ -196,23 +211,24 @@ impl Hub {
     ) -> Vec<Outlet> {
         let (mut labels, mut outlets) = (None, Vec::new());
         let RawObject { key, version, json } = object;
-        for member in self.members.values().filter(|member| member.hears(feed)) {
-            let tenure = &member.tenure;
-            if member.lens.derivable() && !member.holds(key, &mut labels, json) {
-                publisher.with(|book| {
+        let members = self.index.of(key).filter_map(|view| self.members.get(view));
+        publisher.with(|book| {
+            for member in members.filter(|member| member.hears(feed)) {
+                let tenure = &member.tenure;
+                if member.lens.derivable() && !member.holds(key, &mut labels, json) {
                     // Its own list may still bring what this event took away.
                     if !member.joins.is_empty() || book.holds(tenure, key) {
                         let (version, span) = (version.clone(), span.clone());
                         book.delete(tenure, key, version, Instant::now(), span);
                     }
-                });
-            } else if !publisher.with(|book| book.is_known(tenure, key, version)) {
-                outlets.push(Outlet {
-                    tenure: tenure.clone(),
-                    sealed: member.sealed,
-                });
+                } else if !book.is_known(tenure, key, version) {
+                    outlets.push(Outlet {
+                        tenure: tenure.clone(),
+                        sealed: member.sealed,
+                    });
+                }
             }
-        }
+        });
         outlets
     }
 
@@ -225,10 +241,13 @@ impl Hub {
         publisher: &Publisher,
     ) {
         let now = Instant::now();
-        for member in self.members.values().filter(|member| member.hears(feed)) {
-            let (version, span) = (version.clone(), span.clone());
-            publisher.with(|book| book.delete(&member.tenure, key, version, now, span));
-        }
+        let members = self.index.of(key).filter_map(|view| self.members.get(view));
+        publisher.with(|book| {
+            for member in members.filter(|member| member.hears(feed)) {
+                let (version, span) = (version.clone(), span.clone());
+                book.delete(&member.tenure, key, version, now, span);
+            }
+        });
         self.references.absent(key, version, publisher);
     }
 

@@ -89,6 +89,12 @@ impl Fields {
         })
     }
 
+    /// The one name that is selected, if it is one.
+    pub(super) fn name(&self) -> Option<&str> {
+        let mut named = self.0.iter().filter(|field| field.of_name && field.equal);
+        named.next().map(|field| field.value.as_str())
+    }
+
     /// The one namespace that is selected, if it is one.
     pub(super) fn namespace(&self) -> Option<&str> {
         let mut named = self.0.iter().filter(|field| !field.of_name && field.equal);
@@ -306,7 +312,7 @@ mod tests {
             );
         }
         let fields = Fields::parse("metadata.name=a,metadata.namespace=n").unwrap();
-        assert_eq!(fields.namespace(), Some("n"));
+        assert_eq!((fields.name(), fields.namespace()), (Some("a"), Some("n")));
     }
 
     #[test]

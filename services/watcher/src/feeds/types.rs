@@ -97,8 +97,7 @@ impl Type {
             joins: BTreeMap::new(),
             tenure,
         };
-        let view = member.tenure.view.clone();
-        self.hub.lock().members.insert(view, member);
+        self.hub.lock().insert(member);
     }
 
     pub(super) fn objects(&mut self, mut tenure: Tenure, sealed: bool, publisher: &Publisher) {
@@ -120,7 +119,7 @@ impl Type {
 
     pub(super) fn forget(&mut self, view: &ViewId) {
         let mut hub = self.hub.lock();
-        hub.members.remove(view);
+        hub.remove(view);
         let objects = Source::Objects {
             gvr: self.gvr.clone(),
         };

@@ -63,7 +63,7 @@ async fn nothing_is_lost_or_comes_back_between_a_list_and_the_events_of_the_watc
         refused: BTreeMap::new(),
         joins: BTreeMap::from([(Scope::all(), begun)]),
     };
-    hub.lock().members.insert(tenure.view.clone(), member);
+    hub.lock().insert(member);
     let metrics = WatcherMetrics::register(&Service::new("test").metrics);
     let sink = FeedSink {
         scope: Scope::all(),
