@@ -172,7 +172,10 @@ pub(crate) fn of_policy(generation: i64, problems: &[Problem], needs: &[Need]) -
         let all: Vec<_> = problems.iter().map(ToString::to_string).collect();
         return say("False", reason, all.join("; "));
     }
-    for need in needs {
+    // A policy that names a `GlobalContextEntry` is ready whether that can be read or not, as Kyverno's
+    // is: its readers are told when they read it.
+    let counted = needs.iter().filter(|need| need.kind != EntryKind::Global);
+    for need in counted {
         let (kind, name) = (need.kind.name(), &need.name);
         match &need.ready {
             None if need.kind == EntryKind::Implicit => {

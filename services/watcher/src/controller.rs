@@ -15,7 +15,6 @@ use std::{
 
 use anteroom_bus::{Beats, Bus, Scope};
 use anteroom_model::{Dependent, EntryKind, EntryState, Failure};
-use anteroom_policy::Reference;
 use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat};
 use tokio::sync::{mpsc, watch};
 
@@ -30,7 +29,7 @@ use crate::{
     permits::{self, CacheApiCalls, SecretsReaders},
     publish::Publisher,
     reflect::Note,
-    registry::{Effect, EntryId, Event, Registry},
+    registry::{Effect, EntryId, Event, Referred, Registry},
     resolve::{Resolution, resolve_reference},
     status::StatusWriter,
 };
@@ -51,6 +50,9 @@ const AWAITED: [&str; 4] = [
     "NotWatchable",
     "ResourceNotFound",
 ];
+
+/// The reason of a view that the API server forbids.
+const FORBIDDEN: &str = "Forbidden";
 
 /// Where a note comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +165,9 @@ impl Controller {
         mut self,
         mut notes: mpsc::Receiver<(Feed, Note)>,
     ) -> anyhow::Result<()> {
+        if let Some(record) = self.tools.cache_api_calls.record() {
+            self.own_entry(&record);
+        }
         let mut catalog = self.tools.discovery.catalog.subscribe();
         let mut ears = Ears {
             log: self.tools.bus.follow(Scope::Controls),
@@ -249,28 +254,26 @@ impl Controller {
         })
     }
 
-    fn resolve_reference(&mut self, reference: &Reference) {
-        let resolution = self.meaning(reference);
+    fn resolve_reference(&mut self, referred: &Referred) {
+        let resolution = self.meaning(referred);
         if let Some(resolution) = resolution {
-            self.apply(Event::Reference(reference.name(), resolution));
+            self.apply(Event::Reference(referred.name.clone(), resolution));
         }
     }
 
     /// What a reference means; `None`: nobody knows yet what is served.
-    fn meaning(&self, reference: &Reference) -> Option<Resolution> {
+    fn meaning(&self, referred: &Referred) -> Option<Resolution> {
+        let Referred { reference, name } = referred;
         let resolution = resolve_reference(reference, self.catalog.as_ref()?);
-        let id = (EntryKind::Implicit, reference.name());
-        let secret = matches!(&resolution, Resolution::Found(found) if found.binding.secret);
+        let id = (EntryKind::Implicit, name.clone());
         let mut policies = self.registry.dependents(&id);
         let allowed = |policy: &Dependent| {
             let policy = self.by_uid.get(policy);
             policy.is_some_and(|policy| policy.may_read_secrets(&self.tools.secrets))
         };
-        if secret && !policies.any(allowed) {
-            let failure = permits::forbidden("the policy");
-            return Some(Resolution::Invalid(failure));
-        }
-        Some(resolution)
+        // What is shared with other policies is never of Secrets, whoever else was allowed to.
+        let may = reference.may_be_secrets() && policies.all(allowed);
+        Some(permits::without_secrets(resolution, may))
     }
 
     fn apply(&mut self, event: Event) {
@@ -292,9 +295,9 @@ impl Controller {
                 Effect::Unrefer(reference) => self.own_reference_gone(&reference),
                 Effect::Publish(record) => self.own_entry(&record),
                 Effect::Remove((kind, name)) => self.own_entry_gone(kind, &name),
-                Effect::Resolve(reference) => {
-                    if let Some(resolution) = self.meaning(&reference) {
-                        let event = Event::Reference(reference.name(), resolution);
+                Effect::Resolve(referred) => {
+                    if let Some(resolution) = self.meaning(&referred) {
+                        let event = Event::Reference(referred.name, resolution);
                         effects.extend(self.registry.apply(event));
                     }
                 }
@@ -304,15 +307,29 @@ impl Controller {
                         let policies = policies.filter_map(|uid| self.by_uid.get(uid));
                         self.dirty.policies.extend(policies.cloned());
                     }
+                    effects.extend(self.joined(&id));
                     self.dirty.entries.insert(id);
                 }
             }
         }
     }
 
+    /// An entry that is not to be asked for again joins a view that is forbidden already: nothing
+    /// changes of the view, so nothing would tell.
+    fn joined(&mut self, id: &EntryId) -> Vec<Effect> {
+        let view = self.registry.joined_and_stops(id);
+        let failure = view.and_then(|view| self.board.failure(view));
+        match (view.cloned(), failure.cloned()) {
+            (Some(view), Some(failure)) if failure.reason == FORBIDDEN => {
+                self.registry.apply(Event::Forbidden(view, failure))
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Entries that are not to be asked for again let go of a view that is forbidden.
     fn forbidden(&mut self, view: anteroom_model::ViewId, failure: Failure) {
-        if failure.reason == "Forbidden" {
+        if failure.reason == FORBIDDEN {
             self.apply(Event::Forbidden(view, failure));
         }
     }

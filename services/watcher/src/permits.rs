@@ -3,15 +3,17 @@
 
 use std::str::FromStr;
 
-use anteroom_model::{EntryKind, ErrorCode, Failure};
-use anteroom_policy::Reference;
+use anteroom_model::{EntryKind, EntryRecord, EntryState, ErrorCode, Failure};
+use anteroom_policy::{CALLS, CALLS_DECLARED, CALLS_OFF, Reference};
+
+use crate::resolve::Resolution;
 
 /// Which of the policies' calls of the API server are answered from views.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum CacheApiCalls {
-    /// None.
+    /// None: all of them are read live, those too that declare `cache: true`.
     Off,
-    /// Those that declare it, with `cache: true`.
+    /// Those that declare it, with `cache: true`. The others are read live.
     Declared,
     /// All that a view can answer as the API server does.
     #[default]
@@ -28,8 +30,31 @@ impl CacheApiCalls {
         };
         match self {
             Self::Auto => true,
-            Self::Declared | Self::Off => config_map || reference.is_declared(),
+            Self::Declared => config_map || reference.is_declared(),
+            Self::Off => config_map || reference.is_inline(),
         }
+    }
+
+    /// What readers have to know of it: there may be a view for a call although this call is not to be
+    /// answered from it, since something else needs the view. `None`: nothing.
+    pub(crate) fn record(self) -> Option<EntryRecord> {
+        let (reason, message) = match self {
+            Self::Auto => return None,
+            Self::Declared => (
+                CALLS_DECLARED,
+                "only calls that declare `cache: true` are answered from views",
+            ),
+            Self::Off => (CALLS_OFF, "no call is answered from a view"),
+        };
+        let failure = Failure::new(reason, message);
+        Some(EntryRecord {
+            kind: EntryKind::Implicit,
+            name: CALLS.to_owned(),
+            uid: String::new(),
+            generation: 0,
+            state: EntryState::Invalid { failure },
+            projections: Vec::new(),
+        })
     }
 }
 
@@ -164,6 +189,16 @@ pub(crate) fn is_of_secrets(reference: &Reference) -> bool {
     group.is_empty() && ["secret", "secrets"].contains(&resource.to_lowercase().as_str())
 }
 
+/// What a policy's reference means for a policy that `may` read Secrets, or may not.
+pub(crate) fn without_secrets(resolution: Resolution, may: bool) -> Resolution {
+    match resolution {
+        Resolution::Found(found) if found.binding.secret && !may => {
+            Resolution::Invalid(forbidden("the policy"))
+        }
+        other => other,
+    }
+}
+
 /// A number of bytes, with `K`, `M` or `G` (or `Ki`, `Mi`, `Gi`) for powers of 1,024.
 ///
 /// # Errors
@@ -236,9 +271,10 @@ mod tests {
     /// Point C.
     #[test]
     fn what_is_kept_for_policies_is_said_by_the_option() {
-        let call = |declared| {
+        let reference = |declared, inline| {
             Reference::Collection(CollectionReference {
                 declared,
+                inline,
                 ..CollectionReference::default()
             })
         };
@@ -246,13 +282,16 @@ mod tests {
             resource: "configmaps".into(),
             ..NamedObject::default()
         });
-        for (option, undeclared) in [
-            (CacheApiCalls::Auto, true),
-            (CacheApiCalls::Declared, false),
-            (CacheApiCalls::Off, false),
+        for (option, undeclared, declared) in [
+            (CacheApiCalls::Auto, true, true),
+            (CacheApiCalls::Declared, false, true),
+            (CacheApiCalls::Off, false, false),
         ] {
-            assert_eq!(option.keeps(&call(false)), undeclared);
-            assert!(option.keeps(&call(true)));
+            assert_eq!(option.keeps(&reference(false, false)), undeclared);
+            assert_eq!(option.keeps(&reference(true, false)), declared);
+            assert!(option.keeps(&reference(true, true)), "resourceCache");
+            let told = option.record().map(|record| record.name);
+            assert_eq!(told.is_none(), undeclared, "readers have to know");
             assert!(option.keeps(&config_map) && option.keeps(&Reference::LabelledConfigMaps));
         }
     }

@@ -11,8 +11,8 @@ mod need;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anteroom_model::{
-    Dependent, EntryKind, EntryRecord, EntryState, Failure, ObjectReference, SourceInfo, ViewId,
-    WantedView,
+    Dependent, EntryKind, EntryRecord, EntryState, Failure, ObjectKey, ObjectReference, SourceInfo,
+    ViewId, WantedView,
 };
 use anteroom_policy::Reference;
 
@@ -24,6 +24,31 @@ use need::{Held, Needs};
 
 /// What declares an entry, and its name.
 pub(crate) type EntryId = (EntryKind, String);
+
+/// What a policy reads, under the name of the implicit entry that it is published as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Referred {
+    /// What is read.
+    pub reference: Reference,
+    /// What may be Secrets has a name for each policy.
+    pub name: String,
+}
+
+impl Referred {
+    /// By the policy of this namespace (empty for a `ClusterPolicy`) and name.
+    pub(crate) fn by(policy: &ObjectKey, reference: &Reference) -> Self {
+        Self {
+            reference: reference.clone(),
+            name: reference.name_for(policy),
+        }
+    }
+
+    /// Whether its readers know it by its record. One object is found by its view, whatever policies
+    /// say of it; unless it may be a Secret.
+    fn is_told(&self) -> bool {
+        !matches!(self.reference, Reference::Object(_)) || self.reference.may_be_secrets()
+    }
+}
 
 /// An entry as the API server has it now, with what it resolved to.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +75,7 @@ pub(crate) enum Event {
     /// The entry is gone.
     EntryGone(EntryId),
     /// The policy is there, and this is all that it has to have kept.
-    Policy(Dependent, Vec<Reference>),
+    Policy(Dependent, Vec<Referred>),
     /// The policy is gone.
     PolicyGone(Dependent),
     /// What a policy's reference means now: an answer to [`Effect::Resolve`], or a new one.
@@ -79,7 +104,7 @@ pub(crate) enum Effect {
     /// Tell the readers that the entry is gone.
     Remove(EntryId),
     /// Say what this reference means: [`Event::Reference`].
-    Resolve(Reference),
+    Resolve(Referred),
     /// What is known of the entry is another thing: whoever tells authors looks again.
     Changed(EntryId),
 }
@@ -92,7 +117,7 @@ struct Entry {
     /// It lets go of a view that is forbidden.
     stops: bool,
     /// Of an implicit entry.
-    reference: Option<(Reference, BTreeSet<Dependent>)>,
+    reference: Option<(Referred, BTreeSet<Dependent>)>,
 }
 
 /// The entries that are there and what they need.
@@ -130,7 +155,7 @@ impl Registry {
     }
 
     /// What policies refer to, each once.
-    pub(crate) fn references(&self) -> impl Iterator<Item = &Reference> {
+    pub(crate) fn references(&self) -> impl Iterator<Item = &Referred> {
         let implicit = self.entries.values();
         implicit.filter_map(|entry| entry.reference.as_ref().map(|(reference, _)| reference))
     }
@@ -147,6 +172,15 @@ impl Registry {
         dependents
             .into_iter()
             .flat_map(|(_, dependents)| dependents)
+    }
+
+    /// The view that an entry shares with others, if it lets go of one that is forbidden. One that is
+    /// its own is begun anew for it, and what was said of the view before counts no more.
+    pub(crate) fn joined_and_stops(&self, id: &EntryId) -> Option<&ViewId> {
+        let entry = self.entries.get(id).filter(|entry| entry.stops)?;
+        let view = entry.held.as_ref()?.view();
+        let others = |other: &&EntryId| *other != id;
+        self.needs.on_view(view).find(others).map(|_| view)
     }
 
     /// Every view that is wanted.
@@ -206,8 +240,7 @@ impl Registry {
         let Some((reference, dependents)) = before.reference.clone() else {
             return;
         };
-        // One object is found by its view, whatever policies say of it.
-        let told = !matches!(reference, Reference::Object(_));
+        let told = reference.is_told();
         let record = |state| EntryRecord {
             state,
             ..before.record.clone()
@@ -260,8 +293,8 @@ impl Registry {
         let Some(gone) = self.entries.remove(id) else {
             return;
         };
-        let object = matches!(gone.reference, Some((Reference::Object(_), _)));
-        if !object && !is_unresolved(&gone.record) {
+        let told = gone.reference.as_ref().is_none_or(|(r, _)| r.is_told());
+        if told && !is_unresolved(&gone.record) {
             effects.push(Effect::Remove(id.clone()));
         }
         self.needs
@@ -269,17 +302,17 @@ impl Registry {
         effects.push(Effect::Changed(id.clone()));
     }
 
-    fn policy(&mut self, policy: Dependent, references: Vec<Reference>, effects: &mut Vec<Effect>) {
+    fn policy(&mut self, policy: Dependent, references: Vec<Referred>, effects: &mut Vec<Effect>) {
         let before = self.policies.remove(&policy).unwrap_or_default();
         let mut after = BTreeSet::new();
         for reference in references {
-            let name = reference.name();
+            let name = reference.name.clone();
             if !before.contains(&name) {
                 self.depend(&policy, reference, effects);
             } else if let Some(entry) = self.entries.get_mut(&(EntryKind::Implicit, name.clone()))
                 && let Some((known, _)) = &mut entry.reference
                 && *known != reference
-                && reference.is_declared()
+                && reference.reference.is_declared()
             {
                 *known = reference.clone(); // Declared by now.
                 effects.push(Effect::Resolve(reference));
@@ -294,14 +327,14 @@ impl Registry {
         }
     }
 
-    fn depend(&mut self, policy: &Dependent, reference: Reference, effects: &mut Vec<Effect>) {
-        let name = reference.name();
+    fn depend(&mut self, policy: &Dependent, reference: Referred, effects: &mut Vec<Effect>) {
+        let name = reference.name.clone();
         let id = (EntryKind::Implicit, name.clone());
         if let Some(entry) = self.entries.get_mut(&id)
             && let Some((known, dependents)) = &mut entry.reference
         {
             dependents.insert(policy.clone());
-            if reference.is_declared() && !known.is_declared() {
+            if reference.reference.is_declared() && !known.reference.is_declared() {
                 *known = reference.clone();
                 effects.push(Effect::Resolve(reference));
             }

@@ -37,6 +37,9 @@ const DRAIN_MAX: Duration = Duration::from_secs(3);
 /// How often metrics of the views that are written are brought up to date.
 const FIGURES_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long a beat waits for other views that are read at about the same time: a beat speaks of all.
+const BEAT_GATHER: Duration = Duration::from_millis(20);
+
 /// Why a term ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -147,9 +150,16 @@ async fn beat(
     publisher: Publisher,
     leadership: Leadership,
 ) -> anyhow::Result<()> {
+    let mut told = publisher.told();
     let mut interval = interval(Duration::from_millis(BEAT_INTERVAL_MS));
     loop {
-        interval.tick().await;
+        // A view of which there was no news yet is not answered from: readers hear of one at once
+        // that was just read, and of several that were read at about the same time together.
+        tokio::select! {
+            _ = interval.tick() => {}
+            _ = told.changed() => tokio::time::sleep(BEAT_GATHER).await,
+        }
+        told.mark_unchanged();
         let beat = Beat {
             incarnation: leadership.incarnation.clone(),
             group: leadership.group,

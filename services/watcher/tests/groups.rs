@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use anteroom_bus::Bus;
 use anteroom_model::{Group, ViewState};
+use anteroom_simapi::Fault;
 use serde_json::json;
 use support::{CLUSTER_POLICIES, INGRESS_VIEW, INGRESSES, PATIENCE, World};
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
@@ -221,5 +222,122 @@ async fn secrets_are_wanted_only_for_those_that_were_allowed_to() {
         .until_ready(support::ENTRIES, "secrets", "False", "SecretsForbidden")
         .await;
     assert!(world.log().names("anteroom:wanted").is_empty());
+    watcher.stop().await;
+}
+
+/// A policy that reads this.
+fn reading(name: &str, context: serde_json::Value) -> serde_json::Value {
+    let mut context = context;
+    context["name"] = "v".into();
+    json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy",
+        "metadata": {"name": name},
+        "spec": {"rules": [{
+            "name": "r",
+            "match": {"any": [{"resources": {"kinds": ["Ingress"]}}]},
+            "context": [context],
+            "validate": {"message": "taken", "deny": {"conditions": {"any": [{
+                "key": "{{ length(v) }}", "operator": "Equals", "value": 0}]}}},
+        }]},
+    })
+}
+
+/// Point E: next to a policy that was allowed to read Secrets, another one reads none of them.
+#[tokio::test]
+async fn what_one_policy_may_read_of_secrets_is_published_for_no_other() {
+    let world = World::start().await;
+    let secrets = json!({"resourceCache": {"group": "", "version": "v1", "kind": "secrets"}});
+    for name in ["allowed", "attacker"] {
+        let policy = reading(name, secrets.clone());
+        world.sim.put(CLUSTER_POLICIES, policy).unwrap();
+    }
+    let args = anteroom_watcher::Args {
+        allow_secrets: vec!["clusterpolicy/allowed".parse().unwrap()],
+        ..anteroom_watcher::Args::default()
+    };
+    let watcher = world.watch_with("w", Arc::new(world.bus.join()), args);
+    let log = world
+        .until("both references", |log| {
+            log.names("anteroom:entries").len() == 2
+        })
+        .await;
+    for (name, state) in [("allowed", "bound"), ("attacker", "invalid")] {
+        let of = |key: &&str| key.ends_with(&format!(" for /{name}"));
+        let key = log.names("anteroom:entries").into_iter().find(of).unwrap();
+        let record = log.object("anteroom:entries", key).unwrap();
+        assert_eq!(record["state"]["type"], state, "{record}");
+        if state == "invalid" {
+            let said = record["state"]["failure"]["message"].as_str().unwrap();
+            assert!(said.contains("AR115"), "{said}");
+        }
+    }
+    world
+        .until_ready(CLUSTER_POLICIES, "attacker", "False", "SecretsForbidden")
+        .await;
+    watcher.stop().await;
+}
+
+/// Point C: `off` keeps no call, whatever it declares, and says so; an inline entry is no call.
+#[tokio::test]
+async fn calls_that_are_off_are_not_kept_and_inline_entries_are() {
+    let world = World::start().await;
+    let call = json!({"apiCall": {
+        "urlPath": "/apis/networking.k8s.io/v1/ingresses", "cache": true,
+    }});
+    world
+        .sim
+        .put(CLUSTER_POLICIES, reading("call", call))
+        .unwrap();
+    let args = anteroom_watcher::Args {
+        cache_api_calls: anteroom_watcher::CacheApiCalls::Off,
+        ..anteroom_watcher::Args::default()
+    };
+    let watcher = world.watch_with("w", Arc::new(world.bus.join()), args);
+    world
+        .until_ready(CLUSTER_POLICIES, "call", "True", "Succeeded")
+        .await;
+    let log = world
+        .until("the word for readers", |log| {
+            log.names("anteroom:entries") == ["references/calls"]
+        })
+        .await;
+    assert!(log.names("anteroom:wanted").is_empty());
+    let inline = json!({"resourceCache": {
+        "group": "networking.k8s.io", "version": "v1", "kind": "ingresses",
+    }});
+    world
+        .sim
+        .put(CLUSTER_POLICIES, reading("inline", inline))
+        .unwrap();
+    world
+        .until("the inline entry's view", |log| log.is_synced(INGRESS_VIEW))
+        .await;
+    watcher.stop().await;
+}
+
+/// Point F: the view is forbidden already for those that go on asking.
+#[tokio::test]
+async fn an_entry_that_stops_is_released_from_a_view_that_is_forbidden_already() {
+    let world = World::start().await;
+    world.ingress_entry("retries");
+    let resource = INGRESSES.into();
+    world.sim.fault(Fault::Forbid { resource }).unwrap();
+    let watcher = world.watch_as("w");
+    world
+        .until_ready(support::ENTRIES, "retries", "False", "Forbidden")
+        .await;
+    let resource = json!({"kind": "ingresses", "group": "networking.k8s.io"});
+    world.entry(
+        "stops",
+        json!({"resource": resource, "onForbidden": "Stop"}),
+    );
+    world
+        .until("its release", |log| {
+            let state = log
+                .entry("stops")
+                .map(|entry| entry["state"]["type"].clone());
+            state == Some(json!("invalid"))
+        })
+        .await;
     watcher.stop().await;
 }

@@ -9,7 +9,8 @@ mod follow;
 
 use std::sync::Arc;
 
-use anteroom_model::{EntryKind, EntryRecord, FactError};
+use anteroom_model::{EntryKind, EntryRecord, EntryState, FactError};
+use anteroom_policy::{CALLS, CALLS_DECLARED, CALLS_OFF, Reference};
 use tokio::sync::watch;
 
 use crate::{kinds::Kinds, policies::PolicySet};
@@ -29,6 +30,21 @@ pub(crate) struct Catalog {
 pub(crate) type Catalogs = watch::Receiver<Option<Arc<Catalog>>>;
 
 impl Catalog {
+    /// Whether a view may answer a policy's call that `reference` is kept for, or is the policy's own
+    /// inline entry: which calls are, the watcher says.
+    pub(crate) fn keeps(&self, reference: &Reference) -> bool {
+        let said = self.entries.get(EntryKind::Implicit, CALLS);
+        let reason = match said.map(|record| &record.state) {
+            Some(EntryState::Invalid { failure }) => &*failure.reason,
+            Some(EntryState::Bound(_)) | None => return true,
+        };
+        match reason {
+            CALLS_OFF => reference.is_inline(),
+            CALLS_DECLARED => reference.is_declared(),
+            _ => true,
+        }
+    }
+
     /// The entry of this name.
     ///
     /// # Errors

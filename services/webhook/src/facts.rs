@@ -144,7 +144,7 @@ impl Facts {
         let (mut facts, mut travellers) = (Vec::new(), Vec::new());
         for need in needs {
             let id = need.id;
-            match road::road(need, reader.namespace(), catalog) {
+            match road::road(need, reader, catalog) {
                 Ok(road) => travellers.push(Traveller {
                     road,
                     turned_back: None,

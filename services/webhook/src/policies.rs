@@ -7,7 +7,7 @@ use std::{
 
 use anteroom_model::{EntryKind, GroupVersionResource, ObjectKey, Source, ViewId};
 use anteroom_policy::{
-    FailurePolicy, KindPattern, Operation, Policy, Problem, Reference, Target, compile,
+    FailurePolicy, KindPattern, NamedObject, Operation, Policy, Problem, Reference, Target, compile,
 };
 use bytes::Bytes;
 use serde_json::Value;
@@ -68,24 +68,33 @@ impl Scope {
 pub(crate) enum Need {
     /// An entry, by kind and name.
     Entry(EntryKind, String),
-    /// A collection that it declares to be kept: the name of the implicit entry.
-    Declared(String),
+    /// A collection, or a Secret, that it declares to be kept: the name of the implicit entry.
+    Declared(Reference, String),
     /// Objects that it declares to be kept by name: their view.
-    Objects(ViewId),
+    Objects(Reference, ViewId),
 }
 
 impl Need {
-    fn of(policy: &Policy) -> Vec<Self> {
+    fn of(policy: &Policy, key: &ObjectKey) -> Vec<Self> {
         let entries = policy
             .entries()
             .map(|(kind, name)| Self::Entry(kind, name.to_owned()));
         let declared = policy.references().filter(Reference::is_declared);
-        let declared = declared.map(|reference| match reference {
-            Reference::Object(object) => {
-                let gvr = GroupVersionResource::new(object.group, object.version, object.resource);
-                Self::Objects(Source::Objects { gvr }.view_id())
+        let declared = declared.map(|reference| match &reference {
+            Reference::Object(object) if !reference.may_be_secrets() => {
+                let NamedObject {
+                    group,
+                    version,
+                    resource,
+                    ..
+                } = object.clone();
+                let gvr = GroupVersionResource::new(group, version, resource);
+                Self::Objects(reference, Source::Objects { gvr }.view_id())
             }
-            collection => Self::Declared(collection.name()),
+            _ => {
+                let name = reference.name_for(key);
+                Self::Declared(reference, name)
+            }
         });
         entries.chain(declared).collect()
     }
@@ -138,7 +147,7 @@ impl Entry {
             Ok(policy) => (
                 Group::of(policy),
                 policy.targets().collect(),
-                Need::of(policy),
+                Need::of(policy, &key),
             ),
             Err(_) => (Group::UNREADY, readable_targets(&manifest), Vec::new()),
         };

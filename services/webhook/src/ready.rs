@@ -7,6 +7,7 @@
 //! | a view that failed at its source, or was evicted: every reader is told | no |
 //! | an entry that is invalid, or not there: every reader is told | no |
 //! | what may be kept and is not declared: it is read live meanwhile | no |
+//! | a call that declares to be kept, where the watcher keeps none | no |
 //!
 //! Readiness can be lost. What replicas hold is known from their heartbeats.
 
@@ -130,7 +131,13 @@ impl Needs {
 
     fn add(&mut self, catalog: &Catalog, need: &Need, policy: impl Fn() -> String) {
         let view = match need {
-            Need::Objects(view) => view.clone(),
+            // Read live, whatever it declares.
+            Need::Objects(reference, _) | Need::Declared(reference, _)
+                if !catalog.keeps(reference) =>
+            {
+                return;
+            }
+            Need::Objects(_, view) => view.clone(),
             Need::Entry(kind, name) => match catalog.entry(*kind, name) {
                 Ok(record) => match record.binding() {
                     Ok(binding) => binding.view.clone(),
@@ -138,7 +145,7 @@ impl Needs {
                 },
                 Err(_) => return,
             },
-            Need::Declared(name) => {
+            Need::Declared(_, name) => {
                 let entry = catalog.entry(anteroom_model::EntryKind::Implicit, name);
                 match entry.and_then(|record| record.binding()) {
                     Ok(binding) => binding.view.clone(),

@@ -59,7 +59,8 @@ pub use permit::{Call, Permit, Refusal};
 pub use policy::{FailureAction, FailurePolicy, Policy, Rule, Target};
 pub use problem::Problem;
 pub use reference::{
-    ApiTarget, CollectionReference, FactTarget, KeptTarget, NamedObject, Reference,
+    ApiTarget, CALLS, CALLS_DECLARED, CALLS_OFF, CollectionReference, FactTarget, KeptTarget,
+    NamedObject, Reference,
 };
 pub use request::{AdmissionRequest, RequestError};
 pub use scalar::duration_ns;

@@ -31,8 +31,9 @@ impl Policy {
         let all = self.sources().flat_map(|source| self.references_of(source));
         for reference in all {
             let name = reference.name();
-            let known = by_name.get(&name).is_some_and(Reference::is_declared);
-            if !known {
+            let rank = |reference: &Reference| (reference.is_inline(), reference.is_declared());
+            let known = by_name.get(&name).map(rank);
+            if known.is_none_or(|known| known < rank(&reference)) {
                 by_name.insert(name, reference);
             }
         }
@@ -65,6 +66,7 @@ impl Policy {
                         namespace,
                         name,
                         declared: false,
+                        inline: false,
                     })
                 });
                 let labelled = Reference::LabelledConfigMaps;

@@ -3,6 +3,17 @@
 use anteroom_model::{EntryKind, ObjectKey};
 use serde_json::Value;
 
+/// The name of the implicit entry that says which calls of the API server are answered from views,
+/// where that is not every one that a view can answer. It is never bound; the reason of its failure is
+/// [`CALLS_OFF`] or [`CALLS_DECLARED`].
+pub const CALLS: &str = "calls";
+
+/// No call is answered from a view.
+pub const CALLS_OFF: &str = "Off";
+
+/// Only calls that declare it are.
+pub const CALLS_DECLARED: &str = "Declared";
+
 /// Something that a policy needs kept close at hand: the watcher wants a view for it, with the policy
 /// as its dependent, and publishes what it resolved to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,6 +46,9 @@ pub struct CollectionReference {
     /// The policy asks for it to be kept (`resourceCache`, `cache: true`), rather than that it may be:
     /// then its data must be there before the policy is ready, and nothing else answers in its place.
     pub declared: bool,
+    /// It is an entry of the policy's own (`resourceCache`), rather than a call of the API server that
+    /// a view answers.
+    pub inline: bool,
 }
 
 /// One object of the Kubernetes API, by name.
@@ -52,6 +66,8 @@ pub struct NamedObject {
     pub name: String,
     /// As in [`CollectionReference::declared`].
     pub declared: bool,
+    /// As in [`CollectionReference::inline`].
+    pub inline: bool,
 }
 
 impl Reference {
@@ -73,6 +89,42 @@ impl Reference {
                 o.group, o.version, o.resource, o.namespace, o.name
             ),
             Self::LabelledConfigMaps => "labelled configmaps".to_owned(),
+        }
+    }
+
+    /// The name of the implicit entry that it is published as for this policy: what may be Secrets is
+    /// shared with no other policy, so that one that was allowed to read them lends its entry to
+    /// nobody. `policy` is its namespace (empty for a `ClusterPolicy`) and name.
+    pub fn name_for(&self, policy: &ObjectKey) -> String {
+        let name = self.name();
+        if self.may_be_secrets() {
+            format!("{name} for {}/{}", policy.namespace, policy.name)
+        } else {
+            name
+        }
+    }
+
+    /// Whether it may mean Secrets of the core group, whatever the API server serves: by plural or
+    /// kind, in any group and version, since one that is left out, or spelled otherwise, may be the
+    /// core group.
+    pub fn may_be_secrets(&self) -> bool {
+        let resource = match self {
+            Self::Collection(collection) => &collection.resource,
+            Self::Object(object) => &object.resource,
+            Self::LabelledConfigMaps => return false,
+        };
+        let resource = resource.trim();
+        ["secret", "secrets"]
+            .iter()
+            .any(|secrets| resource.eq_ignore_ascii_case(secrets))
+    }
+
+    /// As in [`CollectionReference::inline`].
+    pub fn is_inline(&self) -> bool {
+        match self {
+            Self::Collection(c) => c.inline,
+            Self::Object(o) => o.inline,
+            Self::LabelledConfigMaps => false,
         }
     }
 
@@ -169,3 +221,6 @@ pub struct KeptTarget {
     /// At most so many.
     pub limit: Option<u64>,
 }
+
+#[cfg(test)]
+mod tests;

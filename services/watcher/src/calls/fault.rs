@@ -129,6 +129,10 @@ impl CallFault {
             Self::Status {
                 code: 401 | 403, ..
             } => ("Forbidden", "permission denied: "),
+            // Of a resource that nobody serves Kyverno's users read the same: clients match on it.
+            Self::Status { code: 404, .. } if shown.starts_with('/') => {
+                ("NotFound", "permission denied, or no such resource: ")
+            }
             Self::Status { code: 404, .. } => ("NotFound", ""),
             Self::Status { .. } => ("CallFailed", ""),
             Self::Unreachable { .. } | Self::Slow { .. } => ("Unreachable", ""),

@@ -105,6 +105,7 @@ fn the_time_of_transition_moves_with_the_status_only() {
     assert!(!ready("True", "C").is_said_by(find(&third).unwrap()));
 }
 
+/// Point B, of entries of Kyverno's own kind.
 #[test]
 fn a_policy_is_ready_when_it_compiles_and_its_entries_are() {
     let problem = Problem {
@@ -119,6 +120,7 @@ fn a_policy_is_ready_when_it_compiles_and_its_entries_are() {
     };
     let named = |ready| need(EntryKind::Cached, ready);
     let declared = |ready| need(EntryKind::Implicit, ready);
+    let global = |ready| need(EntryKind::Global, ready);
     for (problems, entries, status, reason, says) in [
         (vec![], vec![], "True", "Succeeded", "served"),
         (vec![], named(entry("True")), "True", "Succeeded", "served"),
@@ -143,6 +145,15 @@ fn a_policy_is_ready_when_it_compiles_and_its_entries_are() {
             "False",
             "ReferenceNotSynced",
             "X: why",
+        ),
+        // GlobalContextEntries: `gctxentry-not-exist` and `apicall-failed`.
+        (vec![], global(None), "True", "Succeeded", "served"),
+        (
+            vec![],
+            global(entry("False")),
+            "True",
+            "Succeeded",
+            "served",
         ),
         (
             vec![problem],

@@ -9,7 +9,7 @@ use crate::{
     manifests::{POLICY_API_VERSION, PolicyManifest, PublishedPolicy, Roster},
     permits::{self, SecretsReaders},
     reflect::{Note, RawObject},
-    registry::Event,
+    registry::{Event, Referred},
     status::Author,
 };
 
@@ -153,14 +153,11 @@ impl Controller {
     fn policy_put(&mut self, feed: Feed, key: ObjectKey, mut manifest: PolicyManifest) {
         let id = PolicyId(key.clone());
         let allowed = id.may_read_secrets(&self.tools.secrets);
-        let before = manifest.references.len();
-        manifest
-            .references
-            .retain(|reference| allowed || !permits::is_of_secrets(reference));
-        manifest.secrets_forbidden = manifest.references.len() < before;
+        manifest.secrets_forbidden =
+            !allowed && manifest.references.iter().any(permits::is_of_secrets);
         let mode = self.tools.cache_api_calls;
-        let references = manifest.references.iter();
-        let kept: Vec<_> = references.filter(|r| mode.keeps(r)).cloned().collect();
+        let references = manifest.references.iter().filter(|r| mode.keeps(r));
+        let kept: Vec<_> = references.map(|r| Referred::by(&id.0, r)).collect();
         let uid = Dependent(manifest.identity.uid.clone());
         let old = self.feed_mut(feed).roster.remove(&key);
         if let Some(old) = old {

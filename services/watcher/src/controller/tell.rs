@@ -133,8 +133,9 @@ impl Controller {
             ready: self.readiness_for(policy, id),
         });
         let declared = policy.references.iter().filter(|r| r.is_declared());
+        let key = id.0.clone();
         let references = declared.filter_map(|reference| {
-            let id = (EntryKind::Implicit, reference.name());
+            let id = (EntryKind::Implicit, reference.name_for(&key));
             let record = self.registry.entry(&id)?;
             let ready = match registry::is_unresolved(record) {
                 true => None,

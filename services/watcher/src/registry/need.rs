@@ -21,6 +21,10 @@ pub(super) struct Held {
 }
 
 impl Held {
+    pub(super) fn view(&self) -> &ViewId {
+        &self.view
+    }
+
     pub(super) fn new(found: &Resolved) -> Self {
         Self {
             view: found.info.source.view_id(),

@@ -183,7 +183,9 @@ proptest! {
 }
 
 fn policy(uid: &str, references: &[Reference]) -> Event {
-    Event::Policy(Dependent(uid.into()), references.to_vec())
+    let own = ObjectKey::new("", uid);
+    let references = references.iter().map(|r| Referred::by(&own, r));
+    Event::Policy(Dependent(uid.into()), references.collect())
 }
 
 fn collection(resource: &str, declared: bool) -> Reference {
@@ -212,7 +214,8 @@ fn settle(registry: &mut Registry, event: Event) -> Vec<Effect> {
         let mut then = Vec::new();
         for effect in next {
             if let Effect::Resolve(reference) = &effect {
-                let event = Event::Reference(reference.name(), meaning(reference));
+                let meaning = meaning(&reference.reference);
+                let event = Event::Reference(reference.name.clone(), meaning);
                 then.extend(registry.apply(event));
             } else {
                 all.push(effect);
@@ -407,6 +410,78 @@ fn an_entry_that_stops_when_forbidden_holds_the_error_until_its_spec_changes() {
         ["publish"]
     );
     assert!(registry.entry(&id).unwrap().binding().is_err());
+}
+
+/// Point F: only where others keep the view is it known already that it is forbidden.
+#[test]
+fn an_entry_that_stops_knows_the_view_that_it_joins() {
+    let stopping = || {
+        let Resolution::Found(mut found) = found("pods") else {
+            unreachable!()
+        };
+        found.options.stops_when_forbidden = true;
+        Resolution::Found(found)
+    };
+    let mut registry = Registry::default();
+    let stops = (EntryKind::Cached, "stops".to_owned());
+    let retries = (EntryKind::Cached, "retries".to_owned());
+    registry.apply(claim("stops", "1", 1, stopping()));
+    assert_eq!(registry.joined_and_stops(&stops), None, "it is alone");
+    registry.apply(claim("retries", "2", 1, found("pods")));
+    let view = info("pods").source.view_id();
+    assert_eq!(registry.joined_and_stops(&stops), Some(&view));
+    assert_eq!(registry.joined_and_stops(&retries), None, "it goes on");
+    registry.apply(Event::Forbidden(view, Failure::new("Forbidden", "no")));
+    assert_eq!(registry.joined_and_stops(&stops), None, "it was released");
+}
+
+/// Point E: no policy shares what may be Secrets with another, and each lets go of its own.
+#[test]
+fn references_to_secrets_are_entries_of_each_policy_alone() {
+    let mut registry = Registry::default();
+    let mut one = object("x");
+    if let Reference::Object(object) = &mut one {
+        object.resource = "secrets".into();
+    }
+    let both = [one.clone(), collection("secrets", true)];
+    let published = |effects: &[Effect]| -> Vec<String> {
+        let names = effects.iter().filter_map(|effect| match effect {
+            Effect::Publish(record) => Some(record.name.clone()),
+            _ => None,
+        });
+        names.collect()
+    };
+    let own = |policy: &str| {
+        both.each_ref()
+            .map(|r| r.name_for(&ObjectKey::new("", policy)))
+    };
+    for policy_name in ["allowed", "attacker"] {
+        let effects = settle(&mut registry, policy(policy_name, &both));
+        assert_eq!(published(&effects), own(policy_name));
+    }
+    // What one of them may not read leaves the other's as it is.
+    let refused = Event::Reference(
+        own("attacker")[0].clone(),
+        Resolution::Invalid(Failure::new("SecretsForbidden", "no")),
+    );
+    assert_eq!(
+        published(&registry.apply(refused)),
+        [own("attacker")[0].clone()]
+    );
+    let id = |name: &str| (EntryKind::Implicit, name.to_owned());
+    assert!(
+        registry
+            .entry(&id(&own("allowed")[0]))
+            .unwrap()
+            .binding()
+            .is_ok()
+    );
+    let gone = settle(
+        &mut registry,
+        Event::PolicyGone(Dependent("attacker".into())),
+    );
+    assert_eq!(kinds(&gone), ["remove", "remove"]);
+    assert!(registry.entry(&id(&own("allowed")[1])).is_some());
 }
 
 #[test]

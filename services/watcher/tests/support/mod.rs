@@ -188,10 +188,14 @@ impl World {
     }
 
     pub fn watch_on(&self, holder: &str, bus: Arc<dyn Bus>) -> Watcher {
+        self.watch_with(holder, bus, Args::default())
+    }
+
+    pub fn watch_with(&self, holder: &str, bus: Arc<dyn Bus>, args: Args) -> Watcher {
         let service = Service::new("watcher");
         let args = Args {
             holder: Some(holder.into()),
-            ..Args::default()
+            ..args
         };
         let task = anteroom_watcher::run(args, bus, self.client(), service.clone());
         Watcher {

@@ -4,14 +4,20 @@
 //! |---|---|---|---|
 //! | an entry, a `resourceCache` | its view | | |
 //! | an API call that is declared to be kept | its view | | |
+//! | an API call whose scope is not the resource's: the API server knows no such path | a live read | | |
 //! | an API call that a view may answer | its view | a live read | |
 //! | any other call | a live read | | |
 //! | a ConfigMap | the labelled ones | the referenced ones, if it is named literally | a live read |
+//!
+//! Views of Secrets are found by what the watcher made of this policy's own reference alone, which it
+//! did by whether this policy was allowed to read them; an entry on Secrets, which was allowed to by its
+//! own name, is read by any `ClusterPolicy` that names it and by no namespaced policy.
 
 use std::collections::VecDeque;
 
 use anteroom_model::{
-    Binding, EntryKind, FactError, GroupVersionResource, ObjectKey, Shape, Source, ViewId,
+    Binding, EntryKind, EntryState, FactError, GroupVersionResource, ObjectKey, Shape, Source,
+    ViewId,
 };
 use anteroom_policy::{
     ApiTarget, CollectionReference, FactRequest, FactTarget, KeptTarget, Reference,
@@ -21,11 +27,14 @@ use anteroom_wire::{
     query::{Query, Selection},
 };
 
-use super::confined;
+use super::{Reader, confined};
 use crate::catalog::Catalog;
 
 /// What a policy reads of a ConfigMap, as a live read has it.
 const CONFIG_MAP: &str = "{data: data || `{}`, metadata: metadata}";
+
+/// The watcher's reason for an entry on Secrets of a policy that was not allowed to read them.
+const SECRETS_FORBIDDEN: &str = "SecretsForbidden";
 
 /// One fact on its way.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,14 +91,13 @@ impl ViewWay {
     }
 }
 
-/// The road to what `need` asks for, in the name of a policy that is confined to `namespace`, if it is
-/// a namespaced one.
+/// The road to what `need` asks for, in the name of `reader`.
 ///
 /// # Errors
 /// What the fact's reader gets where no way leads there.
 pub(super) fn road(
     need: FactRequest,
-    namespace: Option<&str>,
+    reader: &Reader,
     catalog: &Catalog,
 ) -> Result<Road, FactError> {
     let query = Query {
@@ -100,7 +108,8 @@ pub(super) fn road(
     };
     let asked = Asked {
         catalog,
-        namespace,
+        policy: &reader.policy,
+        namespace: reader.namespace(),
         age_max_ms: need.age_max_ms,
         query,
     };
@@ -132,6 +141,7 @@ pub(super) fn road(
 /// A fact that is asked for, without its target.
 struct Asked<'a> {
     catalog: &'a Catalog,
+    policy: &'a ObjectKey,
     namespace: Option<&'a str>,
     age_max_ms: Option<u64>,
     query: Query,
@@ -141,6 +151,9 @@ impl Asked<'_> {
     fn entry(self, kind: EntryKind, name: &str, projection: &str) -> Result<Vec<Way>, FactError> {
         let record = self.catalog.entry(kind, name)?;
         let binding = record.binding_within(self.namespace)?;
+        if binding.secret && self.namespace.is_some() {
+            return Err(self.secret_forbidden());
+        }
         let mut query = self.query.clone();
         if !projection.is_empty() {
             let named = record.projections.iter().find(|p| p.name == projection);
@@ -167,9 +180,9 @@ impl Asked<'_> {
     }
 
     fn collection(self, collection: CollectionReference) -> Result<Vec<Way>, FactError> {
-        let name = Reference::Collection(collection).name();
-        let record = self.registered(&name)?;
-        let binding = record.binding_within(self.namespace)?;
+        let reference = Reference::Collection(collection);
+        // Confined to a namespace, it is by name of it that the collection is declared.
+        let binding = self.bound(&reference, self.namespace)?;
         let query = self.query.clone();
         Ok(vec![self.view(binding, query, Selection::default())])
     }
@@ -182,7 +195,8 @@ impl Asked<'_> {
         {
             return Err(confined::outside(&path, own));
         }
-        let kept = kept.filter(|_| data.is_none());
+        let answers = |kept: &KeptTarget| self.catalog.keeps(&kept.reference) && self.fits(kept);
+        let kept = kept.filter(|kept| data.is_none() && answers(kept));
         let live = LiveWay {
             call: LiveCall::Api { path, data },
             query: self.query.clone(),
@@ -203,9 +217,11 @@ impl Asked<'_> {
     /// The view that answers a call, and what of it.
     fn kept(&self, kept: KeptTarget) -> Result<Way, FactError> {
         let binding = match &kept.reference {
-            Reference::Object(object) => objects(&object.group, &object.version, &object.resource),
+            Reference::Object(object) if !kept.reference.may_be_secrets() => {
+                objects(&object.group, &object.version, &object.resource)
+            }
             // The view may hold more than a confined reader's namespace: what is selected does not.
-            reference => self.registered(&reference.name())?.binding()?.clone(),
+            reference => self.bound(reference, None)?.clone(),
         };
         let shape = match kept.object {
             Some(_) => Shape::Object,
@@ -237,7 +253,10 @@ impl Asked<'_> {
         };
         let mut ways = Vec::new();
         let labelled = self.registered(&Reference::LabelledConfigMaps.name());
-        if let Ok(binding) = labelled.and_then(|record| record.binding()) {
+        let labelled = labelled.and_then(|record| record.binding());
+        if let Ok(binding) = labelled
+            && !binding.secret
+        {
             let mut way = self.view_way(binding, query.clone(), selection.clone());
             way.absent_is_answer = false;
             ways.push(Way::View(way));
@@ -270,6 +289,57 @@ impl Asked<'_> {
         }
     }
 
+    /// The view that the watcher keeps for a reference of this policy.
+    fn bound(&self, reference: &Reference, within: Option<&str>) -> Result<&Binding, FactError> {
+        let record = self.registered(&reference.name_for(self.policy))?;
+        if let EntryState::Invalid { failure } = &record.state
+            && failure.reason == SECRETS_FORBIDDEN
+        {
+            return Err(self.secret_forbidden());
+        }
+        let binding = record.binding_within(within)?;
+        match binding.secret && !reference.may_be_secrets() {
+            true => Err(self.secret_forbidden()), // What is shared with others is of no Secrets.
+            false => Ok(binding),
+        }
+    }
+
+    fn secret_forbidden(&self) -> FactError {
+        let ObjectKey { namespace, name } = self.policy;
+        FactError::SecretForbidden {
+            reader: match &**namespace {
+                "" => format!("ClusterPolicy {name}"),
+                namespace => format!("Policy {namespace}/{name}"),
+            },
+        }
+    }
+
+    /// Whether the API server has such a path: a cluster-scoped resource is in no namespace, and one
+    /// object of a namespaced one is. Of a resource that is not known here, the watcher keeps what fits.
+    fn fits(&self, kept: &KeptTarget) -> bool {
+        let gvr = match &kept.reference {
+            Reference::Object(object) => {
+                GroupVersionResource::new(&*object.group, &*object.version, &*object.resource)
+            }
+            Reference::Collection(collection) => {
+                let (Some(group), Some(version)) = (&collection.group, &collection.version) else {
+                    return true;
+                };
+                GroupVersionResource::new(&**group, &**version, &*collection.resource)
+            }
+            Reference::LabelledConfigMaps => return true,
+        };
+        let Some(kind) = self.catalog.kinds.of_resource(&gvr) else {
+            return true;
+        };
+        let in_object = kept.object.as_ref().map(|object| &*object.namespace);
+        let in_namespace = !kept.namespace.is_empty() || in_object.is_some_and(|of| !of.is_empty());
+        match kind.namespaced {
+            true => in_namespace || kept.object.is_none(),
+            false => !in_namespace,
+        }
+    }
+
     /// What the watcher made of a reference.
     fn registered(&self, name: &str) -> Result<&anteroom_model::EntryRecord, FactError> {
         let not_yet = |_| FactError::NotSynced {
@@ -290,13 +360,10 @@ fn projected(projection: &str, expression: &str) -> String {
     format!("({projection}) | ({expression})")
 }
 
-/// The objects of a type that are referenced one by one.
+/// The objects of a type that are referenced one by one. Not for Secrets.
 fn objects(group: &str, version: &str, resource: &str) -> Binding {
     let gvr = GroupVersionResource::new(group, version, resource);
-    Binding {
-        secret: group.is_empty() && resource == "secrets",
-        ..Binding::whole(Source::Objects { gvr }.view_id())
-    }
+    Binding::whole(Source::Objects { gvr }.view_id())
 }
 
 /// Whether what is selected is of `namespace` alone. The path says so already; what was made of it

@@ -1,5 +1,6 @@
 use anteroom_bus::local::LocalBus;
 use anteroom_model::{Binding, EntryKind, EntryRecord, EntryState, Failure};
+use anteroom_policy::{CALLS, CALLS_OFF, CollectionReference, Reference};
 use anteroom_runtime::Service;
 use anteroom_wire::replica_beat::ReplicaView;
 use tokio::sync::watch;
@@ -42,6 +43,22 @@ fn needs(catalog: &Catalog, all: &[Need]) -> Needs {
         needs.add(catalog, need, || "p".to_owned());
     }
     needs
+}
+
+fn reference(inline: bool) -> Reference {
+    Reference::Collection(CollectionReference {
+        declared: true,
+        inline,
+        ..CollectionReference::default()
+    })
+}
+
+fn declared(name: &str) -> Need {
+    Need::Declared(reference(false), name.to_owned())
+}
+
+fn objects(view: &str) -> Need {
+    Need::Objects(reference(false), ViewId::new(view))
 }
 
 fn catalog() -> Catalog {
@@ -92,21 +109,38 @@ fn views_that_policies_need_hold_readiness_back_until_a_replica_answers() {
     let said = [
         one(Need::Entry(EntryKind::Cached, "invalid".into())),
         one(Need::Entry(EntryKind::Cached, "nowhere".into())),
-        one(Need::Declared("broken".into())),
+        one(declared("broken")),
     ];
     for needs in said {
         assert_eq!(needs, Needs::default(), "every reader is told");
     }
     for (need, view) in [
         (Need::Entry(EntryKind::Global, "g".into()), "vg"),
-        (Need::Declared("declared".into()), "vd"),
-        (Need::Objects(ViewId::new("vo")), "vo"),
+        (declared("declared"), "vd"),
+        (objects("vo"), "vo"),
     ] {
         assert!(one(need).views.contains_key(&ViewId::new(view)));
     }
-    let unregistered = one(Need::Declared("new".into()));
+    let unregistered = one(declared("new"));
     let text = ["new for policy p: the watcher has not registered it"];
     assert_eq!(waits(&unregistered, &[]), text);
+}
+
+/// Point C: `--cache-api-calls=off` keeps no call, so none is waited for; an inline entry is.
+#[test]
+fn a_call_that_is_not_kept_holds_readiness_back_for_nobody() {
+    let mut off = entry(EntryKind::Implicit, CALLS, None);
+    off.state = EntryState::Invalid {
+        failure: Failure::new(CALLS_OFF, "off"),
+    };
+    let catalog = Catalog {
+        entries: Arc::new(Entries::of(&[off])),
+        ..Catalog::default()
+    };
+    let of_calls = [declared("never registered"), objects("vo")];
+    assert_eq!(needs(&catalog, &of_calls), Needs::default());
+    let inline = Need::Declared(reference(true), "inline".to_owned());
+    assert_ne!(needs(&catalog, &[inline]), Needs::default());
 }
 
 #[tokio::test(start_paused = true)]

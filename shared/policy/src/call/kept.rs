@@ -30,6 +30,7 @@ struct Resource<'a> {
 
 impl KeptPlan {
     /// For a path of a policy that is confined to namespace `own`, if it is, and keeps to it.
+    /// `declared` and `inline` as in [`CollectionReference`].
     ///
     /// # Errors
     /// Why only the API server can answer it.
@@ -37,6 +38,7 @@ impl KeptPlan {
         path: &PathTemplate,
         own: Option<&str>,
         declared: bool,
+        inline: bool,
     ) -> Result<Self, String> {
         let resource = resource(path)?;
         let filters = Filters::of(path)?;
@@ -61,6 +63,7 @@ impl KeptPlan {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
                 declared,
+                inline,
             }),
             _ => Reference::Collection(CollectionReference {
                 group: Some(resource.group.to_owned()),
@@ -70,6 +73,7 @@ impl KeptPlan {
                 label_selector: filters.literal_labels,
                 field_selector: filters.literal_fields,
                 declared,
+                inline,
             }),
         };
         Ok(Self {

@@ -112,6 +112,7 @@ fn object(group: &str, resource: &str, namespace: &str, name: &str) -> NamedObje
         namespace: namespace.into(),
         name: name.into(),
         declared: false,
+        inline: false,
     }
 }
 
@@ -504,6 +505,7 @@ fn what_a_confined_policy_refers_to_is_confined() {
             json!({"resourceCache": {"group": "", "version": "v1", "kind": "pods"}}),
             CollectionReference {
                 declared: true,
+                inline: true,
                 ..collection("", "pods", "own")
             }
             .into(),
@@ -521,7 +523,11 @@ fn what_a_confined_policy_refers_to_is_confined() {
 /// Point C.
 #[test]
 fn references_are_each_named_once_and_declared_where_any_is() {
+    let cache = json!({"group": "", "version": "v1", "kind": "nodes"});
     let context = json!([
+        {"name": "k", "apiCall": {"urlPath": "/api/v1/nodes", "cache": true}},
+        {"name": "l", "resourceCache": cache},
+        {"name": "m", "apiCall": {"urlPath": "/api/v1/nodes"}},
         {"name": "a", "apiCall": {"urlPath": "/api/v1/pods"}},
         {"name": "b", "apiCall": {"urlPath": "/api/v1/pods", "cache": true}},
         {"name": "c", "apiCall": {"urlPath": "/api/v1/pods?labelSelector={{ request.namespace }}"}},
@@ -547,6 +553,11 @@ fn references_are_each_named_once_and_declared_where_any_is() {
         Reference::from(CollectionReference {
             declared: true,
             ..collection("", "pods", "")
+        }),
+        Reference::from(CollectionReference {
+            declared: true,
+            inline: true,
+            ..collection("", "nodes", "")
         }),
         object("", "configmaps", "n", "m").into(),
         object("", "configmaps", "default", "m").into(),

@@ -97,7 +97,7 @@ impl Place<'_> {
         let declared = cache == Some(true);
         let kept = match &data {
             Some(_) => Err("a POST is answered anew each time".to_owned()),
-            None => KeptPlan::of(&path, self.home, declared),
+            None => KeptPlan::of(&path, self.home, declared, false),
         };
         if declared && let Err(reason) = &kept {
             self.not_cached(call, reason);

@@ -105,6 +105,7 @@ impl Place<'_> {
             label_selector: labels?.unwrap_or_default(),
             field_selector: fields?.unwrap_or_default(),
             declared: true,
+            inline: true,
         };
         Some(Fact {
             source: match name? {
@@ -202,7 +203,7 @@ impl Place<'_> {
         };
         let path = PathTemplate::parse(&Template::literal(&text), true);
         let found = path.and_then(|path| {
-            let kept = KeptPlan::of(&path, self.home, true)?;
+            let kept = KeptPlan::of(&path, self.home, true, true)?;
             Ok((path, kept))
         });
         match found {

@@ -1,7 +1,9 @@
+mod secrets;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use anteroom_model::{EntryRecord, EntryState, Failure, Projection};
-use anteroom_policy::NamedObject;
+use anteroom_policy::{CALLS, CALLS_DECLARED, CALLS_OFF, NamedObject};
 
 use serde_json::Value;
 
@@ -36,6 +38,13 @@ fn catalog(records: &[EntryRecord]) -> Catalog {
     Catalog {
         entries: Arc::new(Entries::of(records)),
         ..Catalog::default()
+    }
+}
+
+fn by(namespace: Option<&str>) -> Reader {
+    Reader {
+        policy: ObjectKey::new(namespace.unwrap_or_default(), "p"),
+        rule: "r".into(),
     }
 }
 
@@ -100,7 +109,7 @@ fn ways(
     namespace: Option<&str>,
     catalog: &Catalog,
 ) -> Result<Vec<String>, FactError> {
-    let road = road(need(target), namespace, catalog)?;
+    let road = road(need(target), &by(namespace), catalog)?;
     let short = |way: &Way| match way {
         Way::View(way) => {
             let selection = way.query.selection.clone().unwrap_or_default();
@@ -237,7 +246,7 @@ fn a_projection_stands_before_the_expression() {
             expression: expression.into(),
             ..need(target("names"))
         };
-        match &road(request, None, &catalog).unwrap().ways[0] {
+        match &road(request, &by(None), &catalog).unwrap().ways[0] {
             Way::View(way) => way.query.expression.clone(),
             Way::Live(_) => panic!("an entry is never read live"),
         }
@@ -372,12 +381,13 @@ fn a_confined_reader_reads_nothing_outside_its_namespace() {
 
 #[test]
 fn a_views_error_is_final_where_another_way_would_say_the_same() {
-    let first = |target, catalog: &Catalog| match road(need(target), None, catalog).unwrap().ways[0]
-        .clone()
-    {
-        Way::View(way) => way,
-        Way::Live(_) => panic!("no view"),
-    };
+    let first =
+        |target, catalog: &Catalog| match road(need(target), &by(None), catalog).unwrap().ways[0]
+            .clone()
+        {
+            Way::View(way) => way,
+            Way::Live(_) => panic!("no view"),
+        };
     let config_map = || FactTarget::ConfigMap {
         object: ObjectKey::new("own", "c"),
         literal: true,
@@ -408,13 +418,86 @@ fn a_views_error_is_final_where_another_way_would_say_the_same() {
     }
 }
 
+/// Point C: `--cache-api-calls`. Another policy's reference may have been published all the same.
 #[test]
-fn secrets_are_asked_for_under_seal() {
-    let mut target = one_pod(true);
-    if let Reference::Object(object) = &mut target.reference {
-        object.resource = "secrets".into();
+fn calls_that_are_not_kept_are_read_live_and_inline_entries_are_not() {
+    let said = |reason: &str| EntryRecord {
+        state: EntryState::Invalid {
+            failure: Failure::new(reason, "m"),
+        },
+        ..entry(
+            EntryKind::Implicit,
+            CALLS,
+            Binding::whole(ViewId::new("none")),
+        )
+    };
+    let call = |declared| api(Some(kept(Reference::Collection(pods(declared)))));
+    let object = |declared| api(Some(one_pod(declared)));
+    let mut inline_object = one_pod(true);
+    if let Reference::Object(object) = &mut inline_object.reference {
+        object.inline = true;
     }
-    let road = road(need(api(Some(target))), None, &catalog(&[])).unwrap();
-    let secret = |way: &Way| matches!(way, Way::View(way) if way.secret);
-    assert!(road.ways.iter().all(secret));
+    let first = |target, catalog: &Catalog| {
+        let ways = ways(target, None, catalog).unwrap();
+        ways[0].starts_with("live").to_string()
+    };
+    for (reason, undeclared, declared) in [
+        ("Auto", "false", "false"),
+        (CALLS_DECLARED, "true", "false"),
+        (CALLS_OFF, "true", "true"),
+    ] {
+        let catalog = catalog(&[said(reason), all_pods()]);
+        assert_eq!(first(call(false), &catalog), undeclared, "{reason}");
+        assert_eq!(first(object(false), &catalog), undeclared, "{reason}");
+        assert_eq!(first(call(true), &catalog), declared, "{reason}");
+        assert_eq!(first(object(true), &catalog), declared, "{reason}");
+        assert_eq!(first(api(Some(inline_object.clone())), &catalog), "false");
+        let inline = FactTarget::Collection(pods(true));
+        assert_eq!(first(inline, &catalog), "false");
+    }
+}
+
+/// Point C: the API server knows no such path, and a view would answer with an empty list.
+#[test]
+fn a_path_whose_scope_is_not_the_resources_is_read_live() {
+    let kinds = |namespaced| {
+        let mut kind = crate::kinds::tests::kind(["", "v1", "pods"], "Pod", &[]);
+        kind.namespaced = namespaced;
+        Arc::new(crate::kinds::Kinds::new(vec![kind]))
+    };
+    let reference = |resource: Reference| match resource {
+        Reference::Collection(collection) => Reference::Collection(CollectionReference {
+            group: Some(String::new()),
+            ..collection
+        }),
+        other => other,
+    };
+    let list = |namespace: &str| KeptTarget {
+        namespace: namespace.into(),
+        ..kept(reference(Reference::Collection(pods(true))))
+    };
+    let one = |namespace: &str| KeptTarget {
+        object: Some(ObjectKey::new(namespace, "x")),
+        ..list(namespace)
+    };
+    let name = list("").reference.name();
+    let entry = entry(EntryKind::Implicit, &name, Binding::whole(ViewId::new("v")));
+    // The path, and whether a view answers it where pods are in namespaces, and where they are not.
+    for (target, namespaced, cluster_scoped) in [
+        (list(""), true, true),
+        (list("own"), true, false),
+        (one("own"), true, false),
+        (one(""), false, true),
+        (one_pod(true), true, false),
+    ] {
+        for (scope, by_view) in [(true, namespaced), (false, cluster_scoped)] {
+            let catalog = Catalog {
+                kinds: kinds(scope),
+                ..catalog(std::slice::from_ref(&entry))
+            };
+            let found = ways(api(Some(target.clone())), None, &catalog).unwrap();
+            let live = found[0].starts_with("live");
+            assert_eq!(live, !by_view, "{target:?} {scope}");
+        }
+    }
 }

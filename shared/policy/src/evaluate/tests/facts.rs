@@ -114,6 +114,7 @@ fn a_resource_cache_is_a_collection_that_is_declared() {
             label_selector: "a=b".to_owned(),
             field_selector: "metadata.name=c".to_owned(),
             declared: true,
+            inline: true,
         }
     );
     assert_eq!(
