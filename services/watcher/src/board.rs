@@ -93,7 +93,7 @@ impl Board {
             view: view.clone(),
             told,
             trouble: beat.and_then(|beat| beat.trouble.clone()),
-            objects: record.map_or(0, |record| record.objects),
+            objects: beat.map_or(0, |beat| beat.objects),
             bytes: beat.map_or(0, |beat| beat.bytes),
             pending: 0,
             skipped: beat.map_or(0, |beat| beat.skipped),
@@ -165,7 +165,7 @@ impl Board {
         for beat in beat.views {
             let known = self.views.entry(beat.view.clone()).or_default();
             let before = known.beat.as_ref().map(|(before, _)| before);
-            let figures = |beat: &ViewBeat| (beat.bytes, beat.skipped);
+            let figures = |beat: &ViewBeat| (beat.objects, beat.bytes, beat.skipped);
             let trouble =
                 before.and_then(|before| before.trouble.as_ref()) != beat.trouble.as_ref();
             if trouble || before.map(figures) != Some(figures(&beat)) {

@@ -176,7 +176,7 @@ fn plan(
         ..figures_now.clone()
     };
     let due = news
-        || (moved && after(FIGURES_INTERVAL))
+        || (moved && (figures_now.objects.is_none() || after(FIGURES_INTERVAL)))
         || (figures.heard != figures_now.heard && after(TIME_INTERVAL));
     if !due {
         return None;

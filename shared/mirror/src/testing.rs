@@ -301,6 +301,7 @@ impl Writer {
             epoch: self.epoch(),
             revision: model.revision,
             news_age_ms,
+            objects: 0,
             bytes: 0,
             skipped: 0,
             trouble: None,

@@ -36,6 +36,9 @@ pub struct ViewBeat {
     /// bookmark, the start of a watch), plus how long the oldest delta not yet in the log has
     /// waited. `u64::MAX` where it was never heard from.
     pub news_age_ms: u64,
+    /// Its objects at the source.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub objects: u64,
     /// Bytes of the bodies of its objects, as published.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes: u64,

@@ -217,6 +217,7 @@ fn a_beat_and_a_lease() {
             epoch: Epoch(1),
             revision: Revision(9),
             news_age_ms: u64::MAX,
+            objects: 0,
             bytes: 0,
             skipped: 0,
             trouble: None,

@@ -49,6 +49,7 @@ fn beat(bytes: u64, news_age_ms: u64) -> Beat {
             epoch: Epoch::new(1, 1),
             revision: Revision(1),
             news_age_ms,
+            objects: 7,
             bytes,
             skipped: 0,
             trouble: None,

@@ -145,7 +145,7 @@ impl Controller {
         if let Some(gone) = gone {
             self.tools.status.forget(&author(gone));
         }
-        self.ready.remove(&id);
+        // What it said last stays known until its readers are told.
         self.dirty.entries.insert(id.clone());
         self.apply(Event::EntryGone(id));
     }

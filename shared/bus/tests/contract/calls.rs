@@ -346,6 +346,7 @@ pub(crate) fn beat(term: u32) -> Beat {
             epoch: Epoch::new(term, 0),
             revision: Revision(9),
             news_age_ms: 12,
+            objects: 0,
             bytes: 0,
             skipped: 0,
             trouble: None,

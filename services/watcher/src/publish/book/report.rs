@@ -14,6 +14,7 @@ impl Book {
             epoch: ledger.epoch,
             revision: ledger.revision,
             news_age_ms: news_age_ms(ledger, now),
+            objects: ledger.objects(),
             bytes: ledger.bytes(),
             skipped: ledger.skipped,
             trouble: ledger.trouble.clone(),

@@ -336,6 +336,7 @@ impl World {
                 epoch: EPOCH,
                 revision: model.revision,
                 news_age_ms: 0,
+                objects: 0,
                 bytes: 0,
                 skipped: 0,
                 trouble: None,
