@@ -177,7 +177,7 @@ impl QueryArgs {
     async fn resolve(&self, bus: &dyn Bus) -> Result<Found, FactError> {
         // An entry's own name may hold dots: the whole is looked for first.
         let whole = self.records(bus, &self.entry).await?;
-        if let Some(record) = self.pick(whole) {
+        if let Some(record) = self.pick(&whole) {
             return Ok(Found {
                 binding: record.binding()?.clone(),
                 entry: record.name,
@@ -185,7 +185,7 @@ impl QueryArgs {
             });
         }
         if let Some((name, projection)) = self.entry.rsplit_once('.')
-            && let Some(record) = self.pick(self.records(bus, name).await?)
+            && let Some(record) = self.pick(&self.records(bus, name).await?)
         {
             return self.projected(&record, projection);
         }
@@ -210,7 +210,7 @@ impl QueryArgs {
     }
 
     /// The entry that is meant, of those of one name.
-    fn pick(&self, records: Vec<EntryRecord>) -> Option<EntryRecord> {
+    fn pick(&self, records: &[EntryRecord]) -> Option<EntryRecord> {
         let wanted = match self.kind {
             Some(kind) => vec![kind.into()],
             None => vec![EntryKind::Cached, EntryKind::Global],
@@ -370,11 +370,11 @@ mod tests {
             (&["--kind", "global"], EntryKind::Global),
         ] {
             let args = Alone::parse_from(["query", "teams"].iter().chain(flags)).query;
-            assert_eq!(args.pick(both()).unwrap().kind, expected);
+            assert_eq!(args.pick(&both()).unwrap().kind, expected);
         }
         let args = Alone::parse_from(["query", "teams"]).query;
         let global = vec![record(EntryKind::Global, &[])];
-        assert_eq!(args.pick(global).unwrap().kind, EntryKind::Global);
+        assert_eq!(args.pick(&global).unwrap().kind, EntryKind::Global);
     }
 
     #[test]
