@@ -156,6 +156,8 @@ pub(crate) struct Need {
     pub name: String,
     /// What its own condition says; `None`: there is no such entry, or nothing is known of it yet.
     pub ready: Option<Ready>,
+    /// The policy may not read it, whatever its state: `ready` says why.
+    pub refused: bool,
 }
 
 /// Of a policy, from how it compiled and what it needs.
@@ -174,8 +176,8 @@ pub(crate) fn of_policy(generation: i64, problems: &[Problem], needs: &[Need]) -
     }
     // A policy that names a `GlobalContextEntry` is ready whether that can be read or not, as Kyverno's
     // is: its readers are told when they read it.
-    let counted = needs.iter().filter(|need| need.kind != EntryKind::Global);
-    for need in counted {
+    let counted = |need: &&Need| need.refused || need.kind != EntryKind::Global;
+    for need in needs.iter().filter(counted) {
         let (kind, name) = (need.kind.name(), &need.name);
         match &need.ready {
             None if need.kind == EntryKind::Implicit => {

@@ -228,6 +228,7 @@ async fn a_path_is_asked_of_the_api_server() {
     let api = api_server(|request| {
         let (code, text) = match request.uri().path() {
             "/apis/x/v1/things" => (200, json!({"kind": "ThingList", "items": []})),
+            "/apis/x/v1/nowhere" => (404, json!({"message": "no such thing"})),
             _ => (403, json!({"message": "things is forbidden"})),
         };
         let response = Response::builder().status(code);
@@ -241,5 +242,10 @@ async fn a_path_is_asked_of_the_api_server() {
     rig.start(path("/apis/x/v1/unknown?a=b"), 1, OnFailure::Error);
     let said = "Forbidden: failed to GET resource with raw url: /apis/x/v1/unknown: \
                 permission denied: things is forbidden";
+    rig.expect(["Syncing", said]).await;
+    // `apicall-failed`: clients match on these words whether or not the resource exists.
+    rig.start(path("/apis/x/v1/nowhere"), 1, OnFailure::Error);
+    let said = "NotFound: failed to GET resource with raw url: /apis/x/v1/nowhere: \
+                permission denied, or no such resource: no such thing";
     rig.expect(["Syncing", said]).await;
 }

@@ -116,7 +116,17 @@ fn a_policy_is_ready_when_it_compiles_and_its_entries_are() {
     let entry = |status| Some(Ready::new(status, Failure::new("X", "why"), 1));
     let need = |kind, ready| {
         let name = "hosts".to_owned();
-        vec![Need { kind, name, ready }]
+        vec![Need {
+            kind,
+            name,
+            ready,
+            refused: false,
+        }]
+    };
+    let refused = |kind| {
+        let mut needs = need(kind, entry("False"));
+        needs[0].refused = true;
+        needs
     };
     let named = |ready| need(EntryKind::Cached, ready);
     let declared = |ready| need(EntryKind::Implicit, ready);
@@ -154,6 +164,14 @@ fn a_policy_is_ready_when_it_compiles_and_its_entries_are() {
             "True",
             "Succeeded",
             "served",
+        ),
+        // Which the policy may not read at all.
+        (
+            vec![],
+            refused(EntryKind::Global),
+            "False",
+            "EntryNotReady",
+            "X: why",
         ),
         (
             vec![problem],

@@ -109,16 +109,36 @@ impl Controller {
         );
     }
 
-    /// An entry's condition as a policy has it: a namespaced one may not read every entry.
-    fn readiness_for(&self, policy: &PolicyManifest, id: &EntryId) -> Option<Ready> {
-        let own = Some(policy.identity.namespace.as_str()).filter(|own| !own.is_empty());
-        let refused = self.registry.entry(id)?.binding_within(own).err();
-        match refused {
-            Some(error @ FactError::OutsideNamespace { .. }) => {
-                let failure = Failure::new("Forbidden", format!("{}: {error}", error.code()));
-                Some(Ready::new("False", failure, policy.identity.generation))
+    /// An entry as a policy has it: not every policy may read every entry.
+    fn need(&self, policy: &PolicyManifest, id: &EntryId) -> Need {
+        let refusal = self.refusal(policy, id);
+        Need {
+            kind: id.0,
+            name: id.1.clone(),
+            refused: refusal.is_some(),
+            ready: match refusal {
+                Some(failure) => Some(Ready::new("False", failure, policy.identity.generation)),
+                None => self.ready.get(id).cloned(),
+            },
+        }
+    }
+
+    /// Why a namespaced policy may not read an entry: it may hold more than the policy's namespace, or
+    /// Secrets, which an entry was allowed to read for cluster-wide policies alone.
+    fn refusal(&self, policy: &PolicyManifest, id: &EntryId) -> Option<Failure> {
+        let own = Some(policy.identity.namespace.as_str()).filter(|own| !own.is_empty())?;
+        match self.registry.entry(id)?.binding_within(Some(own)) {
+            Err(error @ FactError::OutsideNamespace { .. }) => {
+                let message = format!("{}: {error}", error.code());
+                Some(Failure::new("Forbidden", message))
             }
-            _ => self.ready.get(id).cloned(),
+            Ok(binding) if binding.secret => {
+                let reader = format!("Policy {own}/{}", policy.identity.name);
+                let error = FactError::SecretForbidden { reader };
+                let message = format!("{}: {error}", error.code());
+                Some(Failure::new("SecretsForbidden", message))
+            }
+            _ => None,
         }
     }
 
@@ -127,11 +147,7 @@ impl Controller {
         let Some(policy) = feed.roster.get(&id.0) else {
             return;
         };
-        let entries = policy.entries.iter().map(|id| Need {
-            kind: id.0,
-            name: id.1.clone(),
-            ready: self.readiness_for(policy, id),
-        });
+        let entries = policy.entries.iter().map(|id| self.need(policy, id));
         let declared = policy.references.iter().filter(|r| r.is_declared());
         let key = id.0.clone();
         let references = declared.filter_map(|reference| {
@@ -142,7 +158,12 @@ impl Controller {
                 false => self.condition(&id, now).map(|(ready, _)| ready),
             };
             let (kind, name) = id;
-            Some(Need { kind, name, ready })
+            Some(Need {
+                kind,
+                name,
+                ready,
+                refused: false,
+            })
         });
         let needs: Vec<_> = entries.chain(references).collect();
         let generation = policy.identity.generation;
