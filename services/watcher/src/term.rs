@@ -218,3 +218,6 @@ async fn log_remade(bus: &dyn Bus, leadership: &Leadership) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
