@@ -4,6 +4,7 @@
 //! [`plan`] says which watches to run, [`hub`] which views a watch brings news to, [`references`]
 //! what is known of objects that are referenced one by one.
 
+mod assign;
 mod hub;
 mod index;
 mod join;
@@ -38,7 +39,7 @@ use crate::{
     publish::{Opening, Publisher, Tenure},
 };
 use memory::Memory;
-use types::{Done, Type};
+use types::{Done, Placed, Type};
 
 /// How long wants may come together before watches are planned for them. Where planning takes
 /// longer than a quarter of it, wants wait for longer.
@@ -197,11 +198,14 @@ impl Feeder {
 
     /// The object is referenced. Its view is wanted too, before or after.
     pub(crate) fn refer(&mut self, reference: &ObjectReference) {
-        let publisher = self.tools.publisher.clone();
-        let of = self.of_reference(reference);
+        let now = Instant::now();
+        self.dirty.get_or_insert(now);
+        let gvr = &reference.gvr;
+        let of = self.types.entry(gvr.clone());
+        let of = of.or_insert_with(|| Type::new(gvr.clone()));
         let mut hub = of.hub.lock();
         hub.references
-            .refer(&reference.object, Instant::now(), &publisher);
+            .refer(&reference.object, now, &self.tools.publisher);
     }
 
     /// The object is not referenced any more.
@@ -309,10 +313,16 @@ impl Feeder {
         let begun = Instant::now();
         self.dirty = None;
         for of in self.types.values_mut() {
-            if !std::mem::take(&mut of.dirty) {
+            let (tools, planned, tasks) = (&self.tools, &self.planned, &mut self.tasks);
+            if std::mem::take(&mut of.dirty) {
+                of.reconcile(tools, planned, tasks);
                 continue;
             }
-            of.reconcile(&self.tools, &self.planned, &mut self.tasks);
+            match of.place(tools, planned, tasks) {
+                Placed::All => {}
+                Placed::Later => self.dirty = Some(begun),
+                Placed::ByPlan => of.reconcile(tools, planned, tasks),
+            }
         }
         self.took = begun.elapsed();
     }

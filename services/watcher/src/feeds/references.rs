@@ -27,6 +27,8 @@ pub(super) struct References {
     pub(super) sealed: bool,
     pub(super) of: HashMap<ObjectKey, Reference>,
     pass: u64,
+    /// Those that came since watches were last planned.
+    pub(super) fresh: Vec<ObjectKey>,
     /// Counts histories.
     pub(super) era: u64,
 }
@@ -69,6 +71,7 @@ impl References {
             checked: now,
         };
         self.of.insert(object.clone(), reference);
+        self.fresh.push(object.clone());
         self.announce(object, publisher);
     }
 

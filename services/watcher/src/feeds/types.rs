@@ -7,9 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anteroom_model::{
-    Collection, Failure, GroupVersionResource, ObjectKey, ResourceVersion, Source, ViewId,
-};
+use anteroom_model::{Collection, GroupVersionResource, ResourceVersion, Source, ViewId};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
@@ -18,9 +16,10 @@ use tokio::{
 
 use super::{
     FeedTools,
+    assign::{Asked, Moves, assign, bring},
     hub::{Feed, Hub, Member},
     join::{JOINS_MAX, Join, Joins},
-    plan::{self, Lens, Plan, Scope, Wants},
+    plan::{self, Lens, Scope, Wants},
     references::State,
     sink::FeedSink,
 };
@@ -37,6 +36,10 @@ const ASK_AGAIN: Duration = Duration::from_secs(60);
 /// longer than one may be behind the other.
 const OVERLAP: Duration = Duration::from_secs(60);
 
+/// How long the references that come wait for more of them, where there are so many that the watch
+/// lists again.
+const LISTS_APART: Duration = Duration::from_millis(250);
+
 /// What a task of a feeder ended with.
 #[derive(Debug)]
 pub(super) enum Done {
@@ -46,6 +49,17 @@ pub(super) enum Done {
     Sized(GroupVersionResource, Size),
     /// A list beside a watch.
     Joined,
+}
+
+/// What became of references that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placed {
+    /// There is nothing left to do.
+    All,
+    /// They wait for more, so that one list serves them all.
+    Later,
+    /// Watches have to be planned.
+    ByPlan,
 }
 
 pub(super) type Size = Result<u64, Fault>;
@@ -62,6 +76,12 @@ pub(super) struct Type {
     sized: Option<Instant>,
     settled: bool,
     overlaps: Vec<(Tenure, Instant)>,
+    /// The last plan has a watch of the whole type.
+    wide: bool,
+    /// When it was last asked for a list for many references.
+    listed: Option<Instant>,
+    /// References that rested then.
+    idle: usize,
 }
 
 impl Type {
@@ -77,6 +97,9 @@ impl Type {
             sized: None,
             settled: false,
             overlaps: Vec::new(),
+            wide: false,
+            listed: None,
+            idle: 0,
         }
     }
 
@@ -214,8 +237,9 @@ impl Type {
         {
             changed |= hub.references.rest(idle_after, now, publisher);
             changed |= hub.references.is_out_of_step(now);
-            let scopes = hub.references.of.values().filter_map(|of| of.scope.clone());
-            let heard = hub.oldest(&scopes.collect());
+            let scopes = hub.references.of.values();
+            let scopes: BTreeSet<&Scope> = scopes.filter_map(|of| of.scope.as_ref()).collect();
+            let heard = hub.oldest(&scopes.into_iter().cloned().collect());
             if let Some(tenure) = &hub.references.tenure {
                 let heard = if hub.references.is_watched() {
                     heard
@@ -246,6 +270,67 @@ impl Type {
         changed
     }
 
+    /// References that came since the last plan go to the watch of the whole type, if there is one:
+    /// it is worth only more for them, so nothing else has to be looked at.
+    pub(super) fn place(
+        &mut self,
+        tools: &FeedTools,
+        planned: &Arc<Notify>,
+        tasks: &mut JoinSet<Done>,
+    ) -> Placed {
+        let mut hub = self.hub.lock();
+        if hub.references.fresh.is_empty() {
+            return Placed::All;
+        }
+        let all = Scope::all();
+        let usable = hub.feeds.contains_key(&all) && !hub.forbidden.contains_key(&all);
+        if !(self.wide && usable && hub.references.tenure.is_some()) {
+            return Placed::ByPlan;
+        }
+        if hub.references.fresh.len() > JOINS_MAX {
+            if self.listed.is_some_and(|at| at.elapsed() < LISTS_APART) {
+                return Placed::Later;
+            }
+            self.listed = Some(Instant::now());
+        }
+        let (mut asked, mut moves) = (Asked::default(), Moves::default());
+        for object in std::mem::take(&mut hub.references.fresh) {
+            if let Some(reference) = hub.references.of.get_mut(&object)
+                && reference.scope.is_none()
+                && reference.state == State::Pending
+            {
+                reference.scope = Some(all.clone());
+                asked.objects.push(object);
+            }
+        }
+        if !asked.objects.is_empty() {
+            bring(&mut hub, &all, asked, &mut moves, &tools.publisher);
+        }
+        self.tell(&hub, tools);
+        self.join(moves.joins, tools, planned, tasks);
+        Placed::All
+    }
+
+    fn join(
+        &self,
+        joins: Vec<(Scope, Joins)>,
+        tools: &FeedTools,
+        planned: &Arc<Notify>,
+        tasks: &mut JoinSet<Done>,
+    ) {
+        for (scope, joins) in joins {
+            let join = Join {
+                api: tools.api.clone(),
+                gvr: self.gvr.clone(),
+                sink: sink(&self.gvr, &self.kind, &scope, &self.hub, tools, planned),
+            };
+            tasks.spawn(async move {
+                join.run(joins).await;
+                Done::Joined
+            });
+        }
+    }
+
     pub(super) fn reconcile(
         &mut self,
         tools: &FeedTools,
@@ -253,6 +338,7 @@ impl Type {
         tasks: &mut JoinSet<Done>,
     ) {
         let mut hub = self.hub.lock();
+        hub.references.fresh.clear();
         let watched = hub.references.tenure.is_some();
         let references = hub.references.to_watch(Instant::now());
         let wants = Wants {
@@ -293,19 +379,10 @@ impl Type {
                 hub.feeds.insert(scope.clone(), feed);
             }
         }
+        self.wide = plan.scopes.contains(&Scope::all());
         let moves = assign(&mut hub, &plan, &wants, &tools.publisher);
         self.overlaps.extend(moves.overlaps);
-        for (scope, joins) in moves.joins {
-            let join = Join {
-                api: tools.api.clone(),
-                gvr: self.gvr.clone(),
-                sink: sink(&self.gvr, &self.kind, &scope, &self.hub, tools, planned),
-            };
-            tasks.spawn(async move {
-                join.run(joins).await;
-                Done::Joined
-            });
-        }
+        self.join(moves.joins, tools, planned, tasks);
         let Hub { feeds, members, .. } = &mut *hub;
         feeds.retain(|scope, feed| {
             let heard = members
@@ -317,14 +394,17 @@ impl Type {
             }
             used
         });
-        let (open, derived) = (feeds.len(), members.len().saturating_sub(feeds.len()));
-        tools.metrics.planned(
-            &self.gvr,
-            open,
-            derived,
-            hub.references.of.len(),
-            hub.references.idle(),
-        );
+        self.idle = hub.references.idle();
+        self.tell(&hub, tools);
+    }
+
+    fn tell(&self, hub: &Hub, tools: &FeedTools) {
+        let (open, views) = (hub.feeds.len(), hub.members.len());
+        let derived = views.saturating_sub(open);
+        let references = hub.references.of.len();
+        tools
+            .metrics
+            .planned(&self.gvr, open, derived, references, self.idle);
     }
 }
 
@@ -336,128 +416,6 @@ impl Drop for Type {
             .values()
             .for_each(|feed| feed.stop.abort());
     }
-}
-
-/// What comes of a plan.
-#[derive(Default)]
-struct Moves {
-    /// Views that hear two watches, or a watch and a list, for a while.
-    overlaps: Vec<(Tenure, Instant)>,
-    /// Who comes to which watch that runs.
-    joins: Vec<(Scope, Joins)>,
-}
-
-/// Who has to hear what a watch has.
-#[derive(Default)]
-struct Asked {
-    views: Vec<ViewId>,
-    objects: Vec<ObjectKey>,
-}
-
-/// Moves views and references to the watches of the plan.
-fn assign(hub: &mut Hub, plan: &Plan, wants: &Wants, publisher: &Publisher) -> Moves {
-    let mut moves = Moves::default();
-    let mut asked: BTreeMap<Scope, Asked> = BTreeMap::new();
-    for (view, member) in &mut hub.members {
-        let scopes = plan.views.get(view).cloned().unwrap_or_default();
-        if scopes.is_empty() {
-            member.feeds.clear();
-            publisher.with(|book| book.refused(&member.tenure, too_many()));
-        } else if scopes != member.feeds {
-            let served = !member.feeds.is_empty() && member.feeds.is_subset(&member.done);
-            if served {
-                member.old = member.feeds.difference(&scopes).cloned().collect();
-                publisher.with(|book| book.set_overlap(&member.tenure, true));
-                moves.overlaps.push((member.tenure.clone(), Instant::now()));
-            }
-            for scope in scopes.difference(&member.feeds) {
-                let of = asked.entry(scope.clone()).or_default();
-                of.views.push(view.clone());
-            }
-            member.joins.retain(|scope, _| scopes.contains(scope));
-            member.done.retain(|scope| scopes.contains(scope));
-            member.refused.retain(|scope, _| scopes.contains(scope));
-            member.feeds = scopes;
-        }
-    }
-    let usable = |scope: &Scope| plan.scopes.contains(scope) && !wants.forbidden.contains(scope);
-    let all = Some(Scope::all()).filter(usable);
-    let mut unfit = Vec::new();
-    for (object, reference) in &mut hub.references.of {
-        let scope = if plan.unfit.contains(object) {
-            unfit.push(object.clone());
-            None
-        } else if wants.references.contains(object) {
-            let namespace = || Some(Scope::of_namespace(&object.namespace)).filter(usable);
-            let own = || Some(Scope::of_object(object));
-            all.clone().or_else(namespace).or_else(own)
-        } else {
-            None
-        };
-        if reference.scope != scope {
-            if !matches!(reference.state, State::Found | State::Absent) {
-                let of = scope.clone().map(|scope| asked.entry(scope).or_default());
-                of.into_iter()
-                    .for_each(|of| of.objects.push(object.clone()));
-            }
-            reference.scope = scope;
-        }
-    }
-    unfit
-        .iter()
-        .for_each(|object| hub.references.fail(object, &too_many(), publisher));
-    for (scope, of) in asked {
-        bring(hub, &scope, of, &mut moves, publisher);
-    }
-    moves
-}
-
-/// Has the watch list again, or, for a few, only what they hold beside it.
-fn bring(hub: &mut Hub, scope: &Scope, asked: Asked, moves: &mut Moves, publisher: &Publisher) {
-    let Some(feed) = hub.feeds.get_mut(scope) else {
-        return;
-    };
-    let joining = feed.joining + asked.views.len() + asked.objects.len();
-    if !feed.can_be_joined() || joining > JOINS_MAX {
-        return feed.ask();
-    }
-    feed.joining = joining;
-    for view in asked.views {
-        let Some(member) = hub.members.get_mut(&view) else {
-            continue;
-        };
-        let begun = publisher.with(|book| {
-            book.set_overlap(&member.tenure, true);
-            book.begin_list(&mut member.tenure, false)
-        });
-        member.joins.insert(scope.clone(), begun);
-        let tenure = member.tenure.clone();
-        moves.overlaps.push((tenure.clone(), Instant::now()));
-        let within = |own: &Scope| own == scope || scope.holds_namespace(&own.namespace);
-        let lists = member.lens.own().into_iter().filter(within).collect();
-        let joins = Joins::View {
-            tenure,
-            begun,
-            lists,
-        };
-        moves.joins.push((scope.clone(), joins));
-    }
-    let era = hub.references.era;
-    for object in asked.objects {
-        let joins = Joins::Object { object, era };
-        moves.joins.push((scope.clone(), joins));
-    }
-}
-
-fn too_many() -> Failure {
-    Failure::new(
-        "TooManyWatches",
-        format!(
-            "{} watches of one type are the limit, and the API server forbids the wider one that would \
-             take their place: grant the watcher's ServiceAccount `list` and `watch` on the whole type",
-            plan::WATCHES_PER_TYPE_MAX
-        ),
-    )
 }
 
 fn sink(
