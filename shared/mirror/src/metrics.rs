@@ -21,7 +21,6 @@ pub struct MirrorMetrics {
     deltas: Family<Taken, Counter>,
     digest_mismatches: Family<OfView, Counter>,
     resyncs: Family<Caused, Counter>,
-    evictions: Family<OfView, Counter>,
     loads: Counter,
     undecodable: Counter,
     superseded: Counter,
@@ -100,11 +99,6 @@ impl MirrorMetrics {
             own.resyncs.clone(),
         );
         metrics.register(
-            "anteroom_view_evictions",
-            "Times that the view's objects were freed to save memory",
-            own.evictions.clone(),
-        );
-        metrics.register(
             "anteroom_log_loads",
             "Times that the log was read for one view alone",
             own.loads.clone(),
@@ -148,7 +142,6 @@ impl MirrorMetrics {
         self.age_seconds.remove(&of);
         self.answering.remove(&of);
         self.digest_mismatches.remove(&of);
-        self.evictions.remove(&of);
         for changed in [false, true] {
             self.deltas.remove(&Taken::new(view, changed));
         }
@@ -173,10 +166,6 @@ impl MirrorMetrics {
 
     pub(crate) fn resync(&self, cause: &'static str) {
         self.resyncs.get_or_create(&Caused { cause }).inc();
-    }
-
-    pub(crate) fn eviction(&self, view: &ViewId) {
-        self.evictions.get_or_create(&OfView::new(view)).inc();
     }
 
     pub(crate) fn load(&self) {

@@ -346,10 +346,8 @@ impl Outlets {
             Effect::Unopened(view, reason) => {
                 tracing::error!(%view, reason, "the view's bodies cannot be opened");
             }
-            Effect::Evicted(view) => {
-                self.metrics.eviction(&view);
-                tracing::info!(%view, "the view was evicted");
-            }
+            // Counted by whoever evicts, who knows why.
+            Effect::Evicted(view) => tracing::info!(%view, "the view was evicted"),
             Effect::Hole => self.metrics.superseded(),
             Effect::DigestMismatch(id) => {
                 self.metrics.digest_mismatch(&id);
