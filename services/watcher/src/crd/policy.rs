@@ -13,6 +13,29 @@ pub(super) fn definition(
     scope: &str,
 ) -> CustomResourceDefinition {
     let singular = kind.to_lowercase();
+    let version = |name: &str| {
+        json!({
+            "name": name, "served": true, "storage": name == "v1",
+            "subresources": {"status": {}},
+            "additionalPrinterColumns": [
+                column("READY", "string", r#".status.conditions[?(@.type=="Ready")].status"#, 0),
+                column("REASON", "string", r#".status.conditions[?(@.type=="Ready")].reason"#, 1),
+                column("MESSAGE", "string", r#".status.conditions[?(@.type=="Ready")].message"#, 1),
+                column("AGE", "date", ".metadata.creationTimestamp", 0),
+            ],
+            "schema": {"openAPIV3Schema": {
+                "type": "object",
+                "required": ["spec"],
+                "properties": {
+                    "apiVersion": {"type": "string"},
+                    "kind": {"type": "string"},
+                    "metadata": {"type": "object"},
+                    "spec": spec(),
+                    "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                },
+            }},
+        })
+    };
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -24,27 +47,8 @@ pub(super) fn definition(
                 "singular": singular, "shortNames": [short], "categories": ["kyverno"],
             },
             "scope": scope,
-            "versions": [{
-                "name": "v1", "served": true, "storage": true,
-                "subresources": {"status": {}},
-                "additionalPrinterColumns": [
-                    column("READY", "string", r#".status.conditions[?(@.type=="Ready")].status"#, 0),
-                    column("REASON", "string", r#".status.conditions[?(@.type=="Ready")].reason"#, 1),
-                    column("MESSAGE", "string", r#".status.conditions[?(@.type=="Ready")].message"#, 1),
-                    column("AGE", "date", ".metadata.creationTimestamp", 0),
-                ],
-                "schema": {"openAPIV3Schema": {
-                    "type": "object",
-                    "required": ["spec"],
-                    "properties": {
-                        "apiVersion": {"type": "string"},
-                        "kind": {"type": "string"},
-                        "metadata": {"type": "object"},
-                        "spec": spec(),
-                        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-                    },
-                }},
-            }],
+            // Published policies are written in both.
+            "versions": [version("v1"), version("v2beta1")],
         },
     });
     #[expect(clippy::expect_used, reason = "a constant, built by the unit test")]
