@@ -108,6 +108,8 @@ pub(crate) struct Feeder {
     took: Duration,
     rotated: watch::Receiver<u64>,
     memory: memory::Share,
+    /// All that is wanted is known.
+    settled: bool,
 }
 
 impl Feeder {
@@ -135,6 +137,7 @@ impl Feeder {
             tick: tokio::time::interval(TICK),
             dirty: None,
             took: Duration::ZERO,
+            settled: false,
         }
     }
 
@@ -200,12 +203,9 @@ impl Feeder {
     pub(crate) fn refer(&mut self, reference: &ObjectReference) {
         let now = Instant::now();
         self.dirty.get_or_insert(now);
-        let gvr = &reference.gvr;
-        let of = self.types.entry(gvr.clone());
-        let of = of.or_insert_with(|| Type::new(gvr.clone()));
-        let mut hub = of.hub.lock();
-        hub.references
-            .refer(&reference.object, now, &self.tools.publisher);
+        let publisher = self.tools.publisher.clone();
+        let mut hub = self.type_of(&reference.gvr).hub.lock();
+        hub.references.refer(&reference.object, now, &publisher);
     }
 
     /// The object is not referenced any more.
@@ -238,6 +238,7 @@ impl Feeder {
 
     /// All that is wanted is known: what the log has of other views is freed.
     pub(crate) fn settled(&mut self) {
+        self.settled = true;
         for record in self.left.drain() {
             tracing::info!(view = %record.view, "view of an earlier term freed: nobody needs it");
             self.tools.publisher.with(|book| book.free(record));
@@ -274,15 +275,17 @@ impl Feeder {
 
     fn of(&mut self, gvr: &GroupVersionResource, info: &SourceInfo) -> &mut Type {
         self.dirty.get_or_insert_with(Instant::now);
-        let of = self
-            .types
-            .entry(gvr.clone())
-            .or_insert_with(|| Type::new(gvr.clone()));
+        let of = self.type_of(gvr);
         of.dirty = true;
         if of.kind.is_empty() {
             of.kind.clone_from(&info.kind);
         }
         of
+    }
+
+    fn type_of(&mut self, gvr: &GroupVersionResource) -> &mut Type {
+        let new = || Type::new(gvr.clone(), self.settled);
+        self.types.entry(gvr.clone()).or_insert_with(new)
     }
 
     fn of_reference(&mut self, reference: &ObjectReference) -> &mut Type {

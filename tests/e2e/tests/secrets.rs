@@ -36,7 +36,6 @@ const PLAIN: &str = "known-to-everybody-5a61";
 const READERS: &str = "clusterpolicy/allowed-*,cachedcontextentry/tokens";
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "the view of referenced ConfigMaps is now and then never read: a fault of the watcher"]
 async fn secrets_are_sealed_and_read_by_the_allowed_alone() -> anyhow::Result<()> {
     let keys = KeysFile::new()?;
     keys.write(&["one"])?;

@@ -168,11 +168,12 @@ fn holds(index: &anteroom_bus::LogIndex, view: &ViewId, truth: Digest) -> bool {
     for (key, (_, version)) in index.objects.get(view).into_iter().flatten() {
         digest.add(key, version);
     }
-    digest == truth
-        && index
-            .views
-            .get(view)
-            .is_some_and(|of| of.state == ViewState::Synced)
+    digest == truth && is_synced(index, view)
+}
+
+fn is_synced(index: &anteroom_bus::LogIndex, view: &ViewId) -> bool {
+    let of = index.views.get(view);
+    of.is_some_and(|of| of.state == ViewState::Synced)
 }
 
 fn state_of(index: &anteroom_bus::LogIndex, name: &str) -> Option<String> {
@@ -273,7 +274,12 @@ async fn twenty_thousand_references_are_one_watch_and_each_tells_what_is_so() {
     for n in 0..100 {
         world.put("default", &format!("c{n}"), "x", &json!({}));
     }
-    world.want(Source::Objects { gvr: gvr() });
+    let view = world.want(Source::Objects { gvr: gvr() });
+    world
+        .until("a view whose references are all known", |index| {
+            is_synced(index, &view)
+        })
+        .await;
     for n in 0..REFERENCES {
         world.refer(&format!("c{n}"));
         if n % 100 == 99 {

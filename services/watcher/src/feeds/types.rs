@@ -85,7 +85,8 @@ pub(super) struct Type {
 }
 
 impl Type {
-    pub(super) fn new(gvr: GroupVersionResource) -> Self {
+    /// `settled`: all references that were made before are known.
+    pub(super) fn new(gvr: GroupVersionResource, settled: bool) -> Self {
         Self {
             gvr,
             kind: String::new(),
@@ -95,7 +96,7 @@ impl Type {
             objects: None,
             sizing: false,
             sized: None,
-            settled: false,
+            settled,
             overlaps: Vec::new(),
             wide: false,
             listed: None,
