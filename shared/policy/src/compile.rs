@@ -5,6 +5,7 @@
 //! goes on after a problem.
 
 mod api_call;
+mod autogen;
 mod conditions;
 mod context;
 mod expressions;
@@ -91,7 +92,14 @@ fn compile_manifest(manifest: &Field<'_>, problems: &mut Problems) -> Option<Pol
         .required("spec", problems)?
         .object(&SPEC, problems)?;
     let settings = Settings::compile(&spec, problems);
-    let rules = compile_rules(&spec, settings.action, namespace.as_deref(), problems);
+    let home = namespace.as_deref();
+    let mut rules = compile_rules(&spec, settings.action, home, problems);
+    if problems.is_empty() {
+        let own = manifest.get("metadata").zip(spec.get("rules"));
+        rules.extend(own.into_iter().flat_map(|(metadata, own)| {
+            derive_rules(&metadata, &own, settings.action, home, problems)
+        }));
+    }
     Some(Policy {
         name: name?.to_owned(),
         namespace,
@@ -224,6 +232,24 @@ fn compile_rules(
         rules.extend(rule::compile(field, action, home, problems));
     }
     rules
+}
+
+/// Those for what makes Pods, after the policy's own.
+fn derive_rules(
+    metadata: &Field<'_>,
+    own: &Field<'_>,
+    action: FailureAction,
+    home: Option<&str>,
+    problems: &mut Problems,
+) -> Vec<Rule> {
+    let own_rules = own.value().as_array().map_or(&[][..], Vec::as_slice);
+    autogen::derive(metadata.value(), own_rules)
+        .iter()
+        .filter_map(|derived| {
+            let path = format!("{}[{}]", own.path(), derived.of);
+            rule::compile(&Field::at(&derived.rule, path), action, home, problems)
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! What a policy uses and this crate does not evaluate is a problem that names the field, never
-//! ignored. The rules that Kyverno derives for pod controllers (`autogen`) are not derived: a policy
-//! that matches `Pod` is evaluated for Pods only.
+//! ignored. A rule on Pods leads to rules for what makes Pods, by the names that Kyverno gives them:
+//! `autogen-NAME` and `autogen-cronjob-NAME`.
 //!
 //! Where behaviour differs from Kyverno's on purpose:
 //!

@@ -36,6 +36,14 @@ impl<'m> Field<'m> {
         }
     }
 
+    /// A value that comes of what stands at `path`.
+    pub(super) fn at(value: &'m Value, path: String) -> Self {
+        Self {
+            value,
+            path: Cow::Owned(path),
+        }
+    }
+
     pub(super) fn path(&self) -> &str {
         &self.path
     }

@@ -1,0 +1,213 @@
+//! The rules that Kyverno derives from those on Pods for what makes Pods: one for the controllers whose
+//! Pod template stands in `spec.template`, one for CronJobs.
+//!
+//! A policy is left as it is where any of its rules speaks of Pods and of other kinds at once, or
+//! selects by what a template need not share with its controller: names, labels, annotations.
+
+use serde_json::{Map, Value, json};
+
+/// Says for which controllers rules are derived: names with commas between, or `none`.
+const ANNOTATION: &str = "pod-policies.kyverno.io/autogen-controllers";
+
+/// Whose template is `spec.template`.
+const CONTROLLERS: &[&str] = &[
+    "DaemonSet",
+    "Deployment",
+    "Job",
+    "ReplicaSet",
+    "ReplicationController",
+    "StatefulSet",
+];
+
+const CRON_JOB: &str = "CronJob";
+
+/// What a name begins with that is derived.
+const PREFIX: &str = "autogen-";
+
+/// One derived rule.
+pub(super) struct Derived {
+    /// The place of the rule that it comes from.
+    pub(super) of: usize,
+    /// The rule as if it were written so.
+    pub(super) rule: Value,
+}
+
+/// One way to make Pods.
+struct Shape {
+    prefix: &'static str,
+    kinds: Vec<&'static str>,
+    /// From the object to the template of its Pods.
+    template: &'static [&'static str],
+}
+
+/// The rules that `rules` lead to, beside themselves.
+pub(super) fn derive(metadata: &Value, rules: &[Value]) -> Vec<Derived> {
+    if !rules.iter().all(may_derive) {
+        return Vec::new();
+    }
+    let shapes = shapes(metadata["annotations"][ANNOTATION].as_str());
+    let from = |shape: &Shape| {
+        rules
+            .iter()
+            .enumerate()
+            .filter_map(|(of, rule)| Some((of, derived(rule, shape)?)))
+            .map(|(of, rule)| Derived { of, rule })
+            .collect::<Vec<_>>()
+    };
+    shapes.iter().flat_map(from).collect()
+}
+
+fn shapes(annotation: Option<&str>) -> Vec<Shape> {
+    let named: Option<Vec<&str>> =
+        annotation.map(|names| names.split(',').map(str::trim).collect());
+    let wanted = |kind: &&str| named.as_ref().is_none_or(|named| named.contains(kind));
+    let all = [
+        Shape {
+            prefix: PREFIX,
+            kinds: CONTROLLERS.iter().copied().filter(wanted).collect(),
+            template: &["spec", "template"],
+        },
+        Shape {
+            prefix: "autogen-cronjob-",
+            kinds: [CRON_JOB].into_iter().filter(wanted).collect(),
+            template: &["spec", "jobTemplate", "spec", "template"],
+        },
+    ];
+    all.into_iter()
+        .filter(|shape| !shape.kinds.is_empty())
+        .collect()
+}
+
+/// Whether nothing in the rule speaks against deriving from its policy.
+fn may_derive(rule: &Value) -> bool {
+    let is_plain = |resources: &Value| {
+        let given = |name| !resources[name].is_null() && resources[name] != json!([]);
+        let kinds = resources["kinds"].as_array().map_or(0, Vec::len);
+        !["name", "names", "selector", "annotations"]
+            .into_iter()
+            .any(given)
+            && (kinds <= 1 || !speaks_of_pods(resources))
+    };
+    rule["generate"].is_null()
+        && filters(&rule["match"]).iter().all(|r| is_plain(r))
+        && filters(&rule["exclude"]).iter().all(|r| is_plain(r))
+}
+
+fn derived(rule: &Value, shape: &Shape) -> Option<Value> {
+    let name = rule["name"].as_str()?;
+    let excluded = filters(&rule["exclude"]);
+    let excludes_kinds = excluded.iter().any(|r| r["kinds"].is_array());
+    if name.starts_with(PREFIX)
+        || !filters(&rule["match"]).iter().any(|r| speaks_of_pods(r))
+        || (excludes_kinds && !excluded.iter().any(|r| speaks_of_pods(r)))
+    {
+        return None;
+    }
+    let mut rule = rule.clone();
+    let name = format!("{}{name}", shape.prefix);
+    for block in ["match", "exclude"] {
+        if let Some(block) = rule.get_mut(block) {
+            each_filter(block, &mut |resources| {
+                if speaks_of_pods(resources) {
+                    resources["kinds"] = json!(shape.kinds);
+                }
+            });
+        }
+    }
+    wrap_patterns(&mut rule, shape.template);
+    let path = shape.template.join(".");
+    shift(&mut rule, &path);
+    rule["name"] = name.into();
+    Some(rule)
+}
+
+fn speaks_of_pods(resources: &Value) -> bool {
+    let kinds = resources["kinds"].as_array();
+    let is_pod = |kind: &Value| {
+        let last = kind.as_str().and_then(|kind| kind.rsplit('/').next());
+        last == Some("Pod")
+    };
+    kinds.is_some_and(|kinds| kinds.iter().any(is_pod))
+}
+
+/// The `resources` of a `match` or `exclude`, in whichever form they are given.
+fn filters(block: &Value) -> Vec<&Value> {
+    let lists = ["any", "all"]
+        .into_iter()
+        .filter_map(|name| block[name].as_array());
+    let listed = lists.flatten().map(|filter| &filter["resources"]);
+    let lone = Some(&block["resources"]).filter(|resources| resources.is_object());
+    lone.into_iter().chain(listed).collect()
+}
+
+fn each_filter(block: &mut Value, visit: &mut impl FnMut(&mut Value)) {
+    if block["resources"].is_object() {
+        visit(&mut block["resources"]);
+    }
+    for name in ["any", "all"] {
+        let listed = block.get_mut(name).and_then(Value::as_array_mut);
+        for filter in listed.into_iter().flatten() {
+            if let Some(resources) = filter.get_mut("resources") {
+                visit(resources);
+            }
+        }
+    }
+}
+
+/// A pattern of a Pod is one of the template.
+fn wrap_patterns(rule: &mut Value, template: &[&str]) {
+    let Some(validate) = rule.get_mut("validate") else {
+        return;
+    };
+    if let Some(pattern) = validate.get_mut("pattern") {
+        wrap(pattern, template);
+    }
+    let patterns = validate.get_mut("anyPattern").and_then(Value::as_array_mut);
+    for pattern in patterns.into_iter().flatten() {
+        wrap(pattern, template);
+    }
+}
+
+fn wrap(pattern: &mut Value, template: &[&str]) {
+    for name in template.iter().rev() {
+        let inner = pattern.take();
+        *pattern = Value::Object(Map::from_iter([((*name).to_owned(), inner)]));
+    }
+}
+
+/// What is said of the object's `spec` and `metadata` is said of its template's, wherever it stands.
+fn shift(value: &mut Value, template: &str) {
+    match value {
+        Value::String(text) => *text = shifted(text, template),
+        Value::Array(elements) => elements.iter_mut().for_each(|value| shift(value, template)),
+        Value::Object(entries) => {
+            let taken = std::mem::take(entries);
+            let shifted = taken.into_iter().map(|(key, mut value)| {
+                shift(&mut value, template);
+                (shifted(&key, template), value)
+            });
+            *entries = shifted.collect();
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn shifted(text: &str, template: &str) -> String {
+    if !text.contains("request.") {
+        return text.to_owned();
+    }
+    let mut text = text.to_owned();
+    for object in ["request.object", "request.oldObject"] {
+        for part in ["spec", "metadata"] {
+            // What was put in for `spec` has no `metadata` right after the object.
+            text = text.replace(
+                &format!("{object}.{part}"),
+                &format!("{object}.{template}.{part}"),
+            );
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

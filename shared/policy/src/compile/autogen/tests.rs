@@ -1,0 +1,107 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn names(metadata: &Value, rules: &Value) -> Vec<String> {
+    derive(metadata, rules.as_array().unwrap())
+        .iter()
+        .map(|derived| format!("{}:{}", derived.of, derived.rule["name"].as_str().unwrap()))
+        .collect()
+}
+
+fn on(kinds: &Value) -> Value {
+    json!({ "name": "r", "match": { "any": [{ "resources": { "kinds": kinds } }] },
+        "validate": { "deny": {} } })
+}
+
+#[test]
+fn rules_on_pods_alone_lead_to_two_each() {
+    let rules = json!([
+        on(&json!(["Pod"])),
+        on(&json!(["Service"])),
+        on(&json!(["v1/Pod"]))
+    ]);
+    let expected = [
+        "0:autogen-r",
+        "2:autogen-r",
+        "0:autogen-cronjob-r",
+        "2:autogen-cronjob-r",
+    ];
+    assert_eq!(names(&json!({}), &rules), expected);
+}
+
+#[test]
+fn what_speaks_against_it_does_so_for_the_whole_policy() {
+    let mut named = on(&json!(["Pod"]));
+    named["match"]["any"][0]["resources"]["names"] = json!(["a*"]);
+    let mut labelled = on(&json!(["ConfigMap"]));
+    labelled["exclude"] = json!({ "resources": { "selector": { "matchLabels": { "a": "b" } } } });
+    let mut generating = on(&json!(["Namespace"]));
+    generating["generate"] = json!({});
+    for other in [on(&json!(["Pod", "Service"])), named, labelled, generating] {
+        let rules = json!([on(&json!(["Pod"])), other]);
+        assert!(names(&json!({}), &rules).is_empty(), "{rules}");
+    }
+    // A subresource is no Pod, and other kinds among themselves are no obstacle.
+    assert!(names(&json!({}), &json!([on(&json!(["Pod/exec"]))])).is_empty());
+    let rules = json!([on(&json!(["Pod"])), on(&json!(["Service", "Secret"]))]);
+    assert_eq!(names(&json!({}), &rules).len(), 2);
+}
+
+#[test]
+fn the_annotation_says_for_which_controllers() {
+    let rules = json!([on(&json!(["Pod"]))]);
+    for (annotation, expected) in [
+        ("none", vec![]),
+        (
+            "Deployment, StatefulSet",
+            vec![json!(["Deployment", "StatefulSet"])],
+        ),
+        ("CronJob", vec![json!(["CronJob"])]),
+    ] {
+        let metadata = json!({ "annotations": { ANNOTATION: annotation } });
+        let derived = derive(&metadata, rules.as_array().unwrap());
+        let kinds = derived
+            .iter()
+            .map(|derived| derived.rule["match"]["any"][0]["resources"]["kinds"].clone());
+        assert_eq!(kinds.collect::<Vec<_>>(), expected, "{annotation}");
+    }
+}
+
+#[test]
+fn what_is_said_of_the_pod_is_said_of_the_template() {
+    let rule = json!({
+        "name": "r",
+        "match": { "all": [{ "resources": { "kinds": ["Pod"], "operations": ["CREATE"] } }] },
+        "exclude": { "any": [{ "resources": { "namespaces": ["kube-system"] } }] },
+        "context": [{ "name": "a", "variable": { "jmesPath": "request.object.spec.volumes" } }],
+        "validate": {
+            "message": "{{ request.object.metadata.name }} in {{ request.namespace }}",
+            "pattern": { "spec": { "hostNetwork": false } },
+        },
+    });
+    let derived = derive(&json!({}), std::slice::from_ref(&rule));
+    assert_eq!(
+        derived[0].rule,
+        json!({
+            "name": "autogen-r",
+            "match": { "all": [{ "resources": { "kinds": CONTROLLERS, "operations": ["CREATE"] } }] },
+            "exclude": { "any": [{ "resources": { "namespaces": ["kube-system"] } }] },
+            "context": [{ "name": "a", "variable": {
+                "jmesPath": "request.object.spec.template.spec.volumes" } }],
+            "validate": {
+                "message": "{{ request.object.spec.template.metadata.name }} in {{ request.namespace }}",
+                "pattern": { "spec": { "template": { "spec": { "hostNetwork": false } } } },
+            },
+        })
+    );
+    let cron_job = &derived[1].rule;
+    assert_eq!(
+        cron_job["context"][0]["variable"]["jmesPath"],
+        "request.object.spec.jobTemplate.spec.template.spec.volumes"
+    );
+    assert_eq!(
+        cron_job["validate"]["pattern"]["spec"]["jobTemplate"]["spec"]["template"]["spec"],
+        json!({ "hostNetwork": false })
+    );
+}
