@@ -47,6 +47,10 @@ struct Args {
     #[arg(long, default_value_t = 100)]
     updates_per_second: u64,
 
+    /// How long CPU time is counted beside updates, in seconds.
+    #[arg(long, default_value_t = 10)]
+    counted_s: u64,
+
     /// How often an entry is made and timed.
     #[arg(long, default_value_t = 5)]
     entries: usize,
@@ -67,7 +71,8 @@ async fn main() -> anyhow::Result<()> {
 
     let entry_first_answer_ms = first_answers(&world, &bus, args.entries, args.objects).await?;
     // Before there is a policy: decisions cost what they cost, updates what they do.
-    let idle = cpu(&world, Duration::from_secs(5)).await?;
+    let span = Duration::from_secs(args.counted_s);
+    let idle = cpu(&world, span).await?;
     let updates = Arc::new(AtomicU64::new(0));
     let updating = tokio::spawn(update_for_ever(
         world.client.clone(),
@@ -76,7 +81,7 @@ async fn main() -> anyhow::Result<()> {
         Arc::clone(&updates),
     ));
     let busy_begun = updates.load(Ordering::Relaxed);
-    let busy = cpu(&world, Duration::from_secs(10)).await?;
+    let busy = cpu(&world, span).await?;
     let made = updates.load(Ordering::Relaxed) - busy_begun;
     updating.abort();
 
@@ -97,13 +102,14 @@ async fn main() -> anyhow::Result<()> {
     let beside = trials.run("beside", args.trials).await?;
     updating.abort();
 
-    let per_update = |name: &str| (busy[name] - 2.0 * idle[name]) / made.max(1) as f64;
+    let per_update = |name: &str| (busy[name] - idle[name]) / made.max(1) as f64;
     println_json(&json!({
         "objects": args.objects,
         "entry_first_answer_ms": entry_first_answer_ms,
         "quiet": quiet,
         "beside_updates": beside,
-        "updates_per_second": made as f64 / 10.0,
+        "updates_per_second": made as f64 / span.as_secs_f64(),
+        "idle_cpu_ms_per_s": idle.iter().map(|(name, ms)| (*name, ms / span.as_secs_f64())).collect::<BTreeMap<_, _>>(),
         "cpu_ms_per_update": {
             "watcher": per_update("watcher"),
             "nats": per_update("nats"),
