@@ -2,7 +2,9 @@
 //! bus, but for room; one task takes them in batches and appends them, one batch at a time.
 
 mod book;
+mod change;
 mod ledger;
+mod marks;
 mod work;
 
 use std::{
@@ -18,7 +20,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 pub(crate) use book::{Book, Opening};
-pub(crate) use work::{Batch, Tenure, ViewStats, Work};
+pub(crate) use marks::Width;
+pub(crate) use work::{Batch, Brought, Tenure, ViewStats, Work};
 
 use crate::metrics::WriterMetrics;
 

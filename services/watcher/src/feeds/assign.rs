@@ -32,12 +32,18 @@ pub(super) struct Asked {
 pub(super) fn assign(hub: &mut Hub, plan: &Plan, wants: &Wants, publisher: &Publisher) -> Moves {
     let mut moves = Moves::default();
     let mut asked: BTreeMap<Scope, Asked> = BTreeMap::new();
-    for (view, member) in &mut hub.members {
+    let Hub { members, feeds, .. } = hub;
+    for (view, member) in members {
         let scopes = plan.views.get(view).cloned().unwrap_or_default();
         if scopes.is_empty() {
             member.feeds.clear();
             publisher.with(|book| book.refused(&member.tenure, too_many()));
         } else if scopes != member.feeds {
+            for scope in scopes.iter().filter(|scope| !member.hears(scope)) {
+                let feed = feeds.get_mut(scope);
+                feed.into_iter()
+                    .for_each(|feed| feed.begins_to_be_heard(view));
+            }
             let served = !member.feeds.is_empty() && member.feeds.is_subset(&member.done);
             if served {
                 member.old = member.feeds.difference(&scopes).cloned().collect();
@@ -108,7 +114,7 @@ pub(super) fn bring(
         };
         let begun = publisher.with(|book| {
             book.set_overlap(&member.tenure, true);
-            book.begin_list(&mut member.tenure, false)
+            book.begin_list_of(&mut member.tenure, scope.reach(), false)
         });
         member.joins.insert(scope.clone(), begun);
         let tenure = member.tenure.clone();

@@ -21,7 +21,7 @@ use super::{
     select::labels_of,
 };
 use crate::{
-    publish::{Publisher, Tenure},
+    publish::{Book, Publisher, Tenure, Width},
     reflect::RawObject,
 };
 
@@ -53,7 +53,6 @@ pub(super) struct Feed {
     again: bool,
     /// Who takes part in the list that runs, and the number of it.
     begun: HashMap<ViewId, u32>,
-    references_begun: u64,
     /// Lists beside it that run.
     pub(super) joining: usize,
 }
@@ -81,6 +80,8 @@ pub(super) struct Member {
 pub(super) struct Outlet {
     pub(super) tenure: Tenure,
     pub(super) sealed: bool,
+    /// By which list it was brought; `None`: by an event.
+    pub(super) by: Option<Width>,
 }
 
 impl Feed {
@@ -94,9 +95,13 @@ impl Feed {
             listing: false,
             again: false,
             begun: HashMap::new(),
-            references_begun: 0,
             joining: 0,
         }
+    }
+
+    /// The view hears it from now on: it has no part in a list that runs.
+    pub(super) fn begins_to_be_heard(&mut self, view: &ViewId) {
+        self.begun.remove(view);
     }
 
     /// What is there can be read beside it: its watch brings everything that comes after.
@@ -116,7 +121,7 @@ impl Feed {
 }
 
 impl Member {
-    fn hears(&self, feed: &Scope) -> bool {
+    pub(super) fn hears(&self, feed: &Scope) -> bool {
         self.feeds.contains(feed) || self.old.contains(feed)
     }
 
@@ -141,9 +146,29 @@ impl Member {
 }
 
 impl Member {
+    /// The watch says that the object is no longer one of its own.
+    fn gone(
+        &self,
+        feed: &Scope,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+        span: &Span,
+        book: &mut Book,
+    ) {
+        let (tenure, now) = (&self.tenure, Instant::now());
+        book.delete(tenure, key, version.clone(), now, span.clone());
+        // Of a watch whose list it has, it has heard everything up to here.
+        if self.done.contains(feed) && !span.is_none() {
+            book.is_up_to(tenure, &feed.namespace, version);
+        }
+    }
+
     /// All of what the watch has for it is handed in. Says whether a watch may be left now.
     pub(super) fn listed(&mut self, feed: &Scope, publisher: &Publisher) -> bool {
         self.refused.remove(feed);
+        if !self.feeds.contains(feed) {
+            return false; // Where it comes back to it, it will have missed something.
+        }
         self.done.insert(feed.clone());
         if !self.feeds.is_subset(&self.done) {
             return false;
@@ -179,7 +204,7 @@ impl Hub {
             let tenure = &mut member.tenure;
             begun.insert(
                 view.clone(),
-                publisher.with(|book| book.begin_list(tenure, afresh)),
+                publisher.with(|book| book.begin_list_of(tenure, feed.reach(), afresh)),
             );
             member.joins.remove(feed);
             if afresh {
@@ -188,16 +213,18 @@ impl Hub {
                 member.joins.clear();
             }
         }
-        let references_begun = self.references.begin(feed, afresh);
+        self.references.begin(feed, afresh);
+        if afresh {
+            // The history of a type restarts for all of its watches, and their lists with it.
+            let others = self.feeds.iter_mut().filter(|(scope, _)| *scope != feed);
+            for (_, other) in others {
+                other.begun.retain(|view, _| !begun.contains_key(view));
+                other.ask();
+            }
+        }
         if let Some(own) = self.feeds.get_mut(feed) {
             (own.listing, own.again) = (true, false);
             own.begun = begun;
-            own.references_begun = references_begun;
-        }
-        if afresh {
-            // The history of a type restarts for all of its watches.
-            let others = self.feeds.iter_mut().filter(|(scope, _)| *scope != feed);
-            others.for_each(|(_, other)| other.ask());
         }
     }
 
@@ -210,6 +237,7 @@ impl Hub {
         publisher: &Publisher,
     ) -> Vec<Outlet> {
         let (mut labels, mut outlets) = (None, Vec::new());
+        let by = span.is_none().then(|| feed.width());
         let RawObject { key, version, json } = object;
         let members = self.index.of(key).filter_map(|view| self.members.get(view));
         publisher.with(|book| {
@@ -218,13 +246,13 @@ impl Hub {
                 if member.lens.derivable() && !member.holds(key, &mut labels, json) {
                     // Its own list may still bring what this event took away.
                     if !member.joins.is_empty() || book.holds(tenure, key) {
-                        let (version, span) = (version.clone(), span.clone());
-                        book.delete(tenure, key, version, Instant::now(), span);
+                        member.gone(feed, key, version, span, book);
                     }
-                } else if !book.is_known(tenure, key, version) {
+                } else if !book.is_known_by(tenure, key, version, by) {
                     outlets.push(Outlet {
                         tenure: tenure.clone(),
                         sealed: member.sealed,
+                        by,
                     });
                 }
             }
@@ -240,15 +268,13 @@ impl Hub {
         span: &Span,
         publisher: &Publisher,
     ) {
-        let now = Instant::now();
         let members = self.index.of(key).filter_map(|view| self.members.get(view));
         publisher.with(|book| {
             for member in members.filter(|member| member.hears(feed)) {
-                let (version, span) = (version.clone(), span.clone());
-                book.delete(&member.tenure, key, version, now, span);
+                member.gone(feed, key, version, span, book);
             }
         });
-        self.references.absent(key, version, publisher);
+        self.references.gone(feed, key, version, publisher);
     }
 
     /// The list is complete. Says whether a watch may be left now.
@@ -268,17 +294,19 @@ impl Hub {
             own.ask();
         }
         self.forbidden.remove(feed);
-        let (begun, references_begun) = (std::mem::take(&mut own.begun), own.references_begun);
+        let begun = std::mem::take(&mut own.begun);
         let mut left = false;
         for (view, begun) in begun {
-            let Some(member) = self.members.get_mut(&view) else {
-                continue;
+            let member = self.members.get_mut(&view);
+            let Some(member) = member.filter(|member| member.hears(feed)) else {
+                continue; // It did not hear all of it.
             };
-            publisher.with(|book| book.swept(&member.tenure, begun, &feed.namespace, version, now));
-            left |= member.listed(feed, publisher);
+            let (tenure, list) = (&member.tenure, feed.reach());
+            if publisher.with(|book| book.swept(tenure, begun, list, version, now)) {
+                left |= member.listed(feed, publisher);
+            }
         }
-        self.references
-            .swept(feed, references_begun, version, publisher);
+        self.references.swept(feed, version, publisher);
         self.heard(feed, Some(version), true, publisher);
         left
     }
@@ -378,3 +406,6 @@ impl Hub {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

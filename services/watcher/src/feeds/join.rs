@@ -80,7 +80,7 @@ impl Join {
     }
 
     /// Whether the list still counts.
-    async fn page(&self, tenure: &Tenure, begun: u32, objects: Vec<RawObject>) -> bool {
+    pub(super) async fn page(&self, tenure: &Tenure, begun: u32, objects: Vec<RawObject>) -> bool {
         for RawObject { key, version, json } in objects {
             self.sink.publisher.room().await;
             let body = self.sink.body(&json);
@@ -91,6 +91,7 @@ impl Join {
             let outlet = Outlet {
                 tenure: tenure.clone(),
                 sealed: member.sealed,
+                by: Some(self.sink.scope.width()),
             };
             // Still under the lock: nothing of it may follow a list that took its place.
             self.sink
@@ -99,7 +100,7 @@ impl Join {
         true
     }
 
-    fn finish(&self, tenure: &Tenure, begun: u32, listed: &[(&Scope, ResourceVersion)]) {
+    pub(super) fn finish(&self, tenure: &Tenure, begun: u32, listed: &[(&Scope, ResourceVersion)]) {
         let mut hub = self.sink.hub.lock();
         let Some(member) = self.member(&mut hub, tenure, begun) else {
             return;
@@ -109,7 +110,8 @@ impl Join {
         } = &self.sink;
         let now = Instant::now();
         for (list, version) in listed {
-            publisher.with(|book| book.swept(tenure, begun, &list.namespace, version, now));
+            let list = (scope.width(), list.namespace.as_str());
+            publisher.with(|book| book.swept(tenure, begun, list, version, now));
         }
         let version = listed.first().map(|(_, version)| version.clone());
         publisher.with(|book| book.heard(tenure, version, now));
@@ -134,25 +136,37 @@ impl Join {
         };
         let listed = reflect::once(&self.api, &collection, take).await?;
         self.sink.publisher.room().await;
+        self.referenced(object, era, found.pop(), listed.as_ref());
+        Ok(())
+    }
+
+    /// The object was found, or was not there at `listed`.
+    pub(super) fn referenced(
+        &self,
+        object: &ObjectKey,
+        era: u64,
+        found: Option<RawObject>,
+        listed: Option<&ResourceVersion>,
+    ) {
         let mut hub = self.sink.hub.lock();
         if hub.references.era != era {
-            return Ok(()); // The watch lists again.
+            return; // The watch lists again.
         }
-        let Some(RawObject { key, version, json }) = found.pop() else {
+        let Some(RawObject { key, version, json }) = found else {
             if let Some(version) = listed {
-                hub.references
-                    .absent(object, &version, &self.sink.publisher);
+                hub.references.absent(object, version, &self.sink.publisher);
             }
-            return Ok(());
+            return;
         };
         let immutable = is_immutable(&json);
-        if hub.references.take(&key, &version, immutable, false) {
-            self.sink.write_reference(&hub, &key, &version, &json);
+        if hub.references.take(&key, &version, immutable, None) {
+            let body = self.sink.body(&json);
+            self.sink
+                .write_reference(&hub, &key, &version, body, &Span::none());
             if immutable {
                 self.sink.planned.notify_one();
             }
         }
-        Ok(())
     }
 }
 

@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use anteroom_model::{Collection, GroupVersionResource, ObjectKey, ViewId};
 
 use super::select::{Fields, Labels};
+use crate::publish::Width;
 
 /// A watch saved is worth so many objects more in another one: their list, and their events.
 pub(super) const OBJECTS_PER_WATCH: u64 = 500;
@@ -69,6 +70,20 @@ impl Scope {
 
     pub(super) fn holds_namespace(&self, namespace: &str) -> bool {
         self.namespace.is_empty() || self.namespace == namespace
+    }
+
+    /// Whose list it is, of those that may bring an object to a view.
+    pub(super) fn width(&self) -> Width {
+        match self.is_wide() {
+            true if self.namespace.is_empty() => Width::Type,
+            true => Width::Namespace,
+            false => Width::Own,
+        }
+    }
+
+    /// Its width, and its namespace.
+    pub(super) fn reach(&self) -> (Width, &str) {
+        (self.width(), &self.namespace)
     }
 
     pub(super) fn collection(&self, gvr: &GroupVersionResource) -> Collection {

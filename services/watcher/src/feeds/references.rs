@@ -15,7 +15,7 @@ use bytes::Bytes;
 use tracing::Span;
 
 use super::plan::Scope;
-use crate::publish::{Publisher, Tenure};
+use crate::publish::{Publisher, Tenure, Width};
 
 /// How often an immutable object, which is not watched, is looked at: only its deletion can be news.
 pub(super) const IMMUTABLE_CHECK: Duration = Duration::from_secs(5 * 60);
@@ -26,7 +26,6 @@ pub(super) struct References {
     pub(super) tenure: Option<Tenure>,
     pub(super) sealed: bool,
     pub(super) of: HashMap<ObjectKey, Reference>,
-    pass: u64,
     /// Those that came since watches were last planned.
     pub(super) fresh: Vec<ObjectKey>,
     /// Counts histories.
@@ -38,7 +37,8 @@ pub(super) struct Reference {
     pub(super) state: State,
     /// Where the type stood when this was so, or the object's own version.
     version: ResourceVersion,
-    seen: u64,
+    /// The lists that run, took it in when they began, and did not bring it yet.
+    awaited: Awaited,
     /// The watch that is planned for it.
     pub(super) scope: Option<Scope>,
     pub(super) read: Instant,
@@ -56,6 +56,31 @@ pub(super) enum State {
     Idle,
 }
 
+/// Lists, by their width.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Awaited(u8);
+
+impl Awaited {
+    fn begin(&mut self, list: Width) {
+        self.0 |= list.bit();
+    }
+
+    /// Whether it was awaited.
+    fn end(&mut self, list: Width) -> bool {
+        let was = self.0 & list.bit() != 0;
+        self.0 &= !list.bit();
+        was
+    }
+}
+
+impl Reference {
+    /// Whether the watch brings it, if it is there.
+    fn is_brought_by(&self, feed: &Scope, object: &ObjectKey) -> bool {
+        let planned = self.scope.as_ref() == Some(feed);
+        planned || (feed.is_wide() && feed.holds_namespace(&object.namespace))
+    }
+}
+
 impl References {
     pub(super) fn refer(&mut self, object: &ObjectKey, now: Instant, publisher: &Publisher) {
         if self.of.contains_key(object) {
@@ -64,7 +89,7 @@ impl References {
         let reference = Reference {
             state: State::Pending,
             version: ResourceVersion::default(),
-            seen: 0,
+            awaited: Awaited::default(),
             scope: None,
             read: now,
             immutable: false,
@@ -115,31 +140,33 @@ impl References {
         watched.map(|(object, _)| object.clone()).collect()
     }
 
-    pub(super) fn begin(&mut self, _feed: &Scope, afresh: bool) -> u64 {
-        self.pass += 1;
-        if afresh {
-            self.era += 1;
-            let all = self.of.values_mut();
-            all.for_each(|reference| reference.version = ResourceVersion::default());
+    pub(super) fn begin(&mut self, feed: &Scope, afresh: bool) {
+        self.era += u64::from(afresh);
+        for (object, reference) in &mut self.of {
+            if afresh {
+                reference.version = ResourceVersion::default();
+                reference.awaited = Awaited::default();
+            }
+            if reference.is_brought_by(feed, object) {
+                reference.awaited.begin(feed.width());
+            }
         }
-        self.pass
     }
 
-    /// Whether this is news of a referenced object. `listed`: a list of its watch brought it, so that
-    /// list does not take it away.
+    /// Whether this is news of a referenced object. `by`: the list that brought it, which does not take
+    /// it away.
     pub(super) fn take(
         &mut self,
         key: &ObjectKey,
         version: &ResourceVersion,
         immutable: bool,
-        listed: bool,
+        by: Option<Width>,
     ) -> bool {
-        let pass = self.pass;
         let Some(reference) = self.of.get_mut(key) else {
             return false;
         };
-        if listed {
-            reference.seen = pass;
+        if let Some(list) = by {
+            reference.awaited.end(list);
         }
         reference.checked = Instant::now();
         if version.compare(&reference.version) == Some(Ordering::Less) {
@@ -150,6 +177,27 @@ impl References {
         reference.immutable = immutable;
         reference.version = version.clone();
         news
+    }
+
+    /// Whether this is still what is known of it.
+    pub(super) fn is_found_as(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {
+        let of = self.of.get(key);
+        of.is_some_and(|of| of.state == State::Found && of.version == *version)
+    }
+
+    /// The watch says that the object is no longer one of its own: of one that selects by labels that
+    /// need not mean that it was deleted.
+    pub(super) fn gone(
+        &mut self,
+        feed: &Scope,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+        publisher: &Publisher,
+    ) {
+        let of = self.of.get(key);
+        if of.is_some_and(|of| of.is_brought_by(feed, key)) {
+            self.absent(key, version, publisher);
+        }
     }
 
     pub(super) fn absent(
@@ -179,20 +227,15 @@ impl References {
         }
     }
 
-    /// The list did not have what it did not bring.
-    pub(super) fn swept(
-        &mut self,
-        feed: &Scope,
-        begun: u64,
-        version: &ResourceVersion,
-        publisher: &Publisher,
-    ) {
-        let unseen = self.of.iter().filter(|(object, reference)| {
-            let planned = reference.scope.as_ref() == Some(feed);
-            let within = planned || (feed.is_wide() && feed.holds_namespace(&object.namespace));
-            within && reference.seen < begun
-        });
-        let unseen: Vec<_> = unseen.map(|(object, _)| object.clone()).collect();
+    /// The list did not have what it did not bring. Of an object that was referenced while it was read
+    /// it says nothing.
+    pub(super) fn swept(&mut self, feed: &Scope, version: &ResourceVersion, publisher: &Publisher) {
+        let mut unseen = Vec::new();
+        for (object, reference) in &mut self.of {
+            if reference.is_brought_by(feed, object) && reference.awaited.end(feed.width()) {
+                unseen.push(object.clone());
+            }
+        }
         unseen
             .iter()
             .for_each(|object| self.absent(object, version, publisher));

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     metrics::WatchMetrics,
     prune,
-    publish::{Publisher, Tenure},
+    publish::{Brought, Publisher, Tenure, Width},
     reflect::{Note, RawObject, Sink},
 };
 
@@ -38,37 +38,34 @@ pub(super) struct FeedSink {
 
 impl FeedSink {
     async fn put(&self, object: RawObject, event: Span) {
-        let (outlets, reference) = {
+        // Before anything is taken down as known: the watch may be stopped while it waits.
+        self.publisher.room().await;
+        let (outlets, referenced) = {
             let mut hub = self.hub.lock();
             let outlets = hub.put(&self.scope, &object, &event, &self.publisher);
             let RawObject { key, version, json } = &object;
             let immutable = hub.references.of.contains_key(key) && is_immutable(json);
-            let news = hub
-                .references
-                .take(key, version, immutable, event.is_none());
+            let by = event.is_none().then(|| self.scope.width());
+            let news = hub.references.take(key, version, immutable, by);
             if immutable && news {
                 self.planned.notify_one();
             }
-            let (tenure, sealed) = (hub.references.tenure.clone(), hub.references.sealed);
-            (
-                outlets,
-                tenure
-                    .filter(|_| news)
-                    .map(|tenure| Outlet { tenure, sealed }),
-            )
+            (outlets, news)
         };
-        if outlets.is_empty() && reference.is_none() {
+        if outlets.is_empty() && !referenced {
             return;
         }
-        self.publisher.room().await;
         let RawObject { key, version, json } = object;
         let body = self.body(&json);
         for outlet in &outlets {
             self.write(outlet, &key, &version, body.clone(), &event);
         }
-        if let Some(outlet) = reference {
-            let body = body.map(|body| referenced::found(&body));
-            self.write(&outlet, &key, &version, body, &event);
+        if referenced {
+            let hub = self.hub.lock();
+            // Another watch may have brought something newer meanwhile.
+            if hub.references.is_found_as(&key, &version) {
+                self.write_reference(&hub, &key, &version, body, &event);
+            }
         }
     }
 
@@ -76,22 +73,25 @@ impl FeedSink {
         prune::body(json, &self.api_version, &self.kind).map_err(|error| error.to_string())
     }
 
-    /// A referenced object, outside of an event.
+    /// A referenced object. `event` as in [`Note::Put`].
     pub(super) fn write_reference(
         &self,
         hub: &Hub,
         key: &ObjectKey,
         version: &ResourceVersion,
-        json: &[u8],
+        body: Result<Bytes, String>,
+        event: &Span,
     ) {
         let References { tenure, sealed, .. } = &hub.references;
         if let Some(tenure) = tenure.clone() {
-            let body = self.body(json).map(|body| referenced::found(&body));
             let outlet = Outlet {
                 tenure,
                 sealed: *sealed,
+                // All that is referenced belongs to the view, whoever brings it.
+                by: Some(Width::Own),
             };
-            self.write(&outlet, key, version, body, &Span::none());
+            let body = body.map(|body| referenced::found(&body));
+            self.write(&outlet, key, version, body, event);
         }
     }
 
@@ -103,7 +103,7 @@ impl FeedSink {
         body: Result<Bytes, String>,
         event: &Span,
     ) {
-        let Outlet { tenure, sealed } = outlet;
+        let Outlet { tenure, sealed, by } = outlet;
         let body = match body {
             Ok(body) if *sealed => self
                 .keys
@@ -111,20 +111,19 @@ impl FeedSink {
                 .map_err(|error| error.to_string()),
             body => body,
         };
-        match body {
-            Ok(body) => {
-                let (span, now) = (publish_span(tenure, event), Instant::now());
-                let (key, version) = (key.clone(), version.clone());
-                self.publisher
-                    .with(|book| book.put(tenure, key, version, body, now, span));
-            }
-            Err(problem) => {
-                self.metrics.malformed();
-                tracing::error!(view = %tenure.view, %key, problem, "object cannot be published");
-                self.publisher
-                    .with(|book| book.unusable(tenure, key.clone(), problem));
-            }
+        if let Err(problem) = &body {
+            self.metrics.malformed();
+            tracing::error!(view = %tenure.view, %key, problem, "object cannot be published");
         }
+        let brought = Brought {
+            key: key.clone(),
+            version: version.clone(),
+            by: *by,
+            since: Instant::now(),
+            span: publish_span(tenure, event),
+        };
+        self.publisher
+            .with(|book| book.bring(tenure, brought, body));
     }
 }
 

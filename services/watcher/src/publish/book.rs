@@ -21,8 +21,10 @@ use bytes::Bytes;
 use tracing::Span;
 
 use super::{
-    ledger::{Ledger, Queued},
-    work::{Batch, Item, Tenure, ViewStats, Work},
+    change::Queued,
+    ledger::Ledger,
+    marks::Width,
+    work::{Batch, Brought, Item, Tenure, ViewStats, Work},
 };
 
 /// Bodies that wait to be written, over all views. At the limit whoever reads from the API server
@@ -101,8 +103,8 @@ impl Book {
     /// Frees a view everywhere.
     pub(crate) fn close(&mut self, view: &ViewId) {
         if let Some(mut ledger) = self.views.remove(view) {
-            self.pending_bytes -= ledger.renew(ledger.epoch);
             let version = ledger.version.clone();
+            self.pending_bytes -= ledger.renew(ledger.epoch);
             self.free(ledger.record(view.clone(), ViewState::Dropped, version));
         }
     }
@@ -121,6 +123,16 @@ impl Book {
 
     /// A list of the view begins. Afresh, it is a new tenure. Returns its number.
     pub(crate) fn begin_list(&mut self, tenure: &mut Tenure, afresh: bool) -> u32 {
+        self.begin_list_of(tenure, (Width::Own, ""), afresh)
+    }
+
+    /// As [`Book::begin_list`], by a watch of this width and namespace (empty: all).
+    pub(crate) fn begin_list_of(
+        &mut self,
+        tenure: &mut Tenure,
+        (list, namespace): (Width, &str),
+        afresh: bool,
+    ) -> u32 {
         if self.ledger(tenure).is_none() {
             return 0;
         }
@@ -133,7 +145,7 @@ impl Book {
             self.control(tenure, ViewState::Syncing, ResourceVersion::default());
         }
         self.ledger(tenure)
-            .map_or(0, |ledger| ledger.begin_list(afresh))
+            .map_or(0, |ledger| ledger.begin_list(list, namespace, afresh))
     }
 
     /// Whether two watches bring the same objects for a while.
@@ -154,18 +166,29 @@ impl Book {
         ledger.is_some_and(|ledger| ledger.epoch == tenure.epoch && ledger.holds(key))
     }
 
-    /// See [`Ledger::is_known`].
+    /// As [`Book::is_known_by`], of a view that has one list.
     pub(crate) fn is_known(
         &mut self,
-        t: &Tenure,
+        tenure: &Tenure,
         key: &ObjectKey,
         version: &ResourceVersion,
     ) -> bool {
-        self.ledger(t)
-            .is_some_and(|ledger| ledger.is_known(key, version))
+        self.is_known_by(tenure, key, version, Some(Width::Own))
     }
 
-    /// The object is now this.
+    /// See [`Ledger::is_known`]; `by` as in [`Brought::by`].
+    pub(crate) fn is_known_by(
+        &mut self,
+        tenure: &Tenure,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+        by: Option<Width>,
+    ) -> bool {
+        self.ledger(tenure)
+            .is_some_and(|ledger| ledger.is_known(key, version, by))
+    }
+
+    /// The object is now this, in a view that has one list.
     pub(crate) fn put(
         &mut self,
         tenure: &Tenure,
@@ -175,11 +198,30 @@ impl Book {
         now: Instant,
         span: Span,
     ) {
+        let brought = Brought {
+            key,
+            version,
+            by: Some(Width::Own),
+            since: now,
+            span,
+        };
+        self.bring(tenure, brought, Ok(body));
+    }
+
+    /// The object is now this; or it is there and, for this reason, cannot be published: then the
+    /// view fails until it changes.
+    pub(crate) fn bring(&mut self, tenure: &Tenure, brought: Brought, body: Result<Bytes, String>) {
         let Some(ledger) = self.ledger(tenure) else {
             return;
         };
-        let (queued, grown) = ledger.put(key.clone(), version, body, now, span);
-        self.queued(tenure, key, queued, grown);
+        match body {
+            Ok(body) => {
+                let key = brought.key.clone();
+                let (queued, grown) = ledger.put(brought, body);
+                self.queued(tenure, key, queued, grown);
+            }
+            Err(problem) => ledger.set_unusable(brought, problem),
+        }
         self.object_changed(tenure);
     }
 
@@ -200,13 +242,12 @@ impl Book {
         self.object_changed(tenure);
     }
 
-    /// The object is there and cannot be published: the view fails until it changes.
-    pub(crate) fn unusable(&mut self, tenure: &Tenure, key: ObjectKey, problem: String) {
-        let Some(ledger) = self.ledger(tenure) else {
-            return;
-        };
-        ledger.set_unusable(key, problem);
-        self.object_changed(tenure);
+    /// All that a namespace (empty: all of them) has for the view is known up to this version, since
+    /// an event in it said so: a watch that is behind brings nothing of it back.
+    pub(crate) fn is_up_to(&mut self, tenure: &Tenure, namespace: &str, version: &ResourceVersion) {
+        if let Some(ledger) = self.ledger(tenure) {
+            ledger.raise_floor(namespace, version);
+        }
     }
 
     /// An object without a name was passed over.
@@ -219,34 +260,36 @@ impl Book {
     /// The list is complete at `version`: what it did not have is deleted, and the view is synced
     /// once all of that is in the log.
     pub(crate) fn listed(&mut self, tenure: &Tenure, version: &ResourceVersion, now: Instant) {
-        let begun = self.ledger(tenure).map(|ledger| ledger.pass());
-        self.swept(tenure, begun.unwrap_or_default(), "", version, now);
+        let begun = self.ledger(tenure).map(|ledger| ledger.last_list());
+        let list = (Width::Own, "");
+        self.swept(tenure, begun.unwrap_or_default(), list, version, now);
         self.heard(tenure, Some(version.clone()), now);
         self.complete(tenure);
     }
 
-    /// The list `begun` of a namespace (empty: all) is complete at `version`: what it did not have
-    /// is deleted.
+    /// The list `begun` of this width and namespace (empty: all) is complete at `version`: what it
+    /// did not have is deleted. Says whether it counts: one of an earlier history says nothing.
     pub(crate) fn swept(
         &mut self,
         tenure: &Tenure,
         begun: u32,
-        namespace: &str,
+        list: (Width, &str),
         version: &ResourceVersion,
         now: Instant,
-    ) {
-        let Some(ledger) = self.ledger(tenure) else {
-            return;
+    ) -> bool {
+        let ledger = self.ledger(tenure);
+        let Some(unseen) = ledger.and_then(|ledger| ledger.unseen(begun, list, version)) else {
+            return false;
         };
-        let unseen = ledger.unseen(begun, namespace, version);
         for key in unseen {
             // Whatever the version is worth: the list is the proof.
             let Some(ledger) = self.ledger(tenure) else {
-                return;
+                return false;
             };
             let (queued, grown) = ledger.remove(&key, version.clone(), now, Span::none());
             self.queued(tenure, key, queued, grown);
         }
+        true
     }
 
     /// Everything of the view was listed: it is synced.
@@ -269,7 +312,11 @@ impl Book {
         };
         ledger.heard = Some(now);
         ledger.trouble = None;
-        if let Some(version) = version {
+        // Of two watches, one may be behind.
+        let older = |version: &ResourceVersion| {
+            version.compare(&ledger.version) == Some(std::cmp::Ordering::Less)
+        };
+        if let Some(version) = version.filter(|version| !older(version)) {
             ledger.version = version;
         }
     }

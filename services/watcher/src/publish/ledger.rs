@@ -18,6 +18,12 @@ use anteroom_model::{
 use bytes::Bytes;
 use tracing::Span;
 
+use super::{
+    change::{Change, Queued, Taken},
+    marks::{Marks, Width},
+    work::Brought,
+};
+
 /// Why a view with an object that cannot be published fails.
 const UNUSABLE: &str = "ObjectUnusable";
 
@@ -28,9 +34,9 @@ pub(super) struct Ledger {
     pub(super) epoch: Epoch,
     wanted: HashMap<ObjectKey, Known>,
     pending: HashMap<ObjectKey, Change>,
-    /// Counts lists: an object remembers the last one that it was seen in, or after.
-    pass: u32,
-    /// The history restarted with this list: versions from before say nothing.
+    /// Counts lists.
+    lists: u32,
+    /// The history restarted with this list: what older ones end with says nothing.
     anew_since: u32,
     /// Where lists of this history ended, by namespace (empty: all): what is not there then, and is
     /// older, is gone.
@@ -55,7 +61,7 @@ pub(super) struct Ledger {
     pub(super) told: Told,
     pub(super) trouble: Option<Failure>,
     /// Objects that are there and cannot be published.
-    unusable: HashMap<ObjectKey, (u32, String)>,
+    unusable: HashMap<ObjectKey, Unusable>,
     /// Objects without a name that were passed over since the last list began.
     pub(super) skipped: u64,
     pub(super) revision: Revision,
@@ -77,29 +83,15 @@ pub(super) struct Told {
 struct Known {
     version: ResourceVersion,
     body_bytes: u32,
-    pass: u32,
+    marks: Marks,
 }
 
-/// A change that is not in the log yet.
+/// An object that is there and cannot be published, and why.
 #[derive(Debug)]
-pub(super) struct Change {
+struct Unusable {
     version: ResourceVersion,
-    op: Op<Bytes>,
-    /// What the log has of the key.
-    logged: Option<ResourceVersion>,
-    pub(super) since: Instant,
-    pub(super) span: Span,
-}
-
-/// What became of a change that was handed in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Queued {
-    /// It waits for its turn.
-    New,
-    /// It took the place of an older change of its key.
-    Coalesced,
-    /// There is nothing to write.
-    Nothing,
+    marks: Marks,
+    problem: String,
 }
 
 impl Ledger {
@@ -120,7 +112,7 @@ impl Ledger {
         let known = |version| Known {
             version,
             body_bytes: 0,
-            pass: 0,
+            marks: Marks::current(),
         };
         Self {
             info,
@@ -132,7 +124,7 @@ impl Ledger {
                 .map(|(key, version)| (key, known(version)))
                 .collect(),
             pending: HashMap::new(),
-            pass: 0,
+            lists: 0,
             anew_since: 0,
             floors: Vec::new(),
             gone: None,
@@ -152,8 +144,9 @@ impl Ledger {
         }
     }
 
-    pub(super) fn pass(&self) -> u32 {
-        self.pass
+    /// The number of the last list that began.
+    pub(super) fn last_list(&self) -> u32 {
+        self.lists
     }
 
     pub(super) fn objects(&self) -> u64 {
@@ -184,16 +177,26 @@ impl Ledger {
         self.key_bytes + gone + (slots + waiting) as u64
     }
 
-    /// A list begins; its number is what [`Ledger::unseen`] wants to know.
-    pub(super) fn begin_list(&mut self, afresh: bool) -> u32 {
-        self.pass += 1;
+    /// A list of a namespace (empty: all) begins; its number is what [`Ledger::unseen`] wants to know.
+    pub(super) fn begin_list(&mut self, list: Width, namespace: &str, afresh: bool) -> u32 {
+        self.lists += 1;
         if afresh {
-            self.anew_since = self.pass;
+            self.anew_since = self.lists;
             self.floors.clear();
             self.gone = self.gone.take().map(|_| HashMap::new());
+            let all = self.wanted.values_mut();
+            all.for_each(|known| known.marks = Marks::default());
+        } else {
+            let known = self.wanted.iter_mut().map(|(key, of)| (key, &mut of.marks));
+            let unusable = self.unusable.iter_mut();
+            let unusable = unusable.map(|(key, of)| (key, &mut of.marks));
+            let within = known
+                .chain(unusable)
+                .filter(|(key, _)| holds(namespace, key));
+            within.for_each(|(_, marks)| marks.begin(list));
         }
         self.skipped = 0;
-        self.pass
+        self.lists
     }
 
     /// Whether two watches bring the same objects for a while.
@@ -204,11 +207,12 @@ impl Ledger {
         }
     }
 
-    /// Whether the object is wanted in any version. Then it counts as seen.
+    /// Whether the object is wanted in any version. Then a list of it counts it as seen.
     pub(super) fn touch(&mut self, key: &ObjectKey) -> bool {
-        let pass = self.pass;
         let known = self.wanted.get_mut(key);
-        known.map(|known| known.pass = pass).is_some()
+        known
+            .map(|known| known.marks.bring(Some(Width::Own)))
+            .is_some()
     }
 
     /// Whether the object is wanted in any version.
@@ -226,11 +230,15 @@ impl Ledger {
                 Some(Ordering::Less | Ordering::Equal)
             )
         };
+        let unusable = self.unusable.get(key);
+        if unusable.is_some_and(|of| of.marks.is_current() && older(&of.version)) {
+            return true;
+        }
         match self.wanted.get(key) {
-            Some(known) => known.pass >= self.anew_since && older(&known.version),
+            Some(known) => known.marks.is_current() && older(&known.version),
             None => {
-                let of = |namespace: &str| namespace.is_empty() || *namespace == *key.namespace;
-                let mut floors = self.floors.iter().filter(|(namespace, _)| of(namespace));
+                let of = |(namespace, _): &&(Box<str>, _)| holds(namespace, key);
+                let mut floors = self.floors.iter().filter(of);
                 let gone = self.gone.as_ref().and_then(|gone| gone.get(key));
                 floors.any(|(_, floor)| not_newer(floor)) || gone.is_some_and(not_newer)
             }
@@ -249,7 +257,7 @@ impl Ledger {
                     let known = Known {
                         version,
                         body_bytes: 0,
-                        pass: 0,
+                        marks: Marks::default(),
                     };
                     self.wanted.insert(key, known)
                 }
@@ -258,40 +266,43 @@ impl Ledger {
             self.bytes -= unwanted.map_or(0, |known| u64::from(known.body_bytes));
         }
         self.epoch = epoch;
+        self.version = ResourceVersion::default();
         self.state = ViewState::Syncing;
         self.unusable.clear();
         bytes
     }
 
     /// Whether this very version is wanted already, which is so for most of a list that is read
-    /// again. Then it counts as seen, and need not be put. An object whose size is not known yet has
-    /// to be put once, and so has every object of a history that restarted.
-    pub(super) fn is_known(&mut self, key: &ObjectKey, version: &ResourceVersion) -> bool {
-        let (pass, anew_since) = (self.pass, self.anew_since);
-        match self.wanted.get_mut(key) {
-            Some(known) => {
-                let same = known.version == *version && known.body_bytes > 0;
-                let is_known = same && known.pass >= anew_since;
-                if is_known {
-                    known.pass = pass;
-                }
-                is_known
-            }
-            None => false,
+    /// again. Then it counts as seen by the list that brings it, and need not be put. An object whose
+    /// size is not known yet has to be put once, and so has every object of a history that restarted.
+    pub(super) fn is_known(
+        &mut self,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+        by: Option<Width>,
+    ) -> bool {
+        let Some(known) = self.wanted.get_mut(key) else {
+            return false;
+        };
+        let same = known.version == *version && known.body_bytes > 0;
+        let is_known = same && known.marks.is_current();
+        if is_known {
+            known.marks.bring(by);
         }
+        is_known
     }
 
     /// The object is now this. Returns also by how much the bytes that wait have grown.
-    pub(super) fn put(
-        &mut self,
-        key: ObjectKey,
-        version: ResourceVersion,
-        body: Bytes,
-        now: Instant,
-        span: Span,
-    ) -> (Queued, isize) {
+    pub(super) fn put(&mut self, brought: Brought, body: Bytes) -> (Queued, isize) {
+        let Brought {
+            key,
+            version,
+            by,
+            since,
+            span,
+        } = brought;
         if self.is_outdated(&key, &version) {
-            self.touch(&key);
+            self.pass_over(&key, by);
             return (Queued::Nothing, 0);
         }
         self.unusable.remove(&key);
@@ -300,17 +311,21 @@ impl Ledger {
         }
         self.key_bytes += weight(&key, &version);
         let body_bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
+        let before = self.wanted.get(&key).map(|known| known.marks);
+        let mut marks = before.unwrap_or_default();
+        marks.bring(by);
         let known = Known {
             version: version.clone(),
             body_bytes,
-            pass: self.pass,
+            marks,
         };
+        let was_current = before.is_some_and(Marks::is_current);
         let before = self.wanted.insert(key.clone(), known);
         self.bytes += u64::from(body_bytes);
         if let Some(before) = &before {
             self.bytes -= u64::from(before.body_bytes);
             self.key_bytes = self.key_bytes.saturating_sub(weight(&key, &before.version));
-            if before.version == version && before.pass >= self.anew_since {
+            if before.version == version && was_current {
                 return (Queued::Nothing, 0);
             }
         }
@@ -321,10 +336,21 @@ impl Ledger {
                 version,
                 op: Op::Put(body),
                 logged,
-                since: now,
+                since,
                 span,
             },
         )
+    }
+
+    /// A list brings an object of which something newer is known: it is there all the same.
+    fn pass_over(&mut self, key: &ObjectKey, by: Option<Width>) {
+        let known = self.wanted.get_mut(key).map(|known| &mut known.marks);
+        let unusable = self
+            .unusable
+            .get_mut(key)
+            .map(|unusable| &mut unusable.marks);
+        let of = known.into_iter().chain(unusable);
+        of.for_each(|marks| marks.bring(by));
     }
 
     /// The object is gone.
@@ -373,11 +399,23 @@ impl Ledger {
 
     /// The object is there and cannot be published. What is known of it is left as it is: the view
     /// is not served while it has such an object.
-    pub(super) fn set_unusable(&mut self, key: ObjectKey, problem: String) {
-        if let Some(known) = self.wanted.get_mut(&key) {
-            known.pass = self.pass;
+    pub(super) fn set_unusable(&mut self, brought: Brought, problem: String) {
+        let Brought {
+            key, version, by, ..
+        } = brought;
+        let outdated = self.is_outdated(&key, &version);
+        self.pass_over(&key, by);
+        if outdated {
+            return;
         }
-        self.unusable.insert(key, (self.pass, problem));
+        let mut marks = Marks::default();
+        marks.bring(by);
+        let unusable = Unusable {
+            version,
+            marks,
+            problem,
+        };
+        self.unusable.insert(key, unusable);
     }
 
     /// What the readers have to be told now that an object changed, if that is anything: only of a
@@ -401,7 +439,7 @@ impl Ledger {
 
     /// The failure of a view that would answer *absent* for an object that is there.
     fn incomplete(&self) -> Option<Failure> {
-        let (key, (_, problem)) = self.unusable.iter().min_by_key(|(key, _)| *key)?;
+        let (key, Unusable { problem, .. }) = self.unusable.iter().min_by_key(|(key, _)| *key)?;
         Some(Failure::new(
             UNUSABLE,
             format!(
@@ -414,30 +452,33 @@ impl Ledger {
     }
 
     /// The list `begun` of a namespace (empty: all) is complete at `version`: objects that it did
-    /// not have, and that are not known to be younger.
+    /// not bring, and that are not known to be younger. `None`: it is of a history before this one, and
+    /// says nothing.
     pub(super) fn unseen(
         &mut self,
         begun: u32,
-        namespace: &str,
+        (list, namespace): (Width, &str),
         version: &ResourceVersion,
-    ) -> Vec<ObjectKey> {
-        let within = |key: &ObjectKey| namespace.is_empty() || *key.namespace == *namespace;
-        self.unusable
-            .retain(|key, (pass, _)| *pass >= begun || !within(key));
-        let anew_since = self.anew_since;
-        let younger = |known: &Known| {
-            known.pass >= anew_since && known.version.compare(version) == Some(Ordering::Greater)
+    ) -> Option<Vec<ObjectKey>> {
+        if begun < self.anew_since {
+            return None;
+        }
+        let missed = |key: &ObjectKey, marks: Marks, at: &ResourceVersion| {
+            let younger = marks.is_current() && at.compare(version) == Some(Ordering::Greater);
+            holds(namespace, key) && !marks.is_brought_by(list) && !younger
         };
-        let unseen = self
-            .wanted
-            .iter()
-            .filter(|(key, known)| known.pass < begun && within(key) && !younger(known));
+        self.unusable
+            .retain(|key, of| !missed(key, of.marks, &of.version));
+        let wanted = self.wanted.iter();
+        let unseen = wanted.filter(|(key, known)| missed(key, known.marks, &known.version));
         let unseen = unseen.map(|(key, _)| key.clone()).collect();
         self.raise_floor(namespace, version);
-        unseen
+        Some(unseen)
     }
 
-    fn raise_floor(&mut self, namespace: &str, version: &ResourceVersion) {
+    /// All that the namespace (empty: all of them) holds is known up to this version: what is older,
+    /// and is not known, is gone.
+    pub(super) fn raise_floor(&mut self, namespace: &str, version: &ResourceVersion) {
         match self.floors.iter_mut().find(|(of, _)| **of == *namespace) {
             Some((_, floor)) if version.compare(floor) == Some(Ordering::Less) => {}
             Some((_, floor)) => floor.clone_from(version),
@@ -525,30 +566,16 @@ impl Ledger {
     }
 }
 
-/// A change, taken for a batch.
-#[derive(Debug)]
-pub(super) struct Taken {
-    /// `None`: the object came and went without being written.
-    pub(super) delta: Option<Delta<Bytes>>,
-    pub(super) body_bytes: usize,
-    pub(super) since: Instant,
-    pub(super) span: Span,
-}
-
-impl Change {
-    fn body_bytes(&self) -> usize {
-        match &self.op {
-            Op::Put(body) => body.len(),
-            Op::Delete => 0,
-        }
-    }
-}
-
 /// Bytes of a key and its version, as the allocator has them: each text on its own.
 fn weight(key: &ObjectKey, version: &ResourceVersion) -> u64 {
     let texts = [key.namespace.len(), key.name.len(), version.as_str().len()];
     let rounded = texts.iter().map(|bytes| bytes.next_multiple_of(16));
     rounded.sum::<usize>() as u64
+}
+
+/// Whether the key is of this namespace; empty: all are.
+fn holds(namespace: &str, key: &ObjectKey) -> bool {
+    namespace.is_empty() || *namespace == *key.namespace
 }
 
 fn signed(bytes: usize) -> isize {

@@ -6,6 +6,8 @@ use anteroom_model::{Epoch, Failure, ObjectKey, ResourceVersion, ViewId, ViewRec
 use anteroom_wire::envelope::Record;
 use tracing::Span;
 
+use super::marks::Width;
+
 /// Whose tenure of which view a change belongs to. A change of an earlier tenure is dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tenure {
@@ -13,6 +15,21 @@ pub(crate) struct Tenure {
     pub view: ViewId,
     /// The epoch in which it is written.
     pub epoch: Epoch,
+}
+
+/// An object that was brought to a view.
+#[derive(Clone, Debug)]
+pub(crate) struct Brought {
+    /// Which.
+    pub key: ObjectKey,
+    /// In which version.
+    pub version: ResourceVersion,
+    /// By which list; `None`: by an event.
+    pub by: Option<Width>,
+    /// When.
+    pub since: Instant,
+    /// The span of its change.
+    pub span: Span,
 }
 
 /// What is known of a view without its objects.

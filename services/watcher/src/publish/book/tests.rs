@@ -138,6 +138,17 @@ fn put(book: &mut Book, tenure: &Tenure, name: &str, version: u64) {
     }
 }
 
+fn unusable(book: &mut Book, tenure: &Tenure, name: &str, version: u64) {
+    let brought = Brought {
+        key: key(name),
+        version: rv(version),
+        by: Some(Width::Own),
+        since: Instant::now(),
+        span: Span::none(),
+    };
+    book.bring(tenure, brought, Err("too large".into()));
+}
+
 fn delete(book: &mut Book, tenure: &Tenure, name: &str, version: u64) {
     book.delete(
         tenure,
@@ -231,7 +242,7 @@ fn an_object_that_cannot_be_published_fails_its_view_until_it_goes() {
     let (mut book, mut reader) = (Book::new(1), Reader::default());
     let mut tenure = book.open(info("a"), HashMap::new());
     book.begin_list(&mut tenure, false);
-    book.unusable(&tenure, key("huge"), "too large".into());
+    unusable(&mut book, &tenure, "huge", 1);
     put(&mut book, &tenure, "x", 1);
     book.listed(&tenure, &rv(9), Instant::now());
     assert!(failed(&mut book, &mut reader));
@@ -242,9 +253,10 @@ fn an_object_that_cannot_be_published_fails_its_view_until_it_goes() {
     );
     put(&mut book, &tenure, "huge", 11);
     assert!(!failed(&mut book, &mut reader));
-    book.unusable(&tenure, key("huge"), "too large".into());
+    unusable(&mut book, &tenure, "huge", 12);
+    put(&mut book, &tenure, "huge", 11); // Of a watch that is behind.
     assert!(failed(&mut book, &mut reader));
-    delete(&mut book, &tenure, "huge", 12);
+    delete(&mut book, &tenure, "huge", 13);
     assert!(!failed(&mut book, &mut reader));
 }
 
