@@ -6,6 +6,7 @@
 
 mod api_call;
 mod autogen;
+mod check;
 mod conditions;
 mod context;
 mod expressions;

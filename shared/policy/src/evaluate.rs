@@ -1,5 +1,6 @@
 //! One rule taken through one request, without IO.
 
+mod check;
 mod conditions;
 mod facts;
 mod foreach;
@@ -14,8 +15,7 @@ use thiserror::Error;
 
 use crate::{
     AdmissionRequest, FactTarget, FailureAction, Policy, Rule, VariableError, VariableErrorKind,
-    matching,
-    policy::{Conditions, Validation},
+    matching, policy::Validation,
 };
 use conditions::Verdict;
 use facts::Facts;
@@ -273,24 +273,8 @@ fn judge(
         Err(stop) => return stop.outcome(),
     }
     match &rule.validation {
-        Validation::Deny(deny) => judge_deny(rule, deny, "validate.deny.conditions", &mut scope),
+        Validation::Whole(check) => check::judge(rule, check, None, "validate", &mut scope),
         Validation::ForEach(each) => foreach::judge(rule, each, &mut scope),
-    }
-}
-
-/// Whether conditions find a violation; `None` while a fact is waited for.
-fn judge_deny(
-    rule: &Rule,
-    deny: &Conditions,
-    place: &str,
-    scope: &mut Scope<'_>,
-) -> Option<RuleOutcome> {
-    match conditions::evaluate(deny, place, scope) {
-        Ok(Verdict { met: false, .. }) => Some(RuleOutcome::Pass),
-        Ok(Verdict { messages, .. }) => Some(RuleOutcome::Fail {
-            message: message::denial(rule, &messages, scope)?,
-        }),
-        Err(stop) => stop.outcome(),
     }
 }
 

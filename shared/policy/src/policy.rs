@@ -137,13 +137,24 @@ pub(crate) struct ContextEntry {
 /// How a rule validates.
 #[derive(Debug)]
 pub(crate) enum Validation {
-    /// `deny`: a violation where these are met.
-    Deny(Conditions),
+    /// The object is judged as a whole.
+    Whole(Check),
     /// `foreach`: a violation where one of these finds one.
     ForEach(Vec<ForEach>),
 }
 
-/// One `foreach`: conditions about each element of a list.
+/// How one thing is judged.
+#[derive(Debug)]
+pub(crate) enum Check {
+    /// `deny`: a violation where these are met.
+    Deny(Conditions),
+    /// `pattern`: a violation where it does not match.
+    Pattern(ValueTemplate),
+    /// `anyPattern`: a violation where none of these matches.
+    AnyPattern(Vec<ValueTemplate>),
+}
+
+/// One `foreach`: how each element of a list is judged.
 #[derive(Debug)]
 pub(crate) struct ForEach {
     pub(crate) list: Prepared,
@@ -152,7 +163,9 @@ pub(crate) struct ForEach {
     /// How many of them are the rule's.
     pub(crate) outer: usize,
     pub(crate) preconditions: Conditions,
-    pub(crate) deny: Conditions,
+    pub(crate) check: Check,
+    /// `elementScope: false`: a pattern is about the object, not about the element.
+    pub(crate) whole: bool,
 }
 
 /// Where the value of a context entry comes from.

@@ -81,7 +81,7 @@ impl Rule {
     /// All its context entries, those of each `foreach` included.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &ContextEntry> {
         let each = match &self.validation {
-            Validation::Deny(_) => &[],
+            Validation::Whole(_) => &[],
             Validation::ForEach(each) => &**each,
         };
         let inner = each.iter().flat_map(|each| &each.context[each.outer..]);

@@ -3,7 +3,10 @@
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::Operation;
+use crate::{Operation, images};
+
+/// The name under which a rule finds them.
+const IMAGES: &str = "images";
 
 /// Why a value is not an admission request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -35,8 +38,8 @@ pub enum RequestError {
 /// What is matched is `object`, or `oldObject` of a DELETE.
 #[derive(Clone, Debug)]
 pub struct AdmissionRequest {
-    /// The context that variables are resolved in: `request`, `serviceAccountName` and
-    /// `serviceAccountNamespace`.
+    /// The context that variables are resolved in: `request`, `serviceAccountName`,
+    /// `serviceAccountNamespace`, and `images` where there are any.
     root: Map<String, Value>,
     operation: Operation,
     kind: Kind,
@@ -82,8 +85,12 @@ impl AdmissionRequest {
         let subresource = text(&request, "/subResource")
             .unwrap_or_default()
             .to_owned();
+        let images = match &*subresource {
+            "" => images::images(&kind.kind, &request[matched]),
+            _ => None,
+        };
         Ok(Self {
-            root: root(request),
+            root: root(request, images),
             operation,
             kind,
             subresource,
@@ -188,11 +195,17 @@ impl AdmissionRequest {
         let mut earlier = self.clone();
         earlier.operation = Operation::Create;
         earlier.subresource.clear();
+        let mut images = None;
         if let Some(Value::Object(request)) = earlier.root.get_mut("request") {
+            images = images::images(&earlier.kind.kind, &old);
             request.insert("object".to_owned(), old);
             request.insert("oldObject".to_owned(), Value::Null);
             request.insert("operation".to_owned(), Operation::Create.as_str().into());
         }
+        earlier.root.remove(IMAGES);
+        earlier
+            .root
+            .extend(images.map(|images| (IMAGES.to_owned(), images)));
         Some(earlier)
     }
 
@@ -214,15 +227,17 @@ fn text<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
     value.pointer(pointer).and_then(Value::as_str)
 }
 
-fn root(request: Value) -> Map<String, Value> {
+fn root(request: Value, images: Option<Value>) -> Map<String, Value> {
     let (namespace, name) =
         service_account(text(&request, "/userInfo/username").unwrap_or_default());
     let (namespace, name) = (namespace.to_owned(), name.to_owned());
-    Map::from_iter([
+    let mut root = Map::from_iter([
         ("request".to_owned(), request),
         ("serviceAccountName".to_owned(), name.into()),
         ("serviceAccountNamespace".to_owned(), namespace.into()),
-    ])
+    ]);
+    root.extend(images.map(|images| (IMAGES.to_owned(), images)));
+    root
 }
 
 /// Namespace and name of a service account's user name; both empty for other users.

@@ -141,7 +141,11 @@ fn kinds_become_resources() {
     let of = |kinds: &[&str]| rules(&[policy(kinds, &["UPDATE", "CREATE"], "Fail", None)]);
     assert_eq!(
         of(&["Pod"]),
-        ["/v1 pods,pods/ephemeralcontainers CREATE,UPDATE"]
+        // And what makes Pods, as far as it is served.
+        [
+            "/v1 pods,pods/ephemeralcontainers CREATE,UPDATE",
+            "apps/v1 deployments CREATE,UPDATE",
+        ]
     );
     assert_eq!(
         of(&["Ingress", "Service"]),

@@ -15,10 +15,15 @@ use crate::{
 };
 
 /// What every rule has.
-const GIVEN: &[&str] = &["request", "serviceAccountName", "serviceAccountNamespace"];
+const GIVEN: &[&str] = &[
+    "images",
+    "request",
+    "serviceAccountName",
+    "serviceAccountNamespace",
+];
 
 /// What Kyverno has, in some rules or in all, and this version has not.
-const LATER: &[&str] = &["element", "elementIndex", "image", "images", "target"];
+const LATER: &[&str] = &["element", "elementIndex", "image", "target"];
 
 /// The names that an expression may start from, at one place of a rule.
 #[derive(Clone, Default)]

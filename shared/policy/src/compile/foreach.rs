@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::{
+    check::{self, CHECKS},
     conditions, context,
     expressions::Names,
     fields::{Field, Known},
-    rule::{DENY, parsed},
+    rule::parsed,
 };
 use crate::{
     policy::{ContextEntry, ForEach, Loader},
@@ -18,10 +19,17 @@ use crate::{
 const FOREACH_MAX: usize = 64;
 
 const FOREACH: Known = Known {
-    evaluated: &["context", "deny", "list", "preconditions"],
-    // About patterns.
-    inert: &["elementScope"],
-    later: &["anyPattern", "foreach", "pattern"],
+    evaluated: &[
+        "anyPattern",
+        "context",
+        "deny",
+        "elementScope",
+        "list",
+        "pattern",
+        "preconditions",
+    ],
+    inert: &[],
+    later: &["foreach"],
 };
 
 /// What every `foreach` gives: the element and its place, also under the names by which an inner one
@@ -71,15 +79,26 @@ fn one(
     GIVEN.iter().for_each(|name| names.define(name));
     let (inner, names) = context::compile_within(each.get("context"), home, names, problems);
     let preconditions = conditions::compile(each.get("preconditions"), &names, problems);
-    let deny = match each.get("deny") {
-        Some(deny) => deny.object(&DENY, problems)?.get("conditions"),
-        None => {
-            if !each.has_any(FOREACH.later) {
-                problems.invalid(each.child("deny"), "it is required");
-            }
-            None
+    let given: Vec<_> = CHECKS
+        .iter()
+        .filter(|check| each.get(check).is_some())
+        .copied()
+        .collect();
+    match &*given {
+        [] if !each.has_any(FOREACH.later) => {
+            problems.invalid(each.child("deny"), "it is required");
         }
-    };
+        [_, .., last] => {
+            let message = format!("only one of {} can be given", given.join(" and "));
+            problems.invalid(each.child(last), message);
+        }
+        _ => {}
+    }
+    let check = check::compile(&each, &names, problems);
+    let whole = each
+        .get("elementScope")
+        .and_then(|scope| scope.boolean(problems))
+        .map(|is_element| !is_element);
     let given = GIVEN.iter().map(|name| {
         Arc::new(ContextEntry {
             name: (*name).to_owned(),
@@ -91,6 +110,7 @@ fn one(
         context: outer.iter().cloned().chain(given).chain(inner).collect(),
         outer: outer.len(),
         preconditions,
-        deny: conditions::compile(deny, &names, problems),
+        check: check?,
+        whole: whole.unwrap_or(false),
     })
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    conditions, context,
+    check, conditions, context,
     expressions::Names,
     failure_action,
     fields::{Field, Known, Object},
@@ -42,39 +42,28 @@ const OTHER_KINDS: &[&str] = &["generate", "mutate", "verifyImages"];
 const VALIDATE: Known = Known {
     evaluated: &[
         "allowExistingViolations",
+        "anyPattern",
         "deny",
         "failureAction",
         "foreach",
         "message",
+        "pattern",
     ],
     inert: &[],
     later: &[
-        "anyPattern",
         "assert",
         "cel",
         "failureActionOverrides",
         "manifests",
-        "pattern",
         "podSecurity",
     ],
 };
 
 /// The other ways to validate, which are problems themselves.
-const OTHER_WAYS: &[&str] = &[
-    "anyPattern",
-    "assert",
-    "cel",
-    "manifests",
-    "pattern",
-    "podSecurity",
-];
+const OTHER_WAYS: &[&str] = &["assert", "cel", "manifests", "podSecurity"];
 
-/// `deny`; no conditions at all are always met.
-pub(super) const DENY: Known = Known {
-    evaluated: &["conditions"],
-    inert: &[],
-    later: &[],
-};
+/// The ways of which one is given.
+const WAYS: &[&str] = &["deny", "foreach", "pattern", "anyPattern"];
 
 pub(super) fn compile(
     field: &Field<'_>,
@@ -126,22 +115,25 @@ impl Validate {
             return None;
         };
         let validate = field.object(&VALIDATE, problems)?;
-        let validation = match (validate.get("deny"), validate.get("foreach")) {
-            (Some(deny), None) => {
-                let deny = deny.object(&DENY, problems)?.get("conditions");
-                Validation::Deny(conditions::compile(deny, names, problems))
-            }
-            (None, Some(each)) => {
-                Validation::ForEach(foreach::compile(&each, context, home, names, problems))
-            }
-            (Some(_), Some(each)) => {
-                problems.invalid(each.path(), "only one of deny and foreach can be given");
-                return None;
-            }
-            (None, None) => {
+        let given: Vec<_> = WAYS
+            .iter()
+            .filter(|way| validate.get(way).is_some())
+            .copied()
+            .collect();
+        let validation = match (&*given, validate.get("foreach")) {
+            ([], _) => {
                 if !validate.has_any(OTHER_WAYS) {
                     problems.invalid(validate.child("deny"), "it is required");
                 }
+                return None;
+            }
+            ([_], Some(each)) => {
+                Validation::ForEach(foreach::compile(&each, context, home, names, problems))
+            }
+            ([_], None) => Validation::Whole(check::compile(&validate, names, problems)?),
+            ([.., last], _) => {
+                let message = format!("only one of {} can be given", given.join(" and "));
+                problems.invalid(validate.child(last), message);
                 return None;
             }
         };

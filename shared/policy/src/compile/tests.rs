@@ -129,9 +129,9 @@ context:
 - {name: a, imageRegistry: {reference: x}}
 - {name: b, apiCall: {service: {url: "http://s/", headers: [{key: a, valueFrom: {}}]}}}
 validate:
-  pattern: {}
+  podSecurity: {}
   failureActionOverrides: []
-  foreach: [{list: request.object.spec, pattern: {}, foreach: []}]
+  foreach: [{list: request.object.spec, foreach: []}]
 "#
     ));
 }

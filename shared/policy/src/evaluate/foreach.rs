@@ -3,9 +3,8 @@
 use serde_json::Value;
 
 use super::{
-    FOREACH_ELEMENTS_MAX, RuleError, RuleOutcome,
+    FOREACH_ELEMENTS_MAX, RuleError, RuleOutcome, check,
     conditions::{self, Stop, Verdict},
-    judge_deny,
     scope::{Interrupt, Scope},
 };
 use crate::{Rule, VariableErrorKind, policy::ForEach, template::Resolve};
@@ -100,8 +99,9 @@ fn judge_element(
     let preconditions = format!("{place}.preconditions");
     let outcome = match conditions::evaluate(&each.preconditions, &preconditions, &mut scope) {
         Ok(Verdict { met: true, .. }) => {
-            let conditions = format!("{place}.deny.conditions");
-            judge_deny(rule, &each.deny, &conditions, &mut scope)
+            // Of what is no object there is nothing to say but of the object itself.
+            let element = Some(element).filter(|element| element.is_object() && !each.whole);
+            check::judge(rule, &each.check, element, place, &mut scope)
         }
         Ok(_) => Some(RuleOutcome::Skipped {
             reason: String::new(),

@@ -3,7 +3,7 @@
 use anteroom_model::FactError;
 
 use super::scope::{Interrupt, Scope};
-use crate::{Rule, reference::CONFIG_MAP, template::Template};
+use crate::{Rule, pattern::Difference, reference::CONFIG_MAP, template::Template};
 
 /// Why a fact could not be read. About a ConfigMap in Kyverno's words, as clients match on them.
 pub(super) fn fact(read: &str, error: &FactError) -> String {
@@ -52,6 +52,60 @@ pub(super) fn denial(
             .to_owned(),
         None => conditions,
     })
+}
+
+/// The message of an object that does not match a pattern, in Kyverno's words. `None` while a fact is
+/// waited for.
+pub(super) fn difference(
+    rule: &Rule,
+    difference: &Difference,
+    scope: &mut Scope<'_>,
+) -> Option<String> {
+    let at = format!("rule {} failed at path {}", rule.name, difference.path);
+    Some(match own(rule, scope)? {
+        Some(own) => format!("validation error: {} {at}", sentence(own)),
+        None => format!("validation error: {at}"),
+    })
+}
+
+/// As [`difference`], of an object that matches none of several patterns.
+pub(super) fn differences(
+    rule: &Rule,
+    differences: &[(usize, Difference)],
+    scope: &mut Scope<'_>,
+) -> Option<String> {
+    let one = |(at, difference): &(usize, Difference)| {
+        format!(
+            "rule {}[{at}] failed at path {}",
+            rule.name, difference.path
+        )
+    };
+    let all: Vec<_> = differences.iter().map(one).collect();
+    let all = all.join(" ");
+    Some(match own(rule, scope)? {
+        Some(own) => format!("validation error: {} {all}", sentence(own)),
+        None => format!("validation error: {all}"),
+    })
+}
+
+/// The rule's own message, as written where a variable in it cannot be resolved. `None` while a fact is
+/// waited for.
+fn own(rule: &Rule, scope: &mut Scope<'_>) -> Option<Option<String>> {
+    let Some(template) = &rule.message else {
+        return Some(None);
+    };
+    match template.text(scope) {
+        Ok(text) => Some(Some(text)),
+        Err(Interrupt::Pending) => None,
+        Err(_) => Some(Some(template.source().to_owned())),
+    }
+}
+
+fn sentence(mut text: String) -> String {
+    if !text.ends_with('.') {
+        text.push('.');
+    }
+    text
 }
 
 /// Why a rule was skipped, with the conditions' messages as written: a rule that its preconditions

@@ -1,6 +1,7 @@
 mod context;
 mod facts;
 mod foreach;
+mod patterns;
 
 use anteroom_model::Failure;
 use proptest::prelude::*;

@@ -1,0 +1,55 @@
+//! How one object, or one element of a `foreach`, is judged: `deny`, `pattern`, `anyPattern`.
+
+use super::{
+    conditions,
+    expressions::Names,
+    fields::{Field, Known, Object},
+    rule::parsed,
+};
+use crate::{policy::Check, problem::Problems, template::ValueTemplate};
+
+/// Patterns of one `anyPattern`.
+const PATTERNS_MAX: usize = 64;
+
+/// `deny`; no conditions at all are always met.
+const DENY: Known = Known {
+    evaluated: &["conditions"],
+    inert: &[],
+    later: &[],
+};
+
+/// The ways.
+pub(super) const CHECKS: &[&str] = &["anyPattern", "deny", "pattern"];
+
+/// What is given of them; nothing where there is none, which is for the caller to say.
+pub(super) fn compile(of: &Object<'_>, names: &Names, problems: &mut Problems) -> Option<Check> {
+    if let Some(deny) = of.get("deny") {
+        let deny = deny.object(&DENY, problems)?.get("conditions");
+        return Some(Check::Deny(conditions::compile(deny, names, problems)));
+    }
+    if let Some(field) = of.get("pattern") {
+        return pattern(&field, names, problems).map(Check::Pattern);
+    }
+    let field = of.get("anyPattern")?;
+    let fields = field.list(problems);
+    if fields.is_empty() && field.value().is_array() {
+        problems.invalid(field.path(), "it is empty");
+    }
+    if fields.len() > PATTERNS_MAX {
+        problems.invalid(field.path(), format!("more than {PATTERNS_MAX} of them"));
+    }
+    let patterns = fields.iter().take(PATTERNS_MAX);
+    let patterns: Vec<_> = patterns
+        .filter_map(|field| pattern(field, names, problems))
+        .collect();
+    Some(Check::AnyPattern(patterns))
+}
+
+fn pattern(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<ValueTemplate> {
+    let template = parsed(field.path(), ValueTemplate::parse(field.value()), problems)?;
+    template.visit(&mut |prepared| names.check(field.path(), prepared, problems));
+    if !field.value().is_object() {
+        problems.invalid(field.path(), "an object is expected here");
+    }
+    Some(template)
+}

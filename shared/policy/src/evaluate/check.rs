@@ -1,0 +1,127 @@
+//! One object, or one element, against what a rule says of it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{
+    RuleOutcome,
+    conditions::{self, Stop, Verdict},
+    message,
+    scope::Scope,
+};
+use crate::{
+    Operation, Rule,
+    pattern::{self, Difference, Mismatch},
+    policy::{Check, Conditions},
+    template::ValueTemplate,
+};
+
+/// Judges. `element` is what patterns speak of, if it is not the object itself; `place` is where the
+/// check stands, for errors. `None` while a fact is waited for.
+pub(super) fn judge(
+    rule: &Rule,
+    check: &Check,
+    element: Option<&Value>,
+    place: &str,
+    scope: &mut Scope<'_>,
+) -> Option<RuleOutcome> {
+    let patterns = match check {
+        Check::Deny(deny) => {
+            return judge_deny(rule, deny, &format!("{place}.deny.conditions"), scope);
+        }
+        Check::Pattern(pattern) => std::slice::from_ref(pattern),
+        Check::AnyPattern(patterns) => patterns,
+    };
+    let object = match element {
+        Some(element) => element,
+        None if scope.request.operation() == Operation::Delete => {
+            let reason = "a pattern says nothing of a deletion".to_owned();
+            return Some(RuleOutcome::Skipped { reason });
+        }
+        None => scope.request.matched_object(),
+    };
+    let is_any = matches!(check, Check::AnyPattern(_));
+    let patterns = match resolved(patterns, is_any, place, scope) {
+        Ok(patterns) => patterns,
+        Err(stop) => return stop.outcome(),
+    };
+    match (is_any, &*patterns) {
+        (false, [pattern]) => judge_pattern(rule, pattern, object, scope),
+        _ => judge_any(rule, &patterns, object, scope),
+    }
+}
+
+/// Whether conditions find a violation.
+fn judge_deny(
+    rule: &Rule,
+    deny: &Conditions,
+    place: &str,
+    scope: &mut Scope<'_>,
+) -> Option<RuleOutcome> {
+    match conditions::evaluate(deny, place, scope) {
+        Ok(Verdict { met: false, .. }) => Some(RuleOutcome::Pass),
+        Ok(Verdict { messages, .. }) => Some(RuleOutcome::Fail {
+            message: message::denial(rule, &messages, scope)?,
+        }),
+        Err(stop) => stop.outcome(),
+    }
+}
+
+fn judge_pattern(
+    rule: &Rule,
+    pattern: &Value,
+    object: &Value,
+    scope: &mut Scope<'_>,
+) -> Option<RuleOutcome> {
+    Some(match pattern::matches(pattern, object) {
+        Ok(()) => RuleOutcome::Pass,
+        Err(Mismatch::Skip(reason)) => RuleOutcome::Skipped { reason },
+        Err(Mismatch::Differs(difference)) => RuleOutcome::Fail {
+            message: message::difference(rule, &difference, scope)?,
+        },
+    })
+}
+
+/// The first that matches decides; where none speaks of the object, none is violated.
+fn judge_any(
+    rule: &Rule,
+    patterns: &[Arc<Value>],
+    object: &Value,
+    scope: &mut Scope<'_>,
+) -> Option<RuleOutcome> {
+    let (mut differences, mut skipped): (Vec<(usize, Difference)>, _) = (Vec::new(), None);
+    for (at, pattern) in patterns.iter().enumerate() {
+        match pattern::matches(pattern, object) {
+            Ok(()) => return Some(RuleOutcome::Pass),
+            Err(Mismatch::Skip(reason)) => skipped = Some(reason),
+            Err(Mismatch::Differs(difference)) => differences.push((at, difference)),
+        }
+    }
+    Some(match (skipped, &*differences) {
+        (Some(reason), []) => RuleOutcome::Skipped { reason },
+        _ => RuleOutcome::Fail {
+            message: message::differences(rule, &differences, scope)?,
+        },
+    })
+}
+
+/// The patterns with their variables in place.
+fn resolved(
+    patterns: &[ValueTemplate],
+    is_any: bool,
+    place: &str,
+    scope: &mut Scope<'_>,
+) -> Result<Vec<Arc<Value>>, Stop> {
+    let one = |(at, pattern): (usize, &ValueTemplate)| {
+        pattern.value(scope).map_err(|interrupt| {
+            let place = match is_any {
+                true => format!("{place}.anyPattern[{at}]"),
+                false => format!("{place}.pattern"),
+            };
+            let error = interrupt.into_error(|| place);
+            error.map_or(Stop::Pending, |error| Stop::Error(Box::new(error)))
+        })
+    };
+    patterns.iter().enumerate().map(one).collect()
+}

@@ -1,0 +1,257 @@
+//! `pattern`: what an object must look like, with anchors that say of which objects.
+//!
+//! | key | means |
+//! |---|---|
+//! | `key` | it must match; `*` is anything that is there |
+//! | `(key)` | what stands beside it speaks only of objects where it matches |
+//! | `<(key)` | the whole pattern speaks only of objects where it matches, if it is there |
+//! | `=(key)` | it must match, if it is there |
+//! | `X(key)` | it must not be there |
+//! | `^(key)` | a list: for each pattern there must be an element that matches |
+//!
+//! One pattern in a list speaks of every element of the object's list. Recursion is as deep as the
+//! pattern, whose depth the manifest's bounds.
+
+mod leaf;
+mod metadata;
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+/// Why an object does not match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mismatch {
+    /// The pattern does not speak of it.
+    Skip(String),
+    /// It differs.
+    Differs(Difference),
+}
+
+/// Where an object differs, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// As in `/spec/containers/0/image/`.
+    pub(crate) path: String,
+    pub(crate) message: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// Whether `object` matches `pattern`.
+///
+/// # Errors
+/// [`Mismatch`]: the first one, in the pattern's order.
+pub(crate) fn matches(pattern: &Value, object: &Value) -> Result<(), Mismatch> {
+    element(pattern, object, "/")
+}
+
+/// What a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Anchor {
+    None,
+    Condition,
+    Global,
+    Equality,
+    Negation,
+    Existence,
+}
+
+impl Anchor {
+    /// The anchor of a key, and the key without it.
+    fn parse(key: &str) -> (Self, &str) {
+        let inside = |prefix: &str| {
+            let inside = key.strip_prefix(prefix)?.strip_suffix(')')?;
+            (!inside.is_empty()).then_some(inside.trim())
+        };
+        [
+            ("(", Self::Condition),
+            ("<(", Self::Global),
+            ("=(", Self::Equality),
+            ("X(", Self::Negation),
+            ("^(", Self::Existence),
+        ]
+        .into_iter()
+        .find_map(|(prefix, anchor)| Some((anchor, inside(prefix)?)))
+        .unwrap_or((Self::None, key))
+    }
+
+    /// Conditions first, so that what they exclude is never called different.
+    fn rank(self, pattern: &Value) -> u8 {
+        match self {
+            Self::Condition | Self::Equality | Self::Negation | Self::Existence => 0,
+            Self::Global => 1,
+            Self::None if has_anchors(pattern) => 2,
+            Self::None => 3,
+        }
+    }
+}
+
+fn has_anchors(pattern: &Value) -> bool {
+    match pattern {
+        Value::Object(entries) => entries
+            .iter()
+            .any(|(key, value)| Anchor::parse(key).0 != Anchor::None || has_anchors(value)),
+        Value::Array(elements) => elements.iter().any(has_anchors),
+        _ => false,
+    }
+}
+
+fn element(pattern: &Value, object: &Value, path: &str) -> Result<(), Mismatch> {
+    match (pattern, object) {
+        (Value::Object(pattern), Value::Object(object)) => map(pattern, object, path),
+        (Value::Array(pattern), Value::Array(object)) => list(pattern, object, path),
+        (Value::Object(_), other) => Err(differs(path, other_shape("an object", other))),
+        (Value::Array(_), other) => Err(differs(path, other_shape("a list", other))),
+        (leaf, Value::Array(elements)) => elements
+            .iter()
+            .try_for_each(|element| scalar(leaf, element, path)),
+        (leaf, object) => scalar(leaf, object, path),
+    }
+}
+
+fn scalar(pattern: &Value, value: &Value, path: &str) -> Result<(), Mismatch> {
+    match leaf::matches(pattern, value) {
+        true => Ok(()),
+        false => {
+            let message = format!("the value {value} does not match {pattern} at path {path}");
+            Err(differs(path, message))
+        }
+    }
+}
+
+fn map(
+    pattern: &Map<String, Value>,
+    object: &Map<String, Value>,
+    path: &str,
+) -> Result<(), Mismatch> {
+    let expanded = metadata::expand(pattern, object);
+    let pattern = expanded.as_ref().unwrap_or(pattern);
+    let mut keys: Vec<_> = pattern
+        .iter()
+        .map(|(key, pattern)| (Anchor::parse(key), pattern))
+        .collect();
+    keys.sort_by_key(|((anchor, _), pattern)| anchor.rank(pattern));
+    keys.into_iter()
+        .try_for_each(|((anchor, key), pattern)| one_key(anchor, key, pattern, object, path))
+}
+
+fn one_key(
+    anchor: Anchor,
+    key: &str,
+    pattern: &Value,
+    object: &Map<String, Value>,
+    outer: &str,
+) -> Result<(), Mismatch> {
+    let (found, path) = (object.get(key), format!("{outer}{key}/"));
+    match (anchor, found) {
+        (Anchor::None, found) => plain(pattern, found, &path),
+        (Anchor::Condition, None) => Err(Mismatch::Skip(format!(
+            "the condition at {path} speaks of what is not there"
+        ))),
+        (Anchor::Condition | Anchor::Global, Some(found)) => {
+            element(pattern, found, &path).map_err(Mismatch::into_skip)
+        }
+        (Anchor::Equality, Some(found)) => element(pattern, found, &path),
+        (Anchor::Negation, Some(_)) => Err(differs(&path, format!("{path} is not allowed"))),
+        (Anchor::Existence, Some(found)) => existence(pattern, found, &path),
+        (Anchor::Global | Anchor::Equality | Anchor::Negation | Anchor::Existence, None) => Ok(()),
+    }
+}
+
+fn plain(pattern: &Value, found: Option<&Value>, path: &str) -> Result<(), Mismatch> {
+    let found = found.unwrap_or(&Value::Null);
+    match (pattern.as_str(), found) {
+        (Some("*"), Value::Null) => Err(differs(path, format!("{path} is not there"))),
+        (Some("*"), _) => Ok(()),
+        _ => element(pattern, found, path),
+    }
+}
+
+/// For each pattern some element must match.
+fn existence(pattern: &Value, found: &Value, path: &str) -> Result<(), Mismatch> {
+    let (Value::Array(patterns), Value::Array(elements)) = (pattern, found) else {
+        return Err(differs(
+            path,
+            format!("`^()` is about lists, at path {path}"),
+        ));
+    };
+    let is_there = |pattern: &Value| {
+        elements
+            .iter()
+            .any(|found| element(pattern, found, path).is_ok())
+    };
+    match patterns.iter().all(is_there) {
+        true => Ok(()),
+        false => Err(differs(path, format!("no element matches at path {path}"))),
+    }
+}
+
+fn list(pattern: &[Value], object: &[Value], path: &str) -> Result<(), Mismatch> {
+    match pattern {
+        [] => Err(differs(
+            path,
+            format!("the pattern has an empty list at {path}"),
+        )),
+        [every @ Value::Object(_), ..] => each(object.iter().map(|object| (every, object)), path),
+        [Value::Array(_), ..] if object.len() < pattern.len() => {
+            Err(differs(path, format!("the list at {path} is too short")))
+        }
+        [Value::Array(_), ..] => each(pattern.iter().zip(object), path),
+        [every, ..] => object
+            .iter()
+            .try_for_each(|object| scalar(every, object, path)),
+    }
+}
+
+/// Elements that the pattern does not speak of are passed over, unless it speaks of none.
+fn each<'v>(
+    pairs: impl Iterator<Item = (&'v Value, &'v Value)>,
+    path: &str,
+) -> Result<(), Mismatch> {
+    let (mut matched, mut skipped) = (0_usize, None);
+    for (at, (pattern, object)) in pairs.enumerate() {
+        match element(pattern, object, &format!("{path}{at}/")) {
+            Ok(()) => matched += 1,
+            Err(Mismatch::Skip(reason)) => skipped = Some(reason),
+            Err(differs) => return Err(differs),
+        }
+    }
+    match skipped {
+        Some(reason) if matched == 0 => Err(Mismatch::Skip(reason)),
+        _ => Ok(()),
+    }
+}
+
+impl Mismatch {
+    fn into_skip(self) -> Self {
+        match self {
+            Self::Differs(difference) => Self::Skip(difference.message),
+            skip @ Self::Skip(_) => skip,
+        }
+    }
+}
+
+fn differs(path: &str, message: String) -> Mismatch {
+    Mismatch::Differs(Difference {
+        path: path.to_owned(),
+        message,
+    })
+}
+
+fn other_shape(expected: &str, found: &Value) -> String {
+    let found = match found {
+        Value::Null => "nothing",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+        _ => "a scalar",
+    };
+    format!("{expected} is expected, found {found}")
+}
+
+#[cfg(test)]
+mod tests;
