@@ -8,10 +8,10 @@ mod assign;
 mod hub;
 mod index;
 mod join;
+mod labels;
 mod memory;
 mod plan;
 mod references;
-mod select;
 mod sink;
 mod types;
 

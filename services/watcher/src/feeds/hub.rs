@@ -16,9 +16,9 @@ use tracing::Span;
 
 use super::{
     index::Index,
+    labels::labels_of,
     plan::{Lens, Scope},
     references::References,
-    select::labels_of,
 };
 use crate::{
     publish::{Book, Publisher, Tenure, Width},
@@ -140,8 +140,11 @@ impl Member {
         let within =
             namespaces.is_empty() || namespaces.iter().any(|name| **name == *key.namespace);
         within
-            && fields.hold(key)
-            && (selector.is_empty() || selector.hold(labels.get_or_insert_with(|| labels_of(json))))
+            && fields.matches(&key.namespace, &key.name)
+            && (selector.is_empty() || {
+                let labels = labels.get_or_insert_with(|| labels_of(json));
+                selector.matches(|key| labels.get(key).map(String::as_str))
+            })
     }
 }
 

@@ -19,9 +19,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use anteroom_model::{Collection, GroupVersionResource, ObjectKey, ViewId};
+use anteroom_model::{
+    Collection, GroupVersionResource, LabelSelector, NameSelector, ObjectKey, ViewId,
+};
 
-use super::select::{Fields, Labels};
 use crate::publish::Width;
 
 /// A watch saved is worth so many objects more in another one: their list, and their events.
@@ -100,8 +101,8 @@ impl Scope {
 pub(super) struct Lens {
     /// Empty: all.
     pub namespaces: Vec<String>,
-    pub labels: Labels,
-    pub fields: Fields,
+    pub labels: LabelSelector,
+    pub fields: NameSelector,
     /// The selectors as the API server has them.
     label_text: String,
     field_text: String,
@@ -111,9 +112,10 @@ pub(super) struct Lens {
 
 impl Lens {
     pub(super) fn new(collection: &Collection) -> Self {
-        let labels = Labels::parse(&collection.label_selector);
-        let fields = Fields::parse(&collection.field_selector);
-        let derivable = labels.is_some() && fields.is_some();
+        let labels = LabelSelector::parse(&collection.label_selector);
+        let fields = NameSelector::parse(&collection.field_selector);
+        // What cannot be read here is left to the API server.
+        let derivable = labels.is_ok() && fields.is_ok();
         let fields = fields.unwrap_or_default();
         let mut namespaces = collection.namespaces.clone();
         if let (true, Some(namespace)) = (namespaces.is_empty(), fields.namespace()) {
