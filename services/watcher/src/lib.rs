@@ -52,8 +52,8 @@ mod term;
 mod wants;
 mod watcher;
 
-pub use args::{Args, duration};
+pub use args::Args;
 pub use crd::crds;
 pub use live::LiveArgs;
-pub use permits::{CacheApiCalls, SecretsReader, bytes};
+pub use permits::{CacheApiCalls, SecretsReader};
 pub use watcher::run;

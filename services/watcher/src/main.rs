@@ -6,6 +6,7 @@ use anteroom_bus::nats::{NatsArgs, NatsBus};
 use anteroom_runtime::{
     kubernetes::KubernetesArgs,
     process::{self, ProcessArgs},
+    units,
 };
 use anteroom_seal::{POLL_INTERVAL, SealArgs};
 use anteroom_watcher::Args;
@@ -22,11 +23,11 @@ struct Command {
     #[command(flatten)]
     watcher: Args,
     /// The same as `--watcher-memory-limit`
-    #[arg(long, env = "ANTEROOM_MEMORY_LIMIT", value_parser = anteroom_watcher::bytes)]
+    #[arg(long, env = "ANTEROOM_MEMORY_LIMIT", value_parser = units::bytes)]
     memory_limit: Option<u64>,
     /// How long a watch may be silent before it is taken for dead, as in `60s`; at least 20 seconds.
     /// Give the replicas' `--stale-after`
-    #[arg(long, env = "ANTEROOM_STALE_AFTER", default_value = "60s", value_parser = anteroom_watcher::duration, value_name = "DURATION")]
+    #[arg(long, env = "ANTEROOM_STALE_AFTER", default_value = "60s", value_parser = units::duration, value_name = "DURATION")]
     stale_after: Duration,
     #[command(flatten)]
     seal: SealArgs,

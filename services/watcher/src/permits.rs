@@ -199,28 +199,6 @@ pub(crate) fn without_secrets(resolution: Resolution, may: bool) -> Resolution {
     }
 }
 
-/// A number of bytes, with `K`, `M` or `G` (or `Ki`, `Mi`, `Gi`) for powers of 1,024.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn bytes(text: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let unit_at = text.find(|c: char| !c.is_ascii_digit());
-    let (number, unit) = text.split_at(unit_at.unwrap_or(text.len()));
-    let factor = match unit {
-        "" => 1,
-        "K" | "Ki" => 1 << 10,
-        "M" | "Mi" => 1 << 20,
-        "G" | "Gi" => 1 << 30,
-        _ => return Err(format!("`{unit}` is no unit: expected K, M or G")),
-    };
-    let number: u64 = number
-        .parse()
-        .map_err(|_| format!("`{text}` is no number of bytes, as in `512M`"))?;
-    let bytes = number.checked_mul(factor).filter(|bytes| *bytes > 0);
-    bytes.ok_or_else(|| format!("`{text}` is out of range"))
-}
-
 #[cfg(test)]
 mod tests {
     use anteroom_policy::{CollectionReference, NamedObject};
@@ -293,21 +271,6 @@ mod tests {
             let told = option.record().map(|record| record.name);
             assert_eq!(told.is_none(), undeclared, "readers have to know");
             assert!(option.keeps(&config_map) && option.keeps(&Reference::LabelledConfigMaps));
-        }
-    }
-
-    #[test]
-    fn sizes_have_units() {
-        for (text, size) in [
-            ("1024", 1024),
-            ("2K", 2048),
-            ("3Mi", 3 << 20),
-            ("1G", 1 << 30),
-        ] {
-            assert_eq!(bytes(text), Ok(size));
-        }
-        for odd in ["", "0", "x", "5T", "-1", "99999999999999G"] {
-            assert!(bytes(odd).is_err(), "{odd}");
         }
     }
 }

@@ -12,6 +12,7 @@
 //! - `kubernetes`: how the API server is reached; only with the feature of that name.
 //! - [`certs`]: self-signed certificates, and reloading them.
 //! - [`backoff`]: how long to wait before trying again.
+//! - [`units`]: sizes and durations as people write them.
 
 pub mod admin;
 pub mod backoff;
@@ -26,6 +27,7 @@ pub mod supervise;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod units;
 
 pub use metrics::Metrics;
 pub use readiness::{Check, CheckReport, Readiness, ReadinessReport};

@@ -1,6 +1,7 @@
 //! What a `CachedContextEntry` means.
 
 use anteroom_model::{Collection, ObjectKey, Shape};
+use anteroom_runtime::units;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{Resolved, invalid, projections, selector, within};
@@ -133,7 +134,7 @@ fn namespaces(resource: &ResourceSource) -> Result<Vec<String>, Unresolved> {
 fn bytes(value: &IntOrString) -> Result<u64, Unresolved> {
     let parsed = match value {
         IntOrString::Int(bytes) => u64::try_from(*bytes).ok(),
-        IntOrString::String(text) => quantity(text.trim()),
+        IntOrString::String(text) => units::bytes(text).ok(),
     };
     parsed.filter(|bytes| *bytes > 0).ok_or_else(|| {
         let value = match value {
@@ -144,30 +145,4 @@ fn bytes(value: &IntOrString) -> Result<u64, Unresolved> {
             "`maxBytes` is `{value}`: expected a number of bytes, as in `64Mi`"
         ))
     })
-}
-
-fn quantity(text: &str) -> Option<u64> {
-    let unit_at = text.find(|c: char| c.is_ascii_alphabetic());
-    let (number, unit) = text.split_at(unit_at.unwrap_or(text.len()));
-    let factor: u64 = match unit {
-        "" => 1,
-        "k" => 1_000,
-        "M" => 1_000_000,
-        "G" => 1_000_000_000,
-        "T" => 1_000_000_000_000,
-        "Ki" => 1 << 10,
-        "Mi" => 1 << 20,
-        "Gi" => 1 << 30,
-        "Ti" => 1 << 40,
-        _ => return None,
-    };
-    match number.parse::<u64>() {
-        Ok(whole) => whole.checked_mul(factor),
-        Err(_) => {
-            let number: f64 = number.parse().ok()?;
-            let bytes = number * factor as f64;
-            // Beyond this a float counts no single bytes, and nobody has that much memory.
-            (0.0..9.0e15).contains(&bytes).then_some(bytes as u64)
-        }
-    }
 }
