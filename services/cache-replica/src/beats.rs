@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anteroom_bus::Bus;
-use anteroom_mirror::Mirror;
+use anteroom_mirror::{Mirror, ViewSet};
 use anteroom_model::{ViewId, limits::REPLICA_BEAT_INTERVAL_MS};
 use anteroom_wire::replica_beat::{ReplicaBeat, ReplicaView};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
@@ -84,8 +84,8 @@ impl Beats {
     }
 
     fn beat(&self) -> ReplicaBeat {
-        let views = Arc::clone(&self.mirror.views().borrow());
-        let views = views.iter().map(|(id, view)| {
+        let held = Arc::clone(&self.mirror.views().borrow());
+        let views = held.iter().map(|(id, view)| {
             let status = view.status();
             let status = status.borrow();
             ReplicaView {
@@ -101,8 +101,17 @@ impl Beats {
             bytes: views.iter().map(|view| view.bytes).sum(),
             bytes_max: self.bytes_max,
             views,
+            ages_ms: ages_ms(&held),
             asked: self.references.take_asked(),
             read: self.references.take_read(),
         }
     }
+}
+
+/// Of the calls' responses that are held here, be it that they are too old to be answered from.
+fn ages_ms(held: &ViewSet) -> Vec<(ViewId, u64)> {
+    let calls = held.iter().filter(|(id, _)| id.is_of_a_call());
+    let held = calls.filter(|(_, view)| view.status().borrow().state.answers());
+    let ages = held.map(|(id, view)| (id.clone(), view.age_ms()));
+    ages.filter(|(_, age_ms)| *age_ms != u64::MAX).collect()
 }

@@ -12,11 +12,18 @@ mod spec;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anteroom_model::{SourceInfo, ViewId};
 use anyhow::bail;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::{
+    sync::watch,
+    task::{AbortHandle, JoinSet},
+};
 
 use crate::{
     left::LeftView,
@@ -43,7 +50,13 @@ pub(crate) struct Calls {
     publisher: Publisher,
     metrics: WatcherMetrics,
     pollers: JoinSet<()>,
-    running: HashMap<ViewId, AbortHandle>,
+    running: HashMap<ViewId, Running>,
+}
+
+struct Running {
+    poller: AbortHandle,
+    /// See [`Calls::was_good`].
+    was_good: watch::Sender<Option<Instant>>,
 }
 
 impl Calls {
@@ -66,6 +79,7 @@ impl Calls {
         }
         tracing::info!(%view, call = spec.shown(), "API call started");
         let age_max_ms = u64::try_from(machine::age_max(&spec).as_millis()).ok();
+        let left_version = left.objects.get(&poller::key()).cloned();
         let tenure = self.publisher.with(|book| {
             left.unpurged
                 .into_iter()
@@ -76,14 +90,33 @@ impl Calls {
             };
             book.open_with(info, left.objects, opening)
         });
+        let (was_good, heard) = watch::channel(None);
         let poller = poller::Poller {
             caller: self.caller.clone(),
             publisher: self.publisher.clone(),
             metrics: self.metrics.of_watch(&view),
             spec,
             tenure,
+            left: left_version,
+            was_good: heard,
         };
-        self.running.insert(view, self.pollers.spawn(poller.run()));
+        let poller = self.pollers.spawn(poller.run());
+        self.running.insert(view, Running { poller, was_good });
+    }
+
+    /// A reader says that the data of an earlier term, which it still holds, were good at this
+    /// moment. An age is what that term's writer measured, and the reader since.
+    pub(crate) fn was_good(&self, view: &ViewId, at: Instant) {
+        if let Some(running) = self.running.get(view) {
+            // The newest: each reader has at most what the log has.
+            running.was_good.send_if_modified(|good| {
+                let newer = good.is_none_or(|good| good < at);
+                if newer {
+                    *good = Some(at);
+                }
+                newer
+            });
+        }
     }
 
     /// Whether a call is made for this view.
@@ -93,7 +126,7 @@ impl Calls {
 
     /// Ceases to make a call, and frees its view everywhere.
     pub(crate) fn stop(&mut self, view: &ViewId) {
-        let Some(poller) = self.running.remove(view) else {
+        let Some(Running { poller, .. }) = self.running.remove(view) else {
             return;
         };
         tracing::info!(%view, "API call stopped: nobody needs it any more");

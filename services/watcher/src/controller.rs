@@ -186,7 +186,7 @@ impl Controller {
                 Ok(()) = catalog.changed() => self.discovered(&mut catalog),
                 Some(event) = ears.log.next() => self.board.log(event),
                 Some(beat) = next(&mut ears.beats) => self.board.beat(beat, Instant::now()),
-                Some(beat) = next(&mut ears.replicas) => self.board.replica(beat, Instant::now()),
+                Some(beat) = next(&mut ears.replicas) => self.replica(beat, Instant::now()),
                 _ = tick.tick() => self.tick(&mut ears).await,
             }
             if notes.is_empty() {
@@ -214,6 +214,15 @@ impl Controller {
             self.tools.discovery.nudge.notify_one();
         }
         eager.store(waits, Ordering::Relaxed);
+    }
+
+    fn replica(&mut self, beat: ReplicaBeat, now: Instant) {
+        for (view, age_ms) in &beat.ages_ms {
+            if let Some(good) = now.checked_sub(Duration::from_millis(*age_ms)) {
+                self.calls.was_good(view, good);
+            }
+        }
+        self.board.replica(beat, now);
     }
 
     fn note(&mut self, feed: Feed, note: Note) {

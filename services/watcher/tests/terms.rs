@@ -4,9 +4,14 @@
 
 mod support;
 
-use support::{CLUSTER_POLICIES, ENTRIES, INGRESS_VIEW, INGRESSES, World};
+use std::time::Duration;
 
-use anteroom_model::ViewState;
+use support::{CLUSTER_POLICIES, ENTRIES, INGRESS_VIEW, INGRESSES, Log, World};
+
+use anteroom_bus::Bus as _;
+use anteroom_model::{ViewId, ViewState};
+use anteroom_simapi::{Fault, Matching};
+use anteroom_wire::replica_beat::ReplicaBeat;
 use serde_json::json;
 
 #[tokio::test]
@@ -57,6 +62,57 @@ async fn a_successor_publishes_only_the_difference() {
         before.written("anteroom:kinds"),
         "nothing new"
     );
+    second.stop().await;
+}
+
+/// Point A: a successor whom the endpoint does not answer serves what its predecessor read, once a
+/// replica says how old that is.
+#[tokio::test]
+async fn a_successor_serves_the_last_answer_of_a_call_that_fails() {
+    let world = World::start().await;
+    let call = json!({"apiCall": {"urlPath": "/api/v1/services", "retryLimit": 0},
+        "onFailure": "ServeStale", "maxStalenessSeconds": 600});
+    world.entry("services", call);
+    let view = |log: &Log| {
+        let of_a_call = |view: &&String| view.starts_with("apicall:");
+        log.views.keys().find(of_a_call).cloned()
+    };
+    let first = world.watch_as("a");
+    let is_synced = |log: &Log| view(log).is_some_and(|view| log.is_synced(&view));
+    let before = world.until("the answer", is_synced).await;
+    first.kill().await;
+    world
+        .sim
+        .fault(Fault::Fail {
+            matching: Matching::new("list", "services"),
+            status: 500,
+            retry_after_seconds: None,
+            count: None,
+        })
+        .unwrap();
+
+    let view = view(&before).unwrap();
+    let second = world.watch_as("b");
+    let beat = ReplicaBeat {
+        replica: "r".to_owned(),
+        ages_ms: vec![(ViewId::new(view.as_str()), 5_000)],
+        ..ReplicaBeat::default()
+    };
+    let told = async {
+        loop {
+            world.bus.send_replica_beat(&beat).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let served = world.until("the last answer to be served", |log| {
+        log.is_synced(&view) && log.views[&view].epoch > before.views[&view].epoch
+    });
+    let after = tokio::select! {
+        after = served => after,
+        () = told => unreachable!(),
+    };
+    assert_eq!(after.written(&view), before.written(&view));
+    assert_eq!(after.names(&view), before.names(&view));
     second.stop().await;
 }
 

@@ -254,6 +254,11 @@ impl ViewId {
         self.0.starts_with(Self::SYSTEM_PREFIX)
     }
 
+    /// Whether it holds the response of an API call ([`Source::ApiCall`]).
+    pub fn is_of_a_call(&self) -> bool {
+        self.0.starts_with(Self::CALL_PREFIX)
+    }
+
     /// Whether it holds objects that are referenced one by one ([`Source::Objects`]).
     pub fn is_of_references(&self) -> bool {
         self.0.ends_with(Self::OBJECTS_SUFFIX)

@@ -22,6 +22,10 @@ pub struct ReplicaBeat {
     pub bytes_max: Option<u64>,
     /// Every view of its share.
     pub views: Vec<ReplicaView>,
+    /// How old the news of the calls' responses is that it holds, in milliseconds: what a new writer
+    /// that reaches no endpoint knows of data that it has not read itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ages_ms: Vec<(ViewId, u64)>,
     /// Idle references that were asked for since the last beat, for the watcher to watch them again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<(ViewId, ObjectKey)>,
@@ -76,6 +80,7 @@ mod tests {
                 state: "evicted".into(),
                 bytes: 0,
             }],
+            ages_ms: vec![(ViewId::new("v"), 9)],
             asked: vec![(ViewId::new("o"), ObjectKey::new("a", "b"))],
             ..ReplicaBeat::default()
         };

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use anteroom_bus::{Address, Bus as _};
-use anteroom_model::{FactError, Failure, ViewState};
+use anteroom_model::{FactError, Failure, ObjectKey, Source, SourceInfo, ViewState};
 use anteroom_wire::query::{QueryOutcome, QueryRequest, encode_request};
+use serde_json::json;
 
 use crate::harness::{Harness, args, request};
 
@@ -119,6 +120,32 @@ async fn beats_say_what_is_held_and_that_it_leaves() {
     harness.service.shutdown.trigger("test");
     while !beats.next().await.unwrap().leaving {}
     harness.running.await.unwrap().unwrap();
+}
+
+/// Point A: a writer that reaches no endpoint learns from replicas how old the last answer is, also
+/// where it is too old for them to answer from.
+#[tokio::test(start_paused = true)]
+async fn beats_say_how_old_the_answers_of_calls_are() {
+    let mut harness = Harness::with_ingresses(1, args()).await;
+    let call = harness.writer.open(SourceInfo {
+        source: Source::ApiCall {
+            url: "https://example.com/teams".to_owned(),
+            id: "1".to_owned(),
+        },
+        kind: String::new(),
+        namespaced: false,
+    });
+    let answer = (ObjectKey::new("", Source::RESPONSE), json!(["a"]));
+    harness.writer.put_all(&call, vec![answer]).await;
+    harness.writer.synced(&call).await;
+    let mut beats = harness.bus.replica_beats().await.unwrap();
+    let mut ages_ms = Vec::new();
+    while ages_ms.last().is_none_or(|age_ms| *age_ms <= 65_000) {
+        let told = beats.next().await.unwrap().ages_ms;
+        assert!(told.iter().all(|(view, _)| *view == call), "{told:?}");
+        ages_ms.extend(told.into_iter().map(|(_, age_ms)| age_ms));
+    }
+    assert!(ages_ms.is_sorted(), "{ages_ms:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anteroom_model::Failure;
+use anteroom_model::{Failure, limits::REPLICA_BEAT_INTERVAL_MS};
 
 use super::{CALL_TIMEOUT, CallSpec, OnFailure};
 
@@ -13,6 +13,11 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 /// An interval is up to this part shorter or longer, so that calls that began together do not stay
 /// together.
 const JITTER: f64 = 0.1;
+
+/// How long readers have to say how old the data are that an earlier term left, before an entry that
+/// may serve old data fails: twice the interval of their beats, and the time to listen to them.
+pub(super) const AGE_AWAITED: Duration =
+    Duration::from_millis(2 * REPLICA_BEAT_INTERVAL_MS + 1_000);
 
 /// What became of a call.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +35,8 @@ pub(super) enum Tell {
     Good,
     /// What they were told before: the trouble is shown to the entry's author alone.
     Troubled(Failure),
+    /// The last data, which were good at this moment; the trouble as above.
+    Old(Failure, Instant),
     /// The error, in place of the data.
     Failed(Failure),
 }
@@ -48,11 +55,26 @@ pub(super) struct Next {
 pub(super) struct Polls {
     /// Calls that failed since the last one that was answered.
     failures: u32,
-    /// When the last good answer came.
+    /// When the last good answer came, in this term or, as readers say, in an earlier one.
     good: Option<Instant>,
+    /// Until when readers may say how old the data of an earlier term are, where it left any.
+    age_awaited_until: Option<Instant>,
 }
 
 impl Polls {
+    /// An earlier term left data, whose age is not known yet.
+    pub(super) fn with_data(now: Instant) -> Self {
+        Self {
+            age_awaited_until: Some(now + AGE_AWAITED),
+            ..Self::default()
+        }
+    }
+
+    /// Readers say that the data of the earlier term were good at this moment.
+    pub(super) fn was_good(&mut self, at: Instant) {
+        self.good = self.good.max(Some(at));
+    }
+
     /// After a call. `random` is evenly distributed in `0.0..1.0`.
     pub(super) fn step(
         &mut self,
@@ -83,27 +105,29 @@ impl Polls {
         let most = RETRY_MAX.min(spec.interval);
         let backoff = RETRY_BASE.saturating_mul(doubled).min(most);
         let wait = backoff.mul_f64(0.5 + 0.5 * random);
-        if self.failures <= spec.retries {
-            let tell = Tell::Troubled(failure);
-            return Next { tell, wait };
-        }
-        let left = match (spec.on_failure, self.good) {
+        let old = match (spec.on_failure, self.good) {
             (OnFailure::ServeStale(most), Some(good)) => {
-                most.saturating_sub(now.saturating_duration_since(good))
+                let left = most.saturating_sub(now.saturating_duration_since(good));
+                (!left.is_zero()).then_some((good, left))
             }
             // Where nobody knows how old the data are, they are not served as if somebody did.
-            (OnFailure::Error, _) | (OnFailure::ServeStale(_), None) => Duration::ZERO,
+            (OnFailure::Error, _) | (OnFailure::ServeStale(_), None) => None,
         };
-        if left.is_zero() {
-            let tell = Tell::Failed(failure);
-            Next { tell, wait }
-        } else {
-            Next {
-                tell: Tell::Troubled(failure),
-                // They are told in time that the data are too old.
-                wait: wait.min(left),
+        let (tell, wait) = match old {
+            // They are told in time that the data are too old.
+            Some((good, left)) => (Tell::Old(failure, good), wait.min(left)),
+            None if self.failures <= spec.retries || self.awaits_age(spec, now) => {
+                (Tell::Troubled(failure), wait)
             }
-        }
+            None => (Tell::Failed(failure), wait),
+        };
+        Next { tell, wait }
+    }
+
+    fn awaits_age(&self, spec: &CallSpec, now: Instant) -> bool {
+        let serves_old = matches!(spec.on_failure, OnFailure::ServeStale(_));
+        let awaited = self.age_awaited_until.is_some_and(|until| now < until);
+        serves_old && self.good.is_none() && awaited
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use anteroom_model::{Failure, ObjectKey, ResourceVersion, Source};
+use tokio::sync::watch;
 use tracing::{Instrument as _, field::Empty};
 
 use super::{
@@ -23,6 +24,10 @@ pub(super) struct Poller {
     pub(super) metrics: WatchMetrics,
     pub(super) spec: Arc<CallSpec>,
     pub(super) tenure: Tenure,
+    /// What an earlier term left in the log, until it is told of in this one.
+    pub(super) left: Option<ResourceVersion>,
+    /// When that was good, once readers say so.
+    pub(super) was_good: watch::Receiver<Option<Instant>>,
 }
 
 /// What the log has of the last answer.
@@ -34,7 +39,11 @@ struct Last {
 
 impl Poller {
     pub(super) async fn run(mut self) {
-        let (mut polls, mut last) = (Polls::default(), Last::default());
+        let mut last = Last::default();
+        let mut polls = match self.left {
+            Some(_) => Polls::with_data(Instant::now()),
+            None => Polls::default(),
+        };
         loop {
             let span = tracing::info_span!(
                 "API call",
@@ -49,6 +58,12 @@ impl Poller {
             if let Outcome::Failed(failure) = &outcome {
                 span.record("otel.status_code", "ERROR");
                 span.record("error", failure.reason.as_str());
+            }
+            // Afterwards readers only repeat what they have from here.
+            if self.left.is_some()
+                && let Some(good) = *self.was_good.borrow()
+            {
+                polls.was_good(good);
             }
             let next = polls.step(&self.spec, outcome, Instant::now(), rand::random());
             span.in_scope(|| self.tell(next.tell, &last));
@@ -106,17 +121,22 @@ impl Poller {
     }
 
     fn tell(&mut self, tell: Tell, last: &Last) {
-        let (now, tenure) = (Instant::now(), &mut self.tenure);
         match tell {
-            Tell::Good => self.publisher.with(|book| {
-                let Some(version) = &last.version else {
-                    return; // Unreachable: what was answered has one.
-                };
-                // As a list of one object, which is known by now.
-                book.begin_list(tenure, false);
-                book.is_known(tenure, &key(), version);
-                book.listed(tenure, version, now);
-            }),
+            Tell::Good => {
+                self.left = None;
+                if let Some(version) = &last.version {
+                    self.holds(version, Instant::now());
+                }
+            }
+            Tell::Old(failure, good) => {
+                self.say(&failure);
+                if let Some(version) = self.left.take() {
+                    tracing::info!(view = %self.tenure.view, "what an earlier term read is served");
+                    self.holds(&version, good);
+                }
+                self.publisher
+                    .with(|book| book.troubled(&self.tenure, failure));
+            }
             Tell::Troubled(failure) => {
                 self.say(&failure);
                 self.publisher
@@ -130,12 +150,23 @@ impl Poller {
         }
     }
 
+    /// What the log has of the view, or is about to have, was all of it at this moment.
+    fn holds(&mut self, version: &ResourceVersion, at: Instant) {
+        let tenure = &mut self.tenure;
+        self.publisher.with(|book| {
+            // As a list of one object, which is known by now.
+            book.begin_list(tenure, false);
+            book.touch(tenure, &key());
+            book.listed(tenure, version, at);
+        });
+    }
+
     fn say(&self, failure: &Failure) {
         tracing::warn!(view = %self.tenure.view, %failure, "an API call failed, it is tried again");
     }
 }
 
 /// Of the one object of the view.
-fn key() -> ObjectKey {
+pub(super) fn key() -> ObjectKey {
     ObjectKey::new("", Source::RESPONSE)
 }

@@ -1,7 +1,7 @@
 use std::{collections::VecDeque, time::Instant};
 
 use ::http::{HeaderMap, Response, header};
-use anteroom_model::{Op, ViewState};
+use anteroom_model::{Op, ResourceVersion, ViewState};
 use anteroom_wire::envelope::Record;
 use serde_json::{Value, json};
 
@@ -32,6 +32,16 @@ impl Rig {
     }
 
     fn start(&mut self, target: CallTarget, retries: u32, on_failure: OnFailure) -> ViewId {
+        self.start_after(LeftView::default(), target, retries, on_failure)
+    }
+
+    fn start_after(
+        &mut self,
+        left: LeftView,
+        target: CallTarget,
+        retries: u32,
+        on_failure: OnFailure,
+    ) -> ViewId {
         let spec = Arc::new(CallSpec {
             target,
             data: None,
@@ -45,7 +55,7 @@ impl Rig {
             namespaced: false,
         };
         let view = info.source.view_id();
-        self.calls.start(info, spec, LeftView::default());
+        self.calls.start(info, spec, left);
         view
     }
 
@@ -199,6 +209,31 @@ async fn stale_data_are_served_for_as_long_as_the_entry_lets_them() {
     assert!(failed.ends_with(": broken"), "{failed}");
     assert!(good.elapsed() >= most, "not before they are too old");
     assert!(endpoint.served() > 3, "it is tried again meanwhile");
+}
+
+/// Point A: a successor that the endpoint does not answer serves what the log has, as old as readers
+/// say that it is, until it is too old.
+#[tokio::test]
+async fn a_successor_serves_what_was_read_before_it() {
+    let endpoint = Endpoint::start(|at, _| match at {
+        0..20 => status(500, "broken"),
+        _ => ok("[2]"),
+    })
+    .await;
+    let mut left = LeftView::default();
+    left.objects
+        .insert(poller::key(), ResourceVersion::new("before"));
+    let mut rig = Rig::new(caller(1_000));
+    let (age, longer) = (Duration::from_secs(20), Duration::from_secs(20));
+    let on_failure = OnFailure::ServeStale(age + longer);
+    let view = rig.start_after(left, service(&endpoint), 0, on_failure);
+    rig.expect(["Syncing"]).await;
+    let good = Instant::now().checked_sub(age).unwrap();
+    rig.calls.was_good(&view, good);
+    rig.expect(["Synced"]).await;
+    assert_eq!(rig.heard(&view), Some(good), "no newer than it is");
+    rig.expect(["[2]"]).await;
+    until(|| rig.heard(&view).unwrap() > good).await;
 }
 
 /// Point A: what cannot be kept is the entry's error.

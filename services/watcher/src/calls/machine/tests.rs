@@ -15,7 +15,7 @@ fn spec(interval_seconds: i64, retries: i64, on_failure: OnFailure) -> CallSpec 
     CallSpec::new(&source, on_failure).unwrap()
 }
 
-/// What readers are told after each outcome: `+` answered, `-` failed; `g`, `t` or `F`. A second
+/// What readers are told after each outcome: `+` answered, `-` failed; `g`, `o`, `t` or `F`. A second
 /// passes between two.
 fn told(spec: &CallSpec, outcomes: &str) -> String {
     let begun = Instant::now();
@@ -27,13 +27,18 @@ fn told(spec: &CallSpec, outcomes: &str) -> String {
             _ => Outcome::Failed(Failure::new("CallFailed", "500")),
         };
         let now = begun + SECOND * u32::try_from(at).unwrap();
-        match polls.step(spec, outcome, now, 0.5).tell {
-            Tell::Good => 'g',
-            Tell::Troubled(_) => 't',
-            Tell::Failed(_) => 'F',
-        }
+        letter(&polls.step(spec, outcome, now, 0.5).tell)
     });
     told.collect()
+}
+
+fn letter(tell: &Tell) -> char {
+    match tell {
+        Tell::Good => 'g',
+        Tell::Old(..) => 'o',
+        Tell::Troubled(_) => 't',
+        Tell::Failed(_) => 'F',
+    }
 }
 
 /// Point A: retries first, then the error or the last good data; recovery at once.
@@ -44,13 +49,43 @@ fn what_readers_are_told_while_a_call_fails() {
         (1, OnFailure::Error, "+++", "ggg"),
         (1, OnFailure::Error, "+---+-", "gtFFgt"),
         (3, OnFailure::Error, "----+", "tttFg"),
-        (1, stale(3), "+-----+", "gttFFFg"),
-        (3, stale(2), "+-----", "gtttFF"),
+        (1, stale(3), "+-----+", "gooFFFg"),
+        (3, stale(2), "+-----", "gottFF"),
         // Nothing was ever read: there is nothing to serve.
         (1, stale(60), "---+", "tFFg"),
     ] {
         let spec = spec(60, retries, on_failure);
         assert_eq!(told(&spec, outcomes), expected, "{retries} {on_failure:?}");
+    }
+}
+
+/// Point A: what an earlier term left is served once readers say how old it is, and never before;
+/// while they may still say it, nothing is told to have failed.
+#[test]
+fn data_of_an_earlier_term_are_served_by_their_age() {
+    let stale = |seconds| OnFailure::ServeStale(SECOND * seconds);
+    let age = SECOND * 10;
+    for (on_failure, said_after, expected) in [
+        (stale(60), Some(0), "oooooo"),
+        (stale(60), Some(2), "ttoooo"),
+        (stale(60), Some(4), "tttFoo"),
+        (stale(60), None, "tttFFF"),
+        (stale(12), Some(1), "toFFFF"),
+        (stale(10), Some(1), "tFFFFF"),
+        (OnFailure::Error, Some(1), "tFFFFF"),
+    ] {
+        let spec = spec(60, 0, on_failure);
+        let begun = Instant::now() + age;
+        let mut polls = Polls::with_data(begun);
+        let told = (0..6).map(|second| {
+            if said_after == Some(second) {
+                polls.was_good(begun - age);
+            }
+            let failed = Outcome::Failed(Failure::new("CallFailed", "500"));
+            letter(&polls.step(&spec, failed, begun + SECOND * second, 0.5).tell)
+        });
+        let told: String = told.collect();
+        assert_eq!(told, expected, "{on_failure:?} {said_after:?}");
     }
 }
 
