@@ -110,6 +110,9 @@ pub(crate) struct Feeder {
     memory: memory::Share,
     /// All that is wanted is known.
     settled: bool,
+    /// Times that watches of a type were planned.
+    #[cfg(test)]
+    plans: u64,
 }
 
 impl Feeder {
@@ -138,6 +141,8 @@ impl Feeder {
             dirty: None,
             took: Duration::ZERO,
             settled: false,
+            #[cfg(test)]
+            plans: 0,
         }
     }
 
@@ -210,12 +215,12 @@ impl Feeder {
 
     /// The object is not referenced any more.
     pub(crate) fn unrefer(&mut self, reference: &ObjectReference) {
-        let publisher = self.tools.publisher.clone();
-        let of = self.of_reference(reference);
-        of.hub
-            .lock()
-            .references
-            .unrefer(&reference.object, &publisher);
+        let publisher = &self.tools.publisher;
+        if let Some(of) = self.types.get_mut(&reference.gvr)
+            && of.unrefer(&reference.object, publisher)
+        {
+            self.dirty.get_or_insert_with(Instant::now);
+        }
     }
 
     /// A reader asked for a referenced object that is idle.
@@ -257,7 +262,7 @@ impl Feeder {
             tokio::select! {
                 Some(ended) = self.tasks.join_next() => match ended {
                     Ok(Done::Sized(gvr, size)) => self.sized(&gvr, &size),
-                    Ok(Done::Joined) => {}
+                    Ok(Done::Joined(gvr)) => self.place_more(&gvr),
                     Ok(Done::Watched) => return anyhow::anyhow!("a watch ended by itself"),
                     Err(stopped) if stopped.is_cancelled() => {}
                     Err(panic) => return anyhow::anyhow!("a watch panicked: {panic}"),
@@ -288,18 +293,6 @@ impl Feeder {
         self.types.entry(gvr.clone()).or_insert_with(new)
     }
 
-    fn of_reference(&mut self, reference: &ObjectReference) -> &mut Type {
-        let source = Source::Objects {
-            gvr: reference.gvr.clone(),
-        };
-        let info = SourceInfo {
-            source,
-            kind: String::new(),
-            namespaced: true,
-        };
-        self.of(&reference.gvr, &info)
-    }
-
     fn sized(&mut self, gvr: &GroupVersionResource, size: &types::Size) {
         if let Some(of) = self.types.get_mut(gvr) {
             of.sized(size);
@@ -317,17 +310,33 @@ impl Feeder {
         self.dirty = None;
         for of in self.types.values_mut() {
             let (tools, planned, tasks) = (&self.tools, &self.planned, &mut self.tasks);
-            if std::mem::take(&mut of.dirty) {
-                of.reconcile(tools, planned, tasks);
-                continue;
-            }
-            match of.place(tools, planned, tasks) {
+            let placed = match std::mem::take(&mut of.dirty) {
+                true => Placed::ByPlan,
+                false => of.place(tools, planned, tasks),
+            };
+            match placed {
                 Placed::All => {}
                 Placed::Later => self.dirty = Some(begun),
-                Placed::ByPlan => of.reconcile(tools, planned, tasks),
+                Placed::ByPlan => {
+                    #[cfg(test)]
+                    {
+                        self.plans += 1;
+                    }
+                    of.reconcile(tools, planned, tasks);
+                }
             }
         }
         self.took = begun.elapsed();
+    }
+
+    /// A list beside a watch has ended: those that wait for one have their turn.
+    fn place_more(&mut self, gvr: &GroupVersionResource) {
+        let (tools, planned, tasks) = (&self.tools, &self.planned, &mut self.tasks);
+        if let Some(of) = self.types.get_mut(gvr).filter(|of| !of.dirty)
+            && of.place(tools, planned, tasks) != Placed::All
+        {
+            self.dirty.get_or_insert_with(Instant::now);
+        }
     }
 
     /// What time alone brings about.

@@ -19,6 +19,7 @@ use super::{
     labels::labels_of,
     plan::{Lens, Scope},
     references::References,
+    types::Reads,
 };
 use crate::{
     publish::{Book, Publisher, Tenure, Width},
@@ -51,10 +52,17 @@ pub(super) struct Feed {
     /// A list runs, and another one is wanted after it.
     listing: bool,
     again: bool,
+    /// One was asked for that has not begun.
+    relist_asked: bool,
     /// Who takes part in the list that runs, and the number of it.
     begun: HashMap<ViewId, u32>,
-    /// Lists beside it that run.
+    /// When the last list began, how long it took, and what it brought.
+    begun_at: Option<Instant>,
+    pub(super) list_took: Duration,
+    pub(super) objects: u64,
+    /// Lists beside it that run, and how many began of late for single objects.
     pub(super) joining: usize,
+    pub(super) reads: Reads,
 }
 
 /// One view on a collection.
@@ -94,9 +102,29 @@ impl Feed {
             spread: None,
             listing: false,
             again: false,
+            relist_asked: false,
             begun: HashMap::new(),
+            begun_at: None,
+            list_took: Duration::ZERO,
+            objects: 0,
             joining: 0,
+            reads: Reads::default(),
         }
+    }
+
+    /// A list of it was read, or is.
+    pub(super) fn has_listed(&self) -> bool {
+        self.listed || self.listing
+    }
+
+    /// A list was asked for and has not begun: it has all that is referenced until then.
+    pub(super) fn lists_next(&self) -> bool {
+        self.again || (self.relist_asked && !self.listing)
+    }
+
+    /// Since the last list began.
+    pub(super) fn since_list(&self) -> Duration {
+        self.begun_at.map_or(Duration::MAX, |at| at.elapsed())
     }
 
     /// The view hears it from now on: it has no part in a list that runs.
@@ -115,6 +143,7 @@ impl Feed {
         if self.listing {
             self.again = true;
         } else if self.listed {
+            self.relist_asked = true;
             self.relist.send_modify(|asked| *asked += 1);
         }
     }
@@ -226,8 +255,10 @@ impl Hub {
             }
         }
         if let Some(own) = self.feeds.get_mut(feed) {
-            (own.listing, own.again) = (true, false);
+            (own.listing, own.again, own.relist_asked) = (true, false, false);
             own.begun = begun;
+            own.begun_at = Some(Instant::now());
+            own.objects = 0;
         }
     }
 
@@ -241,6 +272,9 @@ impl Hub {
     ) -> Vec<Outlet> {
         let (mut labels, mut outlets) = (None, Vec::new());
         let by = span.is_none().then(|| feed.width());
+        if let (Some(_), Some(own)) = (by, self.feeds.get_mut(feed)) {
+            own.objects += 1;
+        }
         let RawObject { key, version, json } = object;
         let members = self.index.of(key).filter_map(|view| self.members.get(view));
         publisher.with(|book| {
@@ -293,6 +327,7 @@ impl Hub {
         };
         own.listed = true;
         own.listing = false;
+        own.list_took = own.since_list();
         if std::mem::take(&mut own.again) {
             own.ask();
         }

@@ -185,6 +185,34 @@ pub(super) fn asks_for_size(wants: &Wants) -> bool {
     !wide_anyway && wants.objects.is_none() && narrow(wants).len() > 1
 }
 
+/// Of each wide watch of a plan, how many of the narrow ones that it saves may go before another plan
+/// would do without it; `None`: any number, since a view is of exactly it.
+pub(super) fn spare(wants: &Wants, plan: &Plan) -> BTreeMap<Scope, Option<usize>> {
+    let narrow = narrow(wants);
+    let wide = plan.scopes.iter().filter(|scope| scope.is_wide());
+    let spare = wide.map(|scope| {
+        let exactly = |lens: &Lens| lens.is_whole() && lens.own().contains(scope);
+        if wants.views.values().any(exactly) {
+            return (scope.clone(), None);
+        }
+        let of = narrow
+            .iter()
+            .filter(|own| scope.holds_namespace(&own.namespace));
+        let size = size_of(scope, wants);
+        let least = (0..=WATCHES_PER_TYPE_MAX + 1).find(|count| pays(true, *count, size));
+        let spare = of.count().saturating_sub(least.unwrap_or(usize::MAX));
+        (scope.clone(), Some(spare))
+    });
+    spare.collect()
+}
+
+/// Objects that a wide watch brings, where that is known well enough: a namespace is not larger than
+/// its type.
+fn size_of(scope: &Scope, wants: &Wants) -> Option<u64> {
+    let small = |objects: &u64| scope.namespace.is_empty() || *objects <= OBJECTS_PER_WATCH;
+    wants.objects.filter(small)
+}
+
 /// The watches of a type.
 pub(super) fn plan(wants: &Wants) -> Plan {
     let mut wide: BTreeSet<Scope> = BTreeSet::new();
@@ -194,7 +222,9 @@ pub(super) fn plan(wants: &Wants) -> Plan {
     let all = Scope::all();
     let allowed = |scope: &Scope| !wants.forbidden.contains(scope);
     let narrow = narrow(wants);
-    if !wide.contains(&all) && allowed(&all) && pays(&all, narrow.len(), wants.objects, wants) {
+    let runs = |scope: &Scope| wants.current.contains(scope);
+    let all_pays = pays(runs(&all), narrow.len(), wants.objects);
+    if !wide.contains(&all) && allowed(&all) && all_pays {
         wide.insert(all.clone());
     }
     if !(wide.contains(&all) && allowed(&all)) {
@@ -204,11 +234,7 @@ pub(super) fn plan(wants: &Wants) -> Plan {
         }
         for (namespace, count) in by_namespace {
             let scope = Scope::of_namespace(namespace);
-            // A namespace is not larger than its type.
-            let size = wants
-                .objects
-                .filter(|objects| *objects <= OBJECTS_PER_WATCH);
-            if allowed(&scope) && pays(&scope, count, size, wants) {
+            if allowed(&scope) && pays(runs(&scope), count, size_of(&scope, wants)) {
                 wide.insert(scope);
             }
         }
@@ -233,13 +259,13 @@ fn narrow(wants: &Wants) -> BTreeSet<Scope> {
     scopes
 }
 
-/// Whether a wide watch in the place of `count` narrow ones costs the API server less.
-fn pays(scope: &Scope, count: usize, size: Option<u64>, wants: &Wants) -> bool {
+/// Whether a wide watch in the place of `count` narrow ones costs the API server less. `runs`: it is
+/// there already.
+fn pays(runs: bool, count: usize, size: Option<u64>) -> bool {
     if count > WATCHES_PER_TYPE_MAX {
         return true;
     }
     let saved = count.saturating_sub(1) as u64 * OBJECTS_PER_WATCH;
-    let runs = wants.current.contains(scope);
     match size {
         _ if saved == 0 => false,
         Some(size) if runs => saved >= size / 2,

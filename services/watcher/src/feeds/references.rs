@@ -5,7 +5,7 @@
 
 use std::{
     cmp::Ordering,
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, VecDeque},
     time::{Duration, Instant},
 };
 
@@ -27,7 +27,7 @@ pub(super) struct References {
     pub(super) sealed: bool,
     pub(super) of: HashMap<ObjectKey, Reference>,
     /// Those that came since watches were last planned.
-    pub(super) fresh: Vec<ObjectKey>,
+    pub(super) fresh: VecDeque<ObjectKey>,
     /// Counts histories.
     pub(super) era: u64,
 }
@@ -96,7 +96,7 @@ impl References {
             checked: now,
         };
         self.of.insert(object.clone(), reference);
-        self.fresh.push(object.clone());
+        self.fresh.push_back(object.clone());
         self.announce(object, publisher);
     }
 
@@ -117,14 +117,21 @@ impl References {
             .for_each(|object| self.announce(object, publisher));
     }
 
-    pub(super) fn unrefer(&mut self, object: &ObjectKey, publisher: &Publisher) {
-        if self.of.remove(object).is_some()
-            && let Some(tenure) = &self.tenure
-        {
+    /// The watch that was planned for it, if one was.
+    pub(super) fn unrefer(&mut self, object: &ObjectKey, publisher: &Publisher) -> Option<Scope> {
+        let reference = self.of.remove(object)?;
+        if let Some(tenure) = &self.tenure {
             let (now, span) = (Instant::now(), Span::none());
             publisher
                 .with(|book| book.delete(tenure, object, ResourceVersion::default(), now, span));
         }
+        reference.scope
+    }
+
+    /// Whether nothing is known of it yet, and nobody was asked.
+    pub(super) fn awaits_first(&self, object: &ObjectKey) -> bool {
+        let of = self.of.get(object);
+        of.is_some_and(|of| of.scope.is_none() && of.state == State::Pending)
     }
 
     /// Those that have to be watched: an immutable one only now and then.

@@ -110,6 +110,21 @@ impl World {
         self.order(move |feeder| feeder.refer(&reference));
     }
 
+    fn unrefer(&self, name: &str) {
+        let reference = ObjectReference {
+            gvr: gvr(),
+            object: ObjectKey::new("default", name),
+        };
+        self.order(move |feeder| feeder.unrefer(&reference));
+    }
+
+    /// Times that watches were planned so far.
+    async fn plans(&self) -> u64 {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        self.order(move |feeder| tell.send(feeder.plans).unwrap());
+        told.await.unwrap()
+    }
+
     fn put(&self, namespace: &str, name: &str, app: &str, more: &Value) {
         let metadata = json!({"name": name, "namespace": namespace, "labels": {"app": app}});
         let mut object = json!({"metadata": metadata});
@@ -305,6 +320,42 @@ async fn twenty_thousand_references_are_one_watch_and_each_tells_what_is_so() {
     let found =
         |index: &anteroom_bus::LogIndex| state_of(index, "c400").is_some_and(|s| s != "absent");
     world.until("one that is made", found).await;
+
+    let count = |index: &anteroom_bus::LogIndex| index.objects.get(&view).map_or(0, HashMap::len);
+    let (lists, plans) = (
+        world.sim.stats().count("list", CONFIGMAPS),
+        world.plans().await,
+    );
+    let more = REFERENCES..REFERENCES + 1_000;
+    more.clone().for_each(|n| world.refer(&format!("c{n}")));
+    let told = |index: &anteroom_bus::LogIndex| {
+        let mut more = more.clone();
+        more.all(|n| state_of(index, &format!("c{n}")).is_some_and(|s| s == "absent"))
+    };
+    world.until("a thousand more", told).await;
+    more.clone().for_each(|n| world.unrefer(&format!("c{n}")));
+    world
+        .until("a thousand less", |index| count(index) == REFERENCES)
+        .await;
+    assert_eq!(
+        world.plans().await,
+        plans,
+        "nothing is planned anew for them"
+    );
+    let stats = world.sim.stats();
+    assert!(stats.count("list", CONFIGMAPS) < lists + 8, "{stats:#?}");
+    assert_eq!(stats.watches_on(CONFIGMAPS), 1);
+
+    (0..REFERENCES).for_each(|n| world.unrefer(&format!("c{n}")));
+    world
+        .until("the last to go", |index| count(index) == 0)
+        .await;
+    let none = |stats: &anteroom_simapi::Stats| stats.watches_on(CONFIGMAPS) == 0;
+    tokio::time::timeout(Duration::from_secs(30), world.sim.wait_until(none))
+        .await
+        .unwrap();
+    let planned = world.plans().await - plans;
+    assert!(planned < 20, "{planned} plans for {REFERENCES} that went");
 }
 
 /// Point E: an immutable object is not watched and stays; an idle one is not either, until it is
@@ -434,4 +485,45 @@ async fn a_view_that_comes_to_a_running_watch_lists_only_its_own() {
                 && state_of(index, "none").is_some_and(|s| s.parse::<u64>().is_ok())
         })
         .await;
+}
+
+/// Point F: of views that come to a running watch together, more than a few make it list once for all
+/// of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_views_that_come_together_cost_one_list() {
+    let world = World::start(FeedOptions::default()).await;
+    for n in 0..2_000 {
+        let (name, app) = (format!("c{n}"), format!("a{}", n % 100));
+        world.put("default", &name, &app, &json!({}));
+    }
+    let all = world.want(Source::Collection(Collection::all(gvr())));
+    let whole = |index: &anteroom_bus::LogIndex| holds(index, &all, world.truth(|_, _| true));
+    world.until("all", whole).await;
+    let before = world.sim.stats();
+    let views: Vec<_> = (0..100)
+        .map(|n| {
+            wanted(Source::Collection(Collection {
+                label_selector: format!("app=a{n}"),
+                ..Collection::all(gvr())
+            }))
+        })
+        .collect();
+    let ids: Vec<_> = views.iter().map(|(view, _)| view.clone()).collect();
+    world.order(move |feeder| {
+        views
+            .into_iter()
+            .for_each(|(view, wanted)| feeder.want(&view, wanted));
+    });
+    let synced = |index: &anteroom_bus::LogIndex| ids.iter().all(|view| is_synced(index, view));
+    world.until("every view", synced).await;
+    let index = world.bus.index().await.unwrap();
+    for (n, view) in ids.iter().enumerate() {
+        let app = format!("a{n}");
+        assert!(holds(&index, view, world.truth(|_, label| label == app)));
+    }
+    let after = world.sim.stats();
+    let asked = |verb| after.count(verb, CONFIGMAPS) - before.count(verb, CONFIGMAPS);
+    let pages = 2_000_u64.div_ceil(500) + 1;
+    assert!(asked("list") <= pages, "{after:#?}");
+    assert!(asked("watch") <= 1, "it goes on after the list: {after:#?}");
 }

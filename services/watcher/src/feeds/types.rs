@@ -1,5 +1,9 @@
 //! One type: what is wanted of it, and the watches that run for it.
 
+mod crowd;
+
+pub(super) use crowd::{Placed, Reads};
+
 use std::{
     cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
@@ -16,11 +20,10 @@ use tokio::{
 
 use super::{
     FeedTools,
-    assign::{Asked, Moves, assign, bring},
+    assign::assign,
     hub::{Feed, Hub, Member},
-    join::{JOINS_MAX, Join, Joins},
+    join::{Join, Joins},
     plan::{self, Lens, Scope, Wants},
-    references::State,
     sink::FeedSink,
 };
 use crate::{
@@ -36,10 +39,6 @@ const ASK_AGAIN: Duration = Duration::from_secs(60);
 /// longer than one may be behind the other.
 const OVERLAP: Duration = Duration::from_secs(60);
 
-/// How long the references that come wait for more of them, where there are so many that the watch
-/// lists again.
-const LISTS_APART: Duration = Duration::from_millis(250);
-
 /// What a task of a feeder ended with.
 #[derive(Debug)]
 pub(super) enum Done {
@@ -47,19 +46,8 @@ pub(super) enum Done {
     Watched,
     /// The size of a type.
     Sized(GroupVersionResource, Size),
-    /// A list beside a watch.
-    Joined,
-}
-
-/// What became of references that came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Placed {
-    /// There is nothing left to do.
-    All,
-    /// They wait for more, so that one list serves them all.
-    Later,
-    /// Watches have to be planned.
-    ByPlan,
+    /// A list beside a watch of the type.
+    Joined(GroupVersionResource),
 }
 
 pub(super) type Size = Result<u64, Fault>;
@@ -76,10 +64,9 @@ pub(super) struct Type {
     sized: Option<Instant>,
     settled: bool,
     overlaps: Vec<(Tenure, Instant)>,
-    /// The last plan has a watch of the whole type.
-    wide: bool,
-    /// When it was last asked for a list for many references.
-    listed: Option<Instant>,
+    /// The wide watches of the last plan, and how many of what they save may go before it is made
+    /// anew; `None`: any number.
+    wide: BTreeMap<Scope, Option<usize>>,
     /// References that rested then.
     idle: usize,
 }
@@ -98,8 +85,7 @@ impl Type {
             sized: None,
             settled,
             overlaps: Vec::new(),
-            wide: false,
-            listed: None,
+            wide: BTreeMap::new(),
             idle: 0,
         }
     }
@@ -271,47 +257,6 @@ impl Type {
         changed
     }
 
-    /// References that came since the last plan go to the watch of the whole type, if there is one:
-    /// it is worth only more for them, so nothing else has to be looked at.
-    pub(super) fn place(
-        &mut self,
-        tools: &FeedTools,
-        planned: &Arc<Notify>,
-        tasks: &mut JoinSet<Done>,
-    ) -> Placed {
-        let mut hub = self.hub.lock();
-        if hub.references.fresh.is_empty() {
-            return Placed::All;
-        }
-        let all = Scope::all();
-        let usable = hub.feeds.contains_key(&all) && !hub.forbidden.contains_key(&all);
-        if !(self.wide && usable && hub.references.tenure.is_some()) {
-            return Placed::ByPlan;
-        }
-        if hub.references.fresh.len() > JOINS_MAX {
-            if self.listed.is_some_and(|at| at.elapsed() < LISTS_APART) {
-                return Placed::Later;
-            }
-            self.listed = Some(Instant::now());
-        }
-        let (mut asked, mut moves) = (Asked::default(), Moves::default());
-        for object in std::mem::take(&mut hub.references.fresh) {
-            if let Some(reference) = hub.references.of.get_mut(&object)
-                && reference.scope.is_none()
-                && reference.state == State::Pending
-            {
-                reference.scope = Some(all.clone());
-                asked.objects.push(object);
-            }
-        }
-        if !asked.objects.is_empty() {
-            bring(&mut hub, &all, asked, &mut moves, &tools.publisher);
-        }
-        self.tell(&hub, tools);
-        self.join(moves.joins, tools, planned, tasks);
-        Placed::All
-    }
-
     fn join(
         &self,
         joins: Vec<(Scope, Joins)>,
@@ -325,9 +270,10 @@ impl Type {
                 gvr: self.gvr.clone(),
                 sink: sink(&self.gvr, &self.kind, &scope, &self.hub, tools, planned),
             };
+            let gvr = self.gvr.clone();
             tasks.spawn(async move {
                 join.run(joins).await;
-                Done::Joined
+                Done::Joined(gvr)
             });
         }
     }
@@ -380,7 +326,7 @@ impl Type {
                 hub.feeds.insert(scope.clone(), feed);
             }
         }
-        self.wide = plan.scopes.contains(&Scope::all());
+        self.wide = plan::spare(&wants, &plan);
         let moves = assign(&mut hub, &plan, &wants, &tools.publisher);
         self.overlaps.extend(moves.overlaps);
         self.join(moves.joins, tools, planned, tasks);

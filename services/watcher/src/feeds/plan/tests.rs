@@ -116,6 +116,22 @@ fn references_by_the_hundred_thousand_are_one_watch() {
     assert_eq!(narrow.unfit.len(), 200_000 - WATCHES_PER_TYPE_MAX);
 }
 
+/// Point E: of thousands of references nearly all may go before watches have to be planned anew.
+#[test]
+fn references_go_without_a_plan_until_few_are_left() {
+    for (objects, least) in [(Some(u64::MAX), 65), (Some(10_000), 11), (None, 9)] {
+        let wanted = wants(&[], 20_000, objects);
+        let may_go = spare(&wanted, &plan(&wanted));
+        assert_eq!(
+            may_go,
+            BTreeMap::from([(Scope::all(), Some(20_000 - least))])
+        );
+    }
+    let wanted = wants(&[collection(&[], "", "")], 20_000, None);
+    let any = spare(&wanted, &plan(&wanted));
+    assert_eq!(any, BTreeMap::from([(Scope::all(), None)]));
+}
+
 #[test]
 fn a_forbidden_wide_watch_is_left_to_the_view_that_is_exactly_it() {
     let mut wanted = wants(&labelled(20), 0, Some(100));
@@ -165,6 +181,17 @@ proptest! {
         prop_assert!(for_references <= references);
         // What runs is planned again.
         wanted.current = found.scopes.clone();
-        prop_assert_eq!(plan(&wanted).scopes, found.scopes);
+        prop_assert_eq!(&plan(&wanted).scopes, &found.scopes);
+        // And so it is while references go that it can spare.
+        for (scope, spare) in spare(&wanted, &found) {
+            let mut left = wanted.clone();
+            let mut spare = spare.unwrap_or(usize::MAX);
+            left.references.retain(|object| {
+                let goes = spare > 0 && scope.holds_namespace(&object.namespace);
+                spare -= usize::from(goes);
+                !goes
+            });
+            prop_assert!(plan(&left).scopes.contains(&scope), "{scope:?} is not left early");
+        }
     }
 }
