@@ -43,6 +43,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// Every so many ticks, every status is looked at: ages grow by themselves.
 const LOOK_TICKS: u32 = 5;
 
+/// Statuses that are looked at in one tick; where there are more, the others follow in the next.
+const LOOKS_PER_TICK: usize = 2_000;
+
 /// Reasons that a change of what the API server serves may remove.
 const AWAITED: [&str; 4] = [
     "AmbiguousResource",
@@ -111,6 +114,8 @@ pub(crate) struct Controller {
     /// Of which something changed since authors were told.
     dirty: Dirty,
     ticks: u32,
+    /// Entries whose statuses are still to be looked at.
+    looks: Vec<EntryId>,
     /// Entries, policies and catalog were all read once: what nobody wants now is dropped.
     settled: bool,
 }
@@ -153,6 +158,7 @@ impl Controller {
             ready: HashMap::new(),
             dirty: Dirty::default(),
             ticks: 0,
+            looks: Vec::new(),
             settled: false,
         }
     }
@@ -204,10 +210,12 @@ impl Controller {
         }
         self.board.tick(Instant::now());
         self.ticks = self.ticks.wrapping_add(1);
-        if self.ticks.is_multiple_of(LOOK_TICKS) {
-            let declared = self.cached.ids().chain(self.global.ids());
-            self.dirty.entries.extend(declared);
+        if self.looks.is_empty() && self.ticks.is_multiple_of(LOOK_TICKS) {
+            self.looks
+                .extend(self.cached.ids().chain(self.global.ids()));
         }
+        let looks = self.looks.len().saturating_sub(LOOKS_PER_TICK);
+        self.dirty.entries.extend(self.looks.drain(looks..));
         let waits = self.waits_for_api();
         let eager = &self.tools.discovery.eager;
         if waits && !eager.swap(waits, Ordering::Relaxed) {

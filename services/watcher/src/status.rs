@@ -5,12 +5,13 @@
 //! twice, and no other controller that writes the same condition is fought with.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use anteroom_runtime::backoff::Backoff;
+use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::ObjectReference,
@@ -28,11 +29,23 @@ use crate::{
     metrics::WatcherMetrics,
 };
 
-/// How often the figures of one entry are written at most.
+/// How often the figures of one entry are written at most, where there are few entries.
 const FIGURES_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How often an entry is written of which only the time has moved.
+/// What each status adds to that, so that all together are written at most 50 times a second.
+const FIGURES_APART: Duration = Duration::from_millis(20);
+
+/// How often an entry is written of which only the time has moved, where there are few.
 const TIME_INTERVAL: Duration = Duration::from_secs(60);
+
+/// What each status adds to that.
+const TIME_APART: Duration = Duration::from_millis(50);
+
+/// Writes on their way at one time.
+const WRITES_AT_ONCE: usize = 8;
+
+/// Writes that are taken up together: a condition that changes meanwhile waits for no more than that.
+const WRITES_TOGETHER: usize = 256;
 
 /// How often it is looked what is due.
 const TICK: Duration = Duration::from_secs(1);
@@ -121,6 +134,12 @@ pub(crate) struct Figures {
     pub heard: Option<Timestamp>,
 }
 
+impl Figures {
+    fn counts(&self) -> (Option<&str>, Option<i64>, Option<i64>) {
+        (self.view.as_deref(), self.objects, self.bytes)
+    }
+}
+
 /// What a status should say.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
@@ -154,30 +173,50 @@ struct Plan {
     transition: bool,
 }
 
+/// How often what is no news is written.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    figures: Duration,
+    time: Duration,
+}
+
+impl Pace {
+    /// Of so many statuses.
+    fn of(count: usize) -> Self {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        Self {
+            figures: FIGURES_INTERVAL.max(FIGURES_APART.saturating_mul(count)),
+            time: TIME_INTERVAL.max(TIME_APART.saturating_mul(count)),
+        }
+    }
+}
+
+/// Whether the condition is another one than what the object says.
+fn is_news(wanted: &Wanted, written: Option<&Written>) -> bool {
+    let conditions = written.map_or(&wanted.conditions, |written| &written.conditions);
+    let before = conditions::find(conditions);
+    !before.is_some_and(|condition| wanted.ready.is_said_by(condition))
+}
+
 /// What of `wanted` is due.
 fn plan(
     wanted: &Wanted,
     written: Option<&Written>,
+    pace: Pace,
     now: Instant,
     clock: Timestamp,
 ) -> Option<Plan> {
     let conditions = written.map_or(&wanted.conditions, |written| &written.conditions);
     let before = conditions::find(conditions);
-    let news = !before.is_some_and(|condition| wanted.ready.is_said_by(condition));
+    let news = is_news(wanted, written);
     let figures_now = written.map_or(&wanted.figures_now, |written| &written.figures);
     let figures = wanted.figures.as_ref().unwrap_or(figures_now);
     let since = written.map(|written| now.saturating_duration_since(written.at));
     let after = |interval| since.is_none_or(|since| since >= interval);
-    let moved = Figures {
-        heard: None,
-        ..figures.clone()
-    } != Figures {
-        heard: None,
-        ..figures_now.clone()
-    };
+    let moved = figures.counts() != figures_now.counts();
     let due = news
-        || (moved && (figures_now.objects.is_none() || after(FIGURES_INTERVAL)))
-        || (figures.heard != figures_now.heard && after(TIME_INTERVAL));
+        || (moved && (figures_now.objects.is_none() || after(pace.figures)))
+        || (figures.heard != figures_now.heard && after(pace.time));
     if !due {
         return None;
     }
@@ -224,13 +263,81 @@ struct Slot {
     wanted: Option<Wanted>,
     written: Option<Written>,
     retry: Option<(Instant, Backoff)>,
+    /// It stands among the news.
+    queued: bool,
 }
 
 #[derive(Debug, Default)]
 struct Slots {
     all: HashMap<Author, Slot>,
-    /// Those that do not say yet what they should.
+    /// Those whose condition does not say what it should, in the order in which it was found.
+    news: VecDeque<Author>,
+    /// Those that do not say yet all that they should, or could not be written.
     open: HashSet<Author>,
+}
+
+type Due = (Author, Plan, Ready);
+
+impl Slots {
+    fn put(&mut self, author: Author, wanted: Wanted) {
+        let slot = self.all.entry(author.clone()).or_default();
+        let news = is_news(&wanted, slot.written.as_ref());
+        slot.wanted = Some(wanted);
+        if news && slot.retry.is_none() {
+            if !std::mem::replace(&mut slot.queued, true) {
+                self.news.push_back(author);
+            }
+        } else {
+            self.open.insert(author);
+        }
+    }
+
+    /// News first, in their order.
+    fn due(&mut self, now: Instant, clock: Timestamp) -> Vec<Due> {
+        let pace = Pace::of(self.all.len());
+        let mut due = Vec::new();
+        while due.len() < WRITES_TOGETHER
+            && let Some(author) = self.news.pop_front()
+        {
+            let Some(slot) = self.all.get_mut(&author) else {
+                continue; // It is gone.
+            };
+            slot.queued = false;
+            if let Some(wanted) = &slot.wanted
+                && let Some(plan) = plan(wanted, slot.written.as_ref(), pace, now, clock)
+            {
+                due.push((author.clone(), plan, wanted.ready.clone()));
+            }
+            self.open.insert(author);
+        }
+        due
+    }
+
+    /// What has become due by the passing of time.
+    fn ripe(&mut self, now: Instant, clock: Timestamp) -> Vec<Due> {
+        let pace = Pace::of(self.all.len());
+        let Self { all, open, .. } = self;
+        let mut due = Vec::new();
+        open.retain(|author| {
+            let slot = all.get(author);
+            let Some((slot, wanted)) = slot.and_then(|slot| Some((slot, slot.wanted.as_ref()?)))
+            else {
+                return false;
+            };
+            let waits = slot.retry.as_ref().is_some_and(|(at, _)| now < *at);
+            if due.len() == WRITES_TOGETHER || slot.queued || waits {
+                return true;
+            }
+            match plan(wanted, slot.written.as_ref(), pace, now, clock) {
+                Some(plan) => {
+                    due.push((author.clone(), plan, wanted.ready.clone()));
+                    true
+                }
+                None => !is_said(wanted, slot.written.as_ref()),
+            }
+        });
+        due
+    }
 }
 
 /// Keeps every status as it should be. Cheap to clone.
@@ -255,10 +362,7 @@ impl StatusWriter {
 
     /// What the status should say.
     pub(crate) fn put(&self, author: Author, wanted: Wanted) {
-        let mut slots = self.slots.lock();
-        slots.open.insert(author.clone());
-        slots.all.entry(author).or_default().wanted = Some(wanted);
-        drop(slots);
+        self.slots.lock().put(author, wanted);
         self.work.notify_one();
     }
 
@@ -276,39 +380,28 @@ impl StatusWriter {
             instance: Some(instance.into()),
         };
         let recorder = Recorder::new(self.api.client().clone(), reporter);
+        let mut looked: Option<Instant> = None;
         loop {
-            for (author, plan, ready) in self.due() {
-                self.write(&author, plan, &ready, &recorder).await;
-            }
+            let (now, clock) = (Instant::now(), Timestamp::now());
+            let mut due = self.slots.lock().due(now, clock);
             // What is not due yet becomes so by the passing of time.
-            let _ = tokio::time::timeout(TICK, self.work.notified()).await;
+            if due.is_empty() && looked.is_none_or(|at| now.duration_since(at) >= TICK) {
+                looked = Some(now);
+                due = self.slots.lock().ripe(now, clock);
+            }
+            if due.is_empty() {
+                let _ = tokio::time::timeout(TICK, self.work.notified()).await;
+                continue;
+            }
+            let writes = stream::iter(due).map(|(author, plan, ready)| {
+                let recorder = &recorder;
+                async move { self.write(&author, plan, &ready, recorder).await }
+            });
+            writes
+                .buffer_unordered(WRITES_AT_ONCE)
+                .collect::<Vec<()>>()
+                .await;
         }
-    }
-
-    fn due(&self) -> Vec<(Author, Plan, Ready)> {
-        let (now, clock) = (Instant::now(), Timestamp::now());
-        let mut slots = self.slots.lock();
-        let Slots { all, open } = &mut *slots;
-        let mut due = Vec::new();
-        open.retain(|author| {
-            let Some((slot, wanted)) = all
-                .get(author)
-                .and_then(|slot| Some((slot, slot.wanted.as_ref()?)))
-            else {
-                return false;
-            };
-            if slot.retry.as_ref().is_some_and(|(at, _)| now < *at) {
-                return true;
-            }
-            match plan(wanted, slot.written.as_ref(), now, clock) {
-                Some(plan) => {
-                    due.push((author.clone(), plan, wanted.ready.clone()));
-                    true
-                }
-                None => !is_said(wanted, slot.written.as_ref()),
-            }
-        });
-        due
     }
 
     async fn write(&self, author: &Author, plan: Plan, ready: &Ready, recorder: &Recorder) {

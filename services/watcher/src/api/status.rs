@@ -16,14 +16,14 @@ pub struct CachedContextEntryStatus {
     /// The name of the view that serves this entry; entries on one source share one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub view: Option<String>,
-    /// Objects in the view.
+    /// Objects in the view; left out where the entry is on one object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<i64>,
-    /// Bytes of their bodies as published: the pruned objects as MessagePack.
+    /// Bytes of their bodies as published: the pruned objects as MessagePack. Left out as `objects` is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<i64>,
     /// When the source was last heard from: an event, a bookmark, a list. Written at most once a
-    /// minute, so a healthy entry shows up to two.
+    /// minute, so a healthy entry shows up to two; more rarely where there are over a thousand entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "timestamp")]
     pub last_heard_time: Option<Time>,

@@ -39,6 +39,9 @@ impl Controller {
     fn view_changed(&mut self, view: ViewId, state_changed: bool) {
         // There may be a hundred thousand implicit entries on a view of single objects, after all
         // others: of them only the state matters.
+        if !state_changed && view.is_of_references() {
+            return; // What all of them come to is none's own figure.
+        }
         let ids = self.registry.on_view(&view);
         let ids = ids.take_while(|(kind, _)| state_changed || *kind != EntryKind::Implicit);
         for id in ids {
@@ -87,10 +90,10 @@ impl Controller {
         let global = id.0 == EntryKind::Global;
         let mut figures = figures(stats.as_ref(), now, Timestamp::now());
         if global {
-            figures = Figures {
-                heard: figures.heard,
-                ..Figures::default()
-            };
+            figures.view = None;
+        }
+        if global || self.is_of_one_object(id) {
+            (figures.objects, figures.bytes) = (None, None);
         }
         self.tools.status.put(
             author,
@@ -107,6 +110,12 @@ impl Controller {
                 },
             },
         );
+    }
+
+    fn is_of_one_object(&self, id: &EntryId) -> bool {
+        let record = self.registry.entry(id);
+        let binding = record.and_then(|record| record.binding().ok());
+        binding.is_some_and(|binding| binding.object.is_some())
     }
 
     /// An entry as a policy has it: not every policy may read every entry.

@@ -1,5 +1,11 @@
 use super::*;
 
+/// As with a few entries.
+const FEW: Pace = Pace {
+    figures: FIGURES_INTERVAL,
+    time: TIME_INTERVAL,
+};
+
 fn ready(status: &'static str, reason: &str) -> Ready {
     Ready {
         status,
@@ -44,17 +50,17 @@ fn written(plan: &Plan, at: Instant) -> Written {
 fn a_condition_is_written_at_once_and_only_once() {
     let start = Instant::now();
     let first = wanted(ready("False", "A"), None);
-    let done = plan(&first, None, start, clock(1)).unwrap();
+    let done = plan(&first, None, FEW, start, clock(1)).unwrap();
     assert!(done.transition);
     let written = written(&done, start);
-    assert_eq!(plan(&first, Some(&written), start, clock(2)), None);
+    assert_eq!(plan(&first, Some(&written), FEW, start, clock(2)), None);
     let mut message = first.clone();
     message.ready.message = "other".into();
-    let again = plan(&message, Some(&written), start, clock(2)).unwrap();
+    let again = plan(&message, Some(&written), FEW, start, clock(2)).unwrap();
     assert!(!again.transition, "another message is not another state");
     let next = wanted(ready("True", "A"), None);
     assert!(
-        plan(&next, Some(&written), start, clock(2))
+        plan(&next, Some(&written), FEW, start, clock(2))
             .unwrap()
             .transition
     );
@@ -64,7 +70,7 @@ fn a_condition_is_written_at_once_and_only_once() {
 fn figures_wait_for_their_turn() {
     let start = Instant::now();
     let at = |figures| wanted(ready("True", "A"), Some(figures));
-    let done = plan(&at(figures(1, 1)), None, start, clock(1)).unwrap();
+    let done = plan(&at(figures(1, 1)), None, FEW, start, clock(1)).unwrap();
     assert_eq!(done.patch["status"]["objects"], 1);
     assert_eq!(
         done.patch["status"]["lastHeardTime"],
@@ -72,7 +78,7 @@ fn figures_wait_for_their_turn() {
     );
     let written = written(&done, start);
     let due =
-        |figures, after| plan(&at(figures), Some(&written), start + after, clock(9)).is_some();
+        |figures, after| plan(&at(figures), Some(&written), FEW, start + after, clock(9)).is_some();
     assert!(!due(figures(2, 1), FIGURES_INTERVAL / 2));
     assert!(due(figures(2, 1), FIGURES_INTERVAL));
     assert!(
@@ -86,13 +92,13 @@ fn figures_wait_for_their_turn() {
 fn after_a_restart_what_the_object_says_is_not_written_again() {
     let start = Instant::now();
     let first = wanted(ready("True", "A"), Some(figures(3, 1)));
-    let done = plan(&first, None, start, clock(1)).unwrap();
+    let done = plan(&first, None, FEW, start, clock(1)).unwrap();
     let again = Wanted {
         conditions: done.conditions.clone(),
         figures_now: done.figures.clone(),
         ..first
     };
-    assert_eq!(plan(&again, None, start, clock(5)), None);
+    assert_eq!(plan(&again, None, FEW, start, clock(5)), None);
 }
 
 #[test]
@@ -100,7 +106,7 @@ fn what_others_say_is_kept() {
     let mut first = wanted(ready("True", "A"), None);
     first.conditions = ready("True", "B").put_into(&[], clock(1));
     first.conditions[0].type_ = "Other".into();
-    let done = plan(&first, None, Instant::now(), clock(2)).unwrap();
+    let done = plan(&first, None, FEW, Instant::now(), clock(2)).unwrap();
     assert_eq!(
         done.patch["status"]["conditions"].as_array().unwrap().len(),
         2
@@ -117,13 +123,74 @@ fn paths_of_cluster_scoped_and_of_namespaced_objects() {
         name: "a".into(),
         ..Identity::default()
     };
-    let author = |identity: &Identity| {
+    let path = |identity: &Identity| {
         Author::new("kyverno.io/v1", "Policy", "policies", identity).status_path()
     };
-    assert_eq!(author(&identity), "/apis/kyverno.io/v1/policies/a/status");
+    assert_eq!(path(&identity), "/apis/kyverno.io/v1/policies/a/status");
     identity.namespace = "n".into();
     assert_eq!(
-        author(&identity),
+        path(&identity),
         "/apis/kyverno.io/v1/namespaces/n/policies/a/status"
     );
+}
+
+fn author(name: &str) -> Author {
+    let identity = Identity {
+        name: name.into(),
+        uid: name.into(),
+        ..Identity::default()
+    };
+    Author::new("kyverno.io/v1", "Policy", "policies", &identity)
+}
+
+/// However many statuses there are, conditions are written at once, and what is no news is written so
+/// often that all together stay few.
+#[test]
+fn of_many_statuses_news_come_first_and_figures_are_few() {
+    const COUNT: usize = 10_000;
+    let (start, mut slots) = (Instant::now(), Slots::default());
+    let names = (0..COUNT).map(|n| format!("e{n}"));
+    for name in names.clone() {
+        slots.put(
+            author(&name),
+            wanted(ready("True", "A"), Some(figures(1, 1))),
+        );
+    }
+    let mut first = Vec::new();
+    loop {
+        let due = slots.due(start, clock(1));
+        assert!(due.len() <= WRITES_TOGETHER);
+        if due.is_empty() {
+            break;
+        }
+        for (author, plan, _) in due {
+            slots.all.get_mut(&author).unwrap().written = Some(written(&plan, start));
+            first.push(author.name);
+        }
+    }
+    assert_eq!(
+        first,
+        names.clone().collect::<Vec<_>>(),
+        "each once, in order"
+    );
+
+    for name in names {
+        slots.put(
+            author(&name),
+            wanted(ready("True", "A"), Some(figures(2, 2))),
+        );
+    }
+    slots.put(
+        author("e7"),
+        wanted(ready("False", "B"), Some(figures(2, 2))),
+    );
+    let seconds = |n| Duration::from_secs(n);
+    let news = slots.due(start + seconds(10), clock(10));
+    assert_eq!(news.len(), 1);
+    assert_eq!(news[0].0.name, "e7");
+    slots.all.get_mut(&news[0].0).unwrap().written = Some(written(&news[0].1, start));
+    let a_second = FIGURES_APART * u32::try_from(COUNT).unwrap();
+    assert!(slots.ripe(start + a_second / 2, clock(11)).is_empty());
+    let ripe = slots.ripe(start + a_second, clock(12));
+    assert_eq!(ripe.len(), WRITES_TOGETHER, "no more together");
 }
