@@ -3,7 +3,9 @@
 //! Pure: no task, no clock, no bus. The log's events and the writer's beats come in with the moment
 //! at which they came; what has to happen outside comes back as [`Effect`]s.
 
+mod ages;
 mod loads;
+mod records;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -29,10 +31,6 @@ use loads::{LOADS_MAX, Loads};
 
 /// A view as readers and the machine share it. The lock is never held across an await.
 pub(crate) type SharedView = Arc<RwLock<Kept>>;
-
-/// What a reader is told where nothing can be opened.
-const NO_KEYS: &str = "its bodies are sealed, and this process has no keys: mount the key ring's \
-                       Secret, and name the file with --key-ring";
 
 /// How the log is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,25 +147,6 @@ impl Machine {
         effects
     }
 
-    /// A group's writer says that it lives.
-    pub(crate) fn beat(&mut self, now: Moment, beat: &Beat) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        // A watcher that stands for election writes nothing by that.
-        if self.reading == Reading::Unheard || beat.group == Group::NONE {
-            return effects;
-        }
-        if beat.incarnation != self.incarnation {
-            self.rereads.want(RereadCause::Incarnation);
-        } else if beat.term >= self.term(beat.group) {
-            self.terms.insert(beat.group, beat.term);
-            self.news(now, beat, &mut effects);
-            self.age(now, &mut effects);
-        }
-        self.repair(now, &mut effects);
-        effects.push(Effect::Heard);
-        effects
-    }
-
     /// Time has passed.
     pub(crate) fn tick(&mut self, now: Moment) -> Vec<Effect> {
         let mut effects = Vec::new();
@@ -235,188 +214,6 @@ impl Machine {
         }
     }
 
-    fn record(
-        &mut self,
-        now: Moment,
-        revision: Revision,
-        record: Record,
-        effects: &mut Vec<Effect>,
-    ) {
-        let id = record.view().clone();
-        let dropped = match &record {
-            Record::Control(record) => record.state == ViewState::Dropped,
-            Record::Delta { .. } => false,
-        };
-        let Some(feed) = self.feed(&id) else {
-            if dropped {
-                self.unheld.remove(&id);
-            } else {
-                self.unheld.insert(id, revision);
-            }
-            return;
-        };
-        if let Some(kept) = self.views.get(&id) {
-            kept.write().see(revision);
-        }
-        match record {
-            Record::Control(record) if dropped => {
-                self.wrote(Group::of(&record.info.source), record.epoch);
-                self.dropped(revision, record, effects);
-            }
-            record if feed == Feed::Log => {
-                let hole = (self.scope == Scope::All).then_some(self.hole);
-                self.take_in(now, revision, record, hole, effects);
-                if let Some(kept) = self.views.get(&id) {
-                    kept.write().see(revision);
-                }
-                if self.reading == Reading::Live {
-                    effects.push(Effect::Changed(id));
-                }
-            }
-            _ => self.hand_over(now, &id, effects),
-        }
-    }
-
-    /// Whose records the view takes in; `None` if it is not held here.
-    fn feed(&self, id: &ViewId) -> Option<Feed> {
-        match self.views.get(id) {
-            Some(kept) => Some(kept.read().feed()),
-            None => self.hold.holds(id).then_some(Feed::Log),
-        }
-    }
-
-    /// A view takes a record in. `hole` as in [`Kept::control`].
-    fn take_in(
-        &mut self,
-        now: Moment,
-        revision: Revision,
-        record: Record,
-        hole: Option<Revision>,
-        effects: &mut Vec<Effect>,
-    ) {
-        let content = next(&mut self.changes);
-        let id = record.view().clone();
-        let kept = Arc::clone(self.view(&id, revision, effects));
-        match record {
-            Record::Delta { delta, .. } => {
-                let group = kept.read().group();
-                if let Some(group) = group {
-                    self.wrote(group, delta.epoch);
-                }
-                let delta = match self.opened(&id, delta) {
-                    Ok(delta) => delta,
-                    Err(reason) => return self.unopened(&id, &kept, reason, effects),
-                };
-                let changed = kept.write().delta(revision, &delta, content);
-                effects.push(Effect::Delta { view: id, changed });
-            }
-            Record::Control(record) => {
-                self.wrote(Group::of(&record.info.source), record.epoch);
-                changing(now, &id, &kept, effects, |kept| {
-                    kept.control(revision, record, hole, content);
-                });
-            }
-        }
-    }
-
-    /// The delta with its body opened, where it is sealed.
-    fn opened(&self, id: &ViewId, delta: Delta<Bytes>) -> Result<Delta<Bytes>, String> {
-        let sealed = match &delta.op {
-            Op::Put(sealed) if body::is_sealed(sealed) => sealed,
-            Op::Put(_) | Op::Delete => return Ok(delta),
-        };
-        let opener = self.config.opener.as_ref().ok_or(NO_KEYS)?;
-        let opened = opener.open(id, &delta.key, sealed)?;
-        body::validate(&opened).map_err(|error| format!("what was sealed is no body: {error}"))?;
-        Ok(Delta {
-            op: Op::Put(opened),
-            ..delta
-        })
-    }
-
-    fn unopened(
-        &mut self,
-        id: &ViewId,
-        kept: &SharedView,
-        reason: String,
-        effects: &mut Vec<Effect>,
-    ) {
-        let failure = Failure::new("SealedUnreadable", reason.clone());
-        kept.write().fail(&failure);
-        self.loads.end(id, effects);
-        effects.push(Effect::Unopened(id.clone(), reason));
-        effects.push(Effect::Changed(id.clone()));
-    }
-
-    fn term(&self, group: Group) -> u32 {
-        self.terms.get(&group).copied().unwrap_or_default()
-    }
-
-    /// The log holds a record of this tenure.
-    fn wrote(&mut self, group: Group, epoch: Epoch) {
-        let term = self.term(group).max(epoch.term());
-        self.terms.insert(group, term);
-    }
-
-    fn dropped(&mut self, revision: Revision, record: ViewRecord, effects: &mut Vec<Effect>) {
-        let id = record.view.clone();
-        let content = next(&mut self.changes);
-        let Some(kept) = self.views.get(&id) else {
-            return;
-        };
-        // It has come again since, which a reader of its own has seen.
-        if kept.read().is_repeat(revision) {
-            return;
-        }
-        // Also while the log is read from its start, when records mean nothing before its end
-        // otherwise: a view that comes again has records of its own, behind this one.
-        kept.write().drop_content(revision, record, content);
-        self.forget(&id, effects);
-    }
-
-    /// The view is no more.
-    fn forget(&mut self, id: &ViewId, effects: &mut Vec<Effect>) {
-        self.views.remove(id);
-        self.loads.end(id, effects);
-        effects.push(Effect::Removed(id.clone()));
-    }
-
-    /// A record cannot be read: its view is in doubt, or any is where nobody can tell.
-    fn undecodable(
-        &mut self,
-        now: Moment,
-        revision: Revision,
-        view: Option<ViewId>,
-        effects: &mut Vec<Effect>,
-    ) {
-        effects.push(Effect::Undecodable {
-            revision,
-            view: view.clone(),
-        });
-        let Some(id) = view else {
-            self.unreadable = self.unreadable.max(Some(revision));
-            for kept in self.views.values() {
-                kept.write().doubted();
-            }
-            effects.push(Effect::AllChanged);
-            return;
-        };
-        match self.feed(&id) {
-            None => {
-                self.unheld.insert(id, revision);
-            }
-            Some(feed) => {
-                let kept = Arc::clone(self.view(&id, revision, effects));
-                kept.write().see(revision);
-                match feed {
-                    Feed::Log => kept.write().unreadable(revision),
-                    Feed::Alone | Feed::None => self.hand_over(now, &id, effects),
-                }
-                effects.push(Effect::Changed(id));
-            }
-        }
-    }
-
     fn caught_up(&mut self, now: Moment, revision: Revision, effects: &mut Vec<Effect>) {
         self.position = self.position.max(revision);
         // Nothing is on its way any more, so what was superseded has been replaced.
@@ -447,71 +244,6 @@ impl Machine {
         self.hand_over_all(now, effects);
         self.reached(now);
         effects.push(Effect::AllChanged);
-    }
-
-    /// Makes views stale or fresh as their ages are now, and forgets those of which nothing is left.
-    fn age(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        let mut forsaken = Vec::new();
-        for (id, kept) in &self.views {
-            if kept.read().has_aged(now) {
-                kept.write().age(now);
-            }
-            if kept.read().is_forsaken() {
-                forsaken.push(id.clone());
-            }
-        }
-        for id in forsaken {
-            self.forget(&id, effects);
-        }
-    }
-
-    fn news(&mut self, now: Moment, beat: &Beat, effects: &mut Vec<Effect>) {
-        for kept in self.views.values() {
-            let of_group = kept.read().group() == Some(beat.group);
-            if of_group {
-                kept.write().heard(now);
-            }
-        }
-        for news in beat
-            .views
-            .iter()
-            .filter(|news| self.scope.holds(&news.view))
-        {
-            if news.revision > self.position && self.ahead.is_none() {
-                self.ahead = Some((news.revision, now));
-            }
-            if let Some(kept) = self.views.get(&news.view) {
-                changing(now, &news.view, kept, effects, |kept| {
-                    // Also where nothing is known of the view but its name.
-                    kept.heard(now);
-                    let read = match kept.feed() {
-                        Feed::Log => self.position,
-                        Feed::Alone | Feed::None => self.loads.position(&news.view),
-                    };
-                    kept.beat(now, news.revision, news.news_age_ms, read);
-                });
-                self.behind |= kept.read().is_behind();
-            }
-        }
-    }
-
-    fn reached(&mut self, now: Moment) {
-        self.behind = false;
-        for kept in self.views.values() {
-            let mut kept = kept.write();
-            if kept.feed() == Feed::Log {
-                kept.reached(now, self.position, self.hole);
-                self.behind |= kept.is_behind();
-            }
-        }
-    }
-
-    /// Whether a beat named a position long ago, and nothing has been read since.
-    fn lags(&self, now: Moment) -> bool {
-        let (Some((_, since)), Some(progress)) = (self.ahead, self.progress) else {
-            return false;
-        };
-        now.saturating_sub(since.max(progress)).as_millis() > u128::from(self.config.lag_max_ms)
     }
 
     /// Has the log read again where some view cannot become whole otherwise: for the view alone at
@@ -550,23 +282,6 @@ impl Machine {
             Some(cause) => effects.push(Effect::AskAgain(cause)),
             None => {}
         }
-    }
-
-    fn view(&mut self, id: &ViewId, revision: Revision, effects: &mut Vec<Effect>) -> &SharedView {
-        self.views.entry(id.clone()).or_insert_with(|| {
-            let (id, incarnation) = (id.clone(), self.incarnation.clone());
-            let kept = match self.reading {
-                // Nothing of it can have been missed.
-                Reading::Live => {
-                    let before = Revision(revision.0.saturating_sub(1));
-                    Kept::live(id.clone(), incarnation, before, &self.config)
-                }
-                _ => Kept::reading(id.clone(), incarnation, &self.config),
-            };
-            let kept = Arc::new(RwLock::new(kept));
-            effects.push(Effect::Added(id, Arc::clone(&kept)));
-            kept
-        })
     }
 }
 

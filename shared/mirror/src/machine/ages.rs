@@ -1,0 +1,93 @@
+//! What the writers' beats say of views, and what the passing of time does to them.
+
+use super::*;
+
+impl Machine {
+    /// A group's writer says that it lives.
+    pub(crate) fn beat(&mut self, now: Moment, beat: &Beat) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        // A watcher that stands for election writes nothing by that.
+        if self.reading == Reading::Unheard || beat.group == Group::NONE {
+            return effects;
+        }
+        if beat.incarnation != self.incarnation {
+            self.rereads.want(RereadCause::Incarnation);
+        } else if beat.term >= self.term(beat.group) {
+            self.terms.insert(beat.group, beat.term);
+            self.news(now, beat, &mut effects);
+            self.age(now, &mut effects);
+        }
+        self.repair(now, &mut effects);
+        effects.push(Effect::Heard);
+        effects
+    }
+
+    fn news(&mut self, now: Moment, beat: &Beat, effects: &mut Vec<Effect>) {
+        for kept in self.views.values() {
+            let of_group = kept.read().group() == Some(beat.group);
+            if of_group {
+                kept.write().heard(now);
+            }
+        }
+        for news in beat
+            .views
+            .iter()
+            .filter(|news| self.scope.holds(&news.view))
+        {
+            if news.revision > self.position && self.ahead.is_none() {
+                self.ahead = Some((news.revision, now));
+            }
+            if let Some(kept) = self.views.get(&news.view) {
+                changing(now, &news.view, kept, effects, |kept| {
+                    // Also where nothing is known of the view but its name.
+                    kept.heard(now);
+                    let read = match kept.feed() {
+                        Feed::Log => self.position,
+                        Feed::Alone | Feed::None => self.loads.position(&news.view),
+                    };
+                    kept.beat(now, news.revision, news.news_age_ms, read);
+                });
+                self.behind |= kept.read().is_behind();
+            }
+        }
+    }
+
+    pub(super) fn reached(&mut self, now: Moment) {
+        self.behind = false;
+        for kept in self.views.values() {
+            let mut kept = kept.write();
+            if kept.feed() == Feed::Log {
+                kept.reached(now, self.position, self.hole);
+                self.behind |= kept.is_behind();
+            }
+        }
+    }
+
+    /// Makes views stale or fresh as their ages are now, and forgets those of which nothing is left.
+    pub(super) fn age(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        let mut forsaken = Vec::new();
+        for (id, kept) in &self.views {
+            if kept.read().has_aged(now) {
+                kept.write().age(now);
+            }
+            if kept.read().is_forsaken() {
+                forsaken.push(id.clone());
+            }
+        }
+        for id in forsaken {
+            self.forget(&id, effects);
+        }
+    }
+
+    /// Whether a beat named a position long ago, and nothing has been read since.
+    pub(super) fn lags(&self, now: Moment) -> bool {
+        let (Some((_, since)), Some(progress)) = (self.ahead, self.progress) else {
+            return false;
+        };
+        now.saturating_sub(since.max(progress)).as_millis() > u128::from(self.config.lag_max_ms)
+    }
+
+    pub(super) fn term(&self, group: Group) -> u32 {
+        self.terms.get(&group).copied().unwrap_or_default()
+    }
+}
