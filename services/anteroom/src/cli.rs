@@ -144,6 +144,13 @@ mod tests {
     }
 
     #[test]
+    fn every_option_is_documented() {
+        let page = include_str!("../../../docs/options.md");
+        let missing = anteroom_runtime::testing::undocumented(&Cli::command(), page);
+        assert!(missing.is_empty(), "not in docs/options.md: {missing:#?}");
+    }
+
+    #[test]
     fn parameters_are_json_or_strings() {
         assert_eq!(parse_parameter("a=1"), Ok(("a".into(), json!(1))));
         assert_eq!(parse_parameter("a=b=c"), Ok(("a".into(), json!("b=c"))));

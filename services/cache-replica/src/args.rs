@@ -69,13 +69,8 @@ pub struct Args {
     pub views: Vec<String>,
 
     /// Divides the views among the replicas that live, so that each view is held by this many; 0:
-    /// every replica holds every view.
-    #[arg(
-        long,
-        env = "ANTEROOM_REPLICATION_FACTOR",
-        default_value_t = 0,
-        conflicts_with = "views"
-    )]
+    /// they are not divided, and this replica holds what `--views` says.
+    #[arg(long, env = "ANTEROOM_REPLICATION_FACTOR", default_value_t = 0)]
     pub replication_factor: usize,
 
     /// The keys that sealed bodies are opened with.
@@ -101,6 +96,20 @@ impl Default for Args {
 }
 
 impl Args {
+    /// Whether the options fit each other.
+    ///
+    /// # Errors
+    /// Which of them do not.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            self.views.is_empty() || self.replication_factor == 0,
+            "AR701: `--views` says what this replica holds, and `--replication-factor {}` divides all \
+             views among replicas: give one of them",
+            self.replication_factor
+        );
+        Ok(())
+    }
+
     /// What one query may take, where `turns` of them run at once.
     pub(crate) fn budget(&self, turns: usize) -> Budget {
         let (limit, asked) = (self.memory_limit, self.query_built_bytes_max);
@@ -138,5 +147,23 @@ mod tests {
     #[test]
     fn the_defaults_are_what_the_command_line_says() {
         assert_eq!(duration_ms("60s"), Ok(AGE_MAX_DEFAULT_MS));
+    }
+
+    /// Point J.
+    #[test]
+    fn a_share_by_name_and_views_that_are_divided_exclude_each_other() {
+        for (views, replication_factor, fit) in [
+            (vec![], 0, true),
+            (vec![], 2, true),
+            (vec!["ingresses".to_owned()], 0, true),
+            (vec!["ingresses".to_owned()], 1, false),
+        ] {
+            let args = Args {
+                views,
+                replication_factor,
+                ..Args::default()
+            };
+            assert_eq!(args.check().is_ok(), fit, "{args:?}");
+        }
     }
 }

@@ -59,3 +59,16 @@ async fn serve(
     bus.close().await;
     served
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn every_option_is_documented() {
+        let page = include_str!("../../../docs/options.md");
+        let command = super::Cli::command();
+        let missing = anteroom_runtime::testing::undocumented(&command, page);
+        assert!(missing.is_empty(), "not in docs/options.md: {missing:#?}");
+    }
+}

@@ -28,6 +28,7 @@ use crate::{
 /// # Errors
 /// A part of the replica has ended although nobody asked for it.
 pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Result<()> {
+    args.check()?;
     let replica = args.name();
     tracing::info!(replica, "the replica starts");
     let metrics = QueryMetrics::registered(&service.metrics);

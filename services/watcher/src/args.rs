@@ -30,7 +30,8 @@ pub struct Args {
     pub cache_api_calls: CacheApiCalls,
 
     /// Who may read Secrets, separated by commas: cachedcontextentry/NAME, globalcontextentry/NAME,
-    /// clusterpolicy/NAME, policy/NAMESPACE/NAME, each with `*` for any run of characters
+    /// clusterpolicy/NAME, policy/NAMESPACE/NAME, each with `*` for any run of characters. To change
+    /// it, start the watchers anew, one after the other: a takeover publishes only what differs
     #[arg(
         long,
         env = "ANTEROOM_ALLOW_SECRETS",
@@ -43,10 +44,6 @@ pub struct Args {
     /// 2Mi]
     #[arg(long, env = "ANTEROOM_API_CALL_BYTES_MAX", value_parser = bytes, value_name = "BYTES")]
     pub api_call_bytes_max: Option<u64>,
-
-    /// Limits of live reads.
-    #[command(flatten)]
-    pub live: LiveArgs,
 
     /// Bytes that what is kept of all views may take, as in `512Mi`; at the limit, reading from the
     /// API server waits [default: no limit]
@@ -73,6 +70,11 @@ pub struct Args {
     /// The keys that Secrets are sealed with in the log.
     #[arg(skip = Keys::none())]
     pub keys: Keys,
+
+    // Last, since a heading holds until the next one.
+    /// Limits of live reads.
+    #[command(flatten)]
+    pub live: LiveArgs,
 }
 
 impl Default for Args {

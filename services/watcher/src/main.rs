@@ -23,11 +23,24 @@ struct Command {
     #[command(flatten)]
     watcher: Args,
     /// The same as `--watcher-memory-limit`
-    #[arg(long, env = "ANTEROOM_MEMORY_LIMIT", value_parser = units::bytes)]
+    #[arg(
+        long,
+        env = "ANTEROOM_MEMORY_LIMIT",
+        value_parser = units::bytes,
+        value_name = "BYTES",
+        help_heading = "Watcher"
+    )]
     memory_limit: Option<u64>,
     /// How long a watch may be silent before it is taken for dead, as in `60s`; at least 20 seconds.
     /// Give the replicas' `--stale-after`
-    #[arg(long, env = "ANTEROOM_STALE_AFTER", default_value = "60s", value_parser = units::duration, value_name = "DURATION")]
+    #[arg(
+        long,
+        env = "ANTEROOM_STALE_AFTER",
+        default_value = "60s",
+        value_parser = units::duration,
+        value_name = "DURATION",
+        help_heading = "Watcher"
+    )]
     stale_after: Duration,
     #[command(flatten)]
     seal: SealArgs,
@@ -62,4 +75,17 @@ fn main() -> ExitCode {
         let bus = bus.await.context("AR701: the options for NATS are wrong")?;
         anteroom_watcher::run(watcher, Arc::new(bus), client, service).await
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn every_option_is_documented() {
+        let page = include_str!("../../../docs/options.md");
+        let command = super::Command::command();
+        let missing = anteroom_runtime::testing::undocumented(&command, page);
+        assert!(missing.is_empty(), "not in docs/options.md: {missing:#?}");
+    }
 }

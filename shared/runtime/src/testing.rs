@@ -1,4 +1,6 @@
-//! For tests: an OTLP receiver in the process.
+//! For tests: an OTLP receiver in the process, and whether options are documented.
+
+mod options;
 
 use std::{collections::BTreeMap, io, sync::Arc};
 
@@ -11,6 +13,8 @@ use opentelemetry_proto::tonic::{
 use prost::Message as _;
 use tokio::{net::TcpListener, sync::watch};
 use tokio_util::task::AbortOnDropHandle;
+
+pub use options::undocumented;
 
 /// Takes OTLP over HTTP on a free port of the loopback, and keeps every span.
 #[derive(Debug)]
