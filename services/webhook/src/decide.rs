@@ -3,11 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_model::{ErrorCode, GroupVersionResource, ObjectKey};
-use anteroom_policy::{AdmissionRequest, Evaluation, Policy, Rule, RuleOutcome, RuleReport, Step};
+use anteroom_policy::{
+    AdmissionRequest, Evaluation, Operation, Policy, Rule, RuleOutcome, RuleReport, Step,
+};
 use futures::future::join_all;
 use tokio::time::Instant;
 
 use crate::{
+    admission::{self, Admission},
     catalog::{Catalog, Catalogs},
     facts::{Fact, Facts, Origin, Reader},
     metrics::WebhookMetrics,
@@ -77,6 +80,22 @@ impl Decider {
             self.metrics.rule(record);
         }
         Ok(decision)
+    }
+
+    /// What becomes of a policy that is created or changed; any other review is admitted.
+    ///
+    /// # Errors
+    /// Where the review's objects are not what they should be.
+    pub(crate) fn admit(&self, review: &Review<'_>) -> Result<Admission, ReviewError> {
+        if review.operation() == Operation::Delete {
+            return Ok(Admission::default());
+        }
+        let request = review.request()?;
+        let catalog = self.catalogs.borrow().clone();
+        Ok(admission::judge(
+            request.matched_object(),
+            catalog.as_deref(),
+        ))
     }
 
     /// One rule; `None` where it does not speak of the request.

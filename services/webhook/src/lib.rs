@@ -17,6 +17,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod admission;
 mod args;
 mod catalog;
 mod decide;

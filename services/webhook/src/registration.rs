@@ -25,6 +25,12 @@ pub(crate) use keep::keep;
 /// Set by the API server on every namespace.
 const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
 
+/// The webhook through which policies themselves are admitted.
+const POLICIES: &str = "policies.anteroom.svc";
+
+/// How long the API server waits for it.
+const POLICIES_TIMEOUT_SECONDS: i32 = 5;
+
 /// How the API server reaches the webhook, and what it spares.
 #[derive(Clone, Debug)]
 pub(crate) struct Registration {
@@ -97,7 +103,30 @@ impl Registration {
                 )])),
                 ..ObjectMeta::default()
             },
-            webhooks: Some(webhooks.collect()),
+            webhooks: Some(webhooks.chain([self.of_policies(trust_pem)]).collect()),
+        }
+    }
+
+    /// Through which policies themselves are admitted. Where it does not answer they are: what they may
+    /// not read is seen to at evaluation too.
+    fn of_policies(&self, trust_pem: &str) -> ValidatingWebhook {
+        let texts = |all: &[&str]| Some(all.iter().map(|&text| text.to_owned()).collect());
+        ValidatingWebhook {
+            name: POLICIES.to_owned(),
+            admission_review_versions: vec!["v1".to_owned()],
+            client_config: self.client_config("/policies".to_owned(), trust_pem),
+            failure_policy: Some("Ignore".to_owned()),
+            match_policy: Some("Equivalent".to_owned()),
+            rules: Some(vec![RuleWithOperations {
+                api_groups: texts(&["kyverno.io"]),
+                api_versions: texts(&["v1"]),
+                operations: texts(&["CREATE", "UPDATE"]),
+                resources: texts(&["clusterpolicies", "policies"]),
+                scope: Some("*".to_owned()),
+            }]),
+            side_effects: "None".to_owned(),
+            timeout_seconds: Some(POLICIES_TIMEOUT_SECONDS),
+            ..ValidatingWebhook::default()
         }
     }
 

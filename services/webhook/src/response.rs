@@ -6,6 +6,7 @@ use anteroom_model::ErrorCode;
 use serde_json::{Value, json};
 
 use crate::{
+    admission::Admission,
     review::{Review, ReviewError},
     verdict::{Blocked, Decision, FactRecord, RuleRecord},
 };
@@ -43,6 +44,20 @@ pub(crate) fn decided(review: &Review<'_>, decision: &Decision) -> Value {
     if !decision.rules.is_empty() {
         // The API server prefixes the key with the webhook's name.
         response["auditAnnotations"] = json!({ "decision": record(decision) });
+    }
+    envelope(&response)
+}
+
+/// The answer to a review of a policy itself.
+pub(crate) fn admitted(review: &Review<'_>, admission: &Admission) -> Value {
+    let refused = !admission.refused.is_empty();
+    let mut response = json!({ "uid": review.head.uid, "allowed": !refused });
+    if refused {
+        let message = admission.refused.join("; ");
+        response["status"] = failure(403, "Forbidden", cut(&message, MESSAGE_BYTES_MAX));
+    }
+    if !admission.warnings.is_empty() {
+        response["warnings"] = warnings(&admission.warnings).into();
     }
     envelope(&response)
 }

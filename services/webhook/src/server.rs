@@ -5,6 +5,7 @@
 //! | `/validate` | all, each by its own failure policy |
 //! | `/validate/fail`, `/validate/ignore` | those of this failure policy |
 //! | `/validate/fail/10` and so on | those of this failure policy and `timeoutSeconds`: what is registered |
+//! | `/policies` | none: policies themselves are admitted |
 
 mod answer;
 
@@ -27,6 +28,7 @@ use http::{StatusCode, Uri};
 use tokio::sync::Semaphore;
 
 use crate::{decide::Decider, metrics::WebhookMetrics, policies::Scope};
+use answer::About;
 
 /// Reviews that are decided at once. One more is answered with 503, and so by its failure policy:
 /// each may hold a body of [`REVIEW_BYTES_MAX`](anteroom_model::limits::REVIEW_BYTES_MAX).
@@ -80,6 +82,7 @@ pub(crate) async fn serve(
 
 fn router(decider: Decider, metrics: WebhookMetrics) -> Router {
     Router::new()
+        .route("/policies", post(policies))
         .route("/validate", post(validate_all))
         .route("/validate/{action}", post(validate_action))
         .route("/validate/{action}/{timeout_seconds}", post(validate_group))
@@ -91,8 +94,12 @@ fn router(decider: Decider, metrics: WebhookMetrics) -> Router {
         })
 }
 
+async fn policies(State(app): State<App>, request: Request) -> Response {
+    answer::answer(&app, About::Policies, request).await
+}
+
 async fn validate_all(State(app): State<App>, request: Request) -> Response {
-    answer::answer(&app, Scope::default(), request).await
+    answer::answer(&app, About::Objects(Scope::default()), request).await
 }
 
 async fn validate_action(
@@ -107,7 +114,7 @@ async fn validate_action(
                 ignore,
                 timeout_seconds: None,
             };
-            answer::answer(&app, scope, request).await
+            answer::answer(&app, About::Objects(scope), request).await
         }
     }
 }
@@ -123,7 +130,7 @@ async fn validate_group(
                 ignore,
                 timeout_seconds,
             };
-            answer::answer(&app, scope, request).await
+            answer::answer(&app, About::Objects(scope), request).await
         }
         _ => not_found(request.uri().clone()).await.into_response(),
     }

@@ -9,6 +9,7 @@ use kube::{
     Client,
     api::{Api, ApiResource, DynamicObject, GroupVersionKind},
 };
+use serde_json::Value;
 
 use crate::{
     nats::password,
@@ -204,7 +205,14 @@ pub async fn target(client: &Client) -> anyhow::Result<Target> {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
     wait::until("the webhook to register itself", async || {
         let found = api.get(CONFIGURATION).await?;
-        let webhook = &found.data["webhooks"][0]["clientConfig"];
+        let webhooks = found.data["webhooks"].as_array();
+        // Not the one through which policies themselves are admitted.
+        let of_objects = |webhook: &&Value| {
+            let name = webhook["name"].as_str().unwrap_or_default();
+            name.ends_with(".validate.anteroom.svc")
+        };
+        let webhook = webhooks.into_iter().flatten().find(of_objects);
+        let webhook = &webhook.context("no webhook yet")?["clientConfig"];
         let url = webhook["url"].as_str().context("no webhook yet")?;
         let ca = webhook["caBundle"].as_str().context("no caBundle yet")?;
         parse_target(url, ca)

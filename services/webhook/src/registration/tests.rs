@@ -49,10 +49,18 @@ fn configuration(url: Option<&str>, policies: &[Value]) -> Value {
     serde_json::to_value(made).unwrap()
 }
 
+/// All webhooks but the last, through which policies themselves are admitted.
+fn of_objects(made: &Value) -> &[Value] {
+    let (last, others) = made["webhooks"].as_array().unwrap().split_last().unwrap();
+    assert_eq!(last["name"], POLICIES);
+    others
+}
+
 fn rules(policies: &[Value]) -> Vec<String> {
     let made = configuration(None, policies);
-    let webhooks = made["webhooks"].as_array().unwrap().iter();
+    let webhooks = of_objects(&made);
     webhooks
+        .iter()
         .flat_map(|webhook| webhook["rules"].as_array().unwrap())
         .map(|rule| {
             let list = |field: &str| {
@@ -72,7 +80,8 @@ fn rules(policies: &[Value]) -> Vec<String> {
 
 #[test]
 fn a_policy_is_a_webhook() {
-    let made = configuration(None, &[policy(&["Service"], &["CREATE"], "Fail", None)]);
+    let mut made = configuration(None, &[policy(&["Service"], &["CREATE"], "Fail", None)]);
+    made["webhooks"] = of_objects(&made).into();
     assert_eq!(
         made,
         json!({
@@ -109,6 +118,30 @@ fn a_policy_is_a_webhook() {
     );
 }
 
+/// Point D: policies are judged when they are written, and nobody is kept from writing one where we do
+/// not answer.
+#[test]
+fn policies_themselves_are_admitted_by_the_last() {
+    let made = configuration(Some("https://127.0.0.1:9443"), &[]);
+    assert_eq!(
+        made["webhooks"],
+        json!([{
+            "name": "policies.anteroom.svc",
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": { "caBundle": "UEVN", "url": "https://127.0.0.1:9443/policies" },
+            "failurePolicy": "Ignore",
+            "matchPolicy": "Equivalent",
+            "rules": [{
+                "apiGroups": ["kyverno.io"], "apiVersions": ["v1"],
+                "operations": ["CREATE", "UPDATE"],
+                "resources": ["clusterpolicies", "policies"], "scope": "*",
+            }],
+            "sideEffects": "None",
+            "timeoutSeconds": 5,
+        }])
+    );
+}
+
 #[test]
 fn policies_are_grouped_by_failure_policy_and_timeout() {
     let made = configuration(
@@ -120,9 +153,7 @@ fn policies_are_grouped_by_failure_policy_and_timeout() {
             policy(&["Service"], &["CREATE"], "Fail", None),
         ],
     );
-    let urls: Vec<_> = made["webhooks"]
-        .as_array()
-        .unwrap()
+    let urls: Vec<_> = of_objects(&made)
         .iter()
         .map(|webhook| webhook["clientConfig"]["url"].as_str().unwrap())
         .collect();
@@ -173,8 +204,9 @@ fn operations_of_several_policies_on_one_resource_are_one_rule() {
 }
 
 #[test]
-fn without_policies_or_kinds_there_is_no_webhook() {
-    assert_eq!(configuration(None, &[])["webhooks"], json!([]));
+fn without_policies_or_kinds_there_is_no_webhook_of_objects() {
+    let none: &[Value] = &[];
+    assert_eq!(of_objects(&configuration(None, &[])), none);
     let unknown = [policy(&["Widget"], &["CREATE"], "Fail", None)];
-    assert_eq!(configuration(None, &unknown)["webhooks"], json!([]));
+    assert_eq!(of_objects(&configuration(None, &unknown)), none);
 }

@@ -26,8 +26,27 @@ use crate::{
 /// What the API server says that it waits, at most.
 const TIMEOUT_SECONDS_MAX: u64 = 30;
 
+/// What a review is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum About {
+    /// Objects, which these policies decide on.
+    Objects(Scope),
+    /// Policies themselves.
+    Policies,
+}
+
+impl About {
+    /// Whether an error outside of any policy admits.
+    fn ignores_errors(self) -> bool {
+        match self {
+            Self::Objects(scope) => scope.ignores_errors(),
+            Self::Policies => true,
+        }
+    }
+}
+
 /// Answers one request of the API server.
-pub(super) async fn answer(app: &App, scope: Scope, request: Request) -> Response {
+pub(super) async fn answer(app: &App, about: About, request: Request) -> Response {
     let Ok(_place) = app.places.try_acquire() else {
         app.metrics.review_error(ErrorCode::BUSY);
         let message = "as many reviews as this webhook takes are being decided: try again";
@@ -36,12 +55,12 @@ pub(super) async fn answer(app: &App, scope: Scope, request: Request) -> Respons
     };
     app.metrics.reviews_in_flight.inc();
     let span = span(request.headers());
-    let response = within(app, scope, request).instrument(span).await;
+    let response = within(app, about, request).instrument(span).await;
     app.metrics.reviews_in_flight.dec();
     response
 }
 
-async fn within(app: &App, scope: Scope, request: Request) -> Response {
+async fn within(app: &App, about: About, request: Request) -> Response {
     let timeout = timeout(request.uri());
     let received = tokio::time::timeout(timeout, body(request.into_body())).await;
     let begun = Instant::now();
@@ -50,9 +69,12 @@ async fn within(app: &App, scope: Scope, request: Request) -> Response {
             problem: format!("it did not arrive within {} ms", timeout.as_millis()),
         }),
         Ok(Err(error)) => Err(error),
-        Ok(Ok(body)) => review(app, scope, timeout, &body, begun).await,
+        Ok(Ok(body)) => match about {
+            About::Objects(scope) => review(app, scope, timeout, &body, begun).await,
+            About::Policies => admit(app, &body),
+        },
     };
-    result.unwrap_or_else(|error| refused(app, scope, &error))
+    result.unwrap_or_else(|error| refused(app, about, &error))
 }
 
 /// Decides and answers.
@@ -76,6 +98,22 @@ async fn review(
         .decided(decision.allowed(), decision.error, took);
     log(&review, &decision, took);
     Ok(axum::Json(response::decided(&review, &decision)).into_response())
+}
+
+/// Admits a policy, or refuses it.
+fn admit(app: &App, body: &Bytes) -> Result<Response, ReviewError> {
+    let review = Review::parse(body)?;
+    let admission = app.decider.admit(&review)?;
+    if !admission.refused.is_empty() {
+        let (kind, namespace, name) = (
+            &*review.head.kind.kind,
+            &*review.head.namespace,
+            &*review.head.name,
+        );
+        let reason = &*admission.refused.join("; ");
+        tracing::info!(kind, namespace, name, reason, "policy refused");
+    }
+    Ok(axum::Json(response::admitted(&review, &admission)).into_response())
 }
 
 /// What was decided, and from what: for whoever asks afterwards.
@@ -130,14 +168,14 @@ fn log(review: &Review<'_>, decision: &Decision, took: Duration) {
 /// A review that cannot be decided on. Where it has a uid it is answered as a review, so that the
 /// user of the API server reads why; otherwise by HTTP, and the API server goes by its failure
 /// policy.
-fn refused(app: &App, scope: Scope, error: &ReviewError) -> Response {
+fn refused(app: &App, about: About, error: &ReviewError) -> Response {
     let code = error.code();
     app.metrics.review_error(code);
     Span::current().record("otel.status_code", "ERROR");
     tracing::warn!(code = code.as_str(), %error, "review refused");
     match error.uid() {
         Some(uid) => {
-            axum::Json(response::malformed(uid, error, scope.ignores_errors())).into_response()
+            axum::Json(response::malformed(uid, error, about.ignores_errors())).into_response()
         }
         None => {
             let body = response::error(code, &error.to_string());

@@ -53,7 +53,9 @@ async fn the_configuration_follows_the_policies() {
     let _beats = cluster.beats(&[ingresses().as_str()]);
     cluster.service.readiness.wait_ready().await;
 
-    let found = configuration(&api, |_| true).await;
+    let webhooks = |found: &Value| found["webhooks"].as_array().map_or(0, Vec::len);
+    // The last is for policies themselves.
+    let found = configuration(&api, |found| webhooks(found) == 2).await;
     let only = &found["webhooks"][0];
     assert_eq!(only["clientConfig"]["service"]["path"], "/validate/fail/10");
     assert_eq!(
@@ -67,8 +69,24 @@ async fn the_configuration_follows_the_policies() {
     assert_eq!(denied["allowed"], false);
 
     cluster.remove_policy("hosts").await;
-    let none = |found: &Value| found["webhooks"].as_array().is_none_or(Vec::is_empty);
-    configuration(&api, none).await;
+    configuration(&api, |found| webhooks(found) == 1).await;
+    let mut policy = ingress("CREATE", "s", "a.example");
+    policy["request"]["object"] = serde_json::json!({
+        "apiVersion": "kyverno.io/v1", "kind": "Policy", "metadata": { "namespace": "s", "name": "p" },
+        "spec": { "rules": [{ "name": "r", "match": { "any": [{ "resources": { "kinds": ["Pod"] } }] },
+            "context": [{ "name": "c", "configMap": { "namespace": "other", "name": "x" } }],
+            "validate": { "deny": {} } }] },
+    });
+    let refused = client.review("/policies", &policy).await;
+    assert_eq!(
+        (
+            refused["allowed"].as_bool(),
+            refused["status"]["code"].as_u64()
+        ),
+        (Some(false), Some(403))
+    );
+    policy["request"]["object"]["kind"] = "ClusterPolicy".into();
+    assert_eq!(client.review("/policies", &policy).await["allowed"], true);
     api.shutdown().await;
 }
 
