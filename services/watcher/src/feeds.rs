@@ -263,6 +263,7 @@ impl Feeder {
                 Some(ended) = self.tasks.join_next() => match ended {
                     Ok(Done::Sized(gvr, size)) => self.sized(&gvr, &size),
                     Ok(Done::Joined(gvr)) => self.place_more(&gvr),
+                    Ok(Done::Allowed(gvr, scopes)) => self.allowed(&gvr, &scopes),
                     Ok(Done::Watched) => return anyhow::anyhow!("a watch ended by itself"),
                     Err(stopped) if stopped.is_cancelled() => {}
                     Err(panic) => return anyhow::anyhow!("a watch panicked: {panic}"),
@@ -296,6 +297,14 @@ impl Feeder {
     fn sized(&mut self, gvr: &GroupVersionResource, size: &types::Size) {
         if let Some(of) = self.types.get_mut(gvr) {
             of.sized(size);
+            self.dirty.get_or_insert_with(Instant::now);
+        }
+    }
+
+    fn allowed(&mut self, gvr: &GroupVersionResource, scopes: &[plan::Scope]) {
+        if let Some(of) = self.types.get_mut(gvr)
+            && of.allowed(scopes)
+        {
             self.dirty.get_or_insert_with(Instant::now);
         }
     }
@@ -348,6 +357,7 @@ impl Feeder {
         let mut dirty = false;
         for of in self.types.values_mut() {
             dirty |= of.look(options.reference_idle_after, now, publisher);
+            of.ask(now, &self.tools, &mut self.tasks);
         }
         if dirty {
             self.dirty.get_or_insert_with(Instant::now);

@@ -198,6 +198,17 @@ pub(crate) async fn size(api: &ApiServer, collection: &Collection) -> Result<u64
     parse::size(&bytes)
 }
 
+/// Whether a collection may be listed and watched.
+///
+/// # Errors
+/// What the API server refuses, or does not answer.
+pub(crate) async fn probe(api: &ApiServer, collection: &Collection) -> Result<(), Fault> {
+    let path = paths::list(collection, None, 1);
+    let page = parse::page(&api.get_as(&path, METADATA_LIST, PAGE_BYTES_MAX).await?)?;
+    let path = paths::watch(collection, &page.version, 1);
+    api.watch(&path, METADATA, LINE_BYTES_MAX).await.map(drop)
+}
+
 /// What a collection holds now, read once, as [`Sink`]s hear of it: page by page, from the most recent
 /// state. `take` says whether the next page is wanted. Returns the version at which the collection was
 /// this; `None` where not all of it was wanted.

@@ -27,8 +27,14 @@ impl Backoff {
     /// The next wait. `random` is any number, evenly distributed: `rand::random()` in a service, a
     /// seeded one in a test.
     pub fn next(&mut self, random: u64) -> Duration {
+        self.next_within(random, self.max_ms)
+    }
+
+    /// As [`Backoff::next`], and at most `max_ms` this time.
+    pub fn next_within(&mut self, random: u64, max_ms: u64) -> Duration {
         let factor = 1_u64.checked_shl(self.attempt).unwrap_or(u64::MAX);
-        let full_ms = self.base_ms.saturating_mul(factor).min(self.max_ms);
+        let max_ms = max_ms.min(self.max_ms);
+        let full_ms = self.base_ms.saturating_mul(factor).min(max_ms);
         self.attempt = self.attempt.saturating_add(1);
         let half_ms = full_ms / 2;
         Duration::from_millis(half_ms + random % (full_ms - half_ms + 1))
@@ -65,6 +71,18 @@ mod tests {
         backoff.reset();
         assert_eq!(ms(backoff.next(0)), 50);
         assert_eq!(backoff.attempt(), 1);
+    }
+
+    #[test]
+    fn a_shorter_limit_is_drawn_within_too() {
+        let mut backoff = Backoff::new(100, 10_000);
+        let waits: Vec<_> = (0..6).map(|_| ms(backoff.next_within(0, 500))).collect();
+        assert_eq!(waits, [50, 100, 200, 250, 250, 250]);
+        assert_eq!(
+            ms(backoff.next(0)),
+            3_200,
+            "the attempts count all the same"
+        );
     }
 
     #[test]

@@ -1,17 +1,11 @@
 //! What must be true of a running system, for every test that makes it so.
 
-use std::{collections::BTreeMap, time::Duration};
-
-use anteroom_bus::{Address, Bus, Call, nats::NatsBus};
-use anteroom_model::ViewId;
-use anteroom_wire::{
-    body,
-    query::{Query, QueryRequest, decode_outcome, encode_request},
-};
+use anteroom_bus::{Bus, nats::NatsBus};
 use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use crate::{
+    views::held,
     wait,
     world::{World, ingress, service},
 };
@@ -155,40 +149,4 @@ pub async fn replicas_equal_the_api_server(world: &World) -> anyhow::Result<()> 
     }
     bus.close().await;
     Ok(())
-}
-
-async fn held(
-    bus: &NatsBus,
-    replica: &str,
-    view: &str,
-) -> anyhow::Result<Vec<(String, String, String)>> {
-    let query = Query {
-        expression: "items[].[metadata.namespace, metadata.name, metadata.resourceVersion]".into(),
-        parameters: BTreeMap::new(),
-        missing_key_is_error: false,
-        selection: None,
-    };
-    let request = QueryRequest {
-        entry: String::new(),
-        queries: vec![query],
-        age_max_ms: None,
-        revision_min: None,
-        revision_min_of: None,
-        reply_key: None,
-    };
-    let deadline = Duration::from_secs(10);
-    let to = Address::Replica {
-        replica: replica.into(),
-        view: ViewId::new(view),
-    };
-    let call = Call {
-        body: encode_request(&request)?,
-        deadline,
-        trace: None,
-    };
-    let reply = decode_outcome(&bus.request(&to, call, deadline).await?)??;
-    let result = reply.results.into_iter().next().context("one result")??;
-    let mut keys: Vec<(String, String, String)> = serde_json::from_value(body::to_json(&result)?)?;
-    keys.sort();
-    Ok(keys)
 }

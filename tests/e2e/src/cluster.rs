@@ -13,9 +13,13 @@ use rustls_pki_types::{CertificateDer, pem::PemObject};
 use serde_json::{Value, json};
 
 use crate::{
+    audit::{self, Asked},
     process::{Process, free_address, real_part},
     wait,
 };
+
+/// What the watcher asked, beside the other files of a cluster.
+const AUDIT_LOG: &str = "audit.log";
 
 /// An identity that the API server knows by its token.
 #[derive(Clone, Copy, Debug)]
@@ -40,20 +44,24 @@ impl Identity {
         }
     }
 
+    /// Its name to the API server.
+    pub fn user(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Watcher => "system:serviceaccount:anteroom:anteroom-watcher",
+            Self::Webhook => "system:serviceaccount:anteroom:anteroom-webhook",
+        }
+    }
+
     /// The line of the static token file: token, user, uid, groups.
     fn token_line(self) -> String {
-        let (user, groups) = match self {
-            Self::Admin => ("admin", "system:masters"),
-            Self::Watcher => (
-                "system:serviceaccount:anteroom:anteroom-watcher",
-                "system:serviceaccounts,system:serviceaccounts:anteroom",
-            ),
-            Self::Webhook => (
-                "system:serviceaccount:anteroom:anteroom-webhook",
-                "system:serviceaccounts,system:serviceaccounts:anteroom",
-            ),
+        let groups = match self {
+            Self::Admin => "system:masters",
+            Self::Watcher | Self::Webhook => {
+                "system:serviceaccounts,system:serviceaccounts:anteroom"
+            }
         };
-        let token = self.token();
+        let (token, user) = (self.token(), self.user());
         format!("{token},{user},{token},\"{groups}\"\n")
     }
 }
@@ -99,6 +107,7 @@ impl Cluster {
         )?;
         let tokens: String = Identity::ALL.map(Identity::token_line).concat();
         fs::write(folder.join("tokens.csv"), tokens)?;
+        fs::write(folder.join("audit.json"), audit::policy().to_string())?;
         let mut cluster = Self {
             folder: folder.to_owned(),
             address: free_address()?,
@@ -137,6 +146,10 @@ impl Cluster {
                 .arg(folder.join("service-account.pem"))
                 .arg("--token-auth-file")
                 .arg(folder.join("tokens.csv"))
+                .arg("--audit-policy-file")
+                .arg(folder.join("audit.json"))
+                .arg("--audit-log-path")
+                .arg(folder.join(AUDIT_LOG))
                 .arg("--cert-dir")
                 .arg(folder.join("apiserver-certs")),
             folder,
@@ -166,14 +179,27 @@ impl Cluster {
 
     /// A kubeconfig file with that identity, for a process.
     pub fn kubeconfig_file(&self, identity: Identity) -> anyhow::Result<PathBuf> {
+        self.kubeconfig_file_by(identity, self.address)
+    }
+
+    /// As [`Cluster::kubeconfig_file`], by way of whatever listens there in the API server's place.
+    pub fn kubeconfig_file_by(
+        &self,
+        identity: Identity,
+        address: SocketAddr,
+    ) -> anyhow::Result<PathBuf> {
         let file = self.folder.join(format!("{}.kubeconfig", identity.token()));
-        fs::write(&file, self.kubeconfig(identity))?;
+        fs::write(&file, self.kubeconfig_by(identity, address))?;
         Ok(file)
     }
 
     fn kubeconfig(&self, identity: Identity) -> String {
+        self.kubeconfig_by(identity, self.address)
+    }
+
+    fn kubeconfig_by(&self, identity: Identity, address: SocketAddr) -> String {
         let (url, ca) = (
-            self.url(),
+            format!("https://{address}"),
             self.folder.join("apiserver-certs/apiserver.crt"),
         );
         let (ca, token) = (ca.display(), identity.token());
@@ -183,6 +209,16 @@ impl Cluster {
              users: [{{name: it, user: {{token: {token}}}}}]\n\
              contexts: [{{name: it, context: {{cluster: it, user: it}}}}]\n"
         )
+    }
+
+    /// Where the API server listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What the watcher has asked of the API server so far.
+    pub fn asked(&self) -> anyhow::Result<Vec<Asked>> {
+        audit::read(&self.folder.join(AUDIT_LOG))
     }
 
     /// The API server's URL.

@@ -4,13 +4,17 @@
 //! Every port is free when it is picked, every file lies in a folder that goes with the test, and no
 //! process outlives its handle.
 
+pub mod audit;
 pub mod check;
 pub mod cluster;
 pub mod guard;
 pub mod manifests;
 pub mod nats;
 pub mod process;
+pub mod rights;
 pub mod services;
+pub mod stock;
 pub mod system;
+pub mod views;
 pub mod wait;
 pub mod world;

@@ -9,7 +9,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::wait;
+use crate::{stock::STOCK, wait};
 
 /// Reads every document of every YAML file in a folder of `deploy/`, in the files' order.
 pub fn read(folder: &str) -> anyhow::Result<Vec<Value>> {
@@ -68,6 +68,21 @@ pub fn rbac() -> anyhow::Result<Vec<Value>> {
         }
     }
     Ok(manifests)
+}
+
+/// The ClusterRole by which an administrator lets the watcher read more, aggregated: the stock of
+/// tests, and whatever else is given as (group, plural).
+pub fn watcher_may_read(more: &[(&str, &str)]) -> Value {
+    let stock = STOCK.iter().map(|of| (of.group, of.plural));
+    let rules: Vec<Value> = stock
+        .chain(more.iter().copied())
+        .map(|(group, plural)| {
+            json!({ "apiGroups": [group], "resources": [plural],
+                "verbs": ["get", "list", "watch"] })
+        })
+        .collect();
+    json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": { "name": "anteroom-watcher-added" }, "rules": rules })
 }
 
 /// Every document of a YAML text.

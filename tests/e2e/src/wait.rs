@@ -1,11 +1,13 @@
 //! Waiting for something to become true, with a bound and a reason.
 
 use std::{
+    env,
     fmt::Display,
+    str::FromStr as _,
     time::{Duration, Instant},
 };
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 
 /// How long anything may take to become true on a slow, busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(90);
@@ -30,5 +32,13 @@ pub async fn until<T, E: Display>(
             }
             Err(_) => tokio::time::sleep(LOOK_INTERVAL).await,
         }
+    }
+}
+
+/// A number that chooses another or a longer story, from the environment.
+pub fn setting(name: &str, default: u64) -> anyhow::Result<u64> {
+    match env::var(name) {
+        Ok(text) => u64::from_str(&text).with_context(|| format!("{name}={text}")),
+        Err(_) => Ok(default),
     }
 }

@@ -213,6 +213,19 @@ impl Member {
 }
 
 impl Hub {
+    /// A view or an object is not served, for want of a watch or of rights.
+    pub(super) fn misses(&self) -> bool {
+        let refused = |of: &Member| of.feeds.is_empty() || !of.refused.is_empty();
+        self.members.values().any(refused) || self.references.misses()
+    }
+
+    /// Something within it is wanted.
+    pub(super) fn wants_within(&self, scope: &Scope) -> bool {
+        let mut namespaces = self.members.values().flat_map(|of| of.lens.own());
+        namespaces.any(|own| scope.holds_namespace(&own.namespace))
+            || (self.references.of.keys()).any(|object| scope.holds_namespace(&object.namespace))
+    }
+
     pub(super) fn insert(&mut self, member: Member) {
         let view = member.tenure.view.clone();
         self.remove(&view);
@@ -314,7 +327,7 @@ impl Hub {
         self.references.gone(feed, key, version, publisher);
     }
 
-    /// The list is complete. Says whether a watch may be left now.
+    /// The list is complete. Says whether other watches have to be planned.
     pub(super) fn listed(
         &mut self,
         feed: &Scope,
@@ -331,9 +344,9 @@ impl Hub {
         if std::mem::take(&mut own.again) {
             own.ask();
         }
-        self.forbidden.remove(feed);
+        // What others were left to themselves for can save them again.
+        let mut left = self.forbidden.remove(feed).is_some();
         let begun = std::mem::take(&mut own.begun);
-        let mut left = false;
         for (view, begun) in begun {
             let member = self.members.get_mut(&view);
             let Some(member) = member.filter(|member| member.hears(feed)) else {

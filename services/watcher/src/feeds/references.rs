@@ -322,6 +322,12 @@ impl References {
         })
     }
 
+    /// One cannot be read.
+    pub(super) fn misses(&self) -> bool {
+        let mut states = self.of.values().map(|reference| reference.state);
+        states.any(|state| state == State::Failed)
+    }
+
     pub(super) fn is_watched(&self) -> bool {
         self.of.values().any(|reference| reference.scope.is_some())
     }

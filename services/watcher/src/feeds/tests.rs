@@ -436,6 +436,32 @@ async fn rights_that_are_taken_away_and_given_back() {
     world.until("recovery", synced).await;
 }
 
+/// Points E and F: more objects than watches may run for one by one, and no rights: each says so, and
+/// all of them come back soon after the one watch is allowed that serves them together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_references_than_watches_come_back_with_the_rights() {
+    const MANY: usize = plan::WATCHES_PER_TYPE_MAX + 30;
+    let world = World::start(FeedOptions::default()).await;
+    let resource = anteroom_simapi::ResourceName::from(CONFIGMAPS);
+    let forbid = Fault::Forbid {
+        resource: resource.clone(),
+    };
+    world.sim.fault(forbid).unwrap();
+    world.want(Source::Objects { gvr: gvr() });
+    for n in 0..MANY {
+        world.put("default", &format!("c{n}"), "x", &json!({}));
+        world.refer(&format!("c{n}"));
+    }
+    let all = |index: &anteroom_bus::LogIndex, is: fn(&str) -> bool| {
+        (0..MANY).all(|n| state_of(index, &format!("c{n}")).is_some_and(|state| is(&state)))
+    };
+    let failed = |index: &anteroom_bus::LogIndex| all(index, |state| state == "failed");
+    world.until("all to fail", failed).await;
+    world.sim.fault(Fault::Allow { resource }).unwrap();
+    let found = |index: &anteroom_bus::LogIndex| all(index, |state| state.parse::<u64>().is_ok());
+    world.until("all to be found", found).await;
+}
+
 /// Point F: a view that is derived from a watch which runs lists what it holds itself; the watch of
 /// thousands goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -32,8 +32,13 @@ use crate::{
     reflect::{self, Control, Target},
 };
 
-/// After how long a wide watch that was forbidden is planned with again, and a size asked for again.
+/// After how long a size is asked for again, and whether a wide watch that was forbidden is allowed by
+/// now, where nothing is missed without it.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
+
+/// The same where a view or an object is not served: rights that are given back should be seen in
+/// seconds.
+const ASK_AGAIN_MISSED: Duration = Duration::from_secs(5);
 
 /// How long a view keeps in mind what is gone after one watch took the place of another, which is
 /// longer than one may be behind the other.
@@ -48,6 +53,8 @@ pub(super) enum Done {
     Sized(GroupVersionResource, Size),
     /// A list beside a watch of the type.
     Joined(GroupVersionResource),
+    /// Of the wide watches that were forbidden, these are allowed by now.
+    Allowed(GroupVersionResource, Vec<Scope>),
 }
 
 pub(super) type Size = Result<u64, Fault>;
@@ -62,6 +69,8 @@ pub(super) struct Type {
     objects: Option<u64>,
     sizing: bool,
     sized: Option<Instant>,
+    /// It is being asked whether what was forbidden is allowed.
+    asking: bool,
     settled: bool,
     overlaps: Vec<(Tenure, Instant)>,
     /// The wide watches of the last plan, and how many of what they save may go before it is made
@@ -83,6 +92,7 @@ impl Type {
             objects: None,
             sizing: false,
             sized: None,
+            asking: false,
             settled,
             overlaps: Vec::new(),
             wide: BTreeMap::new(),
@@ -204,6 +214,66 @@ impl Type {
         }
     }
 
+    /// Asks whether wide watches are allowed by now that were forbidden. One that runs asks by itself.
+    pub(super) fn ask(&mut self, now: Instant, tools: &FeedTools, tasks: &mut JoinSet<Done>) {
+        let mut hub = self.hub.lock();
+        if self.asking || hub.forbidden.is_empty() {
+            return;
+        }
+        let after = match hub.misses() {
+            true => ASK_AGAIN_MISSED,
+            false => ASK_AGAIN,
+        };
+        let mut scopes = Vec::new();
+        let Hub {
+            feeds, forbidden, ..
+        } = &mut *hub;
+        for (scope, at) in forbidden {
+            if !feeds.contains_key(scope) && now.saturating_duration_since(*at) >= after {
+                *at = now;
+                scopes.push(scope.clone());
+            }
+        }
+        if scopes.is_empty() {
+            return;
+        }
+        self.asking = true;
+        let (api, gvr) = (tools.api.clone(), self.gvr.clone());
+        tasks.spawn(async move {
+            let mut allowed = Vec::new();
+            for scope in scopes {
+                let collection = scope.collection(&gvr).canonical();
+                if reflect::probe(&api, &collection).await.is_ok() {
+                    allowed.push(scope);
+                }
+            }
+            Done::Allowed(gvr, allowed)
+        });
+    }
+
+    /// The answer. Says whether watches have to be planned.
+    pub(super) fn allowed(&mut self, scopes: &[Scope]) -> bool {
+        self.asking = false;
+        let mut hub = self.hub.lock();
+        let before = hub.forbidden.len();
+        hub.forbidden.retain(|scope, _| !scopes.contains(scope));
+        let changed = hub.forbidden.len() != before;
+        let unwanted: Vec<_> = hub
+            .forbidden
+            .keys()
+            .filter(|scope| !hub.wants_within(scope))
+            .cloned()
+            .collect();
+        unwanted.iter().for_each(|scope| {
+            hub.forbidden.remove(scope);
+        });
+        if changed {
+            self.dirty = true;
+            self.sized = None; // It may be told by now.
+        }
+        changed
+    }
+
     /// What time alone brings about. Says whether watches have to be planned.
     pub(super) fn look(
         &mut self,
@@ -213,9 +283,7 @@ impl Type {
     ) -> bool {
         let past = |at: &Instant, after| now.saturating_duration_since(*at) >= after;
         let mut hub = self.hub.lock();
-        let forbidden = hub.forbidden.len();
-        hub.forbidden.retain(|_, at| !past(at, ASK_AGAIN));
-        let mut changed = hub.forbidden.len() != forbidden;
+        let mut changed = false;
         if hub
             .members
             .values()
@@ -299,7 +367,8 @@ impl Type {
             forbidden: hub.forbidden.keys().cloned().collect(),
             current: hub.feeds.keys().cloned().collect(),
         };
-        let again = self.sized.is_none_or(|at| at.elapsed() >= ASK_AGAIN);
+        let again = !wants.forbidden.contains(&Scope::all())
+            && self.sized.is_none_or(|at| at.elapsed() >= ASK_AGAIN);
         if self.sizing || (again && plan::asks_for_size(&wants)) {
             if !std::mem::replace(&mut self.sizing, true) {
                 let (api, gvr) = (tools.api.clone(), self.gvr.clone());

@@ -28,6 +28,10 @@ use crate::apiserver::Fault;
 const BACKOFF_BASE_MS: u64 = 800;
 const BACKOFF_MAX_MS: u64 = 30_000;
 
+/// The longest wait before a source is asked for again that the API server forbids: rights that are
+/// given back should be seen in seconds, and a refusal costs the API server next to nothing.
+const FORBIDDEN_WAIT_MAX_MS: u64 = 5_000;
+
 /// Objects in one page of a list. Halved when a page is larger than is read at once.
 pub(super) const PAGE_OBJECTS_MAX: u32 = 500;
 
@@ -292,10 +296,14 @@ impl Machine {
                 self.wait = (!first).then_some(wait);
                 Vec::new()
             }
-            Fault::Refused { .. } => {
+            Fault::Refused { code, .. } => {
                 self.watch_refused = watching;
                 self.relist();
-                self.wait = Some(self.backoff.next(random));
+                let max_ms = match code {
+                    403 => FORBIDDEN_WAIT_MAX_MS,
+                    _ => BACKOFF_MAX_MS,
+                };
+                self.wait = Some(self.backoff.next_within(random, max_ms));
                 vec![Effect::Refused(failure)]
             }
             Fault::Throttled { after, .. } => {

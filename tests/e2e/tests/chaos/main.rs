@@ -9,14 +9,14 @@
 mod mutator;
 mod saboteur;
 
-use std::{env, str::FromStr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anteroom_e2e::{
     check::{
         ENTRY, POLICY, SERVICES_ENTRY, entry_is_ready, is_denied, replicas_equal_the_api_server,
     },
     system::target,
-    wait,
+    wait::{self, setting},
     world::{World, host},
 };
 use anteroom_load::{Live, Plan, Report, Stop};
@@ -52,13 +52,6 @@ async fn no_wrong_decision_whatever_is_killed_or_frozen() -> anyhow::Result<()> 
         let logs = world.folder.path().display();
         format!("ANTEROOM_CHAOS_SEED={seed}; the logs are kept in {logs}")
     })
-}
-
-fn setting(name: &str, default: u64) -> anyhow::Result<u64> {
-    match env::var(name) {
-        Ok(text) => u64::from_str(&text).with_context(|| format!("{name}={text}")),
-        Err(_) => Ok(default),
-    }
 }
 
 async fn story(world: &mut World, seed: u64, lasts: Duration) -> anyhow::Result<()> {

@@ -132,10 +132,19 @@ fn a_refusal_is_told_at_once_and_retried_with_growing_waits() {
     assert_eq!(machine.command(), first_list());
     machine.step(refused(403), 0);
     assert!(waits(&mut machine) > first);
-    for _ in 0..10 {
-        machine.step(refused(403), u64::MAX / 2);
-        assert!(waits(&mut machine) <= Duration::from_millis(BACKOFF_MAX_MS));
-    }
+    let longest = |machine: &mut Machine, code: u16| {
+        let draw = |random| {
+            machine.step(refused(code), random);
+            waits(machine)
+        };
+        (0..2_000).map(draw).max()
+    };
+    let growing = Some(Duration::from_millis(BACKOFF_MAX_MS));
+    assert!(longest(&mut machine, 404) > Some(Duration::from_millis(FORBIDDEN_WAIT_MAX_MS)));
+    assert!(longest(&mut machine, 404) <= growing);
+    // Rights that are given back are seen in seconds, however long they were away.
+    let forbidden = Some(Duration::from_millis(FORBIDDEN_WAIT_MAX_MS));
+    assert!(longest(&mut machine, 403) <= forbidden);
     // Granted again.
     let effects = machine.step(page("12", None), 0);
     assert_eq!(

@@ -1,0 +1,251 @@
+//! What views there are, and whether each holds what the API server lists.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anteroom_bus::{Address, Bus, Call, LogEvent, Scope, nats::NatsBus};
+use anteroom_model::{
+    Collection, FactError, ObjectKey, ObjectReference, Op, Shape, Source, ViewId, WantedView,
+    system,
+};
+use anteroom_wire::{
+    body,
+    envelope::Record,
+    query::{Query, QueryRequest, Selection, decode_outcome, encode_request},
+};
+use anyhow::{Context, ensure};
+use bytes::Bytes;
+use kube::{
+    Client,
+    api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams},
+};
+
+use crate::{wait, world::World};
+
+/// A key and its version: namespace, name, resource version.
+pub type Held = (String, String, String);
+
+/// What the log has of one of the system's own views now.
+async fn system_view(bus: &NatsBus, view: ViewId) -> anyhow::Result<BTreeMap<ObjectKey, Bytes>> {
+    let mut follower = bus.follow(Scope::Views(vec![view]));
+    let mut objects = BTreeMap::new();
+    while let Some(event) = follower.next().await {
+        match event {
+            LogEvent::Restart { .. } => objects.clear(),
+            LogEvent::CaughtUp { .. } => return Ok(objects),
+            LogEvent::Away { .. } => {}
+            LogEvent::Record { envelope, .. } => {
+                if let Record::Delta { delta, .. } = envelope?.record {
+                    match delta.op {
+                        Op::Put(bytes) => objects.insert(delta.key, bytes),
+                        Op::Delete => objects.remove(&delta.key),
+                    };
+                }
+            }
+        }
+    }
+    anyhow::bail!("the bus was closed")
+}
+
+/// Every view that is wanted now, the system's own left out.
+pub async fn wanted(bus: &NatsBus) -> anyhow::Result<Vec<WantedView>> {
+    let all = system_view(bus, system::wanted()).await?;
+    all.values().map(|of| Ok(body::decode(of)?)).collect()
+}
+
+/// Every object that is referenced by itself now.
+pub async fn references(bus: &NatsBus) -> anyhow::Result<Vec<ObjectReference>> {
+    let all = system_view(bus, system::references()).await?;
+    all.values().map(|of| Ok(body::decode(of)?)).collect()
+}
+
+/// Every replica holds of every collection that is wanted exactly what the API server lists: keys and
+/// resource versions. Says how many collections that were.
+pub async fn equal_the_api_server(world: &World) -> anyhow::Result<usize> {
+    let bus = NatsBus::connect(world.nats.config_of_webhook()).await?;
+    let mut compared = 0;
+    for wanted in wanted(&bus).await? {
+        let Source::Collection(collection) = wanted.info.source.clone() else {
+            continue;
+        };
+        compared += 1;
+        let view = wanted.info.source.view_id();
+        for index in 0..world.system.replicas.len() {
+            let replica = format!("replica-{index}");
+            let what = format!("{replica} to hold {view}: {collection:?}");
+            wait::until(&what, async || {
+                let listed = listed(&world.client, &collection, &wanted.info.kind).await?;
+                let held = held(&bus, &replica, view.as_str()).await?;
+                ensure!(held == listed, "held {held:?}, listed {listed:?}");
+                Ok(())
+            })
+            .await?;
+        }
+    }
+    for reference in references(&bus).await? {
+        compared += 1;
+        for index in 0..world.system.replicas.len() {
+            let replica = format!("replica-{index}");
+            wait::until(&format!("{replica} to know {reference:?}"), async || {
+                let there = there(&world.client, &reference).await?;
+                let known = known(&bus, &replica, &reference).await?;
+                ensure!(known == there, "known {known:?}, there {there:?}");
+                Ok(())
+            })
+            .await?;
+        }
+    }
+    bus.close().await;
+    Ok(compared)
+}
+
+/// The resource version of a referenced object, as the API server has it; `None`: there is none.
+async fn there(client: &Client, of: &ObjectReference) -> anyhow::Result<Option<String>> {
+    let (gvr, key) = (&of.gvr, &of.object);
+    let root = if gvr.group.is_empty() { "api" } else { "apis" };
+    let path = match &*key.namespace {
+        "" => format!("{}/{}", gvr.resource, key.name),
+        namespace => format!("namespaces/{namespace}/{}/{}", gvr.resource, key.name),
+    };
+    let path = format!("/{root}/{}/{path}", gvr.api_version());
+    let request = http::Request::get(path).body(Vec::new())?;
+    match client.request::<DynamicObject>(request).await {
+        Ok(found) => Ok(found.metadata.resource_version),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// The same, as a replica has it.
+async fn known(
+    bus: &NatsBus,
+    replica: &str,
+    of: &ObjectReference,
+) -> anyhow::Result<Option<String>> {
+    let query = Query {
+        expression: "metadata.resourceVersion".into(),
+        parameters: BTreeMap::new(),
+        missing_key_is_error: false,
+        selection: Some(Selection {
+            shape: Shape::Object,
+            object: Some(of.object.clone()),
+            ..Selection::default()
+        }),
+    };
+    match answer(bus, replica, of.view(), query).await? {
+        Ok(result) => Ok(serde_json::from_value(body::to_json(&result)?)?),
+        Err(FactError::ObjectNotFound { .. }) => Ok(None),
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// What a replica holds of a collection.
+pub(crate) async fn held(bus: &NatsBus, replica: &str, view: &str) -> anyhow::Result<Vec<Held>> {
+    let query = Query {
+        expression: "items[].[metadata.namespace || '', metadata.name, metadata.resourceVersion]"
+            .into(),
+        parameters: BTreeMap::new(),
+        missing_key_is_error: false,
+        selection: None,
+    };
+    let result = answer(bus, replica, ViewId::new(view), query).await??;
+    let mut keys: Vec<Held> = serde_json::from_value(body::to_json(&result)?)?;
+    keys.sort();
+    Ok(keys)
+}
+
+async fn answer(
+    bus: &NatsBus,
+    replica: &str,
+    view: ViewId,
+    query: Query,
+) -> anyhow::Result<Result<Bytes, FactError>> {
+    let request = QueryRequest {
+        entry: String::new(),
+        queries: vec![query],
+        age_max_ms: None,
+        revision_min: None,
+        revision_min_of: None,
+        reply_key: None,
+    };
+    let deadline = Duration::from_secs(10);
+    let replica = replica.to_owned();
+    let call = Call {
+        body: encode_request(&request)?,
+        deadline,
+        trace: None,
+    };
+    let to = Address::Replica { replica, view };
+    let reply = match decode_outcome(&bus.request(&to, call, deadline).await?)? {
+        Ok(reply) => reply,
+        Err(refused) => return Ok(Err(refused)),
+    };
+    reply.results.into_iter().next().context("one result")
+}
+
+/// Nothing but the system's own views is wanted, or held by any replica.
+pub async fn none_is_left(world: &World) -> anyhow::Result<()> {
+    only_are_left(world, &[]).await
+}
+
+/// As [`none_is_left`], but for these.
+pub async fn only_are_left(world: &World, names: &[&str]) -> anyhow::Result<()> {
+    let bus = NatsBus::connect(world.nats.config_of_webhook()).await?;
+    let other = |view: &ViewId| !view.is_system() && !names.contains(&view.as_str());
+    wait::until("no other view to be wanted", async || {
+        let wanted = wanted(&bus).await?;
+        let views = wanted.iter().map(|of| of.info.source.view_id());
+        let views: Vec<_> = views.filter(other).collect();
+        ensure!(views.is_empty(), "{views:?}");
+        let references = references(&bus).await?;
+        ensure!(references.is_empty(), "{references:?}");
+        Ok(())
+    })
+    .await?;
+    for index in 0..world.system.replicas.len() {
+        let name = format!("replica-{index}");
+        let mut beats = bus.replica_beats().await?;
+        wait::until(&format!("{name} to hold no other view"), async || {
+            let beat = beats.next().await.context("the bus was closed")?;
+            ensure!(beat.replica == name, "the other one");
+            let views = beat.views.into_iter().map(|of| of.view);
+            let views: Vec<_> = views.filter(other).collect();
+            ensure!(views.is_empty(), "{views:?}");
+            Ok(())
+        })
+        .await?;
+    }
+    bus.close().await;
+    Ok(())
+}
+
+async fn listed(client: &Client, of: &Collection, kind: &str) -> anyhow::Result<Vec<Held>> {
+    let gvk = GroupVersionKind::gvk(&of.gvr.group, &of.gvr.version, kind);
+    let resource = ApiResource::from_gvk_with_plural(&gvk, &of.gvr.resource);
+    let namespaces: Vec<Option<&str>> = match of.namespaces.as_slice() {
+        [] => vec![None],
+        some => some
+            .iter()
+            .map(|namespace| Some(namespace.as_str()))
+            .collect(),
+    };
+    let parameters = ListParams::default()
+        .labels(&of.label_selector)
+        .fields(&of.field_selector);
+    let mut keys = Vec::new();
+    for namespace in namespaces {
+        let api: Api<DynamicObject> = match namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        };
+        for item in api.list(&parameters).await?.items {
+            let metadata = item.metadata;
+            keys.push((
+                metadata.namespace.unwrap_or_default(),
+                metadata.name.unwrap_or_default(),
+                metadata.resource_version.unwrap_or_default(),
+            ));
+        }
+    }
+    keys.sort();
+    Ok(keys)
+}
