@@ -4,6 +4,7 @@
 //! Every port is free when it is picked, every file lies in a folder that goes with the test, and no
 //! process outlives its handle.
 
+pub mod aggregated;
 pub mod audit;
 pub mod check;
 pub mod cluster;
@@ -11,8 +12,10 @@ pub mod guard;
 pub mod manifests;
 pub mod nats;
 pub mod process;
+pub mod proxy;
 pub mod rights;
 pub mod services;
+pub mod steady;
 pub mod stock;
 pub mod system;
 pub mod views;

@@ -42,6 +42,8 @@ pub struct SystemPlan {
     pub replica_args: Vec<(&'static str, String)>,
     /// Flags of the webhook.
     pub webhook_args: Vec<(&'static str, String)>,
+    /// The watchers come to the API server by a [`Proxy`](crate::proxy::Proxy).
+    pub proxied: bool,
 }
 
 impl Default for SystemPlan {
@@ -53,6 +55,7 @@ impl Default for SystemPlan {
             watcher_args: Vec::new(),
             replica_args: Vec::new(),
             webhook_args: Vec::new(),
+            proxied: false,
         }
     }
 }

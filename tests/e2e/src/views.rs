@@ -24,6 +24,11 @@ use crate::{wait, world::World};
 /// A key and its version: namespace, name, resource version.
 pub type Held = (String, String, String);
 
+/// The bus, for who may do what a webhook may.
+pub async fn bus(world: &World) -> anyhow::Result<NatsBus> {
+    Ok(NatsBus::connect(world.nats.config_of_webhook()).await?)
+}
+
 /// What the log has of one of the system's own views now.
 async fn system_view(bus: &NatsBus, view: ViewId) -> anyhow::Result<BTreeMap<ObjectKey, Bytes>> {
     let mut follower = bus.follow(Scope::Views(vec![view]));
@@ -61,7 +66,7 @@ pub async fn references(bus: &NatsBus) -> anyhow::Result<Vec<ObjectReference>> {
 /// Every replica holds of every collection that is wanted exactly what the API server lists: keys and
 /// resource versions. Says how many collections that were.
 pub async fn equal_the_api_server(world: &World) -> anyhow::Result<usize> {
-    let bus = NatsBus::connect(world.nats.config_of_webhook()).await?;
+    let bus = bus(world).await?;
     let mut compared = 0;
     for wanted in wanted(&bus).await? {
         let Source::Collection(collection) = wanted.info.source.clone() else {
@@ -189,7 +194,7 @@ pub async fn none_is_left(world: &World) -> anyhow::Result<()> {
 
 /// As [`none_is_left`], but for these.
 pub async fn only_are_left(world: &World, names: &[&str]) -> anyhow::Result<()> {
-    let bus = NatsBus::connect(world.nats.config_of_webhook()).await?;
+    let bus = bus(world).await?;
     let other = |view: &ViewId| !view.is_system() && !names.contains(&view.as_str());
     wait::until("no other view to be wanted", async || {
         let wanted = wanted(&bus).await?;

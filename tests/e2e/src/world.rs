@@ -15,6 +15,7 @@ use crate::{
     cluster::{Cluster, Identity},
     manifests,
     nats::Nats,
+    proxy::Proxy,
     system::{SYSTEM_NAMESPACE, System, SystemPlan},
 };
 
@@ -30,6 +31,8 @@ pub struct World {
     pub system: System,
     /// NATS.
     pub nats: Nats,
+    /// Between the watchers and the API server, where it was asked for.
+    pub proxy: Option<Proxy>,
     /// The cluster.
     pub cluster: Cluster,
     /// The user's client: an administrator's.
@@ -63,17 +66,23 @@ impl World {
             manifests::apply(&client, &manifest).await?;
         }
 
+        let proxy = match plan.proxied {
+            true => Some(Proxy::start(cluster.address()).await?),
+            false => None,
+        };
+        let way = proxy.as_ref().map_or(cluster.address(), Proxy::address);
         let system = System::start_as(
             plan,
             path,
             &nats.url(),
-            &cluster.kubeconfig_file(Identity::Watcher)?,
+            &cluster.kubeconfig_file_by(Identity::Watcher, way)?,
             &cluster.kubeconfig_file(Identity::Webhook)?,
         )?;
         let oracle = Arc::default();
         Ok(Self {
             system,
             nats,
+            proxy,
             cluster,
             client,
             oracle,

@@ -6,17 +6,13 @@
 //!
 //! `ANTEROOM_HUNDREDS_SEED` and `ANTEROOM_HUNDREDS_ROUNDS` choose another and a longer story.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::collections::BTreeMap;
 
 use anteroom_e2e::{
     audit,
     check::condition,
-    guard::{Asker, guard},
-    manifests,
-    stock::{Histories, NAMESPACES, NUMBERS, STOCK, Stock},
+    manifests, steady,
+    stock::{Histories, NAMESPACES, STOCK, Stock},
     system::SystemPlan,
     views,
     wait::{self, setting},
@@ -38,12 +34,6 @@ const DOERS: usize = 4;
 /// Names of one who does: few enough that many come again, as something else.
 const NAMES: usize = 40;
 
-/// The type of the entry that stays.
-const STAYS: Stock = STOCK[4];
-
-/// How late a number may be on a busy machine.
-const LATE_MAX: Duration = Duration::from_secs(5);
-
 /// What is left may be more by so much than after the first round: what a process keeps for the next.
 const MEMORY_FACTOR: f64 = 1.3;
 const MEMORY_SLACK_BYTES: f64 = 24.0 * 1024.0 * 1024.0;
@@ -64,12 +54,8 @@ async fn entries_by_the_hundred_hold_what_is_there_and_leave_nothing() -> anyhow
 async fn story(world: &mut World, seed: u64, rounds: u64) -> anyhow::Result<()> {
     manifests::apply(&world.client, &manifests::watcher_may_read(&[])).await?;
     let histories = Histories::begin(world, &STOCK).await?;
-    let (entry, policy) = staying();
-    world.create(&entry).await?;
-    world.create(&policy).await?;
     world.system.ready().await?;
-    let asker = Asker::new(world).await?;
-    asker.refused("stays", "numbers=").await?;
+    let asker = steady::begin(world).await?;
 
     let mut memory: Vec<BTreeMap<String, u64>> = Vec::new();
     for round in 0..rounds {
@@ -78,7 +64,7 @@ async fn story(world: &mut World, seed: u64, rounds: u64) -> anyhow::Result<()> 
         let seed = seed ^ (round << 16);
         let changes = [one, other]
             .map(|stock| histories.change(world, stock, seed ^ stock.len() as u64, &quiet));
-        let asking = ask(&histories, &asker, &stop);
+        let asking = steady::ask(&histories, &asker, &stop);
         let comings = async {
             let doers = (0..DOERS).map(|doer| come_and_go(world, seed, doer));
             let left = try_join_all(doers).await?;
@@ -111,8 +97,8 @@ async fn story(world: &mut World, seed: u64, rounds: u64) -> anyhow::Result<()> 
     }
     tell(&format!("{memory:#?}"));
     memory_is_back(&memory)?;
-    world.delete(&policy).await?;
-    world.delete(&entry).await?;
+    world.delete(&steady::policy()).await?;
+    world.delete(&steady::entry()).await?;
     views::none_is_left(world).await?;
     no_watch_is_left(world, 0).await?;
     for running in world.system.watcher.iter_mut() {
@@ -122,44 +108,6 @@ async fn story(world: &mut World, seed: u64, rounds: u64) -> anyhow::Result<()> 
         running.process.check()?;
     }
     world.system.webhook.process.check()
-}
-
-/// An entry that stays, and a policy that tells its numbers.
-fn staying() -> (Value, Value) {
-    let entry = json!({ "apiVersion": "kyverno.io/v2alpha1", "kind": "CachedContextEntry",
-        "metadata": { "name": "stays" },
-        "spec": { "resource": { "group": STAYS.group, "kind": STAYS.plural } } });
-    let context = json!({ "name": "value",
-        "cachedContextEntry": { "name": "stays", "jmesPath": NUMBERS } });
-    let condition = json!({ "key": "{{ value }}", "operator": "NotEquals", "value": "never" });
-    let policy = guard("stays", &context, "numbers={{ value }};", &condition);
-    (entry, policy)
-}
-
-/// Asks for the entry that stays, all the time. Says how often.
-async fn ask(
-    histories: &Histories,
-    asker: &Asker,
-    stop: &CancellationToken,
-) -> anyhow::Result<usize> {
-    let mut asked = 0;
-    while !stop.is_cancelled() {
-        let begun = Instant::now();
-        let decided = asker.ask("stays").await?;
-        let when = (begun, Instant::now());
-        let numbers = decided.message.split_once("numbers=");
-        let (numbers, _) = numbers
-            .and_then(|(_, rest)| rest.split_once(';'))
-            .with_context(|| format!("{decided:?}"))?;
-        let numbers: Vec<_> = numbers.split('/').collect();
-        ensure!(numbers.len() == NAMESPACES.len(), "{decided:?}");
-        for (namespace, number) in NAMESPACES.iter().zip(numbers) {
-            histories.judge((STAYS, namespace), number, when, LATE_MAX)?;
-        }
-        asked += 1;
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    Ok(asked)
 }
 
 /// Makes and deletes entries; returns those that are left.
@@ -240,7 +188,7 @@ async fn no_watch_is_left(world: &World, but: usize) -> anyhow::Result<()> {
 /// One view is wanted, and watched once.
 async fn only_what_stays(world: &World) -> anyhow::Result<()> {
     no_watch_is_left(world, 1).await?;
-    views::only_are_left(world, &[&format!("{}.v1.{}", STAYS.plural, STAYS.group)]).await
+    views::only_are_left(world, &[&steady::view()]).await
 }
 
 /// Resident memory of each service.
