@@ -18,6 +18,17 @@ use crate::{
 /// What a right is on: a type, everywhere (`None`) or in one namespace.
 pub type Scope = (Stock, Option<&'static str>);
 
+/// What is taken of a right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// All of it.
+    Whole,
+    /// Only to watch.
+    Watch,
+    /// Only to list.
+    List,
+}
+
 /// The rights that there are.
 #[derive(Debug, Default)]
 pub struct Rights {
@@ -60,15 +71,20 @@ impl Rights {
 
     /// Gives it; it counts from when the API server knows.
     pub async fn give(&self, client: &Client, scope: Scope) -> anyhow::Result<()> {
-        manifests::apply(client, &role(scope, true)).await?;
+        manifests::apply(client, &role(scope, &["get", "list", "watch"])).await?;
         self.note(scope, true);
         Ok(())
     }
 
-    /// Takes it away; it counts from before the API server knows.
-    pub async fn take(&self, client: &Client, scope: Scope) -> anyhow::Result<()> {
+    /// Takes it away, or a part of it; it counts from before the API server knows.
+    pub async fn take(&self, client: &Client, scope: Scope, taken: Taken) -> anyhow::Result<()> {
         self.note(scope, false);
-        manifests::apply(client, &role(scope, false)).await
+        let left: &[&str] = match taken {
+            Taken::Whole => &[],
+            Taken::Watch => &["get", "list"],
+            Taken::List => &["get", "watch"],
+        };
+        manifests::apply(client, &role(scope, left)).await
     }
 
     /// For how long all of these could be read, without an interruption; `None`: one cannot.
@@ -98,12 +114,11 @@ fn name((of, _): Scope) -> String {
     format!("days-{}", of.plural)
 }
 
-fn role(scope: Scope, is_given: bool) -> Value {
+fn role(scope: Scope, verbs: &[&str]) -> Value {
     let (of, namespace) = scope;
-    let rules = match is_given {
-        true => json!([{ "apiGroups": [of.group], "resources": [of.plural],
-            "verbs": ["get", "list", "watch"] }]),
-        false => json!([]),
+    let rules = match verbs {
+        [] => json!([]),
+        verbs => json!([{ "apiGroups": [of.group], "resources": [of.plural], "verbs": verbs }]),
     };
     let mut role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -135,8 +135,8 @@ pub(super) struct Machine {
     /// The newest version that was ever heard of.
     newest: ResourceVersion,
     page_limit: u32,
-    /// The last watch was refused although the list was not: the next list is announced once a
-    /// watch is open, or the view would flap between synced and failed.
+    /// The last watch was refused: there is a list once one is open. A list before that is announced
+    /// only then, or the view would flap between synced and failed.
     watch_refused: bool,
     unannounced: Option<ResourceVersion>,
 }
@@ -180,14 +180,7 @@ impl Machine {
     pub(super) fn step(&mut self, input: Input, random: u64) -> Vec<Effect> {
         match input {
             Input::Page { version, next } => self.page(version, next),
-            Input::Opened => {
-                self.watch_refused = false;
-                self.unannounced
-                    .take()
-                    .map(Effect::Listed)
-                    .into_iter()
-                    .collect()
-            }
+            Input::Opened => self.opened(),
             Input::Heard { version } => {
                 self.heard(version, random);
                 Vec::new()
@@ -206,6 +199,17 @@ impl Machine {
                 Vec::new()
             }
         }
+    }
+
+    fn opened(&mut self) -> Vec<Effect> {
+        if !std::mem::take(&mut self.watch_refused) {
+            return Vec::new();
+        }
+        if let Some(version) = self.unannounced.take() {
+            return vec![Effect::Listed(version)];
+        }
+        self.relist();
+        Vec::new()
     }
 
     fn heard(&mut self, version: Option<ResourceVersion>, random: u64) {
@@ -296,9 +300,13 @@ impl Machine {
                 self.wait = (!first).then_some(wait);
                 Vec::new()
             }
+            // A watch that is refused is asked for again by itself: nobody could follow up a list, and
+            // that may be of thousands.
             Fault::Refused { code, .. } => {
                 self.watch_refused = watching;
-                self.relist();
+                if !watching {
+                    self.relist();
+                }
                 let max_ms = match code {
                     403 => FORBIDDEN_WAIT_MAX_MS,
                     _ => BACKOFF_MAX_MS,

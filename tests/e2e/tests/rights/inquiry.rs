@@ -186,7 +186,7 @@ fn refused_since((of, namespace): Scope, at: Timestamp, asked: &[Asked]) -> Opti
         .iter()
         .take_while(|asked| asked.at < at)
         .filter(|asked| {
-            let read = matches!(asked.verb.as_str(), "list" | "watch");
+            let read = matches!(asked.verb.as_str(), "get" | "list" | "watch");
             read && asked.resource == resource && asked.namespace == namespace.unwrap_or_default()
         });
     before.fold(None, |since, asked| match asked.code {

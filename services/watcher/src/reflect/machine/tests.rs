@@ -129,6 +129,7 @@ fn a_refusal_is_told_at_once_and_retried_with_growing_waits() {
     let told = [Effect::Refused(Failure::new("Forbidden", "no"))];
     assert_eq!(machine.step(refused(403), 0), told);
     let first = waits(&mut machine);
+    machine.step(Input::Opened, 0);
     assert_eq!(machine.command(), first_list());
     machine.step(refused(403), 0);
     assert!(waits(&mut machine) > first);
@@ -158,10 +159,32 @@ fn a_refusal_is_told_at_once_and_retried_with_growing_waits() {
 }
 
 #[test]
-fn a_watch_that_is_refused_where_the_list_is_not_does_not_flap() {
+fn a_watch_that_is_refused_is_asked_for_until_it_opens_and_then_there_is_a_list() {
+    let mut machine = watching("10");
+    for _ in 0..3 {
+        let told = [Effect::Refused(Failure::new("Forbidden", "no"))];
+        assert_eq!(machine.step(refused(403), 0), told);
+        waits(&mut machine);
+        assert_eq!(
+            machine.command(),
+            watch("10"),
+            "no list that nobody follows"
+        );
+    }
+    assert_eq!(machine.step(Input::Opened, 0), []);
+    assert_eq!(machine.command(), first_list());
+    let effects = machine.step(page("12", None), 0);
+    assert_eq!(effects.last(), Some(&Effect::Listed(rv("12"))));
+    assert_eq!(machine.step(Input::Opened, 0), []);
+    assert_eq!(machine.command(), watch("12"));
+}
+
+#[test]
+fn a_list_while_the_watch_is_refused_is_announced_with_the_watch() {
     let mut machine = watching("10");
     machine.step(refused(403), 0);
     waits(&mut machine);
+    machine.step(Input::Relist, 0);
     let effects = machine.step(page("12", None), 0);
     assert_eq!(
         effects,
