@@ -54,11 +54,6 @@ impl Ast {
     pub fn function_name(&self, slot: Slot) -> &str {
         &self.functions[slot.0 as usize]
     }
-
-    /// The name of the parameter that a [`Term::Parameter`] is.
-    pub fn parameter_name(&self, slot: Slot) -> &str {
-        &self.parameters[slot.0 as usize]
-    }
 }
 
 impl PartialEq for Ast {

@@ -172,14 +172,6 @@ impl<'a, N: Node<'a>> Value<'a, N> {
         }
     }
 
-    /// The number, if it is one.
-    pub fn as_number(&self) -> Option<Number> {
-        match self.shape() {
-            Shape::Number(number) => Some(number),
-            _ => None,
-        }
-    }
-
     /// The value under `name`, if this is an object that has it.
     pub fn field(&self, name: &str) -> Option<Self> {
         match self {

@@ -369,16 +369,17 @@ fn a_hundred_thousand_references_cost_one_effect_each() {
     assert_eq!(kinds(&one_less), ["unrefer"]);
 }
 
+fn stopping() -> Resolution {
+    let Resolution::Found(mut found) = found("pods") else {
+        unreachable!()
+    };
+    found.options.stops_when_forbidden = true;
+    Resolution::Found(found)
+}
+
 /// Point F.
 #[test]
 fn an_entry_that_stops_when_forbidden_holds_the_error_until_its_spec_changes() {
-    let stopping = || {
-        let Resolution::Found(mut found) = found("pods") else {
-            unreachable!()
-        };
-        found.options.stops_when_forbidden = true;
-        Resolution::Found(found)
-    };
     let mut registry = Registry::default();
     registry.apply(claim("stops", "1", 1, stopping()));
     registry.apply(claim("retries", "2", 1, found("pods")));
@@ -415,13 +416,6 @@ fn an_entry_that_stops_when_forbidden_holds_the_error_until_its_spec_changes() {
 /// Point F: only where others keep the view is it known already that it is forbidden.
 #[test]
 fn an_entry_that_stops_knows_the_view_that_it_joins() {
-    let stopping = || {
-        let Resolution::Found(mut found) = found("pods") else {
-            unreachable!()
-        };
-        found.options.stops_when_forbidden = true;
-        Resolution::Found(found)
-    };
     let mut registry = Registry::default();
     let stops = (EntryKind::Cached, "stops".to_owned());
     let retries = (EntryKind::Cached, "retries".to_owned());

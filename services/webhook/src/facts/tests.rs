@@ -16,7 +16,7 @@ use super::*;
 
 const PODS: &str = "/api/v1/pods";
 
-fn pods(declared: bool) -> CollectionReference {
+pub(super) fn pods(declared: bool) -> CollectionReference {
     CollectionReference {
         version: Some("v1".into()),
         resource: "pods".into(),

@@ -88,11 +88,6 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// How many arguments there are.
-    pub fn argument_count(&self) -> usize {
-        self.arguments.len()
-    }
-
     /// All arguments. What is an expression reads as null here; see [`Call::reference`].
     pub fn arguments(&self) -> Handles {
         Handles::new(self.first.0, self.first.0 + self.arguments.len())

@@ -57,6 +57,19 @@ fn scope() -> impl Strategy<Value = Scope> {
     prop_oneof![Just(Scope::All), Just(Scope::Views(views().to_vec()))]
 }
 
+/// What is answered is true after every step, and all of it is answered once nothing happens any more.
+fn play(steps: Vec<Step>) -> Result<World, TestCaseError> {
+    let mut world = World::new(Scope::All);
+    for step in steps {
+        world.take(step);
+        world.check_truth()?;
+    }
+    world.settle();
+    world.check_truth()?;
+    world.check_settled()?;
+    Ok(world)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
@@ -64,14 +77,7 @@ proptest! {
     fn what_is_answered_is_true_and_in_the_end_it_is_all(
         steps in proptest::collection::vec(step(), 1..80),
     ) {
-        let mut world = World::new(Scope::All);
-        for step in steps {
-            world.take(step);
-            world.check_truth()?;
-        }
-        world.settle();
-        world.check_truth()?;
-        world.check_settled()?;
+        play(steps)?;
     }
 
     /// Points G and J: whatever is evicted, loaded, given away and taken back meanwhile, and whichever
@@ -80,14 +86,7 @@ proptest! {
     fn what_comes_and_goes_is_true_while_it_is_there_and_in_the_end_it_is_all(
         steps in proptest::collection::vec(demand_step(), 1..100),
     ) {
-        let mut world = World::new(Scope::All);
-        for step in steps {
-            world.take(step);
-            world.check_truth()?;
-        }
-        world.settle();
-        world.check_truth()?;
-        world.check_settled()?;
+        let world = play(steps)?;
         prop_assert!(world.loads.is_empty(), "every load comes to an end");
     }
 

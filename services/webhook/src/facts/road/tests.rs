@@ -8,7 +8,7 @@ use anteroom_policy::{CALLS, CALLS_DECLARED, CALLS_OFF, NamedObject};
 use serde_json::Value;
 
 use super::*;
-use crate::catalog::Entries;
+use crate::{catalog::Entries, facts::tests::pods};
 
 const PODS: &str = "/api/v1/namespaces/own/pods";
 
@@ -45,15 +45,6 @@ fn by(namespace: Option<&str>) -> Reader {
     Reader {
         policy: ObjectKey::new(namespace.unwrap_or_default(), "p"),
         rule: "r".into(),
-    }
-}
-
-fn pods(declared: bool) -> CollectionReference {
-    CollectionReference {
-        version: Some("v1".into()),
-        resource: "pods".into(),
-        declared,
-        ..CollectionReference::default()
     }
 }
 
