@@ -20,13 +20,13 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[command(name = "anteroom-cache-replica", version)]
 struct Cli {
     #[command(flatten)]
-    process: process::ProcessArgs,
-    #[command(flatten)]
-    nats: NatsArgs,
-    #[command(flatten)]
     replica: Args,
     #[command(flatten)]
     seal: SealArgs,
+    #[command(flatten)]
+    nats: NatsArgs,
+    #[command(flatten)]
+    process: process::ProcessArgs,
 }
 
 fn main() -> ExitCode {

@@ -19,10 +19,6 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[command(name = "anteroom-webhook", version)]
 struct Cli {
     #[command(flatten)]
-    process: process::ProcessArgs,
-    #[command(flatten)]
-    nats: NatsArgs,
-    #[command(flatten)]
     webhook: Args,
     #[command(flatten)]
     kubernetes: KubernetesArgs,
@@ -32,9 +28,15 @@ struct Cli {
     #[arg(
         long,
         env = "ANTEROOM_WITHOUT_API_SERVER",
-        conflicts_with = "KubernetesArgs"
+        conflicts_with = "KubernetesArgs",
+        help_heading = "Webhook"
     )]
     without_api_server: bool,
+
+    #[command(flatten)]
+    nats: NatsArgs,
+    #[command(flatten)]
+    process: process::ProcessArgs,
 }
 
 fn main() -> ExitCode {
