@@ -2,6 +2,7 @@
 //! of objects by what is in the cluster now. A call that a view answers is asked live beside it, and
 //! both must say the same.
 
+mod alike;
 mod changes;
 mod confined;
 mod lists;
@@ -9,6 +10,7 @@ mod reads;
 
 use anteroom_e2e::{manifests, system::SystemPlan, wait, world::World};
 use anyhow::{Context, ensure};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
@@ -20,7 +22,20 @@ const OTHER: &str = "elsewhere";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn policies_say_what_the_cluster_says() -> anyhow::Result<()> {
-    let mut world = World::start_as(&SystemPlan::default()).await?;
+    let keys = tempfile::NamedTempFile::new()?;
+    let key = BASE64_STANDARD.encode([7; 32]);
+    std::fs::write(keys.path(), format!("one {key}\n"))?;
+    let seal = ("--seal-keys-file", keys.path().display().to_string());
+    let readers = (
+        "--allow-secrets",
+        "clusterpolicy/secrets-by-label".to_owned(),
+    );
+    let plan = SystemPlan {
+        watcher_args: vec![readers, seal.clone()],
+        replica_args: vec![seal],
+        ..SystemPlan::default()
+    };
+    let mut world = World::start_as(&plan).await?;
     world.system.ready().await?;
     for namespace in [HOME, OTHER] {
         manifests::apply_namespace(&world.client, namespace).await?;
@@ -28,6 +43,7 @@ async fn policies_say_what_the_cluster_says() -> anyhow::Result<()> {
     manifests::apply(&world.client, &rights()).await?;
     reads::every_road(&world).await?;
     lists::every_shape(&world).await?;
+    alike::every_case(&world).await?;
     changes::every_operation(&world).await?;
     confined::every_road(&world).await
 }
@@ -43,6 +59,8 @@ fn rights() -> Value {
             { "apiGroups": ["apps"], "resources": ["deployments", "deployments/scale"],
                 "verbs": ["get", "list", "watch"] },
             { "apiGroups": [""], "resources": ["services/status"], "verbs": ["get"] },
+            { "apiGroups": [""], "resources": ["secrets", "pods"],
+                "verbs": ["get", "list", "watch"] },
             { "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"],
                 "verbs": ["get", "list", "watch"] },
         ],
