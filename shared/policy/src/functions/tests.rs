@@ -20,6 +20,23 @@ fn evaluate(expression: &str) -> Result<Value, String> {
 #[test]
 fn every_function_gives_what_kyverno_gives() {
     for (expression, value) in [
+        ("add(`1`, n)", json!(6)),
+        ("add('1Ki', '1')", json!("1025")),
+        ("add('1h', '30m0s')", json!("1h30m0s")),
+        ("subtract(`1.5`, `1`)", json!(0.5)),
+        ("subtract('1', '1500m')", json!("-500m")),
+        ("multiply('100m', `10`)", json!("1")),
+        ("multiply(`1.5`, '1h')", json!("1h30m0s")),
+        ("divide('1Gi', '256Mi')", json!(4)),
+        ("divide('1h', `4`)", json!("15m0s")),
+        ("divide(`1`, `4`)", json!(0.25)),
+        ("modulo(`7`, `4`)", json!(3)),
+        ("modulo('7', '4')", json!("3")),
+        ("modulo('7h', '2h')", json!("1h0m0s")),
+        ("divide('1', `3`)", json!("0")),
+        ("divide('100m', `3`)", json!("33m")),
+        ("round(`2.345`, `1`)", json!(2.3)),
+        ("round(`-2.5`, `0`)", json!(-3)),
         ("compare('a', 'b')", json!(-1)),
         ("compare('a', 'a')", json!(0)),
         ("equal_fold('Web', 'wEB')", json!(true)),
@@ -96,6 +113,18 @@ fn what_a_function_cannot_use_is_an_error() {
         "semver_compare('1.0.0', '<1.0.0 || nonsense')",
         "to_upper(n)",
         "time_now()",
+        "add('1h', '30m')",
+        "add(`1`, '1')",
+        "subtract('x', `1`)",
+        "multiply('1', '1')",
+        "divide(`1`, `0`)",
+        "divide('1h', '0s')",
+        "divide(`1`, '1')",
+        "modulo(`1.5`, `1`)",
+        "modulo('1500m', '1')",
+        "modulo('1', '0')",
+        "multiply('1E', `1e30`)",
+        "round(`1`, `-1`)",
     ] {
         assert!(evaluate(expression).is_err(), "{expression}");
     }

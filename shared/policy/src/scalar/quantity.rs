@@ -57,6 +57,27 @@ impl Quantity {
         Some(quantity)
     }
 
+    /// As a number of billionths; `None` where that is beyond an i128.
+    pub(crate) fn billionths(&self) -> Option<i128> {
+        let mut billionths: i128 = 0;
+        for digit in &self.digits {
+            billionths = billionths
+                .checked_mul(10)?
+                .checked_add(i128::from(*digit))?;
+        }
+        let power = u32::try_from(self.exponent - EXPONENT_MIN).ok()?;
+        let factor = match billionths {
+            0 => 1,
+            _ => 10_i128.checked_pow(power)?,
+        };
+        let billionths = billionths.checked_mul(factor)?;
+        Some(if self.negative {
+            -billionths
+        } else {
+            billionths
+        })
+    }
+
     fn apply(&mut self, suffix: &str) -> Option<()> {
         let power_of_two = match suffix {
             "Ki" => 10,

@@ -3,6 +3,7 @@
 
 use anteroom_e2e::{check::condition, manifests, world::World};
 use anyhow::Context;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::{
@@ -335,7 +336,7 @@ spec:
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: accounts}
-data: {builder: '["ghcr.io/team/*"]'}
+data: {builder: '["ghcr.io/team/app"]'}
 "#,
     admitted: r#"
 apiVersion: v1
@@ -491,9 +492,9 @@ async fn scaling(world: &World) -> anyhow::Result<()> {
         let what = format!("{replicas} replicas");
         comes_to(&what, &verdict, async || {
             let patch = json!({ "spec": { "replicas": replicas } });
-            let patch = kube::api::Patch::Merge(&patch);
-            let api = world.api(&deployment);
-            let scaled = api.patch_scale("scaled", &kube::api::PatchParams::default(), &patch);
+            let patch = Patch::Merge(&patch);
+            let (api, params) = (world.api(&deployment), PatchParams::default());
+            let scaled = api.patch_scale("scaled", &params, &patch);
             said(scaled.await.map(drop))
         })
         .await?;
