@@ -1,6 +1,7 @@
 //! The coordinator's mind: what entries, policies and the API server say goes in; what is wanted,
 //! records of the system views and statuses come out. One task owns all of it.
 
+mod enforce;
 mod entries;
 mod kinds;
 mod own;
@@ -14,8 +15,8 @@ use std::{
 };
 
 use anteroom_bus::{Beats, Bus, Scope};
-use anteroom_model::{Dependent, EntryKind, EntryState, Failure};
-use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat};
+use anteroom_model::{Dependent, EntryKind, EntryState, Failure, Incarnation};
+use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat, webhook_beat::WebhookBeat};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
@@ -32,7 +33,9 @@ use crate::{
     registry::{Effect, EntryId, Event, Referred, Registry},
     resolve::{Resolution, resolve_reference},
     status::StatusWriter,
+    webhooks::Webhooks,
 };
+use enforce::Standing;
 use entries::EntryFeed;
 use own::OwnViews;
 use policies::{PolicyFeed, PolicyId};
@@ -73,6 +76,8 @@ pub(crate) enum Feed {
 pub(crate) struct Tools {
     /// Where the views' state is read.
     pub bus: Arc<dyn Bus>,
+    /// Which log is written.
+    pub incarnation: Incarnation,
     /// Writes the log.
     pub publisher: Publisher,
     /// Says what is served.
@@ -96,6 +101,8 @@ pub(crate) struct Controller {
     tools: Tools,
     registry: Registry,
     catalog: Option<Arc<Catalog>>,
+    /// How often it was read.
+    catalogs_read: u64,
     cached: EntryFeed,
     global: EntryFeed,
     cluster_policies: PolicyFeed,
@@ -109,6 +116,13 @@ pub(crate) struct Controller {
     left: Left,
     calls: Calls,
     board: Board,
+    webhooks: Webhooks,
+    /// There has been no webhook for long.
+    webhooks_away: bool,
+    /// The policies that are in force, or could be but for the webhooks.
+    standings: HashMap<PolicyId, Standing>,
+    /// Those that are not in force yet.
+    unenforced: BTreeSet<PolicyId>,
     /// What authors were told of entries.
     ready: HashMap<EntryId, Ready>,
     /// Of which something changed since authors were told.
@@ -131,6 +145,7 @@ struct Ears {
     log: anteroom_bus::Follower,
     beats: Option<Beats<Beat>>,
     replicas: Option<Beats<ReplicaBeat>>,
+    webhooks: Option<Beats<WebhookBeat>>,
 }
 
 impl Controller {
@@ -146,6 +161,7 @@ impl Controller {
             tools,
             registry: Registry::default(),
             catalog: None,
+            catalogs_read: 0,
             cached: EntryFeed::new(EntryKind::Cached),
             global: EntryFeed::new(EntryKind::Global),
             cluster_policies: PolicyFeed::new("ClusterPolicy", "clusterpolicies"),
@@ -155,6 +171,10 @@ impl Controller {
             left,
             calls,
             board: Board::default(),
+            webhooks: Webhooks::default(),
+            webhooks_away: false,
+            standings: HashMap::new(),
+            unenforced: BTreeSet::new(),
             ready: HashMap::new(),
             dirty: Dirty::default(),
             ticks: 0,
@@ -179,7 +199,9 @@ impl Controller {
             log: self.tools.bus.follow(Scope::Controls),
             beats: None,
             replicas: None,
+            webhooks: None,
         };
+        let mut written = self.tools.publisher.written();
         let mut tick = tokio::time::interval(TICK);
         catalog.mark_changed();
         loop {
@@ -193,6 +215,8 @@ impl Controller {
                 Some(event) = ears.log.next() => self.board.log(event),
                 Some(beat) = next(&mut ears.beats) => self.board.beat(beat, Instant::now()),
                 Some(beat) = next(&mut ears.replicas) => self.replica(beat, Instant::now()),
+                Some(beat) = next(&mut ears.webhooks) => self.webhook_heard(beat),
+                Ok(()) = written.changed(), if !self.unenforced.is_empty() => self.log_written(),
                 _ = tick.tick() => self.tick(&mut ears).await,
             }
             if notes.is_empty() {
@@ -208,6 +232,11 @@ impl Controller {
         if ears.replicas.is_none() {
             ears.replicas = self.tools.bus.replica_beats().await.ok();
         }
+        if ears.webhooks.is_none() {
+            ears.webhooks = self.tools.bus.webhook_beats().await.ok();
+            self.webhooks.listen(Instant::now());
+        }
+        self.webhooks_tick(Instant::now());
         self.board.tick(Instant::now());
         self.ticks = self.ticks.wrapping_add(1);
         if self.looks.is_empty() && self.ticks.is_multiple_of(LOOK_TICKS) {
@@ -231,6 +260,8 @@ impl Controller {
             }
         }
         self.board.replica(beat, now);
+        // The entry on a view is ready before any replica serves it, so nothing else would tell.
+        self.dirty.policies.extend(self.unenforced.iter().cloned());
     }
 
     fn note(&mut self, feed: Feed, note: Note) {
@@ -245,6 +276,8 @@ impl Controller {
             return;
         };
         self.publish_kinds(&catalog);
+        self.catalogs_read += 1;
+        self.dirty.policies.extend(self.unenforced.iter().cloned());
         let changed = self.catalog.as_ref() != Some(&catalog);
         self.catalog = Some(catalog);
         if changed {

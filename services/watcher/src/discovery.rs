@@ -8,6 +8,7 @@ pub(crate) mod follow;
 mod parse;
 
 use anteroom_model::{Failure, GroupVersionResource, KindRecord};
+use anteroom_policy::KindPattern;
 
 pub(crate) use parse::{Document, parse_aggregated};
 
@@ -94,6 +95,16 @@ impl Catalog {
                 ),
             )))
         }
+    }
+
+    /// Whether there is a resource or a subresource of this kind.
+    pub(crate) fn serves(&self, kind: &KindPattern) -> bool {
+        self.resources.iter().any(|Resource { record, .. }| {
+            let subresources = record.subresources.iter().map(String::as_str);
+            let gvr = &record.gvr;
+            let mut parts = subresources.chain([""]);
+            parts.any(|part| kind.covers(&gvr.group, &gvr.version, &record.kind, part))
+        })
     }
 
     /// Takes over what was known before of the groups that do not answer now.

@@ -51,6 +51,7 @@ mod status;
 mod term;
 mod wants;
 mod watcher;
+mod webhooks;
 
 pub use args::Args;
 pub use crd::crds;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use anteroom_model::{EntryKind, ErrorCode, Failure, ObjectKey, ResourceVersion};
-use anteroom_policy::{Problem, Reference};
+use anteroom_policy::{KindPattern, Problem, Reference};
 use bytes::Bytes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Deserialize;
@@ -203,6 +203,10 @@ pub(crate) struct PolicyManifest {
     pub references: Vec<Reference>,
     /// It reads Secrets and nobody allowed it to.
     pub secrets_forbidden: bool,
+    /// What it decides over; empty: it is for what is there already.
+    pub kinds: Vec<KindPattern>,
+    /// Of its content, as it is published.
+    pub version: ResourceVersion,
     /// What it was told last.
     pub conditions: Vec<Condition>,
 }
@@ -229,10 +233,15 @@ impl PolicyManifest {
             entries: Vec::new(),
             references: Vec::new(),
             secrets_forbidden: false,
+            kinds: Vec::new(),
+            version: ResourceVersion::default(),
             conditions: Vec::new(),
         };
         match read.compile(object, kind) {
-            Ok(published) => (read, Some(published)),
+            Ok(published) => {
+                read.version = published.version.clone();
+                (read, Some(published))
+            }
             Err(error) => {
                 let message = format!("the manifest cannot be published: {error}");
                 let (code, path) = (ErrorCode::POLICY_INVALID, String::new());
@@ -258,6 +267,7 @@ impl PolicyManifest {
                 let entries = policy.entries().map(|(kind, name)| (kind, name.to_owned()));
                 self.entries = entries.collect();
                 self.references = policy.references().collect();
+                self.kinds = policy.targets().flat_map(|target| target.kinds).collect();
             }
             Err(problems) => self.problems = problems,
         }

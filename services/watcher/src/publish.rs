@@ -99,6 +99,11 @@ impl Publisher {
         self.shared.told.subscribe()
     }
 
+    /// Changes whenever something was written.
+    pub(crate) fn written(&self) -> watch::Receiver<()> {
+        self.shared.written.subscribe()
+    }
+
     async fn until(&self, condition: impl Fn(&Book) -> bool) {
         let mut written = self.shared.written.subscribe();
         while !self.look(&condition) {

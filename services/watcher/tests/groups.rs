@@ -293,6 +293,7 @@ async fn calls_that_are_off_are_not_kept_and_inline_entries_are() {
         ..anteroom_watcher::Args::default()
     };
     let watcher = world.watch_with("w", Arc::new(world.bus.join()), args);
+    let _enforcing = world.enforcing(&[]);
     world
         .until_ready(CLUSTER_POLICIES, "call", "True", "Succeeded")
         .await;

@@ -281,6 +281,10 @@ async fn policies_are_published_without_their_status_and_told_what_they_lack() {
         .await;
     world.ingress_entry("hosts");
     world
+        .until_ready(CLUSTER_POLICIES, "unique-host", "False", "NoWebhook")
+        .await;
+    let _enforcing = world.enforcing(&[INGRESS_VIEW]);
+    world
         .until_ready(CLUSTER_POLICIES, "unique-host", "True", "Succeeded")
         .await;
     let log = world

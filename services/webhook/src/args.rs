@@ -16,6 +16,11 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_LISTEN_ADDRESS", default_value = "0.0.0.0:9443")]
     pub listen_address: SocketAddr,
 
+    /// This webhook's name, as its heartbeat says it and as the statuses of policies show it [default:
+    /// $POD_NAME, else $HOSTNAME, and the port].
+    #[arg(long, env = "ANTEROOM_WEBHOOK_ID")]
+    pub webhook_id: Option<String>,
+
     /// The URL at which the API server reaches this webhook, as in https://127.0.0.1:9443, where it
     /// is no Service of the cluster.
     #[arg(long, env = "ANTEROOM_WEBHOOK_URL")]
@@ -83,6 +88,18 @@ pub struct Args {
     /// API server's own trust store decides.
     #[arg(long, env = "ANTEROOM_TLS_CA_FILE", requires = "tls_cert_file")]
     pub tls_ca_file: Option<PathBuf>,
+}
+
+impl Args {
+    /// The name to go by. It is the same after a restart in the same place, so that the process that
+    /// ended is not waited for.
+    pub(crate) fn name(&self, port: u16) -> String {
+        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        self.webhook_id.clone().unwrap_or_else(|| {
+            let host = variable("POD_NAME").or_else(|| variable("HOSTNAME"));
+            format!("{}:{port}", host.as_deref().unwrap_or("webhook"))
+        })
+    }
 }
 
 fn ratio(text: &str) -> Result<f64, String> {

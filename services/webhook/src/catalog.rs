@@ -9,7 +9,7 @@ mod follow;
 
 use std::sync::Arc;
 
-use anteroom_model::{EntryKind, EntryRecord, EntryState, FactError};
+use anteroom_model::{EntryKind, EntryRecord, EntryState, FactError, Incarnation, Revision};
 use anteroom_policy::{CALLS, CALLS_DECLARED, CALLS_OFF, Reference};
 use tokio::sync::watch;
 
@@ -24,6 +24,17 @@ pub(crate) struct Catalog {
     pub(crate) entries: Arc<Entries>,
     pub(crate) kinds: Arc<Kinds>,
     pub(crate) policies: Arc<PolicySet>,
+    /// Of the log, all of which is in here.
+    pub(crate) position: LogPosition,
+}
+
+/// A position of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogPosition {
+    /// Which log; empty: none.
+    pub(crate) incarnation: Incarnation,
+    /// 0: before its beginning.
+    pub(crate) revision: Revision,
 }
 
 /// The catalog as it stands; `None` until everything was read once.

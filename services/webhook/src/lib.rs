@@ -13,12 +13,15 @@
 //! - `policies`: which policies concern a request.
 //! - `decide`: takes a request through them; `facts` asks the replicas; `verdict` decides.
 //! - `response`: what the API server and its users are told.
-//! - `registration`: the ValidatingWebhookConfiguration; `tls`: the certificate.
+//! - `registration`: the ValidatingWebhookConfiguration, and the proof that the API server goes by it;
+//!   `tls`: the certificate.
+//! - `beats`: what this webhook says that it enforces.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod admission;
 mod args;
+mod beats;
 mod catalog;
 mod decide;
 mod facts;
@@ -47,10 +50,12 @@ use tokio::sync::watch;
 
 pub use args::Args;
 
+use beats::Beats;
+use catalog::Catalog;
 use decide::Decider;
 use facts::Facts;
 use metrics::WebhookMetrics;
-use registration::Registration;
+use registration::{Called, Keeper, Registration};
 
 /// Runs the webhook until shutdown. `kube` is for our own certificate and webhook configuration;
 /// without it the certificate lives in this process, and nothing is registered.
@@ -88,7 +93,7 @@ impl Webhook {
         let metrics = WebhookMetrics::registered(&service.metrics);
         let tasks = Tasks::new(service.shutdown.clone());
         let certificates = Certificates::new(&service.metrics);
-        let (catalogs_in, catalogs) = watch::channel(None);
+        let (catalogs_in, catalogs) = watch::channel(None::<Arc<Catalog>>);
         let (trust_in, trust) = watch::channel(None);
 
         let check = service
@@ -138,21 +143,29 @@ impl Webhook {
             certificate_ready(certificates.clone(), check, service.shutdown.clone()),
         );
 
-        if let Some(client) = kube {
-            let check = service
-                .readiness
-                .check("webhook configuration", "policies and a certificate");
-            let keep = registration::keep(
+        let called = kube.map(|client| {
+            let (called_in, called) = watch::channel(Called::default());
+            let keeper = Keeper {
                 client,
-                Registration::new(args),
-                catalogs.clone(),
-                trust.clone(),
-                metrics.clone(),
-                service.shutdown.clone(),
-                check,
-            );
+                registration: Registration::new(args),
+                metrics: metrics.clone(),
+                check: service
+                    .readiness
+                    .check("webhook configuration", "policies and a certificate"),
+                called: called_in,
+            };
+            let keep = keeper.run(catalogs.clone(), trust.clone(), service.shutdown.clone());
             tasks.spawn("webhook configuration", keep);
-        }
+            called
+        });
+
+        let beats = Beats {
+            bus: Arc::clone(&bus),
+            webhook: args.name(address.port()),
+            catalogs: catalogs.clone(),
+            called,
+        };
+        tasks.spawn("beats", beats.run(service.shutdown.clone()));
 
         let hedge = Duration::from_millis(args.query_hedge_ms);
         let facts = Facts::new(bus, metrics.clone(), hedge, args.audit_cached_calls);

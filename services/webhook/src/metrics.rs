@@ -30,6 +30,7 @@ pub(crate) struct WebhookMetrics {
     pub(crate) reviews_in_flight: Gauge,
     policies: Family<StateLabels, Gauge>,
     registrations: Family<OutcomeLabels, Counter>,
+    proof_seconds: Histogram,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -104,6 +105,7 @@ impl WebhookMetrics {
             reviews_in_flight: Gauge::default(),
             policies: Family::default(),
             registrations: Family::default(),
+            proof_seconds: histogram(),
         };
         metrics.register(
             "anteroom_admission_decisions",
@@ -159,6 +161,11 @@ impl WebhookMetrics {
             "anteroom_webhook_configuration_writes",
             "Times that the webhook configuration was written, by outcome",
             own.registrations.clone(),
+        );
+        metrics.register(
+            "anteroom_webhook_configuration_proof_seconds",
+            "From a webhook configuration being written to the API server going by it",
+            own.proof_seconds.clone(),
         );
         own
     }
@@ -225,5 +232,9 @@ impl WebhookMetrics {
         self.registrations
             .get_or_create(&OutcomeLabels { outcome })
             .inc();
+    }
+
+    pub(crate) fn proven(&self, took: Duration) {
+        self.proof_seconds.observe(took.as_secs_f64());
     }
 }

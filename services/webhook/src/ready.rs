@@ -1,6 +1,6 @@
 //! Ready means ready: every view that the policies need has a replica that answers for it.
 //!
-//! | what a policy needs | holds readiness back |
+//! | what a policy needs | is it missing |
 //! |---|---|
 //! | an entry on a view that no replica has, or has not read yet, or whose news is too old | yes |
 //! | something that it declares to be kept, and that the watcher has not registered yet | yes |
@@ -9,7 +9,16 @@
 //! | what may be kept and is not declared: it is read live meanwhile | no |
 //! | a call that declares to be kept, where the watcher keeps none | no |
 //!
-//! Readiness can be lost. What replicas hold is known from their heartbeats.
+//! What is missing does not always make the webhook unready, since that takes it away from every other
+//! policy too:
+//!
+//! | missing | then the webhook |
+//! |---|---|
+//! | at the start, before everything was there once | is not ready |
+//! | a view that was answered for since it is needed | is not ready any more: readiness is lost |
+//! | what is needed since then (by a policy or an entry that came or changed), and was never there yet | stays ready: it is told beside, and who asks for it gets the error of its state |
+//!
+//! What replicas hold is known from their heartbeats.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -54,6 +63,7 @@ pub(crate) async fn keep(
     let mut replicas = Replicas::default();
     let mut beats: Option<Beats<ReplicaBeat>> = None;
     let mut needs = Needs::default();
+    let mut standing = Standing::default();
     let mut known = false;
     loop {
         if beats.is_none() {
@@ -67,10 +77,13 @@ pub(crate) async fn keep(
         }
         let now = Instant::now();
         replicas.forget_silent(now);
-        match needs.missing(&replicas) {
-            _ if !known => {}
-            missing if missing.is_empty() => check.ready(),
-            missing => check.not_ready(told(&missing)),
+        if known {
+            let Look { holds, waits } = standing.look(&needs, &replicas);
+            match (holds.is_empty(), waits.is_empty()) {
+                (false, _) => check.not_ready(told(&holds)),
+                (true, false) => check.ready_but(told(&waits)),
+                (true, true) => check.ready(),
+            }
         }
         let next_beat = async {
             match &mut beats {
@@ -109,10 +122,54 @@ fn told(missing: &[String]) -> String {
     text
 }
 
+/// What was there since it is needed.
+#[derive(Debug, Default)]
+struct Standing {
+    /// Everything was there at once.
+    begun: bool,
+    answered: BTreeSet<ViewId>,
+}
+
+/// What is missing, for people.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Look {
+    /// What holds readiness back.
+    holds: Vec<String>,
+    /// What does not.
+    waits: Vec<String>,
+}
+
+impl Standing {
+    /// Looks at what is missing now.
+    fn look(&mut self, needs: &Needs, replicas: &Replicas) -> Look {
+        self.answered.retain(|view| needs.views.contains_key(view));
+        let mut look = Look::default();
+        let registered = needs.unregistered.iter().cloned();
+        let unregistered = match self.begun {
+            false => &mut look.holds,
+            true => &mut look.waits,
+        };
+        unregistered.extend(registered);
+        for (view, by) in &needs.views {
+            let Some(state) = replicas.lacks(view) else {
+                self.answered.insert(view.clone());
+                continue;
+            };
+            let text = format!("{by}: {state}");
+            match self.begun && !self.answered.contains(view) {
+                true => look.waits.push(text),
+                false => look.holds.push(text),
+            }
+        }
+        self.begun |= look.holds.is_empty();
+        look
+    }
+}
+
 /// What all policies need.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Needs {
-    /// Views, and a policy that needs each.
+    /// Views, and for what each is needed, for people.
     views: BTreeMap<ViewId, String>,
     /// What is declared and has no view yet, for people.
     unregistered: BTreeSet<String>,
@@ -130,6 +187,7 @@ impl Needs {
     }
 
     fn add(&mut self, catalog: &Catalog, need: &Need, policy: impl Fn() -> String) {
+        let mut of_entry = String::new();
         let view = match need {
             // Read live, whatever it declares.
             Need::Objects(reference, _) | Need::Declared(reference, _)
@@ -140,7 +198,10 @@ impl Needs {
             Need::Objects(_, view) => view.clone(),
             Need::Entry(kind, name) => match catalog.entry(*kind, name) {
                 Ok(record) => match record.binding() {
-                    Ok(binding) => binding.view.clone(),
+                    Ok(binding) => {
+                        of_entry = format!(" of {} `{name}`", kind.name());
+                        binding.view.clone()
+                    }
                     Err(_) => return,
                 },
                 Err(_) => return,
@@ -161,16 +222,8 @@ impl Needs {
                 }
             }
         };
-        self.views.entry(view).or_insert_with(policy);
-    }
-
-    /// What holds readiness back, for people.
-    fn missing(&self, replicas: &Replicas) -> Vec<String> {
-        let views = self.views.iter().filter_map(|(view, policy)| {
-            let state = replicas.lacks(view)?;
-            Some(format!("view {view} for policy {policy}: {state}"))
-        });
-        self.unregistered.iter().cloned().chain(views).collect()
+        let text = || format!("view {view}{of_entry} for policy {}", policy());
+        self.views.entry(view.clone()).or_insert_with(text);
     }
 }
 

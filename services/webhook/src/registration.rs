@@ -1,6 +1,10 @@
-//! The ValidatingWebhookConfiguration that the policies come to. Pure; [`keep`] writes it.
+//! The ValidatingWebhookConfiguration that the policies come to. Pure; [`keep`] writes it, and
+//! [`proof`] shows that the API server goes by it.
 
 mod keep;
+pub(crate) mod proof;
+mod step;
+mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +24,7 @@ use crate::{
     policies::{Group, PolicySet},
 };
 
-pub(crate) use keep::keep;
+pub(crate) use keep::{Called, Keeper};
 
 /// Set by the API server on every namespace.
 const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
@@ -94,7 +98,7 @@ impl Registration {
             let rules = rules(&targets, kinds);
             (!rules.is_empty()).then(|| self.webhook(group, rules, trust_pem))
         });
-        ValidatingWebhookConfiguration {
+        let mut configuration = ValidatingWebhookConfiguration {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
                 labels: Some(BTreeMap::from([(
@@ -104,7 +108,13 @@ impl Registration {
                 ..ObjectMeta::default()
             },
             webhooks: Some(webhooks.chain([self.of_policies(trust_pem)]).collect()),
-        }
+        };
+        let probe = proof::webhook(
+            &proof::token(&configuration),
+            self.client_config(proof::PATH.to_owned(), trust_pem),
+        );
+        configuration.webhooks.get_or_insert_default().push(probe);
+        configuration
     }
 
     /// Through which policies themselves are admitted. Where it does not answer they are: what they may

@@ -62,6 +62,16 @@ pub(crate) fn admitted(review: &Review<'_>, admission: &Admission) -> Value {
     envelope(&response)
 }
 
+/// The answer to the review of a proof: a refusal, which whoever made it waits for.
+pub(crate) fn probed(review: &Review<'_>) -> Value {
+    let message = "the API server calls this webhook";
+    envelope(&json!({
+        "uid": review.head.uid,
+        "allowed": false,
+        "status": failure(403, "Forbidden", message),
+    }))
+}
+
 /// The answer to a review that cannot be decided on, but has a uid.
 pub(crate) fn malformed(uid: &str, error: &ReviewError, ignore: bool) -> Value {
     let message = format!("{} {error}", error.code());

@@ -6,6 +6,7 @@
 //! | `/validate/fail`, `/validate/ignore` | those of this failure policy |
 //! | `/validate/fail/10` and so on | those of this failure policy and `timeoutSeconds`: what is registered |
 //! | `/policies` | none: policies themselves are admitted |
+//! | `/probe` | none: every review is refused, see [`registration::proof`](crate::registration::proof) |
 
 mod answer;
 
@@ -27,7 +28,7 @@ use axum_server::{
 use http::{StatusCode, Uri};
 use tokio::sync::Semaphore;
 
-use crate::{decide::Decider, metrics::WebhookMetrics, policies::Scope};
+use crate::{decide::Decider, metrics::WebhookMetrics, policies::Scope, registration::proof};
 use answer::About;
 
 /// Reviews that are decided at once. One more is answered with 503, and so by its failure policy:
@@ -83,6 +84,7 @@ pub(crate) async fn serve(
 fn router(decider: Decider, metrics: WebhookMetrics) -> Router {
     Router::new()
         .route("/policies", post(policies))
+        .route(proof::PATH, post(probe))
         .route("/validate", post(validate_all))
         .route("/validate/{action}", post(validate_action))
         .route("/validate/{action}/{timeout_seconds}", post(validate_group))
@@ -96,6 +98,12 @@ fn router(decider: Decider, metrics: WebhookMetrics) -> Router {
 
 async fn policies(State(app): State<App>, request: Request) -> Response {
     answer::answer(&app, About::Policies, request).await
+}
+
+/// Whoever asks here wants to know whether the API server calls us. That is no decision, and counts
+/// as none.
+async fn probe(State(app): State<App>, request: Request) -> Response {
+    answer::probed(&app, request).await
 }
 
 async fn validate_all(State(app): State<App>, request: Request) -> Response {

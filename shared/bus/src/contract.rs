@@ -9,6 +9,7 @@ use anteroom_wire::{
     beat::Beat,
     envelope::{Envelope, Record, TraceContext},
     replica_beat::ReplicaBeat,
+    webhook_beat::WebhookBeat,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -82,6 +83,12 @@ pub trait Bus: Debug + Send + Sync + 'static {
 
     /// The heartbeats of the replicas, from now on. A slow reader loses the oldest.
     async fn replica_beats(&self) -> Result<Beats<ReplicaBeat>, BusError>;
+
+    /// As [`Bus::send_beat`], from a webhook.
+    async fn send_webhook_beat(&self, beat: &WebhookBeat) -> Result<(), BusError>;
+
+    /// The heartbeats of the webhooks, from now on. A slow reader loses the oldest.
+    async fn webhook_beats(&self) -> Result<Beats<WebhookBeat>, BusError>;
 
     /// Asks whoever serves `to`; one of them answers.
     async fn request(

@@ -30,6 +30,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use anteroom_model::{Group, Incarnation, Revision, ViewId, ViewState, limits::MESSAGE_BYTES_MAX};
 use anteroom_wire::{
     beat::Beat, call, envelope::Envelope, lease, replica_beat::ReplicaBeat, subject::Subjects,
+    webhook_beat::WebhookBeat,
 };
 use async_nats::{Client, Event, HeaderMap};
 use async_trait::async_trait;
@@ -383,6 +384,14 @@ impl Bus for NatsBus {
 
     async fn replica_beats(&self) -> Result<Beats<ReplicaBeat>, BusError> {
         beats::listen_replicas(&self.shared).await
+    }
+
+    async fn send_webhook_beat(&self, beat: &WebhookBeat) -> Result<(), BusError> {
+        beats::send_webhook(&self.shared, beat).await
+    }
+
+    async fn webhook_beats(&self) -> Result<Beats<WebhookBeat>, BusError> {
+        beats::listen_webhooks(&self.shared).await
     }
 
     async fn request(

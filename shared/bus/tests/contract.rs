@@ -86,7 +86,8 @@ contract! {
         live_reads_reach_one_watcher
         a_thousand_views_are_served_at_once
         beats_reach_whoever_listens
-        replicas_are_heard_too;
+        replicas_are_heard_too
+        webhooks_are_heard_too;
     faults:
         the_connection_is_watched
         while_away_everything_fails_at_once

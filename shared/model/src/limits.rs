@@ -56,5 +56,16 @@ pub const REPLICA_BEAT_INTERVAL_MS: u64 = 1_000;
 /// Without a beat for this long, a replica is no longer counted on.
 pub const REPLICA_SILENCE_MAX_MS: u64 = 5_000;
 
+/// How often a webhook says what it enforces.
+pub const WEBHOOK_BEAT_INTERVAL_MS: u64 = 1_000;
+
+/// Without a beat for this long, a webhook is no longer waited for: a policy may become ready without
+/// it.
+pub const WEBHOOK_SILENCE_MAX_MS: u64 = 5_000;
+
+/// With no webhook heard for this long, policies that were ready are not any more: nobody decides by
+/// them. Long enough for the only webhook to be started again.
+pub const WEBHOOKS_AWAY_MAX_MS: u64 = 30_000;
+
 /// How long a reader waits for the first word on an object that is referenced by itself.
 pub const REFERENCE_WAIT_MAX_MS: u64 = 1_000;

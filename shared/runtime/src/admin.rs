@@ -51,6 +51,7 @@ async fn readyz(
         report.checks.push(crate::CheckReport {
             name: "shutdown".to_owned(),
             waiting_for: Some(format!("the process is shutting down: {reason}")),
+            note: None,
         });
     }
     let status = match report.ready {

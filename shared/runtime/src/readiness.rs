@@ -34,6 +34,9 @@ pub struct CheckReport {
     /// `None`: ready. Otherwise what it waits for.
     #[serde(rename = "waitingFor", skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
+    /// What is worth knowing although it holds nothing back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// Where the whole process stands.
@@ -61,6 +64,7 @@ impl Readiness {
         let report = CheckReport {
             name,
             waiting_for: Some(waiting_for.into()),
+            note: None,
         };
         let mut checks = self.shared.checks.lock();
         let id = checks.next_id;
@@ -111,27 +115,33 @@ pub struct Check {
 impl Check {
     /// It is there.
     pub fn ready(&self) {
-        self.set(None);
+        self.set(None, None);
+    }
+
+    /// It is there, but for something that holds nothing back and is told beside.
+    pub fn ready_but(&self, note: impl Into<String>) {
+        self.set(None, Some(note.into()));
     }
 
     /// It is not, or not any more: `reason` says what is waited for.
     pub fn not_ready(&self, reason: impl Into<String>) {
-        self.set(Some(reason.into()));
+        self.set(Some(reason.into()), None);
     }
 
     /// While it is not ready: what is waited for now. Once it is ready, nothing changes.
     pub fn waits_for(&self, reason: impl Into<String>) {
         let waiting = self.shared.checks.lock().by_id.get(&self.id).cloned();
         if waiting.is_some_and(|check| check.waiting_for.is_some()) {
-            self.set(Some(reason.into()));
+            self.set(Some(reason.into()), None);
         }
     }
 
-    fn set(&self, waiting_for: Option<String>) {
+    fn set(&self, waiting_for: Option<String>, note: Option<String>) {
         let mut checks = self.shared.checks.lock();
         let Some(check) = checks.by_id.get_mut(&self.id) else {
             return;
         };
+        check.note = note;
         if check.waiting_for == waiting_for {
             return;
         }

@@ -5,7 +5,7 @@
 //! - [`query`]: a query request and its reply.
 //! - [`call`]: what travels beside a query in headers.
 //! - [`beat`]: the writer's heartbeat.
-//! - [`replica_beat`]: a replica's heartbeat.
+//! - [`replica_beat`]: a replica's heartbeat; [`webhook_beat`]: a webhook's.
 //! - [`lease`]: who writes.
 //! - [`live`]: a live read through the watcher.
 //! - [`referenced`]: a record of an object that is referenced by itself.
@@ -21,6 +21,7 @@ pub mod query;
 pub mod referenced;
 pub mod replica_beat;
 pub mod subject;
+pub mod webhook_beat;
 
 mod escape;
 mod frame;

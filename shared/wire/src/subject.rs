@@ -7,6 +7,7 @@
 //! | `ar.<cluster>.ctl.lease.<incarnation>.<group>` | yes | who writes the views of a group |
 //! | `ar.<cluster>.beat` | no | the writers' heartbeats |
 //! | `ar.<cluster>.rbeat` | no | the replicas' heartbeats |
+//! | `ar.<cluster>.wbeat` | no | the webhooks' heartbeats |
 //! | `ar.<cluster>.q.<view>` | no | queries to any replica that serves the view |
 //! | `ar.<cluster>.qf.<view>` | no | queries to any replica that knows the view, whatever its state |
 //! | `ar.<cluster>.qi.<replica>.<view>` | no | queries to one replica |
@@ -45,6 +46,8 @@ pub enum Subject {
     Beat,
     /// The replicas' heartbeats.
     ReplicaBeat,
+    /// The webhooks' heartbeats.
+    WebhookBeat,
     /// Live reads.
     Live,
     /// Queries to any replica that serves the view.
@@ -152,6 +155,11 @@ impl Subjects {
         self.of("rbeat", &[])
     }
 
+    /// The webhooks' heartbeats.
+    pub fn webhook_beat(&self) -> String {
+        self.of("wbeat", &[])
+    }
+
     /// Live reads, to any watcher.
     pub fn live(&self) -> String {
         self.of("live", &[])
@@ -208,6 +216,7 @@ impl Subjects {
             },
             "beat" => Subject::Beat,
             "rbeat" => Subject::ReplicaBeat,
+            "wbeat" => Subject::WebhookBeat,
             "live" => Subject::Live,
             "qf" => Subject::Fallback(view(next()?)?),
             "q" => Subject::Query(view(next()?)?),

@@ -444,6 +444,7 @@ fn permissions_on_nats_fit_each_other() {
         ("watcher", "beat", "webhook", "beat"),
         ("replica", "rbeat", "watcher", "rbeat"),
         ("replica", "rbeat", "webhook", "rbeat"),
+        ("webhook", "wbeat", "watcher", "wbeat"),
     ] {
         let quoted = |subject: &str| format!("\"ar.default.{subject}\"");
         assert!(

@@ -185,6 +185,7 @@ impl Controller {
         let author = self.feed_mut(feed).author(&manifest);
         self.tools.status.forget(&author);
         let id = PolicyId(key);
+        self.not_to_enforce(&id);
         self.unread(&id, &manifest);
         let uid = Dependent(manifest.identity.uid);
         self.by_uid.remove(&uid);

@@ -151,11 +151,37 @@ impl Controller {
         }
     }
 
-    fn tell_policy(&self, id: &PolicyId, now: Instant) {
+    fn tell_policy(&mut self, id: &PolicyId, now: Instant) {
         let feed = self.policy_feed(id);
-        let Some(policy) = feed.roster.get(&id.0) else {
+        let Some(policy) = feed.roster.get(&id.0).cloned() else {
             return;
         };
+        let author = feed.author(&policy);
+        let ready = self.policy_ready(id, &policy, now);
+        let ready = if ready.status == "True" && !policy.kinds.is_empty() {
+            let reads = self.reads(&policy, &id.0);
+            self.enforced(id, &policy, &reads, ready, now)
+        } else {
+            self.not_to_enforce(id);
+            Some(ready)
+        };
+        let Some(ready) = ready else {
+            return;
+        };
+        self.tools.status.put(
+            author,
+            Wanted {
+                ready,
+                figures: None,
+                global: false,
+                conditions: policy.conditions,
+                figures_now: Figures::default(),
+            },
+        );
+    }
+
+    /// Whether it compiles, and what it reads is there.
+    fn policy_ready(&self, id: &PolicyId, policy: &PolicyManifest, now: Instant) -> Ready {
         let entries = policy.entries.iter().map(|id| self.need(policy, id));
         let declared = policy.references.iter().filter(|r| r.is_declared());
         let key = id.0.clone();
@@ -176,22 +202,12 @@ impl Controller {
         });
         let needs: Vec<_> = entries.chain(references).collect();
         let generation = policy.identity.generation;
-        let ready = if policy.secrets_forbidden && policy.problems.is_empty() {
+        if policy.secrets_forbidden && policy.problems.is_empty() {
             let failure = crate::permits::forbidden("the policy");
             Ready::new("False", failure, generation)
         } else {
             conditions::of_policy(generation, &policy.problems, &needs)
-        };
-        self.tools.status.put(
-            feed.author(policy),
-            Wanted {
-                ready,
-                figures: None,
-                global: false,
-                conditions: policy.conditions.clone(),
-                figures_now: Figures::default(),
-            },
-        );
+        }
     }
 }
 

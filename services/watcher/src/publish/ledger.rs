@@ -161,6 +161,11 @@ impl Ledger {
         self.pending.len()
     }
 
+    /// Whether a change of the object waits.
+    pub(super) fn is_pending(&self, key: &ObjectKey) -> bool {
+        self.pending.contains_key(key)
+    }
+
     /// When the oldest change was made that is not in the log.
     pub(super) fn oldest_change(&self) -> Option<Instant> {
         let pending = self.pending.values().map(|change| change.since).min();

@@ -43,6 +43,7 @@ pub(super) fn spawn(
     let status = StatusWriter::new(setting.api.clone(), setting.metrics.clone());
     let tools = Tools {
         bus: Arc::clone(&setting.bus),
+        incarnation: leadership.incarnation.clone(),
         publisher: publisher.clone(),
         discovery: discovery.clone(),
         status: status.clone(),

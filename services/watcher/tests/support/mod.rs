@@ -15,14 +15,19 @@ use std::{
 };
 
 use anteroom_bus::{Bus, LogEvent, Scope, local::LocalBus};
-use anteroom_model::{Op, ViewRecord, ViewState};
+use anteroom_model::{Op, Revision, ViewId, ViewRecord, ViewState};
 use anteroom_runtime::Service;
 use anteroom_simapi::{SimApi, SimConfig, Stats};
 use anteroom_watcher::Args;
-use anteroom_wire::envelope::Record;
+use anteroom_wire::{
+    envelope::Record,
+    replica_beat::{ReplicaBeat, ReplicaView},
+    webhook_beat::WebhookBeat,
+};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
+use tokio_util::sync::CancellationToken;
 
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -202,6 +207,40 @@ impl World {
             service,
             task: tokio::spawn(task),
         }
+    }
+
+    /// A webhook that enforces whatever the log says, and a replica that serves these views: until the
+    /// guard is dropped.
+    pub fn enforcing(&self, views: &[&str]) -> tokio_util::sync::DropGuard {
+        let view = |view: &&str| ReplicaView {
+            view: ViewId::new(*view),
+            state: "synced".into(),
+            bytes: 0,
+        };
+        let replica = ReplicaBeat {
+            replica: "r".into(),
+            views: views.iter().map(view).collect(),
+            ..ReplicaBeat::default()
+        };
+        let (bus, stop) = (self.bus.join(), CancellationToken::new());
+        let guard = stop.clone().drop_guard();
+        tokio::spawn(stop.run_until_cancelled_owned(async move {
+            let mut interval = tokio::time::interval(Duration::from_millis(100));
+            loop {
+                interval.tick().await;
+                let Ok(head) = bus.head().await else { continue };
+                let webhook = WebhookBeat {
+                    webhook: "w".into(),
+                    incarnation: head.incarnation,
+                    compiled: Revision(u64::MAX),
+                    enforced: Revision(u64::MAX),
+                    ..WebhookBeat::default()
+                };
+                let _ = bus.send_webhook_beat(&webhook).await;
+                let _ = bus.send_replica_beat(&replica).await;
+            }
+        }));
+        guard
     }
 
     pub fn entry(&self, name: &str, spec: Value) {

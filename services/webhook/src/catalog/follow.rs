@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, Connection, Scope};
 use anteroom_mirror::{ContentStamp, Mirror, MirrorConfig, MirrorMetrics};
-use anteroom_model::{KindRecord, ObjectKey, ViewId, system};
+use anteroom_model::{KindRecord, ObjectKey, Revision, ViewId, system};
 use anteroom_runtime::{Check, Service};
 use anteroom_view::{Object, Read};
 use anyhow::bail;
@@ -13,7 +13,7 @@ use futures::future::select_all;
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, time::Instant};
 
-use super::{Catalog, Entries};
+use super::{Catalog, Entries, LogPosition};
 use crate::{kinds::Kinds, metrics::WebhookMetrics, policies::PolicySet};
 
 /// The least time between two catalogs: entries that are created by the hundred are taken in
@@ -94,6 +94,8 @@ struct Reader {
     entries: Part<Entries>,
     kinds: Part<Kinds>,
     policies: Part<PolicySet>,
+    /// Up to where all three were read last.
+    position: LogPosition,
 }
 
 /// One view, read as a whole.
@@ -102,6 +104,8 @@ struct Part<T> {
     value: Arc<T>,
     /// Which state of the view `value` is; `None`: it was never whole.
     content: Option<ContentStamp>,
+    /// The position of the last record in it.
+    position: LogPosition,
 }
 
 impl<T: Default> Part<T> {
@@ -110,7 +114,14 @@ impl<T: Default> Part<T> {
             id,
             value: Arc::default(),
             content: None,
+            position: LogPosition::default(),
         }
+    }
+
+    /// Whether every record of the view that is read takes effect in it at once.
+    fn is_live(&self, mirror: &Mirror) -> bool {
+        let view = mirror.view(&self.id);
+        view.is_some_and(|view| view.status().borrow().live)
     }
 
     /// Reads the view again if it is whole and has changed. Returns whether it did.
@@ -119,6 +130,10 @@ impl<T: Default> Part<T> {
         // Last-good data, whatever its age: see the module's documentation.
         let read = mirror.view(&self.id).and_then(|view| {
             view.read(Some(u64::MAX), |view, position| {
+                self.position = LogPosition {
+                    incarnation: position.incarnation.clone(),
+                    revision: position.revision,
+                };
                 let content = Some(position.content);
                 (content != before).then(|| (content, parse(&self.value, view)))
             })
@@ -148,11 +163,17 @@ impl Reader {
             entries: Part::new(system::entries()),
             kinds: Part::new(system::kinds()),
             policies: Part::new(system::policies()),
+            position: LogPosition::default(),
         }
     }
 
-    /// A catalog, if all of it is known and any of it has changed.
+    /// A catalog, if all of it is known and any of it has changed, be it only up to where it was read.
     fn read(&mut self) -> Option<Catalog> {
+        let live = self.entries.is_live(&self.mirror)
+            && self.kinds.is_live(&self.mirror)
+            && self.policies.is_live(&self.mirror);
+        // Before the views: what has been read is in every one that is live.
+        let read_to = live.then(|| *self.mirror.position().borrow());
         let changed = [
             self.entries.refresh(&self.mirror, |before, view| {
                 let object = |o| (Object::namespace(o), Object::name(o), Object::body(o));
@@ -169,10 +190,19 @@ impl Reader {
         let known = self.entries.content.is_some()
             && self.kinds.content.is_some()
             && self.policies.content.is_some();
-        (known && changed.contains(&true)).then(|| Catalog {
+        let parts = [
+            &self.entries.position,
+            &self.kinds.position,
+            &self.policies.position,
+        ];
+        let position = position(&self.position, parts, read_to);
+        let moved = position != self.position;
+        self.position = position;
+        (known && (moved || changed.contains(&true))).then(|| Catalog {
             entries: Arc::clone(&self.entries.value),
             kinds: Arc::clone(&self.kinds.value),
             policies: Arc::clone(&self.policies.value),
+            position: self.position.clone(),
         })
     }
 
@@ -219,6 +249,41 @@ impl Reader {
     }
 }
 
+/// Up to where all of the log is in the parts. `read_to` is how far the log had been read before the
+/// parts were, if every part takes in at once what is read.
+///
+/// While the parts are of two logs, nothing is known. When they come to be of another log, a position
+/// that was read a moment ago may be one of the log before: then the parts' own positions count.
+fn position(
+    before: &LogPosition,
+    parts: [&LogPosition; 3],
+    read_to: Option<Revision>,
+) -> LogPosition {
+    let [first, ..] = parts;
+    if parts
+        .iter()
+        .any(|part| part.incarnation != first.incarnation)
+    {
+        return LogPosition::default();
+    }
+    let of_parts = parts.iter().map(|part| part.revision).min();
+    let of_parts = of_parts.unwrap_or_default();
+    let same_log = before.incarnation == first.incarnation;
+    let revision = match read_to.filter(|_| same_log) {
+        Some(read_to) => read_to.max(of_parts),
+        None => of_parts,
+    };
+    LogPosition {
+        incarnation: first.incarnation.clone(),
+        // What was known once does not become unknown: a catalog is only replaced by a newer one.
+        revision: if same_log {
+            revision.max(before.revision)
+        } else {
+            revision
+        },
+    }
+}
+
 /// The records of a view. One that cannot be read is the watcher's mistake, or a newer watcher's
 /// word: it is logged, and its readers are told that there is none.
 fn records<T: DeserializeOwned>(view: &ViewId, objects: Vec<(ObjectKey, Bytes)>) -> Vec<T> {
@@ -232,4 +297,65 @@ fn records<T: DeserializeOwned>(view: &ViewId, objects: Vec<(ObjectKey, Bytes)>)
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_model::Incarnation;
+
+    use super::*;
+
+    #[test]
+    fn a_position_is_claimed_only_for_what_all_views_have() {
+        let at = |log: &str, revision| LogPosition {
+            incarnation: Incarnation(log.into()),
+            revision: Revision(revision),
+        };
+        for (before, parts, read_to, expected) in [
+            // Nothing is known of three views in two logs.
+            (
+                at("a", 9),
+                [at("b", 3), at("a", 9), at("b", 3)],
+                Some(9),
+                LogPosition::default(),
+            ),
+            // Every view takes in what is read.
+            (
+                at("a", 5),
+                [at("a", 3), at("a", 9), at("a", 7)],
+                Some(12),
+                at("a", 12),
+            ),
+            // One does not: it is being built anew.
+            (
+                at("a", 2),
+                [at("a", 3), at("a", 9), at("a", 7)],
+                None,
+                at("a", 3),
+            ),
+            (
+                at("a", 5),
+                [at("a", 3), at("a", 9), at("a", 7)],
+                None,
+                at("a", 5),
+            ),
+            // What was read may be of the log before.
+            (
+                at("a", 90),
+                [at("b", 3), at("b", 4), at("b", 5)],
+                Some(90),
+                at("b", 3),
+            ),
+            (
+                at("b", 3),
+                [at("b", 3), at("b", 4), at("b", 5)],
+                Some(5),
+                at("b", 5),
+            ),
+        ] {
+            let [one, two, three] = &parts;
+            let found = position(&before, [one, two, three], read_to.map(Revision));
+            assert_eq!(found, expected, "{before:?} {parts:?} {read_to:?}");
+        }
+    }
 }

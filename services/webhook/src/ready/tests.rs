@@ -45,6 +45,11 @@ fn needs(catalog: &Catalog, all: &[Need]) -> Needs {
     needs
 }
 
+/// What holds a webhook back that has just started.
+fn missing(needs: &Needs, replicas: &Replicas) -> Vec<String> {
+    Standing::default().look(needs, replicas).holds
+}
+
 fn reference(inline: bool) -> Reference {
     Reference::Collection(CollectionReference {
         declared: true,
@@ -64,6 +69,7 @@ fn objects(view: &str) -> Need {
 fn catalog() -> Catalog {
     let records = [
         entry(EntryKind::Cached, "a", Some("va")),
+        entry(EntryKind::Cached, "b", Some("vb")),
         entry(EntryKind::Global, "g", Some("vg")),
         entry(EntryKind::Cached, "invalid", None),
         entry(EntryKind::Implicit, "declared", Some("vd")),
@@ -86,7 +92,7 @@ fn views_that_policies_need_hold_readiness_back_until_a_replica_answers() {
         let now = Instant::now();
         replicas.heard(now, beat("r1", views));
         replicas.heard(now, beat("r2", &[("other", "synced")]));
-        needs.missing(&replicas)
+        missing(needs, &replicas)
     };
     for (state, missing) in [
         ("synced", false),
@@ -98,13 +104,14 @@ fn views_that_policies_need_hold_readiness_back_until_a_replica_answers() {
         ("something new", true),
     ] {
         let found = waits(&of_entry, &[("va", state)]);
-        let expected = missing.then(|| format!("view va for policy p: {state} in r1"));
+        let expected = missing
+            .then(|| format!("view va of CachedContextEntry `a` for policy p: {state} in r1"));
         assert_eq!(found, Vec::from_iter(expected), "{state}");
     }
-    let nobody = ["view va for policy p: no replica holds it"];
+    let nobody = ["view va of CachedContextEntry `a` for policy p: no replica holds it"];
     assert_eq!(waits(&of_entry, &[]), nobody);
-    let silence = ["view va for policy p: no replica is heard"];
-    assert_eq!(of_entry.missing(&Replicas::default()), silence);
+    let silence = ["view va of CachedContextEntry `a` for policy p: no replica is heard"];
+    assert_eq!(missing(&of_entry, &Replicas::default()), silence);
 
     let said = [
         one(Need::Entry(EntryKind::Cached, "invalid".into())),
@@ -124,6 +131,75 @@ fn views_that_policies_need_hold_readiness_back_until_a_replica_answers() {
     let unregistered = one(declared("new"));
     let text = ["new for policy p: the watcher has not registered it"];
     assert_eq!(waits(&unregistered, &[]), text);
+}
+
+/// Point H: at the start all of it; then a policy that comes takes the webhook from nobody, and what was
+/// there once may be lost.
+#[test]
+fn what_comes_later_and_is_not_there_yet_makes_nobody_unready() {
+    let catalog = catalog();
+    let old = Need::Entry(EntryKind::Cached, "a".into());
+    let new = Need::Entry(EntryKind::Global, "g".into());
+    let (none, one) = (
+        needs(&catalog, &[]),
+        needs(&catalog, std::slice::from_ref(&old)),
+    );
+    let two = needs(&catalog, &[old.clone(), new]);
+    let unregistered = needs(&catalog, &[old, declared("new")]);
+    let (a, g): (&[_], &[_]) = (&[("va", "synced")], &[("vg", "synced")]);
+    let (both, neither): (&[_], &[_]) = (&[("va", "synced"), ("vg", "synced")], &[]);
+    // Of each look: what is needed, what is there, how much holds back, how much is told beside.
+    type Looks<'a> = &'a [(&'a Needs, &'a [(&'a str, &'a str)], usize, usize)];
+    let stories: [(&str, Looks<'_>); 6] = [
+        (
+            "the start",
+            &[(&two, neither, 2, 0), (&two, a, 1, 0), (&two, both, 0, 0)],
+        ),
+        (
+            "it may be lost before the start is over",
+            &[(&two, a, 1, 0), (&two, g, 1, 0)],
+        ),
+        (
+            "a policy that comes",
+            &[
+                (&one, a, 0, 0),
+                (&two, a, 0, 1),
+                (&two, both, 0, 0),
+                (&two, a, 1, 0),
+            ],
+        ),
+        (
+            "one is lost while another comes",
+            &[
+                (&one, a, 0, 0),
+                (&two, neither, 1, 1),
+                (&two, g, 1, 0),
+                (&two, both, 0, 0),
+            ],
+        ),
+        (
+            "what comes again is new",
+            &[(&two, both, 0, 0), (&one, both, 0, 0), (&two, a, 0, 1)],
+        ),
+        (
+            "nothing at the start",
+            &[
+                (&none, neither, 0, 0),
+                (&one, neither, 0, 1),
+                (&unregistered, a, 0, 1),
+            ],
+        ),
+    ];
+    for (story, looks) in stories {
+        let mut standing = Standing::default();
+        for (at, (needs, views, holds, waits)) in looks.iter().enumerate() {
+            let mut replicas = Replicas::default();
+            replicas.heard(Instant::now(), beat("r1", views));
+            let look = standing.look(needs, &replicas);
+            let found = (look.holds.len(), look.waits.len());
+            assert_eq!(found, (*holds, *waits), "{story}, look {at}: {look:?}");
+        }
+    }
 }
 
 /// Point C: `--cache-api-calls=off` keeps no call, so none is waited for; an inline entry is.
@@ -151,10 +227,10 @@ async fn a_replica_that_leaves_or_falls_silent_is_not_counted_on() {
     replicas.heard(Instant::now(), served());
     tokio::time::advance(SILENCE_MAX - Duration::from_millis(1)).await;
     replicas.forget_silent(Instant::now());
-    assert!(of_entry.missing(&replicas).is_empty());
+    assert!(missing(&of_entry, &replicas).is_empty());
     tokio::time::advance(Duration::from_millis(1)).await;
     replicas.forget_silent(Instant::now());
-    assert!(!of_entry.missing(&replicas).is_empty());
+    assert!(!missing(&of_entry, &replicas).is_empty());
 
     replicas.heard(Instant::now(), served());
     let leaving = ReplicaBeat {
@@ -162,7 +238,7 @@ async fn a_replica_that_leaves_or_falls_silent_is_not_counted_on() {
         ..served()
     };
     replicas.heard(Instant::now(), leaving);
-    assert!(!of_entry.missing(&replicas).is_empty());
+    assert!(!missing(&of_entry, &replicas).is_empty());
 }
 
 #[test]
@@ -191,23 +267,51 @@ async fn readiness_is_gained_and_lost() {
     becomes(Some("policies")).await;
 
     let manifest = crate::policies::tests::reading_entry("a");
-    let policies = crate::policies::tests::set(vec![("p", manifest)]);
-    catalogs_in.send_replace(Some(Arc::new(Catalog {
-        policies: Arc::new(policies),
+    let set = |manifests| Catalog {
+        policies: Arc::new(crate::policies::tests::set(manifests)),
         ..catalog()
-    })));
-    becomes(Some("view va for policy p: no replica is heard")).await;
+    };
+    let first = ("p", manifest);
+    catalogs_in.send_replace(Some(Arc::new(set(vec![first.clone()]))));
+    becomes(Some(
+        "view va of CachedContextEntry `a` for policy p: no replica is heard",
+    ))
+    .await;
     let synced = beat("r1", &[("va", "synced")]);
     bus.send_replica_beat(&synced).await.unwrap();
     becomes(None).await;
     bus.send_replica_beat(&beat("r1", &[("va", "stale")]))
         .await
         .unwrap();
-    becomes(Some("view va for policy p: stale in r1")).await;
+    becomes(Some(
+        "view va of CachedContextEntry `a` for policy p: stale in r1",
+    ))
+    .await;
+    bus.send_replica_beat(&synced).await.unwrap();
+    becomes(None).await;
+    // One more policy is told beside, until its view is there.
+    let second = ("q", crate::policies::tests::reading_entry("b"));
+    catalogs_in.send_replace(Some(Arc::new(set(vec![first, second]))));
+    let noted = async |expected: Option<&str>| {
+        while service.readiness.report().checks[0].note.as_deref() != expected {
+            assert_eq!(waits_for(), None);
+            bus.send_replica_beat(&synced).await.unwrap();
+            tokio::time::sleep(PACE).await;
+        }
+    };
+    noted(Some(
+        "view vb of CachedContextEntry `b` for policy q: no replica holds it",
+    ))
+    .await;
+    let synced = beat("r1", &[("va", "synced"), ("vb", "synced")]);
     bus.send_replica_beat(&synced).await.unwrap();
     becomes(None).await;
     // Then it is silent.
-    becomes(Some("view va for policy p: no replica is heard")).await;
+    becomes(Some(
+        "view va of CachedContextEntry `a` for policy p: no replica is heard; \
+         view vb of CachedContextEntry `b` for policy q: no replica is heard",
+    ))
+    .await;
     service.shutdown.trigger("the test is over");
     task.await.unwrap().unwrap();
 }

@@ -2,121 +2,277 @@
 
 use std::{sync::Arc, time::Duration};
 
+use anteroom_model::Failure;
 use anteroom_runtime::{Check, Shutdown, backoff::Backoff};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use kube::{
-    Api, Client,
-    api::{Patch, PatchParams},
-};
+use kube::Client;
 use tokio::{
     sync::watch,
     time::{Instant, timeout},
 };
 
-use super::Registration;
+use super::{
+    Registration,
+    proof::{self, Answer},
+    step::{self, PROOF_PATIENCE, Step, step},
+    write::{REQUEST_TIMEOUT, Unwritten, write},
+};
 use crate::{
-    catalog::{Catalog, Catalogs},
+    catalog::{Catalog, Catalogs, LogPosition},
     metrics::WebhookMetrics,
 };
 
-/// Who writes, for server-side apply.
-const FIELD_MANAGER: &str = "anteroom-webhook";
+/// The wait after somebody else wrote what we have not read yet.
+const OUTRUN_RETRY: Duration = Duration::from_millis(50);
 
-/// How often the object is written although nothing has changed here: somebody may have changed it
-/// there. Writing what is there already changes nothing.
-const RECHECK: Duration = Duration::from_secs(30);
+/// Waits after a write that failed, in milliseconds.
+const WRITE_RETRY_MS: (u64, u64) = (200, 15_000);
 
-/// How long one write may take.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Waits after a proof that failed, in milliseconds.
+const PROOF_RETRY_MS: (u64, u64) = (4, 1_000);
 
-/// Writes the configuration whenever policies, kinds or our authority change, and every so often;
-/// until shutdown. Not before the policies are known and there is a certificate to serve with.
-pub(crate) async fn keep(
-    client: Client,
-    registration: Registration,
-    mut catalogs: Catalogs,
-    mut trust: watch::Receiver<Option<Arc<str>>>,
-    metrics: WebhookMetrics,
-    shutdown: Shutdown,
-    check: Check,
-) -> anyhow::Result<()> {
-    let api: Api<ValidatingWebhookConfiguration> = Api::all(client);
-    let stop = shutdown.token();
-    let mut backoff = Backoff::new(200, 15_000);
-    loop {
-        let catalog = catalogs.borrow_and_update().clone();
-        let trusted = trust.borrow_and_update().clone();
-        let wait = match (&catalog, trusted) {
-            (Some(catalog), Some(trusted)) => {
-                let configuration =
-                    registration.configuration(&catalog.policies, &catalog.kinds, &trusted);
-                let written = write(&api, &configuration).await;
-                metrics.registered_configuration(written.is_ok());
-                match written {
-                    Ok(()) => {
-                        check.ready();
-                        backoff.reset();
-                        RECHECK
-                    }
-                    Err(problem) => {
-                        // Once it was written, answering goes on: the API server calls us by what
-                        // it has.
-                        if backoff.attempt() == 0 {
-                            tracing::warn!(
-                                problem,
-                                "the webhook configuration is not written; trying again"
-                            );
-                        }
-                        check.waits_for(problem);
-                        backoff.next(rand::random())
-                    }
-                }
-            }
-            _ => RECHECK,
+/// What the API server calls this webhook for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Called {
+    /// Every policy up to here.
+    pub(crate) position: LogPosition,
+    /// Why not for newer ones.
+    pub(crate) trouble: Option<Failure>,
+}
+
+/// Writes the configuration whenever policies, kinds or our authority change, and every so often; and
+/// says what the API server goes by. Not before the policies are known and there is a certificate to
+/// serve with.
+pub(crate) struct Keeper {
+    pub(crate) client: Client,
+    pub(crate) registration: Registration,
+    pub(crate) metrics: WebhookMetrics,
+    pub(crate) check: Check,
+    pub(crate) called: watch::Sender<Called>,
+}
+
+/// The configuration that is wanted, and of what it was made.
+struct Wanted {
+    catalog: Arc<Catalog>,
+    trust: Arc<str>,
+    configuration: Arc<ValidatingWebhookConfiguration>,
+    token: String,
+}
+
+/// The last configuration that the API server acknowledged.
+struct Written {
+    configuration: Arc<ValidatingWebhookConfiguration>,
+    token: String,
+    /// The newest position whose configuration it is.
+    position: LogPosition,
+    /// The object's resource version: another one, and somebody else wrote it.
+    version: Option<String>,
+    stands: step::Written,
+}
+
+/// What is kept between two steps.
+struct State {
+    written: Option<Written>,
+    write_backoff: Backoff,
+    proof_backoff: Backoff,
+}
+
+impl Keeper {
+    /// Until shutdown.
+    pub(crate) async fn run(
+        self,
+        mut catalogs: Catalogs,
+        mut trust: watch::Receiver<Option<Arc<str>>>,
+        shutdown: Shutdown,
+    ) -> anyhow::Result<()> {
+        let stop = shutdown.token();
+        let mut wanted: Option<Wanted> = None;
+        let mut state = State {
+            written: None,
+            write_backoff: Backoff::new(WRITE_RETRY_MS.0, WRITE_RETRY_MS.1),
+            proof_backoff: Backoff::new(PROOF_RETRY_MS.0, PROOF_RETRY_MS.1),
         };
-        let until = Instant::now() + wait;
         loop {
+            let catalog = catalogs.borrow_and_update().clone();
+            let trusted = trust.borrow_and_update().clone();
+            if let (Some(catalog), Some(trusted)) = (catalog, trusted) {
+                wanted = Some(self.want(wanted, catalog, trusted));
+            }
+            let until = match &wanted {
+                Some(wanted) => self.step(wanted, &mut state).await,
+                None => Instant::now() + step::RECHECK,
+            };
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                () = tokio::time::sleep_until(until) => break,
-                Ok(()) = trust.changed() => break,
-                Ok(()) = catalogs.changed() => {
-                    let now = catalogs.borrow_and_update();
-                    if !speak_alike(catalog.as_deref(), now.as_deref()) {
-                        break;
-                    }
+                () = tokio::time::sleep_until(until) => {}
+                Ok(()) = trust.changed() => trust.mark_changed(),
+                Ok(()) = catalogs.changed() => catalogs.mark_changed(),
+            }
+        }
+    }
+
+    /// Made anew only where it may differ: entries come and go by the hundred, and have no part in it.
+    fn want(&self, before: Option<Wanted>, catalog: Arc<Catalog>, trust: Arc<str>) -> Wanted {
+        match before {
+            Some(before) if speak_alike(&before.catalog, &catalog) && before.trust == trust => {
+                Wanted { catalog, ..before }
+            }
+            _ => {
+                let configuration =
+                    self.registration
+                        .configuration(&catalog.policies, &catalog.kinds, &trust);
+                Wanted {
+                    token: proof::token_of(&configuration).to_owned(),
+                    configuration: Arc::new(configuration),
+                    catalog,
+                    trust,
                 }
             }
         }
     }
-}
 
-/// Whether the configuration is the same by both: entries come and go by the hundred, and have no part
-/// in it.
-fn speak_alike(before: Option<&Catalog>, now: Option<&Catalog>) -> bool {
-    match (before, now) {
-        (Some(before), Some(now)) => {
-            Arc::ptr_eq(&before.policies, &now.policies) && Arc::ptr_eq(&before.kinds, &now.kinds)
+    /// Does what is to be done next, and returns when to look again.
+    async fn step(&self, wanted: &Wanted, state: &mut State) -> Instant {
+        if let Some(written) = &mut state.written {
+            written.stands.wanted = written.configuration == wanted.configuration;
+            if written.stands.wanted {
+                written.position = wanted.catalog.position.clone();
+            }
         }
-        (before, now) => before.is_none() && now.is_none(),
+        let stands = state.written.as_ref().map(|written| written.stands);
+        match step(stands, Instant::now()) {
+            Step::Rest(until) => {
+                self.tell(state);
+                until
+            }
+            Step::Write => self.write(wanted, state).await,
+            Step::Prove => self.prove(state).await,
+        }
+    }
+
+    async fn write(&self, wanted: &Wanted, state: &mut State) -> Instant {
+        let position = &wanted.catalog.position;
+        let acknowledged = write(&self.client, &wanted.configuration, position).await;
+        self.metrics.registered_configuration(acknowledged.is_ok());
+        let now = Instant::now();
+        match acknowledged {
+            Ok(version) => {
+                self.check.ready();
+                state.write_backoff.reset();
+                let before = state.written.take();
+                // The same object as before: nobody wrote it since.
+                let before = before.filter(|before| {
+                    before.version == version && before.configuration == wanted.configuration
+                });
+                if before.is_none() {
+                    state.proof_backoff.reset();
+                }
+                state.written = Some(Written {
+                    configuration: Arc::clone(&wanted.configuration),
+                    token: wanted.token.clone(),
+                    position: wanted.catalog.position.clone(),
+                    version,
+                    stands: step::Written {
+                        wanted: true,
+                        at: before.as_ref().map_or(now, |before| before.stands.at),
+                        checked: now,
+                        proven: before.as_ref().is_some_and(|before| before.stands.proven),
+                        unknowable: before.is_some_and(|before| before.stands.unknowable),
+                    },
+                });
+                self.tell(state);
+                now
+            }
+            Err(Unwritten::Outrun) => {
+                tracing::debug!("another webhook writes the configuration, and has read more");
+                now + OUTRUN_RETRY
+            }
+            Err(Unwritten::Refused(problem)) => {
+                // Once it was written, answering goes on: the API server calls us by what it has.
+                if state.write_backoff.attempt() == 0 {
+                    tracing::warn!(
+                        problem,
+                        "the webhook configuration is not written; trying again"
+                    );
+                }
+                self.trouble("NotRegistered", problem.clone());
+                self.check.waits_for(problem);
+                now + state.write_backoff.next(rand::random())
+            }
+        }
+    }
+
+    async fn prove(&self, state: &mut State) -> Instant {
+        let Some(written) = &mut state.written else {
+            return Instant::now();
+        };
+        let answer = match written.stands.unknowable {
+            true => Answer::Proven, // The margin has passed.
+            false => timeout(REQUEST_TIMEOUT, proof::ask(&self.client, &written.token))
+                .await
+                .unwrap_or(Answer::NotYet),
+        };
+        let now = Instant::now();
+        match answer {
+            Answer::Proven => {
+                let took = now.saturating_duration_since(written.stands.at);
+                self.metrics.proven(took);
+                tracing::debug!(
+                    took_ms = took.as_millis(),
+                    "the API server goes by the webhook configuration"
+                );
+                written.stands.proven = true;
+                self.tell(state);
+                return now;
+            }
+            Answer::NotYet if now < written.stands.at + PROOF_PATIENCE => {}
+            Answer::NotYet => {
+                let message = "the API server has the webhook configuration, and does not go by it";
+                self.trouble("NotCalled", message.to_owned());
+            }
+            Answer::Unreachable(said) => self.trouble("NotReached", said),
+            Answer::Unknowable(said) => {
+                tracing::warn!(
+                    said,
+                    "the API server does not let us ask whether it goes by the webhook \
+                     configuration: that is taken for granted after a while"
+                );
+                written.stands.unknowable = true;
+                return now;
+            }
+        }
+        now + state.proof_backoff.next(rand::random())
+    }
+
+    /// What the API server goes by is what it calls us for.
+    fn tell(&self, state: &State) {
+        let Some(written) = state.written.as_ref().filter(|w| w.stands.proven) else {
+            return;
+        };
+        let called = Called {
+            position: written.position.clone(),
+            trouble: None,
+        };
+        self.called.send_if_modified(|before| {
+            let changed = *before != called;
+            *before = called;
+            changed
+        });
+    }
+
+    fn trouble(&self, reason: &str, message: String) {
+        let trouble = Some(Failure::new(reason, message));
+        self.called.send_if_modified(|called| {
+            let changed = called.trouble != trouble;
+            called.trouble = trouble;
+            changed
+        });
     }
 }
 
-async fn write(
-    api: &Api<ValidatingWebhookConfiguration>,
-    configuration: &ValidatingWebhookConfiguration,
-) -> Result<(), String> {
-    let name = configuration.metadata.name.as_deref().unwrap_or_default();
-    // The object is ours alone: whatever somebody else wrote into our fields goes.
-    let parameters = PatchParams::apply(FIELD_MANAGER).force();
-    let patch = Patch::Apply(configuration);
-    match timeout(WRITE_TIMEOUT, api.patch(name, &parameters, &patch)).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(format!(
-            "the API server refuses the webhook configuration: {error}"
-        )),
-        Err(_) => Err("the API server does not answer".to_owned()),
-    }
+/// Whether the configuration is the same by both.
+fn speak_alike(before: &Catalog, now: &Catalog) -> bool {
+    Arc::ptr_eq(&before.policies, &now.policies) && Arc::ptr_eq(&before.kinds, &now.kinds)
 }
 
 #[cfg(test)]
@@ -132,13 +288,13 @@ mod tests {
                 entries: Arc::clone(&before.entries),
                 kinds: Arc::clone(&before.kinds),
                 policies: Arc::clone(&before.policies),
+                position: LogPosition::default(),
             };
             change(&mut now);
-            speak_alike(Some(&before), Some(&now))
+            speak_alike(&before, &now)
         };
         assert!(with(&|now| now.entries = Arc::new(Entries::default())));
         assert!(!with(&|now| now.policies = Arc::new(PolicySet::default())));
         assert!(!with(&|now| now.kinds = Arc::new(Kinds::default())));
-        assert!(!speak_alike(None, Some(&before)));
     }
 }

@@ -46,7 +46,27 @@ fn configuration(url: Option<&str>, policies: &[Value]) -> Value {
     let set = PolicySet::build(&PolicySet::default(), manifests);
     assert_eq!(set.counts().1, 0, "{set:?}");
     let made = registration(url).configuration(&set, &some_kinds::some(), "PEM");
-    serde_json::to_value(made).unwrap()
+    let mut made = serde_json::to_value(made).unwrap();
+    // The last is the proof's: see below.
+    let last = made["webhooks"].as_array_mut().unwrap().pop().unwrap();
+    assert_eq!(last["name"], proof::NAME);
+    made
+}
+
+/// A configuration is known by what is in it.
+#[test]
+fn each_configuration_can_be_proven() {
+    let probe = |kinds: &[&str]| {
+        let body = anteroom_wire::body::encode_json(&policy(kinds, &[], "Fail", None)).unwrap();
+        let manifests = [(ObjectKey::new("", "p"), body)];
+        let set = PolicySet::build(&PolicySet::default(), manifests);
+        let made = registration(None).configuration(&set, &some_kinds::some(), "PEM");
+        proof::token_of(&made).to_owned()
+    };
+    let (pods, services) = (probe(&["Pod"]), probe(&["Service"]));
+    assert!(!pods.is_empty());
+    assert_ne!(pods, services);
+    assert_eq!(probe(&["Pod"]), pods);
 }
 
 /// All webhooks but the last, through which policies themselves are admitted.

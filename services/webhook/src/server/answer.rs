@@ -77,6 +77,23 @@ async fn within(app: &App, about: About, request: Request) -> Response {
     result.unwrap_or_else(|error| refused(app, about, &error))
 }
 
+/// Refuses the review of a proof.
+pub(super) async fn probed(app: &App, request: Request) -> Response {
+    let timeout = timeout(request.uri());
+    let received = tokio::time::timeout(timeout, body(request.into_body())).await;
+    let parsed = match received {
+        Ok(Ok(body)) => Review::parse(&body).map(|review| response::probed(&review)),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(ReviewError::Body {
+            problem: format!("it did not arrive within {} ms", timeout.as_millis()),
+        }),
+    };
+    match parsed {
+        Ok(refusal) => axum::Json(refusal).into_response(),
+        Err(error) => refused(app, About::Objects(Scope::default()), &error),
+    }
+}
+
 /// Decides and answers.
 async fn review(
     app: &App,

@@ -54,8 +54,8 @@ async fn the_configuration_follows_the_policies() {
     cluster.service.readiness.wait_ready().await;
 
     let webhooks = |found: &Value| found["webhooks"].as_array().map_or(0, Vec::len);
-    // The last is for policies themselves.
-    let found = configuration(&api, |found| webhooks(found) == 2).await;
+    // The last two are for policies themselves, and for the proof.
+    let found = configuration(&api, |found| webhooks(found) == 3).await;
     let only = &found["webhooks"][0];
     assert_eq!(only["clientConfig"]["service"]["path"], "/validate/fail/10");
     assert_eq!(
@@ -69,7 +69,7 @@ async fn the_configuration_follows_the_policies() {
     assert_eq!(denied["allowed"], false);
 
     cluster.remove_policy("hosts").await;
-    configuration(&api, |found| webhooks(found) == 1).await;
+    configuration(&api, |found| webhooks(found) == 2).await;
     let mut policy = ingress("CREATE", "s", "a.example");
     policy["request"]["object"] = serde_json::json!({
         "apiVersion": "kyverno.io/v1", "kind": "Policy", "metadata": { "namespace": "s", "name": "p" },

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat};
+use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat, webhook_beat::WebhookBeat};
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -20,6 +20,7 @@ pub(super) struct Link {
     /// `None` once closed, which ends every [`crate::Beats`].
     beats: Mutex<Option<broadcast::Sender<Beat>>>,
     replica_beats: Mutex<Option<broadcast::Sender<ReplicaBeat>>>,
+    webhook_beats: Mutex<Option<broadcast::Sender<WebhookBeat>>>,
 }
 
 #[derive(Debug)]
@@ -42,6 +43,7 @@ impl Link {
             gaps: AtomicU64::new(0),
             beats: Mutex::new(Some(broadcast::Sender::new(beats_max))),
             replica_beats: Mutex::new(Some(broadcast::Sender::new(beats_max))),
+            webhook_beats: Mutex::new(Some(broadcast::Sender::new(beats_max))),
         };
         link.publish();
         link
@@ -123,10 +125,23 @@ impl Link {
         beats.as_ref().map(broadcast::Sender::subscribe)
     }
 
+    /// As [`Link::hear`], of a webhook.
+    pub(super) fn hear_webhook(&self, beat: &WebhookBeat) {
+        if let Some(beats) = &*self.webhook_beats.lock() {
+            let _ = beats.send(beat.clone());
+        }
+    }
+
+    pub(super) fn webhook_beats(&self) -> Option<broadcast::Receiver<WebhookBeat>> {
+        let beats = self.webhook_beats.lock();
+        beats.as_ref().map(broadcast::Sender::subscribe)
+    }
+
     pub(super) fn close(&self) {
         self.closed.cancel();
         self.beats.lock().take();
         self.replica_beats.lock().take();
+        self.webhook_beats.lock().take();
         self.publish();
     }
 }

@@ -1,9 +1,10 @@
-//! The writer's heartbeats: core pub/sub, never stored.
+//! The heartbeats of writers, replicas and webhooks: core pub/sub, never stored.
 
 use anteroom_wire::{
     WireError,
     beat::{self, Beat},
     replica_beat::{self, ReplicaBeat},
+    webhook_beat::{self, WebhookBeat},
 };
 use bytes::Bytes;
 use futures::StreamExt;
@@ -18,6 +19,9 @@ const BEATS_MAX: usize = 64;
 /// As [`BEATS_MAX`], of replicas.
 const REPLICA_BEATS_MAX: usize = 256;
 
+/// As [`BEATS_MAX`], of webhooks.
+const WEBHOOK_BEATS_MAX: usize = 256;
+
 fn unavailable(error: &dyn std::fmt::Display) -> BusError {
     BusError::Unavailable {
         message: error.to_string(),
@@ -31,6 +35,11 @@ pub(super) async fn send(shared: &Shared, beat: &Beat) -> Result<(), BusError> {
 pub(super) async fn send_replica(shared: &Shared, beat: &ReplicaBeat) -> Result<(), BusError> {
     let subject = shared.subjects.replica_beat();
     publish(shared, subject, replica_beat::encode(beat)).await
+}
+
+pub(super) async fn send_webhook(shared: &Shared, beat: &WebhookBeat) -> Result<(), BusError> {
+    let subject = shared.subjects.webhook_beat();
+    publish(shared, subject, webhook_beat::encode(beat)).await
 }
 
 async fn publish(
@@ -59,6 +68,11 @@ pub(super) async fn listen(shared: &Shared) -> Result<Beats, BusError> {
 pub(super) async fn listen_replicas(shared: &Shared) -> Result<Beats<ReplicaBeat>, BusError> {
     let subject = shared.subjects.replica_beat();
     hear(shared, subject, REPLICA_BEATS_MAX, replica_beat::decode).await
+}
+
+pub(super) async fn listen_webhooks(shared: &Shared) -> Result<Beats<WebhookBeat>, BusError> {
+    let subject = shared.subjects.webhook_beat();
+    hear(shared, subject, WEBHOOK_BEATS_MAX, webhook_beat::decode).await
 }
 
 async fn hear<T: Clone + Send + 'static>(

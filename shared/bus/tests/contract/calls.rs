@@ -17,6 +17,7 @@ use anteroom_wire::{
     beat::{Beat, ViewBeat},
     envelope::TraceContext,
     replica_beat::ReplicaBeat,
+    webhook_beat::WebhookBeat,
 };
 use bytes::Bytes;
 
@@ -408,4 +409,33 @@ pub(crate) async fn replicas_are_heard_too(harness: impl Harness) {
     replica_heard(&*replica, &mut beats).await;
     // A writer's beat is what the writers' listener hears first: none of a replica's came there.
     heard(&*replica, &mut writers, 3).await;
+}
+
+/// As [`heard`], of a webhook.
+pub(crate) async fn webhook_heard(from: &dyn Bus, beats: &mut Beats<WebhookBeat>) {
+    let sent = WebhookBeat {
+        webhook: "webhook-1".into(),
+        compiled: Revision(5),
+        ..WebhookBeat::default()
+    };
+    within(async {
+        loop {
+            from.send_webhook_beat(&sent).await.unwrap();
+            let next = tokio::time::timeout(Duration::from_millis(100), beats.next());
+            if let Ok(heard) = next.await {
+                assert_eq!(heard, Some(sent.clone()));
+                return;
+            }
+        }
+    })
+    .await;
+}
+
+pub(crate) async fn webhooks_are_heard_too(harness: impl Harness) {
+    let (webhook, reader) = (harness.client().await, harness.client().await);
+    let mut beats = reader.webhook_beats().await.unwrap();
+    let mut replicas = reader.replica_beats().await.unwrap();
+    webhook_heard(&*webhook, &mut beats).await;
+    // A replica's beat is what the replicas' listener hears first: none of a webhook's came there.
+    replica_heard(&*webhook, &mut replicas).await;
 }

@@ -12,7 +12,7 @@ use anteroom_wire::{WireError, query};
 use async_nats::jetstream::{self, stream};
 
 use crate::{
-    calls::{answer, at, call, heard, replica_heard},
+    calls::{answer, at, call, heard, replica_heard, webhook_heard},
     harness::{CLUSTER, Harness, Nats, until},
     support::{Reader, Writer, control, delete, put, put_of, view, within},
 };
@@ -364,6 +364,11 @@ async fn the_permissions_that_are_deployed_suffice() {
         heard(&*writer.bus, &mut beats, 1).await;
         let mut beats = bus.replica_beats().await.unwrap();
         replica_heard(&*replica, &mut beats).await;
+    }
+    // A webhook's beat is for the watchers.
+    for bus in [&writer.bus, &other.bus] {
+        let mut beats = bus.webhook_beats().await.unwrap();
+        webhook_heard(&*webhook, &mut beats).await;
     }
     let own = Address::Replica {
         replica: "replica-1".into(),

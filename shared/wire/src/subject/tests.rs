@@ -54,6 +54,7 @@ proptest! {
             (subjects.fallback(&view), Subject::Fallback(view.clone())),
             (subjects.live(), Subject::Live),
             (subjects.replica_beat(), Subject::ReplicaBeat),
+            (subjects.webhook_beat(), Subject::WebhookBeat),
             (subjects.direct(&replica, &view), Subject::Direct { replica, view }),
             (subjects.beat(), Subject::Beat),
         ];

@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
+use anteroom_model::{ObjectKey, Revision};
 use anteroom_wire::beat::ViewBeat;
 
-use super::{Book, Ledger, ViewStats};
+use super::{Book, Ledger, Tenure, ViewStats};
 
 impl Book {
     /// What the next heartbeat says of every view.
@@ -20,6 +21,20 @@ impl Book {
             trouble: ledger.trouble.clone(),
         });
         beats.collect()
+    }
+
+    /// A position of the log up to which it has these objects as they were handed in last; `None`: some
+    /// of them are on their way.
+    pub(crate) fn logged(&self, tenure: &Tenure, keys: &[ObjectKey]) -> Option<Revision> {
+        let ledger = self.views.get(&tenure.view)?;
+        let pending = keys.iter().any(|key| ledger.is_pending(key));
+        (!pending).then(|| settled(ledger))?
+    }
+
+    /// As [`Book::logged`], of everything in the view.
+    pub(crate) fn all_logged(&self, tenure: &Tenure) -> Option<Revision> {
+        let ledger = self.views.get(&tenure.view)?;
+        (ledger.pending() == 0).then(|| settled(ledger))?
     }
 
     /// What is known of every view, by name.
@@ -39,6 +54,13 @@ impl Book {
         stats.sort_by(|a, b| a.view.cmp(&b.view));
         stats
     }
+}
+
+/// The last position of the view, if nothing of it is on its way and it was written in this term: what
+/// earlier terms left stands before that.
+fn settled(ledger: &Ledger) -> Option<Revision> {
+    let written = ledger.revision > Revision::default();
+    (written && ledger.in_flight_since.is_none()).then_some(ledger.revision)
 }
 
 /// How long ago the source was last heard from, plus how long the oldest change has waited.

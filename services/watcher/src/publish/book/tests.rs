@@ -457,3 +457,49 @@ proptest! {
         prop_assert_eq!(book.stats(Instant::now())[0].bytes, bytes as u64);
     }
 }
+
+/// What a policy's place in the log is found by.
+#[test]
+fn what_was_handed_in_has_a_position_once_it_is_written() {
+    let now = Instant::now();
+    let mut book = Book::new(1);
+    let mut log = Reader::default();
+    let tenure = book.open(info("v"), HashMap::new());
+    let (left, a, b) = ([key("other")], [key("a")], [key("b")]);
+    assert_eq!(
+        book.logged(&tenure, &left),
+        None,
+        "nothing was written in this term"
+    );
+    let write = |book: &mut Book, log: &mut Reader| {
+        let Some(Work::Append(batch)) = book.next_work(now) else {
+            panic!("nothing to write");
+        };
+        let on_its_way = book.all_logged(&tenure);
+        let last = log.append(&batch);
+        book.written(&batch, last);
+        on_its_way
+    };
+    write(&mut book, &mut log);
+    assert_eq!(book.logged(&tenure, &left), Some(Revision(1)));
+
+    book.put(&tenure, key("a"), rv(2), body(2), now, Span::none());
+    assert_eq!(book.logged(&tenure, &a), None, "it waits");
+    assert_eq!(book.all_logged(&tenure), None);
+    assert_eq!(
+        book.logged(&tenure, &left),
+        Some(Revision(1)),
+        "others do not"
+    );
+    assert_eq!(write(&mut book, &mut log), None, "it is on its way");
+    assert_eq!(book.logged(&tenure, &a), Some(Revision(2)));
+    assert_eq!(book.all_logged(&tenure), Some(Revision(2)));
+
+    book.delete(&tenure, &key("b"), rv(3), now, Span::none());
+    assert_eq!(
+        book.logged(&tenure, &b),
+        Some(Revision(2)),
+        "it was never there"
+    );
+    assert_eq!(book.logged(&tenure, &[]), Some(Revision(2)));
+}

@@ -1,0 +1,141 @@
+//! The webhook's heartbeat: that it lives, and how far it enforces what the log says.
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_bus::Bus;
+use anteroom_model::{Revision, limits::WEBHOOK_BEAT_INTERVAL_MS};
+use anteroom_runtime::Shutdown;
+use anteroom_wire::webhook_beat::WebhookBeat;
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval, timeout},
+};
+
+use crate::{
+    catalog::{Catalogs, LogPosition},
+    registration::Called,
+};
+
+/// How long the last beat may take: the bus may be away.
+const LEAVING_MAX: Duration = Duration::from_millis(500);
+
+/// Says what is enforced, every `WEBHOOK_BEAT_INTERVAL_MS` and when that changes.
+pub(crate) struct Beats {
+    pub(crate) bus: Arc<dyn Bus>,
+    pub(crate) webhook: String,
+    pub(crate) catalogs: Catalogs,
+    /// `None`: the webhook configuration is somebody else's, who sees to it that the API server calls.
+    pub(crate) called: Option<watch::Receiver<Called>>,
+}
+
+impl Beats {
+    /// Beats until shutdown, from before anything was read: whoever decides that a policy is enforced
+    /// has to know of a webhook that is about to write its configuration. Then says that it leaves.
+    pub(crate) async fn run(mut self, shutdown: Shutdown) -> anyhow::Result<()> {
+        let stop = shutdown.token();
+        stop.run_until_cancelled(self.beating()).await;
+        let last = WebhookBeat {
+            leaving: true,
+            ..self.beat()
+        };
+        let sent = timeout(LEAVING_MAX, self.bus.send_webhook_beat(&last)).await;
+        if !matches!(sent, Ok(Ok(()))) {
+            tracing::debug!("nobody could be told that this webhook leaves");
+        }
+        Ok(())
+    }
+
+    async fn beating(&mut self) {
+        let mut connection = self.bus.connection();
+        let mut due = interval(Duration::from_millis(WEBHOOK_BEAT_INTERVAL_MS));
+        due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = due.tick() => {}
+                Ok(()) = connection.changed() => {}
+                Ok(()) = self.catalogs.changed() => {}
+                Ok(()) = changed(&mut self.called) => {}
+            }
+            let beat = self.beat();
+            if let Err(error) = self.bus.send_webhook_beat(&beat).await {
+                tracing::debug!(%error, "a beat could not be sent");
+            }
+        }
+    }
+
+    fn beat(&mut self) -> WebhookBeat {
+        let compiled = self.catalogs.borrow_and_update().clone();
+        let called = self.called.as_mut().map(watch::Receiver::borrow_and_update);
+        beat(
+            &self.webhook,
+            compiled.map(|catalog| catalog.position.clone()),
+            called.as_deref(),
+        )
+    }
+}
+
+/// Never, where there is nothing that could change.
+async fn changed(
+    called: &mut Option<watch::Receiver<Called>>,
+) -> Result<(), watch::error::RecvError> {
+    match called {
+        Some(called) => called.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn beat(webhook: &str, compiled: Option<LogPosition>, called: Option<&Called>) -> WebhookBeat {
+    let LogPosition {
+        incarnation,
+        revision,
+    } = compiled.unwrap_or_default();
+    let enforced = match called {
+        None => revision,
+        // A position of another log says nothing of this one.
+        Some(called) if called.position.incarnation != incarnation => Revision(0),
+        Some(called) => called.position.revision.min(revision),
+    };
+    WebhookBeat {
+        webhook: webhook.to_owned(),
+        leaving: false,
+        incarnation,
+        compiled: revision,
+        enforced,
+        trouble: called.and_then(|called| called.trouble.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_model::{Failure, Incarnation};
+
+    use super::*;
+
+    #[test]
+    fn a_beat_claims_no_more_than_what_is_compiled_and_called_for() {
+        let at = |log: &str, revision| LogPosition {
+            incarnation: Incarnation(log.into()),
+            revision: Revision(revision),
+        };
+        let called = |position| Called {
+            position,
+            trouble: Some(Failure::new("X", "why")),
+        };
+        for (compiled, called_for, expected) in [
+            (None, Some(called(LogPosition::default())), ("", 0, 0)),
+            (Some(at("a", 7)), None, ("a", 7, 7)),
+            (Some(at("a", 7)), Some(called(at("a", 5))), ("a", 7, 5)),
+            (Some(at("a", 7)), Some(called(at("a", 9))), ("a", 7, 7)),
+            (Some(at("b", 2)), Some(called(at("a", 9))), ("b", 2, 0)),
+        ] {
+            let said = beat("w", compiled, called_for.as_ref());
+            let (log, compiled, enforced) = expected;
+            assert_eq!(said.incarnation, Incarnation(log.into()));
+            assert_eq!(
+                (said.compiled, said.enforced),
+                (Revision(compiled), Revision(enforced))
+            );
+            assert_eq!(said.trouble.is_some(), called_for.is_some());
+        }
+    }
+}

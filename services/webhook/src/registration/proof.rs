@@ -1,0 +1,190 @@
+//! The proof that the API server goes by a configuration, not only that it has stored it.
+//!
+//! Between the two lies the API server's own watch of its configurations. With a kube-apiserver 1.36 on
+//! two busy cores it took 3 ms (p50), 7 ms (p95) and 23 ms at most over 150 changes, the proof included,
+//! and as long for a kind that is new as for a rule that changes; in principle it is unbounded, so a wait
+//! that is long enough can only be guessed. So each configuration has one more webhook, for a review that
+//! nobody else makes: a SelfSubjectReview, which any authenticated client may create and which is
+//! stored nowhere, with a label that names this very configuration. The webhook refuses it. Once the
+//! API server hands that refusal back, it calls by this configuration, for all that stands in it: a
+//! configuration takes effect whole.
+//!
+//! It also shows that the API server reaches a webhook at all, through its Service and by its
+//! certificate; where it does not, it says why.
+
+use k8s_openapi::api::admissionregistration::v1::{
+    RuleWithOperations, ValidatingWebhook, ValidatingWebhookConfiguration, WebhookClientConfig,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::{Client, core::Status};
+use serde_json::{Value, json};
+
+/// The webhook of the proof.
+pub(crate) const NAME: &str = "probe.anteroom.svc";
+
+/// Where its reviews go.
+pub(crate) const PATH: &str = "/probe";
+
+/// The label of a review that is meant for it; its value names the configuration.
+const LABEL: &str = "anteroom.dev/probe";
+
+/// How long the API server waits for its answer.
+const TIMEOUT_SECONDS: i32 = 5;
+
+/// Where the review is made.
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+
+/// What the answer to a review says of the configuration that it was made for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The API server goes by it.
+    Proven,
+    /// It does not yet.
+    NotYet,
+    /// It does, and cannot reach the webhook: its words.
+    Unreachable(String),
+    /// Nothing, now or later: the API server does not let us ask. Its words.
+    Unknowable(String),
+}
+
+/// Names the configuration by its content.
+pub(super) fn token(configuration: &ValidatingWebhookConfiguration) -> String {
+    // A configuration is plain data, and always JSON.
+    let content = serde_json::to_vec(configuration).unwrap_or_default();
+    format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&content))
+}
+
+/// The name of a configuration that has the webhook of the proof.
+pub(super) fn token_of(configuration: &ValidatingWebhookConfiguration) -> &str {
+    let webhooks = configuration.webhooks.iter().flatten();
+    let probe = webhooks.rev().find(|webhook| webhook.name == NAME);
+    let labels = probe.and_then(|probe| probe.object_selector.as_ref()?.match_labels.as_ref());
+    labels
+        .and_then(|labels| labels.get(LABEL))
+        .map_or("", String::as_str)
+}
+
+/// The webhook of the proof, for the configuration that `token` names.
+pub(super) fn webhook(token: &str, client_config: WebhookClientConfig) -> ValidatingWebhook {
+    let one = |text: &str| Some(vec![text.to_owned()]);
+    ValidatingWebhook {
+        name: NAME.to_owned(),
+        admission_review_versions: vec!["v1".to_owned()],
+        client_config,
+        // Nobody but us makes such a review. A failure is told, rather than passed over.
+        failure_policy: Some("Fail".to_owned()),
+        match_policy: Some("Equivalent".to_owned()),
+        object_selector: Some(LabelSelector {
+            match_labels: Some([(LABEL.to_owned(), token.to_owned())].into()),
+            match_expressions: None,
+        }),
+        rules: Some(vec![RuleWithOperations {
+            api_groups: one("authentication.k8s.io"),
+            api_versions: one("v1"),
+            operations: one("CREATE"),
+            resources: one("selfsubjectreviews"),
+            scope: Some("*".to_owned()),
+        }]),
+        side_effects: "None".to_owned(),
+        timeout_seconds: Some(TIMEOUT_SECONDS),
+        ..ValidatingWebhook::default()
+    }
+}
+
+/// Makes the review for the configuration that `token` names.
+pub(super) async fn ask(client: &Client, token: &str) -> Answer {
+    let review = json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview",
+        "metadata": { "labels": { LABEL: token } },
+    });
+    let request = http::Request::post(REVIEWS)
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(review.to_string().into_bytes());
+    let Ok(request) = request else {
+        return Answer::NotYet; // Unreachable: all of it is fixed.
+    };
+    match client.request::<Value>(request).await {
+        Ok(_) => Answer::NotYet,
+        Err(kube::Error::Api(status)) => read(&status),
+        // The API server is away, and says nothing of itself.
+        Err(_) => Answer::NotYet,
+    }
+}
+
+/// What a refusal says.
+fn read(status: &Status) -> Answer {
+    let message = &*status.message;
+    let of_probe = message.contains(NAME);
+    match status.code {
+        _ if of_probe && message.contains("denied the request") => Answer::Proven,
+        _ if of_probe => Answer::Unreachable(message.to_owned()),
+        // Of another webhook: the API server tells one refusal of several.
+        _ if message.contains("admission webhook") || message.contains("calling webhook") => {
+            Answer::NotYet
+        }
+        // No such review here, or not for us.
+        400 | 401 | 403 | 404 | 405 | 422 => Answer::Unknowable(message.to_owned()),
+        _ => Answer::NotYet,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words are those of kube-apiserver 1.36.
+    #[test]
+    fn only_the_probes_own_refusal_is_a_proof() {
+        let said = |code, message: &str| {
+            read(&Status {
+                code,
+                message: message.to_owned(),
+                ..Status::default()
+            })
+        };
+        let denied = |by: &str| format!("admission webhook \"{by}\" denied the request: no");
+        let failed = "Internal error occurred: failed calling webhook \
+                      \"probe.anteroom.svc\": failed to call webhook: Post \
+                      \"https://x/probe?timeout=5s\": dial tcp: connection refused";
+        let other = "Internal error occurred: failed calling webhook \"x.example\": no";
+        let forbidden = "selfsubjectreviews.authentication.k8s.io is forbidden: User \"a\" cannot \
+                         create resource";
+        for (code, message, answer) in [
+            (403, denied(NAME), Answer::Proven),
+            (400, denied(NAME), Answer::Proven),
+            (403, denied("x.example"), Answer::NotYet),
+            (500, other.to_owned(), Answer::NotYet),
+            (
+                500,
+                failed.to_owned(),
+                Answer::Unreachable(failed.to_owned()),
+            ),
+            (
+                403,
+                forbidden.to_owned(),
+                Answer::Unknowable(forbidden.to_owned()),
+            ),
+            (
+                404,
+                "not found".to_owned(),
+                Answer::Unknowable("not found".to_owned()),
+            ),
+            (429, "too many requests".to_owned(), Answer::NotYet),
+            (503, "shutting down".to_owned(), Answer::NotYet),
+        ] {
+            assert_eq!(said(code, &message), answer, "{code} {message}");
+        }
+    }
+
+    #[test]
+    fn each_configuration_has_a_name_of_its_own() {
+        let empty = ValidatingWebhookConfiguration::default();
+        let some = ValidatingWebhookConfiguration {
+            webhooks: Some(vec![webhook("x", WebhookClientConfig::default())]),
+            ..empty.clone()
+        };
+        assert_eq!(token(&empty), token(&empty.clone()));
+        assert_ne!(token(&empty), token(&some));
+        assert!(token(&some).len() <= 63, "it is a label's value");
+    }
+}

@@ -1,0 +1,116 @@
+//! What is to be done about the configuration next. Pure.
+//!
+//! | the API server has | and | then |
+//! |---|---|---|
+//! | nothing of ours | | write |
+//! | another than is wanted | goes by it, or was given `PROOF_PATIENCE` to | write |
+//! | another than is wanted | does not go by it yet | prove that one first |
+//! | what is wanted | does not go by it yet | prove |
+//! | what is wanted | goes by it | rest |
+//! | any of ours | `RECHECK` has passed since it was written | write again: somebody may have changed it |
+//!
+//! A configuration is proven before the next one is written, so that the proof of the next can not be
+//! one of an earlier one with the same content.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How often the object is written although nothing has changed here: somebody may have changed it
+/// there. Writing what is there already changes nothing.
+pub(super) const RECHECK: Duration = Duration::from_secs(30);
+
+/// How long a newer configuration waits for the proof of the one before: a hundred times what it
+/// takes.
+pub(super) const PROOF_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where the API server does not let us ask, a configuration counts as in force so long after it was
+/// written: forty times the longest that was measured.
+pub(super) const MARGIN: Duration = Duration::from_secs(1);
+
+/// A configuration that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Written {
+    /// It is the one that is wanted.
+    pub(super) wanted: bool,
+    /// When it was first acknowledged.
+    pub(super) at: Instant,
+    /// When it was last written.
+    pub(super) checked: Instant,
+    /// The API server goes by it.
+    pub(super) proven: bool,
+    /// The API server does not let us ask whether it does.
+    pub(super) unknowable: bool,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Write,
+    Prove,
+    /// Nothing, until then.
+    Rest(Instant),
+}
+
+/// What to do next, at `now`.
+pub(super) fn step(written: Option<Written>, now: Instant) -> Step {
+    let Some(written) = written else {
+        return Step::Write;
+    };
+    let recheck = written.checked + RECHECK;
+    if now >= recheck {
+        return Step::Write;
+    }
+    match (written.wanted, written.proven) {
+        (true, true) => Step::Rest(recheck),
+        (false, true) => Step::Write,
+        (false, false) if now >= written.at + PROOF_PATIENCE => Step::Write,
+        (_, false) if written.unknowable => match written.at + MARGIN {
+            until if now < until => Step::Rest(until),
+            _ => Step::Prove,
+        },
+        (_, false) => Step::Prove,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_written_is_proven_before_the_next_is() {
+        let at = Instant::now();
+        let ms = |ms| at + Duration::from_millis(ms);
+        let after = |wanted, proven| Written {
+            wanted,
+            at,
+            checked: at,
+            proven,
+            unknowable: false,
+        };
+        let unknowable = Written {
+            unknowable: true,
+            ..after(true, false)
+        };
+        let checked = Written {
+            checked: ms(30_000),
+            ..after(true, true)
+        };
+        for (written, now, expected) in [
+            (None, 0, Step::Write),
+            (Some(after(true, false)), 0, Step::Prove),
+            (Some(after(true, false)), 29_999, Step::Prove),
+            (Some(after(true, false)), 30_000, Step::Write),
+            (Some(after(true, true)), 5, Step::Rest(ms(30_000))),
+            (Some(after(true, true)), 30_000, Step::Write),
+            (Some(checked), 30_000, Step::Rest(ms(60_000))),
+            (Some(after(false, true)), 5, Step::Write),
+            (Some(after(false, false)), 1_999, Step::Prove),
+            (Some(after(false, false)), 2_000, Step::Write),
+            (Some(unknowable), 999, Step::Rest(ms(1_000))),
+            (Some(unknowable), 1_000, Step::Prove),
+        ] {
+            assert_eq!(step(written, ms(now)), expected, "{written:?} at {now}");
+        }
+    }
+}

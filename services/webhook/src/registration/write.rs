@@ -1,0 +1,236 @@
+//! Writing the configuration so that it never goes back in time.
+//!
+//! All webhooks write one object, each by what it has read of the log. One that was paused, or has just
+//! started, may have read less than another: it must not take away what that one registered, and what a
+//! policy relies on that is ready. So the object names the position of the log that it was made by, and
+//! whoever has read less leaves it alone; and it is written only as it was read, so that nobody else's
+//! write is lost between.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anteroom_model::{Incarnation, Revision};
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{Patch, PatchParams},
+};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::catalog::LogPosition;
+
+/// Who writes, for server-side apply.
+const FIELD_MANAGER: &str = "anteroom-webhook";
+
+/// By which position of which log it was made: `INCARNATION/REVISION`.
+const POSITION: &str = "anteroom.dev/position";
+
+/// How long one request may take.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why it was not written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unwritten {
+    /// Somebody else wrote it, who has read more of the log, or at the same time.
+    Outrun,
+    /// The API server's words, or what is to be said of it.
+    Refused(String),
+}
+
+/// What is to be done about the object as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It says all of it already.
+    Same,
+    /// It was made by more of the log.
+    Newer,
+    Write,
+}
+
+/// Writes it, if it does not say that already, and returns the resource version that it has then.
+pub(super) async fn write(
+    client: &Client,
+    wanted: &ValidatingWebhookConfiguration,
+    position: &LogPosition,
+) -> Result<Option<String>, Unwritten> {
+    let api: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    let name = wanted.metadata.name.as_deref().unwrap_or_default();
+    let there = within(api.get_opt(name)).await?;
+    match there.as_ref().map(|there| judge(there, wanted, position)) {
+        Some(Verdict::Same) => Ok(there.and_then(|there| there.resource_version())),
+        Some(Verdict::Newer) => Err(Unwritten::Outrun),
+        Some(Verdict::Write) | None => {
+            let mut next = wanted.clone();
+            next.metadata.resource_version = there.and_then(|there| there.resource_version());
+            let annotations = next.metadata.annotations.get_or_insert_default();
+            annotations.insert(POSITION.to_owned(), text(position));
+            // The object is ours alone: whatever somebody else wrote into our fields goes.
+            let parameters = PatchParams::apply(FIELD_MANAGER).force();
+            let written = within(api.patch(name, &parameters, &Patch::Apply(&next))).await?;
+            Ok(written.resource_version())
+        }
+    }
+}
+
+async fn within<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Unwritten> {
+    match timeout(REQUEST_TIMEOUT, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(Unwritten::Outrun),
+        Ok(Err(error)) => Err(Unwritten::Refused(format!(
+            "the API server refuses the webhook configuration: {error}"
+        ))),
+        Err(_) => Err(Unwritten::Refused(
+            "the API server does not answer".to_owned(),
+        )),
+    }
+}
+
+fn judge(
+    there: &ValidatingWebhookConfiguration,
+    wanted: &ValidatingWebhookConfiguration,
+    position: &LogPosition,
+) -> Verdict {
+    let value = |of: &ValidatingWebhookConfiguration| {
+        let mut webhooks = BTreeMap::new();
+        for webhook in of.webhooks.iter().flatten() {
+            let content = serde_json::to_value(webhook).unwrap_or_default();
+            webhooks.insert(webhook.name.clone(), content);
+        }
+        webhooks
+    };
+    let (theirs, ours) = (value(there), value(wanted));
+    let same = theirs.keys().eq(ours.keys())
+        && theirs.values().zip(ours.values()).all(|(a, b)| says(a, b))
+        && has_labels(there, wanted);
+    if same {
+        return Verdict::Same;
+    }
+    let made_by = there.annotations().get(POSITION);
+    let made_by = made_by.and_then(|text| read(text));
+    let newer = made_by.is_some_and(|made_by| {
+        made_by.incarnation == position.incarnation && made_by.revision > position.revision
+    });
+    match newer {
+        true => Verdict::Newer,
+        false => Verdict::Write,
+    }
+}
+
+fn has_labels(
+    there: &ValidatingWebhookConfiguration,
+    wanted: &ValidatingWebhookConfiguration,
+) -> bool {
+    let labels = wanted.labels();
+    labels
+        .iter()
+        .all(|(name, value)| there.labels().get(name) == Some(value))
+}
+
+/// Whether `theirs` says all that `ours` does: what the API server fills in by itself does not count.
+fn says(theirs: &Value, ours: &Value) -> bool {
+    match (theirs, ours) {
+        (Value::Object(theirs), Value::Object(ours)) => ours
+            .iter()
+            .all(|(name, ours)| theirs.get(name).is_some_and(|theirs| says(theirs, ours))),
+        (Value::Array(theirs), Value::Array(ours)) => {
+            theirs.len() == ours.len() && theirs.iter().zip(ours).all(|(a, b)| says(a, b))
+        }
+        (theirs, ours) => theirs == ours,
+    }
+}
+
+fn text(position: &LogPosition) -> String {
+    format!("{}/{}", position.incarnation.0, position.revision.0)
+}
+
+fn read(text: &str) -> Option<LogPosition> {
+    let (incarnation, revision) = text.rsplit_once('/')?;
+    Some(LogPosition {
+        incarnation: Incarnation(incarnation.to_owned()),
+        revision: Revision(revision.parse().ok()?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::admissionregistration::v1::{RuleWithOperations, ValidatingWebhook};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+    use super::*;
+
+    fn at(log: &str, revision: u64) -> LogPosition {
+        LogPosition {
+            incarnation: Incarnation(log.into()),
+            revision: Revision(revision),
+        }
+    }
+
+    /// With a webhook for each of these resources.
+    fn of(resources: &[&str]) -> ValidatingWebhookConfiguration {
+        let webhook = |resource: &&str| ValidatingWebhook {
+            name: (*resource).to_owned(),
+            rules: Some(vec![RuleWithOperations {
+                resources: Some(vec![(*resource).to_owned()]),
+                ..RuleWithOperations::default()
+            }]),
+            ..ValidatingWebhook::default()
+        };
+        ValidatingWebhookConfiguration {
+            webhooks: Some(resources.iter().map(webhook).collect()),
+            ..ValidatingWebhookConfiguration::default()
+        }
+    }
+
+    fn made_by(
+        mut configuration: ValidatingWebhookConfiguration,
+        position: &LogPosition,
+    ) -> ValidatingWebhookConfiguration {
+        let annotations = BTreeMap::from([(POSITION.to_owned(), text(position))]);
+        configuration.metadata.annotations = Some(annotations);
+        configuration
+    }
+
+    #[test]
+    fn who_has_read_less_takes_nothing_away() {
+        let here = at("a/b", 5);
+        let wanted = of(&["pods"]);
+        let mut labelled = wanted.clone();
+        labelled.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
+        let other = || of(&["pods", "services"]);
+        for (there, wanted, expected) in [
+            (wanted.clone(), &wanted, Verdict::Same),
+            (
+                made_by(wanted.clone(), &at("a/b", 9)),
+                &wanted,
+                Verdict::Same,
+            ),
+            (other(), &wanted, Verdict::Write),
+            (made_by(other(), &at("a/b", 4)), &wanted, Verdict::Write),
+            (made_by(other(), &at("a/b", 5)), &wanted, Verdict::Write),
+            (made_by(other(), &at("a/b", 6)), &wanted, Verdict::Newer),
+            // A position of another log says nothing.
+            (made_by(other(), &at("z", 6)), &wanted, Verdict::Write),
+            (of(&["services"]), &wanted, Verdict::Write),
+            (of(&[]), &wanted, Verdict::Write),
+            (wanted.clone(), &labelled, Verdict::Write),
+        ] {
+            assert_eq!(judge(&there, wanted, &here), expected, "{there:?}");
+        }
+        assert_eq!(read(&text(&here)), Some(here));
+        assert_eq!(read("somebody's"), None);
+    }
+
+    #[test]
+    fn what_the_api_server_fills_in_is_no_difference() {
+        let (wanted, mut there) = (of(&["pods", "services"]), of(&["services", "pods"]));
+        for webhook in there.webhooks.iter_mut().flatten() {
+            webhook.match_policy = Some("Equivalent".to_owned());
+            webhook.object_selector = Some(LabelSelector::default());
+        }
+        assert_eq!(judge(&there, &wanted, &at("a", 1)), Verdict::Same);
+        let first = there.webhooks.as_mut().unwrap().first_mut().unwrap();
+        let rule = first.rules.as_mut().unwrap().first_mut().unwrap();
+        rule.resources.as_mut().unwrap().push("*".to_owned());
+        assert_eq!(judge(&there, &wanted, &at("a", 1)), Verdict::Write);
+    }
+}
