@@ -8,6 +8,7 @@ pub mod aggregated;
 pub mod audit;
 pub mod check;
 pub mod cluster;
+pub mod endpoint;
 pub mod guard;
 pub mod manifests;
 pub mod nats;

@@ -2,6 +2,7 @@
 //! are read live, and that both decide alike. The webhook's own record of a decision says which it was.
 
 use anteroom_e2e::{
+    endpoint::Endpoint,
     guard::{Asker, Decided, guard},
     manifests,
     services::Running,
@@ -32,7 +33,8 @@ async fn an_unchanged_call_is_answered_by_a_view_and_decides_as_live() -> anyhow
 
     a_view_answers(&world, &asker).await?;
     what_no_view_answers_is_live(&asker).await?;
-    without_views_it_is_live_and_the_same(&mut world, &asker).await
+    without_views_it_is_live_and_the_same(&mut world, &asker).await?;
+    the_last_good_answer_outlives_its_watcher(&mut world, &asker).await
 }
 
 /// What the watcher needs for `SubjectAccessReview`, as `deploy/manifests` says to add it.
@@ -182,4 +184,49 @@ async fn without_views_it_is_live_and_the_same(
     let decided = asker.ask("counted").await?;
     ensure!(decided.allowed && is_live(&decided), "{decided:?}");
     asker.admitted("kept").await.map(drop)
+}
+
+/// Point A: a watcher that takes over while the endpoint is down serves the last good answer on, also by
+/// replicas that have read nothing but the log since.
+async fn the_last_good_answer_outlives_its_watcher(
+    world: &mut World,
+    asker: &Asker,
+) -> anyhow::Result<()> {
+    let endpoint = Endpoint::start(&json!({ "team": "red" })).await?;
+    world.create(&teams(&endpoint.url())).await?;
+    let context = json!({ "name": "team", "cachedContextEntry": {
+        "name": "teams", "jmesPath": "team" } });
+    let condition = json!({ "key": "{{ team }}", "operator": "Equals", "value": "red" });
+    let says = "the team is red";
+    world
+        .create(&guard("team", &context, says, &condition))
+        .await?;
+    asker.refused("team", says).await?;
+    drop(endpoint);
+    let watcher = world.system.watcher.take().context("the watcher runs")?;
+    world.system.watcher = Some(killed_and_started(watcher).await?);
+    for replica in &mut world.system.replicas {
+        let running = replica.take().context("the replica runs")?;
+        *replica = Some(killed_and_started(running).await?);
+        let decided = asker.refused("team", says).await?;
+        ensure!(is_of_a_view(&decided), "{decided:?}");
+    }
+    Ok(())
+}
+
+fn teams(url: &str) -> Value {
+    json!({ "apiVersion": "kyverno.io/v2alpha1", "kind": "CachedContextEntry",
+        "metadata": { "name": "teams" },
+        "spec": {
+            "apiCall": { "url": url, "refreshIntervalSeconds": 1, "retryLimit": 1 },
+            "onFailure": "ServeStale", "maxStalenessSeconds": 3600,
+        } })
+}
+
+async fn killed_and_started(running: Running) -> anyhow::Result<Running> {
+    let recipe = running.recipe().clone();
+    running.process.kill()?;
+    let mut again = recipe.start()?;
+    again.ready().await?;
+    Ok(again)
 }
