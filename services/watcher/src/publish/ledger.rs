@@ -5,6 +5,9 @@
 //! pending changes, one for each key: a key that changes ten times while the bus is slow is written
 //! once.
 
+mod state;
+mod writing;
+
 use std::{
     cmp::Ordering,
     collections::{HashMap, hash_map::Entry},
@@ -23,9 +26,6 @@ use super::{
     marks::{Marks, Width},
     work::Brought,
 };
-
-/// Why a view with an object that cannot be published fails.
-const UNUSABLE: &str = "ObjectUnusable";
 
 /// One view, as its writer knows it.
 #[derive(Debug)]
@@ -402,60 +402,6 @@ impl Ledger {
         )
     }
 
-    /// The object is there and cannot be published. What is known of it is left as it is: the view
-    /// is not served while it has such an object.
-    pub(super) fn set_unusable(&mut self, brought: Brought, problem: String) {
-        let Brought {
-            key, version, by, ..
-        } = brought;
-        let outdated = self.is_outdated(&key, &version);
-        self.pass_over(&key, by);
-        if outdated {
-            return;
-        }
-        let mut marks = Marks::default();
-        marks.bring(by);
-        let unusable = Unusable {
-            version,
-            marks,
-            problem,
-        };
-        self.unusable.insert(key, unusable);
-    }
-
-    /// What the readers have to be told now that an object changed, if that is anything: only of a
-    /// view that is otherwise whole can one object make a difference.
-    pub(super) fn state_after_object(&self) -> Option<ViewState> {
-        let whole = match &self.state {
-            ViewState::Synced => true,
-            ViewState::Failed { failure } => failure.reason == UNUSABLE,
-            ViewState::Syncing | ViewState::Dropped => false,
-        };
-        whole.then(|| self.state_when_listed())
-    }
-
-    /// What the readers have to be told of a list that is complete.
-    pub(super) fn state_when_listed(&self) -> ViewState {
-        match self.incomplete() {
-            None => ViewState::Synced,
-            Some(failure) => ViewState::Failed { failure },
-        }
-    }
-
-    /// The failure of a view that would answer *absent* for an object that is there.
-    fn incomplete(&self) -> Option<Failure> {
-        let (key, Unusable { problem, .. }) = self.unusable.iter().min_by_key(|(key, _)| *key)?;
-        Some(Failure::new(
-            UNUSABLE,
-            format!(
-                "{} object(s) cannot be published, the first is `{key}`: {problem}. A view without \
-                 them would take them for absent, so it is not served until they are changed, \
-                 deleted, or left out by a selector",
-                self.unusable.len()
-            ),
-        ))
-    }
-
     /// The list `begun` of a namespace (empty: all) is complete at `version`: objects that it did
     /// not bring, and that are not known to be younger. `None`: it is of a history before this one, and
     /// says nothing.
@@ -488,85 +434,6 @@ impl Ledger {
             Some((_, floor)) if version.compare(floor) == Some(Ordering::Less) => {}
             Some((_, floor)) => floor.clone_from(version),
             None => self.floors.push((namespace.into(), version.clone())),
-        }
-    }
-
-    fn queue(&mut self, key: ObjectKey, mut change: Change) -> (Queued, isize) {
-        let grown = signed(change.body_bytes());
-        match self.pending.entry(key) {
-            Entry::Vacant(slot) => {
-                slot.insert(change);
-                (Queued::New, grown)
-            }
-            Entry::Occupied(mut slot) => {
-                let older = slot.get_mut();
-                let shrunk = signed(older.body_bytes());
-                change.logged = older.logged.take();
-                change.since = older.since;
-                slot.insert(change);
-                (Queued::Coalesced, grown - shrunk)
-            }
-        }
-    }
-
-    /// Takes the change of a key for a batch; `None` where the log needs none.
-    pub(super) fn take(&mut self, view: &ViewId, key: &ObjectKey) -> Option<Taken> {
-        let change = self.pending.remove(key)?;
-        let body_bytes = change.body_bytes();
-        if change.logged.is_none() && change.op == Op::Delete {
-            return Some(Taken {
-                delta: None,
-                body_bytes,
-                since: change.since,
-                span: change.span,
-            });
-        }
-        if let Some(version) = &change.logged {
-            self.logged_digest.remove(key, version);
-            self.logged_objects -= 1;
-        }
-        if let Op::Put(_) = &change.op {
-            self.logged_digest.add(key, &change.version);
-            self.logged_objects += 1;
-        }
-        self.told.outdated = true;
-        let delta = Delta {
-            key: key.clone(),
-            epoch: self.epoch,
-            version: change.version,
-            op: change.op,
-        };
-        tracing::trace!(%view, %key, "taken for a batch");
-        Some(Taken {
-            delta: Some(delta),
-            body_bytes,
-            since: change.since,
-            span: change.span,
-        })
-    }
-
-    /// The bytes of the next change of a key.
-    pub(super) fn next_bytes(&self, key: &ObjectKey) -> usize {
-        self.pending.get(key).map_or(0, Change::body_bytes)
-    }
-
-    /// The control record that is true after all that was taken so far.
-    pub(super) fn record(
-        &self,
-        view: ViewId,
-        state: ViewState,
-        version: ResourceVersion,
-    ) -> ViewRecord {
-        ViewRecord {
-            view,
-            info: self.info.clone(),
-            epoch: self.epoch,
-            state,
-            version,
-            objects: self.logged_objects,
-            digest: self.logged_digest,
-            origin: self.origin,
-            age_max_ms: self.age_max_ms,
         }
     }
 }
