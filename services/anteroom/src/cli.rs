@@ -62,7 +62,8 @@ pub(crate) enum Output {
 pub fn run() -> ExitCode {
     match Cli::parse().command {
         Command::Demo(args) => {
-            let process = quiet(&args.telemetry);
+            // Its parts wait for each other at first, and say so.
+            let process = quiet(&args.telemetry, "error");
             anteroom_runtime::process::run("anteroom", &process, |service| {
                 demo::run(*args, service)
             })
@@ -75,7 +76,7 @@ pub fn run() -> ExitCode {
         }
         Command::Query(args) => {
             // A client has no probes to serve, and its standard output is the answer.
-            let process = quiet(&args.telemetry);
+            let process = quiet(&args.telemetry, "warn");
             anteroom_runtime::process::run("anteroom", &process, |_| query::run(*args))
         }
         Command::Jp(args) => finish(jp::run(args)),
@@ -87,12 +88,11 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// For commands whose own output is what the user wants: logs only where something is wrong, unless
-/// asked for.
-fn quiet(telemetry: &TelemetryArgs) -> ProcessArgs {
+/// For commands whose own output is what the user wants: logs from this level on, unless asked for.
+fn quiet(telemetry: &TelemetryArgs, level: &str) -> ProcessArgs {
     let mut telemetry = telemetry.clone();
     if telemetry.log_level == TelemetryArgs::default().log_level {
-        "warn".clone_into(&mut telemetry.log_level);
+        level.clone_into(&mut telemetry.log_level);
     }
     ProcessArgs {
         telemetry,

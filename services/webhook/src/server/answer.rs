@@ -150,6 +150,10 @@ fn log(review: &Review<'_>, decision: &Decision, took: Duration) {
     let record = || response::record(decision);
     // Admitting is the usual case, and at info would be a line for every request.
     if decision.error {
+        let what = match decision.rules.is_empty() {
+            true => "no policy has been read yet",
+            false => "a rule could not be evaluated",
+        };
         tracing::warn!(
             uid,
             kind,
@@ -157,7 +161,7 @@ fn log(review: &Review<'_>, decision: &Decision, took: Duration) {
             name,
             took_us,
             record = record(),
-            "a rule could not be evaluated"
+            "{what}"
         );
     } else if !decision.allowed() {
         tracing::info!(
