@@ -127,8 +127,8 @@ pub(crate) trait Sink: Send {
     }
 }
 
-/// Runs until it is dropped. `served` changes whenever the API server begins or ceases to serve
-/// something: a resource that was not there is then asked for at once.
+/// As [`run_with`], as nobody says otherwise.
+#[cfg(test)]
 pub(crate) async fn run(
     api: ApiServer,
     target: Target,
@@ -139,7 +139,8 @@ pub(crate) async fn run(
     run_with(api, target, sink, metrics, served, Control::default()).await;
 }
 
-/// As [`run`], under control.
+/// Runs until it is dropped. `served` changes whenever the API server begins or ceases to serve
+/// something: a resource that was not there is then asked for at once.
 pub(crate) async fn run_with(
     api: ApiServer,
     target: Target,

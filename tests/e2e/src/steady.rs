@@ -15,7 +15,8 @@ use crate::{
 /// Its type.
 pub const OF: Stock = STOCK[4];
 
-const NAME: &str = "steady";
+/// The name of the entry, and of the policy.
+pub const NAME: &str = "steady";
 
 /// How late a number may be on a busy machine.
 const LATE_MAX: Duration = Duration::from_secs(5);

@@ -18,7 +18,7 @@ use crate::{
     lead::Leadership,
     left::Left,
     publish::Publisher,
-    reflect::{self, Note, Sink, Target},
+    reflect::{self, Control, Note, Sink, Target},
     sinks::{ForwardSink, NudgeSink},
     status::StatusWriter,
 };
@@ -178,7 +178,11 @@ fn watch<S: Sink + 'static>(
 ) -> impl Future<Output = ()> + use<S> {
     let (api, served) = (setting.api.clone(), discovery.served.subscribe());
     let metrics = setting.metrics.of_watch(view);
-    reflect::run(api, target, sink, metrics, served)
+    let control = Control {
+        stale_after: setting.feeds.stale_after,
+        ..Control::default()
+    };
+    reflect::run_with(api, target, sink, metrics, served, control)
 }
 
 fn target(group: &str, version: &str, plural: &str, metadata_only: bool) -> Target {
