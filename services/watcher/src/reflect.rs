@@ -1,6 +1,7 @@
 //! Keeps up with one collection of the API server, for ever: lists it, watches it, and tells a
 //! [`Sink`] what it hears. What to do when is [`machine`]'s to say; this does it.
 
+mod doubt;
 mod machine;
 mod parse;
 mod paths;
@@ -16,6 +17,7 @@ use crate::{
     apiserver::{ApiServer, Fault, Line},
     metrics::WatchMetrics,
 };
+use doubt::{Doubt, READY_BYTES_MAX, READY_PATH, Readiness, Verdict};
 use machine::{Command, Effect, Input, Machine};
 use parse::WatchEvent;
 
@@ -160,6 +162,7 @@ pub(crate) async fn run_with(
         machine,
         control,
         heard_at: Clock::now(),
+        doubt: Doubt::default(),
     };
     loop {
         if reflector.control.relist.has_changed().unwrap_or_default() {
@@ -244,6 +247,7 @@ struct Reflector<S> {
     control: Control,
     /// When the source last said what it holds, or changed.
     heard_at: Clock,
+    doubt: Doubt,
 }
 
 impl<S: Sink> Reflector<S> {
@@ -285,6 +289,7 @@ impl<S: Sink> Reflector<S> {
                 self.tell(effect).await;
             }
         }
+        self.doubt.allowed();
         if complete && limit > 1 {
             self.heard_at = Clock::now();
         }
@@ -304,6 +309,7 @@ impl<S: Sink> Reflector<S> {
             Ok(lines) => lines,
             Err(fault) => return self.fail(fault).await,
         };
+        self.doubt.allowed();
         let _open = self.metrics.open();
         let opened = Instant::now();
         let life_max = Duration::from_secs(seconds) + stale_after / 12;
@@ -417,8 +423,51 @@ impl<S: Sink> Reflector<S> {
 
     async fn fail(&mut self, fault: Fault) {
         self.metrics.error(fault.code());
+        let fault = match &fault {
+            Fault::Refused { code: 403, .. } if !self.doubt.is_over() => self.doubted(fault).await,
+            _ => fault,
+        };
         tracing::warn!(resource = %self.target.collection.gvr, %fault, "list or watch failed");
         self.step(Input::Failed(fault)).await;
+    }
+
+    /// What a refusal comes to, which may be of an API server that has not read its rules yet.
+    async fn doubted(&mut self, fault: Fault) -> Fault {
+        let said = match self.api.get(READY_PATH, READY_BYTES_MAX).await {
+            Err(Fault::Refused { code: 403, .. } | Fault::Server { code: 401, .. }) => {
+                Readiness::Untold
+            }
+            Ok(_) | Err(Fault::Refused { .. }) => Readiness::Ready,
+            Err(_) => Readiness::NotReady,
+        };
+        let verdict = self.doubt.judge(said, Clock::now());
+        let fault = match verdict {
+            Verdict::AskAgain => match self.ask_again().await {
+                Err(fault @ Fault::Refused { .. }) => fault,
+                Err(other) => return other,
+                Ok(()) => return not_ready(&fault),
+            },
+            Verdict::Believed => fault,
+            Verdict::Doubted => return not_ready(&fault),
+        };
+        self.doubt.believe();
+        fault
+    }
+
+    /// The same as failed, without what it would bring.
+    async fn ask_again(&self) -> Result<(), Fault> {
+        let Target { collection, .. } = &self.target;
+        if let Command::Watch { from } = self.machine.command() {
+            let path = paths::watch(collection, &from, 1);
+            return self
+                .api
+                .watch(&path, METADATA, LINE_BYTES_MAX)
+                .await
+                .map(drop);
+        }
+        let path = paths::list(collection, None, 1);
+        let bytes = self.api.get_as(&path, METADATA_LIST, PAGE_BYTES_MAX).await;
+        bytes.map(drop)
     }
 
     async fn step(&mut self, input: Input) {
@@ -439,6 +488,14 @@ impl<S: Sink> Reflector<S> {
             Effect::Deliver => return, // Only a page delivers.
         };
         self.sink.note(note).await;
+    }
+}
+
+/// A refusal by an API server that is not ready says nothing of rights.
+fn not_ready(refused: &Fault) -> Fault {
+    Fault::Server {
+        code: 403,
+        message: format!("{refused}. It is not ready itself"),
     }
 }
 

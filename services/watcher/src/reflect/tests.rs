@@ -51,9 +51,22 @@ async fn api_server(
 fn reflect(lines: &'static str) -> (mpsc::UnboundedReceiver<Note>, Arc<AtomicUsize>) {
     let watches = Arc::new(AtomicUsize::new(0));
     let opened = Arc::clone(&watches);
-    let service = tower::service_fn(move |request| {
+    let answer = move |request| {
         let opened = Arc::clone(&opened);
-        async move { Ok::<_, Infallible>(api_server(request, lines, opened).await) }
+        async move { api_server(request, lines, opened).await }
+    };
+    (reflect_by(answer), watches)
+}
+
+fn reflect_by<F>(
+    answer: impl Fn(Request<Body>) -> F + Send + 'static,
+) -> mpsc::UnboundedReceiver<Note>
+where
+    F: Future<Output = Response<Answer>> + Send + 'static,
+{
+    let service = tower::service_fn(move |request| {
+        let answer = answer(request);
+        async move { Ok::<_, Infallible>(answer.await) }
     });
     let target = Target {
         collection: Collection::all(GroupVersionResource::new("", "v1", "pods")),
@@ -66,7 +79,77 @@ fn reflect(lines: &'static str) -> (mpsc::UnboundedReceiver<Note>, Arc<AtomicUsi
     let (_, served) = watch::channel(());
     let api = ApiServer::new(Client::new(service, "default"));
     tokio::spawn(run(api, target, Channel(sender), metrics, served));
-    (notes, watches)
+    notes
+}
+
+/// Forbids everything until it is told not to, and says of itself that it is not ready for so many
+/// questions.
+fn forbidding(
+    not_ready: usize,
+) -> (
+    mpsc::UnboundedReceiver<Note>,
+    Arc<AtomicUsize>,
+    watch::Sender<bool>,
+) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (allow, allowed) = watch::channel(false);
+    let questions = Arc::clone(&asked);
+    let notes = reflect_by(move |request: Request<Body>| {
+        let (questions, allowed) = (Arc::clone(&questions), *allowed.borrow());
+        async move {
+            let answer = |code: u16, text: &'static str| {
+                let body = Full::new(Bytes::from_static(text.as_bytes())).boxed_unsync();
+                Response::builder().status(code).body(body).unwrap()
+            };
+            if request.uri().path() == READY_PATH {
+                match questions.fetch_add(1, Ordering::Relaxed) {
+                    first if first < not_ready => answer(500, "[-]rbac failed"),
+                    _ => answer(200, "ok"),
+                }
+            } else if allowed {
+                api_server(request, "\n", Arc::default()).await
+            } else {
+                answer(403, r#"{"message":"pods is forbidden"}"#)
+            }
+        }
+    });
+    (notes, asked, allow)
+}
+
+/// Point F: an API server that starts forbids everything until it has read its rules: nobody's rights
+/// were taken away.
+#[tokio::test(start_paused = true)]
+async fn what_is_forbidden_by_an_api_server_that_is_not_ready_is_not_believed() {
+    let (mut notes, asked, allow) = forbidding(3);
+    while asked.load(Ordering::Relaxed) < 3 {
+        match notes.recv().await.unwrap() {
+            Note::Troubled(failure) => assert!(failure.message.contains("not ready itself")),
+            other => panic!("{other:?}"),
+        }
+    }
+    allow.send_replace(true);
+    loop {
+        match notes.recv().await.unwrap() {
+            Note::Listed { .. } => break,
+            Note::Refused(failure) => panic!("{failure}"),
+            _ => {}
+        }
+    }
+}
+
+/// Point F: one that is ready is believed at its second word, and asked no more whether it is.
+#[tokio::test(start_paused = true)]
+async fn what_is_forbidden_by_an_api_server_that_is_ready_is_believed_at_once() {
+    let (mut notes, asked, allow) = forbidding(0);
+    for _ in 0..3 {
+        match notes.recv().await.unwrap() {
+            Note::Refused(failure) => assert_eq!(failure.reason, "Forbidden"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    allow.send_replace(true);
+    while !matches!(notes.recv().await.unwrap(), Note::Listed { .. }) {}
 }
 
 /// Time is virtual, and stands still until nothing else can happen.
