@@ -11,15 +11,18 @@ const ANNOTATION: &str = "pod-policies.kyverno.io/autogen-controllers";
 
 /// Whose template is `spec.template`.
 const CONTROLLERS: &[&str] = &[
-    "DaemonSet",
-    "Deployment",
-    "Job",
-    "ReplicaSet",
-    "ReplicationController",
-    "StatefulSet",
+    "apps/v1/DaemonSet",
+    "apps/v1/Deployment",
+    "batch/v1/Job",
+    "apps/v1/ReplicaSet",
+    "v1/ReplicationController",
+    "apps/v1/StatefulSet",
 ];
 
-const CRON_JOB: &str = "CronJob";
+const CRON_JOB: &str = "batch/v1/CronJob";
+
+/// Characters of a derived name; what is more is cut off.
+const NAME_CHARACTERS_MAX: usize = 63;
 
 /// What a name begins with that is derived.
 const PREFIX: &str = "autogen-";
@@ -60,7 +63,10 @@ pub(super) fn derive(metadata: &Value, rules: &[Value]) -> Vec<Derived> {
 fn shapes(annotation: Option<&str>) -> Vec<Shape> {
     let named: Option<Vec<&str>> =
         annotation.map(|names| names.split(',').map(str::trim).collect());
-    let wanted = |kind: &&str| named.as_ref().is_none_or(|named| named.contains(kind));
+    let wanted = |kind: &&str| {
+        let kind = kind.rsplit('/').next().unwrap_or(kind);
+        named.as_ref().is_none_or(|named| named.contains(&kind))
+    };
     let all = [
         Shape {
             prefix: PREFIX,
@@ -104,7 +110,8 @@ fn derived(rule: &Value, shape: &Shape) -> Option<Value> {
         return None;
     }
     let mut rule = rule.clone();
-    let name = format!("{}{name}", shape.prefix);
+    let name = shape.prefix.chars().chain(name.chars());
+    let name: String = name.take(NAME_CHARACTERS_MAX).collect();
     for block in ["match", "exclude"] {
         if let Some(block) = rule.get_mut(block) {
             each_filter(block, &mut |resources| {

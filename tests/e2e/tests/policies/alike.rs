@@ -1,15 +1,14 @@
-//! Policies in the manner of published ones: lists within lists, selectors that are matched, subresources,
-//! a call for each element, images, and what makes Pods.
+//! Policies in the manner of published ones: lists within lists, selectors that are matched, a call for
+//! each element, images, and what makes Pods.
 
 use anteroom_e2e::{check::condition, manifests, world::World};
 use anyhow::Context;
-use kube::api::{Patch, PatchParams};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     HOME,
     Verdict::{Admitted, Refused},
-    comes_to, said, tried,
+    comes_to, tried,
 };
 
 /// A policy, what is there before, and what it says of what comes.
@@ -28,7 +27,7 @@ pub(crate) async fn every_case(world: &World) -> anyhow::Result<()> {
     ] {
         judge(world, &case).await?;
     }
-    scaling(world).await
+    Ok(())
 }
 
 /// Every document, in the tests' own namespace where it names none.
@@ -42,7 +41,7 @@ fn documents(text: &str) -> anyhow::Result<Vec<Value>> {
     Ok(documents)
 }
 
-async fn install(world: &World, text: &str) -> anyhow::Result<Value> {
+pub(crate) async fn install(world: &World, text: &str) -> anyhow::Result<Value> {
     let policy = documents(text)?.pop().context("a policy")?;
     world.create(&policy).await?;
     condition(world, &policy, "True", "").await?;
@@ -459,46 +458,3 @@ spec: {nodeName: node-1, containers: [{name: c, image: nginx}]}
 "#,
     says: "node-1 has 2 Pods",
 };
-
-const SCALE: &str = r#"
-apiVersion: kyverno.io/v1
-kind: ClusterPolicy
-metadata: {name: restrict-scale}
-spec:
-  validationFailureAction: Enforce
-  rules:
-  - name: by-parent
-    match: {any: [{resources: {kinds: [Deployment/scale]}}]}
-    context:
-    - name: most
-      apiCall:
-        urlPath: "/apis/apps/v1/namespaces/{{ request.namespace }}/deployments/{{ request.name }}"
-        jmesPath: "metadata.annotations.most || '100'"
-    validate:
-      message: "{{ request.name }} has {{ most }} at most"
-      deny: {conditions: {any: [{key: "{{ request.object.spec.replicas }}", operator: GreaterThan, value: "{{ to_number(most) }}"}]}}
-"#;
-
-/// A subresource is judged by the object that it belongs to.
-async fn scaling(world: &World) -> anyhow::Result<()> {
-    let deployment = json!({ "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": { "namespace": HOME, "name": "scaled", "annotations": { "most": "4" } },
-        "spec": { "replicas": 1, "selector": { "matchLabels": { "app": "s" } }, "template": {
-            "metadata": { "labels": { "app": "s" } },
-            "spec": { "containers": [{ "name": "c", "image": "nginx" }] } } } });
-    world.create(&deployment).await?;
-    let policy = install(world, SCALE).await?;
-    for (replicas, verdict) in [(5, Refused("scaled has 4 at most")), (4, Admitted)] {
-        let what = format!("{replicas} replicas");
-        comes_to(&what, &verdict, async || {
-            let patch = json!({ "spec": { "replicas": replicas } });
-            let patch = Patch::Merge(&patch);
-            let (api, params) = (world.api(&deployment), PatchParams::default());
-            let scaled = api.patch_scale("scaled", &params, &patch);
-            said(scaled.await.map(drop))
-        })
-        .await?;
-    }
-    world.delete(&policy).await?;
-    world.delete(&deployment).await
-}

@@ -7,6 +7,7 @@ mod changes;
 mod confined;
 mod lists;
 mod reads;
+mod subresources;
 
 use anteroom_e2e::{manifests, system::SystemPlan, wait, world::World};
 use anyhow::{Context, ensure};
@@ -44,6 +45,7 @@ async fn policies_say_what_the_cluster_says() -> anyhow::Result<()> {
     reads::every_road(&world).await?;
     lists::every_shape(&world).await?;
     alike::every_case(&world).await?;
+    subresources::every_one(&world).await?;
     changes::every_operation(&world).await?;
     confined::every_road(&world).await
 }

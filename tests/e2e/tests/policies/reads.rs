@@ -21,6 +21,7 @@ pub(crate) async fn every_road(world: &World) -> anyhow::Result<()> {
     labels_and_a_variable_namespace(world).await?;
     a_name_that_is_not_there_and_a_default(world).await?;
     a_name_that_is_not_there_and_no_default(world).await?;
+    a_path_that_is_none_and_a_default(world).await?;
     who_may_do_what(world).await?;
     the_servers_version(world).await?;
     subresources(world).await?;
@@ -190,6 +191,27 @@ async fn a_name_that_is_not_there_and_no_default(world: &World) -> anyhow::Resul
     .await?;
     let words = "services \"nope\" not found";
     says(world, &guard, &json!({ "service": "nope" }), Refused(words)).await?;
+    remove(world, &guard).await
+}
+
+/// Point C: an object as a default, for a path that the API server does not know.
+async fn a_path_that_is_none_and_a_default(world: &World) -> anyhow::Result<()> {
+    let mut context = call("limits", "/invalid", "nothing.of.it");
+    context["apiCall"]["default"] = json!({ "most": "{{ request.object.data.most }}" });
+    let guard = Guard::new(
+        "invalid",
+        json!([context]),
+        deny(
+            "at most {{ limits.most }}",
+            "{{ request.object.data.now }}",
+            "GreaterThan",
+            &json!("{{ limits.most }}"),
+        ),
+    );
+    install(world, &guard).await?;
+    let ask = |now: &str| json!({ "now": now, "most": "5" });
+    says(world, &guard, &ask("6"), Refused("at most 5")).await?;
+    says(world, &guard, &ask("5"), Admitted).await?;
     remove(world, &guard).await
 }
 

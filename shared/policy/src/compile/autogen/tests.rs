@@ -55,9 +55,9 @@ fn the_annotation_says_for_which_controllers() {
         ("none", vec![]),
         (
             "Deployment, StatefulSet",
-            vec![json!(["Deployment", "StatefulSet"])],
+            vec![json!(["apps/v1/Deployment", "apps/v1/StatefulSet"])],
         ),
-        ("CronJob", vec![json!(["CronJob"])]),
+        ("CronJob", vec![json!(["batch/v1/CronJob"])]),
     ] {
         let metadata = json!({ "annotations": { ANNOTATION: annotation } });
         let derived = derive(&metadata, rules.as_array().unwrap());
@@ -103,5 +103,20 @@ fn what_is_said_of_the_pod_is_said_of_the_template() {
     assert_eq!(
         cron_job["validate"]["pattern"]["spec"]["jobTemplate"]["spec"]["template"]["spec"],
         json!({ "hostNetwork": false })
+    );
+}
+
+#[test]
+fn a_long_name_is_cut() {
+    let mut rule = on(&json!(["Pod"]));
+    rule["name"] = "n".repeat(60).into();
+    let derived = derive(&json!({}), &[rule]);
+    assert_eq!(
+        derived[0].rule["name"],
+        format!("autogen-{}", "n".repeat(55))
+    );
+    assert_eq!(
+        derived[1].rule["name"],
+        format!("autogen-cronjob-{}", "n".repeat(47))
     );
 }
