@@ -38,6 +38,9 @@ impl Decider {
 
     /// Decides within `timeout`, which is what the API server waits.
     ///
+    /// What a policy reads goes when the policy goes. So an error under policies that are no longer those
+    /// in force is none: then those decide that are, once.
+    ///
     /// # Errors
     /// Where the review's objects are not what they should be.
     pub(crate) async fn decide(
@@ -50,7 +53,27 @@ impl Decider {
         let Some(catalog) = self.catalogs.borrow().clone() else {
             return Ok(not_ready(scope));
         };
-        let kind = resource_kind(&catalog, review);
+        let mut decision = self.decide_by(&catalog, review, scope, deadline).await?;
+        let now = self.catalogs.borrow().clone();
+        let changed = now.filter(|now| !Arc::ptr_eq(&now.policies, &catalog.policies));
+        if let Some(now) = changed.filter(|_| decision.error) {
+            decision = self.decide_by(&now, review, scope, deadline).await?;
+        }
+        for record in &decision.rules {
+            self.metrics.rule(record);
+        }
+        Ok(decision)
+    }
+
+    /// Decides by the policies of this catalog.
+    async fn decide_by(
+        &self,
+        catalog: &Catalog,
+        review: &Review<'_>,
+        scope: Scope,
+        deadline: Instant,
+    ) -> Result<Decision, ReviewError> {
+        let kind = resource_kind(catalog, review);
         let subject = Subject {
             group: &kind.group,
             version: &kind.version,
@@ -73,13 +96,9 @@ impl Decider {
             .collect();
         let rules = concerned.iter().flat_map(|entry| rules(entry));
         let records =
-            rules.map(|(policy, rule)| self.rule(&catalog, policy, rule, &request, deadline));
+            rules.map(|(policy, rule)| self.rule(catalog, policy, rule, &request, deadline));
         let records = join_all(records).await.into_iter().flatten().collect();
-        let decision = verdict::decide(records, warnings);
-        for record in &decision.rules {
-            self.metrics.rule(record);
-        }
-        Ok(decision)
+        Ok(verdict::decide(records, warnings))
     }
 
     /// What becomes of a policy that is created or changed; any other review is admitted.

@@ -168,6 +168,31 @@ async fn a_policy_that_is_not_ready_is_not_in_force_and_never_silent() {
 }
 
 #[tokio::test]
+async fn a_policy_that_goes_while_it_is_asked_takes_its_error_with_it() {
+    let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;
+    let (asked_in, mut asked) = watch::channel(false);
+    // Nobody answers, and then there is nobody.
+    let replica = cluster
+        .replica_that(move |_, _| {
+            asked_in.send_replace(true);
+            None
+        })
+        .await;
+    let (_webhook, client) = cluster.webhook().await;
+    let review = ingress("CREATE", "shop", "a.example");
+    let answer = tokio::spawn(async move { client.review("/validate?timeout=2s", &review).await });
+    asked.wait_for(|asked| *asked).await.unwrap();
+    cluster.remove_policy("hosts").await;
+    let in_force = "anteroom_policies{state=\"ready\"} 0";
+    while !cluster.service.metrics.encode().contains(in_force) {
+        tokio::task::yield_now().await;
+    }
+    drop(replica);
+    let answer = answer.await.unwrap();
+    assert_eq!(answer["allowed"], true, "{answer}");
+}
+
+#[tokio::test]
 async fn what_was_received_is_answered_before_the_process_stops() {
     let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;
     let (asked_in, mut asked) = watch::channel(false);
