@@ -6,6 +6,7 @@
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
+    future::ready,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -40,6 +41,10 @@ const TIME_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What each status adds to that.
 const TIME_APART: Duration = Duration::from_millis(50);
+
+/// Events that the recorder remembers, so that one that is repeated is counted and not made again. It
+/// looks through all of them for each.
+const EVENTS_REMEMBERED_MAX: usize = 500;
 
 /// Writes on their way at one time.
 const WRITES_AT_ONCE: usize = 8;
@@ -379,9 +384,13 @@ impl StatusWriter {
             controller: "anteroom-watcher".into(),
             instance: Some(instance.into()),
         };
-        let recorder = Recorder::new(self.api.client().clone(), reporter);
+        let fresh = || Recorder::new(self.api.client().clone(), reporter.clone());
+        let (mut recorder, mut events) = (fresh(), 0);
         let mut looked: Option<Instant> = None;
         loop {
+            if events >= EVENTS_REMEMBERED_MAX {
+                (recorder, events) = (fresh(), 0);
+            }
             let (now, clock) = (Instant::now(), Timestamp::now());
             let mut due = self.slots.lock().due(now, clock);
             // What is not due yet becomes so by the passing of time.
@@ -397,14 +406,13 @@ impl StatusWriter {
                 let recorder = &recorder;
                 async move { self.write(&author, plan, &ready, recorder).await }
             });
-            writes
-                .buffer_unordered(WRITES_AT_ONCE)
-                .collect::<Vec<()>>()
-                .await;
+            let told = writes.buffer_unordered(WRITES_AT_ONCE);
+            events += told.filter(|told| ready(*told)).count().await;
         }
     }
 
-    async fn write(&self, author: &Author, plan: Plan, ready: &Ready, recorder: &Recorder) {
+    /// Says whether an Event was asked for.
+    async fn write(&self, author: &Author, plan: Plan, ready: &Ready, recorder: &Recorder) -> bool {
         let result = self
             .api
             .merge_patch(&author.status_path(), &plan.patch)
@@ -434,12 +442,16 @@ impl StatusWriter {
             }
         }
         match result {
-            Ok(_) if plan.transition => self.event(author, ready, recorder).await,
+            Ok(_) if plan.transition => {
+                self.event(author, ready, recorder).await;
+                return true;
+            }
             Err(fault) if !gone => {
                 tracing::warn!(kind = author.kind, name = author.name, %fault, "status not written");
             }
             _ => {}
         }
+        false
     }
 
     async fn event(&self, author: &Author, ready: &Ready, recorder: &Recorder) {

@@ -16,6 +16,7 @@ pub mod process;
 pub mod proxy;
 pub mod rights;
 pub mod services;
+pub mod simulated;
 pub mod steady;
 pub mod stock;
 pub mod system;

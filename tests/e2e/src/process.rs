@@ -6,11 +6,20 @@ use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use anyhow::{Context, bail};
 use parking_lot::Mutex;
 use rand::Rng;
+use tokio::task::JoinHandle;
+
+/// How often memory is looked at.
+const PEAK_LOOKS_APART: Duration = Duration::from_millis(20);
 
 /// Lines of a log that an error shows.
 const LOG_LINES_SHOWN: usize = 30;
@@ -105,12 +114,7 @@ impl Process {
 
     /// Resident memory in bytes, as the kernel counts it.
     pub fn rss_bytes(&self) -> anyhow::Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line
-            .and_then(|rest| rest.split_whitespace().next())
-            .context("no VmRSS")?;
-        Ok(kib.parse::<u64>()? * 1024)
+        rss_bytes(self.id())
     }
 
     /// CPU time so far in milliseconds, user and system.
@@ -153,6 +157,48 @@ pub fn free_address() -> anyhow::Result<SocketAddr> {
         }
     }
     bail!("no port of {PORTS:?} is free")
+}
+
+fn rss_bytes(id: u32) -> anyhow::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{id}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line
+        .and_then(|rest| rest.split_whitespace().next())
+        .context("no VmRSS")?;
+    Ok(kib.parse::<u64>()? * 1024)
+}
+
+/// The most memory that a process took while it was looked at.
+#[derive(Debug)]
+pub struct Peak {
+    most: Arc<AtomicU64>,
+    task: JoinHandle<()>,
+}
+
+impl Peak {
+    /// Looks from now on, many times a second. Of a process that has ended nothing is known.
+    pub fn watch(process: &Process) -> Self {
+        let (id, most) = (process.id(), Arc::<AtomicU64>::default());
+        let seen = Arc::clone(&most);
+        let task = tokio::spawn(async move {
+            loop {
+                seen.fetch_max(rss_bytes(id).unwrap_or_default(), Ordering::Relaxed);
+                tokio::time::sleep(PEAK_LOOKS_APART).await;
+            }
+        });
+        Self { most, task }
+    }
+
+    /// The most so far, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.most.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Peak {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 /// A program of this workspace, built by the same profile as the caller.

@@ -1,18 +1,11 @@
 //! Memory limits under pressure, on real parts: what does not fit is evicted, says so and comes back;
 //! what is pinned stays; and the process stays within its limit.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
-
 use anteroom_e2e::{
     check::condition,
     guard::{Asker, guard},
     manifests,
+    process::Peak,
     system::SystemPlan,
     wait,
     world::World,
@@ -49,7 +42,8 @@ async fn what_does_not_fit_is_evicted_and_says_so() -> anyhow::Result<()> {
     let asker = Asker::new(&world).await?;
     let before = rss(&world)?;
 
-    let peak = Peak::watch(&world)?;
+    let replica = world.system.replicas[0].as_ref();
+    let peak = Peak::watch(&replica.context("it runs")?.process);
     for space in 0..SPACES {
         if space != PINNED {
             world.create(&entry(space)).await?;
@@ -57,7 +51,7 @@ async fn what_does_not_fit_is_evicted_and_says_so() -> anyhow::Result<()> {
     }
     eviction_is_told(&world, &asker).await?;
     what_is_asked_for_comes_back(&world, &asker).await?;
-    let peak = peak.end().await?;
+    let peak = peak.bytes();
     ensure!(
         peak <= LIMIT + LIMIT / 5,
         "{} MB at most (of {} MB; {} MB before)",
@@ -162,40 +156,4 @@ async fn what_is_asked_for_comes_back(world: &World, asker: &Asker) -> anyhow::R
             .map(drop);
     }
     last
-}
-
-/// The most that the replica took.
-struct Peak {
-    stop: Arc<AtomicBool>,
-    most: Arc<AtomicU64>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Peak {
-    fn watch(world: &World) -> anyhow::Result<Self> {
-        let replica = world.system.replicas[0].as_ref().context("it runs")?;
-        let path = format!("/proc/{}/status", replica.process.id());
-        let (stop, most) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
-        let task = tokio::spawn({
-            let (stop, most) = (Arc::clone(&stop), Arc::clone(&most));
-            async move {
-                while !stop.load(Ordering::Relaxed) {
-                    let status = std::fs::read_to_string(&path).unwrap_or_default();
-                    let kib = status
-                        .lines()
-                        .find_map(|line| line.strip_prefix("VmRSS:"))
-                        .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-                    most.fetch_max(kib.unwrap_or_default() * 1024, Ordering::Relaxed);
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-            }
-        });
-        Ok(Self { stop, most, task })
-    }
-
-    async fn end(self) -> anyhow::Result<u64> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.task.await?;
-        Ok(self.most.load(Ordering::Relaxed))
-    }
 }

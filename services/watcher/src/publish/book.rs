@@ -28,9 +28,11 @@ use super::{
     work::{Batch, Brought, Item, Tenure, ViewStats, Work},
 };
 
-/// Bodies that wait to be written, over all views. At the limit whoever reads from the API server
-/// waits, and the API server with it: it may then end a watch, which a list repairs.
-pub(super) const PENDING_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bodies that wait to be written, over all views of a group: enough that the next batch is there when
+/// one is written, and little beside the keys of what a list reads again. At the limit whoever reads
+/// from the API server waits, and the API server with it: it may then end a watch, which a list
+/// repairs.
+pub(super) const PENDING_BYTES_MAX: usize = BATCH_BYTES_MAX / 2;
 
 /// How soon a control record follows changes, so that readers can compare digests.
 const CONTROL_AFTER_CHANGE: Duration = Duration::from_secs(10);

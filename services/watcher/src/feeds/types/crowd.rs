@@ -31,7 +31,7 @@ const LISTS_APART: Duration = Duration::from_millis(250);
 
 /// Lists for references take a share of the time at most: the next one begins after so many times
 /// what the last one took.
-const LISTS_APART_FACTOR: u32 = 5;
+const LISTS_APART_FACTOR: u32 = 3;
 
 /// What became of references that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,189 @@
+//! A watcher and replicas, each a process of its own, between the simulated API server and a real
+//! nats-server: for scale, and for faults that a real API server has only now and then.
+
+use std::{collections::BTreeMap, fs, time::Duration};
+
+use anteroom_bus::{Address, Bus, Call, nats::NatsBus};
+use anteroom_model::{FactError, ObjectKey, Shape, ViewId};
+use anteroom_simapi::{SimApi, SimConfig};
+use anteroom_wire::{
+    body,
+    query::{Query, QueryRequest, Selection, decode_outcome, encode_request},
+};
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+
+use crate::{
+    manifests,
+    nats::{Nats, password},
+    services::{Recipe, Running},
+    system::SystemPlan,
+};
+
+/// How long one answer may take.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Fields drop in order: services, NATS, the API server, files.
+pub struct Simulated {
+    /// The watcher.
+    pub watcher: Running,
+    /// The replicas.
+    pub replicas: Vec<Running>,
+    /// NATS.
+    pub nats: Nats,
+    /// The API server.
+    pub sim: SimApi,
+    bus: NatsBus,
+    _folder: tempfile::TempDir,
+}
+
+/// What a replica said of one object.
+pub type Said = Result<Value, FactError>;
+
+impl Simulated {
+    /// Starts the watcher and the replicas of the plan; nothing is waited for. `fill` is done to the
+    /// API server before.
+    pub async fn start(
+        plan: &SystemPlan,
+        fill: impl FnOnce(&SimApi) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Self> {
+        anteroom_runtime::process::install_crypto_provider();
+        let folder = tempfile::tempdir()?;
+        let path = folder.path();
+        let nats = Nats::start(path).await?;
+        let sim = SimApi::start(SimConfig::default()).await?;
+        let crds = manifests::read("crds")?.into_iter();
+        let crds = crds.filter(|manifest| manifest["kind"] == "CustomResourceDefinition");
+        sim.put_all("customresourcedefinitions.apiextensions.k8s.io", crds)?;
+        fill(&sim)?;
+        let kubeconfig = path.join("simulated.kubeconfig");
+        fs::write(&kubeconfig, sim.kubeconfig_yaml())?;
+        let recipe = |name: &str, binary, user: &str| -> anyhow::Result<Recipe> {
+            let recipe = Recipe::new(name, binary, path)?
+                .arg("--nats-url", nats.url())
+                .arg("--nats-user", user)
+                .env("ANTEROOM_NATS_PASSWORD", password(user));
+            let env = plan.env.iter();
+            Ok(env.fold(recipe, |recipe, (name, value)| recipe.env(name, value)))
+        };
+        let with = |recipe: Recipe, args: &[(&'static str, String)]| {
+            let args = args.iter();
+            args.fold(recipe, |recipe, (flag, value)| recipe.arg(flag, value))
+        };
+        let watcher = recipe("watcher", "anteroom-watcher", "watcher")?
+            .arg("--kubeconfig", kubeconfig.display())
+            .arg("--holder", "watcher-0");
+        let watcher = with(watcher, &plan.watcher_args).start()?;
+        let replicas = (0..plan.replicas).map(|index| {
+            let name = format!("replica-{index}");
+            let recipe = recipe(&name, "anteroom-cache-replica", "replica")?;
+            let recipe = recipe.arg("--replica-id", &name);
+            with(recipe, &plan.replica_args).start()
+        });
+        let replicas = replicas.collect::<anyhow::Result<_>>()?;
+        let bus = NatsBus::connect(nats.config_of_webhook()).await?;
+        Ok(Self {
+            watcher,
+            replicas,
+            nats,
+            sim,
+            bus,
+            _folder: folder,
+        })
+    }
+
+    /// Waits until all of them are ready.
+    pub async fn ready(&mut self) -> anyhow::Result<()> {
+        self.watcher.ready().await?;
+        for replica in &mut self.replicas {
+            replica.ready().await?;
+        }
+        Ok(())
+    }
+
+    /// Creates an entry on a resource.
+    pub fn entry(&self, name: &str, spec: &Value) -> anyhow::Result<()> {
+        let entry = json!({ "metadata": { "name": name }, "spec": spec });
+        self.sim.put("cachedcontextentries.kyverno.io", entry)?;
+        Ok(())
+    }
+
+    /// What replicas answer of a whole view, also of one that they do not serve.
+    ///
+    /// # Errors
+    /// No answer at all. An error that a replica tells is an answer.
+    pub async fn ask(&self, view: &ViewId, expression: &str) -> anyhow::Result<Said> {
+        let query = query(expression, None);
+        let to = Address::Fallback(view.clone());
+        match self.send(&to, vec![query]).await? {
+            Ok(mut all) => all.pop().context("one result"),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// What a replica that serves the view answers of each of these objects: its metadata's name.
+    ///
+    /// # Errors
+    /// No answer at all, or none for the view.
+    pub async fn ask_objects(
+        &self,
+        view: &ViewId,
+        objects: &[ObjectKey],
+    ) -> anyhow::Result<Vec<Said>> {
+        let queries = objects.iter().map(|object| {
+            let selection = Selection {
+                shape: Shape::Object,
+                object: Some(object.clone()),
+                ..Selection::default()
+            };
+            query("metadata.name", Some(selection))
+        });
+        let to = Address::View(view.clone());
+        let said = self.send(&to, queries.collect()).await?;
+        let said = said.map_err(anyhow::Error::from)?;
+        ensure!(said.len() == objects.len(), "{} answers", said.len());
+        Ok(said)
+    }
+
+    async fn send(
+        &self,
+        to: &Address,
+        queries: Vec<Query>,
+    ) -> anyhow::Result<Result<Vec<Said>, FactError>> {
+        let request = QueryRequest {
+            entry: String::new(),
+            queries,
+            age_max_ms: None,
+            revision_min: None,
+            revision_min_of: None,
+            reply_key: None,
+        };
+        let call = Call {
+            body: encode_request(&request)?,
+            deadline: DEADLINE,
+            trace: None,
+        };
+        let reply = self.bus.request(to, call, DEADLINE).await?;
+        let reply = match decode_outcome(&reply)? {
+            Ok(reply) => reply,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut results = Vec::new();
+        for result in reply.results {
+            results.push(match result {
+                Ok(bytes) => Ok(body::to_json(&bytes)?),
+                Err(error) => Err(error),
+            });
+        }
+        Ok(Ok(results))
+    }
+}
+
+fn query(expression: &str, selection: Option<Selection>) -> Query {
+    Query {
+        expression: expression.into(),
+        parameters: BTreeMap::new(),
+        missing_key_is_error: false,
+        selection,
+    }
+}
