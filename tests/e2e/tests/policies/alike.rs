@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{
     HOME,
     Verdict::{Admitted, Refused},
-    comes_to, tried,
+    comes_to, created, tried,
 };
 
 /// A policy, what is there before, and what it says of what comes.
@@ -51,7 +51,7 @@ pub(crate) async fn install(world: &World, text: &str) -> anyhow::Result<Value> 
 async fn judge(world: &World, case: &Case) -> anyhow::Result<()> {
     let given = documents(case.given)?;
     for object in &given {
-        world.create(object).await?;
+        created(world, object).await?;
     }
     let policy = install(world, case.policy).await?;
     let name = &policy["metadata"]["name"];

@@ -148,6 +148,12 @@ fn ask_live(value: &mut Value) -> usize {
     }
 }
 
+/// Created, as soon as no policy of a case before speaks of it any more.
+async fn created(world: &World, object: &Value) -> anyhow::Result<()> {
+    let what = format!("{} to be created", object["metadata"]["name"]);
+    wait::until(&what, async || world.create(object).await).await
+}
+
 /// What a request is to come to.
 enum Verdict<'a> {
     Admitted,

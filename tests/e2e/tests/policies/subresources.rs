@@ -9,7 +9,7 @@ use crate::{
     HOME,
     Verdict::{Admitted, Refused},
     alike::install,
-    comes_to, said,
+    comes_to, created, said,
 };
 
 pub(crate) async fn every_one(world: &World) -> anyhow::Result<()> {
@@ -44,7 +44,7 @@ async fn scaling(world: &World) -> anyhow::Result<()> {
         "spec": { "replicas": 1, "selector": { "matchLabels": { "app": "s" } }, "template": {
             "metadata": { "labels": { "app": "s" } },
             "spec": { "containers": [{ "name": "c", "image": "nginx" }] } } } });
-    world.create(&deployment).await?;
+    created(world, &deployment).await?;
     let policy = install(world, SCALE).await?;
     for (replicas, verdict) in [(5, Refused("scaled has 4 at most")), (4, Admitted)] {
         let what = format!("{replicas} replicas");
@@ -99,7 +99,7 @@ spec:
 /// One that is admitted fails later, since the Pod runs nowhere.
 async fn entering(world: &World) -> anyhow::Result<()> {
     for (name, important) in [("kept", "yes"), ("open", "no")] {
-        world.create(&pod(name, important)).await?;
+        created(world, &pod(name, important)).await?;
     }
     let policy = install(world, EXEC).await?;
     for (name, says) in [
