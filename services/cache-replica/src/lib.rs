@@ -12,6 +12,7 @@
 //! - `beats`: tells the others what is held; `references`: objects that are referenced by themselves.
 //! - `answer`: one call, from bytes to bytes, within its deadline and budgets.
 //! - `memory`: which views are evicted where memory is short, and come back; `shares`: who holds which.
+//! - `waiting`: names the entries that a view is for which is not there.
 //! - `plan`, `memo`: what may be forgotten: compiled expressions, and results by state of the view.
 //!
 //! It never talks to the API server.
@@ -31,6 +32,7 @@ mod references;
 mod replica;
 mod sealed;
 mod shares;
+mod waiting;
 
 pub use args::Args;
 pub use replica::run;

@@ -19,7 +19,7 @@ use crate::{
     memory::{Keeper, Uses, Wanted},
     metrics::{MemoryMetrics, QueryMetrics},
     references::References,
-    shares,
+    shares, waiting,
 };
 
 /// Mirrors every view and answers for each, until shutdown is asked for; then drains: returns once
@@ -145,7 +145,7 @@ async fn readiness(
             match &*readiness.borrow_and_update() {
                 MirrorReadiness::Ready => check.ready(),
                 MirrorReadiness::Waiting(reason) => check.not_ready(match *connection.borrow() {
-                    Connection::Up => reason.clone(),
+                    Connection::Up => waiting::with_entries(reason, &mirror),
                     Connection::Down => "the bus, which is out of reach".to_owned(),
                 }),
             }

@@ -181,6 +181,47 @@ async fn made_and_broken(world: &World, number: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A policy that waits for its view takes the webhook from no other, and is enforced by refusing.
+async fn waits_alone(world: &World) -> anyhow::Result<()> {
+    // Whoever calls it waits for an answer.
+    let endpoint = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let url = format!("http://{}", endpoint.local_addr()?);
+    let entry = json!({
+        "apiVersion": "kyverno.io/v2alpha1", "kind": "CachedContextEntry",
+        "metadata": { "name": "hangs" }, "spec": { "apiCall": { "service": { "url": url } } },
+    });
+    let number = POLICIES + 10;
+    let mut waiting = policy(number, "waits");
+    let read =
+        json!([{ "name": "it", "cachedContextEntry": { "name": "hangs", "jmespath": "a" } }]);
+    waiting["spec"]["rules"][0]["context"] = read;
+    waiting["spec"]["rules"][0]["validate"]["deny"]["conditions"]["all"] =
+        json!([{ "key": "{{ it }}", "operator": "Equals", "value": "x" }]);
+    for made in [&entry, &waiting] {
+        world.create(made).await?;
+    }
+    let begun = Instant::now();
+    loop {
+        // An error is a webhook that is not ready.
+        let told = world.system.webhook.get("/readyz?verbose").await?;
+        if told.contains("CachedContextEntry `hangs` for policy policy-30") {
+            break;
+        }
+        ensure!(begun.elapsed() < PATIENCE, "{told}");
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+    condition(world, &waiting, "False", "`hangs` is not ready").await?;
+    match world.create(&object(number, "waits", "nothing")).await {
+        Err(kube::Error::Api(status)) if status.message.contains("AR1") => {}
+        other => bail!("not refused for what is missing: {other:?}"),
+    }
+    made_and_broken(world, number + 1).await?;
+    for made in [&waiting, &entry] {
+        world.delete(made).await?;
+    }
+    Ok(())
+}
+
 /// Point H: a policy says Ready once it is enforced, and stays so while webhooks come and go.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_that_says_ready_is_enforced() -> anyhow::Result<()> {
@@ -207,6 +248,9 @@ async fn a_policy_that_says_ready_is_enforced() -> anyhow::Result<()> {
             took.as_millis()
         ));
     }
+
+    tell("# a policy whose view does not come");
+    waits_alone(&world).await?;
 
     tell("# a second webhook joins");
     let mut before = Vec::new();
