@@ -5,8 +5,24 @@ use std::time::Duration;
 use anteroom_runtime::units::{bytes, duration};
 use anteroom_seal::Keys;
 
+use crate::feeds::LIMIT_MIN;
 use crate::live::LiveArgs;
 use crate::permits::{CacheApiCalls, SecretsReader};
+
+/// A limit of memory, as [`bytes`] reads it.
+///
+/// # Errors
+/// What is wrong with it, for whoever wrote it.
+pub fn memory_limit(text: &str) -> Result<u64, String> {
+    let limit = bytes(text)?;
+    if limit < LIMIT_MIN {
+        let least = LIMIT_MIN >> 20;
+        return Err(format!(
+            "`{text}` leaves no room for any view: use {least}Mi or more"
+        ));
+    }
+    Ok(limit)
+}
 
 /// How long an object may be unread, where nobody says otherwise.
 const REFERENCE_IDLE_AFTER: Duration = Duration::from_secs(10 * 60);
@@ -45,9 +61,10 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_API_CALL_BYTES_MAX", value_parser = bytes, value_name = "BYTES")]
     pub api_call_bytes_max: Option<u64>,
 
-    /// Bytes that what is kept of all views may take, as in `512Mi`; at the limit, reading from the
-    /// API server waits [default: no limit]
-    #[arg(long, env = "ANTEROOM_WATCHER_MEMORY_LIMIT", value_parser = bytes, value_name = "BYTES")]
+    /// What this watcher may take in memory, as in `512Mi`, and at least `64Mi`: reading from the API
+    /// server waits for what is to be written, and where keys alone take more, the largest view fails
+    /// [default: no limit]
+    #[arg(long, env = "ANTEROOM_WATCHER_MEMORY_LIMIT", value_parser = memory_limit, value_name = "BYTES")]
     pub watcher_memory_limit: Option<u64>,
 
     /// How long an object that policies name, and that is watched by itself, may be unread before it

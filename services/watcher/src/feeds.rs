@@ -38,6 +38,7 @@ use crate::{
     metrics::WatcherMetrics,
     publish::{Opening, Publisher, Tenure},
 };
+pub(crate) use memory::LIMIT_MIN;
 use memory::Memory;
 use types::{Done, Placed, Type};
 
@@ -362,7 +363,9 @@ impl Feeder {
         if dirty {
             self.dirty.get_or_insert_with(Instant::now);
         }
-        let (bytes, largest) = publisher.look(|book| book.memory());
+        let (kept, largest) = publisher.look(|book| book.memory());
+        let of = self.types.values();
+        let bytes = kept + of.map(|of| of.hub.lock().references.memory()).sum::<u64>();
         let largest_bytes = largest.as_ref().map_or(0, |(_, bytes)| *bytes);
         let over = self
             .memory

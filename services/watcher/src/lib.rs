@@ -53,7 +53,7 @@ mod wants;
 mod watcher;
 mod webhooks;
 
-pub use args::Args;
+pub use args::{Args, memory_limit};
 pub use crd::crds;
 pub use live::LiveArgs;
 pub use permits::{CacheApiCalls, SecretsReader};

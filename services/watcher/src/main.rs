@@ -26,7 +26,7 @@ struct Command {
     #[arg(
         long,
         env = "ANTEROOM_MEMORY_LIMIT",
-        value_parser = units::bytes,
+        value_parser = anteroom_watcher::memory_limit,
         value_name = "BYTES",
         help_heading = "Watcher"
     )]

@@ -20,6 +20,9 @@ use crate::publish::{Publisher, Tenure, Width};
 /// How often an immutable object, which is not watched, is looked at: only its deletion can be news.
 pub(super) const IMMUTABLE_CHECK: Duration = Duration::from_secs(5 * 60);
 
+/// The texts of a key, its version and its watch, as they mostly are.
+const KEY_BYTES: usize = 96;
+
 #[derive(Debug, Default)]
 pub(super) struct References {
     /// The view that holds them, once it is wanted.
@@ -326,6 +329,12 @@ impl References {
     pub(super) fn misses(&self) -> bool {
         let mut states = self.of.values().map(|reference| reference.state);
         states.any(|state| state == State::Failed)
+    }
+
+    /// Bytes that all of them take here, about.
+    pub(super) fn memory(&self) -> u64 {
+        let slots = self.of.capacity() * (size_of::<(ObjectKey, Reference)>() + 1);
+        (slots + self.of.len() * KEY_BYTES) as u64
     }
 
     pub(super) fn is_watched(&self) -> bool {
