@@ -20,8 +20,16 @@ pub(crate) struct Admission {
 }
 
 /// Judges a policy as it is written. Of entries that are not known nothing is said: whoever creates one
-/// later is told by the policy's status.
-pub(crate) fn judge(manifest: &Value, catalog: Option<&Catalog>) -> Admission {
+/// later is told by the policy's status. `before` is what it was: a change of anything but its spec, as
+/// of its finalizers, makes it read nothing else.
+pub(crate) fn judge(
+    manifest: &Value,
+    before: Option<&Value>,
+    catalog: Option<&Catalog>,
+) -> Admission {
+    if before.is_some_and(|before| before["spec"] == manifest["spec"]) {
+        return Admission::default();
+    }
     match compile(manifest) {
         Ok(policy) => Admission {
             refused: catalog.map_or_else(Vec::new, |catalog| refused_entries(&policy, catalog)),
@@ -89,7 +97,7 @@ mod tests {
             json!({ "apiCall": { "service": { "url": "https://s/" } } }),
             json!({ "resourceCache": { "version": "v1", "kind": "pods", "namespace": "other" } }),
         ] {
-            let admission = judge(&policy("Policy", &context), None);
+            let admission = judge(&policy("Policy", &context), None, None);
             assert!(
                 admission
                     .refused
@@ -98,7 +106,7 @@ mod tests {
                 "{admission:?}"
             );
             assert!(!admission.refused.is_empty(), "{context}");
-            let admission = judge(&policy("ClusterPolicy", &context), None);
+            let admission = judge(&policy("ClusterPolicy", &context), None, None);
             assert_eq!(admission, Admission::default(), "{context}");
         }
         for context in [
@@ -106,16 +114,27 @@ mod tests {
             json!({ "configMap": { "name": "c", "namespace": "{{ request.object.x }}" } }),
             json!({ "cachedContextEntry": { "name": "unknown" } }),
         ] {
-            let admission = judge(&policy("Policy", &context), Some(&Catalog::default()));
+            let admission = judge(&policy("Policy", &context), None, Some(&Catalog::default()));
             assert_eq!(admission, Admission::default(), "{context}");
         }
+    }
+
+    #[test]
+    fn what_was_there_before_may_lose_its_finalizers() {
+        let outside = json!({ "apiCall": { "urlPath": "/version" } });
+        let before = policy("Policy", &outside);
+        let mut after = before.clone();
+        after["metadata"]["finalizers"] = json!([]);
+        assert_eq!(judge(&after, Some(&before), None), Admission::default());
+        after["spec"]["background"] = false.into();
+        assert_eq!(judge(&after, Some(&before), None).refused.len(), 1);
     }
 
     #[test]
     fn what_is_not_evaluated_is_told_and_not_refused() {
         let mut manifest = policy("ClusterPolicy", &json!({ "imageRegistry": {} }));
         manifest["spec"]["rules"][0]["nope"] = 1.into();
-        let admission = judge(&manifest, None);
+        let admission = judge(&manifest, None, None);
         assert_eq!((admission.refused.len(), admission.warnings.len()), (0, 2));
         assert!(admission.warnings[0].starts_with("the policy is not in force: AR30"));
     }

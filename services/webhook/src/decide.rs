@@ -113,6 +113,7 @@ impl Decider {
         let catalog = self.catalogs.borrow().clone();
         Ok(admission::judge(
             request.matched_object(),
+            request.old_object(),
             catalog.as_deref(),
         ))
     }
