@@ -26,6 +26,23 @@ const PATCHED_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The largest error document that is read.
 const STATUS_BYTES_MAX: usize = 64 * 1024;
 
+/// Where an API server says whether it is ready. Everybody may read it, unless that was taken away.
+pub(crate) const READY_PATH: &str = "/readyz";
+
+/// The longest answer of it that is read.
+const READY_BYTES_MAX: usize = 64 * 1024;
+
+/// What an API server says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    /// It is ready, or there is no such question.
+    Ready,
+    /// It is not, or it does not answer.
+    NotReady,
+    /// It forbids to ask.
+    Untold,
+}
+
 /// Reads from the API server. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct ApiServer {
@@ -42,6 +59,18 @@ impl ApiServer {
     /// The client, for what is written.
     pub(crate) fn client(&self) -> &kube::Client {
         &self.client
+    }
+
+    /// Whether it is ready, as it says. One that starts answers before it is, and knows neither its
+    /// rules nor all that it serves.
+    pub(crate) async fn readiness(&self) -> Readiness {
+        match self.get(READY_PATH, READY_BYTES_MAX).await {
+            Err(Fault::Refused { code: 403, .. } | Fault::Server { code: 401, .. }) => {
+                Readiness::Untold
+            }
+            Ok(_) | Err(Fault::Refused { .. }) => Readiness::Ready,
+            Err(_) => Readiness::NotReady,
+        }
     }
 
     /// The whole body of a GET.

@@ -5,6 +5,7 @@
 
 pub(crate) mod fetch;
 pub(crate) mod follow;
+mod loss;
 mod parse;
 
 use anteroom_model::{Failure, GroupVersionResource, KindRecord};

@@ -1,7 +1,7 @@
 //! Keeps up with one collection of the API server, for ever: lists it, watches it, and tells a
 //! [`Sink`] what it hears. What to do when is [`machine`]'s to say; this does it.
 
-mod doubt;
+pub(crate) mod doubt;
 mod machine;
 mod parse;
 mod paths;
@@ -17,7 +17,7 @@ use crate::{
     apiserver::{ApiServer, Fault, Line},
     metrics::WatchMetrics,
 };
-use doubt::{Doubt, READY_BYTES_MAX, READY_PATH, Readiness, Verdict};
+use doubt::{Doubt, Verdict};
 use machine::{Command, Effect, Input, Machine};
 use parse::WatchEvent;
 
@@ -425,7 +425,11 @@ impl<S: Sink> Reflector<S> {
         self.metrics.error(fault.code());
         let fault = match &fault {
             Fault::Refused { code: 403, .. } if !self.doubt.is_over() => self.doubted(fault).await,
-            _ => fault,
+            Fault::Refused { .. } => fault,
+            _ => {
+                self.doubt.interrupted();
+                fault
+            }
         };
         tracing::warn!(resource = %self.target.collection.gvr, %fault, "list or watch failed");
         self.step(Input::Failed(fault)).await;
@@ -433,13 +437,7 @@ impl<S: Sink> Reflector<S> {
 
     /// What a refusal comes to, which may be of an API server that has not read its rules yet.
     async fn doubted(&mut self, fault: Fault) -> Fault {
-        let said = match self.api.get(READY_PATH, READY_BYTES_MAX).await {
-            Err(Fault::Refused { code: 403, .. } | Fault::Server { code: 401, .. }) => {
-                Readiness::Untold
-            }
-            Ok(_) | Err(Fault::Refused { .. }) => Readiness::Ready,
-            Err(_) => Readiness::NotReady,
-        };
+        let said = self.api.readiness().await;
         let verdict = self.doubt.judge(said, Clock::now());
         let fault = match verdict {
             Verdict::AskAgain => match self.ask_again().await {

@@ -12,11 +12,14 @@ use std::{
 use anteroom_runtime::backoff::Backoff;
 use tokio::{
     sync::{Notify, watch},
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
-use super::{Catalog, fetch};
-use crate::apiserver::ApiServer;
+use super::{Catalog, fetch, loss};
+use crate::{
+    apiserver::{ApiServer, Fault},
+    reflect::doubt::{Doubt, Verdict},
+};
 
 /// How often it is asked when nothing is known to have changed.
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -30,6 +33,9 @@ const SETTLE: Duration = Duration::from_millis(300);
 /// Waits after a failure, in milliseconds.
 const RETRY_BASE_MS: u64 = 800;
 const RETRY_MAX_MS: u64 = 30_000;
+
+/// The longest wait for an API server that starts, in milliseconds.
+const NOT_READY_MAX_MS: u64 = 2_000;
 
 /// How the catalog is asked for, and where it is found. Cheap to clone; all clones are one.
 #[derive(Clone, Debug)]
@@ -59,12 +65,17 @@ impl Discovery {
     /// Asks, for ever.
     pub(crate) async fn run(&self, api: &ApiServer) {
         let mut backoff = Backoff::new(RETRY_BASE_MS, RETRY_MAX_MS);
+        let mut doubt = Doubt::default();
         loop {
-            match fetch::catalog(api).await {
-                Ok(catalog) => {
+            match self.look(api, &mut doubt).await {
+                Ok(Some(catalog)) => {
                     backoff.reset();
                     self.found(catalog);
                     self.wait().await;
+                }
+                Ok(None) => {
+                    tracing::info!("an API server that is not ready does not know what it serves");
+                    sleep(backoff.next_within(rand::random(), NOT_READY_MAX_MS)).await;
                 }
                 Err(fault) => {
                     tracing::warn!(%fault, "the API server does not say what it serves");
@@ -72,6 +83,29 @@ impl Discovery {
                 }
             }
         }
+    }
+
+    /// What is served now; `None`: it cannot be told yet. That something is not served any more, or is
+    /// not at first, is believed only of an API server that is ready.
+    async fn look(&self, api: &ApiServer, doubt: &mut Doubt) -> Result<Option<Catalog>, Fault> {
+        let before = self.catalog.borrow().clone();
+        let mut catalog = fetch::catalog(api).await?;
+        let less = match &before {
+            Some(before) => loss::is_any(before, &catalog),
+            None => true,
+        };
+        if less {
+            match doubt.judge(api.readiness().await, Instant::now()) {
+                Verdict::Doubted => return Ok(None),
+                Verdict::AskAgain => catalog = fetch::catalog(api).await?,
+                Verdict::Believed => {}
+            }
+            if let Some(before) = &before {
+                loss::mark(before, &mut catalog, &loss::registered(api).await);
+            }
+        }
+        doubt.allowed();
+        Ok(Some(catalog))
     }
 
     fn found(&self, mut catalog: Catalog) {

@@ -7,30 +7,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Where an API server says whether it is ready. Everybody may read it, unless that was taken away.
-pub(super) const READY_PATH: &str = "/readyz";
-
-/// The longest answer of it that is read.
-pub(super) const READY_BYTES_MAX: usize = 64 * 1024;
+use crate::apiserver::Readiness;
 
 /// How long a refusal is doubted where the API server forbids to ask whether it is ready, as it does
 /// with everything while it starts.
 const UNTOLD_MAX: Duration = Duration::from_secs(10);
 
-/// What an API server says of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Readiness {
-    /// It is ready, or there is no such question.
-    Ready,
-    /// It is not, or it does not answer.
-    NotReady,
-    /// It forbids to ask.
-    Untold,
-}
-
 /// What to make of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// It is so.
     Believed,
     /// It may be from before the API server was ready: ask again, once, and believe what it says.
@@ -41,28 +26,36 @@ pub(super) enum Verdict {
 
 /// What was made of the refusals of one source.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Doubt {
+pub(crate) struct Doubt {
     believed: bool,
     since: Option<Instant>,
 }
 
 impl Doubt {
     /// Something was allowed: the next refusal is the first one.
-    pub(super) fn allowed(&mut self) {
+    pub(crate) fn allowed(&mut self) {
         *self = Self::default();
     }
 
     /// A refusal was believed, and so are those that follow it.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.believed
     }
 
     /// It is refused: nothing has to be asked until something is allowed.
-    pub(super) fn believe(&mut self) {
+    pub(crate) fn believe(&mut self) {
         self.believed = true;
     }
 
-    pub(super) fn judge(&mut self, said: Readiness, now: Instant) -> Verdict {
+    /// It failed otherwise: what comes next may be another API server, or the same that starts again.
+    pub(crate) fn interrupted(&mut self) {
+        self.since = None;
+    }
+
+    pub(crate) fn judge(&mut self, said: Readiness, now: Instant) -> Verdict {
+        if said == Readiness::NotReady {
+            self.interrupted();
+        }
         let since = *self.since.get_or_insert(now);
         match said {
             _ if self.believed => Verdict::Believed,
@@ -89,9 +82,12 @@ mod tests {
         assert_eq!(doubt.judge(Readiness::Ready, now), Verdict::AskAgain);
         let last = now + UNTOLD_MAX - Duration::from_millis(1);
         assert_eq!(doubt.judge(Readiness::Untold, last), Verdict::Doubted);
-        let later = now + UNTOLD_MAX;
-        assert_eq!(doubt.judge(Readiness::NotReady, later), Verdict::Doubted);
+        doubt.interrupted();
+        assert_eq!(doubt.judge(Readiness::Untold, last), Verdict::Doubted);
+        let later = last + UNTOLD_MAX;
         assert_eq!(doubt.judge(Readiness::Untold, later), Verdict::Believed);
+        assert_eq!(doubt.judge(Readiness::NotReady, later), Verdict::Doubted);
+        assert_eq!(doubt.judge(Readiness::Untold, later), Verdict::Doubted);
         doubt.believe();
         assert!(doubt.is_over());
         doubt.allowed();

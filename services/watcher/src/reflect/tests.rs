@@ -101,7 +101,7 @@ fn forbidding(
                 let body = Full::new(Bytes::from_static(text.as_bytes())).boxed_unsync();
                 Response::builder().status(code).body(body).unwrap()
             };
-            if request.uri().path() == READY_PATH {
+            if request.uri().path() == crate::apiserver::READY_PATH {
                 match questions.fetch_add(1, Ordering::Relaxed) {
                     first if first < not_ready => answer(500, "[-]rbac failed"),
                     _ => answer(200, "ok"),
