@@ -260,8 +260,7 @@ impl Controller {
             }
         }
         self.board.replica(beat, now);
-        // The entry on a view is ready before any replica serves it, so nothing else would tell.
-        self.dirty.policies.extend(self.unenforced.iter().cloned());
+        self.served_may_be();
     }
 
     fn note(&mut self, feed: Feed, note: Note) {

@@ -59,14 +59,17 @@ impl Webhooks {
         self.since = Some(now);
     }
 
-    /// Takes a beat in. Says whether it says anything new.
+    /// Takes a beat in. Says whether it may have changed what is in force: what is only compiled changes
+    /// with every record, and is told in time.
     pub(crate) fn heard(&mut self, beat: WebhookBeat, now: Instant) -> bool {
         self.last = Some(now);
         if beat.leaving {
             return self.heard.remove(&beat.webhook).is_some();
         }
         let before = self.heard.get(&beat.webhook);
-        let news = before.is_none_or(|(_, before)| *before != beat);
+        let news = before.is_none_or(|(_, before)| {
+            (&before.incarnation, before.enforced) != (&beat.incarnation, beat.enforced)
+        });
         self.heard.insert(beat.webhook.clone(), (now, beat));
         news
     }

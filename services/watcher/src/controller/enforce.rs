@@ -37,6 +37,8 @@ pub(super) struct Standing {
     established: bool,
     /// Since when it could be.
     since: Instant,
+    /// No replica serves what it reads.
+    unserved_view: bool,
     /// It names a kind that was not served, after so many reads of what is served.
     unserved: Option<u64>,
 }
@@ -64,6 +66,7 @@ impl Standing {
             place: None,
             established,
             since: now,
+            unserved_view: false,
             unserved: None,
         }
     }
@@ -79,6 +82,14 @@ impl Controller {
         if self.webhooks.heard(beat, Instant::now()) {
             self.dirty.policies.extend(self.unenforced.iter().cloned());
         }
+    }
+
+    /// A replica was heard. The entry on a view is ready before any replica serves it, so nothing else
+    /// would tell.
+    pub(super) fn served_may_be(&mut self) {
+        let waits = |id: &&PolicyId| self.standings.get(*id).is_some_and(|s| s.unserved_view);
+        let waiting: Vec<_> = self.unenforced.iter().filter(waits).cloned().collect();
+        self.dirty.policies.extend(waiting);
     }
 
     /// Time has passed.
@@ -188,7 +199,9 @@ impl Controller {
         let log = &self.tools.incarnation;
         self.webhooks.enforce(log, standing.place, now)?;
         let unserved = |view: &ViewId| self.board.holders(view, now).serving == 0;
-        match reads.views.iter().find(|(view, _)| unserved(view)) {
+        let first = reads.views.iter().find(|(view, _)| unserved(view));
+        standing.unserved_view = first.is_some();
+        match first {
             None => Ok(()),
             Some((view, name)) => Err(Failure::new(
                 NOT_ENFORCED,

@@ -187,7 +187,11 @@ fn only_news_is_news() {
     let (mut webhooks, now) = after(&[]);
     assert!(webhooks.heard(beat("w1", 5, 5), now));
     assert!(!webhooks.heard(beat("w1", 5, 5), now));
-    assert!(webhooks.heard(beat("w1", 6, 5), now));
+    assert!(
+        !webhooks.heard(beat("w1", 6, 5), now),
+        "nothing is enforced that was not"
+    );
+    assert!(webhooks.heard(beat("w1", 6, 6), now));
     let leaving = WebhookBeat {
         leaving: true,
         ..beat("w1", 6, 5)
