@@ -13,7 +13,7 @@ use crate::shell::{root, say};
 const LINES_MAX: usize = 600;
 
 /// Which crates a crate may never reach, directly: the direction of the workspace's dependencies.
-const FORBIDDEN: [(&str, &[&str]); 6] = [
+const FORBIDDEN: [(&str, &[&str]); 7] = [
     (
         "shared/model",
         &["tokio", "async-nats", "kube", "rmp-serde", "anteroom-"],
@@ -35,6 +35,17 @@ const FORBIDDEN: [(&str, &[&str]); 6] = [
     (
         "shared/view",
         &["tokio", "async-nats", "kube", "rmp-serde", "anteroom-bus"],
+    ),
+    (
+        "shared/plan",
+        &[
+            "tokio",
+            "async-nats",
+            "kube",
+            "rmp-serde",
+            "anteroom-bus",
+            "anteroom-mirror",
+        ],
     ),
     (
         "shared/policy",

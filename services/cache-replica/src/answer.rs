@@ -6,7 +6,7 @@ use anteroom_bus::Call;
 use anteroom_jmespath::{Budget, Environment, MissingKey};
 use anteroom_mirror::{ReadPosition, ViewHandle};
 use anteroom_model::{FactError, Revision};
-use anteroom_view::{Read, Select};
+use anteroom_view::{Object, Select, Snapshot};
 use anteroom_wire::{
     WireError,
     query::{self, Query, QueryOutcome, QueryReply, QueryRequest},
@@ -17,9 +17,11 @@ use tokio::{sync::Semaphore, time::timeout};
 use crate::{
     Args,
     deadline::Deadline,
+    indexes::Indexes,
     memo::{Memo, QueryKey},
     memory::Use,
     metrics::QueryMetrics,
+    narrowed::Narrowed,
     plan::{Plan, Plans},
     references::References,
     sealed,
@@ -45,8 +47,17 @@ pub(crate) struct Answerer {
     turns: Arc<Semaphore>,
     plans: Plans,
     memo: Memo,
+    narrowed: Narrowed,
     metrics: QueryMetrics,
     references: Arc<References>,
+}
+
+/// Where a query is evaluated: one state of one view.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    view: &'a ViewHandle,
+    state: &'a Snapshot,
+    position: &'a ReadPosition,
 }
 
 /// A query with all that can be known before the data.
@@ -89,6 +100,10 @@ impl Answerer {
             turns: Arc::new(Semaphore::new(turns)),
             plans: Plans::new(anteroom_policy::functions()),
             memo: Memo::new(args.memo_bytes_max),
+            narrowed: Narrowed::new(
+                Arc::new(Indexes::new(anteroom_policy::functions())),
+                args.verify_plans,
+            ),
             metrics,
             references,
         }
@@ -97,6 +112,11 @@ impl Answerer {
     /// What is kept of plans and results, in bytes.
     pub(crate) fn kept_bytes(&self) -> u64 {
         self.memo.bytes() + self.plans.bytes()
+    }
+
+    /// The indexes of all views.
+    pub(crate) fn indexes(&self) -> &Arc<Indexes> {
+        &self.narrowed.indexes
     }
 
     /// Answers a call to `view`, which `usage` is that of. Whatever is wrong is an answer too.
@@ -149,7 +169,7 @@ impl Answerer {
         self.references
             .known(view, batch.selects(), deadline.left())
             .await;
-        if let Some(reply) = self.remembered(view, &batch)? {
+        if let Some(reply) = self.at_once(view, &batch, deadline)? {
             return Ok(reply);
         }
         if view.status().borrow().objects <= INLINE_OBJECTS_MAX {
@@ -192,53 +212,95 @@ impl Answerer {
         Ok((self.plans.get(&query.expression)?, select))
     }
 
-    /// The reply, if nothing of it has to be evaluated.
-    fn remembered(
+    /// The reply, where it takes no time that another query could miss: every result is remembered, or
+    /// evaluated over the few objects that can make a difference to it.
+    fn at_once(
         &self,
         view: &ViewHandle,
         batch: &Batch,
+        deadline: Deadline,
     ) -> Result<Option<QueryReply>, FactError> {
-        view.read(batch.age_max_ms, |_, position| {
-            let results = batch.queries.iter().map(|prepared| match &prepared.plan {
-                Err(error) => Some(Err(error.clone())),
-                Ok(_) => self.memo.get(view.id(), position.content, &prepared.key),
+        let (state, position) = view.snapshot(batch.age_max_ms)?;
+        let at = At {
+            view,
+            state: &state,
+            position: &position,
+        };
+        let mut results = Vec::with_capacity(batch.queries.len());
+        for prepared in &batch.queries {
+            results.push(match self.known(at, prepared) {
+                Some(result) => result,
+                None => match self.found(at, prepared) {
+                    Some(few) if few.len() as u64 <= INLINE_OBJECTS_MAX => {
+                        self.over(at, prepared, Some(&few), deadline)?
+                    }
+                    _ => return Ok(None),
+                },
             });
-            let results: Vec<_> = results.collect::<Option<_>>()?;
-            self.metrics.remembered(results.len());
-            Some(self.reply(position, results))
-        })
+        }
+        Ok(Some(self.reply(&position, results)))
     }
 
     /// Evaluates all queries over one state of the view. Takes as long as they do.
     fn evaluate(&self, view: &ViewHandle, batch: &Batch, deadline: Deadline) -> QueryOutcome {
-        view.read(batch.age_max_ms, |read, position| {
-            let results = batch.queries.iter().map(|prepared| {
-                let result = self.result(view, read, position, prepared, deadline);
-                deadline.check()?;
-                result
-            });
-            let results = results.collect::<Result<Vec<_>, FactError>>()?;
-            Ok(self.reply(position, results))
-        })?
+        let (state, position) = view.snapshot(batch.age_max_ms)?;
+        let at = At {
+            view,
+            state: &state,
+            position: &position,
+        };
+        let results = batch.queries.iter().map(|prepared| {
+            let result = match self.known(at, prepared) {
+                Some(result) => Ok(result),
+                None => {
+                    let found = self.found(at, prepared);
+                    self.over(at, prepared, found.as_deref(), deadline)
+                }
+            };
+            deadline.check()?;
+            result
+        });
+        let results = results.collect::<Result<Vec<_>, FactError>>()?;
+        Ok(self.reply(&position, results))
     }
 
-    /// The result of one query; the outer error is that of the whole request.
-    fn result(
+    /// The result of one query, if it does not have to be evaluated.
+    fn known(&self, at: At<'_>, prepared: &Prepared) -> Option<Result<Bytes, FactError>> {
+        if let Err(error) = &prepared.plan {
+            return Some(Err(error.clone()));
+        }
+        let content = at.position.content;
+        let known = self.memo.get(at.view.id(), content, &prepared.key);
+        self.metrics.remembered(usize::from(known.is_some()));
+        known
+    }
+
+    /// The objects that can make a difference, where they are fewer than all.
+    fn found(&self, at: At<'_>, prepared: &Prepared) -> Option<Vec<Object>> {
+        if at.position.objects <= INLINE_OBJECTS_MAX {
+            return None; // They are looked through as fast.
+        }
+        let (plan, select) = prepared.plan.as_ref().ok()?;
+        let found = self
+            .narrowed
+            .find(at.view, at.state, (plan, select), &prepared.query)?;
+        self.metrics.looked_up();
+        Some(found)
+    }
+
+    /// The result of one query over these objects, or over all; the outer error is that of the whole
+    /// request.
+    fn over(
         &self,
-        view: &ViewHandle,
-        read: Read<'_>,
-        position: &ReadPosition,
+        at: At<'_>,
         prepared: &Prepared,
+        found: Option<&[Object]>,
         deadline: Deadline,
     ) -> Result<Result<Bytes, FactError>, FactError> {
         let (plan, select) = match &prepared.plan {
             Ok(prepared) => prepared,
             Err(error) => return Ok(Err(error.clone())),
         };
-        if let Some(result) = self.memo.get(view.id(), position.content, &prepared.key) {
-            self.metrics.remembered(1);
-            return Ok(result);
-        }
         let (budget, shortened) = deadline.limit(self.budget);
         let environment = Environment {
             functions: self.plans.functions(),
@@ -249,9 +311,22 @@ impl Answerer {
             },
             budget,
         };
-        let result = select
-            .of(read)
-            .and_then(|selected| selected.evaluate(&plan.expression, &environment));
+        let read = at.state.read();
+        let all = || {
+            let selected = select.of(read)?;
+            selected.evaluate(&plan.expression, &environment)
+        };
+        let few = found.and_then(|found| select.among(read, found.iter()));
+        let result = match few {
+            None => all(),
+            Some(few) => {
+                let result = few.evaluate(&plan.expression, &environment);
+                match self.narrowed.is_verified() {
+                    true => self.verified(at, prepared, result, all()),
+                    false => result,
+                }
+            }
+        };
         self.metrics.evaluated();
         if shortened && matches!(result, Err(FactError::BudgetExceeded { .. })) {
             return Err(deadline.exceeded());
@@ -259,9 +334,33 @@ impl Answerer {
         if plan.repeatable {
             let result = result.clone();
             self.memo
-                .put(view.id(), position.content, &prepared.key, result);
+                .put(at.view.id(), at.position.content, &prepared.key, result);
         }
         Ok(result)
+    }
+
+    /// What is over all objects counts. What is not over all of them must be the same, unless it costs
+    /// too much over all.
+    fn verified(
+        &self,
+        at: At<'_>,
+        prepared: &Prepared,
+        few: Result<Bytes, FactError>,
+        all: Result<Bytes, FactError>,
+    ) -> Result<Bytes, FactError> {
+        if matches!(all, Err(FactError::BudgetExceeded { .. })) {
+            return few;
+        }
+        if few != all {
+            self.metrics.mismatch();
+            tracing::error!(
+                view = %at.view.id(),
+                expression = prepared.query.expression,
+                revision = at.position.revision.0,
+                "what an index found is not what a scan says; please report this"
+            );
+        }
+        all
     }
 
     fn reply(&self, position: &ReadPosition, results: Vec<Result<Bytes, FactError>>) -> QueryReply {

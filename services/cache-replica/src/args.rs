@@ -58,6 +58,12 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_MEMO_BYTES_MAX", default_value_t = MEMO_BYTES_MAX)]
     pub memo_bytes_max: u64,
 
+    /// One of so many queries that indexes find the objects of is evaluated over all objects too, and
+    /// both results are compared: a difference is logged and counted, and the result over all objects
+    /// is given; 0: none.
+    #[arg(long, env = "ANTEROOM_VERIFY_PLANS", default_value_t = 0)]
+    pub verify_plans: u64,
+
     /// What this replica may take in memory, as in `512Mi`: over it, views are evicted, the least
     /// recently used first, and answer that they were [default: no limit].
     #[arg(long, env = "ANTEROOM_MEMORY_LIMIT", value_parser = memory::limit)]
@@ -87,6 +93,7 @@ impl Default for Args {
             query_steps_max: STEPS_MAX,
             query_built_bytes_max: BUILT_BYTES_MAX,
             memo_bytes_max: MEMO_BYTES_MAX,
+            verify_plans: 0,
             memory_limit: None,
             views: Vec::new(),
             replication_factor: 0,

@@ -13,6 +13,7 @@
 //! - `answer`: one call, from bytes to bytes, within its deadline and budgets.
 //! - `memory`: which views are evicted where memory is short, and come back; `shares`: who holds which.
 //! - `waiting`: names the entries that a view is for which is not there.
+//! - `narrowed`, `indexes`: which objects a query has to look at.
 //! - `plan`, `memo`: what may be forgotten: compiled expressions, and results by state of the view.
 //!
 //! It never talks to the API server.
@@ -24,9 +25,11 @@ mod args;
 mod beats;
 mod deadline;
 mod desk;
+mod indexes;
 mod memo;
 mod memory;
 mod metrics;
+mod narrowed;
 mod plan;
 mod references;
 mod replica;

@@ -24,6 +24,8 @@ pub(crate) struct QueryMetrics {
     results: Family<Outcome, Counter>,
     remembered: Counter,
     evaluated: Counter,
+    looked_up: Counter,
+    mismatches: Counter,
     in_flight: Gauge,
     unreadable: Counter,
 }
@@ -47,6 +49,8 @@ impl QueryMetrics {
             results: Family::default(),
             remembered: Counter::default(),
             evaluated: Counter::default(),
+            looked_up: Counter::default(),
+            mismatches: Counter::default(),
             in_flight: Gauge::default(),
             unreadable: Counter::default(),
         };
@@ -69,6 +73,16 @@ impl QueryMetrics {
             "anteroom_query_evaluations",
             "Results that were evaluated",
             own.evaluated.clone(),
+        );
+        metrics.register(
+            "anteroom_query_lookups",
+            "Queries whose objects were found by indexes, so that the others were not looked at",
+            own.looked_up.clone(),
+        );
+        metrics.register(
+            "anteroom_query_plan_mismatches",
+            "Queries of --verify-plans whose result by indexes was not that of a scan: always 0",
+            own.mismatches.clone(),
         );
         metrics.register(
             "anteroom_query_in_flight",
@@ -112,9 +126,25 @@ impl QueryMetrics {
         self.evaluated.inc();
     }
 
+    pub(crate) fn looked_up(&self) {
+        self.looked_up.inc();
+    }
+
+    pub(crate) fn mismatch(&self) {
+        self.mismatches.inc();
+    }
+
     pub(crate) fn unreadable(&self) {
         self.unreadable.inc();
     }
+}
+
+/// What is accounted, in bytes, by part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemoryBytes {
+    pub(crate) views: u64,
+    pub(crate) indexes: u64,
+    pub(crate) results: u64,
 }
 
 /// What a replica counts of its memory. Cheap to clone.
@@ -122,6 +152,7 @@ impl QueryMetrics {
 pub(crate) struct MemoryMetrics {
     bytes: Family<Part, Gauge>,
     limit: Gauge,
+    indexes: Gauge,
     evictions: Family<Evicted, Counter>,
 }
 
@@ -141,13 +172,18 @@ impl MemoryMetrics {
         let own = Self::default();
         metrics.register(
             "anteroom_memory_bytes",
-            "What is accounted, by part: views, or results and plans",
+            "What is accounted, by part: views, indexes, or results and plans",
             own.bytes.clone(),
         );
         metrics.register(
             "anteroom_memory_limit_bytes",
             "The memory limit; 0 where there is none",
             own.limit.clone(),
+        );
+        metrics.register(
+            "anteroom_view_indexes",
+            "Indexes of all views",
+            own.indexes.clone(),
         );
         metrics.register(
             "anteroom_view_evictions",
@@ -157,11 +193,22 @@ impl MemoryMetrics {
         own
     }
 
-    pub(crate) fn set(&self, views: u64, results: u64, limit: Option<u64>) {
+    pub(crate) fn set(&self, bytes: MemoryBytes, indexes: usize, limit: Option<u64>) {
         let gauge = |bytes| i64::try_from(bytes).unwrap_or(i64::MAX);
-        for (part, bytes) in [("views", views), ("results", results)] {
+        let MemoryBytes {
+            views,
+            indexes: of_indexes,
+            results,
+        } = bytes;
+        let parts = [
+            ("views", views),
+            ("indexes", of_indexes),
+            ("results", results),
+        ];
+        for (part, bytes) in parts {
             self.bytes.get_or_create(&Part { part }).set(gauge(bytes));
         }
+        self.indexes.set(gauge(indexes as u64));
         self.limit.set(gauge(limit.unwrap_or(0)));
     }
 

@@ -50,6 +50,7 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
         metrics.clone(),
         Arc::clone(&references),
     ));
+    let indexes = Arc::clone(answerer.indexes());
     let uses = Arc::new(Uses::new());
     let desks = Desks {
         bus,
@@ -112,6 +113,7 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
         moved: BTreeMap::new(),
         wanted: Wanted::default(),
     };
+    tasks.spawn("indexes", indexes.run(stop.clone()));
     tasks.spawn("memory", keeper.run(stop.clone()));
     tasks.spawn("beats", beats.run(stop));
     tasks.spawn("desks", desks.run(mirror, closing));

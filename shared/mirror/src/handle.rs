@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anteroom_model::{FactError, Revision, ViewId};
-use anteroom_view::{Read, State};
+use anteroom_view::{Read, Snapshot, State};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{ReadPosition, ViewStatus, freshness::Moment, machine::SharedView};
@@ -94,8 +94,16 @@ impl ViewHandle {
         age_max_ms: Option<u64>,
         reader: impl FnOnce(Read<'_>, &ReadPosition) -> R,
     ) -> Result<R, FactError> {
-        let (snapshot, position) = self.kept.read().read(self.clock.now(), age_max_ms)?;
+        let (snapshot, position) = self.snapshot(age_max_ms)?;
         Ok(reader(snapshot.read(), &position))
+    }
+
+    /// The view as it is now, for whoever keeps it: it stays as it is, whatever becomes of the view.
+    ///
+    /// # Errors
+    /// As [`ViewHandle::read`].
+    pub fn snapshot(&self, age_max_ms: Option<u64>) -> Result<(Snapshot, ReadPosition), FactError> {
+        self.kept.read().read(self.clock.now(), age_max_ms)
     }
 
     /// Waits until everything of the view up to `revision_min` is in it.

@@ -79,7 +79,9 @@ impl<'a> ViewNode<'a> {
         Self(Place::Body(node))
     }
 
-    fn item(object: &'a Object, bare: bool) -> Self {
+    /// One object as an item of a list; `bare`: as the API server lists its own types, without
+    /// `apiVersion` and `kind`.
+    pub fn listed(object: &'a Object, bare: bool) -> Self {
         if bare {
             Self(Place::Bare(object.node()))
         } else {
@@ -185,7 +187,7 @@ impl<'a> Node<'a> for ViewNode<'a> {
             Place::Body(node) | Place::Bare(node) => node.element(index).map(Self::body),
             Place::Items(listing) => {
                 let object = listing.get(index)?;
-                Some(Self::item(object, listing.bare_items()))
+                Some(Self::listed(object, listing.bare_items()))
             }
             _ => None,
         }
@@ -232,7 +234,7 @@ impl<'a> Iterator for ViewElements<'a> {
             InElements::None => None,
             InElements::Items { objects, bare } => {
                 let object = objects.next()?;
-                Some(ViewNode::item(object, *bare))
+                Some(ViewNode::listed(object, *bare))
             }
             InElements::Body(elements) => elements.next().map(ViewNode::body),
         }

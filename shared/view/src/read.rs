@@ -7,7 +7,7 @@ use anteroom_model::{FactError, ResourceVersion, Revision};
 use anteroom_wire::{WireError, body};
 use bytes::Bytes;
 
-use crate::{Object, Store, ViewNode};
+use crate::{Change, Object, Store, ViewNode};
 
 /// A view's objects as they were, all together, at one position of the log. To hold one is to have
 /// been let in by [`View::read`](crate::View::read).
@@ -31,6 +31,19 @@ impl Snapshot {
     /// The objects.
     pub fn read(&self) -> Read<'_> {
         Read::new(&self.store)
+    }
+
+    /// Whether `other` is the very same state.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.store, &other.store)
+    }
+
+    /// Tells `each` how to come from the objects of `other` to these, in order. It costs little where
+    /// one state came out of the other.
+    pub fn changes_since<'a>(&'a self, other: &'a Self, each: impl FnMut(Change<'a>)) {
+        if !self.is(other) {
+            self.store.changes_since(&other.store, each);
+        }
     }
 }
 

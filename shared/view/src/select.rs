@@ -81,6 +81,52 @@ impl Select {
         }
     }
 
+    /// What of this is among `candidates`, which are objects of `read` in its order; `None` where that
+    /// cannot be told from them alone: one object is meant, or a number of them.
+    pub fn among<'a>(
+        &self,
+        read: Read<'a>,
+        candidates: impl Iterator<Item = &'a Object>,
+    ) -> Option<Selected<'a>> {
+        let store = read.store();
+        let info = store.record().map(|record| &record.info);
+        let listed = matches!(self.shape, Shape::Document | Shape::List | Shape::Array);
+        if !listed || self.limit.is_some() || self.check(info).is_err() {
+            return None;
+        }
+        let within =
+            |object: &&Object| self.namespace.is_empty() || object.namespace() == self.namespace;
+        let chosen = candidates
+            .filter(within)
+            .filter(|object| self.matches(object));
+        let choice = Choice {
+            objects: Some(chosen.collect()),
+            ..Choice::default()
+        };
+        Some(self.presented(store, info, choice))
+    }
+
+    /// Whether items are shown without `apiVersion` and `kind`: see [`ViewNode::listed`].
+    pub fn is_bare(&self, read: Read<'_>) -> bool {
+        self.lists_bare(read.store().record().map(|record| &record.info))
+    }
+
+    fn lists_bare(&self, info: Option<&SourceInfo>) -> bool {
+        let group = info.and_then(SourceInfo::gvr).map(|gvr| &*gvr.group);
+        self.shape == Shape::List && group.is_some_and(is_built_in)
+    }
+
+    /// The shape in which it is presented.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The name under which a document lists its items once more; `None` where it has no such name.
+    pub fn plural<'a>(&self, read: Read<'a>) -> Option<&'a str> {
+        let plural = read.store().head().plural.as_deref();
+        plural.filter(|_| self.shape == Shape::Document)
+    }
+
     /// What is known of the object that is meant, where it is one that is referenced by itself.
     pub fn reference(&self, read: Read<'_>) -> Option<Reference<'_>> {
         let store = read.store();
@@ -150,13 +196,16 @@ impl Select {
     }
 
     fn listed<'a>(&self, store: &'a Store, info: Option<&SourceInfo>) -> Selected<'a> {
-        let (choice, bare_items) = match self.shape {
-            Shape::List => {
-                let group = info.and_then(SourceInfo::gvr).map(|gvr| &*gvr.group);
-                (self.choose(store, info), group.is_some_and(is_built_in))
-            }
-            _ => (self.choose(store, info), false),
-        };
+        self.presented(store, info, self.choose(store, info))
+    }
+
+    fn presented<'a>(
+        &self,
+        store: &'a Store,
+        info: Option<&SourceInfo>,
+        choice: Choice<'a>,
+    ) -> Selected<'a> {
+        let bare_items = self.lists_bare(info);
         let metadata = (self.shape == Shape::List).then(|| ListMetadata {
             version: Read::new(store).version(),
             next: choice.next,

@@ -12,7 +12,7 @@ use crate::{
     listing::ListHead,
     object::{Object, Version},
     size::allocated,
-    tree::{Objects, Tree},
+    tree::{Change, Objects, Tree},
 };
 
 /// Deletions that a store remembers. Records arrive in the log's order and a repeat is known by its
@@ -253,6 +253,11 @@ impl Store {
     /// All objects, in the API server's order: by `namespace/name`.
     pub fn objects(&self) -> Objects<'_> {
         self.objects.iter()
+    }
+
+    /// Tells `each` how to come from the objects of `older` to these, in order.
+    pub(crate) fn changes_since<'a>(&'a self, older: &'a Self, each: impl FnMut(Change<'a>)) {
+        self.objects.changes_since(&older.objects, each);
     }
 
     /// The object at this place of that order.

@@ -4,9 +4,13 @@
 //! change copies one chunk and the list of chunks where a snapshot holds them, and nothing else: what
 //! it costs does not grow with the objects but by a word for every hundred of them.
 
+mod changes;
+
 use std::{iter::FlatMap, slice, sync::Arc};
 
 use crate::object::Object;
+
+pub use changes::Change;
 
 /// The most objects of one chunk. A change beside a snapshot copies that many slots; a change alone
 /// moves half as many.

@@ -18,7 +18,11 @@ use super::{
     PROCESS_BYTES, Uses, evaluations_bytes,
     rule::{self, Place, Subject, Why},
 };
-use crate::{answer::Answerer, metrics::MemoryMetrics, shares};
+use crate::{
+    answer::Answerer,
+    metrics::{MemoryBytes, MemoryMetrics},
+    shares,
+};
 
 /// How often memory is looked at. A log that is read at 300 MB a second brings 15 MB meanwhile.
 const LOOK: Duration = Duration::from_millis(50);
@@ -106,7 +110,10 @@ impl Keeper {
         self.moved.retain(|id, _| views.contains_key(id));
         self.uses.retain(|id| views.contains_key(id));
         let now = self.uses.now();
-        let others = self.answerer.kept_bytes();
+        let indexes = self.answerer.indexes();
+        let (results, of_indexes) = (self.answerer.kept_bytes(), indexes.bytes());
+        let others = results + of_indexes;
+        let indexes = indexes.count();
         let subjects: Vec<_> = views
             .iter()
             .map(|(id, view)| self.subject(now, id, view))
@@ -124,7 +131,12 @@ impl Keeper {
             self.load(now, ids[at]);
         }
         self.tell_over(decision.over);
-        self.metrics.set(self.mirror.bytes(), others, self.limit);
+        let bytes = MemoryBytes {
+            views: self.mirror.bytes(),
+            indexes: of_indexes,
+            results,
+        };
+        self.metrics.set(bytes, indexes, self.limit);
     }
 
     fn subject(&mut self, now: u64, id: &ViewId, view: &ViewHandle) -> Subject {

@@ -8,6 +8,7 @@
 mod failures;
 mod fallback;
 mod harness;
+mod indexes;
 mod lifecycle;
 mod memory;
 mod queries;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anteroom_cache_replica::Args;
 use anteroom_jmespath::{Environment, Expression};
 use anteroom_model::{FactError, Incarnation, Revision};
 use anteroom_wire::{body, query::QueryRequest};
@@ -186,8 +187,8 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Changes and queries in any order: what is asked for with the last revision is always the state
 /// at the last revision, remembered or not.
-async fn no_old_result(steps: Vec<Step>) {
-    let mut harness = Harness::with_ingresses(0, args()).await;
+async fn no_old_result(others: usize, args: Args, steps: Vec<Step>) {
+    let mut harness = Harness::with_ingresses(others, args).await;
     let view = harness.view.clone();
     for step in steps {
         match step {
@@ -235,6 +236,19 @@ proptest! {
             .start_paused(true)
             .build()
             .unwrap()
-            .block_on(no_old_result(steps));
+                        .block_on(no_old_result(0, args(), steps));
+    }
+
+    #[test]
+    fn an_index_never_answers_with_another_state(
+        steps in proptest::collection::vec(step(), 1..30),
+    ) {
+        let args = Args { memo_bytes_max: 0, ..args() };
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap()
+            .block_on(no_old_result(100, args, steps));
     }
 }

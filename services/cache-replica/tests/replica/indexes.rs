@@ -1,0 +1,123 @@
+//! Queries that ask for a few objects look at those alone, and answer what a scan would.
+
+use anteroom_cache_replica::Args;
+use anteroom_model::ViewState;
+use anteroom_wire::{body, query::QueryRequest};
+use serde_json::{Value, json};
+
+use crate::harness::{Harness, args, ingress, key, request_with};
+
+/// More than are looked through as fast.
+const OBJECTS: usize = 300;
+
+const BY_HOST: &str = "items[?contains(spec.rules[].host, $host)].metadata.name";
+
+/// No results are kept, so that each query is evaluated; and each is held against a scan.
+fn verifying() -> Args {
+    Args {
+        memo_bytes_max: 0,
+        verify_plans: 1,
+        ..args()
+    }
+}
+
+fn by_host(n: usize) -> QueryRequest {
+    request_with(BY_HOST, json!({"host": format!("host-{n}.example.com")}))
+}
+
+async fn answer(harness: &Harness, request: &QueryRequest) -> Value {
+    let reply = harness.ask(request).await.unwrap().unwrap();
+    body::to_json(reply.results[0].as_ref().unwrap()).unwrap()
+}
+
+fn count(harness: &Harness, metric: &str) -> u64 {
+    let text = harness.service.metrics.encode();
+    let line = text
+        .lines()
+        .find(|line| line.starts_with(&format!("{metric}_total ")))
+        .unwrap_or_else(|| panic!("no {metric} in {text}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// Asks until an index answers.
+async fn until_looked_up(harness: &Harness, request: &QueryRequest) {
+    let before = count(harness, "anteroom_query_lookups");
+    while count(harness, "anteroom_query_lookups") == before {
+        answer(harness, request).await;
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_is_built_beside_queries_and_follows_the_view() {
+    let mut harness = Harness::with_ingresses(OBJECTS, verifying()).await;
+    let view = harness.view.clone();
+    assert_eq!(answer(&harness, &by_host(7)).await, json!(["ing-00007"]));
+    until_looked_up(&harness, &by_host(7)).await;
+    let looked_up = count(&harness, "anteroom_query_lookups");
+
+    for n in 0..40 {
+        let twin = OBJECTS + n;
+        let mut object = ingress(n);
+        object["metadata"] = ingress(twin)["metadata"].clone();
+        let of = key(twin);
+        harness
+            .writer
+            .put(&view, &of.namespace, &of.name, object)
+            .await;
+        let written = harness
+            .writer
+            .delete(&view, &key(n).namespace, &key(n).name)
+            .await;
+        let request = QueryRequest {
+            revision_min: Some(written),
+            ..by_host(n)
+        };
+        let now = answer(&harness, &request).await;
+        assert_eq!(now, json!([format!("ing-{twin:05}")]), "{n}");
+    }
+    assert!(count(&harness, "anteroom_query_lookups") >= looked_up + 40);
+    assert_eq!(count(&harness, "anteroom_query_plan_mismatches"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_is_of_the_view_that_is_there_and_of_no_other_of_its_name() {
+    let mut harness = Harness::with_ingresses(OBJECTS, verifying()).await;
+    let view = harness.view.clone();
+    until_looked_up(&harness, &by_host(7)).await;
+
+    harness.writer.control(&view, ViewState::Dropped).await;
+    harness.until_unserved().await;
+    let view = harness
+        .writer
+        .open(anteroom_mirror::testing::collection("ingresses", "Ingress"));
+    let ingresses = (100..100 + OBJECTS).map(|n| (key(n), ingress(n)));
+    harness.writer.put_all(&view, ingresses.collect()).await;
+    harness.writer.synced(&view).await;
+    harness.until_served().await;
+    until_looked_up(&harness, &by_host(107)).await;
+    assert_eq!(answer(&harness, &by_host(7)).await, json!([]));
+    assert_eq!(answer(&harness, &by_host(107)).await, json!(["ing-00107"]));
+    assert_eq!(count(&harness, "anteroom_query_plan_mismatches"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_whose_key_cannot_be_computed_fails_every_query_as_a_scan_does() {
+    let mut harness = Harness::with_ingresses(OBJECTS, verifying()).await;
+    let view = harness.view.clone();
+    until_looked_up(&harness, &by_host(7)).await;
+    // `contains()` takes no null.
+    let of = key(OBJECTS);
+    let object = json!({"metadata": {"name": of.name, "namespace": of.namespace}});
+    let written = harness
+        .writer
+        .put(&view, &of.namespace, &of.name, object)
+        .await;
+    let request = QueryRequest {
+        revision_min: Some(written),
+        ..by_host(7)
+    };
+    let error = harness.error(&request).await;
+    assert_eq!(error.code().as_str(), "AR202", "{error}");
+    assert_eq!(count(&harness, "anteroom_query_plan_mismatches"), 0);
+}

@@ -1,0 +1,18 @@
+//! How a query is answered without looking at every object.
+//!
+//! Most queries ask for the few objects of a view that agree with a request in something:
+//! `items[?metadata.name == $name]`. [`narrow()`] finds out from the expression alone what the objects
+//! have to agree in, so that the rest can be left out; an [`Index`] knows which objects do. The
+//! expression itself is then evaluated, whole, over those few. So the answer is always what it would
+//! be over all objects, errors included, and what is wrong with an index can only be that it leaves
+//! out an object: the properties in `tests/` hold both against each other.
+//!
+//! Only a budget may tell the two apart: the few cost less.
+
+mod index;
+mod narrow;
+mod scalar;
+
+pub use index::{Index, IndexKey};
+pub use narrow::{Document, Lookup, Operand, narrow};
+pub use scalar::Scalar;

@@ -1,0 +1,182 @@
+//! What differs between two states of a view.
+//!
+//! States that followed one another share all chunks but those that changed, so finding the changes
+//! costs a comparison of two pointers for each chunk, and a walk through those that differ.
+
+use std::{cmp::Ordering, sync::Arc};
+
+use super::{Chunk, Tree};
+use crate::object::Object;
+
+/// One object that is not the same in two states.
+#[derive(Clone, Copy, Debug)]
+pub enum Change<'a> {
+    /// It is only in the later one.
+    Added(&'a Object),
+    /// It is only in the earlier one.
+    Removed(&'a Object),
+    /// It is another one in the later state.
+    Replaced {
+        /// As it was.
+        old: &'a Object,
+        /// As it is.
+        new: &'a Object,
+    },
+}
+
+/// A place in a tree.
+struct Cursor<'a> {
+    chunks: &'a [Arc<Chunk>],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn object(&self) -> Option<&'a Object> {
+        self.chunks.first()?.0.get(self.at)
+    }
+
+    fn next(&mut self) {
+        self.at += 1;
+        if self
+            .chunks
+            .first()
+            .is_some_and(|chunk| self.at == chunk.0.len())
+        {
+            self.skip();
+        }
+    }
+
+    fn skip(&mut self) {
+        self.at = 0;
+        self.chunks = self.chunks.get(1..).unwrap_or_default();
+    }
+
+    /// The chunk that begins here.
+    fn whole(&self) -> Option<&'a Arc<Chunk>> {
+        self.chunks.first().filter(|_| self.at == 0)
+    }
+}
+
+impl Tree {
+    /// Tells `each` how to come from `older` to this, in order.
+    pub(crate) fn changes_since<'a>(&'a self, older: &'a Self, mut each: impl FnMut(Change<'a>)) {
+        let cursor = |tree: &'a Self| Cursor {
+            chunks: &tree.chunks,
+            at: 0,
+        };
+        let (mut before, mut after) = (cursor(older), cursor(self));
+        loop {
+            if let (Some(old), Some(new)) = (before.whole(), after.whole())
+                && Arc::ptr_eq(old, new)
+            {
+                before.skip();
+                after.skip();
+                continue;
+            }
+            let (old, new) = (before.object(), after.object());
+            let order = match (old, new) {
+                (None, None) => return,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(old), Some(new)) => old.order(new.key()),
+            };
+            match (order, old, new) {
+                (Ordering::Less, Some(old), _) => each(Change::Removed(old)),
+                (Ordering::Greater, _, Some(new)) => each(Change::Added(new)),
+                (_, Some(old), Some(new)) if !old.shares_with(new) => {
+                    each(Change::Replaced { old, new });
+                }
+                _ => {}
+            }
+            if order.is_le() {
+                before.next();
+            }
+            if order.is_ge() {
+                after.next();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use anteroom_model::{Epoch, ObjectKey, ResourceVersion};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn object(n: u16, version: u32) -> Object {
+        let key = ObjectKey::new(["a", "a-b", "b"][usize::from(n % 3)], format!("{n:05}"));
+        let version = ResourceVersion::new(version.to_string());
+        Object::new(&key, Epoch(1), &version, b"\xc0").unwrap()
+    }
+
+    fn texts(tree: &Tree) -> BTreeMap<String, String> {
+        let text = |object: &Object| {
+            let key = format!("{}/{}", object.namespace(), object.name());
+            (key, object.version().to_string())
+        };
+        tree.iter().map(text).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn changes_lead_from_one_state_to_the_other(
+            first in prop::collection::vec((any::<bool>(), 0_u16..900), 0..1_200),
+            second in prop::collection::vec((any::<bool>(), 0_u16..900), 0..60),
+        ) {
+            let mut tree = Tree::default();
+            let mut version = 0;
+            let mut step = |tree: &mut Tree, (put, n)| {
+                version += 1;
+                if put {
+                    tree.replace(object(n, version));
+                } else {
+                    tree.take(object(n, 0).key());
+                }
+            };
+            first.into_iter().for_each(|change| step(&mut tree, change));
+            let older = tree.clone();
+            second.into_iter().for_each(|change| step(&mut tree, change));
+            for (from, to) in [(&older, &tree), (&tree, &older)] {
+                let mut made = texts(from);
+                let key = |object: &Object| format!("{}/{}", object.namespace(), object.name());
+                let mut seen = Vec::new();
+                to.changes_since(from, |change| {
+                    let (old, new) = match change {
+                        Change::Added(new) => (None, Some(new)),
+                        Change::Removed(old) => (Some(old), None),
+                        Change::Replaced { old, new } => (Some(old), Some(new)),
+                    };
+                    if let Some(old) = old {
+                        assert_eq!(made.remove(&key(old)), Some(old.version().to_string()));
+                    }
+                    if let Some(new) = new {
+                        assert_eq!(made.insert(key(new), new.version().to_string()), None);
+                    }
+                    seen.push(change);
+                });
+                prop_assert_eq!(made, texts(to));
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_that_are_shared_are_not_walked_through() {
+        let mut tree: Tree = (0..3_000_u16)
+            .flat_map(|n| (n % 3 == 0).then(|| object(n, 1)))
+            .collect();
+        let older = tree.clone();
+        let mut changes = 0;
+        tree.changes_since(&older, |_| changes += 1);
+        assert_eq!(changes, 0);
+        tree.replace(object(300, 2));
+        tree.changes_since(&older, |change| {
+            assert!(matches!(change, Change::Replaced { .. }));
+            changes += 1;
+        });
+        assert_eq!(changes, 1);
+    }
+}
