@@ -81,8 +81,24 @@ impl View {
 
     /// The end of the log was reached: what was not delivered since the start is not there.
     pub fn caught_up(&mut self) -> Effect {
-        let said = self.followed().record().map(|record| record.state.clone());
+        let said = self.said();
         self.step(Event::CaughtUp(said.as_ref()))
+    }
+
+    /// What the last control record said, as far as it still holds.
+    fn said(&self) -> Option<ViewState> {
+        let followed = self.followed();
+        let record = followed.record()?;
+        // What came after a drop is of a view that is wanted again: its writer's first word may be
+        // one that this reader was skipped over.
+        let begun_again = record.state == ViewState::Dropped
+            && followed
+                .objects()
+                .any(|object| object.epoch() > record.epoch);
+        Some(match begun_again {
+            true => ViewState::Syncing,
+            false => record.state.clone(),
+        })
     }
 
     /// A delta stands at `revision` of the log.
