@@ -25,6 +25,7 @@ use crate::{
     checks::Checks,
     conditions::Ready,
     discovery::{Catalog, follow::Discovery},
+    feeds::Share,
     left::Left,
     metrics::WatcherMetrics,
     permits::{self, CacheApiCalls, SecretsReaders},
@@ -94,6 +95,8 @@ pub(crate) struct Tools {
     pub cache_api_calls: CacheApiCalls,
     /// Who may read Secrets.
     pub secrets: Arc<SecretsReaders>,
+    /// What it takes of the process's memory.
+    pub memory: Arc<Share>,
 }
 
 /// One term of it.
@@ -238,6 +241,7 @@ impl Controller {
         }
         self.webhooks_tick(Instant::now());
         self.board.tick(Instant::now());
+        self.tools.memory.keeps(self.registry.len());
         self.ticks = self.ticks.wrapping_add(1);
         if self.looks.is_empty() && self.ticks.is_multiple_of(LOOK_TICKS) {
             self.looks

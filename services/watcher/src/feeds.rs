@@ -38,8 +38,7 @@ use crate::{
     metrics::WatcherMetrics,
     publish::{Opening, Publisher, Tenure},
 };
-pub(crate) use memory::LIMIT_MIN;
-use memory::Memory;
+pub(crate) use memory::{LIMIT_MIN, Memory, Share};
 use types::{Done, Placed, Type};
 
 /// How long wants may come together before watches are planned for them. Where planning takes
@@ -74,7 +73,7 @@ pub(crate) struct FeedOptions {
     pub reference_idle_after: Duration,
     /// `--memory-limit`: bytes that what is kept of all views may take; `None`: there is no limit.
     pub memory_bytes_max: Option<u64>,
-    /// What all feeders of the process take together.
+    /// What all of the process takes together.
     pub memory: Memory,
     /// What Secrets are sealed with.
     pub keys: Keys,

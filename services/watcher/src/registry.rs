@@ -149,6 +149,11 @@ impl Registry {
         self.entries.get(id).map(|entry| &entry.record)
     }
 
+    /// How many entries there are, those included that stand for what policies refer to.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// All entries, by name.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &EntryRecord> {
         self.entries.values().map(|entry| &entry.record)

@@ -52,6 +52,7 @@ pub(super) fn spawn(
         checks: Arc::clone(&setting.checks),
         cache_api_calls: setting.cache_api_calls,
         secrets: Arc::clone(&setting.secrets),
+        memory: Arc::new(setting.feeds.memory.share()),
     };
     let (sender, notes) = mpsc::channel(NOTES_MAX);
     let controller = Controller::new(tools, left);
