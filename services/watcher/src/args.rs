@@ -9,7 +9,7 @@ use crate::feeds::LIMIT_MIN;
 use crate::live::LiveArgs;
 use crate::permits::{CacheApiCalls, SecretsReader};
 
-/// A limit of memory, as [`bytes`] reads it.
+/// A limit of memory, as [`bytes()`] reads it.
 ///
 /// # Errors
 /// What is wrong with it, for whoever wrote it.
