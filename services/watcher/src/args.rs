@@ -62,7 +62,7 @@ pub struct Args {
     pub api_call_bytes_max: Option<u64>,
 
     /// What this watcher may take in memory, as in `512Mi`, and at least `64Mi`: reading from the API
-    /// server waits for what is to be written, and where keys alone take more, the largest view fails
+    /// server waits for what is to be written, and where keys and entries alone take more, the largest view fails
     /// [default: no limit]
     #[arg(long, env = "ANTEROOM_WATCHER_MEMORY_LIMIT", value_parser = memory_limit, value_name = "BYTES")]
     pub watcher_memory_limit: Option<u64>,
