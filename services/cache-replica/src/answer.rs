@@ -227,17 +227,22 @@ impl Answerer {
             position: &position,
         };
         let mut results = Vec::with_capacity(batch.queries.len());
+        let mut remembered = 0;
         for prepared in &batch.queries {
             results.push(match self.known(at, prepared) {
-                Some(result) => result,
-                None => match self.found(at, prepared) {
-                    Some(few) if few.len() as u64 <= INLINE_OBJECTS_MAX => {
-                        self.over(at, prepared, Some(&few), deadline)?
-                    }
-                    _ => return Ok(None),
+                Some(result) => {
+                    remembered += usize::from(prepared.plan.is_ok());
+                    result
+                }
+                // What is verified is evaluated over all objects too.
+                None if self.narrowed.verifies() => return Ok(None),
+                None => match self.found(at, prepared, INLINE_OBJECTS_MAX) {
+                    Some(few) => self.over(at, prepared, Some(&few), deadline)?,
+                    None => return Ok(None),
                 },
             });
         }
+        self.metrics.remembered(remembered);
         Ok(Some(self.reply(&position, results)))
     }
 
@@ -251,9 +256,13 @@ impl Answerer {
         };
         let results = batch.queries.iter().map(|prepared| {
             let result = match self.known(at, prepared) {
-                Some(result) => Ok(result),
+                Some(result) => {
+                    self.metrics.remembered(usize::from(prepared.plan.is_ok()));
+                    Ok(result)
+                }
                 None => {
-                    let found = self.found(at, prepared);
+                    // Where most of them are found, looking through all costs no more.
+                    let found = self.found(at, prepared, position.objects / 2);
                     self.over(at, prepared, found.as_deref(), deadline)
                 }
             };
@@ -270,20 +279,19 @@ impl Answerer {
             return Some(Err(error.clone()));
         }
         let content = at.position.content;
-        let known = self.memo.get(at.view.id(), content, &prepared.key);
-        self.metrics.remembered(usize::from(known.is_some()));
-        known
+        self.memo.get(at.view.id(), content, &prepared.key)
     }
 
-    /// The objects that can make a difference, where they are fewer than all.
-    fn found(&self, at: At<'_>, prepared: &Prepared) -> Option<Vec<Object>> {
+    /// The objects that can make a difference, where they are known to be no more than `most`.
+    fn found(&self, at: At<'_>, prepared: &Prepared, most: u64) -> Option<Vec<Object>> {
         if at.position.objects <= INLINE_OBJECTS_MAX {
             return None; // They are looked through as fast.
         }
         let (plan, select) = prepared.plan.as_ref().ok()?;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
         let found = self
             .narrowed
-            .find(at.view, at.state, (plan, select), &prepared.query)?;
+            .find(at.view, at.state, (plan, select), &prepared.query, most)?;
         self.metrics.looked_up();
         Some(found)
     }

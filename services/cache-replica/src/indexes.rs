@@ -72,25 +72,31 @@ impl Indexes {
     }
 
     /// The objects of `state` that have one of the values at its key, or of which that cannot be told,
-    /// each once and in order. `None`: an index for them is not there yet.
+    /// each once and in order. `None`: there is no index for them yet, or they may be more than `most`.
     pub(crate) fn find(
         self: &Arc<Self>,
         view: &ViewHandle,
         state: &Snapshot,
         lookups: impl Iterator<Item = (IndexKey, Option<Scalar>)>,
+        most: usize,
     ) -> Option<Vec<Object>> {
         let mut found = Vec::new();
         let mut complete = true;
         for (key, value) in lookups {
             let slot = self.slot(view, key)?;
-            let mut index = slot.index.try_lock_for(WAIT_MAX)?;
-            // The others are still asked, so that all are built at once.
-            let Some(index) = &mut *index else {
-                complete = false;
+            let mut held = slot.index.try_lock_for(WAIT_MAX)?;
+            // One that does not come to its end leaves nothing behind that could be taken for whole.
+            let Some(mut index) = held.take() else {
+                complete = false; // The others are still asked, so that all are built at once.
                 continue;
             };
-            slot.advance(index, state);
-            found.extend(index.find(value.as_ref()).cloned());
+            slot.advance(&mut index, state);
+            let few = found.len() + index.count(value.as_ref()) <= most;
+            if few {
+                found.extend(index.find(value.as_ref()).cloned());
+            }
+            *held = Some(index);
+            complete &= few;
         }
         found.sort_unstable();
         found.dedup();
@@ -210,8 +216,10 @@ impl Indexes {
             !of.slots.is_empty()
         });
         for (slot, state) in behind {
-            if let Some(index) = &mut *slot.index.lock() {
-                slot.advance(index, &state);
+            let mut held = slot.index.lock();
+            if let Some(mut index) = held.take() {
+                slot.advance(&mut index, &state);
+                *held = Some(index);
             }
         }
     }

@@ -46,13 +46,14 @@ impl Narrowed {
     }
 
     /// The objects of `state` that can make a difference, in order; `None` where all have to be
-    /// looked through.
+    /// looked through, or they may be more than `most`.
     pub(crate) fn find(
         &self,
         view: &ViewHandle,
         state: &Snapshot,
         (plan, select): (&Plan, &Select),
         query: &Query,
+        most: usize,
     ) -> Option<Vec<Object>> {
         let read = state.read();
         let document = match select.shape() {
@@ -68,12 +69,17 @@ impl Narrowed {
             let key = IndexKey::of(lookup, query.missing_key_is_error, bare);
             (key, value(lookup, query))
         });
-        self.indexes.find(view, state, keyed)
+        self.indexes.find(view, state, keyed, most)
+    }
+
+    /// Whether there are any that are.
+    pub(crate) fn verifies(&self) -> bool {
+        self.verify_every > 0
     }
 
     /// Whether this one is to be held against an evaluation over all objects.
     pub(crate) fn is_verified(&self) -> bool {
-        self.verify_every > 0
+        self.verifies()
             && self
                 .looked_up
                 .fetch_add(1, Ordering::Relaxed)

@@ -122,6 +122,17 @@ impl Index {
             .chain(&self.always)
     }
 
+    /// How many [`Index::find`] has, at most.
+    pub fn count(&self, value: Option<&Scalar>) -> usize {
+        let posting = value.and_then(|value| self.by_value.get(value));
+        let own = match posting {
+            Some(Posting::Many(objects)) => objects.len(),
+            Some(Posting::One(_)) => 1,
+            None => 0,
+        };
+        own + self.always.len()
+    }
+
     /// The state that it is of.
     pub fn at(&self) -> &Snapshot {
         &self.at

@@ -121,3 +121,25 @@ async fn an_object_whose_key_cannot_be_computed_fails_every_query_as_a_scan_does
     assert_eq!(error.code().as_str(), "AR202", "{error}");
     assert_eq!(count(&harness, "anteroom_query_plan_mismatches"), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_index_that_finds_most_objects_is_left_aside() {
+    let args = Args {
+        memo_bytes_max: 0,
+        ..args()
+    };
+    let harness = Harness::with_ingresses(OBJECTS, args).await;
+    until_looked_up(&harness, &by_host(7)).await;
+    let few = "items[?metadata.namespace == $value] | length(@)";
+    let of_one = request_with(few, json!({"value": "ns-3"}));
+    until_looked_up(&harness, &of_one).await;
+    assert_eq!(answer(&harness, &of_one).await, json!(43));
+
+    let most = "items[?spec.none == $value] | length(@)";
+    let of_all = request_with(most, json!({"value": null}));
+    let of_none = request_with(most, json!({"value": 1}));
+    until_looked_up(&harness, &of_none).await;
+    let before = count(&harness, "anteroom_query_lookups");
+    assert_eq!(answer(&harness, &of_all).await, json!(OBJECTS));
+    assert_eq!(count(&harness, "anteroom_query_lookups"), before);
+}

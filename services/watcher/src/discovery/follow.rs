@@ -101,7 +101,7 @@ impl Discovery {
                 Verdict::Believed => {}
             }
             if let Some(before) = &before {
-                loss::mark(before, &mut catalog, &loss::registered(api).await);
+                loss::mark(before, &mut catalog, &loss::registered(api).await?);
             }
         }
         doubt.allowed();

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 
 use super::{Broken, Catalog};
-use crate::apiserver::ApiServer;
+use crate::apiserver::{ApiServer, Fault};
 
 /// A list of the metadata alone.
 const METADATA_LIST: &str =
@@ -55,19 +55,23 @@ fn places(catalog: &Catalog) -> BTreeSet<Place> {
 }
 
 /// Every group version that is registered; none where that may not be read.
-pub(super) async fn registered(api: &ApiServer) -> BTreeSet<Place> {
+///
+/// # Errors
+/// It cannot be read now: then nothing is known to be gone.
+pub(super) async fn registered(api: &ApiServer) -> Result<BTreeSet<Place>, Fault> {
     let read = api.get_as(REGISTERED_PATH, METADATA_LIST, REGISTERED_BYTES_MAX);
     match read.await {
-        Ok(bytes) => parse(&bytes),
-        Err(fault) => {
+        Ok(bytes) => parse(&bytes).map_err(Fault::unreadable),
+        Err(fault @ Fault::Refused { .. }) => {
             tracing::debug!(%fault, "it is not known which groups are registered");
-            BTreeSet::new()
+            Ok(BTreeSet::new())
         }
+        Err(fault) => Err(fault),
     }
 }
 
 /// Their names are as in `v1.apps`.
-fn parse(bytes: &[u8]) -> BTreeSet<Place> {
+fn parse(bytes: &[u8]) -> serde_json::Result<BTreeSet<Place>> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct List {
@@ -83,12 +87,12 @@ fn parse(bytes: &[u8]) -> BTreeSet<Place> {
     struct Metadata {
         name: String,
     }
-    let list: List = serde_json::from_slice(bytes).unwrap_or_default();
+    let list: List = serde_json::from_slice(bytes)?;
     let names = list.items.iter().map(|item| item.metadata.name.as_str());
-    names
+    Ok(names
         .filter_map(|name| name.split_once('.'))
         .map(|(version, group)| (group.to_owned(), version.to_owned()))
-        .collect()
+        .collect())
 }
 
 #[cfg(test)]
@@ -124,7 +128,7 @@ mod tests {
         assert!(!is_any(&now, &before));
         let text = br#"{"items":[{"metadata":{"name":"v1."}},{"metadata":{"name":"v1.a"}},
             {"metadata":{"name":"v1.b"}},{"metadata":{}},{}]}"#;
-        mark(&before, &mut now, &parse(text));
+        mark(&before, &mut now, &parse(text).unwrap());
         now.carry_over(&before);
         let served: Vec<_> = now
             .resources
@@ -132,6 +136,6 @@ mod tests {
             .map(|r| r.record.gvr.to_string())
             .collect();
         assert_eq!(served, ["pods.v1", "x.v1.a", "z.v1.b"]);
-        assert!(parse(b"none").is_empty());
+        assert!(parse(b"none").is_err());
     }
 }
