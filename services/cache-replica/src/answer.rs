@@ -98,10 +98,10 @@ impl Answerer {
             concurrency: args.concurrency,
             places: Semaphore::new(args.concurrency as usize),
             turns: Arc::new(Semaphore::new(turns)),
-            plans: Plans::new(anteroom_policy::functions()),
+            plans: Plans::new(anteroom_policy::query_functions()),
             memo: Memo::new(args.memo_bytes_max),
             narrowed: Narrowed::new(
-                Arc::new(Indexes::new(anteroom_policy::functions())),
+                Arc::new(Indexes::new(anteroom_policy::query_functions())),
                 args.verify_plans,
             ),
             metrics,

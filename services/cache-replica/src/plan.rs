@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn an_empty_text_is_the_data_whole_and_a_bad_one_stays_bad() {
-        let plans = Plans::new(anteroom_policy::functions());
+        let plans = Plans::new(anteroom_policy::query_functions());
         assert_eq!(plans.get("").unwrap().expression.as_str(), "@");
         for bad in ["items[", "no_such_function(@)", "length(@, @)"] {
             for _ in 0..2 {
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn plans_are_bounded_by_weight() {
-        let plans = Plans::new(anteroom_policy::functions());
+        let plans = Plans::new(anteroom_policy::query_functions());
         for n in 0..10_000 {
             plans.get(&format!("items[{n}]")).unwrap();
         }

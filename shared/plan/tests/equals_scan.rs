@@ -95,7 +95,7 @@ struct Question {
 impl Question {
     fn environment(&self) -> Environment<'_> {
         Environment {
-            functions: anteroom_policy::functions(),
+            functions: anteroom_policy::query_functions(),
             parameters: &self.parameters,
             missing_key: match self.missing_key_is_error {
                 true => MissingKey::Error,
@@ -130,9 +130,9 @@ impl Question {
         let mut found: Vec<Object> = Vec::new();
         for lookup in &lookups {
             let key = IndexKey::of(lookup, self.missing_key_is_error, select.is_bare(read));
-            let index = indexes
-                .entry(key.clone())
-                .or_insert_with(|| Index::new(key, anteroom_policy::functions(), state).unwrap());
+            let index = indexes.entry(key.clone()).or_insert_with(|| {
+                Index::new(key, anteroom_policy::query_functions(), state).unwrap()
+            });
             index.advance(state);
             let value = self.operand(lookup)?;
             found.extend(index.find(Scalar::of_json(&value).as_ref()).cloned());

@@ -1,11 +1,13 @@
 //! The functions that expressions of policies may call: JMESPath's own, and Kyverno's additions.
 //!
-//! The replica evaluates the queries of context entries with the same table.
+//! The queries of context entries are evaluated with the same table and a few functions more
+//! ([`query_functions`]), which stand for what a rule does with a fact; no policy may write them.
 //!
 //! Of Kyverno's additions these are left out as yet: times, hashes, certificates, YAML, images and URLs. A policy that calls one of them is not ready.
 
 mod arithmetic;
 mod collections;
+mod membership;
 mod patterns;
 mod regexes;
 mod strings;
@@ -25,6 +27,18 @@ pub fn functions() -> &'static FunctionTable {
         collections::register(&mut table);
         versions::register(&mut table);
         arithmetic::register(&mut table);
+        table
+    });
+    &TABLE
+}
+
+/// The table that queries are evaluated with, next to the data: [`functions`], and the operators of
+/// conditions that are about membership: `any_in(KEY, VALUE)`, `all_in`, `any_not_in`, `all_not_in`.
+/// Each takes what a condition's key and value are, of any type, and gives whether the condition is met.
+pub fn query_functions() -> &'static FunctionTable {
+    static TABLE: LazyLock<FunctionTable> = LazyLock::new(|| {
+        let mut table = functions().clone();
+        membership::register(&mut table);
         table
     });
     &TABLE

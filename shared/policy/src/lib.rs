@@ -55,7 +55,7 @@ pub use evaluate::{
     Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_MAX, FactRead, FactRequest, RuleError,
     RuleOutcome, RuleReport, Step,
 };
-pub use functions::functions;
+pub use functions::{functions, query_functions};
 pub use matching::{KindPattern, Operation};
 pub use permit::{Call, Permit, Refusal};
 pub use policy::{FailureAction, FailurePolicy, Policy, Rule, Target};

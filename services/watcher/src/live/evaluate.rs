@@ -16,7 +16,7 @@ pub(super) fn evaluate(query: &Query, answer: &Value) -> Result<Bytes, FactError
         "" => "@",
         text => text,
     };
-    let functions = anteroom_policy::functions();
+    let functions = anteroom_policy::query_functions();
     let invalid = |message| FactError::ExpressionInvalid { message };
     let expression = Expression::parse(text).map_err(|error| invalid(format!("{error:#}")))?;
     let checked = expression.check(functions);

@@ -1,7 +1,8 @@
 use anteroom_jmespath::{Environment, Expression};
 use serde_json::json;
 
-use super::*;
+use super::{membership::FUNCTIONS as MEMBERSHIP, *};
+use crate::operator::{Operator, tests::any_json};
 
 fn evaluate(expression: &str) -> Result<Value, String> {
     let document = json!({
@@ -141,4 +142,39 @@ fn what_grows_is_charged_before_it_is_built() {
             "{expression}"
         );
     }
+}
+
+/// A probe is the condition that it stands for, whatever key and value are.
+#[test]
+fn a_membership_function_is_its_operator() {
+    proptest::proptest!(|(key in any_json(), value in any_json(), of_document in proptest::bool::ANY)| {
+        for (name, operator) in MEMBERSHIP {
+            let text = match of_document {
+                true => format!("{name}($key, value)"),
+                false => format!("{name}(key, $value)"),
+            };
+            let expression = Expression::parse(&text).unwrap();
+            let environment = Environment::standard().with_functions(query_functions());
+            let (document, parameters) = (json!({"key": key, "value": value}), json!({"key": key, "value": value}));
+            let environment = environment.with_parameters(parameters.as_object().unwrap());
+            let found = expression.evaluate_json(&document, &environment);
+            proptest::prop_assert_eq!(found, Ok(json!(operator.holds(&key, &value))), "{}", text);
+        }
+    });
+}
+
+#[test]
+fn a_membership_function_is_for_queries_alone_and_charged() {
+    for (name, operator) in MEMBERSHIP {
+        let expression = Expression::parse(&format!("{name}(list, long)")).unwrap();
+        assert!(expression.check(functions()).is_err(), "{name}");
+        assert!(expression.check(query_functions()).is_ok(), "{name}");
+        assert!(evaluate(&format!("{name}(list, long)")).is_err());
+        assert!(Operator::names().any(|known| Operator::parse(known) == Some(operator)));
+    }
+    let many: Vec<_> = (0..20_000).map(|at| at.to_string()).collect();
+    let expression = Expression::parse("any_in(@, @)").unwrap();
+    let environment = Environment::standard().with_functions(query_functions());
+    let error = expression.evaluate_json(&json!(many), &environment);
+    assert!(matches!(error, Err(EvalError::Budget { .. })), "{error:?}");
 }

@@ -1,0 +1,47 @@
+//! `AnyIn` and its kin as functions of a query: what a condition asks of a list is asked where the list
+//! is, and a boolean travels.
+//!
+//! `any_in(KEY, VALUE)` is what the condition `{key: KEY, operator: AnyIn, value: VALUE}` comes to, for
+//! whatever both may be.
+
+use anteroom_jmespath::{Call, EvalError, FunctionTable, Handle, Signature, Types};
+use serde_json::Value;
+
+use crate::operator::Operator;
+
+/// Comparisons of two texts that are one step.
+const PAIRS_PER_STEP: usize = 16;
+
+/// The functions, and whose verdict each gives.
+pub(crate) const FUNCTIONS: [(&str, Operator); 4] = [
+    ("any_in", Operator::AnyIn),
+    ("all_in", Operator::AllIn),
+    ("any_not_in", Operator::AnyNotIn),
+    ("all_not_in", Operator::AllNotIn),
+];
+
+pub(super) fn register(table: &mut FunctionTable) {
+    for (name, operator) in FUNCTIONS {
+        table.register(name, Signature::of([Types::ANY, Types::ANY]), move |call| {
+            verdict(call, operator)
+        });
+    }
+}
+
+fn verdict(call: &mut Call<'_>, operator: Operator) -> Result<Handle, EvalError> {
+    let key = call.to_json(call.argument(0))?;
+    let value = call.to_json(call.argument(1))?;
+    let (keys, values) = (size(&key), size(&value));
+    call.charge_steps(keys.saturating_add(values))?;
+    call.charge_steps(keys.saturating_mul(values) / PAIRS_PER_STEP)?;
+    call.new_boolean(operator.holds(&key, &value))
+}
+
+/// How many texts a side is, at most.
+fn size(side: &Value) -> usize {
+    match side {
+        Value::Array(elements) => elements.len(),
+        Value::String(text) => 1 + text.len() / PAIRS_PER_STEP,
+        _ => 1,
+    }
+}
