@@ -53,8 +53,7 @@ struct App {
 pub(crate) async fn serve(
     listener: TcpListener,
     certificates: Certificates,
-    decider: Decider,
-    metrics: WebhookMetrics,
+    router: Router,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let tls = RustlsConfig::from_config(certificates.server_config()?);
@@ -69,7 +68,7 @@ pub(crate) async fn serve(
     let mut http = server.http_builder().http2();
     http.max_header_list_size(HEADER_BYTES_MAX as u32);
 
-    let serving = server.serve(router(decider, metrics).into_make_service());
+    let serving = server.serve(router.into_make_service());
     let drain = async {
         shutdown.triggered().await;
         handle.graceful_shutdown(Some(DRAIN));
@@ -81,7 +80,8 @@ pub(crate) async fn serve(
     }
 }
 
-fn router(decider: Decider, metrics: WebhookMetrics) -> Router {
+/// What is served, without TLS.
+pub(crate) fn router(decider: Decider, metrics: WebhookMetrics) -> Router {
     Router::new()
         .route("/policies", post(policies))
         .route(proof::PATH, post(probe))
