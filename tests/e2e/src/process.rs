@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -201,13 +201,35 @@ impl Drop for Peak {
     }
 }
 
-/// A program of this workspace, built by the same profile as the caller.
+/// Where the workspace's programs are, if not beside the caller.
+static BINARIES: OnceLock<PathBuf> = OnceLock::new();
+
+/// Takes the workspace's programs from this folder from now on. Only the first call counts.
+///
+/// # Errors
+/// There is no such folder.
+pub fn use_binaries_in(folder: &Path) -> anyhow::Result<()> {
+    let folder = folder
+        .canonicalize()
+        .with_context(|| format!("no folder of programs: {}", folder.display()))?;
+    BINARIES.get_or_init(|| folder);
+    Ok(())
+}
+
+/// A program of this workspace: of the folder that [`use_binaries_in`] named, else built by the same
+/// profile as the caller.
 pub fn workspace_binary(name: &str) -> anyhow::Result<PathBuf> {
-    let mut folder = std::env::current_exe()?;
-    folder.pop();
-    if folder.ends_with("deps") {
-        folder.pop();
-    }
+    let folder = match BINARIES.get() {
+        Some(folder) => folder.clone(),
+        None => {
+            let mut folder = std::env::current_exe()?;
+            folder.pop();
+            if folder.ends_with("deps") {
+                folder.pop();
+            }
+            folder
+        }
+    };
     let binary = folder.join(name);
     if !binary.exists() {
         bail!(

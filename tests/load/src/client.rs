@@ -40,15 +40,7 @@ pub struct Client {
 impl Client {
     /// A client that connects at its first post.
     pub fn new(target: Target) -> anyhow::Result<Self> {
-        let mut roots = rustls::RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(&target.ca_pem) {
-            roots.add(certificate.context("the webhook's CA is not PEM")?)?;
-        }
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let tls = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let tls = tls_config(&target.ca_pem, &[])?;
         Ok(Self {
             target,
             tls: Arc::new(tls),
@@ -107,4 +99,19 @@ impl Client {
         tokio::spawn(connection);
         Ok(sender)
     }
+}
+
+/// TLS that trusts this authority alone, and speaks these protocols of HTTP.
+pub(crate) fn tls_config(ca_pem: &[u8], alpn: &[&[u8]]) -> anyhow::Result<rustls::ClientConfig> {
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(ca_pem) {
+        roots.add(certificate.context("the webhook's CA is not PEM")?)?;
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    Ok(tls)
 }

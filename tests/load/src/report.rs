@@ -54,7 +54,7 @@ impl Default for Live {
 }
 
 /// Three significant digits, growing as needed.
-fn new_histogram() -> Histogram<u64> {
+pub(crate) fn new_histogram() -> Histogram<u64> {
     #[expect(
         clippy::expect_used,
         reason = "three digits are within the type's documented range"

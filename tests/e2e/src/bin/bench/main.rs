@@ -1,0 +1,169 @@
+//! Measures decisions over real NATS, every service a process of its own, with the simulated API server
+//! and the load generator in this one. Prints one JSON object.
+
+mod ask;
+mod decisions;
+mod ground;
+mod machine;
+mod scenarios;
+mod spent;
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context, bail, ensure};
+use clap::Parser;
+use serde_json::{Value, json};
+
+use scenarios::Scenario;
+
+/// Measures Anteroom over real NATS, every service a process of its own.
+#[derive(Parser)]
+#[command(
+    after_help = "Examples:\n  cargo xtask bench -- --list\n  cargo xtask bench -- --only unique --quick\n  cargo xtask bench -- -o bench.json"
+)]
+struct Args {
+    /// Scenarios to run: those whose name holds one of these texts, separated by commas; all if absent.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+
+    /// Name the scenarios and what they serve, and end.
+    #[arg(long)]
+    list: bool,
+
+    /// Shorter runs and fewer objects, where there are many: for a look, not for figures.
+    #[arg(long)]
+    quick: bool,
+
+    /// How long each run lasts, in seconds [default: 10; with --quick 2]
+    #[arg(long)]
+    seconds: Option<f64>,
+
+    /// Reviews at once, run by run; each scenario's own if absent.
+    #[arg(long, value_delimiter = ',')]
+    at_once: Vec<usize>,
+
+    /// How much of the throughput that was reached is offered where latency is measured, from 0 to 1.
+    #[arg(long, default_value_t = 0.7)]
+    fraction: f64,
+
+    /// Replicas.
+    #[arg(long, default_value_t = 1)]
+    replicas: usize,
+
+    /// Where the services' programs are [default: where this one is]
+    #[arg(long)]
+    bins: Option<PathBuf>,
+
+    /// Keeps the services' logs in this folder.
+    #[arg(long)]
+    logs: Option<PathBuf>,
+
+    /// Writes the JSON to this file instead of standard output.
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+}
+
+/// What every scenario goes by.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    lasts: Duration,
+    at_once: Vec<usize>,
+    fraction: f64,
+    replicas: usize,
+    logs: Option<PathBuf>,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let chosen: Vec<&Scenario> = scenarios::ALL
+        .iter()
+        .filter(|scenario| {
+            args.only.is_empty() || args.only.iter().any(|o| scenario.name.contains(&**o))
+        })
+        .collect();
+    if args.list {
+        let listed = chosen
+            .iter()
+            .map(|scenario| format!("{:<28}{}\n", scenario.name, scenario.serves));
+        return write_out(None, &listed.collect::<String>());
+    }
+    ensure!(
+        !chosen.is_empty(),
+        "no scenario is called so; --list names all"
+    );
+    ensure!(args.fraction > 0.0, "--fraction must be more than 0");
+    if let Some(folder) = &args.bins {
+        anteroom_e2e::process::use_binaries_in(folder)?;
+    }
+    anteroom_runtime::process::install_crypto_provider();
+    let seconds = args.seconds.unwrap_or(if args.quick { 2.0 } else { 10.0 });
+    let settings = Settings {
+        lasts: Duration::try_from_secs_f64(seconds).context("--seconds")?,
+        at_once: args.at_once,
+        fraction: args.fraction,
+        replicas: args.replicas,
+        logs: args.logs,
+    };
+
+    let mut results = Vec::new();
+    for scenario in chosen {
+        say(&format!("{}: {}", scenario.name, scenario.serves));
+        let result = scenarios::run(scenario, &settings).await;
+        results.push(match result {
+            Ok(result) => json!({ "name": scenario.name, "serves": scenario.serves, "result": result }),
+            Err(error) => {
+                say(&format!("{}: {error:#}", scenario.name));
+                json!({ "name": scenario.name, "serves": scenario.serves, "failed": format!("{error:#}") })
+            }
+        });
+    }
+    let report = json!({
+        "machine": machine::describe()?,
+        "seconds": seconds,
+        "fraction": args.fraction,
+        "replicas": args.replicas,
+        "quick": args.quick,
+        "scenarios": results,
+    });
+    let mut text = serde_json::to_string_pretty(&report)?;
+    text.push('\n');
+    write_out(args.output.as_deref(), &text)?;
+    let bad = faults(&report);
+    if !bad.is_empty() {
+        bail!("not all went well:\n  {}", bad.join("\n  "));
+    }
+    Ok(())
+}
+
+/// What makes the figures worthless: scenarios that failed, decisions that are wrong, errors.
+fn faults(report: &Value) -> Vec<String> {
+    let mut bad = Vec::new();
+    for scenario in report["scenarios"].as_array().into_iter().flatten() {
+        let name = scenario["name"].as_str().unwrap_or_default();
+        if let Some(failed) = scenario["failed"].as_str() {
+            bad.push(format!("{name}: {failed}"));
+        }
+        decisions::collect_faults(name, &scenario["result"], &mut bad);
+    }
+    bad
+}
+
+/// Progress, for people.
+#[expect(clippy::print_stderr, reason = "progress of a long run")]
+pub(crate) fn say(text: &str) {
+    eprintln!("bench: {text}");
+}
+
+#[expect(clippy::print_stdout, reason = "the benchmark's output")]
+fn write_out(file: Option<&std::path::Path>, text: &str) -> anyhow::Result<()> {
+    match file {
+        Some(file) => {
+            std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))
+        }
+        None => {
+            print!("{text}");
+            Ok(())
+        }
+    }
+}

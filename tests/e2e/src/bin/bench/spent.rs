@@ -1,0 +1,77 @@
+//! What the processes take: CPU time and memory.
+
+use std::{collections::BTreeMap, fs};
+
+use anteroom_e2e::process::Process;
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use crate::ground::Ground;
+
+/// CPU time so far in milliseconds, by process.
+pub(crate) type Cpu = BTreeMap<&'static str, f64>;
+
+/// Whose CPU time is a decision's own.
+const OF_A_DECISION: [&str; 3] = ["webhook", "replica", "nats"];
+
+/// CPU time so far of all that runs; several replicas are counted together.
+pub(crate) fn cpu(ground: &Ground) -> anyhow::Result<Cpu> {
+    let mut cpu = Cpu::new();
+    for (name, process) in ground.processes() {
+        *cpu.entry(name).or_default() += process.cpu_ms()?;
+    }
+    Ok(cpu)
+}
+
+/// What was taken between two looks, for each of `count`, and what of it is a decision's own.
+pub(crate) fn cpu_each(before: &Cpu, after: &Cpu, count: u64) -> Value {
+    let count = count.max(1) as f64;
+    let each = after.iter().map(|(name, ms)| {
+        (
+            *name,
+            (ms - before.get(name).copied().unwrap_or_default()) / count,
+        )
+    });
+    let mut each: BTreeMap<&str, f64> = each.collect();
+    let own = OF_A_DECISION.iter().filter_map(|name| each.get(name)).sum();
+    each.insert("webhook_replica_nats", own);
+    let rounded = each
+        .into_iter()
+        .map(|(name, ms)| (name, (ms * 1e5).round() / 1e5));
+    json!(rounded.collect::<BTreeMap<_, _>>())
+}
+
+/// Memory of every process in bytes, as the kernel counts it.
+pub(crate) fn memory(ground: &Ground) -> anyhow::Result<Value> {
+    let mut memory = serde_json::Map::new();
+    for (at, (name, process)) in ground.processes().into_iter().enumerate() {
+        let name = match memory.contains_key(name) {
+            true => format!("{name}-{at}"),
+            false => name.to_owned(),
+        };
+        memory.insert(name, memory_of(process)?);
+    }
+    Ok(Value::Object(memory))
+}
+
+/// Resident, its share of what is resident with others, and the most that ever was resident.
+pub(crate) fn memory_of(process: &Process) -> anyhow::Result<Value> {
+    let id = process.id();
+    let field = |file: &str, name: &str| -> anyhow::Result<u64> {
+        let path = format!("/proc/{id}/{file}");
+        let text = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+        let kib = text.lines().find_map(|line| {
+            line.strip_prefix(name)?
+                .split_whitespace()
+                .next()?
+                .parse::<u64>()
+                .ok()
+        });
+        Ok(kib.with_context(|| format!("no {name} in {path}"))? * 1024)
+    };
+    Ok(json!({
+        "rss_bytes": field("smaps_rollup", "Rss:")?,
+        "pss_bytes": field("smaps_rollup", "Pss:")?,
+        "rss_most_bytes": field("status", "VmHWM:")?,
+    }))
+}

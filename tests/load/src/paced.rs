@@ -1,0 +1,74 @@
+//! Load at a pace: requests that are due at fixed times (open loop), or as soon as the one before is
+//! answered (closed loop), by a client cheap enough to share two cores with what it measures.
+//!
+//! In an open loop a request's latency counts from when it was *due*, not from when a connection was
+//! free to send it. So a stall of the server counts against every request that was due meanwhile, as
+//! it does for whoever waits for an admission.
+
+mod clock;
+mod drive;
+mod glance;
+mod http1;
+mod http2;
+mod question;
+mod tally;
+mod template;
+mod turns;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use anyhow::ensure;
+
+use crate::Target;
+
+pub use question::{Case, Hosts, Questions};
+pub use tally::{PacedReport, Spread};
+pub use template::{Slot, Template};
+pub use turns::Pace;
+
+/// How reviews travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1: each of `at_once` has a connection of its own, kept alive.
+    Http1,
+    /// HTTP/2: `at_once` streams on one connection.
+    Http2,
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Paced {
+    /// Where reviews are posted.
+    pub target: Target,
+    /// How they travel.
+    pub protocol: Protocol,
+    /// Reviews under way at most: connections, or streams. At least 1.
+    pub at_once: usize,
+    /// When each is due.
+    pub pace: Pace,
+    /// For how long reviews become due. One that is due before the end is posted after it, where the
+    /// server was late, for as long again and [`Paced::GRACE`].
+    pub lasts: Duration,
+    /// What is asked.
+    pub questions: Questions,
+}
+
+impl Paced {
+    /// How much longer than its length a run may go on, to post what was due.
+    pub const GRACE: Duration = Duration::from_secs(5);
+
+    /// Posts as planned, on threads of its own, and waits for them: call it where blocking is allowed.
+    ///
+    /// # Errors
+    /// The server cannot be reached at all. An answer that is missing or wrong is counted.
+    pub fn run(&self) -> anyhow::Result<PacedReport> {
+        ensure!(self.at_once > 0, "a run needs at least one connection");
+        match self.protocol {
+            Protocol::Http1 => http1::run(self),
+            Protocol::Http2 => http2::run(self),
+        }
+    }
+}
