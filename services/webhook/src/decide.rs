@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_model::{ErrorCode, GroupVersionResource, ObjectKey};
+use anteroom_model::{ErrorCode, GroupVersionResource};
 use anteroom_policy::{
     AdmissionRequest, Evaluation, Operation, Policy, Rule, RuleOutcome, RuleReport, Step,
 };
@@ -12,10 +12,11 @@ use tokio::time::Instant;
 use crate::{
     admission::{self, Admission},
     catalog::{Catalog, Catalogs},
-    facts::{Fact, Facts, Origin, Reader},
+    facts::{Fact, Facts, Origin},
     metrics::WebhookMetrics,
     policies::{Entry, Scope, Subject},
     review::{Review, ReviewError},
+    rule::RuleName,
     verdict::{self, Blocked, Decision, FactRecord, RuleRecord},
 };
 
@@ -60,7 +61,7 @@ impl Decider {
             decision = self.decide_by(&now, review, scope, deadline).await?;
         }
         for record in &decision.rules {
-            self.metrics.rule(record);
+            record.name.count(record.result(), &self.metrics);
         }
         Ok(decision)
     }
@@ -95,8 +96,7 @@ impl Decider {
             .filter_map(|entry| unready(entry))
             .collect();
         let rules = concerned.iter().flat_map(|entry| rules(entry));
-        let records =
-            rules.map(|(policy, rule)| self.rule(catalog, policy, rule, &request, deadline));
+        let records = rules.map(|rule| self.rule(catalog, rule, &request, deadline));
         let records = join_all(records).await.into_iter().flatten().collect();
         Ok(verdict::decide(records, warnings))
     }
@@ -122,16 +122,12 @@ impl Decider {
     async fn rule(
         &self,
         catalog: &Catalog,
-        policy: &Policy,
-        rule: &Rule,
+        (policy, rule, name): (&Policy, &Rule, &Arc<RuleName>),
         request: &AdmissionRequest,
         deadline: Instant,
     ) -> Option<RuleRecord> {
         let mut evaluation = Evaluation::start(policy, rule, request);
-        let reader = Reader {
-            policy: ObjectKey::new(policy.namespace().unwrap_or_default(), policy.name()),
-            rule: rule.name().to_owned(),
-        };
+        let reader = &name.reader;
         let mut origins: Vec<(u32, Option<Arc<Origin>>)> = Vec::new();
         // Ends: an evaluation asks for a bounded number of facts, each once.
         let report = loop {
@@ -139,7 +135,7 @@ impl Decider {
                 Step::Done(report) => break report,
                 Step::Need(needs) => {
                     for Fact { id, answer, origin } in
-                        self.facts.answer(catalog, &reader, needs, deadline).await
+                        self.facts.answer(catalog, reader, needs, deadline).await
                     {
                         origins.push((id, origin));
                         evaluation.supply(id, answer);
@@ -150,13 +146,14 @@ impl Decider {
         if report.outcome == RuleOutcome::NotMatched {
             return None;
         }
-        Some(record(policy, rule, report, &origins))
+        Some(record(policy, rule, Arc::clone(name), report, &origins))
     }
 }
 
 fn record(
     policy: &Policy,
     rule: &Rule,
+    name: Arc<RuleName>,
     report: RuleReport,
     origins: &[(u32, Option<Arc<Origin>>)],
 ) -> RuleRecord {
@@ -169,11 +166,7 @@ fn record(
         entry: read.entry,
     });
     RuleRecord {
-        policy: match policy.namespace() {
-            Some(namespace) => format!("{namespace}/{}", policy.name()),
-            None => policy.name().to_owned(),
-        },
-        rule: rule.name().to_owned(),
+        name,
         action: rule.action(),
         ignore_errors: policy.failure_policy() == anteroom_policy::FailurePolicy::Ignore,
         warn_on_audit: policy.emit_warning(),
@@ -237,11 +230,11 @@ fn resource_kind(catalog: &Catalog, review: &Review<'_>) -> ResourceKind {
     }
 }
 
-fn rules(entry: &Entry) -> impl Iterator<Item = (&Policy, &Rule)> {
-    let policy = entry.outcome.as_ref().ok();
-    policy
-        .into_iter()
-        .flat_map(|policy| policy.rules().iter().map(move |rule| (policy, rule)))
+fn rules(entry: &Entry) -> impl Iterator<Item = (&Policy, &Rule, &Arc<RuleName>)> {
+    entry.outcome.iter().flat_map(|policy| {
+        let named = policy.rules().iter().zip(&entry.names);
+        named.map(move |(rule, name)| (policy, rule, name))
+    })
 }
 
 /// The warning of a policy that is not in force.

@@ -32,6 +32,7 @@ mod ready;
 mod registration;
 mod response;
 mod review;
+mod rule;
 mod server;
 mod tls;
 mod verdict;

@@ -9,7 +9,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
 };
 
-use crate::verdict::RuleRecord;
+use crate::verdict::RuleResult;
 
 /// From a decision that asked nobody to one that took all the time there was.
 const SECONDS: [f64; 14] = [
@@ -179,13 +179,14 @@ impl WebhookMetrics {
         self.decision_seconds.observe(took.as_secs_f64());
     }
 
-    pub(crate) fn rule(&self, record: &RuleRecord) {
+    /// Where such a result of a rule is counted.
+    pub(crate) fn rule(&self, policy: &str, rule: &str, result: RuleResult) -> Counter {
         let labels = RuleLabels {
-            policy: record.policy.clone(),
-            rule: record.rule.clone(),
-            result: record.result(),
+            policy: policy.to_owned(),
+            rule: rule.to_owned(),
+            result: result.as_str(),
         };
-        self.rules.get_or_create(&labels).inc();
+        self.rules.get_or_create_owned(&labels)
     }
 
     pub(crate) fn attempt(&self) {

@@ -12,6 +12,8 @@ use anteroom_policy::{
 use bytes::Bytes;
 use serde_json::Value;
 
+use crate::rule::RuleName;
+
 /// What the API server waits for a webhook where a policy does not say.
 pub(crate) const TIMEOUT_SECONDS_DEFAULT: u32 = 10;
 
@@ -113,6 +115,8 @@ pub(crate) struct Entry {
     pub(crate) needs: Vec<Need>,
     /// The policy, or everything that keeps it from being ready.
     pub(crate) outcome: Result<Policy, Vec<Problem>>,
+    /// Of each of the policy's rules.
+    pub(crate) names: Vec<Arc<RuleName>>,
     /// Of which it was compiled.
     body: Bytes,
 }
@@ -133,6 +137,7 @@ impl Entry {
                     targets: Vec::new(),
                     needs: Vec::new(),
                     outcome: Err(vec![problem]),
+                    names: Vec::new(),
                     body,
                 };
             }
@@ -151,11 +156,16 @@ impl Entry {
             ),
             Err(_) => (Group::UNREADY, readable_targets(&manifest), Vec::new()),
         };
+        let names = outcome.iter().flat_map(|policy| {
+            let name = |rule| Arc::new(RuleName::of(policy, rule));
+            policy.rules().iter().map(name)
+        });
         Self {
             key,
             group,
             targets,
             needs,
+            names: names.collect(),
             outcome,
             body,
         }

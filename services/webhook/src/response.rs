@@ -1,12 +1,14 @@
-//! The answer to a review, as the API server and its users read it. Pure.
+//! The answer to a review, as the API server and its users read it: JSON, written once. Pure.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, io::Write as _};
 
 use anteroom_model::ErrorCode;
-use serde_json::{Value, json};
+use bytes::Bytes;
+use serde::Serialize;
 
 use crate::{
     admission::Admission,
+    facts::Origin,
     review::{Review, ReviewError},
     verdict::{Blocked, Decision, FactRecord, RuleRecord},
 };
@@ -29,78 +31,131 @@ const FACTS_MAX: usize = 16;
 /// What a fact reads, as the record names it: paths may be long.
 const ENTRY_BYTES_MAX: usize = 256;
 
+/// What is usual of an answer's length.
+const ANSWER_BYTES: usize = 1024;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    response: &'a Response<'a>,
+}
+
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audit_annotations: Option<Annotations>,
+}
+
+/// Of a refusal.
+#[derive(Serialize)]
+struct Status<'a> {
+    status: &'static str,
+    code: u16,
+    reason: &'static str,
+    message: &'a str,
+}
+
+/// The API server prefixes the keys with the webhook's name.
+#[derive(Serialize)]
+struct Annotations {
+    decision: String,
+}
+
+/// An answer that is no review.
+#[derive(Serialize)]
+struct Error<'a> {
+    code: &'a str,
+    error: &'a str,
+}
+
 /// The answer to a review that was decided on.
-pub(crate) fn decided(review: &Review<'_>, decision: &Decision) -> Value {
-    let mut response = json!({
-        "uid": review.head.uid,
-        "allowed": decision.allowed(),
-    });
-    if !decision.allowed() {
-        response["status"] = status(&decision.blocked, &denial(review, &decision.blocked));
-    }
-    if !decision.warnings.is_empty() {
-        response["warnings"] = warnings(&decision.warnings).into();
-    }
-    if !decision.rules.is_empty() {
-        // The API server prefixes the key with the webhook's name.
-        response["auditAnnotations"] = json!({ "decision": record(decision) });
-    }
-    envelope(&response)
+pub(crate) fn decided(review: &Review<'_>, decision: &Decision) -> Bytes {
+    let refused = !decision.allowed();
+    let message = refused.then(|| denial(review, &decision.blocked));
+    envelope(&Response {
+        uid: &review.head.uid,
+        allowed: !refused,
+        status: message.as_ref().map(|m| status(&decision.blocked, m)),
+        warnings: warnings(&decision.warnings),
+        audit_annotations: (!decision.rules.is_empty()).then(|| Annotations {
+            decision: record(decision),
+        }),
+    })
 }
 
 /// The answer to a review of a policy itself.
-pub(crate) fn admitted(review: &Review<'_>, admission: &Admission) -> Value {
+pub(crate) fn admitted(review: &Review<'_>, admission: &Admission) -> Bytes {
     let refused = !admission.refused.is_empty();
-    let mut response = json!({ "uid": review.head.uid, "allowed": !refused });
-    if refused {
-        let message = admission.refused.join("; ");
-        response["status"] = failure(403, "Forbidden", cut(&message, MESSAGE_BYTES_MAX));
-    }
-    if !admission.warnings.is_empty() {
-        response["warnings"] = warnings(&admission.warnings).into();
-    }
-    envelope(&response)
+    let message = admission.refused.join("; ");
+    envelope(&Response {
+        uid: &review.head.uid,
+        allowed: !refused,
+        status: refused.then(|| failure(403, "Forbidden", cut(&message, MESSAGE_BYTES_MAX))),
+        warnings: warnings(&admission.warnings),
+        audit_annotations: None,
+    })
 }
 
 /// The answer to the review of a proof: a refusal, which whoever made it waits for.
-pub(crate) fn probed(review: &Review<'_>) -> Value {
+pub(crate) fn probed(review: &Review<'_>) -> Bytes {
     let message = "the API server calls this webhook";
-    envelope(&json!({
-        "uid": review.head.uid,
-        "allowed": false,
-        "status": failure(403, "Forbidden", message),
-    }))
+    envelope(&Response {
+        uid: &review.head.uid,
+        status: Some(failure(403, "Forbidden", message)),
+        ..Response::default()
+    })
 }
 
 /// The answer to a review that cannot be decided on, but has a uid.
-pub(crate) fn malformed(uid: &str, error: &ReviewError, ignore: bool) -> Value {
+pub(crate) fn malformed(uid: &str, error: &ReviewError, ignore: bool) -> Bytes {
     let message = format!("{} {error}", error.code());
-    envelope(&if ignore {
-        json!({ "uid": uid, "allowed": true, "warnings": warnings(&[message]) })
-    } else {
-        json!({
-            "uid": uid,
-            "allowed": false,
-            "status": failure(400, "BadRequest", &message),
-        })
+    let refusal = failure(400, "BadRequest", &message);
+    envelope(&Response {
+        uid,
+        allowed: ignore,
+        status: (!ignore).then_some(refusal),
+        warnings: match ignore {
+            true => warnings(std::slice::from_ref(&message)),
+            false => Vec::new(),
+        },
+        audit_annotations: None,
     })
 }
 
 /// The answer to what is no review at all.
-pub(crate) fn error(code: ErrorCode, message: &str) -> Value {
-    json!({ "code": code.as_str(), "error": message })
-}
-
-fn envelope(response: &Value) -> Value {
-    json!({
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "response": response,
+pub(crate) fn error(code: ErrorCode, message: &str) -> Bytes {
+    json(&Error {
+        code: code.as_str(),
+        error: message,
     })
 }
 
+fn envelope(response: &Response<'_>) -> Bytes {
+    json(&Envelope {
+        api_version: "admission.k8s.io/v1",
+        kind: "AdmissionReview",
+        response,
+    })
+}
+
+fn json(value: &impl Serialize) -> Bytes {
+    let mut json = Vec::with_capacity(ANSWER_BYTES);
+    // Texts and numbers under fixed keys, into memory: there is nothing that could fail.
+    let _ = serde_json::to_writer(&mut json, value);
+    json.into()
+}
+
 /// A violation is the user's; an error is ours, and clients may try again.
-fn status(blocked: &[Blocked], message: &str) -> Value {
+fn status<'a>(blocked: &[Blocked], message: &'a str) -> Status<'a> {
     let (code, reason) = match blocked.iter().find_map(|blocked| blocked.error) {
         _ if blocked.iter().any(|blocked| blocked.error.is_none()) => (403, "Forbidden"),
         Some(ErrorCode::NOT_READY) => (503, "ServiceUnavailable"),
@@ -109,8 +164,13 @@ fn status(blocked: &[Blocked], message: &str) -> Value {
     failure(code, reason, message)
 }
 
-fn failure(code: u16, reason: &str, message: &str) -> Value {
-    json!({ "status": "Failure", "code": code, "reason": reason, "message": message })
+fn failure<'a>(code: u16, reason: &'static str, message: &'a str) -> Status<'a> {
+    Status {
+        status: "Failure",
+        code,
+        reason,
+        message,
+    }
 }
 
 /// In the shape that users of Kyverno know.
@@ -163,51 +223,77 @@ fn warnings(all: &[String]) -> Vec<String> {
     warnings
 }
 
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Rule<'a> {
+    policy: &'a str,
+    rule: &'a str,
+    result: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    facts: Vec<Fact<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    facts_left_out: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct Fact<'a> {
+    entry: &'a str,
+    #[serde(flatten)]
+    origin: Option<&'a Origin>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+}
+
+impl<'a> Rule<'a> {
+    fn of(record: &'a RuleRecord) -> Self {
+        let left_out = record.facts.len().checked_sub(FACTS_MAX);
+        Self {
+            policy: &record.name.policy,
+            rule: record.name.rule(),
+            result: record.result().as_str(),
+            facts: record.facts.iter().take(FACTS_MAX).map(Fact::of).collect(),
+            facts_left_out: left_out.filter(|left_out| *left_out > 0),
+        }
+    }
+}
+
+impl<'a> Fact<'a> {
+    fn of(record: &'a FactRecord) -> Self {
+        Self {
+            entry: cut(&record.entry, ENTRY_BYTES_MAX),
+            origin: record.origin.as_deref(),
+            error: record.error.map(ErrorCode::as_str),
+        }
+    }
+}
+
 /// Which rules, from which facts, of which age: as JSON text.
 pub(crate) fn record(decision: &Decision) -> String {
-    let mut bytes = 0;
-    let mut rules = Vec::new();
+    let mut record = Vec::with_capacity(ANSWER_BYTES);
+    let _ = write!(record, r#"{{"allowed":{},"rules":["#, decision.allowed());
+    let rules_at = record.len();
+    let mut listed = 0;
     for rule in &decision.rules {
-        let rule = rule_value(rule);
-        bytes += rule.to_string().len();
-        if bytes > RECORD_BYTES_MAX {
+        let before = record.len();
+        if listed > 0 {
+            record.push(b',');
+        }
+        // As in `json`.
+        let _ = serde_json::to_writer(&mut record, &Rule::of(rule));
+        if record.len() - rules_at > RECORD_BYTES_MAX {
+            record.truncate(before);
             break;
         }
-        rules.push(rule);
+        listed += 1;
     }
-    let left_out = decision.rules.len() - rules.len();
-    let mut record = json!({ "allowed": decision.allowed(), "rules": rules });
+    record.push(b']');
+    let left_out = decision.rules.len() - listed;
     if left_out > 0 {
-        record["rulesLeftOut"] = left_out.into();
+        let _ = write!(record, r#","rulesLeftOut":{left_out}"#);
     }
-    record.to_string()
-}
-
-fn rule_value(rule: &RuleRecord) -> Value {
-    let facts: Vec<_> = rule.facts.iter().take(FACTS_MAX).map(fact_value).collect();
-    let mut value = json!({
-        "policy": rule.policy,
-        "rule": rule.rule,
-        "result": rule.result(),
-    });
-    if !facts.is_empty() {
-        value["facts"] = facts.into();
-    }
-    if rule.facts.len() > FACTS_MAX {
-        value["factsLeftOut"] = (rule.facts.len() - FACTS_MAX).into();
-    }
-    value
-}
-
-fn fact_value(fact: &FactRecord) -> Value {
-    let mut value = json!({ "entry": cut(&fact.entry, ENTRY_BYTES_MAX) });
-    if let Some(origin) = &fact.origin {
-        origin.record(&mut value);
-    }
-    if let Some(code) = fact.error {
-        value["error"] = code.as_str().into();
-    }
-    value
+    record.push(b'}');
+    // What serde_json writes is UTF-8.
+    String::from_utf8(record).unwrap_or_default()
 }
 
 /// At most `bytes_max` of `text`, and never half a character.

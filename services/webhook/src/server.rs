@@ -41,12 +41,12 @@ const HEADER_BYTES_MAX: usize = 64 * 1024;
 /// How long the reviews that were received may take to be answered, once the process is to stop.
 const DRAIN: Duration = Duration::from_secs(15);
 
-/// What a handler has.
-#[derive(Clone, Debug)]
+/// What a handler has. Each request holds it, so it is shared as one.
+#[derive(Debug)]
 struct App {
     decider: Decider,
     metrics: WebhookMetrics,
-    places: Arc<Semaphore>,
+    places: Semaphore,
 }
 
 /// Serves until shutdown, and then until what was received is answered.
@@ -89,29 +89,29 @@ pub(crate) fn router(decider: Decider, metrics: WebhookMetrics) -> Router {
         .route("/validate/{action}", post(validate_action))
         .route("/validate/{action}/{timeout_seconds}", post(validate_group))
         .fallback(not_found)
-        .with_state(App {
+        .with_state(Arc::new(App {
             decider,
             metrics,
-            places: Arc::new(Semaphore::new(REVIEWS_MAX)),
-        })
+            places: Semaphore::new(REVIEWS_MAX),
+        }))
 }
 
-async fn policies(State(app): State<App>, request: Request) -> Response {
+async fn policies(State(app): State<Arc<App>>, request: Request) -> Response {
     answer::answer(&app, About::Policies, request).await
 }
 
 /// Whoever asks here wants to know whether the API server calls us. That is no decision, and counts
 /// as none.
-async fn probe(State(app): State<App>, request: Request) -> Response {
+async fn probe(State(app): State<Arc<App>>, request: Request) -> Response {
     answer::probed(&app, request).await
 }
 
-async fn validate_all(State(app): State<App>, request: Request) -> Response {
+async fn validate_all(State(app): State<Arc<App>>, request: Request) -> Response {
     answer::answer(&app, About::Objects(Scope::default()), request).await
 }
 
 async fn validate_action(
-    State(app): State<App>,
+    State(app): State<Arc<App>>,
     Path(action): Path<String>,
     request: Request,
 ) -> Response {
@@ -128,7 +128,7 @@ async fn validate_action(
 }
 
 async fn validate_group(
-    State(app): State<App>,
+    State(app): State<Arc<App>>,
     Path((action, timeout_seconds)): Path<(String, String)>,
     request: Request,
 ) -> Response {

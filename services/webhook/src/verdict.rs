@@ -5,14 +5,12 @@ use std::sync::Arc;
 use anteroom_model::ErrorCode;
 use anteroom_policy::{FailureAction, RuleError, RuleOutcome};
 
-use crate::facts::Origin;
+use crate::{facts::Origin, rule::RuleName};
 
 /// What became of one rule that spoke of the request.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleRecord {
-    /// `name`, or `namespace/name` of a namespaced policy.
-    pub(crate) policy: String,
-    pub(crate) rule: String,
+    pub(crate) name: Arc<RuleName>,
     pub(crate) action: FailureAction,
     /// Whether an error admits.
     pub(crate) ignore_errors: bool,
@@ -32,14 +30,45 @@ pub(crate) struct FactRecord {
 }
 
 impl RuleRecord {
-    /// One word, for metrics and the record.
-    pub(crate) fn result(&self) -> &'static str {
+    /// For metrics and the record.
+    pub(crate) fn result(&self) -> RuleResult {
         match &self.outcome {
-            RuleOutcome::NotMatched => "not_matched",
-            RuleOutcome::Skipped { .. } => "skip",
-            RuleOutcome::Pass => "pass",
-            RuleOutcome::Fail { .. } => "fail",
-            RuleOutcome::Error(_) => "error",
+            RuleOutcome::NotMatched => RuleResult::NotMatched,
+            RuleOutcome::Skipped { .. } => RuleResult::Skip,
+            RuleOutcome::Pass => RuleResult::Pass,
+            RuleOutcome::Fail { .. } => RuleResult::Fail,
+            RuleOutcome::Error(_) => RuleResult::Error,
+        }
+    }
+}
+
+/// What became of a rule, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RuleResult {
+    NotMatched,
+    Skip,
+    Pass,
+    Fail,
+    Error,
+}
+
+impl RuleResult {
+    /// All of them, in order.
+    pub(crate) const ALL: [Self; 5] = [
+        Self::NotMatched,
+        Self::Skip,
+        Self::Pass,
+        Self::Fail,
+        Self::Error,
+    ];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::NotMatched => "not_matched",
+            Self::Skip => "skip",
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Error => "error",
         }
     }
 }
@@ -111,15 +140,16 @@ pub(crate) fn decide(rules: Vec<RuleRecord>, warnings: Vec<String>) -> Decision 
 
 fn blocked(record: &RuleRecord, message: String, error: Option<ErrorCode>) -> Blocked {
     Blocked {
-        policy: record.policy.clone(),
-        rule: record.rule.clone(),
+        policy: record.name.policy.clone(),
+        rule: record.name.rule().to_owned(),
         message,
         error,
     }
 }
 
 fn warning(record: &RuleRecord, message: &str) -> String {
-    format!("policy {}.{}: {message}", record.policy, record.rule)
+    let name = &record.name;
+    format!("policy {}.{}: {message}", name.policy, name.rule())
 }
 
 fn error_text(error: &RuleError) -> String {
@@ -128,14 +158,13 @@ fn error_text(error: &RuleError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use anteroom_model::FactError;
+    use anteroom_model::{FactError, ObjectKey};
 
     use super::*;
 
     fn record(outcome: RuleOutcome, action: FailureAction, ignore_errors: bool) -> RuleRecord {
         RuleRecord {
-            policy: "p".into(),
-            rule: "r".into(),
+            name: Arc::new(RuleName::new(ObjectKey::new("", "p"), "r")),
             action,
             ignore_errors,
             warn_on_audit: false,

@@ -130,11 +130,8 @@ impl Filter {
             && (self.kinds.is_empty() || self.kinds.iter().any(|kind| kind.matches(request)))
             && self.matches_name(object)
             && matches_one(&self.namespaces, namespace_to_match(request))
-            && matches_map(self.selector.as_ref(), object.pointer("/metadata/labels"))
-            && matches_map(
-                self.annotations.as_ref(),
-                object.pointer("/metadata/annotations"),
-            )
+            && matches_map(self.selector.as_ref(), object, "labels")
+            && matches_map(self.annotations.as_ref(), object, "annotations")
     }
 
     fn matches_name(&self, object: &Value) -> bool {
@@ -147,8 +144,12 @@ impl Filter {
     }
 }
 
-fn matches_map(selector: Option<&Selector>, map: Option<&Value>) -> bool {
-    selector.is_none_or(|selector| selector.matches(map))
+fn matches_map(selector: Option<&Selector>, object: &Value, map: &str) -> bool {
+    selector.is_none_or(|selector| selector.matches(metadata(object, map)))
+}
+
+fn metadata<'v>(object: &'v Value, field: &str) -> Option<&'v Value> {
+    object.get("metadata")?.get(field)
 }
 
 fn matches_one(patterns: &[String], text: &str) -> bool {
@@ -160,15 +161,12 @@ fn matches_one(patterns: &[String], text: &str) -> bool {
 
 /// The object's own name, or the prefix that the API server will make one from.
 fn object_name(object: &Value) -> &str {
-    let metadata = |field| {
-        object
-            .pointer("/metadata")
-            .and_then(|metadata| metadata.get(field))
-            .and_then(Value::as_str)
-            .filter(|name| !name.is_empty())
+    let text = |field| {
+        let text = metadata(object, field).and_then(Value::as_str);
+        text.filter(|name| !name.is_empty())
     };
-    metadata("name")
-        .or_else(|| metadata("generateName"))
+    text("name")
+        .or_else(|| text("generateName"))
         .unwrap_or_default()
 }
 
@@ -179,9 +177,7 @@ pub(crate) fn object_namespace(request: &AdmissionRequest) -> &str {
         return "";
     }
     match request.namespace() {
-        "" => request
-            .matched_object()
-            .pointer("/metadata/namespace")
+        "" => metadata(request.matched_object(), "namespace")
             .and_then(Value::as_str)
             .unwrap_or_default(),
         namespace => namespace,

@@ -56,18 +56,20 @@ struct Kind {
 impl AdmissionRequest {
     /// From `AdmissionReview.request`.
     pub fn new(request: Value) -> Result<Self, RequestError> {
-        let operation = match text(&request, "/operation") {
+        let operation = match text(&request, &["operation"]) {
             Some(name) => {
                 Operation::parse(name).ok_or_else(|| RequestError::Operation(name.to_owned()))?
             }
             None => return Err(field("operation", "a string")),
         };
         let kind = Kind {
-            group: text(&request, "/kind/group").unwrap_or_default().to_owned(),
-            version: text(&request, "/kind/version")
+            group: text(&request, &["kind", "group"])
+                .unwrap_or_default()
+                .to_owned(),
+            version: text(&request, &["kind", "version"])
                 .ok_or(field("kind.version", "a string"))?
                 .to_owned(),
-            kind: text(&request, "/kind/kind")
+            kind: text(&request, &["kind", "kind"])
                 .ok_or(field("kind.kind", "a string"))?
                 .to_owned(),
         };
@@ -82,7 +84,7 @@ impl AdmissionRequest {
                 operation,
             });
         }
-        let subresource = text(&request, "/subResource")
+        let subresource = text(&request, &["subResource"])
             .unwrap_or_default()
             .to_owned();
         let images = match &*subresource {
@@ -141,22 +143,22 @@ impl AdmissionRequest {
 
     /// `request.uid`.
     pub fn uid(&self) -> &str {
-        self.text("/uid")
+        self.text(&["uid"])
     }
 
     /// `request.name`, which is empty where the API server is to generate one.
     pub fn name(&self) -> &str {
-        self.text("/name")
+        self.text(&["name"])
     }
 
     /// `request.namespace`, empty for what is cluster-scoped.
     pub fn namespace(&self) -> &str {
-        self.text("/namespace")
+        self.text(&["namespace"])
     }
 
     /// `request.userInfo.username`.
     pub fn username(&self) -> &str {
-        self.text("/userInfo/username")
+        self.text(&["userInfo", "username"])
     }
 
     /// The new state; `None` on DELETE.
@@ -214,8 +216,8 @@ impl AdmissionRequest {
         &self.root
     }
 
-    fn text(&self, pointer: &str) -> &str {
-        text(self.value(), pointer).unwrap_or_default()
+    fn text(&self, path: &[&str]) -> &str {
+        text(self.value(), path).unwrap_or_default()
     }
 }
 
@@ -223,13 +225,14 @@ fn field(field: &'static str, expected: &'static str) -> RequestError {
     RequestError::Field { field, expected }
 }
 
-fn text<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
-    value.pointer(pointer).and_then(Value::as_str)
+fn text<'a>(value: &'a Value, path: &[&str]) -> Option<&'a str> {
+    let found = path.iter().try_fold(value, |value, field| value.get(field));
+    found.and_then(Value::as_str)
 }
 
 fn root(request: Value, images: Option<Value>) -> Map<String, Value> {
     let (namespace, name) =
-        service_account(text(&request, "/userInfo/username").unwrap_or_default());
+        service_account(text(&request, &["userInfo", "username"]).unwrap_or_default());
     let (namespace, name) = (namespace.to_owned(), name.to_owned());
     let mut root = Map::from_iter([
         ("request".to_owned(), request),

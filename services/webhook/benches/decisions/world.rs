@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_bus::local::LocalBus;
+use anteroom_bus::{Bus, local::LocalBus};
 use anteroom_load::{ingress, review};
 use anteroom_mirror::testing::{Writer, collection};
 use anteroom_model::{
@@ -32,9 +32,11 @@ const HOST: &str = "host-of-the-template.example.com";
 
 pub(crate) struct World {
     webhook: Webhook,
-    /// The review before its host, between its host and its uid, and after: making one is to cost little.
-    template: [String; 3],
+    reviews: Reviews,
 }
+
+/// Reviews before their host, between host and uid, and after: making one is to cost little.
+pub(crate) struct Reviews([String; 3]);
 
 #[derive(Parser)]
 struct Cli {
@@ -46,12 +48,7 @@ impl World {
     /// Ready to decide.
     pub(crate) async fn new(which: Which, objects: usize) -> Self {
         let bus = LocalBus::new();
-        let mut writer = Writer::with_system_views(Arc::new(bus.join())).await;
-        let view = writer.open(collection("ingresses", "Ingress"));
-        let ingresses = (0..objects).map(stored).collect();
-        writer.put_all(&view, ingresses).await;
-        writer.synced(&view).await;
-        write_catalog(&mut writer, &view, which).await;
+        let writer = write_log(Arc::new(bus.join()), which, objects).await;
 
         let service = Service::new("decisions");
         let replica = anteroom_cache_replica::run(
@@ -77,22 +74,13 @@ impl World {
         }
         Self {
             webhook,
-            template: template(),
+            reviews: Reviews::new(),
         }
     }
 
     /// Decides the review of this number; whether it was admitted, which must be right.
     pub(crate) async fn decide(&self, n: usize, objects: usize) -> bool {
-        let is_taken = n % TAKEN_EVERY == TAKEN_EVERY - 1;
-        let host = match is_taken {
-            true => host(n % objects.max(1)),
-            false => format!("new-{n}.example.com"),
-        };
-        let uid = format!("2d6c1a57-4f0e-4b2c-9d3e-{n:012}");
-        let [before, between, after] = &self.template;
-        let body = [before, &host, between, &uid, after]
-            .map(String::as_str)
-            .concat();
+        let (uid, body) = self.reviews.number(n, objects);
         let request = Request::builder()
             .method(Method::POST)
             .uri("/validate/fail/10?timeout=10s")
@@ -107,14 +95,30 @@ impl World {
     }
 }
 
-/// A review cut at its host and its uid, which stand in it once each and in this order.
-fn template() -> [String; 3] {
-    let review = review(UID, &ingress("shop", "web", HOST));
-    let review = String::from_utf8(review.to_vec()).unwrap();
-    let (before, rest) = review.split_once(HOST).unwrap();
-    let (between, after) = rest.split_once(UID).unwrap();
-    assert!(!after.contains(HOST) && !after.contains(UID), "{review}");
-    [before, between, after].map(str::to_owned)
+impl Reviews {
+    /// A review cut at its host and its uid, which stand in it once each and in this order.
+    pub(crate) fn new() -> Self {
+        let review = review(UID, &ingress("shop", "web", HOST));
+        let review = String::from_utf8(review.to_vec()).unwrap();
+        let (before, rest) = review.split_once(HOST).unwrap();
+        let (between, after) = rest.split_once(UID).unwrap();
+        assert!(!after.contains(HOST) && !after.contains(UID), "{review}");
+        Self([before, between, after].map(str::to_owned))
+    }
+
+    /// The review of this number, and its uid.
+    pub(crate) fn number(&self, n: usize, objects: usize) -> (String, String) {
+        let is_taken = n % TAKEN_EVERY == TAKEN_EVERY - 1;
+        let host = match is_taken {
+            true => host(n % objects.max(1)),
+            false => format!("new-{n}.example.com"),
+        };
+        let uid = format!("2d6c1a57-4f0e-4b2c-9d3e-{n:012}");
+        let [before, between, after] = &self.0;
+        let body = [before, &host, between, &uid, after].map(String::as_str);
+        let body = body.concat();
+        (uid, body)
+    }
 }
 
 fn host(n: usize) -> String {
@@ -125,6 +129,17 @@ fn stored(n: usize) -> (ObjectKey, Value) {
     let (namespace, name) = (format!("team-{}", n % 40), format!("web-{n}"));
     let object = ingress(&namespace, &name, &host(n));
     (ObjectKey::new(namespace, name), object)
+}
+
+/// Writes what the watcher would have written.
+pub(crate) async fn write_log(bus: Arc<dyn Bus>, which: Which, objects: usize) -> Writer {
+    let mut writer = Writer::with_system_views(bus).await;
+    let view = writer.open(collection("ingresses", "Ingress"));
+    let ingresses = (0..objects).map(stored).collect();
+    writer.put_all(&view, ingresses).await;
+    writer.synced(&view).await;
+    write_catalog(&mut writer, &view, which).await;
+    writer
 }
 
 async fn write_catalog(writer: &mut Writer, view: &ViewId, which: Which) {

@@ -2,9 +2,9 @@
 
 use anteroom_model::{ErrorCode, Revision, ViewId};
 use anteroom_wire::{live::LiveReply, query::QueryReply};
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer, ser::SerializeMap};
 
-/// What an answer was read from.
+/// What an answer was read from. In the record, `from` is `view`, `fallback` (last-good data) or `live`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A view, in a replica.
@@ -64,10 +64,12 @@ impl Origin {
             Self::Live { .. } => Revision::default(),
         }
     }
+}
 
-    /// For the record: `from` is `view`, `fallback` (last-good data) or `live`.
-    pub(crate) fn record(&self, into: &mut Value) {
-        let fields = match self {
+impl Serialize for Origin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut record = serializer.serialize_map(None)?;
+        match self {
             Self::View {
                 view,
                 replica,
@@ -76,37 +78,33 @@ impl Origin {
                 version,
                 age_ms,
                 last_good,
-            } => json!({
-                "from": if *last_good { "fallback" } else { "view" },
-                "view": view.as_str(),
-                "incarnation": incarnation,
-                "revision": revision.0,
-                "resourceVersion": version,
-                "ageMs": age_ms,
-                "replica": replica,
-            }),
+            } => {
+                let from = if *last_good { "fallback" } else { "view" };
+                record.serialize_entry("from", from)?;
+                record.serialize_entry("view", view.as_str())?;
+                record.serialize_entry("incarnation", incarnation)?;
+                record.serialize_entry("revision", &revision.0)?;
+                record.serialize_entry("resourceVersion", version)?;
+                record.serialize_entry("ageMs", age_ms)?;
+                record.serialize_entry("replica", replica)?;
+            }
             Self::Live {
                 watcher,
                 age_ms,
                 shared,
                 turned_back,
             } => {
-                let mut fields = json!({
-                    "from": "live",
-                    "watcher": watcher,
-                    "ageMs": age_ms,
-                });
+                record.serialize_entry("from", "live")?;
+                record.serialize_entry("watcher", watcher)?;
+                record.serialize_entry("ageMs", age_ms)?;
                 if *shared {
-                    fields["shared"] = true.into();
+                    record.serialize_entry("shared", shared)?;
                 }
                 if let Some(code) = turned_back {
-                    fields["viewError"] = code.as_str().into();
+                    record.serialize_entry("viewError", code.as_str())?;
                 }
-                fields
             }
-        };
-        if let (Value::Object(into), Value::Object(fields)) = (into, fields) {
-            into.extend(fields);
         }
+        record.end()
     }
 }

@@ -116,11 +116,10 @@ fn code(fact: &Fact) -> &'static str {
 }
 
 fn from(fact: &Fact) -> Value {
-    let mut record = json!({});
-    if let Some(origin) = &fact.origin {
-        origin.record(&mut record);
+    match &fact.origin {
+        Some(origin) => serde_json::to_value(&**origin).unwrap(),
+        None => json!({}),
     }
-    record
 }
 
 /// Point J: who knows a view and does not serve it says why, and whoever nobody knows is said so.

@@ -1,4 +1,10 @@
+use std::sync::Arc;
+
+use anteroom_model::ObjectKey;
 use anteroom_policy::{FailureAction, RuleOutcome};
+use serde_json::{Value, json};
+
+use crate::rule::RuleName;
 
 use super::*;
 
@@ -21,7 +27,8 @@ fn blocked(policy: &str, message: &str, error: Option<ErrorCode>) -> Blocked {
 
 fn answer(body: &str, decision: &Decision) -> Value {
     let review = Review::parse(body.as_bytes()).unwrap();
-    decided(&review, decision)["response"].clone()
+    let answer: Value = serde_json::from_slice(&decided(&review, decision)).unwrap();
+    answer["response"].clone()
 }
 
 fn denied(blocked: Vec<Blocked>) -> Decision {
@@ -102,8 +109,7 @@ fn what_is_too_long_is_cut_and_says_so() {
     assert_eq!(warnings[WARNINGS_MAX], "and 3 more warnings");
 
     let rule = RuleRecord {
-        policy: "p".repeat(250),
-        rule: "r".into(),
+        name: Arc::new(RuleName::new(ObjectKey::new("", "p".repeat(250)), "r")),
         action: FailureAction::Enforce,
         ignore_errors: false,
         warn_on_audit: false,

@@ -4,13 +4,9 @@ use std::time::Duration;
 
 use anteroom_model::{ErrorCode, limits::REVIEW_BYTES_MAX};
 use anteroom_runtime::telemetry;
-use axum::{
-    body::Body,
-    extract::Request,
-    response::{IntoResponse, Response},
-};
+use axum::{body::Body, extract::Request, response::Response};
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header::CONTENT_TYPE};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
@@ -51,7 +47,7 @@ pub(super) async fn answer(app: &App, about: About, request: Request) -> Respons
         app.metrics.review_error(ErrorCode::BUSY);
         let message = "as many reviews as this webhook takes are being decided: try again";
         let body = response::error(ErrorCode::BUSY, message);
-        return (StatusCode::SERVICE_UNAVAILABLE, axum::Json(body)).into_response();
+        return json(StatusCode::SERVICE_UNAVAILABLE, body);
     };
     app.metrics.reviews_in_flight.inc();
     let span = span(request.headers());
@@ -89,7 +85,7 @@ pub(super) async fn probed(app: &App, request: Request) -> Response {
         }),
     };
     match parsed {
-        Ok(refusal) => axum::Json(refusal).into_response(),
+        Ok(refusal) => json(StatusCode::OK, refusal),
         Err(error) => refused(app, About::Objects(Scope::default()), &error),
     }
 }
@@ -114,7 +110,8 @@ async fn review(
     app.metrics
         .decided(decision.allowed(), decision.error, took);
     log(&review, &decision, took);
-    Ok(axum::Json(response::decided(&review, &decision)).into_response())
+    let answer = response::decided(&review, &decision);
+    Ok(json(StatusCode::OK, answer))
 }
 
 /// Admits a policy, or refuses it.
@@ -130,7 +127,8 @@ fn admit(app: &App, body: &Bytes) -> Result<Response, ReviewError> {
         let reason = &*admission.refused.join("; ");
         tracing::info!(kind, namespace, name, reason, "policy refused");
     }
-    Ok(axum::Json(response::admitted(&review, &admission)).into_response())
+    let answer = response::admitted(&review, &admission);
+    Ok(json(StatusCode::OK, answer))
 }
 
 /// What was decided, and from what: for whoever asks afterwards.
@@ -196,13 +194,19 @@ fn refused(app: &App, about: About, error: &ReviewError) -> Response {
     tracing::warn!(code = code.as_str(), %error, "review refused");
     match error.uid() {
         Some(uid) => {
-            axum::Json(response::malformed(uid, error, about.ignores_errors())).into_response()
+            let answer = response::malformed(uid, error, about.ignores_errors());
+            json(StatusCode::OK, answer)
         }
-        None => {
-            let body = response::error(code, &error.to_string());
-            (error.status(), axum::Json(body)).into_response()
-        }
+        None => json(error.status(), response::error(code, &error.to_string())),
     }
+}
+
+fn json(status: StatusCode, body: Bytes) -> Response {
+    let content_type = HeaderValue::from_static("application/json");
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
 }
 
 async fn body(body: Body) -> Result<Bytes, ReviewError> {
