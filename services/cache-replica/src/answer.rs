@@ -6,6 +6,7 @@ use anteroom_bus::Call;
 use anteroom_jmespath::{Budget, Environment, MissingKey};
 use anteroom_mirror::{ReadPosition, ViewHandle};
 use anteroom_model::{FactError, Revision};
+use anteroom_plan::Aggregate;
 use anteroom_view::{Object, Select, Snapshot};
 use anteroom_wire::{
     WireError,
@@ -16,8 +17,10 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use crate::{
     Args,
+    aggregates::{Aggregates, Eased},
     deadline::Deadline,
     indexes::Indexes,
+    kept::Kept,
     memo::{Memo, QueryKey},
     memory::Use,
     metrics::QueryMetrics,
@@ -48,6 +51,7 @@ pub(crate) struct Answerer {
     plans: Plans,
     memo: Memo,
     narrowed: Narrowed,
+    aggregates: Aggregates,
     metrics: QueryMetrics,
     references: Arc<References>,
 }
@@ -65,6 +69,13 @@ struct Prepared {
     query: Query,
     key: QueryKey,
     plan: Result<(Plan, Select), FactError>,
+}
+
+/// What a query has to look at.
+struct Found {
+    objects: Vec<Object>,
+    /// What is evaluated over them, where that is not the query as it is.
+    eased: Option<Eased>,
 }
 
 /// The queries of one request.
@@ -92,6 +103,8 @@ impl Answerer {
     ) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let turns = cores * EVALUATIONS_PER_CORE;
+        let functions = anteroom_policy::query_functions();
+        let indexes = Arc::new(Indexes::new(functions));
         Self {
             replica,
             budget: args.budget(turns),
@@ -100,10 +113,8 @@ impl Answerer {
             turns: Arc::new(Semaphore::new(turns)),
             plans: Plans::new(anteroom_policy::query_functions()),
             memo: Memo::new(args.memo_bytes_max),
-            narrowed: Narrowed::new(
-                Arc::new(Indexes::new(anteroom_policy::query_functions())),
-                args.verify_plans,
-            ),
+            narrowed: Narrowed::new(Arc::clone(&indexes), args.verify_plans),
+            aggregates: Aggregates::new(Arc::new(Kept::new(functions)), indexes),
             metrics,
             references,
         }
@@ -117,6 +128,11 @@ impl Answerer {
     /// The indexes of all views.
     pub(crate) fn indexes(&self) -> &Arc<Indexes> {
         &self.narrowed.indexes
+    }
+
+    /// The aggregates of all views.
+    pub(crate) fn aggregates(&self) -> &Arc<Kept<Aggregate>> {
+        &self.aggregates.kept
     }
 
     /// Answers a call to `view`, which `usage` is that of. Whatever is wrong is an answer too.
@@ -263,7 +279,7 @@ impl Answerer {
                 None => {
                     // Where most of them are found, looking through all costs no more.
                     let found = self.found(at, prepared, position.objects / 2);
-                    self.over(at, prepared, found.as_deref(), deadline)
+                    self.over(at, prepared, found.as_ref(), deadline)
                 }
             };
             deadline.check()?;
@@ -283,17 +299,25 @@ impl Answerer {
     }
 
     /// The objects that can make a difference, where they are known to be no more than `most`.
-    fn found(&self, at: At<'_>, prepared: &Prepared, most: u64) -> Option<Vec<Object>> {
+    fn found(&self, at: At<'_>, prepared: &Prepared, most: u64) -> Option<Found> {
         if at.position.objects <= INLINE_OBJECTS_MAX {
             return None; // They are looked through as fast.
         }
         let (plan, select) = prepared.plan.as_ref().ok()?;
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let found = self
+        let query = &prepared.query;
+        let eased = self
+            .aggregates
+            .ease(at.view, at.state, (plan, select), query);
+        let plan = eased.as_ref().map_or(plan, Eased::rest);
+        let objects = self
             .narrowed
-            .find(at.view, at.state, (plan, select), &prepared.query, most)?;
-        self.metrics.looked_up();
-        Some(found)
+            .find(at.view, at.state, (plan, select), query, most)?;
+        match eased {
+            Some(_) => self.metrics.eased(),
+            None => self.metrics.looked_up(),
+        }
+        Some(Found { objects, eased })
     }
 
     /// The result of one query over these objects, or over all; the outer error is that of the whole
@@ -302,7 +326,7 @@ impl Answerer {
         &self,
         at: At<'_>,
         prepared: &Prepared,
-        found: Option<&[Object]>,
+        found: Option<&Found>,
         deadline: Deadline,
     ) -> Result<Result<Bytes, FactError>, FactError> {
         let (plan, select) = match &prepared.plan {
@@ -324,16 +348,23 @@ impl Answerer {
             let selected = select.of(read)?;
             selected.evaluate(&plan.expression, &environment)
         };
-        let few = found.and_then(|found| select.among(read, found.iter()));
-        let result = match few {
-            None => all(),
-            Some(few) => {
-                let result = few.evaluate(&plan.expression, &environment);
-                match self.narrowed.is_verified() {
-                    true => self.verified(at, prepared, result, all()),
-                    false => result,
+        let few = |found: &Found| {
+            let few = select.among(read, found.objects.iter())?;
+            Some(match &found.eased {
+                None => few.evaluate(&plan.expression, &environment),
+                Some(eased) => {
+                    let parameters = eased.parameters(environment.parameters);
+                    let environment = environment.with_parameters(&parameters);
+                    few.evaluate(&eased.rest().expression, &environment)
                 }
-            }
+            })
+        };
+        let result = match found.and_then(few) {
+            None => all(),
+            Some(result) => match self.narrowed.is_verified() {
+                true => self.verified(at, prepared, result, all()),
+                false => result,
+            },
         };
         self.metrics.evaluated();
         if shortened && matches!(result, Err(FactError::BudgetExceeded { .. })) {
@@ -365,7 +396,7 @@ impl Answerer {
                 view = %at.view.id(),
                 expression = prepared.query.expression,
                 revision = at.position.revision.0,
-                "what an index found is not what a scan says; please report this"
+                "what an index found, or what is kept, is not what a scan says; please report this"
             );
         }
         all

@@ -13,19 +13,22 @@
 //! - `answer`: one call, from bytes to bytes, within its deadline and budgets.
 //! - `memory`: which views are evicted where memory is short, and come back; `shares`: who holds which.
 //! - `waiting`: names the entries that a view is for which is not there.
-//! - `narrowed`, `indexes`: which objects a query has to look at.
+//! - `narrowed`, `indexes`: which objects a query has to look at; `aggregates`: what it does not have to
+//!   work out of all; `kept`: what both keep beside the views.
 //! - `plan`, `memo`: what may be forgotten: compiled expressions, and results by state of the view.
 //!
 //! It never talks to the API server.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod aggregates;
 mod answer;
 mod args;
 mod beats;
 mod deadline;
 mod desk;
 mod indexes;
+mod kept;
 mod memo;
 mod memory;
 mod metrics;

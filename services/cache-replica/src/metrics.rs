@@ -25,6 +25,7 @@ pub(crate) struct QueryMetrics {
     remembered: Counter,
     evaluated: Counter,
     looked_up: Counter,
+    eased: Counter,
     mismatches: Counter,
     in_flight: Gauge,
     unreadable: Counter,
@@ -50,6 +51,7 @@ impl QueryMetrics {
             remembered: Counter::default(),
             evaluated: Counter::default(),
             looked_up: Counter::default(),
+            eased: Counter::default(),
             mismatches: Counter::default(),
             in_flight: Gauge::default(),
             unreadable: Counter::default(),
@@ -80,8 +82,14 @@ impl QueryMetrics {
             own.looked_up.clone(),
         );
         metrics.register(
+            "anteroom_query_aggregates",
+            "Queries that took what is kept of a list (its length, a sum, the largest) instead of \
+             working it out",
+            own.eased.clone(),
+        );
+        metrics.register(
             "anteroom_query_plan_mismatches",
-            "Queries of --verify-plans whose result by indexes was not that of a scan: always 0",
+            "Queries of --verify-plans whose result by indexes or aggregates was not that of a scan: always 0",
             own.mismatches.clone(),
         );
         metrics.register(
@@ -130,6 +138,10 @@ impl QueryMetrics {
         self.looked_up.inc();
     }
 
+    pub(crate) fn eased(&self) {
+        self.eased.inc();
+    }
+
     pub(crate) fn mismatch(&self) {
         self.mismatches.inc();
     }
@@ -172,7 +184,7 @@ impl MemoryMetrics {
         let own = Self::default();
         metrics.register(
             "anteroom_memory_bytes",
-            "What is accounted, by part: views, indexes, or results and plans",
+            "What is accounted, by part: views, indexes and aggregates, or results and plans",
             own.bytes.clone(),
         );
         metrics.register(
@@ -182,7 +194,7 @@ impl MemoryMetrics {
         );
         metrics.register(
             "anteroom_view_indexes",
-            "Indexes of all views",
+            "Indexes and aggregates of all views",
             own.indexes.clone(),
         );
         metrics.register(

@@ -8,7 +8,7 @@ use std::sync::{
 use anteroom_mirror::ViewHandle;
 use anteroom_model::Shape;
 use anteroom_plan::{Document, IndexKey, Lookup, Operand, Scalar, narrow};
-use anteroom_view::{Object, Select, Snapshot};
+use anteroom_view::{Object, Read, Select, Snapshot};
 use anteroom_wire::query::Query;
 use moka::sync::Cache;
 
@@ -19,17 +19,42 @@ const NARROWINGS_MAX: u64 = 4_096;
 
 /// An expression, and what it is evaluated on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct NarrowKey {
+pub(crate) struct ExpressionKey {
     expression: Arc<str>,
     is_array: bool,
     plural: Option<Box<str>>,
+}
+
+impl ExpressionKey {
+    pub(crate) fn of(plan: &Plan, document: Document<'_>) -> Self {
+        let (is_array, plural) = match document {
+            Document::Array => (true, None),
+            Document::List { plural } => (false, plural.map(Into::into)),
+        };
+        Self {
+            expression: plan.expression.as_str().into(),
+            is_array,
+            plural,
+        }
+    }
+}
+
+/// What an expression is evaluated on; `None` where that has no list of objects.
+pub(crate) fn document<'r>(select: &Select, read: Read<'r>) -> Option<Document<'r>> {
+    match select.shape() {
+        Shape::Array => Some(Document::Array),
+        Shape::Document | Shape::List => Some(Document::List {
+            plural: select.plural(read),
+        }),
+        Shape::Object | Shape::Response => None,
+    }
 }
 
 /// Finds the objects that can make a difference to a query.
 #[derive(Debug)]
 pub(crate) struct Narrowed {
     pub(crate) indexes: Arc<Indexes>,
-    narrowings: Cache<NarrowKey, Option<Arc<[Lookup]>>>,
+    narrowings: Cache<ExpressionKey, Option<Arc<[Lookup]>>>,
     /// One of so many queries that were looked up is evaluated over all objects too; 0: none.
     verify_every: u64,
     looked_up: AtomicU64,
@@ -56,14 +81,7 @@ impl Narrowed {
         most: usize,
     ) -> Option<Vec<Object>> {
         let read = state.read();
-        let document = match select.shape() {
-            Shape::Array => Document::Array,
-            Shape::Document | Shape::List => Document::List {
-                plural: select.plural(read),
-            },
-            Shape::Object | Shape::Response => return None,
-        };
-        let lookups = self.lookups(plan, document)?;
+        let lookups = self.lookups(plan, document(select, read)?)?;
         let bare = select.is_bare(read);
         let keyed = lookups.iter().map(|lookup| {
             let key = IndexKey::of(lookup, query.missing_key_is_error, bare);
@@ -87,15 +105,7 @@ impl Narrowed {
     }
 
     fn lookups(&self, plan: &Plan, document: Document<'_>) -> Option<Arc<[Lookup]>> {
-        let (is_array, plural) = match document {
-            Document::Array => (true, None),
-            Document::List { plural } => (false, plural.map(Into::into)),
-        };
-        let key = NarrowKey {
-            expression: plan.expression.as_str().into(),
-            is_array,
-            plural,
-        };
+        let key = ExpressionKey::of(plan, document);
         let find = || narrow(&plan.expression, document).map(Into::into);
         self.narrowings.get_with(key, find)
     }
@@ -103,7 +113,7 @@ impl Narrowed {
 
 /// What is looked up; `None` for a value with parts. A parameter that is not bound is the
 /// evaluation's to complain of.
-fn value(lookup: &Lookup, query: &Query) -> Option<Scalar> {
+pub(crate) fn value(lookup: &Lookup, query: &Query) -> Option<Scalar> {
     let value = match &lookup.operand {
         Operand::Literal(value) => Some(value),
         Operand::Parameter(name) => query.parameters.get(name),

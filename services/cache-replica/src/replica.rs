@@ -51,6 +51,7 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
         Arc::clone(&references),
     ));
     let indexes = Arc::clone(answerer.indexes());
+    let aggregates = Arc::clone(answerer.aggregates());
     let uses = Arc::new(Uses::new());
     let desks = Desks {
         bus,
@@ -114,6 +115,7 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
         wanted: Wanted::default(),
     };
     tasks.spawn("indexes", indexes.run(stop.clone()));
+    tasks.spawn("aggregates", aggregates.run(stop.clone()));
     tasks.spawn("memory", keeper.run(stop.clone()));
     tasks.spawn("beats", beats.run(stop));
     tasks.spawn("desks", desks.run(mirror, closing));

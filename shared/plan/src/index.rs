@@ -13,7 +13,7 @@ use anteroom_view::{Change, Object, Snapshot, ViewNode};
 use crate::{Lookup, Scalar};
 
 /// What the key of one object may cost. One that costs more is looked at in every query.
-const KEY_BUDGET: Budget = Budget {
+pub(crate) const KEY_BUDGET: Budget = Budget {
     steps: 20_000,
     depth: anteroom_jmespath::DEPTH_MAX,
     built_bytes: 64 * 1024,
@@ -131,6 +131,12 @@ impl Index {
             None => 0,
         };
         own + self.always.len()
+    }
+
+    /// How many objects have this value, and no other; `None` where that cannot be told of all.
+    pub fn exact(&self, value: &Scalar) -> Option<usize> {
+        let tells = self.always.is_empty() && !self.key.any_element;
+        tells.then(|| self.count(Some(value)))
     }
 
     /// The state that it is of.

@@ -8,11 +8,21 @@
 //! out an object: the properties in `tests/` hold both against each other.
 //!
 //! Only a budget may tell the two apart: the few cost less.
+//!
+//! What an expression takes of the list as a whole (how many there are, their sum, the largest) is
+//! kept while the list changes, and stands in the expression as a parameter: [`aggregate()`] finds such
+//! terms, and an [`Aggregate`] is one that is kept.
 
+mod aggregate;
 mod index;
 mod narrow;
 mod scalar;
+mod text;
 
+pub use aggregate::{
+    Aggregate, AggregateKey, AggregateTerm, Aggregated, Counted, Measure, Parameters, TallyKind,
+    aggregate, chain,
+};
 pub use index::{Index, IndexKey};
 pub use narrow::{Document, Lookup, Operand, narrow};
 pub use scalar::Scalar;

@@ -19,7 +19,7 @@ use serde_json::Value;
 const LOOKUPS_MAX: usize = 16;
 
 /// Functions whose value is another one the next time, or depends on more than their arguments.
-const VOLATILE: [&str; 4] = ["random", "time_now", "time_now_utc", "time_since"];
+pub(crate) const VOLATILE: [&str; 4] = ["random", "time_now", "time_now_utc", "time_since"];
 
 /// What the expression is evaluated on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

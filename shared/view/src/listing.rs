@@ -120,6 +120,7 @@ impl<'a> Listing<'a> {
 pub(crate) enum Listed<'a> {
     All(Objects<'a>),
     Chosen(slice::Iter<'a, &'a Object>),
+    Some(slice::Iter<'a, Object>),
 }
 
 impl<'a> Iterator for Listed<'a> {
@@ -130,6 +131,7 @@ impl<'a> Iterator for Listed<'a> {
         match self {
             Self::All(objects) => objects.next(),
             Self::Chosen(objects) => objects.next().copied(),
+            Self::Some(objects) => objects.next(),
         }
     }
 
@@ -137,6 +139,7 @@ impl<'a> Iterator for Listed<'a> {
         match self {
             Self::All(objects) => objects.size_hint(),
             Self::Chosen(objects) => objects.size_hint(),
+            Self::Some(objects) => objects.size_hint(),
         }
     }
 }

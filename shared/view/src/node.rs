@@ -35,6 +35,8 @@ enum Place<'a> {
     /// What stands under the plural, or a list as the API server answers it.
     List(Listing<'a>),
     Items(Listing<'a>),
+    /// Some objects, by themselves; whether they are bare.
+    Some(&'a [Object], bool),
     /// The `metadata` of a list.
     Metadata(&'a ListMetadata),
     Text(&'a str),
@@ -89,6 +91,11 @@ impl<'a> ViewNode<'a> {
         }
     }
 
+    /// Some objects as an array; `bare` as in [`ViewNode::listed`].
+    pub fn array_of(objects: &'a [Object], bare: bool) -> Self {
+        Self(Place::Some(objects, bare))
+    }
+
     /// The listing whose fields these are, and its plural if it stands under that once more.
     fn listing(self) -> Option<(Listing<'a>, Option<&'a str>)> {
         match self.0 {
@@ -140,6 +147,7 @@ impl<'a> Node<'a> for ViewNode<'a> {
             Place::Text(text) => Shape::String(text),
             Place::Count(count) => Shape::Number(Number::U64(count)),
             Place::Items(listing) => Shape::Array(listing.len()),
+            Place::Some(objects, _) => Shape::Array(objects.len()),
             Place::Metadata(metadata) => Shape::Object(metadata_fields(metadata).count()),
             Place::List(listing) | Place::Root(listing) => {
                 let plural = self.listing().and_then(|(_, plural)| plural);
@@ -189,6 +197,10 @@ impl<'a> Node<'a> for ViewNode<'a> {
                 let object = listing.get(index)?;
                 Some(Self::listed(object, listing.bare_items()))
             }
+            Place::Some(objects, bare) => {
+                let object = objects.get(index)?;
+                Some(Self::listed(object, bare))
+            }
             _ => None,
         }
     }
@@ -200,6 +212,10 @@ impl<'a> Node<'a> for ViewNode<'a> {
             Place::Items(listing) => InElements::Items {
                 objects: listing.iter(),
                 bare: listing.bare_items(),
+            },
+            Place::Some(objects, bare) => InElements::Items {
+                objects: Listed::Some(objects.iter()),
+                bare,
             },
             _ => InElements::None,
         })

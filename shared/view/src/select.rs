@@ -116,6 +116,15 @@ impl Select {
         self.shape == Shape::List && group.is_some_and(is_built_in)
     }
 
+    /// The namespace whose objects are meant, all of them, and empty for all of the view; `None`
+    /// where some are left out for another reason, or nothing is listed.
+    pub fn whole_namespace(&self, read: Read<'_>) -> Option<&str> {
+        let info = read.store().record().map(|record| &record.info);
+        let listed = matches!(self.shape, Shape::Document | Shape::List | Shape::Array);
+        let selects = !self.labels.is_empty() || !self.names.is_empty() || self.limit.is_some();
+        (listed && !selects && self.check(info).is_ok()).then_some(&self.namespace)
+    }
+
     /// The shape in which it is presented.
     pub fn shape(&self) -> Shape {
         self.shape

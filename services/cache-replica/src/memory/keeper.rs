@@ -110,10 +110,11 @@ impl Keeper {
         self.moved.retain(|id, _| views.contains_key(id));
         self.uses.retain(|id| views.contains_key(id));
         let now = self.uses.now();
-        let indexes = self.answerer.indexes();
-        let (results, of_indexes) = (self.answerer.kept_bytes(), indexes.bytes());
+        let (indexes, aggregates) = (self.answerer.indexes(), self.answerer.aggregates());
+        let results = self.answerer.kept_bytes();
+        let of_indexes = indexes.bytes() + aggregates.bytes();
         let others = results + of_indexes;
-        let indexes = indexes.count();
+        let indexes = indexes.count() + aggregates.count();
         let subjects: Vec<_> = views
             .iter()
             .map(|(id, view)| self.subject(now, id, view))

@@ -117,6 +117,16 @@ impl Harness {
         body::to_json(outcome.unwrap().results[0].as_ref().unwrap()).unwrap()
     }
 
+    /// How far a counter of the replica has come.
+    pub(crate) fn count(&self, metric: &str) -> u64 {
+        let text = self.service.metrics.encode();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&format!("{metric}_total ")))
+            .unwrap_or_else(|| panic!("no {metric} in {text}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
     /// The error of one expression, which has to have one.
     pub(crate) async fn error(&self, request: &QueryRequest) -> FactError {
         match self.ask(request).await.unwrap() {

@@ -1,0 +1,129 @@
+//! Chains: what takes every element of the list by itself.
+
+use anteroom_jmespath::ast::{Ast, Term, TermId};
+
+use crate::{
+    Document,
+    narrow::VOLATILE,
+    text::{Swaps, Writer},
+};
+
+/// The chain that is the objects themselves.
+pub(super) const ALL: &str = "@";
+
+/// What a term's value is, as far as it has to do with the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    /// The document, with the list in it.
+    Root,
+    /// What stands under the plural.
+    Again,
+    /// A chain over the array of objects, as text.
+    List(String),
+}
+
+impl Value {
+    /// The array of objects.
+    pub(super) fn objects() -> Self {
+        Self::List(ALL.to_owned())
+    }
+}
+
+/// Finds the chains of one tree.
+pub(super) struct Chains<'e> {
+    ast: &'e Ast,
+    plural: Option<&'e str>,
+    none: &'e Swaps,
+}
+
+impl<'e> Chains<'e> {
+    pub(super) fn new(ast: &'e Ast, document: Document<'e>) -> Self {
+        static NONE: std::sync::LazyLock<Swaps> = std::sync::LazyLock::new(Swaps::default);
+        Self {
+            ast,
+            plural: match document {
+                Document::List { plural } => plural,
+                Document::Array => None,
+            },
+            none: &NONE,
+        }
+    }
+
+    /// What the value of a term on `at` is; `None` where it is neither the document nor a chain.
+    /// A chain is always an array, and never fails for a key that is missing.
+    pub(super) fn value(&self, id: TermId, at: &Value) -> Option<Value> {
+        match self.ast.term(id) {
+            Term::Current => Some(at.clone()),
+            Term::Field(name) => match at {
+                Value::Root | Value::Again if &**name == "items" => Some(Value::objects()),
+                Value::Root if self.plural == Some(name) => Some(Value::Again),
+                _ => None,
+            },
+            Term::Path(steps) | Term::Pipe(steps) => steps
+                .iter()
+                .try_fold(at.clone(), |at, step| self.value_behind(*step, &at)),
+            Term::Flatten(left) => {
+                let left = self.list(*left, at)?;
+                Some(Value::List(format!("({left})[]")))
+            }
+            Term::Project { left, right } if self.is_of_the_element(*right) => {
+                let behind = self.writer().behind(*right);
+                let (left, brackets) = match self.ast.term(*left) {
+                    Term::Flatten(inner) => (*inner, "[]"),
+                    _ => (*left, "[*]"),
+                };
+                let left = self.list(left, at)?;
+                Some(Value::List(format!("({left}){brackets}{behind}")))
+            }
+            Term::Filter {
+                left,
+                condition,
+                right,
+            } if self.is_of_the_element(*condition) && self.is_of_the_element(*right) => {
+                let left = self.list(*left, at)?;
+                let (condition, behind) =
+                    (self.writer().term(*condition), self.writer().behind(*right));
+                Some(Value::List(format!("({left})[?{condition}]{behind}")))
+            }
+            _ => None,
+        }
+    }
+
+    /// The same, where `at` may be a chain already: then the term goes on behind it.
+    pub(super) fn value_behind(&self, id: TermId, at: &Value) -> Option<Value> {
+        let Value::List(before) = at else {
+            return self.value(id, at);
+        };
+        match self.value(id, &Value::objects())? {
+            Value::List(behind) => Some(Value::List(match (&**before, &*behind) {
+                (before, ALL) => before.to_owned(),
+                (ALL, _) => behind,
+                (before, behind) => format!("({before}) | ({behind})"),
+            })),
+            Value::Root | Value::Again => None,
+        }
+    }
+
+    fn list(&self, id: TermId, at: &Value) -> Option<String> {
+        match self.value(id, at)? {
+            Value::List(chain) => Some(chain),
+            Value::Root | Value::Again => None,
+        }
+    }
+
+    fn is_of_the_element(&self, id: TermId) -> bool {
+        let term = self.ast.term(id);
+        let own = match term {
+            Term::Call { function, .. } => !VOLATILE.contains(&self.ast.function_name(*function)),
+            _ => true,
+        };
+        own && term
+            .children()
+            .iter()
+            .all(|child| self.is_of_the_element(*child))
+    }
+
+    fn writer(&self) -> Writer<'e> {
+        Writer::new(self.ast, self.none)
+    }
+}

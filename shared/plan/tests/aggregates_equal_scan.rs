@@ -1,0 +1,445 @@
+//! What everything rests on: with what is kept in the place of its terms over the list, an expression's
+//! value is what it is over all objects, errors included, whatever the expression, the objects and
+//! their changes.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, HashMap};
+
+use anteroom_jmespath::{Environment, Expression, MissingKey, Parameters as _};
+use anteroom_model::{
+    Collection, Delta, Digest, Epoch, FactError, GroupVersionResource, ObjectKey, Op,
+    ResourceVersion, Revision, Shape, Source, SourceInfo, ViewRecord, ViewState,
+};
+use anteroom_plan::{
+    Aggregate, AggregateKey, Aggregated, Document, Index, IndexKey, Operand, Parameters, Scalar,
+    aggregate, narrow,
+};
+use anteroom_view::{Select, Snapshot, View};
+use anteroom_wire::{body, query::Selection};
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// A view that changes, and every state that it had.
+struct World {
+    view: View,
+    revision: u64,
+    states: Vec<Snapshot>,
+}
+
+#[derive(Clone, Debug)]
+struct Step {
+    key: (u8, u8),
+    /// `None`: it is deleted.
+    object: Option<Value>,
+}
+
+impl World {
+    fn new(group: &str) -> Self {
+        let gvr = GroupVersionResource::new(group, "v1", "things");
+        let info = SourceInfo {
+            source: Source::Collection(Collection::all(gvr)),
+            kind: "Thing".into(),
+            namespaced: true,
+        };
+        let mut view = View::live(info.source.view_id());
+        let record = ViewRecord {
+            view: view.id().clone(),
+            info,
+            epoch: Epoch::new(1, 0),
+            state: ViewState::Synced,
+            version: ResourceVersion::new("1"),
+            objects: 0,
+            digest: Digest::EMPTY,
+            origin: Epoch::default(),
+            age_max_ms: None,
+        };
+        view.control(Revision(1), record);
+        let states = vec![view.snapshot(0, 0).unwrap()];
+        Self {
+            view,
+            revision: 1,
+            states,
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        self.revision += 1;
+        let (namespace, name) = (["a", "a-b", "b"][usize::from(step.key.0 % 3)], step.key.1);
+        let name = format!("n{name}");
+        let op = match step.object {
+            None => Op::Delete,
+            Some(mut object) => {
+                object["metadata"]["name"] = name.clone().into();
+                object["metadata"]["namespace"] = namespace.into();
+                object["kind"] = "Thing".into();
+                Op::Put(body::encode(&object).unwrap())
+            }
+        };
+        let delta: Delta<Bytes> = Delta {
+            key: ObjectKey::new(namespace, name),
+            epoch: Epoch::new(1, 0),
+            version: ResourceVersion::new(self.revision.to_string()),
+            op,
+        };
+        self.view.apply(Revision(self.revision), &delta);
+        self.states.push(self.view.snapshot(0, 0).unwrap());
+    }
+}
+
+/// One question, and where it is asked.
+#[derive(Clone, Debug)]
+struct Question {
+    expression: String,
+    missing_key_is_error: bool,
+    selection: Selection,
+}
+
+type Bound = BTreeMap<String, Value>;
+
+impl Question {
+    fn environment<'e>(&self, parameters: &'e Bound) -> Environment<'e> {
+        Environment {
+            functions: anteroom_policy::functions(),
+            parameters,
+            missing_key: match self.missing_key_is_error {
+                true => MissingKey::Error,
+                false => MissingKey::Null,
+            },
+            ..Environment::standard()
+        }
+    }
+
+    fn plain(
+        &self,
+        expression: &Expression,
+        state: &Snapshot,
+        bound: &Bound,
+    ) -> Result<Bytes, FactError> {
+        let select = Select::new(&self.selection)?;
+        let selected = select.of(state.read())?;
+        selected.evaluate(expression, &self.environment(bound))
+    }
+
+    /// The expression with what is kept in it; `None` where something is not.
+    fn kept(
+        &self,
+        expression: &Expression,
+        (first, state): (&Snapshot, &Snapshot),
+        aggregates: &mut HashMap<AggregateKey, Aggregate>,
+    ) -> Option<(Aggregated, Bound)> {
+        let select = Select::new(&self.selection).unwrap();
+        let read = state.read();
+        let document = self.document(&select, state);
+        let found = aggregate(expression, document, Parameters::Refused)?;
+        let namespace = select.whole_namespace(read)?;
+        let mut bound = bound();
+        for term in &found.terms {
+            if let Some(counted) = &term.counted {
+                let bare = select.is_bare(read);
+                let key = IndexKey::of(&counted.lookup, self.missing_key_is_error, bare);
+                let mut index = Index::new(key, anteroom_policy::functions(), first).unwrap();
+                index.advance(state);
+                let wanted = match &counted.lookup.operand {
+                    Operand::Literal(value) => Scalar::of_json(value)?,
+                    Operand::Parameter(name) => Scalar::of_json(&bound[name])?,
+                };
+                let agree = index.exact(&wanted).filter(|_| namespace.is_empty())? as u64;
+                let count = match counted.others {
+                    true => read.len() as u64 - agree,
+                    false => agree,
+                };
+                let value = term.measure.of_count(count)?;
+                assert!(bound.insert(term.parameter.clone(), value).is_none());
+                continue;
+            }
+            let key = AggregateKey::of(
+                term,
+                !namespace.is_empty(),
+                self.missing_key_is_error,
+                select.is_bare(read),
+            );
+            let aggregate = aggregates.entry(key.clone()).or_insert_with(|| {
+                Aggregate::new(key, anteroom_policy::functions(), state).unwrap()
+            });
+            aggregate.advance(state);
+            let value = aggregate.value(namespace, term.measure)?;
+            assert!(bound.insert(term.parameter.clone(), value).is_none());
+        }
+        Some((found, bound))
+    }
+
+    fn document<'s>(&self, select: &Select, state: &'s Snapshot) -> Document<'s> {
+        match select.shape() {
+            Shape::Array => Document::Array,
+            _ => Document::List {
+                plural: select.plural(state.read()),
+            },
+        }
+    }
+}
+
+fn bound() -> Bound {
+    BTreeMap::from([("p".into(), json!("x")), ("q".into(), json!(1.0))])
+}
+
+fn scalar() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        2 => Just(json!(null)),
+        1 => Just(json!(true)),
+        4 => (-3_i64..4).prop_map(Value::from),
+        2 => prop::sample::select(vec![1.0, 2.5, -0.0, 0.0, 0.1, 1e17]).prop_map(Value::from),
+        4 => prop::sample::select(vec!["", "x", "xy", "n1", "1"]).prop_map(Value::from),
+    ]
+}
+
+/// Mostly of one type in one place, so that functions take them.
+fn object() -> impl Strategy<Value = Value> {
+    let whole = prop_oneof![20 => (-3_i64..4).prop_map(Value::from), 1 => scalar()];
+    let half = (-8_i32..8).prop_map(|n| json!(f64::from(n) / 2.0));
+    let float = prop_oneof![20 => half, 1 => Just(json!(0.1)), 1 => scalar()];
+    let text = prop_oneof![20 => prop::sample::select(vec!["x", "y", "", "xy"]).prop_map(Value::from), 1 => scalar()];
+    let list = prop::collection::vec(
+        (whole.clone(), text.clone()).prop_map(|(x, y)| json!({"x": x, "y": y})),
+        0..3,
+    );
+    let optional = prop::option::weighted(0.8, whole);
+    (
+        optional,
+        prop::option::of(float),
+        prop::option::of(text),
+        prop::option::of(list),
+        prop::option::weighted(0.1, scalar()),
+    )
+        .prop_map(|(whole, float, text, list, other)| {
+            let mut object = json!({"metadata": {}});
+            let fields = [("w", whole), ("f", float), ("t", text), ("o", other)];
+            for (name, value) in fields {
+                if let Some(value) = value {
+                    object[name] = value;
+                }
+            }
+            if let Some(list) = list {
+                object["list"] = list.into();
+            }
+            object
+        })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let object = prop_oneof![3 => object().prop_map(Some), 1 => Just(None)];
+    (any::<(u8, u8)>(), object).prop_map(|((namespace, name), object)| Step {
+        key: (namespace, name % 6),
+        object,
+    })
+}
+
+fn condition() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "w",
+        "t == 'x'",
+        "w > `0`",
+        "!(t)",
+        "o.z == o.z && f",
+        "list[?x == `1`]",
+        "length(to_string(t)) > `1` || w",
+        "to_number(t)",
+        "abs(o)",
+        "list[0].missing.x",
+    ])
+}
+
+/// A chain over the list `L`, or something that is nearly one.
+fn chain() -> impl Strategy<Value = String> {
+    let link = prop_oneof![
+        4 => prop::sample::select(vec!["[*].w", "[].w", "[].f", "[*].t", "[].list[].x", "[].list[].y"])
+            .prop_map(str::to_owned),
+        3 => (condition(), prop::sample::select(vec!["", ".w", ".t", ".list[]", ".{a: w, b: t}"]))
+            .prop_map(|(condition, right)| format!("[?{condition}]{right}")),
+        2 => prop::sample::select(vec!["[]", "[*]", "[].metadata.name", "[].[w, t]", "[].o", "[*].list"])
+            .prop_map(str::to_owned),
+        1 => prop::sample::select(vec!["[:2].w", "[*].abs(w)", "[].metadata.*", "[0]", "[*].length(list)"])
+            .prop_map(str::to_owned),
+    ];
+    let more = prop::sample::select(vec![
+        "",
+        "",
+        "",
+        "",
+        "[]",
+        " | [].x",
+        " | [?@ != `1`]",
+        " | []",
+        "[0]",
+        " | [?x].y",
+    ]);
+    (link, more).prop_map(|(link, more)| format!("(L{link}{more})"))
+}
+
+/// Something over chains, `C`.
+fn form() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "length(C)",
+        "C | length(@)",
+        "C | length(@) > `3`",
+        "sum(C)",
+        "C | sum(@)",
+        "avg(C)",
+        "max(C)",
+        "min(C)",
+        "C | [min(@), max(@)]",
+        "sort(C)",
+        "sort(C)[-1]",
+        "sort(C)[:2]",
+        "C | {n: length(@), m: max(@)}",
+        "C | {n: length(@), all: @}",
+        "C | [length(@), @[0]]",
+        "!C",
+        "!(C) || 'some'",
+        "C && 'some'",
+        "C || 'none'",
+        "C && C",
+        "C == `[]`",
+        "`[]` != C",
+        "length(C) > length(C) && max(C)",
+        "[length(C), sum(C), C]",
+        "{a: length(C), b: kind, c: max(C) || $p}",
+        "length(L) > `3`",
+        "L | length(@)",
+        "!L",
+        "L[?t == $p] | length(@)",
+        "L[?t == $p] | length(@)",
+        "L[?$p != t] | length(@) > `2`",
+        "L[?w != $q] && 'some'",
+        "!(L[?list[0].x == $q])",
+        "length(L[?t == $p]) == length(C)",
+        "max(C).y",
+        "C | sort(@) | [0]",
+        "kind && length(C)",
+        "C | to_string(length(@))",
+        "C | 'x'",
+        "C | (length(@) | @ > `1`)",
+        "things.length(C)",
+        "things | length(C)",
+        "things | [length(items), max(items[].w)]",
+    ])
+}
+
+fn question() -> impl Strategy<Value = Question> {
+    let list = prop::sample::select(vec!["items", "things.items", "(things | items)"]);
+    let shape = prop::sample::select(vec![Shape::Document, Shape::List, Shape::Array]);
+    let namespace = prop::sample::select(vec!["", "", "a", "b", "none"]);
+    let labels = prop::sample::select(vec!["", "", "", "", "l=x"]);
+    (
+        (form(), list, shape),
+        prop::collection::vec(chain(), 2),
+        (namespace, labels, any::<bool>()),
+    )
+        .prop_map(
+            |((form, list, shape), chains, (namespace, labels, missing))| {
+                let mut chains = chains.iter().cycle();
+                let mut expression = String::new();
+                for part in form.split_inclusive('C') {
+                    expression += part.strip_suffix('C').unwrap_or(part);
+                    if part.ends_with('C') {
+                        expression += chains.next().unwrap();
+                    }
+                }
+                let list = match shape {
+                    Shape::Array => "@",
+                    _ => list,
+                };
+                Question {
+                    expression: expression.replace('L', list),
+                    missing_key_is_error: missing,
+                    selection: Selection {
+                        shape,
+                        namespace: namespace.into(),
+                        label_selector: labels.into(),
+                        ..Selection::default()
+                    },
+                }
+            },
+        )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_kept_is_what_a_scan_says(
+        steps in prop::collection::vec(step(), 0..30),
+        questions in prop::collection::vec((question(), any::<prop::sample::Index>()), 1..12),
+        built_in in any::<bool>(),
+    ) {
+        let mut world = World::new(if built_in { "apps" } else { "example.com" });
+        steps.into_iter().for_each(|step| world.step(step));
+        let mut aggregates = HashMap::new();
+        for (question, at) in &questions {
+            // Any state, so that aggregates are brought up and back.
+            let state = at.get(&world.states);
+            let Ok(expression) = Expression::parse(&question.expression) else {
+                panic!("{}", question.expression);
+            };
+            let Some((found, bound)) = question.kept(&expression, (&world.states[0], state), &mut aggregates) else {
+                continue;
+            };
+            let plain = question.plain(&expression, state, &self::bound());
+            let kept = question.plain(&found.rest, state, &bound);
+            prop_assert_eq!(&kept, &plain, "{:?} as {}", question, found.rest);
+            let select = Select::new(&question.selection).unwrap();
+            let document = question.document(&select, state);
+            if narrow(&found.rest, document).is_some_and(|lookups| lookups.is_empty()) {
+                let none = select.among(state.read(), [].iter()).unwrap();
+                let of_none = none.evaluate(&found.rest, &question.environment(&bound));
+                prop_assert_eq!(&of_none, &plain, "{:?} of none as {}", question, found.rest);
+            }
+        }
+        for (key, mut aggregate) in aggregates {
+            let first = world.states.first().unwrap();
+            aggregate.advance(first);
+            let made = Aggregate::new(key, anteroom_policy::functions(), first).unwrap();
+            prop_assert!(aggregate.bytes() <= made.bytes() + 4_096, "it gives back what it took");
+        }
+    }
+}
+
+/// The property would hold of an empty crate: most of the questions are really answered by what is
+/// kept, and most of those without looking at any object.
+#[test]
+fn most_questions_are_answered_by_what_is_kept() {
+    use proptest::{strategy::ValueTree as _, test_runner::TestRunner};
+    let mut runner = TestRunner::deterministic();
+    let mut world = World::new("apps");
+    for _ in 0..12 {
+        world.step(step().new_tree(&mut runner).unwrap().current());
+    }
+    let state = world.states.last().unwrap();
+    let (mut kept, mut of_none, mut fine) = (0, 0, 0);
+    let mut aggregates = HashMap::new();
+    for _ in 0..1_000 {
+        let question = question().new_tree(&mut runner).unwrap().current();
+        let expression = Expression::parse(&question.expression).unwrap();
+        let Some((found, bound)) =
+            question.kept(&expression, (&world.states[0], state), &mut aggregates)
+        else {
+            continue;
+        };
+        kept += 1;
+        assert!(
+            found
+                .rest
+                .parameters()
+                .all(|name| bound.parameter(name).is_some())
+        );
+        let select = Select::new(&question.selection).unwrap();
+        let lookups = narrow(&found.rest, question.document(&select, state));
+        of_none += usize::from(lookups.is_some_and(|lookups| lookups.is_empty()));
+        fine += usize::from(question.plain(&expression, state, &bound).is_ok());
+    }
+    assert!(kept > 300, "{kept} of 1,000");
+    assert!(
+        of_none > 200 && fine > 200,
+        "{of_none} and {fine} of {kept}"
+    );
+}
