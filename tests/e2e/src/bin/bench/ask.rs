@@ -18,12 +18,15 @@ pub(crate) enum Rule {
     HostAndPath,
     /// No two Ingresses with one host.
     Host,
+    /// No Ingress whose host is a Pod's name.
+    PodName,
     /// None that asks about other objects: no Ingress with [`OTHER_PATH`].
     NoContext,
 }
 
-/// One of ten reviews asks for a host that is taken, one of twenty for another path of such a host.
-pub(crate) fn questions(rule: Rule, hosts: &Arc<Vec<String>>) -> Questions {
+/// One of ten reviews asks for a host of these, which are taken; one of twenty for another path of such
+/// a host.
+pub(crate) fn questions(rule: Rule, hosts: Vec<String>) -> Questions {
     let case = |weight, hosts: Hosts, path: &str, denied: bool| Case {
         weight,
         hosts,
@@ -34,8 +37,9 @@ pub(crate) fn questions(rule: Rule, hosts: &Arc<Vec<String>>) -> Questions {
             Expected::Allowed
         },
     };
-    let taken = || Hosts::Of(Arc::clone(hosts));
     let on_hosts = rule != Rule::NoContext && !hosts.is_empty();
+    let hosts = Arc::new(hosts);
+    let taken = || Hosts::Of(Arc::clone(&hosts));
     Questions {
         template: Arc::new(Template::new(&review())),
         cases: vec![

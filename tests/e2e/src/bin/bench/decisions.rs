@@ -50,7 +50,7 @@ pub(crate) async fn in_force(ground: &Ground, questions: &Questions) -> anyhow::
         case.weight = 1;
     }
     let look = Paced {
-        target: ground.target.clone(),
+        target: ground.target().await?,
         protocol: Protocol::Http1,
         at_once: 1,
         pace: Pace::Closed,
@@ -76,8 +76,9 @@ pub(crate) async fn measure(
     questions: &Questions,
     settings: &Settings,
 ) -> anyhow::Result<Value> {
+    let target = ground.target().await?;
     let paced = |pace, lasts| Paced {
-        target: ground.target.clone(),
+        target: target.clone(),
         protocol: row.protocol,
         at_once: row.at_once,
         pace,

@@ -1,6 +1,6 @@
 //! What a scenario runs on: a filled cluster, NATS, and the services.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
 use anteroom_e2e::{
     manifests,
@@ -19,13 +19,13 @@ use crate::Settings;
 const NAMESPACES: usize = 200;
 
 /// What is there, and what is asked of it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     pub(crate) ingresses: usize,
     pub(crate) services: usize,
     pub(crate) pods: usize,
     /// Entries and policies, in YAML.
-    pub(crate) manifests: Vec<&'static str>,
+    pub(crate) manifests: &'static [&'static str],
 }
 
 /// Fields drop in order: services, NATS, the API server, files.
@@ -33,9 +33,7 @@ pub(crate) struct Ground {
     pub(crate) system: System,
     pub(crate) nats: Nats,
     pub(crate) sim: SimApi,
-    pub(crate) target: Target,
-    /// The hosts of the cluster's Ingresses.
-    pub(crate) hosts: Arc<Vec<String>>,
+    client: Client,
     _folder: tempfile::TempDir,
 }
 
@@ -50,7 +48,7 @@ pub(crate) fn cluster() -> generate::Cluster {
 impl Ground {
     /// Fills the cluster, then starts all, then applies the manifests; waits until all are ready, but
     /// not until policies are in force.
-    pub(crate) async fn start(layout: &Layout, settings: &Settings) -> anyhow::Result<Self> {
+    pub(crate) async fn start(layout: Layout, settings: &Settings) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let logs = settings.logs.as_deref().unwrap_or(folder.path());
         std::fs::create_dir_all(logs)?;
@@ -58,25 +56,27 @@ impl Ground {
         let client = Client::try_from(Config::new(sim.url().parse()?))?;
         manifests::apply_crds(&client).await?;
         manifests::apply_namespace(&client, SYSTEM_NAMESPACE).await?;
-        fill(&sim, layout)?;
+        fill(&sim, &layout)?;
         let nats = Nats::start(folder.path()).await?;
         let mut system = start_system(logs, &nats, &sim, folder.path(), settings)?;
-        for text in &layout.manifests {
+        for text in layout.manifests {
             for manifest in manifests::parse(text)? {
                 manifests::apply(&client, &manifest).await?;
             }
         }
         system.ready().await?;
-        let target = target(&client).await?;
-        let hosts = (0..layout.ingresses).map(|index| generate::ingress_host(index, 0));
         Ok(Self {
             system,
             nats,
             sim,
-            target,
-            hosts: Arc::new(hosts.collect()),
+            client,
             _folder: folder,
         })
+    }
+
+    /// Where reviews are posted, once the webhook has registered itself: it does for a policy.
+    pub(crate) async fn target(&self) -> anyhow::Result<Target> {
+        target(&self.client).await
     }
 
     /// All processes by what they are.

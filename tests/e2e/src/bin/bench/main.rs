@@ -2,10 +2,16 @@
 //! and the load generator in this one. Prints one JSON object.
 
 mod ask;
+mod asked;
+mod beside;
 mod decisions;
+mod deltas;
 mod ground;
+mod indexed;
 mod machine;
+mod scale;
 mod scenarios;
+mod size;
 mod spent;
 
 use std::{path::PathBuf, time::Duration};
@@ -66,6 +72,7 @@ struct Args {
 /// What every scenario goes by.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
+    quick: bool,
     lasts: Duration,
     at_once: Vec<usize>,
     fraction: f64,
@@ -85,7 +92,7 @@ async fn main() -> anyhow::Result<()> {
     if args.list {
         let listed = chosen
             .iter()
-            .map(|scenario| format!("{:<28}{}\n", scenario.name, scenario.serves));
+            .map(|scenario| format!("{:<28}{}\n", scenario.name, scenario.about));
         return write_out(None, &listed.collect::<String>());
     }
     ensure!(
@@ -99,6 +106,7 @@ async fn main() -> anyhow::Result<()> {
     anteroom_runtime::process::install_crypto_provider();
     let seconds = args.seconds.unwrap_or(if args.quick { 2.0 } else { 10.0 });
     let settings = Settings {
+        quick: args.quick,
         lasts: Duration::try_from_secs_f64(seconds).context("--seconds")?,
         at_once: args.at_once,
         fraction: args.fraction,
@@ -108,13 +116,13 @@ async fn main() -> anyhow::Result<()> {
 
     let mut results = Vec::new();
     for scenario in chosen {
-        say(&format!("{}: {}", scenario.name, scenario.serves));
+        say(&format!("{}: {}", scenario.name, scenario.about));
         let result = scenarios::run(scenario, &settings).await;
         results.push(match result {
-            Ok(result) => json!({ "name": scenario.name, "serves": scenario.serves, "result": result }),
+            Ok(result) => json!({ "name": scenario.name, "about": scenario.about, "result": result }),
             Err(error) => {
                 say(&format!("{}: {error:#}", scenario.name));
-                json!({ "name": scenario.name, "serves": scenario.serves, "failed": format!("{error:#}") })
+                json!({ "name": scenario.name, "about": scenario.about, "failed": format!("{error:#}") })
             }
         });
     }

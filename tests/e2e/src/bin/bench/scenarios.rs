@@ -1,29 +1,45 @@
 //! What is measured, and what for.
 
+use anteroom_simapi::generate;
 use serde_json::{Value, json};
 
 use crate::{
     Settings,
     ask::{Rule, questions},
-    decisions,
+    beside, decisions,
     ground::{Ground, Layout},
-    say, spent,
+    indexed, say, scale,
+    size::{self, Held, INGRESSES, PODS, SERVICES},
+    spent,
 };
 
 /// One thing to measure, with a world of its own.
 pub(crate) struct Scenario {
     /// As `--only` names it.
     pub(crate) name: &'static str,
-    /// The goal that it serves.
-    pub(crate) serves: &'static str,
+    /// What it is about: where there is a goal for it, in the goal's words.
+    pub(crate) about: &'static str,
     what: What,
 }
 
 enum What {
-    /// Decisions by a policy over 3,000 Ingresses and 4,000 Services.
-    Decisions {
-        rule: Rule,
-        manifests: &'static [&'static str],
+    /// Decisions by a policy.
+    Decisions { rule: Rule, layout: Layout },
+    /// Decisions over few Ingresses and over many.
+    Scale,
+    /// Decisions while deltas arrive.
+    Beside,
+    /// What one delta costs with ten indexes.
+    Indexed,
+    /// Memory at rest.
+    Size {
+        layout: Layout,
+        held: &'static [Held],
+    },
+    /// A replica's start.
+    Start {
+        layout: Layout,
+        held: &'static [Held],
     },
 }
 
@@ -35,105 +51,210 @@ const HOSTS_PROJECTION: &str = include_str!("policies/hosts-projection.yaml");
 const COUNT_CALL: &str = include_str!("policies/count-call.yaml");
 const COUNT_ENTRY: &str = include_str!("policies/count-entry.yaml");
 const COUNT_PROJECTION: &str = include_str!("policies/count-projection.yaml");
+const COUNT_PODS: &str = include_str!("policies/count-pods.yaml");
 const NO_CONTEXT: &str = include_str!("policies/no-context.yaml");
-const INGRESSES: &str = include_str!("policies/entry-ingresses.yaml");
-const INGRESSES_HOSTS: &str = include_str!("policies/entry-ingresses-hosts.yaml");
-const SERVICES: &str = include_str!("policies/entry-services.yaml");
+const ENTRY_INGRESSES: &str = include_str!("policies/entry-ingresses.yaml");
+const ENTRY_HOSTS: &str = include_str!("policies/entry-ingresses-hosts.yaml");
+const ENTRY_SERVICES: &str = include_str!("policies/entry-services.yaml");
+const ENTRY_PODS: &str = include_str!("policies/entry-pods.yaml");
 
-const INGRESSES_USUAL: usize = 3_000;
-const SERVICES_USUAL: usize = 4_000;
+/// The cluster that most goals speak of.
+const USUAL: Layout = Layout {
+    ingresses: 3_000,
+    services: 4_000,
+    pods: 0,
+    manifests: &[],
+};
+
+/// Nothing but Pods.
+const ONLY_PODS: Layout = Layout {
+    ingresses: 0,
+    services: 0,
+    pods: 0,
+    manifests: &[ENTRY_PODS],
+};
 
 /// All scenarios, in the order in which they run.
 pub(crate) const ALL: &[Scenario] = &[
-    decisions_of(
+    usual(
         "no-context",
         "the floor: a policy that asks about no other object",
         Rule::NoContext,
-        &[SERVICES, NO_CONTEXT],
+        &[ENTRY_SERVICES, NO_CONTEXT],
     ),
-    decisions_of(
+    usual(
         "unique-call",
-        "unique-ingress-host-and-path at 3,000 Ingresses, an unchanged apiCall served from a view",
+        "unique-ingress-host-and-path, an unchanged apiCall served from a view",
         Rule::HostAndPath,
-        &[SERVICES, UNIQUE_CALL],
+        &[ENTRY_SERVICES, UNIQUE_CALL],
     ),
-    decisions_of(
+    usual(
         "unique-entry",
-        "unique-ingress-host-and-path at 3,000 Ingresses, a GlobalContextEntry",
+        "unique-ingress-host-and-path, a GlobalContextEntry",
         Rule::HostAndPath,
-        &[SERVICES, INGRESSES, UNIQUE_ENTRY],
+        &[ENTRY_SERVICES, ENTRY_INGRESSES, UNIQUE_ENTRY],
     ),
-    decisions_of(
+    usual(
         "hosts-call",
         "host in a list, an unchanged apiCall served from a view",
         Rule::Host,
-        &[SERVICES, HOSTS_CALL],
+        &[ENTRY_SERVICES, HOSTS_CALL],
     ),
-    decisions_of(
+    usual(
         "hosts-entry",
         "host in a list, a GlobalContextEntry",
         Rule::Host,
-        &[SERVICES, INGRESSES, HOSTS_ENTRY],
+        &[ENTRY_SERVICES, ENTRY_INGRESSES, HOSTS_ENTRY],
     ),
-    decisions_of(
+    usual(
         "hosts-projection",
         "host in a list, with a projection",
         Rule::Host,
-        &[SERVICES, INGRESSES_HOSTS, HOSTS_PROJECTION],
+        &[ENTRY_SERVICES, ENTRY_HOSTS, HOSTS_PROJECTION],
     ),
-    decisions_of(
+    usual(
         "count-call",
         "filter and count, an unchanged apiCall served from a view",
         Rule::Host,
-        &[SERVICES, COUNT_CALL],
+        &[ENTRY_SERVICES, COUNT_CALL],
     ),
-    decisions_of(
+    usual(
         "count-entry",
         "filter and count, a GlobalContextEntry",
         Rule::Host,
-        &[SERVICES, INGRESSES, COUNT_ENTRY],
+        &[ENTRY_SERVICES, ENTRY_INGRESSES, COUNT_ENTRY],
     ),
-    decisions_of(
+    usual(
         "count-projection",
         "filter and count, with a projection",
         Rule::Host,
-        &[SERVICES, INGRESSES_HOSTS, COUNT_PROJECTION],
+        &[ENTRY_SERVICES, ENTRY_HOSTS, COUNT_PROJECTION],
     ),
+    Scenario {
+        name: "count-pods",
+        about: "40,000 Pods, filter and count, a GlobalContextEntry",
+        what: What::Decisions {
+            rule: Rule::PodName,
+            layout: Layout {
+                pods: 40_000,
+                manifests: &[ENTRY_PODS, COUNT_PODS],
+                ..ONLY_PODS
+            },
+        },
+    },
+    Scenario {
+        name: "scale",
+        about: "unique-ingress-host-and-path over 1,000 Ingresses and over 100,000",
+        what: What::Scale,
+    },
+    Scenario {
+        name: "beside",
+        about: "unique-ingress-host-and-path, quiet and while 500 deltas a second arrive",
+        what: What::Beside,
+    },
+    Scenario {
+        name: "delta",
+        about: "one delta with 10 indexed expressions, over 1,000 Ingresses and over 100,000",
+        what: What::Indexed,
+    },
+    Scenario {
+        name: "size-7000",
+        about: "memory of 7,000 objects of 2 KB",
+        what: What::Size {
+            layout: Layout {
+                manifests: &[ENTRY_SERVICES, ENTRY_INGRESSES],
+                ..USUAL
+            },
+            held: &[SERVICES, INGRESSES],
+        },
+    },
+    Scenario {
+        name: "size-pods",
+        about: "memory of 40,000 Pods of 5.2 KB JSON",
+        what: What::Size {
+            layout: Layout {
+                pods: 40_000,
+                ..ONLY_PODS
+            },
+            held: &[PODS],
+        },
+    },
+    Scenario {
+        name: "start",
+        about: "a replica's start over 200,000 Pods of 3.7 KB MessagePack",
+        what: What::Start {
+            layout: Layout {
+                pods: 200_000,
+                ..ONLY_PODS
+            },
+            held: &[PODS],
+        },
+    },
 ];
 
-/// Reviews at once, where a scenario has nothing else in mind.
+/// Over how few and how many Ingresses.
+const SCALES: [usize; 2] = [1_000, 100_000];
+const SCALES_QUICK: [usize; 2] = [1_000, 20_000];
+
+/// How many times fewer objects `--quick` has of many.
+const QUICK_FEWER: usize = 10;
+
+/// Deltas that arrive beside decisions.
+const DELTAS_PER_SECOND: u32 = 500;
+
+/// Reviews at once, in decisions.
 const AT_ONCE: &[usize] = &[1, 8, 16];
 
-const fn decisions_of(
+const fn usual(
     name: &'static str,
-    serves: &'static str,
+    about: &'static str,
     rule: Rule,
     manifests: &'static [&'static str],
 ) -> Scenario {
-    let what = What::Decisions { rule, manifests };
-    Scenario { name, serves, what }
+    let layout = Layout { manifests, ..USUAL };
+    let what = What::Decisions { rule, layout };
+    Scenario { name, about, what }
 }
 
 /// Runs one.
 pub(crate) async fn run(scenario: &Scenario, settings: &Settings) -> anyhow::Result<Value> {
+    let entry = &[ENTRY_INGRESSES, UNIQUE_ENTRY];
+    let scales = match settings.quick {
+        true => SCALES_QUICK,
+        false => SCALES,
+    };
     match &scenario.what {
-        What::Decisions { rule, manifests } => decide(*rule, manifests, settings).await,
+        What::Decisions { rule, layout } => decide(*rule, fewer(layout, settings), settings).await,
+        What::Scale => scale::run(scales, entry, settings).await,
+        What::Beside => beside::run(USUAL.ingresses, DELTAS_PER_SECOND, entry, settings).await,
+        What::Indexed => {
+            indexed::run(scales, DELTAS_PER_SECOND, &[ENTRY_INGRESSES], settings).await
+        }
+        What::Size { layout, held } => size::at_rest(fewer(layout, settings), held, settings).await,
+        What::Start { layout, held } => size::start(fewer(layout, settings), held, settings).await,
     }
 }
 
-async fn decide(
-    rule: Rule,
-    manifests: &[&'static str],
-    settings: &Settings,
-) -> anyhow::Result<Value> {
-    let layout = Layout {
-        ingresses: INGRESSES_USUAL,
-        services: SERVICES_USUAL,
-        manifests: manifests.to_vec(),
-        ..Layout::default()
+/// With `--quick`, fewer of what there are many.
+fn fewer(layout: &Layout, settings: &Settings) -> Layout {
+    let mut layout = *layout;
+    if settings.quick {
+        layout.pods /= QUICK_FEWER;
+    }
+    layout
+}
+
+async fn decide(rule: Rule, layout: Layout, settings: &Settings) -> anyhow::Result<Value> {
+    let ground = Ground::start(layout, settings).await?;
+    let taken: Vec<String> = match rule {
+        Rule::PodName => (0..layout.pods)
+            .map(|index| format!("pod-{index}"))
+            .collect(),
+        _ => (0..layout.ingresses)
+            .map(|index| generate::ingress_host(index, 0))
+            .collect(),
     };
-    let ground = Ground::start(&layout, settings).await?;
-    let questions = questions(rule, &ground.hosts);
+    let questions = questions(rule, taken);
     decisions::in_force(&ground, &questions).await?;
     say("in force");
     let mut rows = Vec::new();
@@ -141,8 +262,7 @@ async fn decide(
         rows.push(decisions::measure(&ground, row, &questions, settings).await?);
     }
     let result = json!({
-        "ingresses": layout.ingresses,
-        "services": layout.services,
+        "objects": layout.ingresses + layout.services + layout.pods,
         "rows": rows,
         "memory": spent::memory(&ground)?,
     });
