@@ -138,7 +138,10 @@ impl Decider {
                         self.facts.answer(catalog, reader, needs, deadline).await
                     {
                         origins.push((id, origin));
-                        evaluation.supply(id, answer);
+                        match answer {
+                            Some(answer) => evaluation.supply(id, answer),
+                            None => evaluation.decline(id),
+                        }
                     }
                 }
             }

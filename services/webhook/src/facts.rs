@@ -77,7 +77,8 @@ impl Reader {
 #[derive(Debug)]
 pub(crate) struct Fact {
     pub(crate) id: u32,
-    pub(crate) answer: Result<Value, FactError>,
+    /// `None`: it is a part of a fact, and not to be had without reading the fact.
+    pub(crate) answer: Option<Result<Value, FactError>>,
     /// Where it comes from; `None` where nobody answered.
     pub(crate) origin: Option<Arc<Origin>>,
 }
@@ -86,7 +87,15 @@ impl Fact {
     fn unanswered(id: u32, error: FactError) -> Self {
         Self {
             id,
-            answer: Err(error),
+            answer: Some(Err(error)),
+            origin: None,
+        }
+    }
+
+    fn declined(id: u32) -> Self {
+        Self {
+            id,
+            answer: None,
             origin: None,
         }
     }
@@ -178,6 +187,11 @@ impl Facts {
                         }),
                     }
                 }
+                // The fact is read once then, for all that is made of it.
+                Some(Way::Live(_)) | None if traveller.road.is_part => {
+                    let fact = Fact::declined(traveller.road.id);
+                    arriving.push(std::future::ready(vec![fact]).boxed());
+                }
                 Some(Way::Live(way)) => {
                     let read = self.by_live_read(reader, traveller, way, deadline);
                     arriving.push(read.map(|fact| vec![fact]).boxed());
@@ -237,7 +251,7 @@ impl Facts {
                     }
                     facts.push(Fact {
                         id: traveller.road.id,
-                        answer,
+                        answer: Some(answer),
                         origin: origin.clone(),
                     });
                 }
@@ -264,7 +278,7 @@ impl Facts {
                 origin.turned_back(turned_back);
                 Fact {
                     id: road.id,
-                    answer: Ok(answer),
+                    answer: Some(Ok(answer)),
                     origin: Some(Arc::new(origin)),
                 }
             }

@@ -24,6 +24,7 @@ pub use context::CONTEXT_ENTRIES_MAX;
 pub use sources::STALENESS_MAX_MS;
 
 use crate::{FailureAction, FailurePolicy, Policy, Problem, Rule, problem::Problems};
+pub(crate) use expressions::root_fields;
 use fields::{Field, Known, Object};
 
 /// Levels of nesting of a manifest, beyond which it is not walked. Kyverno's own policies stay below

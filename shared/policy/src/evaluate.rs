@@ -24,6 +24,10 @@ use scope::{Scope, States};
 /// Facts that one rule may read while one request is evaluated; more is an error.
 pub const FACTS_PER_RULE_MAX: usize = 64;
 
+/// Queries about uses of facts that one rule may make while one request is evaluated. Beyond that the
+/// facts themselves are asked for.
+pub const PARTS_PER_RULE_MAX: usize = 256;
+
 /// Elements that one `foreach` goes through; more is an error.
 pub const FOREACH_ELEMENTS_MAX: usize = 1_000;
 
@@ -45,6 +49,9 @@ pub struct FactRequest {
     pub missing_key_is_error: bool,
     /// The oldest news that the rule accepts (`maxStaleness`); `None`: what the replicas do.
     pub age_max_ms: Option<u64>,
+    /// It asks about one use of the fact, so that the fact does not have to travel. Where that is not
+    /// to be had without reading the fact, [`Evaluation::decline`] it: the fact is asked for then.
+    pub is_part: bool,
 }
 
 /// What became of a rule.
@@ -205,6 +212,20 @@ impl<'a> Evaluation<'a> {
     /// answer.
     pub fn supply(&mut self, id: u32, answer: Result<Value, FactError>) {
         self.facts.supply(id, answer);
+    }
+
+    /// Says of a request that [is part](FactRequest::is_part) of a fact that it is not to be had without
+    /// reading the fact. Of any other this says nothing.
+    pub fn decline(&mut self, id: u32) {
+        self.facts.decline(id);
+    }
+
+    /// The same, where every fact is asked for whole: what the rule comes to is the same. For
+    /// comparison.
+    #[must_use]
+    pub fn with_whole_facts(mut self) -> Self {
+        self.facts.only_whole = true;
+        self
     }
 
     /// `None` while a fact is waited for.

@@ -7,7 +7,7 @@
 
 mod arithmetic;
 mod collections;
-mod membership;
+pub(crate) mod membership;
 mod patterns;
 mod regexes;
 mod strings;

@@ -48,12 +48,13 @@ mod reference;
 mod request;
 mod scalar;
 mod template;
+mod uses;
 mod wildcard;
 
 pub use compile::{CONTEXT_ENTRIES_MAX, MANIFEST_DEPTH_MAX, RULES_MAX, STALENESS_MAX_MS, compile};
 pub use evaluate::{
-    Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_MAX, FactRead, FactRequest, RuleError,
-    RuleOutcome, RuleReport, Step,
+    Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_MAX, FactRead, FactRequest,
+    PARTS_PER_RULE_MAX, RuleError, RuleOutcome, RuleReport, Step,
 };
 pub use functions::{functions, query_functions};
 pub use matching::{KindPattern, Operation};
@@ -67,4 +68,5 @@ pub use reference::{
 pub use request::{AdmissionRequest, RequestError};
 pub use scalar::duration_ns;
 pub use template::{VariableError, VariableErrorKind};
+pub use uses::{Read, ReadSource, Usage, may_miss_key};
 pub use wildcard::matches as wildcard_matches;

@@ -113,6 +113,14 @@ impl Operator {
         NAMES.iter().map(|&(name, _)| name)
     }
 
+    /// The name that a policy would write today.
+    pub(crate) fn name(self) -> &'static str {
+        NAMES
+            .iter()
+            .find(|(_, known)| *known == self)
+            .map_or("", |&(name, _)| name)
+    }
+
     /// Whether key and value meet the condition.
     pub(crate) fn holds(self, key: &Value, value: &Value) -> bool {
         match self {

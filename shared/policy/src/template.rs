@@ -51,6 +51,15 @@ pub(crate) trait Resolve {
     /// Whether the request is a DELETE, for which `request.object` means `request.oldObject`.
     fn is_delete(&self) -> bool;
 
+    /// The value of a prepared expression in the rule's context.
+    fn evaluate(&mut self, prepared: &Prepared) -> Result<Arc<Value>, Self::Interrupt>
+    where
+        Self: Sized,
+    {
+        let bound = prepared.bind(self)?;
+        self.search(&bound, prepared.source())
+    }
+
     /// The value of an expression in the rule's context. `written` is for messages.
     fn search(&mut self, bound: &Bound, written: &str) -> Result<Arc<Value>, Self::Interrupt>;
 }
@@ -116,22 +125,22 @@ impl Variable {
     }
 
     fn resolve<R: Resolve>(&self, resolver: &mut R) -> Result<Arc<Value>, R::Interrupt> {
-        let query = match &self.on_delete {
-            Some(on_delete) if resolver.is_delete() => on_delete,
+        let is_delete = resolver.is_delete();
+        resolver.evaluate(self.form(is_delete))
+    }
+
+    /// The expression to evaluate.
+    pub(crate) fn form(&self, is_delete: bool) -> &Prepared {
+        match &self.on_delete {
+            Some(on_delete) if is_delete => on_delete,
             _ => &self.query,
-        };
-        let bound = query.bind(resolver)?;
-        resolver.search(&bound, query.source())
+        }
     }
 
     /// As [`resolve`](Self::resolve), as text.
     fn resolve_text<R: Resolve>(&self, resolver: &mut R) -> Result<String, R::Interrupt> {
         let value = self.resolve(resolver)?;
         Ok(scalar::text(&value).into_owned())
-    }
-
-    fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Prepared)) {
-        self.query.visit(visit);
     }
 
     fn error(&self, message: impl Into<String>) -> VariableError {
@@ -204,15 +213,6 @@ impl Template {
         }
         Ok(rendered)
     }
-
-    /// Every expression in it, those inside other expressions included.
-    pub(crate) fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Prepared)) {
-        for part in &self.parts {
-            if let Part::Variable(variable) = part {
-                variable.visit(visit);
-            }
-        }
-    }
 }
 
 fn check_length(text: &str, variable: &Variable) -> Result<(), VariableError> {
@@ -284,19 +284,6 @@ impl ValueTemplate {
                 }
                 Ok(Arc::new(Value::Object(map)))
             }
-        }
-    }
-
-    /// Every expression in it.
-    pub(crate) fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Prepared)) {
-        match self {
-            Self::Fixed(_) => {}
-            Self::Text(template) => template.visit(visit),
-            Self::List(elements) => elements.iter().for_each(|element| element.visit(visit)),
-            Self::Map(entries) => entries.iter().for_each(|(key, value)| {
-                key.visit(visit);
-                value.visit(visit);
-            }),
         }
     }
 }

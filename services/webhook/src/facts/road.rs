@@ -20,7 +20,7 @@ use anteroom_model::{
     ViewId,
 };
 use anteroom_policy::{
-    ApiTarget, CollectionReference, FactRequest, FactTarget, KeptTarget, Reference,
+    ApiTarget, CollectionReference, FactRequest, FactTarget, KeptTarget, Reference, may_miss_key,
 };
 use anteroom_wire::{
     live::LiveCall,
@@ -45,8 +45,10 @@ pub(super) struct Road {
     pub(super) variable: String,
     /// What it reads, for messages.
     pub(super) target: String,
-    /// Never empty to begin with.
+    /// Never empty to begin with, but for a part.
     pub(super) ways: VecDeque<Way>,
+    /// It asks about a use of the fact: worth no live read of its own, since the fact has other uses.
+    pub(super) is_part: bool,
     /// The live read that a view's answer stands for, where it stands for one.
     pub(super) stands_for: Option<LiveWay>,
 }
@@ -111,6 +113,7 @@ pub(super) fn road(
         policy: &reader.policy,
         namespace: reader.namespace(),
         age_max_ms: need.age_max_ms,
+        is_part: need.is_part,
         query,
     };
     let target = need.target.to_string();
@@ -134,6 +137,7 @@ pub(super) fn road(
         variable: need.variable,
         target,
         ways: ways.into(),
+        is_part: need.is_part,
         stands_for,
     })
 }
@@ -144,6 +148,7 @@ struct Asked<'a> {
     policy: &'a ObjectKey,
     namespace: Option<&'a str>,
     age_max_ms: Option<u64>,
+    is_part: bool,
     query: Query,
 }
 
@@ -169,6 +174,10 @@ impl Asked<'_> {
                     },
                 });
             };
+            if self.is_part && may_miss_key(&named.expression) {
+                // Of a part, whatever forgave that would make a value of an error.
+                return Ok(Vec::new());
+            }
             query.expression = projected(&named.expression, &query.expression);
         }
         let selection = Selection {

@@ -18,7 +18,7 @@ use clap::Parser;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use crate::client::Client;
+use crate::{client::Client, replicas::listed};
 
 /// The view of all Ingresses.
 pub(crate) fn ingresses() -> ViewId {
@@ -228,7 +228,7 @@ pub(crate) fn bound(kind: EntryKind, name: &str, view: ViewId) -> EntryRecord {
 
 /// Says that these hosts are taken.
 pub(crate) fn taken(hosts: &'static [&'static str]) -> impl Fn(&Query) -> Result<Value, FactError> {
-    move |_| Ok(json!(hosts))
+    move |query| Ok(listed(query, hosts))
 }
 
 /// No two Ingresses have one host. `change` changes the manifest.

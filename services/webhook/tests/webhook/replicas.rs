@@ -23,6 +23,17 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::cluster::{Cluster, ingresses};
 
+/// What a query about these hosts comes to: whether one of the key is among them, or all of them.
+pub(crate) fn listed(query: &Query, hosts: &[&str]) -> Value {
+    let Some(key) = query.parameters.get("key") else {
+        return hosts.into();
+    };
+    let is_listed = |key: &Value| hosts.iter().any(|host| key == host);
+    key.as_array()
+        .is_some_and(|keys| keys.iter().any(is_listed))
+        .into()
+}
+
 /// Somebody who answers. Dropped, it is gone.
 pub(crate) struct Server {
     calls: Arc<AtomicUsize>,

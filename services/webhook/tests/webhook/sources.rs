@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     client::ingress,
     cluster::{Cluster, bound, unique_host},
+    replicas::listed,
 };
 
 /// The policy with this context entry in the place of its own.
@@ -59,14 +60,14 @@ async fn entries_of_either_kind_and_inline_collections_are_read() {
         .await;
     let _all = cluster
         .replica_at(view("all"), |_, query| {
-            assert_eq!(query.expression, "([].host) | (sort(@))");
-            Some(Ok(json!(["a.example"])))
+            assert_eq!(query.expression, "([].host) | (any_in($key, sort(@)))");
+            Some(Ok(listed(query, &["a.example"])))
         })
         .await;
     let _shop = cluster
         .replica_at(view("shop"), |_, query| {
-            assert_eq!(query.expression, "items[].host");
-            Some(Ok(json!(["b.example"])))
+            assert_eq!(query.expression, "any_in($key, items[].host)");
+            Some(Ok(listed(query, &["b.example"])))
         })
         .await;
     let (_webhook, client) = cluster.webhook_at_once(&[]).await;

@@ -86,6 +86,11 @@ impl KeptPlan {
         })
     }
 
+    /// Whether a list is meant, rather than one object.
+    pub(crate) fn is_list(&self) -> bool {
+        self.name.is_none()
+    }
+
     /// How it is answered with every variable in its place. `None` where a value makes it what only
     /// the API server answers: a limit that is no number.
     pub(crate) fn target(&self, path: &Concrete) -> Option<KeptTarget> {

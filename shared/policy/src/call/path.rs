@@ -35,6 +35,25 @@ pub(crate) struct Concrete {
 }
 
 impl PathTemplate {
+    /// What it is made of.
+    pub(crate) fn templates(&self) -> impl Iterator<Item = &Template> {
+        let values = self.query.iter().map(|(_, value)| value);
+        self.segments.iter().chain(values)
+    }
+
+    /// As it is written, but for escapes.
+    pub(crate) fn written(&self) -> String {
+        let segments = self
+            .segments
+            .iter()
+            .map(|segment| format!("/{}", segment.source()));
+        let query = self.query.iter().enumerate().map(|(at, (key, value))| {
+            let mark = if at == 0 { '?' } else { '&' };
+            format!("{mark}{key}={}", value.source())
+        });
+        segments.chain(query).collect()
+    }
+
     /// `selectors`: `labelSelector` and `fieldSelector` mean what they do to an API server. The empty
     /// path is one of no segments.
     ///

@@ -15,6 +15,10 @@ pub(crate) struct ServiceUrl {
 }
 
 impl ServiceUrl {
+    pub(crate) fn path(&self) -> &PathTemplate {
+        &self.path
+    }
+
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn parse(template: &Template) -> Result<Self, String> {

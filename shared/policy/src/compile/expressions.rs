@@ -109,7 +109,7 @@ pub(super) fn check_functions(path: &str, prepared: &Prepared, problems: &mut Pr
 }
 
 /// The fields that are looked up in the document itself rather than in something taken from it.
-fn root_fields<'a>(ast: &'a Ast, term: TermId, fields: &mut BTreeSet<&'a str>) {
+pub(crate) fn root_fields<'a>(ast: &'a Ast, term: TermId, fields: &mut BTreeSet<&'a str>) {
     match ast.term(term) {
         Term::Field(name) => {
             fields.insert(name);

@@ -14,6 +14,7 @@ use crate::{
     policy::{ContextEntry, Validation},
     problem::Problems,
     template::{Template, TemplateProblem},
+    uses,
 };
 
 const RULE: Known = Known {
@@ -80,7 +81,7 @@ pub(super) fn compile(
     let preconditions = conditions::compile(rule.get("preconditions"), &names, problems);
     let validate = Validate::compile(&rule, action, &context, home, &names, problems);
     let (name, matches, validate) = (name?, matches?, validate?);
-    Some(Rule {
+    let rule = Rule {
         name,
         action: validate.action,
         allow_existing_violations: validate.allow_existing_violations,
@@ -89,7 +90,11 @@ pub(super) fn compile(
         preconditions,
         message: validate.message,
         validation: validate.validation,
-    })
+    };
+    if problems.is_empty() {
+        uses::note(&rule);
+    }
+    Some(rule)
 }
 
 struct Validate {

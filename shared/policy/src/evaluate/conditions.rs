@@ -3,7 +3,7 @@
 use super::{RuleError, RuleOutcome, scope::Scope};
 use crate::{
     policy::{Condition, Conditions},
-    template::{Template, ValueTemplate},
+    template::{Resolve, Template, ValueTemplate},
 };
 
 /// Whether conditions are met, and the messages of those that say so.
@@ -77,6 +77,9 @@ fn holds(
     scope: &mut Scope<'_>,
     place: impl Fn() -> String,
 ) -> Result<bool, Stop> {
+    if let Some(met) = asked(condition, scope)? {
+        return Ok(met);
+    }
     let mut side = |template: &ValueTemplate, side: &str| match template.value(scope) {
         Ok(value) => Ok(Some(value)),
         Err(interrupt) => match interrupt.into_error(|| format!("{}.{side}", place())) {
@@ -90,4 +93,25 @@ fn holds(
         (Some(key), Some(value)) => Ok(condition.operator.holds(&key, &value)),
         _ => Err(Stop::Pending),
     }
+}
+
+/// The verdict where one side is a fact that the other can be looked for in.
+fn asked(condition: &Condition, scope: &mut Scope<'_>) -> Result<Option<bool>, Stop> {
+    let sides = [
+        (&condition.value, &condition.key),
+        (&condition.key, &condition.value),
+    ];
+    for (side, other) in sides {
+        let Some(variable) = side.lone_variable() else {
+            continue;
+        };
+        let form = variable.form(scope.is_delete());
+        match scope.asked_verdict(form, other) {
+            Ok(None) => {}
+            Ok(Some(met)) => return Ok(Some(met)),
+            // Only for want of a fact: an error of either side is found where both are evaluated.
+            Err(_) => return Err(Stop::Pending),
+        }
+    }
+    Ok(None)
 }

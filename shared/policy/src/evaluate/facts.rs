@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use anteroom_model::FactError;
 use serde_json::Value;
 
-use super::{FACTS_PER_RULE_MAX, FactRead, FactRequest};
+use super::{FACTS_PER_RULE_MAX, FactRead, FactRequest, PARTS_PER_RULE_MAX, scope};
 use crate::FactTarget;
 
 /// What was asked, and what was answered. One question is asked once, whoever asks it again.
@@ -14,20 +14,33 @@ pub(super) struct Facts {
     facts: Vec<Fact>,
     /// How many of them the driver was told of.
     asked: usize,
+    /// How many of them are asked for in place of a fact.
+    parts: usize,
+    /// What would be answered with the error that a part of it was answered with.
+    refused: Vec<(Question, FactError)>,
+    /// Facts are always asked for whole.
+    pub(super) only_whole: bool,
+    /// This looks ahead: what is not known whether it will be needed is asked for only where little
+    /// travels.
+    pub(super) looks_ahead: bool,
 }
 
 struct Fact {
     request: FactRequest,
     answer: Option<Result<Arc<Value>, FactError>>,
+    is_declined: bool,
 }
 
 /// What is asked.
+#[derive(Clone)]
 pub(super) struct Question {
     pub(super) target: FactTarget,
     pub(super) expression: String,
     pub(super) parameters: BTreeMap<String, Value>,
     pub(super) missing_key_is_error: bool,
     pub(super) age_max_ms: Option<u64>,
+    /// It is about a use of the fact.
+    pub(super) is_part: bool,
 }
 
 impl Question {
@@ -38,6 +51,13 @@ impl Question {
             && asked.missing_key_is_error == self.missing_key_is_error
             && asked.age_max_ms == self.age_max_ms
     }
+
+    fn is_the_same(&self, other: &Self) -> bool {
+        self.target == other.target
+            && self.expression == other.expression
+            && self.parameters == other.parameters
+            && self.age_max_ms == other.age_max_ms
+    }
 }
 
 /// Where a question stands.
@@ -45,21 +65,38 @@ pub(super) enum Lookup {
     Answer(Result<Arc<Value>, FactError>),
     Pending,
     TooMany,
+    /// A part that is not to be had without the fact.
+    Declined,
 }
 
 impl Facts {
     /// The answer to a question, asking it if it is new.
     pub(super) fn look_up(&mut self, variable: &str, question: Question) -> Lookup {
+        let refused = |(refused, _): &&(Question, FactError)| refused.is_the_same(&question);
+        if !question.is_part
+            && let Some((_, error)) = self.refused.iter().find(refused)
+        {
+            return Lookup::Answer(Err(error.clone()));
+        }
         let known = self.facts.iter().find(|fact| question.is(&fact.request));
         if let Some(fact) = known {
             return match &fact.answer {
+                _ if fact.is_declined && question.is_part => Lookup::Declined,
                 Some(answer) => Lookup::Answer(answer.clone()),
                 None => Lookup::Pending,
             };
         }
-        if self.facts.len() == FACTS_PER_RULE_MAX {
+        if self.looks_ahead && !question.is_part {
+            return Lookup::Pending;
+        }
+        let (count, most) = match question.is_part {
+            true => (self.parts, PARTS_PER_RULE_MAX),
+            false => (self.facts.len() - self.parts, FACTS_PER_RULE_MAX),
+        };
+        if count == most {
             return Lookup::TooMany;
         }
+        self.parts += usize::from(question.is_part);
         self.facts.push(Fact {
             request: FactRequest {
                 id: self.facts.len() as u32,
@@ -69,16 +106,34 @@ impl Facts {
                 parameters: question.parameters,
                 missing_key_is_error: question.missing_key_is_error,
                 age_max_ms: question.age_max_ms,
+                is_part: question.is_part,
             },
             answer: None,
+            is_declined: false,
         });
         Lookup::Pending
+    }
+
+    /// Whether uses of a fact may be asked for in its place.
+    pub(super) fn asks_for_parts(&self) -> bool {
+        !self.only_whole
+    }
+
+    /// Nobody has to be asked for a fact that cannot be read, as a part of it shows.
+    pub(super) fn refuse(&mut self, whole: Question, error: FactError) {
+        if !self
+            .refused
+            .iter()
+            .any(|(known, _)| known.is_the_same(&whole))
+        {
+            self.refused.push((whole, error));
+        }
     }
 
     /// What the driver has not been told of, and else what it has not answered.
     pub(super) fn questions(&mut self) -> Vec<FactRequest> {
         let new = std::mem::replace(&mut self.asked, self.facts.len());
-        let unanswered = |fact: &&Fact| fact.answer.is_none();
+        let unanswered = |fact: &&Fact| fact.answer.is_none() && !fact.is_declined;
         let requests = |facts: &[Fact]| -> Vec<FactRequest> {
             facts
                 .iter()
@@ -99,18 +154,41 @@ impl Facts {
         }
     }
 
+    /// A part is not to be had without the fact. Of anything else this says nothing.
+    pub(super) fn decline(&mut self, id: u32) {
+        let fact = self.facts.get_mut(id as usize);
+        if let Some(fact) = fact.filter(|fact| fact.request.is_part && fact.answer.is_none()) {
+            fact.is_declined = true;
+        }
+    }
+
+    /// What was asked for, but for parts that were of no use.
     pub(super) fn record(&self) -> Vec<FactRead> {
         self.facts
             .iter()
-            .map(|Fact { request, answer }| FactRead {
-                id: request.id,
-                variable: request.variable.clone(),
-                entry: request.target.to_string(),
-                error: match answer {
-                    Some(Err(error)) => Some(error.clone()),
-                    _ => None,
+            .filter(|fact| !fact.is_of_no_use())
+            .map(
+                |Fact {
+                     request, answer, ..
+                 }| FactRead {
+                    id: request.id,
+                    variable: request.variable.clone(),
+                    entry: request.target.to_string(),
+                    error: match answer {
+                        Some(Err(error)) => Some(error.clone()),
+                        _ => None,
+                    },
                 },
-            })
+            )
             .collect()
+    }
+}
+
+impl Fact {
+    fn is_of_no_use(&self) -> bool {
+        let failed = |error| scope::is_of_evaluation(error);
+        let answer = self.answer.as_ref().map(Result::as_ref);
+        self.request.is_part
+            && (self.is_declined || matches!(answer, Some(Err(error)) if failed(error)))
     }
 }

@@ -54,11 +54,7 @@ pub(super) fn judge(rule: &Rule, all: &[ForEach], scope: &mut Scope<'_>) -> Opti
 
 /// What the list comes to; a single value is a list of one. A list that is not there has no elements.
 fn elements(each: &ForEach, place: &str, scope: &mut Scope<'_>) -> Result<Vec<Value>, Stop> {
-    let found = each
-        .list
-        .bind(scope)
-        .and_then(|bound| scope.search(&bound, each.list.source()));
-    let elements = match found {
+    let elements = match scope.evaluate(&each.list) {
         Ok(list) => match &*list {
             Value::Array(elements) => elements.clone(),
             Value::Null => Vec::new(),

@@ -5,6 +5,7 @@
 //! is evaluated again. An entry sees the entries before it, so none can wait for itself.
 
 mod fact;
+mod part;
 mod root;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::{
     policy::{ContextEntry, ForEach, Loader},
     template::{Bound, Prepared, Resolve, ValueTemplate},
 };
+pub(super) use part::is_of_evaluation;
 use root::Root;
 
 /// Bytes of what one expression gives in a rule; more is an error.
@@ -117,13 +119,21 @@ impl Resolve for Scope<'_> {
         self.request.operation() == Operation::Delete
     }
 
+    fn evaluate(&mut self, prepared: &Prepared) -> Result<Arc<Value>, Interrupt> {
+        if let Some(value) = self.asked_value(prepared)? {
+            return Ok(value);
+        }
+        let bound = prepared.bind(self)?;
+        self.search(&bound, prepared.source())
+    }
+
     fn search(&mut self, bound: &Bound, written: &str) -> Result<Arc<Value>, Interrupt> {
         if let Some(value) = self.lone_entry(bound)? {
             return Ok(value);
         }
         // Each turn but the last loads an entry, so there is an end to it.
         loop {
-            match self.evaluate(bound) {
+            match self.turn(bound) {
                 Turn::Done(value) => return Ok(Arc::new(value)),
                 Turn::Missed(entry) => self.load(entry)?,
                 Turn::Failed(error) => return Err(self.variable_error(written, &error).into()),
@@ -139,7 +149,7 @@ enum Turn {
 }
 
 impl Scope<'_> {
-    fn evaluate(&self, bound: &Bound) -> Turn {
+    fn turn(&self, bound: &Bound) -> Turn {
         let root = Root::new(
             self.request.root(),
             &self.entries[..self.visible],
@@ -183,17 +193,23 @@ impl Scope<'_> {
             .rposition(|entry| entry.name == name)
     }
 
-    fn load(&mut self, entry: usize) -> Result<(), Interrupt> {
-        let mut before = Scope {
+    /// The context as an entry sees it.
+    fn before(&mut self, entry: usize) -> Scope<'_> {
+        Scope {
             request: self.request,
             namespace: self.namespace,
             entries: self.entries,
             states: self.states,
             facts: self.facts,
             visible: entry,
-        };
-        let name = &self.entries[entry].name;
-        let state = match &self.entries[entry].loader {
+        }
+    }
+
+    fn load(&mut self, entry: usize) -> Result<(), Interrupt> {
+        let entries = self.entries;
+        let mut before = self.before(entry);
+        let name = &entries[entry].name;
+        let state = match &entries[entry].loader {
             Loader::Fact(fact) => State::Loaded(before.load_fact(name, fact)?),
             // Never unloaded: see `States::within`.
             Loader::Given => State::Loaded(Arc::new(Value::Null)),
@@ -230,10 +246,7 @@ impl Scope<'_> {
                 let bound = query.bind(self)?;
                 query_document(&document, &bound, query.source())
             }
-            (None, Some(query)) => {
-                let bound = query.bind(self)?;
-                self.search(&bound, query.source())
-            }
+            (None, Some(query)) => self.evaluate(query),
             (None, None) => Ok(Arc::new(Value::Null)),
         };
         let reason = match found {

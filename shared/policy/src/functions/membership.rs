@@ -13,7 +13,7 @@ use crate::operator::Operator;
 const PAIRS_PER_STEP: usize = 16;
 
 /// The functions, and whose verdict each gives.
-pub(crate) const FUNCTIONS: [(&str, Operator); 4] = [
+pub(super) const FUNCTIONS: [(&str, Operator); 4] = [
     ("any_in", Operator::AnyIn),
     ("all_in", Operator::AllIn),
     ("any_not_in", Operator::AnyNotIn),
@@ -44,4 +44,12 @@ fn size(side: &Value) -> usize {
         Value::String(text) => 1 + text.len() / PAIRS_PER_STEP,
         _ => 1,
     }
+}
+
+/// The function that gives an operator's verdict.
+pub(crate) fn name(operator: Operator) -> Option<&'static str> {
+    FUNCTIONS
+        .iter()
+        .find(|(_, known)| *known == operator)
+        .map(|&(name, _)| name)
 }

@@ -15,14 +15,15 @@
 //! the expression is one text for all requests.
 
 mod lex;
+mod visit;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::OnceLock};
 
 use anteroom_jmespath::{Expression, ParseError};
 use serde_json::Value;
 
 use super::{Resolve, Template, TemplateProblem, Variable, scan};
-use crate::{VariableError, VariableErrorKind, scalar};
+use crate::{VariableError, VariableErrorKind, scalar, uses::Parts};
 
 /// A prepared expression.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct Prepared {
     source: String,
     form: Form,
     parameters: Vec<Parameter>,
+    /// What may be asked in its place: noted when the rule around it is known.
+    parts: OnceLock<Box<Parts>>,
 }
 
 #[derive(Clone, Debug)]
@@ -118,6 +121,7 @@ impl Prepared {
             source: source.to_owned(),
             form,
             parameters,
+            parts: OnceLock::new(),
         })
     }
 
@@ -134,6 +138,7 @@ impl Prepared {
             source: source.to_owned(),
             form: Form::Taken { variable, sample },
             parameters: Vec::new(),
+            parts: OnceLock::new(),
         })
     }
 
@@ -148,6 +153,24 @@ impl Prepared {
             Form::Fixed(expression) => expression,
             Form::Pasted { sample, .. } | Form::Taken { sample, .. } => sample,
         }
+    }
+
+    /// What is evaluated, where that is the same for every request.
+    pub(crate) fn fixed(&self) -> Option<&Expression> {
+        match &self.form {
+            Form::Fixed(expression) => Some(expression),
+            Form::Pasted { .. } | Form::Taken { .. } => None,
+        }
+    }
+
+    /// Says what may be asked in its place. Said once; a second time changes nothing.
+    pub(crate) fn note(&self, parts: Parts) {
+        let _ = self.parts.set(Box::new(parts));
+    }
+
+    /// What may be asked in its place.
+    pub(crate) fn parts(&self) -> Option<&Parts> {
+        self.parts.get().map(|parts| &**parts)
     }
 
     /// Resolves the variables in it.
@@ -209,33 +232,6 @@ impl Prepared {
             message: format!("with its variables it is {}: {error}", quoted(text)),
             kind: VariableErrorKind::Failed,
         })
-    }
-
-    /// This, and every expression inside it.
-    pub(crate) fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Prepared)) {
-        visit(self);
-        if let Form::Pasted { pieces, .. } = &self.form {
-            for piece in pieces {
-                match piece {
-                    Piece::Text(_) => {}
-                    Piece::Name { variable, .. } | Piece::Quoted(variable) => variable.visit(visit),
-                }
-            }
-        }
-        if let Form::Taken { variable, .. } = &self.form {
-            variable.visit(visit);
-        }
-        for Parameter { binding, .. } in &self.parameters {
-            match binding {
-                Binding::Value(variable) => variable.visit(visit),
-                Binding::Text(template) => template.visit(visit),
-                Binding::Json(pieces) => pieces.iter().for_each(|piece| {
-                    if let JsonPiece::Hole { variable, .. } = piece {
-                        variable.visit(visit);
-                    }
-                }),
-            }
-        }
     }
 }
 

@@ -160,6 +160,7 @@ impl World {
                 parameters: BTreeMap::new(),
                 missing_key_is_error: true,
                 age_max_ms: None,
+                is_part: false,
             });
         let deadline = Instant::now() + Duration::from_secs(10);
         let reader = Reader {

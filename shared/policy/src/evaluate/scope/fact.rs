@@ -19,32 +19,38 @@ const CONFIG_MAP_PARTS: &str = "{data: data, metadata: metadata}";
 
 impl Scope<'_> {
     pub(super) fn load_fact(&mut self, name: &str, fact: &Fact) -> Result<Arc<Value>, Interrupt> {
-        let target = self.target(name, &fact.source)?;
-        let bound = fact.query.as_ref().map(|query| query.bind(self));
-        let bound = bound.transpose()?;
-        let entry = target.to_string();
-        let is_config_map = matches!(target, FactTarget::ConfigMap { .. });
-        let (expression, parameters) = match bound {
-            Some(bound) => (bound.expression.as_str().to_owned(), bound.parameters),
-            None if is_config_map => (CONFIG_MAP_PARTS.to_owned(), Default::default()),
-            None => Default::default(),
-        };
-        let question = Question {
-            target,
-            expression,
-            parameters,
-            missing_key_is_error: !is_config_map,
-            age_max_ms: fact.age_max_ms,
-        };
+        let question = self.whole(name, fact)?;
+        let entry = question.target.to_string();
         match (self.facts.look_up(name, question), &fact.default) {
             (Lookup::Answer(Ok(value)), _) => Ok(value),
             (Lookup::Answer(Err(error)), Some(default)) if is_said_by_source(&error) => {
                 default.value(self)
             }
             (Lookup::Answer(Err(error)), _) => Err(unread(name, entry, error)),
-            (Lookup::Pending, _) => Err(Interrupt::Pending),
+            (Lookup::Pending | Lookup::Declined, _) => Err(Interrupt::Pending),
             (Lookup::TooMany, _) => Err(Interrupt::Rule(Box::new(RuleError::TooManyFacts))),
         }
+    }
+
+    /// The question for all that the entry's own expression gives.
+    pub(super) fn whole(&mut self, name: &str, fact: &Fact) -> Result<Question, Interrupt> {
+        let target = self.target(name, &fact.source)?;
+        let bound = fact.query.as_ref().map(|query| query.bind(self));
+        let bound = bound.transpose()?;
+        let is_config_map = matches!(target, FactTarget::ConfigMap { .. });
+        let (expression, parameters) = match bound {
+            Some(bound) => (bound.expression.as_str().to_owned(), bound.parameters),
+            None if is_config_map => (CONFIG_MAP_PARTS.to_owned(), Default::default()),
+            None => Default::default(),
+        };
+        Ok(Question {
+            target,
+            expression,
+            parameters,
+            missing_key_is_error: !is_config_map,
+            age_max_ms: fact.age_max_ms,
+            is_part: false,
+        })
     }
 
     fn target(&mut self, name: &str, source: &FactSource) -> Result<FactTarget, Interrupt> {

@@ -1,0 +1,230 @@
+//! Every place of a rule where an expression is evaluated on the context.
+
+use std::sync::Arc;
+
+use super::part::Side;
+use crate::{
+    Rule,
+    call::{ApiCall, Data, PathTemplate},
+    operator::Operator,
+    policy::{Check, Condition, Conditions, ContextEntry, Fact, FactSource, Loader, Validation},
+    template::{Prepared, Template, ValueTemplate},
+};
+
+/// A place of a rule.
+#[derive(Clone, Debug)]
+pub(super) struct Place<'r> {
+    /// The field, below the rule.
+    pub(super) field: String,
+    /// The entries of the context there.
+    pub(super) entries: &'r [Arc<ContextEntry>],
+    /// How many of them are visible.
+    pub(super) visible: usize,
+    /// Whether it is evaluated only to tell a violation.
+    pub(super) in_message: bool,
+    /// The condition of which it is one side, whole.
+    pub(super) side: Option<(Operator, Side)>,
+}
+
+type Visitor<'v, 'r> = dyn FnMut(&Place<'r>, &'r Prepared) + 'v;
+
+/// Tells of each expression of a rule and its place.
+pub(super) fn each<'r>(rule: &'r Rule, visit: &mut Visitor<'_, 'r>) {
+    let mut walk = Walk {
+        place: Place {
+            field: String::new(),
+            entries: &rule.context,
+            visible: rule.context.len(),
+            in_message: false,
+            side: None,
+        },
+        visit,
+    };
+    walk.entries("context", 0);
+    walk.conditions("preconditions", &rule.preconditions);
+    match &rule.validation {
+        Validation::Whole(check) => {
+            walk.check("validate", check);
+            walk.message(rule);
+        }
+        Validation::ForEach(all) => {
+            for (at, each) in all.iter().enumerate() {
+                let field = format!("validate.foreach[{at}]");
+                (walk.place.entries, walk.place.visible) = (&rule.context, rule.context.len());
+                walk.at(&format!("{field}.list"), |walk| walk.root(&each.list));
+                walk.place.entries = &each.context;
+                walk.entries(&format!("{field}.context"), each.outer);
+                walk.place.visible = each.context.len();
+                walk.conditions(&format!("{field}.preconditions"), &each.preconditions);
+                walk.check(&field, &each.check);
+                walk.message(rule);
+            }
+        }
+    }
+}
+
+struct Walk<'v, 'r> {
+    place: Place<'r>,
+    visit: &'v mut Visitor<'v, 'r>,
+}
+
+impl<'r> Walk<'_, 'r> {
+    fn at(&mut self, field: &str, walk: impl FnOnce(&mut Self)) {
+        field.clone_into(&mut self.place.field);
+        walk(self);
+    }
+
+    fn tell(&mut self, prepared: &'r Prepared) {
+        (self.visit)(&self.place, prepared);
+    }
+
+    /// An expression that is about the context, and those inside it.
+    fn root(&mut self, prepared: &'r Prepared) {
+        let mut all = Vec::new();
+        prepared.visit_all(&mut |prepared| all.push(prepared));
+        all.into_iter().for_each(|prepared| self.tell(prepared));
+    }
+
+    /// An expression that is about something else, and those inside it, which are about the context.
+    fn inside(&mut self, prepared: &'r Prepared) {
+        let mut all = Vec::new();
+        prepared.visit_all(&mut |prepared| all.push(prepared));
+        all.into_iter()
+            .skip(1)
+            .for_each(|prepared| self.tell(prepared));
+    }
+
+    fn template(&mut self, template: &'r Template) {
+        let mut all = Vec::new();
+        template.visit_all(&mut |prepared| all.push(prepared));
+        all.into_iter().for_each(|prepared| self.tell(prepared));
+    }
+
+    fn value(&mut self, value: &'r ValueTemplate) {
+        let mut all = Vec::new();
+        value.visit_all(&mut |prepared| all.push(prepared));
+        all.into_iter().for_each(|prepared| self.tell(prepared));
+    }
+
+    fn message(&mut self, rule: &'r Rule) {
+        self.place.in_message = true;
+        if let Some(message) = &rule.message {
+            self.at("validate.message", |walk| walk.template(message));
+        }
+        self.place.in_message = false;
+    }
+
+    fn conditions(&mut self, field: &str, conditions: &'r Conditions) {
+        for (at, condition) in conditions.any.iter().flatten().enumerate() {
+            self.condition(&format!("{field}.any[{at}]"), condition);
+        }
+        for (at, condition) in conditions.all.iter().enumerate() {
+            self.condition(&format!("{field}.all[{at}]"), condition);
+        }
+    }
+
+    fn condition(&mut self, field: &str, condition: &'r Condition) {
+        let sides = [
+            ("key", Side::Key, &condition.key),
+            ("value", Side::Value, &condition.value),
+        ];
+        for (name, side, template) in sides {
+            let lone: Vec<_> = template
+                .lone_variable()
+                .into_iter()
+                .flat_map(|variable| variable.forms())
+                .collect();
+            let mut all = Vec::new();
+            template.visit_all(&mut |prepared| all.push(prepared));
+            self.at(&format!("{field}.{name}"), |walk| {
+                for prepared in all {
+                    let is_lone = lone.iter().any(|lone| std::ptr::eq(*lone, prepared));
+                    walk.place.side = is_lone.then_some((condition.operator, side));
+                    walk.tell(prepared);
+                }
+                walk.place.side = None;
+            });
+        }
+        if let Some(message) = &condition.message {
+            self.place.in_message = true;
+            self.at(&format!("{field}.message"), |walk| walk.template(message));
+            self.place.in_message = false;
+        }
+    }
+
+    fn check(&mut self, field: &str, check: &'r Check) {
+        match check {
+            Check::Deny(conditions) => {
+                self.conditions(&format!("{field}.deny.conditions"), conditions);
+            }
+            Check::Pattern(pattern) => {
+                self.at(&format!("{field}.pattern"), |walk| walk.value(pattern));
+            }
+            Check::AnyPattern(patterns) => {
+                for (at, pattern) in patterns.iter().enumerate() {
+                    let field = format!("{field}.anyPattern[{at}]");
+                    self.at(&field, |walk| walk.value(pattern));
+                }
+            }
+        }
+    }
+
+    /// The entries from `first` on, each of which sees those before it.
+    fn entries(&mut self, field: &str, first: usize) {
+        let entries = self.place.entries;
+        // A `foreach` gives a few of its own, which the manifest does not have.
+        let written = entries.iter().enumerate().skip(first);
+        let written = written.filter(|(_, entry)| !matches!(entry.loader, Loader::Given));
+        for (number, (at, entry)) in written.enumerate() {
+            self.place.visible = at;
+            self.at(&format!("{field}[{number}]"), |walk| {
+                walk.loader(&entry.loader);
+            });
+        }
+        self.place.visible = entries.len();
+    }
+
+    fn loader(&mut self, loader: &'r Loader) {
+        match loader {
+            Loader::Given => {}
+            Loader::Fact(fact) => self.fact(fact),
+            Loader::Variable {
+                value,
+                query,
+                default,
+            } => {
+                value
+                    .iter()
+                    .chain(default)
+                    .for_each(|value| self.value(value));
+                match (value, query) {
+                    (None, Some(query)) => self.root(query),
+                    (Some(_), Some(query)) => self.inside(query),
+                    (_, None) => {}
+                }
+            }
+        }
+    }
+
+    fn fact(&mut self, fact: &'r Fact) {
+        fact.query.iter().for_each(|query| self.inside(query));
+        fact.default.iter().for_each(|default| self.value(default));
+        match &fact.source {
+            FactSource::Entry { name, .. } => self.template(name),
+            FactSource::Collection(_) => {}
+            FactSource::Api(ApiCall { path, data, .. }) => self.call(path, data.as_ref()),
+            FactSource::Service(call) => self.call(call.url.path(), call.data.as_ref()),
+            FactSource::ConfigMap(call) => {
+                self.template(&call.namespace);
+                self.template(&call.name);
+            }
+        }
+    }
+
+    fn call(&mut self, path: &'r PathTemplate, data: Option<&'r Data>) {
+        path.templates()
+            .for_each(|template| self.template(template));
+        let data = data.into_iter().flat_map(|data| &data.0);
+        data.for_each(|(_, value)| self.value(value));
+    }
+}

@@ -1,0 +1,166 @@
+//! What a rule reads, said to people.
+
+use anteroom_model::EntryKind;
+
+use super::{FoundUse, of};
+use crate::{
+    Reference, Rule,
+    policy::{Fact, FactSource},
+};
+
+/// One use of a fact in a rule, and how it is answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Read {
+    /// The context entry.
+    pub variable: String,
+    /// Where the fact comes from.
+    pub source: ReadSource,
+    /// The field that uses it, below the rule, as in `validate.deny.conditions.all[0].value`.
+    pub field: String,
+    /// The expression as it is written there.
+    pub written: String,
+    /// What of the fact is asked for.
+    pub usage: Usage,
+    /// What is asked: JMESPath over the source's data, as a query has it; empty: the data whole. Of an
+    /// expression that is put together for each request, how it is written.
+    pub expression: String,
+    /// The names of the query's parameters, without the dollar sign.
+    pub parameters: Vec<String>,
+    /// Whether it is read only to tell a violation.
+    pub in_message: bool,
+    /// Why the fact is fetched rather than asked about, if it is.
+    pub why_whole: Option<String>,
+}
+
+/// What of a fact is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Usage {
+    /// All that the entry's own expression gives: it is evaluated further in the rule.
+    Whole,
+    /// What the expression comes to that uses it.
+    Part,
+    /// Whether a condition with this operator is met.
+    Probe(&'static str),
+}
+
+/// Where a fact comes from, before any request. Variables stand as they are written.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ReadSource {
+    /// `cachedContextEntry` or `globalReference`.
+    Entry {
+        /// What declares it.
+        kind: EntryKind,
+        /// Its name; of a `globalReference` perhaps with a projection after a dot.
+        name: String,
+    },
+    /// `resourceCache`, or a call of the API server that a view may answer.
+    Kept {
+        /// What has to be kept for it.
+        reference: Reference,
+        /// The path that is called; empty for a `resourceCache`.
+        path: String,
+        /// Whether a list of objects is meant, rather than one of them.
+        is_list: bool,
+    },
+    /// A call of the API server that only it can answer.
+    Call {
+        /// The path.
+        path: String,
+    },
+    /// A call of a service.
+    Service,
+    /// `configMap`
+    ConfigMap {
+        /// `namespace/name`, or the name alone.
+        object: String,
+    },
+}
+
+impl Rule {
+    /// Every use of every fact that the rule reads, in the order of its fields. Worked out anew for each
+    /// call: it is for people, not for requests.
+    pub fn reads(&self) -> Vec<Read> {
+        of(self).iter().map(read).collect()
+    }
+}
+
+fn read(found: &FoundUse<'_>) -> Read {
+    let part = match (&found.probe, &found.value) {
+        _ if !found.is_asked_for => None,
+        (Some((part, _, operator)), _) => Some((part, Usage::Probe(operator.name()))),
+        (None, Ok(part)) => Some((part, Usage::Part)),
+        (None, Err(_)) => None,
+    };
+    let (expression, usage) = match part {
+        Some((part, usage)) => (part.expression.as_str(), usage),
+        None => (own_expression(found.fact), Usage::Whole),
+    };
+    let parameters: Vec<String> = match part {
+        Some((part, _)) => part.expression.parameters().map(str::to_owned).collect(),
+        None => found
+            .fact
+            .query
+            .iter()
+            .flat_map(|query| query.expression().parameters().map(str::to_owned))
+            .collect(),
+    };
+    Read {
+        variable: found.entry.name.clone(),
+        source: source(&found.fact.source),
+        field: found.place.field.clone(),
+        written: found.prepared.source().to_owned(),
+        usage,
+        expression: expression.to_owned(),
+        parameters,
+        in_message: found.place.in_message,
+        why_whole: match (part, &found.value) {
+            (Some(_), _) => None,
+            (None, Err(reason)) => Some(reason.clone()),
+            (None, Ok(_)) => Some("another use wants it whole".to_owned()),
+        },
+    }
+}
+
+/// As it is sent, or as it is written where that differs from request to request.
+fn own_expression(fact: &Fact) -> &str {
+    match &fact.query {
+        None => "",
+        Some(query) => match query.fixed() {
+            Some(fixed) => fixed.as_str(),
+            None => query.source(),
+        },
+    }
+}
+
+fn source(source: &FactSource) -> ReadSource {
+    match source {
+        FactSource::Entry { kind, name } => ReadSource::Entry {
+            kind: *kind,
+            name: name.source().to_owned(),
+        },
+        FactSource::Collection(collection) => ReadSource::Kept {
+            reference: Reference::Collection(collection.clone()),
+            path: String::new(),
+            is_list: true,
+        },
+        FactSource::Api(call) => match (&call.kept, &call.data) {
+            (Some(kept), None) => ReadSource::Kept {
+                reference: kept.reference.clone(),
+                path: call.path.written(),
+                is_list: kept.is_list(),
+            },
+            _ => ReadSource::Call {
+                path: call.path.written(),
+            },
+        },
+        FactSource::Service(_) => ReadSource::Service,
+        FactSource::ConfigMap(call) => ReadSource::ConfigMap {
+            object: match call.namespace.source() {
+                "" => call.name.source().to_owned(),
+                namespace => format!("{namespace}/{}", call.name.source()),
+            },
+        },
+    }
+}
