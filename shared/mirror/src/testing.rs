@@ -227,6 +227,23 @@ impl Writer {
         }
     }
 
+    /// Writes many objects whose bodies are made already, in as few batches as it takes. The model
+    /// knows no more of them than their keys and versions.
+    pub async fn put_bodies(&mut self, view: &ViewId, objects: Vec<(ObjectKey, Bytes)>) {
+        let epoch = self.epoch();
+        let model = self.views.get_mut(view).expect("an open view");
+        let records = objects.into_iter().map(|(key, body)| {
+            let mut delta = model.put(epoch, key, Value::Null);
+            delta.op = Op::Put(body);
+            let view = view.clone();
+            Record::Delta { view, delta }
+        });
+        let records: Vec<_> = records.collect();
+        for batch in records.chunks(anteroom_model::limits::BATCH_MESSAGES_MAX) {
+            self.append(view, batch.to_vec()).await;
+        }
+    }
+
     /// Writes a tombstone.
     pub async fn delete(&mut self, view: &ViewId, namespace: &str, name: &str) -> Revision {
         let (key, epoch) = (ObjectKey::new(namespace, name), self.epoch());

@@ -14,6 +14,7 @@ mod life;
 mod listing;
 mod node;
 mod object;
+mod pack;
 mod read;
 mod select;
 mod size;

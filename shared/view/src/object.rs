@@ -5,23 +5,25 @@ use std::{cmp::Ordering, sync::Arc};
 use anteroom_model::{Epoch, ObjectKey, ResourceVersion};
 use anteroom_wire::body::BodyNode;
 
-use crate::size::allocated;
+use crate::size;
 
-/// One object: namespace, name and body behind each other in one allocation, which two states of a
-/// view share where the object did not change between them.
+/// One object: namespace, name and body behind each other, in an allocation of their own or in one with
+/// others (see `pack`), which two states of a view share where the object did not change between them.
 ///
 /// Ordered, as the API server does, and equal by key alone: it is its own key in the store's tree.
 #[derive(Clone, Debug)]
 pub struct Object {
     data: Arc<[u8]>,
-    namespace_bytes: u32,
-    name_bytes: u32,
+    start: u32,
+    body_bytes: u32,
+    namespace_bytes: u16,
+    name_bytes: u16,
     epoch: Epoch,
     version: Version,
 }
 
 impl Object {
-    /// `None` if a name is longer than 4 GiB, which no bus carries.
+    /// `None` if a name is longer than 64 KiB or the body than 4 GiB, which no bus carries.
     pub(crate) fn new(
         key: &ObjectKey,
         epoch: Epoch,
@@ -31,8 +33,10 @@ impl Object {
         let data = [key.namespace.as_bytes(), key.name.as_bytes(), body].concat();
         Some(Self {
             data: data.into(),
-            namespace_bytes: u32::try_from(key.namespace.len()).ok()?,
-            name_bytes: u32::try_from(key.name.len()).ok()?,
+            start: 0,
+            body_bytes: u32::try_from(body.len()).ok()?,
+            namespace_bytes: u16::try_from(key.namespace.len()).ok()?,
+            name_bytes: u16::try_from(key.name.len()).ok()?,
             epoch,
             version: Version::new(version),
         })
@@ -50,7 +54,7 @@ impl Object {
 
     /// The body, validated when it was decoded.
     pub fn body(&self) -> &[u8] {
-        &self.data[self.key_bytes()..]
+        &self.data()[self.key_bytes()..]
     }
 
     /// The body as a document.
@@ -70,20 +74,72 @@ impl Object {
 
     /// The bytes of its two names.
     pub(crate) fn key_bytes(&self) -> usize {
-        self.namespace_bytes as usize + self.name_bytes as usize
+        usize::from(self.namespace_bytes) + usize::from(self.name_bytes)
+    }
+
+    /// The bytes of its names and its body.
+    pub(crate) fn len(&self) -> usize {
+        self.key_bytes() + self.body_bytes as usize
+    }
+
+    /// Its names and its body.
+    pub(crate) fn data(&self) -> &[u8] {
+        let start = self.start as usize;
+        &self.data[start..start + self.len()]
+    }
+
+    /// Whether it has an allocation of its own.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.data.len() == self.len()
+    }
+
+    /// Whether nobody else holds its allocation.
+    pub(crate) fn is_unshared(&self) -> bool {
+        Arc::strong_count(&self.data) == 1
+    }
+
+    /// Which allocation it is in, among those that are held now.
+    pub(crate) fn allocation(&self) -> usize {
+        self.data.as_ptr().addr()
+    }
+
+    /// The bytes of all objects that its allocation was made for.
+    pub(crate) fn allocation_bytes(&self) -> usize {
+        self.data.len()
+    }
+
+    /// From now on it is the part of `data` that begins at `start`, which is the same as it is.
+    pub(crate) fn move_into(&mut self, data: &Arc<[u8]>, start: usize) {
+        debug_assert_eq!(data.get(start..start + self.len()), Some(self.data()));
+        // An allocation that is shared is far smaller than 4 GiB.
+        if let Ok(start) = u32::try_from(start) {
+            self.data = Arc::clone(data);
+            self.start = start;
+        }
+    }
+
+    /// Moves it into an allocation of its own.
+    pub(crate) fn move_out(&mut self) {
+        self.data = self.data().into();
+        self.start = 0;
     }
 
     /// The bytes of its version beyond the slot.
     pub(crate) fn version_bytes(&self) -> usize {
         match &self.version {
             Version::Number(_) => 0,
-            Version::Text(text) => allocated(text.len()),
+            Version::Text(text) => size::allocated(text.len()),
         }
     }
 
-    /// What its allocation takes beside names and body: two counters, and what is rounded up.
+    /// What its allocation takes beside names and body (two counters, and what is rounded up), or its
+    /// part of that.
     pub(crate) fn spare_bytes(&self) -> usize {
-        allocated(self.data.len() + 2 * size_of::<usize>()) - self.data.len()
+        let spare = size::shared(self.data.len());
+        match self.is_alone() {
+            true => spare,
+            false => spare * self.len() / self.data.len(),
+        }
     }
 
     /// Namespace, then name.
@@ -104,24 +160,25 @@ impl Object {
         own == namespace.as_bytes() || path.take(namespace.len() + 1).eq(prefix)
     }
 
-    /// Takes over the allocation of `other` where it is the same object, byte by byte.
+    /// Takes over the place of `other` where it is the same object, byte by byte.
     pub(crate) fn share(&mut self, other: &Self) {
-        if self.data == other.data && self.namespace_bytes == other.namespace_bytes {
+        if self.namespace_bytes == other.namespace_bytes && self.data() == other.data() {
             self.data = Arc::clone(&other.data);
+            self.start = other.start;
         }
     }
 
-    /// Whether it is in the same allocation as `other`.
+    /// Whether it is in the same place as `other`.
     pub(crate) fn shares_with(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.data, &other.data)
+        Arc::ptr_eq(&self.data, &other.data) && self.start == other.start
     }
 
     fn namespace_part(&self) -> &[u8] {
-        &self.data[..self.namespace_bytes as usize]
+        &self.data()[..usize::from(self.namespace_bytes)]
     }
 
     fn name_part(&self) -> &[u8] {
-        &self.data[self.namespace_bytes as usize..self.key_bytes()]
+        &self.data()[usize::from(self.namespace_bytes)..self.key_bytes()]
     }
 }
 
@@ -182,8 +239,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_takes_one_slot_of_48_bytes() {
-        assert_eq!(size_of::<Object>(), 48);
+    fn an_object_takes_one_slot_of_56_bytes() {
+        assert_eq!(size_of::<Object>(), 56);
     }
 
     #[test]

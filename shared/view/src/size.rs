@@ -13,6 +13,11 @@ pub(crate) fn allocated(bytes: usize) -> usize {
     }
 }
 
+/// What the allocator adds to `bytes` behind an `Arc`: two counters, and what is rounded up.
+pub(crate) fn shared(bytes: usize) -> usize {
+    allocated(bytes + 2 * size_of::<usize>()) - bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,11 +6,14 @@ use std::{
     sync::Arc,
 };
 
-use anteroom_model::{Delta, Digest, Epoch, ObjectKey, Op, ResourceVersion, Revision, ViewRecord};
+use anteroom_model::{
+    Delta, Digest, Epoch, ObjectKey, Op, ResourceVersion, Revision, ViewRecord, ViewState,
+};
 
 use crate::{
     listing::ListHead,
     object::{Object, Version},
+    pack::Holes,
     size::allocated,
     tree::{Change, Objects, Tree},
 };
@@ -35,8 +38,9 @@ pub struct Store {
     revision: Revision,
     /// What is of an earlier tenure than this is void.
     origin: Epoch,
-    control: Option<ViewRecord>,
-    head: ListHead,
+    /// Shared, as the head is: a state that is written beside a snapshot is copied for each change.
+    control: Option<Arc<ViewRecord>>,
+    head: Arc<ListHead>,
 }
 
 /// A state that is written: the only one that may change.
@@ -45,7 +49,22 @@ pub struct Store {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Draft {
     store: Arc<Store>,
+    aside: Aside,
+}
+
+/// What only the writer needs to know.
+#[derive(Clone, Debug, Default)]
+struct Aside {
     tombstones: Tombstones,
+    holes: Holes,
+    /// The view was whole once: what comes now are changes, and is packed no more.
+    is_whole: bool,
+}
+
+impl Aside {
+    fn bytes(&self) -> usize {
+        self.tombstones.bytes + self.holes.bytes()
+    }
 }
 
 /// What a store takes, in bytes, as the allocator rounds it up.
@@ -120,12 +139,23 @@ impl Draft {
             return Applied::Ignored(Ignored::Repeated);
         }
         let store = Arc::make_mut(&mut self.store);
-        store.apply(revision, delta, twin, &mut self.tombstones)
+        store.apply(revision, delta, twin, &mut self.aside)
     }
 
     /// As [`Store::control`].
     pub(crate) fn control(&mut self, revision: Revision, record: ViewRecord) {
-        Arc::make_mut(&mut self.store).control(revision, record);
+        let is_whole = record.state == ViewState::Synced;
+        Arc::make_mut(&mut self.store).control(revision, record, &mut self.aside);
+        if is_whole {
+            self.pack();
+        }
+    }
+
+    /// Packs what came one by one, once: whoever keeps up with changes sees objects move.
+    fn pack(&mut self) {
+        if !std::mem::replace(&mut self.aside.is_whole, true) {
+            Arc::make_mut(&mut self.store).pack();
+        }
     }
 
     /// A copy to be written beside this one: both share every object.
@@ -133,15 +163,24 @@ impl Draft {
         let mut copy = self.clone();
         let store = Arc::make_mut(&mut copy.store);
         store.shared = store.bytes;
-        store.shared.indexes -= copy.tombstones.bytes;
+        store.shared.indexes -= copy.aside.bytes();
+        copy.aside.is_whole = true;
         copy
     }
 
     /// Takes the place of what it was written beside.
     pub(crate) fn settle(&mut self) {
         let store = Arc::make_mut(&mut self.store);
+        let took_over = store.shared.bodies > 0;
         store.shared = ViewBytes::default();
         store.objects.compact();
+        if took_over {
+            let before = self.aside.holes.bytes();
+            self.aside.holes = Holes::of(store.objects());
+            store.bytes.indexes = store.bytes.indexes + self.aside.holes.bytes() - before;
+        }
+        store.pack();
+        self.aside.is_whole = true;
     }
 
     /// The state as it is now, for a reader that keeps it.
@@ -161,25 +200,39 @@ impl Store {
         revision: Revision,
         delta: &Delta<B>,
         twin: Option<&Object>,
-        tombstones: &mut Tombstones,
+        aside: &mut Aside,
     ) -> Applied {
         self.revision = revision;
-        if !self.is_superseded_by(delta, tombstones) {
+        if !self.is_superseded_by(delta, &aside.tombstones) {
             return Applied::Ignored(Ignored::Superseded);
         }
-        let before = tombstones.bytes;
+        let before = aside.bytes();
         let applied = match &delta.op {
             Op::Put(body) => {
-                tombstones.remove(&delta.key);
+                aside.tombstones.remove(&delta.key);
                 let object = Object::new(&delta.key, delta.epoch, &delta.version, body.as_ref());
                 self.put(&delta.key, object, twin)
             }
             Op::Delete => {
-                tombstones.push(&delta.key, delta.epoch, &delta.version);
+                aside
+                    .tombstones
+                    .push(&delta.key, delta.epoch, &delta.version);
                 self.delete(&delta.key, twin)
             }
         };
-        self.bytes.indexes = self.bytes.indexes + tombstones.bytes - before;
+        let gone = match &applied {
+            Applied::Put { old } => old.as_ref(),
+            Applied::Deleted { old } => Some(old),
+            Applied::Ignored(_) => None,
+        };
+        if let Some(gone) = gone
+            && aside.holes.left(gone)
+        {
+            let moved = self.objects.move_out(gone.allocation(), gone.key());
+            aside.holes.moved_out(gone, moved);
+        }
+        self.bytes.indexes = self.bytes.indexes + aside.bytes() - before;
+        self.count_saved();
         applied
     }
 
@@ -191,19 +244,21 @@ impl Store {
 
     /// Takes in a control record that was accepted, and frees what it says is void: the view was
     /// dropped since, or begun anew, and its objects were purged without a record of their own.
-    fn control(&mut self, revision: Revision, record: ViewRecord) {
+    fn control(&mut self, revision: Revision, record: ViewRecord, aside: &mut Aside) {
         self.revision = revision;
         if record.origin > self.origin {
             self.origin = record.origin;
-            self.free_before(record.origin);
+            let before = aside.bytes();
+            self.free_before(record.origin, &mut aside.holes);
+            self.bytes.indexes = self.bytes.indexes + aside.bytes() - before;
         }
-        self.head = ListHead::of(&record.info);
-        self.control = Some(record);
+        self.head = Arc::new(ListHead::of(&record.info));
+        self.control = Some(Arc::new(record));
     }
 
     /// The last control record.
     pub fn record(&self) -> Option<&ViewRecord> {
-        self.control.as_ref()
+        self.control.as_deref()
     }
 
     /// What the list of these objects says of itself.
@@ -230,9 +285,13 @@ impl Store {
 
     /// What it takes beside the state that it is written beside.
     pub(crate) fn own_bytes(&self) -> ViewBytes {
-        let mut bytes = self.bytes();
-        bytes.remove(&self.shared);
-        bytes
+        let (bytes, shared) = (self.bytes(), self.shared);
+        // What has moved out of a place that it shared is still counted as shared.
+        ViewBytes {
+            bodies: bytes.bodies.saturating_sub(shared.bodies),
+            keys: bytes.keys.saturating_sub(shared.keys),
+            indexes: bytes.indexes.saturating_sub(shared.indexes),
+        }
     }
 
     /// How many objects there are.
@@ -291,10 +350,10 @@ impl Store {
         let Some(mut object) = object else {
             return Applied::Ignored(Ignored::KeyTooLong);
         };
-        let bytes = bytes_of(&object);
         if let Some(twin) = twin {
             object.share(twin);
         }
+        let bytes = bytes_of(&object);
         self.digest.add(key, &object.version());
         self.bytes.add(&bytes);
         let is_shared = twin.is_some_and(|twin| object.shares_with(twin));
@@ -329,11 +388,24 @@ impl Store {
     }
 
     /// Frees objects of tenures before `origin`.
-    fn free_before(&mut self, origin: Epoch) {
+    fn free_before(&mut self, origin: Epoch, holes: &mut Holes) {
         for old in self.objects.take_all(|object| object.epoch() < origin) {
             let key = ObjectKey::new(old.namespace(), old.name());
             self.removed(&key, &old, None);
+            holes.left(&old);
         }
+        self.count_saved();
+    }
+
+    fn pack(&mut self) {
+        self.objects.pack();
+        self.count_saved();
+    }
+
+    /// Objects that were packed, or have moved out, take another amount than when they came.
+    fn count_saved(&mut self) {
+        let saved = self.objects.take_saved();
+        self.bytes.indexes = self.bytes.indexes.saturating_add_signed(-saved);
     }
 }
 

@@ -1,27 +1,20 @@
 //! Objects in order, in chunks that several states of a view share.
 //!
 //! A snapshot holds a state for as long as somebody reads it, and updates go on beside it. So a
-//! change copies one chunk and the list of chunks where a snapshot holds them, and nothing else: what
-//! it costs does not grow with the objects but by a word for every hundred of them.
+//! change copies one chunk, one group of chunks and the list of groups where a snapshot holds them, and
+//! nothing else: what it costs hardly grows with the objects.
 
 mod changes;
+mod chunk;
+mod chunks;
 
 use std::{iter::FlatMap, slice, sync::Arc};
 
-use crate::object::Object;
+use crate::{object::Object, pack};
+use chunk::{CHUNK_BYTES, CHUNK_OBJECTS_MAX, CHUNK_ROOM_MIN, Chunk};
+use chunks::{Chunks, Place};
 
 pub use changes::Change;
-
-/// The most objects of one chunk. A change beside a snapshot copies that many slots; a change alone
-/// moves half as many.
-const CHUNK_OBJECTS_MAX: usize = 128;
-
-/// The fewest objects that a chunk has room for, so that a small view stays small.
-const CHUNK_ROOM_MIN: usize = 4;
-
-/// What a chunk takes beside its slots: its counters, its own head, and its place in the list, of
-/// which half may be room.
-const CHUNK_BYTES: usize = 48 + 2 * size_of::<usize>();
 
 /// A key: namespace, then name.
 pub(crate) type Parts<'k> = (&'k [u8], &'k [u8]);
@@ -30,28 +23,12 @@ pub(crate) type Parts<'k> = (&'k [u8], &'k [u8]);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     /// In order; none is empty.
-    chunks: Vec<Arc<Chunk>>,
+    chunks: Chunks,
     len: usize,
     /// Slots that there is room for in all chunks.
     slots: usize,
-}
-
-#[derive(Debug, Default)]
-struct Chunk(Vec<Object>);
-
-impl Clone for Chunk {
-    /// With the same room, so that the next object does not double it.
-    fn clone(&self) -> Self {
-        let mut objects = Vec::with_capacity(self.0.capacity());
-        objects.extend_from_slice(&self.0);
-        Self(objects)
-    }
-}
-
-impl Chunk {
-    fn is_before(&self, key: Parts<'_>) -> bool {
-        self.0.first().is_some_and(|first| first.order(key).is_le())
-    }
+    /// What packing has saved, less what moving out has cost, since somebody asked.
+    saved: isize,
 }
 
 type InChunk<'a> = fn(&'a Arc<Chunk>) -> slice::Iter<'a, Object>;
@@ -59,7 +36,7 @@ type InChunk<'a> = fn(&'a Arc<Chunk>) -> slice::Iter<'a, Object>;
 /// The objects of a view in order.
 #[derive(Clone, Debug)]
 pub struct Objects<'a> {
-    objects: FlatMap<slice::Iter<'a, Arc<Chunk>>, slice::Iter<'a, Object>, InChunk<'a>>,
+    objects: FlatMap<chunks::Iter<'a>, slice::Iter<'a, Object>, InChunk<'a>>,
     left: usize,
 }
 
@@ -99,7 +76,8 @@ impl Tree {
 
     /// What it takes but for what its objects point at.
     pub(crate) fn bytes(&self) -> usize {
-        self.slots * size_of::<Object>() + self.chunks.len() * CHUNK_BYTES
+        let chunks = self.chunks.len() * CHUNK_BYTES + self.chunks.bytes();
+        self.slots * size_of::<Object>() + chunks
     }
 
     pub(crate) fn iter(&self) -> Objects<'_> {
@@ -112,7 +90,7 @@ impl Tree {
 
     /// The object at this place.
     pub(crate) fn nth(&self, mut index: usize) -> Option<&Object> {
-        for chunk in &self.chunks {
+        for chunk in self.chunks.iter() {
             match index.checked_sub(chunk.0.len()) {
                 Some(further) => index = further,
                 None => return chunk.0.get(index),
@@ -123,38 +101,38 @@ impl Tree {
 
     /// Objects from this key on.
     pub(crate) fn from(&self, key: Parts<'_>) -> impl Iterator<Item = &Object> {
-        let at = self.chunk_of(key);
-        let (within, behind) = match self.chunks.get(at) {
-            Some(chunk) => {
-                let skipped = chunk.0.partition_point(|held| held.order(key).is_lt());
-                (&chunk.0[skipped..], &self.chunks[at + 1..])
-            }
-            None => (&[][..], &[][..]),
-        };
-        within.iter().chain(behind.iter().flat_map(in_order))
+        let place = self.chunks.find(key);
+        let chunk = place.and_then(|place| self.chunks.get(place));
+        let within = chunk.map_or(&[][..], |chunk| {
+            let skipped = chunk.0.partition_point(|held| held.order(key).is_lt());
+            &chunk.0[skipped..]
+        });
+        let behind = place
+            .into_iter()
+            .flat_map(|place| self.chunks.behind(place));
+        within.iter().chain(behind.flat_map(in_order))
     }
 
     pub(crate) fn get(&self, key: Parts<'_>) -> Option<&Object> {
-        let chunk = self.chunks.get(self.chunk_of(key))?;
-        let found = chunk.0.binary_search_by(|held| held.order(key)).ok()?;
-        chunk.0.get(found)
+        let chunk = self.chunks.get(self.chunks.find(key)?)?;
+        chunk.0.get(chunk.search(key).ok()?)
     }
 
     /// Puts an object in; returns the one that it replaces.
     pub(crate) fn replace(&mut self, object: Object) -> Option<Object> {
-        let at = self.chunk_of(object.key());
-        let Some(chunk) = self.chunks.get(at) else {
-            self.insert(0, 0, object);
+        let place = self.chunks.find(object.key());
+        let Some((place, chunk)) = place.and_then(|place| Some((place, self.chunks.get(place)?)))
+        else {
+            self.insert(None, 0, object);
             return None;
         };
-        match chunk.0.binary_search_by(|held| held.order(object.key())) {
-            Ok(found) => self.edit(at, |chunk| {
-                chunk
-                    .get_mut(found)
-                    .map(|held| std::mem::replace(held, object))
-            }),
-            Err(place) => {
-                self.insert(at, place, object);
+        match chunk.search(object.key()) {
+            Ok(found) => self.edit(place, |chunk| {
+                let held = chunk.0.get_mut(found)?;
+                Some(std::mem::replace(held, object))
+            })?,
+            Err(at) => {
+                self.insert(Some(place), at, object);
                 None
             }
         }
@@ -162,12 +140,11 @@ impl Tree {
 
     /// Takes an object out.
     pub(crate) fn take(&mut self, key: Parts<'_>) -> Option<Object> {
-        let at = self.chunk_of(key);
-        let chunk = self.chunks.get(at)?;
-        let found = chunk.0.binary_search_by(|held| held.order(key)).ok()?;
-        let taken = self.edit(at, |chunk| chunk.remove(found));
+        let place = self.chunks.find(key)?;
+        let found = self.chunks.get(place)?.search(key).ok()?;
+        let taken = self.edit(place, |chunk| chunk.0.remove(found))?;
         self.len -= 1;
-        self.join(at);
+        self.join(place);
         Some(taken)
     }
 
@@ -177,7 +154,9 @@ impl Tree {
             return Vec::new();
         }
         let (taken, kept): (Vec<_>, Vec<_>) = self.iter().cloned().partition(void);
+        let saved = self.saved;
         *self = kept.into_iter().collect();
+        self.saved += saved;
         taken
     }
 
@@ -185,73 +164,137 @@ impl Tree {
     /// object are two thirds full.
     pub(crate) fn compact(&mut self) {
         if self.slots > CHUNK_ROOM_MIN && self.slots > self.len + self.len / 4 {
+            let saved = self.saved;
             // Chunk by chunk, so that there are never two of all slots.
-            let chunks = std::mem::take(&mut self.chunks).into_iter();
+            let chunks = std::mem::take(&mut self.chunks).into_chunks();
             *self = chunks
                 .flat_map(|chunk| Arc::unwrap_or_clone(chunk).0)
                 .collect();
+            self.saved += saved;
         }
     }
 
-    /// Where the object of this key is, if it is anywhere.
-    fn chunk_of(&self, key: Parts<'_>) -> usize {
-        let behind = self.chunks.partition_point(|chunk| chunk.is_before(key));
-        behind.saturating_sub(1)
+    /// Packs what nobody else holds: see `pack`.
+    pub(crate) fn pack(&mut self) {
+        let mut next = self.chunks.first();
+        while let Some(place) = next {
+            if self
+                .chunks
+                .get(place)
+                .is_some_and(|chunk| chunk.has_loose())
+            {
+                self.pack_chunk(place);
+            }
+            next = self.chunks.next(place);
+        }
     }
 
-    fn insert(&mut self, at: usize, place: usize, object: Object) {
+    /// Moves what is left of an allocation out of it, from where this key stands, or stood. Returns the
+    /// objects' bytes.
+    pub(crate) fn move_out(&mut self, allocation: usize, key: Parts<'_>) -> usize {
+        let Some(here) = self.chunks.find(key) else {
+            return 0;
+        };
+        // A chunk may have been split since it was packed.
+        let around = [
+            self.chunks.previous(here),
+            Some(here),
+            self.chunks.next(here),
+        ];
+        let (mut moved, mut saved) = (0, 0);
+        for place in around.into_iter().flatten() {
+            let held = |object: &Object| object.allocation() == allocation;
+            if self
+                .chunks
+                .get(place)
+                .is_some_and(|chunk| chunk.0.iter().any(held))
+            {
+                self.edit(place, |chunk| {
+                    for object in chunk.0.iter_mut().filter(|object| held(object)) {
+                        saved += object.spare_bytes().cast_signed();
+                        object.move_out();
+                        saved -= object.spare_bytes().cast_signed();
+                        moved += object.len();
+                    }
+                });
+            }
+        }
+        self.saved += saved;
+        moved
+    }
+
+    /// What packing has saved since this was last asked, in bytes; less than nothing where objects have
+    /// moved out.
+    pub(crate) fn take_saved(&mut self) -> isize {
+        std::mem::take(&mut self.saved)
+    }
+
+    fn pack_chunk(&mut self, place: Place) {
+        let saved = self.edit(place, |chunk| pack::pack(&mut chunk.0));
+        self.saved += saved.unwrap_or_default();
+    }
+
+    fn insert(&mut self, place: Option<Place>, at: usize, object: Object) {
         self.len += 1;
-        let Some(chunk) = self.chunks.get(at) else {
-            self.chunks.push(Arc::default());
-            return self.fill(at, 0, object);
+        let Some((place, objects)) =
+            place.and_then(|place| Some((place, self.chunks.get(place)?.0.len())))
+        else {
+            let first = self.chunks.insert_behind(None, Chunk::default());
+            return self.fill(first, 0, object);
         };
-        if chunk.0.len() < CHUNK_OBJECTS_MAX {
-            return self.fill(at, place, object);
+        if objects < CHUNK_OBJECTS_MAX {
+            return self.fill(place, at, object);
         }
+        self.pack_chunk(place);
         // Objects that come in order fill their chunks.
-        let split_at = match at + 1 == self.chunks.len() && place == CHUNK_OBJECTS_MAX {
-            true => CHUNK_OBJECTS_MAX,
-            false => CHUNK_OBJECTS_MAX / 2,
+        let split_at = match self.chunks.next(place).is_none() && at == objects {
+            true => objects,
+            false => objects / 2,
         };
-        let behind = self.edit(at, |chunk| chunk.split_off(split_at));
-        self.slots += behind.capacity();
-        self.chunks.insert(at + 1, Arc::new(Chunk(behind)));
-        if place < split_at {
-            self.fill(at, place, object);
+        let behind = self.edit(place, |chunk| chunk.0.split_off(split_at));
+        let behind = Chunk(behind.unwrap_or_default());
+        self.slots += behind.0.capacity();
+        if at < split_at {
+            // Before the other's place is taken, which may move this one.
+            self.fill(place, at, object);
+            self.chunks.insert_behind(Some(place), behind);
         } else {
-            self.fill(at + 1, place - split_at, object);
+            let place = self.chunks.insert_behind(Some(place), behind);
+            self.fill(place, at - split_at, object);
         }
     }
 
-    fn fill(&mut self, at: usize, place: usize, object: Object) {
-        self.edit(at, |chunk| {
-            let room = (chunk.len() + 1).next_power_of_two().max(CHUNK_ROOM_MIN);
-            chunk.reserve_exact(room - chunk.len());
-            chunk.insert(place, object);
-        });
+    fn fill(&mut self, place: Place, at: usize, object: Object) {
+        self.edit(place, |chunk| chunk.insert(at, object));
     }
 
     /// Frees a chunk that is empty, or joins it with the next where both are nearly so.
-    fn join(&mut self, at: usize) {
-        let objects = |at: usize| self.chunks.get(at).map(|chunk| chunk.0.len());
-        match (objects(at), objects(at + 1)) {
-            (Some(0), _) => self.slots -= self.chunks.remove(at).0.capacity(),
-            (Some(here), Some(next)) if here + next <= CHUNK_OBJECTS_MAX / 2 => {
-                let next = self.chunks.remove(at + 1);
-                self.slots -= next.0.capacity();
-                self.edit(at, |chunk| chunk.extend_from_slice(&next.0));
+    fn join(&mut self, place: Place) {
+        let objects = |place: Place| Some((place, self.chunks.get(place)?.0.len()));
+        match (objects(place), self.chunks.next(place).and_then(objects)) {
+            (Some((_, 0)), _) => drop(self.remove(place)),
+            (Some((_, here)), Some((next, behind))) if here + behind <= CHUNK_OBJECTS_MAX / 2 => {
+                if let Some(chunk) = self.chunks.get(next).cloned() {
+                    self.edit(place, |here| here.0.extend_from_slice(&chunk.0));
+                    self.remove(next);
+                }
             }
             _ => {}
         }
     }
 
-    fn edit<R>(&mut self, at: usize, edit: impl FnOnce(&mut Vec<Object>) -> R) -> R {
-        let slot = &mut self.chunks[at];
-        let before = slot.0.capacity();
-        let chunk = Arc::make_mut(slot);
-        let result = edit(&mut chunk.0);
+    fn remove(&mut self, place: Place) -> Option<Arc<Chunk>> {
+        let removed = self.chunks.remove(place)?;
+        self.slots -= removed.0.capacity();
+        Some(removed)
+    }
+
+    fn edit<R>(&mut self, place: Place, edit: impl FnOnce(&mut Chunk) -> R) -> Option<R> {
+        let chunk = self.chunks.edit(place)?;
+        let before = chunk.0.capacity();
+        let result = edit(chunk);
         self.slots = self.slots + chunk.0.capacity() - before;
-        result
+        Some(result)
     }
 }
 
@@ -260,9 +303,10 @@ impl FromIterator<Object> for Tree {
     fn from_iter<T: IntoIterator<Item = Object>>(objects: T) -> Self {
         let mut tree = Self::default();
         for object in objects {
-            let last = tree.chunks.len().saturating_sub(1);
-            let place = tree.chunks.last().map_or(0, |chunk| chunk.0.len());
-            tree.insert(last, place, object);
+            let last = tree.chunks.last();
+            let chunk = last.and_then(|last| tree.chunks.get(last));
+            let at = chunk.map_or(0, |chunk| chunk.0.len());
+            tree.insert(last, at, object);
         }
         tree
     }

@@ -12,9 +12,10 @@ fn recount(store: &Draft) -> ViewBytes {
         bytes.indexes += object.spare_bytes();
     }
     bytes.indexes += store.objects.bytes();
-    for key in store.tombstones.by_key.keys() {
+    for key in store.aside.tombstones.by_key.keys() {
         bytes.indexes += tombstone_bytes(key);
     }
+    bytes.indexes += Holes::of(store.objects()).bytes();
     bytes
 }
 
@@ -148,8 +149,8 @@ fn the_oldest_deletion_is_forgotten_over_the_limit() {
         let position = Revision(n as u64 + 1);
         store.apply(position, &delete(&name(n), 1, "10"), None);
     }
-    assert_eq!(store.tombstones.by_key.len(), TOMBSTONES_MAX);
-    assert_eq!(store.tombstones.order.len(), TOMBSTONES_MAX);
+    assert_eq!(store.aside.tombstones.by_key.len(), TOMBSTONES_MAX);
+    assert_eq!(store.aside.tombstones.order.len(), TOMBSTONES_MAX);
     assert_eq!(store.bytes(), recount(&store));
     let mut next = TOMBSTONES_MAX as u64 + 2;
     let mut is_applied = |n| {
@@ -231,4 +232,79 @@ fn a_copy_counts_only_what_it_does_not_share() {
     assert_eq!(copy.bytes(), recount(&copy));
     copy.settle();
     assert_eq!(copy.own_bytes(), copy.bytes());
+}
+
+fn synced() -> ViewRecord {
+    let source = anteroom_model::Source::System { name: "t".into() };
+    ViewRecord {
+        view: source.view_id(),
+        info: anteroom_model::SourceInfo {
+            source,
+            kind: String::new(),
+            namespaced: true,
+        },
+        epoch: Epoch(1),
+        state: ViewState::Synced,
+        version: ResourceVersion::new("1"),
+        objects: 0,
+        digest: Digest::EMPTY,
+        origin: Epoch::default(),
+        age_max_ms: None,
+    }
+}
+
+fn body_of(n: u32, round: u32) -> String {
+    let bytes = 900 + (n * 37 + round * 101) % 1_500;
+    format!("{n}-{round}-").repeat(bytes as usize / 6)
+}
+
+proptest! {
+    /// Objects move in and out of allocations that they share; nobody may tell.
+    #[test]
+    fn what_is_packed_stays_what_it_is(
+        objects in 1_u32..400,
+        changes in prop::collection::vec((0_u32..400, prop::bool::weighted(0.8)), 0..600),
+        held_at in 0_usize..600,
+    ) {
+        let mut store = Draft::default();
+        let mut model = BTreeMap::new();
+        let mut revision = 0;
+        let mut apply = |store: &mut Draft, n: u32, round: u32, is_put: bool| {
+            revision += 2;
+            let (name, version) = (format!("n{:03}", n * 7 % 400), (revision + 1).to_string());
+            let delta = match is_put {
+                true => put(&name, 1, &version, &body_of(n, round)),
+                false => delete(&name, 1, &version),
+            };
+            store.apply(Revision(revision), &delta, None);
+            match is_put {
+                true => model.insert(name, body_of(n, round)),
+                false => model.remove(&name),
+            };
+            model.clone()
+        };
+        for n in 0..objects {
+            apply(&mut store, n, 0, true);
+        }
+        store.control(Revision(2 * u64::from(objects) + 1), synced());
+        let mut held = None;
+        for (at, (n, is_put)) in (1..).zip(changes) {
+            let model = apply(&mut store, n, at, is_put);
+            if at as usize == held_at {
+                held = Some((store.snapshot(), model));
+            }
+        }
+        let bodies = |store: &Store| -> BTreeMap<_, _> {
+            let text = |object: &Object| String::from_utf8(object.body().to_vec()).unwrap();
+            store.objects().map(|object| (object.name().to_owned(), text(object))).collect()
+        };
+        prop_assert_eq!(bodies(&store), model);
+        prop_assert_eq!(store.bytes(), recount(&store));
+        let bytes: usize = store.objects().map(Object::len).sum();
+        // What is left of an allocation that is a third holes has moved out.
+        prop_assert!(store.aside.holes.bytes() * 2 <= bytes + 128 * 1024);
+        if let Some((state, model)) = held {
+            prop_assert_eq!(bodies(&state), model);
+        }
+    }
 }

@@ -1,11 +1,11 @@
 //! What differs between two states of a view.
 //!
-//! States that followed one another share all chunks but those that changed, so finding the changes
-//! costs a comparison of two pointers for each chunk, and a walk through those that differ.
+//! States that followed one another share all groups and chunks but those that changed, so finding the
+//! changes costs a comparison of two pointers for each group, and a walk through those that differ.
 
 use std::{cmp::Ordering, sync::Arc};
 
-use super::{Chunk, Tree};
+use super::{Tree, chunk::Chunk, chunks::Group};
 use crate::object::Object;
 
 /// One object that is not the same in two states.
@@ -26,49 +26,81 @@ pub enum Change<'a> {
 
 /// A place in a tree.
 struct Cursor<'a> {
-    chunks: &'a [Arc<Chunk>],
+    groups: &'a [Arc<Group>],
+    chunk: usize,
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
+    fn new(tree: &'a Tree) -> Self {
+        Self {
+            groups: tree.chunks.groups(),
+            chunk: 0,
+            at: 0,
+        }
+    }
+
     fn object(&self) -> Option<&'a Object> {
-        self.chunks.first()?.0.get(self.at)
+        self.groups.first()?.0.get(self.chunk)?.0.get(self.at)
     }
 
     fn next(&mut self) {
         self.at += 1;
-        if self
-            .chunks
+        let chunk = self
+            .groups
             .first()
-            .is_some_and(|chunk| self.at == chunk.0.len())
-        {
+            .and_then(|group| group.0.get(self.chunk));
+        if chunk.is_some_and(|chunk| self.at == chunk.0.len()) {
             self.skip();
         }
     }
 
+    /// Goes to the next chunk.
     fn skip(&mut self) {
         self.at = 0;
-        self.chunks = self.chunks.get(1..).unwrap_or_default();
+        self.chunk += 1;
+        if self
+            .groups
+            .first()
+            .is_some_and(|group| self.chunk == group.0.len())
+        {
+            self.skip_group();
+        }
+    }
+
+    fn skip_group(&mut self) {
+        (self.at, self.chunk) = (0, 0);
+        self.groups = self.groups.get(1..).unwrap_or_default();
+    }
+
+    /// The group that begins here.
+    fn whole_group(&self) -> Option<&'a Arc<Group>> {
+        let begins = (self.chunk, self.at) == (0, 0);
+        self.groups.first().filter(|_| begins)
     }
 
     /// The chunk that begins here.
     fn whole(&self) -> Option<&'a Arc<Chunk>> {
-        self.chunks.first().filter(|_| self.at == 0)
+        let chunk = self.groups.first()?.0.get(self.chunk);
+        chunk.filter(|_| self.at == 0)
     }
+}
+
+fn are_one<T>(old: Option<&Arc<T>>, new: Option<&Arc<T>>) -> bool {
+    matches!((old, new), (Some(old), Some(new)) if Arc::ptr_eq(old, new))
 }
 
 impl Tree {
     /// Tells `each` how to come from `older` to this, in order.
     pub(crate) fn changes_since<'a>(&'a self, older: &'a Self, mut each: impl FnMut(Change<'a>)) {
-        let cursor = |tree: &'a Self| Cursor {
-            chunks: &tree.chunks,
-            at: 0,
-        };
-        let (mut before, mut after) = (cursor(older), cursor(self));
+        let (mut before, mut after) = (Cursor::new(older), Cursor::new(self));
         loop {
-            if let (Some(old), Some(new)) = (before.whole(), after.whole())
-                && Arc::ptr_eq(old, new)
-            {
+            if are_one(before.whole_group(), after.whole_group()) {
+                before.skip_group();
+                after.skip_group();
+                continue;
+            }
+            if are_one(before.whole(), after.whole()) {
                 before.skip();
                 after.skip();
                 continue;
@@ -78,6 +110,8 @@ impl Tree {
                 (None, None) => return,
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
+                // Without looking into either.
+                (Some(old), Some(new)) if old.shares_with(new) => Ordering::Equal,
                 (Some(old), Some(new)) => old.order(new.key()),
             };
             match (order, old, new) {

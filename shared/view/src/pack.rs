@@ -1,0 +1,206 @@
+//! Several objects in one allocation.
+//!
+//! An allocator rounds up: a body of 3.7 KB takes 4 KB, and bodies of all sizes together a tenth more
+//! than they hold. So objects that came one by one are packed, so many into one allocation that they fill
+//! its size class. What changes later gets an allocation of its own again and leaves a *hole* behind;
+//! where holes take a good part of an allocation, what is left in it moves out ([`Holes`]). An object
+//! therefore moves twice at most, once in and once out: whoever keeps up with changes sees each move as
+//! one.
+
+use std::{collections::HashMap, ops::Range, sync::Arc};
+
+use crate::{object::Object, size};
+
+/// A larger object keeps its own allocation: of that size, the allocator rounds up by pages that are
+/// never touched.
+const PACKED_BYTES_MAX: usize = 14 * 1024;
+
+/// The most bytes of one allocation. More would round up less, and hold longer what is left in it.
+const PACK_BYTES_MAX: usize = 128 * 1024;
+
+/// What a small allocation is taken to cost beside itself: about half of the pages that the allocator
+/// takes for several of its size.
+const STREWN_BYTES: usize = 16 * 1024;
+
+/// The part of an allocation that may be holes: one in so many.
+const HOLES_SHARE: usize = 3;
+
+/// Packs those that nobody else holds and that have an allocation of their own. Returns the bytes that
+/// this saves.
+pub(crate) fn pack(objects: &mut [Object]) -> isize {
+    let loose = objects.iter_mut().filter(|object| is_packable(object));
+    let mut loose: Vec<_> = loose.collect();
+    let sizes: Vec<_> = loose.iter().map(|object| object.len()).collect();
+    let mut saved: isize = 0;
+    for range in ranges(&sizes) {
+        let packed = &mut loose[range];
+        if packed.len() < 2 {
+            continue;
+        }
+        let spare = |packed: &[&mut Object]| packed.iter().map(|object| object.spare_bytes()).sum();
+        let before: usize = spare(packed);
+        let mut data = Vec::with_capacity(packed.iter().map(|object| object.len()).sum());
+        packed
+            .iter()
+            .for_each(|object| data.extend_from_slice(object.data()));
+        let data: Arc<[u8]> = data.into();
+        let mut start = 0;
+        for object in packed.iter_mut() {
+            let bytes = object.len();
+            object.move_into(&data, start);
+            start += bytes;
+        }
+        let after: usize = spare(packed);
+        saved += before.cast_signed() - after.cast_signed();
+    }
+    saved
+}
+
+fn is_packable(object: &Object) -> bool {
+    object.is_alone() && object.is_unshared() && object.len() <= PACKED_BYTES_MAX
+}
+
+/// Which of objects of these sizes, in order, go together so that the least is added to them.
+fn ranges(sizes: &[usize]) -> Vec<Range<usize>> {
+    // For each number of objects: what is added to the first so many, and where their last range begins.
+    let mut best = vec![(0, 0)];
+    for end in 1..=sizes.len() {
+        let (mut bytes, mut found) = (0, (usize::MAX, end - 1));
+        for begin in (0..end).rev() {
+            bytes += sizes[begin];
+            if bytes > PACK_BYTES_MAX && begin + 1 < end {
+                break;
+            }
+            let spare = best[begin].0 + cost(bytes);
+            if spare < found.0 {
+                found = (spare, begin);
+            }
+        }
+        best.push(found);
+    }
+    let (mut ranges, mut end) = (Vec::new(), sizes.len());
+    while end > 0 {
+        let begin = best[end].1;
+        ranges.push(begin..end);
+        end = begin;
+    }
+    ranges.reverse();
+    ranges
+}
+
+/// What it costs to keep so many bytes in one allocation: what is added, and for a small one the pages
+/// that it keeps from being freed, where its neighbours are gone.
+fn cost(bytes: usize) -> usize {
+    let strewn = match bytes < PACKED_BYTES_MAX {
+        true => STREWN_BYTES,
+        false => 0,
+    };
+    size::shared(bytes) + strewn
+}
+
+/// What allocations hold that no object of a state is in any more.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Holes {
+    /// By the allocation: what is unused of it.
+    by_allocation: HashMap<usize, usize>,
+    bytes: usize,
+}
+
+impl Holes {
+    /// Bytes of all holes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// An object is gone. Returns whether those that are left in its allocation should move out.
+    pub(crate) fn left(&mut self, gone: &Object) -> bool {
+        if gone.is_alone() {
+            return false;
+        }
+        let unused = self.by_allocation.entry(gone.allocation()).or_default();
+        *unused += gone.len();
+        self.bytes += gone.len();
+        let (unused, all) = (*unused, gone.allocation_bytes());
+        if unused >= all {
+            self.by_allocation.remove(&gone.allocation());
+            self.bytes -= unused;
+            return false;
+        }
+        unused * HOLES_SHARE > all
+    }
+
+    /// Those that were left with `gone` have moved out: so many bytes of them.
+    pub(crate) fn moved_out(&mut self, gone: &Object, bytes: usize) {
+        if let Some(unused) = self.by_allocation.get_mut(&gone.allocation()) {
+            *unused += bytes;
+            self.bytes += bytes;
+            if *unused >= gone.allocation_bytes() {
+                self.bytes -= *unused;
+                self.by_allocation.remove(&gone.allocation());
+            }
+        }
+    }
+
+    /// Counts anew, where objects were taken over from another state.
+    pub(crate) fn of<'a>(objects: impl Iterator<Item = &'a Object>) -> Self {
+        let mut by_allocation = HashMap::new();
+        for object in objects.filter(|object| !object.is_alone()) {
+            let unused = by_allocation.entry(object.allocation());
+            *unused.or_insert(object.allocation_bytes()) -= object.len();
+        }
+        by_allocation.retain(|_, unused| *unused > 0);
+        let bytes = by_allocation.values().sum();
+        Self {
+            by_allocation,
+            bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn all_are_in_one_range_each_and_none_is_too_large(
+            sizes in prop::collection::vec(1_usize..20_000, 0..150),
+        ) {
+            let ranges = ranges(&sizes);
+            let mut next = 0;
+            for range in &ranges {
+                prop_assert_eq!(range.start, next);
+                prop_assert!(range.end > range.start);
+                let bytes: usize = sizes[range.clone()].iter().sum();
+                prop_assert!(range.len() == 1 || bytes <= PACK_BYTES_MAX);
+                next = range.end;
+            }
+            prop_assert_eq!(next, sizes.len());
+        }
+    }
+
+    #[test]
+    fn what_is_packed_is_rounded_up_by_little() {
+        for (of, share_max) in [
+            (333, 12),
+            (600, 20),
+            (1_100, 20),
+            (2_049, 20),
+            (3_111, 20),
+            (3_700, 20),
+            (4_097, 20),
+            (5_200, 20),
+        ] {
+            let sizes: Vec<_> = (0..64).map(|n| of + (n * 37) % 50).collect();
+            let (mut bytes, mut spare) = (0, 0);
+            for range in ranges(&sizes) {
+                let together: usize = sizes[range].iter().sum();
+                bytes += together;
+                spare += size::shared(together);
+            }
+            assert!(spare * share_max < bytes, "{of}: {spare} of {bytes}");
+        }
+    }
+}

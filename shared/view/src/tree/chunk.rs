@@ -1,0 +1,50 @@
+//! A run of objects that stand beside each other.
+
+use super::{Object, Parts};
+
+/// The most objects of one chunk. A change beside a snapshot copies that many slots; a change alone
+/// moves half as many.
+pub(super) const CHUNK_OBJECTS_MAX: usize = 64;
+
+/// The fewest objects that a chunk has room for, so that a small view stays small.
+pub(super) const CHUNK_ROOM_MIN: usize = 4;
+
+/// What a chunk takes beside its slots: its counters, its own head, and its place in the list, of
+/// which half may be room.
+pub(super) const CHUNK_BYTES: usize = 48 + 2 * size_of::<usize>();
+
+/// Objects in order.
+#[derive(Debug, Default)]
+pub(super) struct Chunk(pub(super) Vec<Object>);
+
+impl Clone for Chunk {
+    /// With the same room, so that the next object does not double it.
+    fn clone(&self) -> Self {
+        let mut objects = Vec::with_capacity(self.0.capacity());
+        objects.extend_from_slice(&self.0);
+        Self(objects)
+    }
+}
+
+impl Chunk {
+    pub(super) fn is_before(&self, key: Parts<'_>) -> bool {
+        self.0.first().is_some_and(|first| first.order(key).is_le())
+    }
+
+    /// Where the object of this key is, or would be.
+    pub(super) fn search(&self, key: Parts<'_>) -> Result<usize, usize> {
+        self.0.binary_search_by(|held| held.order(key))
+    }
+
+    pub(super) fn insert(&mut self, at: usize, object: Object) {
+        let room = (self.0.len() + 1).next_power_of_two().max(CHUNK_ROOM_MIN);
+        self.0.reserve_exact(room - self.0.len());
+        self.0.insert(at, object);
+    }
+
+    /// Whether enough of its objects have an allocation of their own for packing to be worth it.
+    pub(super) fn has_loose(&self) -> bool {
+        let loose = self.0.iter().filter(|object| object.is_alone());
+        loose.count() * 8 > self.0.len()
+    }
+}
