@@ -5,35 +5,34 @@ use std::sync::Arc;
 use anteroom_jmespath::Parameters;
 use anteroom_mirror::ViewHandle;
 use anteroom_plan::{
-    Aggregate, AggregateKey, AggregateTerm, Aggregated, Counted, Document, IndexKey,
-    Parameters as OfChains, aggregate,
+    Aggregate, AggregateKey, AggregateTerm, Aggregated, Counted, Document, Index,
+    Parameters as OfChains, Scalar, aggregate,
 };
 use anteroom_view::{Select, Snapshot};
 use anteroom_wire::query::Query;
-use moka::sync::Cache;
 use serde_json::Value;
 
 use crate::{
-    indexes::Indexes,
+    indexes::{Asked, Indexes},
     kept::Kept,
-    narrowed::{ExpressionKey, document, value},
+    narrowed::document,
+    per_document::PerDocument,
     plan::Plan,
 };
 
-/// Expressions of which it is kept what they take of the list. Each takes about a kilobyte.
-const FOUND_MAX: u64 = 4_096;
+/// What an expression takes of the list as a whole; `None`: nothing.
+pub(crate) type Aggregations = PerDocument<Option<Arc<Found>>>;
 
 /// All aggregates of a replica.
 #[derive(Debug)]
 pub(crate) struct Aggregates {
     pub(crate) kept: Arc<Kept<Aggregate>>,
     indexes: Arc<Indexes>,
-    found: Cache<ExpressionKey, Option<Arc<Found>>>,
 }
 
 /// An expression without its terms over the list.
 #[derive(Debug)]
-struct Found {
+pub(crate) struct Found {
     rest: Plan,
     terms: Vec<AggregateTerm>,
 }
@@ -74,11 +73,7 @@ impl Parameters for Bound<'_> {
 
 impl Aggregates {
     pub(crate) fn new(kept: Arc<Kept<Aggregate>>, indexes: Arc<Indexes>) -> Self {
-        Self {
-            kept,
-            indexes,
-            found: Cache::new(FOUND_MAX),
-        }
+        Self { kept, indexes }
     }
 
     /// The query with what is kept in it; `None` where it takes nothing of the list as a whole, or not
@@ -91,7 +86,7 @@ impl Aggregates {
         query: &Query,
     ) -> Option<Eased> {
         let document = document(select, state.read())?;
-        let found = self.found(plan, document)?;
+        let found = plan.aggregations.get(document, || found(plan, document))?;
         let namespace = select.whole_namespace(state.read())?;
         let of = Of {
             view,
@@ -108,19 +103,6 @@ impl Aggregates {
             .collect();
         let values = values.into_iter().collect::<Option<_>>()?;
         Some(Eased { found, values })
-    }
-
-    fn found(&self, plan: &Plan, document: Document<'_>) -> Option<Arc<Found>> {
-        let key = ExpressionKey::of(plan, document);
-        self.found.get_with(key, || {
-            let Aggregated { rest, terms } =
-                aggregate(&plan.expression, document, OfChains::Refused)?;
-            let rest = Plan {
-                expression: rest,
-                repeatable: plan.repeatable,
-            };
-            Some(Arc::new(Found { rest, terms }))
-        })
     }
 
     fn value(&self, of: Of<'_>, term: &AggregateTerm) -> Option<Value> {
@@ -145,18 +127,32 @@ impl Aggregates {
         if !of.namespace.is_empty() {
             return None;
         }
-        let strict = of.query.missing_key_is_error;
-        let key = IndexKey::of(&counted.lookup, strict, of.bare);
-        let wanted = value(&counted.lookup, of.query)?;
-        let agree = self
-            .indexes
-            .ask(of.view, of.state, key, |index| index.exact(&wanted))??;
+        let asked = Asked {
+            parameters: &of.query.parameters,
+            missing_key_is_error: of.query.missing_key_is_error,
+            bare: of.bare,
+        };
+        let wanted = asked.operand(&counted.probe).and_then(Scalar::of_json)?;
+        let key = asked.key(&counted.probe);
+        let exact = |index: &Index| index.exact(&wanted);
+        let agree = self.indexes.ask(of.view, of.state, key, exact)??;
         let all = of.state.read().len();
         Some(match counted.others {
             true => all.saturating_sub(agree) as u64,
             false => agree as u64,
         })
     }
+}
+
+fn found(plan: &Plan, document: Document<'_>) -> Option<Arc<Found>> {
+    let Aggregated { rest, terms } = aggregate(&plan.expression, document, OfChains::Refused)?;
+    let rest = Plan {
+        expression: rest,
+        repeatable: plan.repeatable,
+        narrowings: Arc::default(),
+        aggregations: Arc::default(),
+    };
+    Some(Arc::new(Found { rest, terms }))
 }
 
 /// What is asked, and of which state.

@@ -6,7 +6,7 @@ use anteroom_bus::Call;
 use anteroom_jmespath::{Budget, Environment, MissingKey};
 use anteroom_mirror::{ReadPosition, ViewHandle};
 use anteroom_model::{FactError, Revision};
-use anteroom_plan::Aggregate;
+use anteroom_plan::{Aggregate, Language};
 use anteroom_view::{Object, Select, Snapshot};
 use anteroom_wire::{
     WireError,
@@ -24,7 +24,7 @@ use crate::{
     memo::{Memo, QueryKey},
     memory::Use,
     metrics::QueryMetrics,
-    narrowed::Narrowed,
+    narrowed::{Most, Narrowed},
     plan::{Plan, Plans},
     references::References,
     sealed,
@@ -37,6 +37,16 @@ const EVALUATIONS_PER_CORE: usize = 4;
 /// Views up to this size are evaluated over where the call arrived: a scan takes less than a tenth
 /// of a millisecond then, about what it takes to hand it to another thread and back under load.
 const INLINE_OBJECTS_MAX: u64 = 64;
+
+/// Values of an index that are looked at, one after the other, where the call arrived: about as long as
+/// that many objects take. More are looked at on another thread.
+const INLINE_STEPS_MAX: usize = 4_096;
+
+/// What looking something up may cost where the call arrived.
+const INLINE: Most = Most {
+    objects: INLINE_OBJECTS_MAX as usize,
+    steps: INLINE_STEPS_MAX,
+};
 
 /// Answers calls to any view.
 #[derive(Debug)]
@@ -103,8 +113,11 @@ impl Answerer {
     ) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let turns = cores * EVALUATIONS_PER_CORE;
-        let functions = anteroom_policy::query_functions();
-        let indexes = Arc::new(Indexes::new(functions));
+        let language = Language {
+            functions: anteroom_policy::query_functions(),
+            matches: anteroom_policy::wildcard_matches,
+        };
+        let indexes = Arc::new(Indexes::new(language));
         Self {
             replica,
             budget: args.budget(turns),
@@ -114,7 +127,7 @@ impl Answerer {
             plans: Plans::new(anteroom_policy::query_functions()),
             memo: Memo::new(args.memo_bytes_max),
             narrowed: Narrowed::new(Arc::clone(&indexes), args.verify_plans),
-            aggregates: Aggregates::new(Arc::new(Kept::new(functions)), indexes),
+            aggregates: Aggregates::new(Arc::new(Kept::new(language)), indexes),
             metrics,
             references,
         }
@@ -252,7 +265,8 @@ impl Answerer {
                 }
                 // What is verified is evaluated over all objects too.
                 None if self.narrowed.verifies() => return Ok(None),
-                None => match self.found(at, prepared, INLINE_OBJECTS_MAX) {
+                None if looks_at_few(at, prepared) => self.over(at, prepared, None, deadline)?,
+                None => match self.found(at, prepared, INLINE) {
                     Some(few) => self.over(at, prepared, Some(&few), deadline)?,
                     None => return Ok(None),
                 },
@@ -277,8 +291,7 @@ impl Answerer {
                     Ok(result)
                 }
                 None => {
-                    // Where most of them are found, looking through all costs no more.
-                    let found = self.found(at, prepared, position.objects / 2);
+                    let found = self.found(at, prepared, worth(at, prepared));
                     self.over(at, prepared, found.as_ref(), deadline)
                 }
             };
@@ -299,12 +312,11 @@ impl Answerer {
     }
 
     /// The objects that can make a difference, where they are known to be no more than `most`.
-    fn found(&self, at: At<'_>, prepared: &Prepared, most: u64) -> Option<Found> {
+    fn found(&self, at: At<'_>, prepared: &Prepared, most: Most) -> Option<Found> {
         if at.position.objects <= INLINE_OBJECTS_MAX {
             return None; // They are looked through as fast.
         }
         let (plan, select) = prepared.plan.as_ref().ok()?;
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
         let query = &prepared.query;
         let eased = self
             .aggregates
@@ -413,6 +425,25 @@ impl Answerer {
             results,
             sealed: false,
         }
+    }
+}
+
+/// Whether only few objects are meant, or a part of the view that holds few.
+fn looks_at_few(at: At<'_>, prepared: &Prepared) -> bool {
+    let Ok((_, select)) = &prepared.plan else {
+        return false;
+    };
+    select.looks_at(at.state.read(), INLINE.objects + 1) <= INLINE.objects
+}
+
+/// How many objects an index may find, before looking through all that are meant costs no more.
+fn worth(at: At<'_>, prepared: &Prepared) -> Most {
+    let half = usize::try_from(at.position.objects / 2).unwrap_or(usize::MAX);
+    let meant = prepared.plan.as_ref();
+    let meant = meant.map_or(half, |(_, select)| select.looks_at(at.state.read(), half));
+    Most {
+        objects: meant,
+        steps: usize::MAX,
     }
 }
 

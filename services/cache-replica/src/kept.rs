@@ -16,10 +16,10 @@ use std::{
     time::Duration,
 };
 
-use anteroom_jmespath::{FunctionTable, ParseError};
+use anteroom_jmespath::ParseError;
 use anteroom_mirror::ViewHandle;
 use anteroom_model::ViewId;
-use anteroom_plan::{Aggregate, AggregateKey, Index, IndexKey};
+use anteroom_plan::{Aggregate, AggregateKey, Index, IndexKey, Language};
 use anteroom_view::Snapshot;
 use parking_lot::Mutex;
 use tokio::{sync::Semaphore, time::Instant};
@@ -45,11 +45,7 @@ pub(crate) trait Keep: Debug + Send + Sized + 'static {
     type Key: Clone + Debug + Eq + Hash + Send + Sync + 'static;
 
     /// Of all objects of `at`.
-    fn of(
-        key: Self::Key,
-        functions: &'static FunctionTable,
-        at: &Snapshot,
-    ) -> Result<Self, ParseError>;
+    fn of(key: Self::Key, language: Language, at: &Snapshot) -> Result<Self, ParseError>;
     /// Brings it up, or back, to another state.
     fn advance(&mut self, to: &Snapshot);
     /// The state that it is of.
@@ -61,7 +57,7 @@ pub(crate) trait Keep: Debug + Send + Sized + 'static {
 /// All of one sort that a replica keeps.
 #[derive(Debug)]
 pub(crate) struct Kept<T: Keep> {
-    functions: &'static FunctionTable,
+    language: Language,
     views: Mutex<HashMap<ViewId, OfView<T>>>,
     /// Builds run one after the other: each takes a core for as long as a scan.
     builds: Arc<Semaphore>,
@@ -84,9 +80,9 @@ struct Slot<T> {
 }
 
 impl<T: Keep> Kept<T> {
-    pub(crate) fn new(functions: &'static FunctionTable) -> Self {
+    pub(crate) fn new(language: Language) -> Self {
         Self {
-            functions,
+            language,
             views: Mutex::default(),
             builds: Arc::new(Semaphore::new(1)),
             begun: Instant::now(),
@@ -179,8 +175,8 @@ impl<T: Keep> Kept<T> {
         let Ok(_turn) = Arc::clone(&self.builds).acquire_owned().await else {
             return;
         };
-        let (functions, of, wanted) = (self.functions, view.clone(), key.clone());
-        let built = tokio::task::spawn_blocking(move || build::<T>(&of, &wanted, functions));
+        let (language, of, wanted) = (self.language, view.clone(), key.clone());
+        let built = tokio::task::spawn_blocking(move || build::<T>(&of, &wanted, language));
         match built.await {
             Ok(Some(kept)) => {
                 slot.bytes.store(kept.bytes(), Ordering::Relaxed);
@@ -242,10 +238,10 @@ impl<T: Keep> Kept<T> {
 }
 
 /// `None` where the view answers nobody.
-fn build<T: Keep>(view: &ViewHandle, key: &T::Key, functions: &'static FunctionTable) -> Option<T> {
+fn build<T: Keep>(view: &ViewHandle, key: &T::Key, language: Language) -> Option<T> {
     let begun = Instant::now();
     let (state, _) = view.snapshot(Some(u64::MAX)).ok()?;
-    let kept = T::of(key.clone(), functions, &state).ok()?;
+    let kept = T::of(key.clone(), language, &state).ok()?;
     tracing::info!(
         view = %view.id(),
         ?key,
@@ -274,12 +270,8 @@ impl<T: Keep> Slot<T> {
 impl Keep for Index {
     type Key = IndexKey;
 
-    fn of(
-        key: IndexKey,
-        functions: &'static FunctionTable,
-        at: &Snapshot,
-    ) -> Result<Self, ParseError> {
-        Self::new(key, functions, at)
+    fn of(key: IndexKey, language: Language, at: &Snapshot) -> Result<Self, ParseError> {
+        Ok(Self::new(key, language, at))
     }
 
     fn advance(&mut self, to: &Snapshot) {
@@ -298,12 +290,8 @@ impl Keep for Index {
 impl Keep for Aggregate {
     type Key = AggregateKey;
 
-    fn of(
-        key: AggregateKey,
-        functions: &'static FunctionTable,
-        at: &Snapshot,
-    ) -> Result<Self, ParseError> {
-        Self::new(key, functions, at)
+    fn of(key: AggregateKey, language: Language, at: &Snapshot) -> Result<Self, ParseError> {
+        Self::new(key, language.functions, at)
     }
 
     fn advance(&mut self, to: &Snapshot) {

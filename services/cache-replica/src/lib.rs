@@ -33,6 +33,7 @@ mod memo;
 mod memory;
 mod metrics;
 mod narrowed;
+mod per_document;
 mod plan;
 mod references;
 mod replica;

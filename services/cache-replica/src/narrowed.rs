@@ -7,37 +7,18 @@ use std::sync::{
 
 use anteroom_mirror::ViewHandle;
 use anteroom_model::Shape;
-use anteroom_plan::{Document, IndexKey, Lookup, Operand, Scalar, narrow};
+use anteroom_plan::{Document, Narrow, Terms, narrow};
 use anteroom_view::{Object, Read, Select, Snapshot};
 use anteroom_wire::query::Query;
-use moka::sync::Cache;
 
-use crate::{indexes::Indexes, plan::Plan};
+use crate::{
+    indexes::{Asked, Indexes},
+    per_document::PerDocument,
+    plan::Plan,
+};
 
-/// Expressions of which it is kept what they look up. Each takes a few hundred bytes.
-const NARROWINGS_MAX: u64 = 4_096;
-
-/// An expression, and what it is evaluated on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ExpressionKey {
-    expression: Arc<str>,
-    is_array: bool,
-    plural: Option<Box<str>>,
-}
-
-impl ExpressionKey {
-    pub(crate) fn of(plan: &Plan, document: Document<'_>) -> Self {
-        let (is_array, plural) = match document {
-            Document::Array => (true, None),
-            Document::List { plural } => (false, plural.map(Into::into)),
-        };
-        Self {
-            expression: plan.expression.as_str().into(),
-            is_array,
-            plural,
-        }
-    }
-}
+/// What an expression looks up; `None` where it takes a scan.
+pub(crate) type Narrowings = PerDocument<Option<Arc<Narrow>>>;
 
 /// What an expression is evaluated on; `None` where that has no list of objects.
 pub(crate) fn document<'r>(select: &Select, read: Read<'r>) -> Option<Document<'r>> {
@@ -54,40 +35,54 @@ pub(crate) fn document<'r>(select: &Select, read: Read<'r>) -> Option<Document<'
 #[derive(Debug)]
 pub(crate) struct Narrowed {
     pub(crate) indexes: Arc<Indexes>,
-    narrowings: Cache<ExpressionKey, Option<Arc<[Lookup]>>>,
     /// One of so many queries that were looked up is evaluated over all objects too; 0: none.
     verify_every: u64,
     looked_up: AtomicU64,
+}
+
+/// What finding objects may cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Most {
+    /// Objects that are found.
+    pub(crate) objects: usize,
+    /// Values and objects that are looked at for it.
+    pub(crate) steps: usize,
 }
 
 impl Narrowed {
     pub(crate) fn new(indexes: Arc<Indexes>, verify_every: u64) -> Self {
         Self {
             indexes,
-            narrowings: Cache::new(NARROWINGS_MAX),
             verify_every,
             looked_up: AtomicU64::default(),
         }
     }
 
     /// The objects of `state` that can make a difference, in order; `None` where all have to be
-    /// looked through, or they may be more than `most`.
+    /// looked through, or that may cost more than `most`.
     pub(crate) fn find(
         &self,
         view: &ViewHandle,
         state: &Snapshot,
         (plan, select): (&Plan, &Select),
         query: &Query,
-        most: usize,
+        most: Most,
     ) -> Option<Vec<Object>> {
         let read = state.read();
-        let lookups = self.lookups(plan, document(select, read)?)?;
-        let bare = select.is_bare(read);
-        let keyed = lookups.iter().map(|lookup| {
-            let key = IndexKey::of(lookup, query.missing_key_is_error, bare);
-            (key, value(lookup, query))
-        });
-        self.indexes.find(view, state, keyed, most)
+        let document = document(select, read)?;
+        let find = || narrow(&plan.expression, document).ok().map(Arc::new);
+        let narrow = plan.narrowings.get(document, find)?;
+        let asked = Asked {
+            parameters: &query.parameters,
+            missing_key_is_error: query.missing_key_is_error,
+            bare: select.is_bare(read),
+        };
+        let terms = Terms {
+            objects_max: most.objects,
+            steps_max: most.steps,
+            admits: &|object| select.admits(object),
+        };
+        self.indexes.find((view, state), &narrow, &asked, terms)
     }
 
     /// Whether there are any that are.
@@ -103,20 +98,4 @@ impl Narrowed {
                 .fetch_add(1, Ordering::Relaxed)
                 .is_multiple_of(self.verify_every)
     }
-
-    fn lookups(&self, plan: &Plan, document: Document<'_>) -> Option<Arc<[Lookup]>> {
-        let key = ExpressionKey::of(plan, document);
-        let find = || narrow(&plan.expression, document).map(Into::into);
-        self.narrowings.get_with(key, find)
-    }
-}
-
-/// What is looked up; `None` for a value with parts. A parameter that is not bound is the
-/// evaluation's to complain of.
-pub(crate) fn value(lookup: &Lookup, query: &Query) -> Option<Scalar> {
-    let value = match &lookup.operand {
-        Operand::Literal(value) => Some(value),
-        Operand::Parameter(name) => query.parameters.get(name),
-    };
-    value.and_then(Scalar::of_json)
 }

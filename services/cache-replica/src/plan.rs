@@ -6,12 +6,15 @@ use anteroom_jmespath::{Expression, FunctionTable};
 use anteroom_model::FactError;
 use moka::sync::Cache;
 
+use crate::{aggregates::Aggregations, narrowed::Narrowings};
+
 /// What all plans may take. A plan of a usual expression takes a few kilobytes, so this is a
 /// thousand policies' worth.
 const PLANS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// What a plan takes for each byte of its text: nodes of its syntax tree, mostly.
-const PLAN_BYTES_PER_TEXT_BYTE: u32 = 16;
+/// What a plan takes for each byte of its text: nodes of its syntax tree, mostly, and those of the keys
+/// that it looks up.
+const PLAN_BYTES_PER_TEXT_BYTE: u32 = 32;
 
 /// What a plan takes whatever its text.
 const PLAN_BYTES_MIN: u32 = 512;
@@ -28,6 +31,10 @@ pub(crate) struct Plan {
     pub(crate) expression: Expression,
     /// Whether equal data and parameters give an equal result.
     pub(crate) repeatable: bool,
+    /// What it looks up.
+    pub(crate) narrowings: Arc<Narrowings>,
+    /// What it takes of the list as a whole.
+    pub(crate) aggregations: Arc<Aggregations>,
 }
 
 /// Compiles expressions once. Also those that cannot be compiled: a policy with a bad expression
@@ -86,6 +93,8 @@ impl Plans {
         Ok(Plan {
             expression,
             repeatable,
+            narrowings: Arc::default(),
+            aggregations: Arc::default(),
         })
     }
 }

@@ -3,7 +3,11 @@
 //! Chains are flat (`a.b[0]` is one [`Term::Path`] of three steps, `a || b || c` one [`Term::Or`]), so
 //! a tree is only as deep as its expression truly nests, and dropping or sharing one is cheap.
 
+mod text;
+
 use std::ops::Range;
+
+pub use text::TermText;
 
 /// A parsed expression as a tree.
 ///

@@ -69,6 +69,12 @@ impl Expression {
         })))
     }
 
+    /// One that was put together, with the text of its tree.
+    pub(crate) fn of_ast(ast: Ast) -> Self {
+        let text = ast.text(ast.root()).to_string().into();
+        Expression(Arc::new(Parsed { text, ast }))
+    }
+
     /// The text as it was parsed.
     pub fn as_str(&self) -> &str {
         &self.0.text

@@ -40,6 +40,7 @@ mod expression;
 mod function;
 #[doc(hidden)]
 pub mod fuzzing;
+mod graft;
 mod lexer;
 mod node;
 mod number;
@@ -52,5 +53,6 @@ pub use environment::{
 pub use error::{BudgetKind, EvalError, ParseError, ParseErrorKind};
 pub use expression::{EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, Expression, Limits};
 pub use function::{Call, Function, FunctionTable, Handle, Handles, Reference, Signature, Types};
+pub use graft::Graft;
 pub use node::{Node, Number, Shape};
 pub use value::{Array, Borrowed, Object, Text, VALUE_DEPTH_MAX, Value};

@@ -12,7 +12,8 @@ mod arena;
 mod lists;
 mod projections;
 
-use arena::{Arena, Operand};
+pub(crate) use arena::Arena;
+use arena::Operand;
 
 /// How tightly each operator binds.
 mod binding {

@@ -21,7 +21,7 @@ use anteroom_jmespath::{
 };
 
 use crate::{
-    Document, Lookup, narrow,
+    Document, Matching, Narrow, Probe, Reading, narrow,
     text::{self, Swaps, Writer},
 };
 use chain::{Chains, Value};
@@ -59,7 +59,7 @@ pub struct AggregateTerm {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
     /// Those that agree.
-    pub lookup: Lookup,
+    pub probe: Probe,
     /// Whether those that do not are meant.
     pub others: bool,
 }
@@ -163,10 +163,11 @@ fn counted(chain: &Expression, measure: Measure) -> Option<Counted> {
     let writer = Writer::new(ast, &none);
     let agreeing = format!("[?{} == {}]", writer.operand(*left), writer.operand(*with));
     let agreeing = Expression::parse(&agreeing).ok()?;
-    let mut lookups = narrow(&agreeing, Document::Array)?.into_iter();
-    match (lookups.next(), lookups.next(), ast.term(right)) {
-        (Some(lookup), None, Term::Current) if !lookup.any_element => {
-            Some(Counted { lookup, others })
+    let is_plain =
+        |probe: &Probe| probe.matching == Matching::Equal && probe.key.reading() == Reading::VALUE;
+    match (narrow(&agreeing, Document::Array).ok()?, ast.term(right)) {
+        (Narrow::Probe(probe), Term::Current) if is_plain(&probe) => {
+            Some(Counted { probe, others })
         }
         _ => None,
     }

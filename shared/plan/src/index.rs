@@ -1,142 +1,83 @@
 //! Objects by what an expression takes of each.
 
-use std::{
-    collections::{BTreeSet, HashMap, HashSet},
-    sync::Arc,
-};
+mod gather;
+mod posting;
+mod taken;
 
-use anteroom_jmespath::{
-    Budget, Environment, EvalError, Expression, FunctionTable, MissingKey, ParseError, Shape, Value,
-};
-use anteroom_view::{Change, Object, Snapshot, ViewNode};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::{Lookup, Scalar};
+use anteroom_jmespath::FunctionTable;
+use anteroom_view::{Change, Object, Snapshot};
 
-/// What the key of one object may cost. One that costs more is looked at in every query.
-pub(crate) const KEY_BUDGET: Budget = Budget {
-    steps: 20_000,
-    depth: anteroom_jmespath::DEPTH_MAX,
-    built_bytes: 64 * 1024,
-};
+use crate::{IndexKey, Reading, Scalar};
 
-/// What an index is an index on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct IndexKey {
-    /// What is taken of each object.
-    pub expression: Arc<str>,
-    /// See [`Lookup::any_element`].
-    pub any_element: bool,
-    /// Whether a key that an object lacks is an error, as in [`MissingKey::Error`].
-    pub missing_key_is_error: bool,
-    /// Objects are looked at as in lists of the API server's own types, without `apiVersion` and
-    /// `kind`.
-    pub bare: bool,
-}
+pub use gather::Terms;
+use posting::{IN_SET_BYTES, Posting};
+pub(crate) use taken::KEY_BUDGET;
+use taken::Taken;
 
-impl IndexKey {
-    /// What a lookup needs, under this rule for missing keys.
-    pub fn of(lookup: &Lookup, missing_key_is_error: bool, bare: bool) -> Self {
-        Self {
-            expression: lookup.key.as_str().into(),
-            any_element: lookup.any_element,
-            missing_key_is_error,
-            bare,
-        }
-    }
+/// What expressions mean.
+#[derive(Clone, Copy, Debug)]
+pub struct Language {
+    /// The functions that they may call.
+    pub functions: &'static FunctionTable,
+    /// Whether a pattern, the first, with `*` and `?` in it, matches a text whole.
+    pub matches: fn(&str, &str) -> bool,
 }
 
 /// The objects of one state of a view by a key, to be brought up to another state at any time.
 #[derive(Debug)]
 pub struct Index {
     key: IndexKey,
-    expression: Expression,
-    functions: &'static FunctionTable,
+    language: Language,
     at: Snapshot,
     by_value: HashMap<Scalar, Posting>,
+    /// Those of the values that are patterns themselves.
+    patterns: HashSet<Box<str>>,
     /// Objects whose key cannot be looked up: it has parts, or there is none because of an error.
     always: BTreeSet<Object>,
     bytes: usize,
 }
 
-/// Objects with one value.
-#[derive(Debug)]
-enum Posting {
-    One(Object),
-    Many(BTreeSet<Object>),
-}
-
-/// What is known of one object.
-#[derive(Default)]
-struct Keys {
-    values: HashSet<Scalar>,
-    always: bool,
-}
-
 impl Index {
     /// An index of all objects of `at`. It takes as long as evaluating the key on each of them.
-    ///
-    /// # Errors
-    /// The key's expression cannot be parsed.
-    pub fn new(
-        key: IndexKey,
-        functions: &'static FunctionTable,
-        at: &Snapshot,
-    ) -> Result<Self, ParseError> {
+    pub fn new(key: IndexKey, language: Language, at: &Snapshot) -> Self {
         let mut index = Self {
-            expression: Expression::parse(&key.expression)?,
             key,
-            functions,
+            language,
             at: at.clone(),
             by_value: HashMap::new(),
+            patterns: HashSet::new(),
             always: BTreeSet::new(),
             bytes: 0,
         };
-        at.read().objects().for_each(|object| index.add(object));
-        Ok(index)
+        at.read().objects().for_each(|object| {
+            let taken = index.taken(object);
+            index.put(object, taken.values, taken.always);
+        });
+        index
     }
 
     /// Brings it up, or back, to another state. It costs what differs between the two.
     pub fn advance(&mut self, to: &Snapshot) {
         let from = std::mem::replace(&mut self.at, to.clone());
         to.changes_since(&from, |change| match change {
-            Change::Added(new) => self.add(new),
-            Change::Removed(old) => self.remove(old),
-            Change::Replaced { old, new } => {
-                self.remove(old);
-                self.add(new);
+            Change::Added(new) => {
+                let taken = self.taken(new);
+                self.put(new, taken.values, taken.always);
             }
+            Change::Removed(old) => {
+                let taken = self.taken(old);
+                self.take_out(old, &taken.values, taken.always);
+            }
+            Change::Replaced { old, new } => self.replace(old, new),
         });
-    }
-
-    /// The objects whose key has this value, and those of which that cannot be told; an object may be
-    /// among both. `None`: a value with parts.
-    pub fn find(&self, value: Option<&Scalar>) -> impl Iterator<Item = &Object> {
-        let posting = value.and_then(|value| self.by_value.get(value));
-        let (one, many) = match posting {
-            Some(Posting::One(object)) => (Some(object), None),
-            Some(Posting::Many(objects)) => (None, Some(objects)),
-            None => (None, None),
-        };
-        one.into_iter()
-            .chain(many.into_iter().flatten())
-            .chain(&self.always)
-    }
-
-    /// How many [`Index::find`] has, at most.
-    pub fn count(&self, value: Option<&Scalar>) -> usize {
-        let posting = value.and_then(|value| self.by_value.get(value));
-        let own = match posting {
-            Some(Posting::Many(objects)) => objects.len(),
-            Some(Posting::One(_)) => 1,
-            None => 0,
-        };
-        own + self.always.len()
     }
 
     /// How many objects have this value, and no other; `None` where that cannot be told of all.
     pub fn exact(&self, value: &Scalar) -> Option<usize> {
-        let tells = self.always.is_empty() && !self.key.any_element;
-        tells.then(|| self.count(Some(value)))
+        let tells = self.always.is_empty() && self.key.key.reading() == Reading::VALUE;
+        tells.then(|| self.by_value.get(value).map_or(0, Posting::len))
     }
 
     /// The state that it is of.
@@ -144,120 +85,90 @@ impl Index {
         &self.at
     }
 
+    /// How many different values its objects have.
+    pub fn values(&self) -> usize {
+        self.by_value.len()
+    }
+
+    /// How many objects are looked at in every query.
+    pub fn always(&self) -> usize {
+        self.always.len()
+    }
+
     /// What it takes, in bytes.
     pub fn bytes(&self) -> usize {
         let slots = self.by_value.capacity() * (size_of::<(Scalar, Posting)>() + 1);
-        self.bytes + slots + self.always.len() * IN_SET_BYTES
+        let patterns = self.patterns.capacity() * (size_of::<Box<str>>() + 1);
+        self.bytes + slots + patterns + self.always.len() * IN_SET_BYTES
     }
 
-    fn add(&mut self, object: &Object) {
-        let keys = self.keys(object);
-        if keys.always {
-            self.always.insert(object.clone());
+    fn taken(&self, object: &Object) -> Taken {
+        Taken::of(object, &self.key, self.language)
+    }
+
+    fn replace(&mut self, old: &Object, new: &Object) {
+        let (was, is) = (self.taken(old), self.taken(new));
+        let gone = was.values.into_iter();
+        let gone: Vec<_> = gone
+            .filter(|value| is.values.binary_search(value).is_err())
+            .collect();
+        self.take_out(old, &gone, was.always && !is.always);
+        // What stayed is put again, with the new object.
+        self.put(new, is.values, is.always);
+    }
+
+    fn put(&mut self, object: &Object, values: Vec<Scalar>, always: bool) {
+        if always {
+            self.always.replace(object.clone());
         }
-        for value in keys.values {
-            let bytes = value.bytes();
-            match self.by_value.get_mut(&value) {
-                None => {
-                    self.bytes += bytes;
-                    self.by_value.insert(value, Posting::One(object.clone()));
-                }
-                Some(posting) => self.bytes += posting.insert(object),
+        for value in values {
+            if let Some(posting) = self.by_value.get_mut(&value) {
+                self.bytes += posting.insert(object);
+                continue;
             }
+            self.bytes += value.bytes();
+            if let Some(pattern) = pattern(&value) {
+                self.bytes += value.bytes();
+                self.patterns.insert(pattern.into());
+            }
+            self.by_value.insert(value, Posting::One(object.clone()));
         }
     }
 
-    fn remove(&mut self, object: &Object) {
-        let keys = self.keys(object);
-        if keys.always {
+    fn take_out(&mut self, object: &Object, values: &[Scalar], always: bool) {
+        if always {
             self.always.remove(object);
         }
-        for value in keys.values {
-            let Some(posting) = self.by_value.get_mut(&value) else {
+        for value in values {
+            let Some(posting) = self.by_value.get_mut(value) else {
                 continue;
             };
-            match posting.remove(object) {
-                Some(bytes) => self.bytes -= bytes,
-                None => {
-                    self.bytes -= value.bytes();
-                    self.by_value.remove(&value);
-                }
+            if let Some(bytes) = posting.remove(object) {
+                self.bytes -= bytes;
+                continue;
+            }
+            self.bytes -= value.bytes();
+            self.by_value.remove(value);
+            if let Some(pattern) = pattern(value) {
+                self.bytes -= value.bytes();
+                self.patterns.remove(pattern);
             }
         }
         if self.by_value.capacity() > 4 * self.by_value.len().max(16) {
             self.by_value.shrink_to_fit();
         }
     }
+}
 
-    fn keys(&self, object: &Object) -> Keys {
-        let environment = Environment {
-            functions: self.functions,
-            parameters: &(),
-            missing_key: self.missing_key(),
-            budget: KEY_BUDGET,
-        };
-        let node = ViewNode::listed(object, self.key.bare);
-        let mut keys = Keys::default();
-        match self.expression.evaluate(node, &environment) {
-            // A comparison takes it for null; what takes a list does not.
-            Err(EvalError::MissingKey { .. }) if !self.key.any_element => {
-                keys.values.insert(Scalar::Null);
-            }
-            Err(_) => keys.always = true,
-            Ok(value) if !self.key.any_element => keys.take(&value),
-            Ok(list) => {
-                keys.always = !matches!(list.shape(), Shape::Array(_));
-                list.elements().for_each(|element| keys.take(&element));
-            }
-        }
-        keys
-    }
-
-    fn missing_key(&self) -> MissingKey {
-        match self.key.missing_key_is_error {
-            true => MissingKey::Error,
-            false => MissingKey::Null,
-        }
+/// The text, where it is a pattern.
+fn pattern(value: &Scalar) -> Option<&str> {
+    match value {
+        Scalar::Text(text) if is_pattern(text) => Some(text),
+        _ => None,
     }
 }
 
-impl Keys {
-    fn take(&mut self, value: &Value<'_, ViewNode<'_>>) {
-        match Scalar::of(value.shape()) {
-            Some(scalar) => drop(self.values.insert(scalar)),
-            None => self.always = true,
-        }
-    }
-}
-
-/// What an object takes in an ordered set, the room that is not used included.
-const IN_SET_BYTES: usize = size_of::<Object>() * 3 / 2 + 16;
-
-impl Posting {
-    /// Returns the bytes that it takes more.
-    fn insert(&mut self, object: &Object) -> usize {
-        match self {
-            Self::Many(objects) => {
-                objects.insert(object.clone());
-                IN_SET_BYTES
-            }
-            Self::One(first) => {
-                *self = Self::Many(BTreeSet::from([first.clone(), object.clone()]));
-                2 * IN_SET_BYTES
-            }
-        }
-    }
-
-    /// Returns the bytes that it takes less; `None` where nothing is left.
-    fn remove(&mut self, object: &Object) -> Option<usize> {
-        let Self::Many(objects) = self else {
-            return None;
-        };
-        objects.remove(object);
-        if objects.len() > 1 {
-            return Some(IN_SET_BYTES);
-        }
-        *self = Self::One(objects.pop_first()?);
-        Some(2 * IN_SET_BYTES)
-    }
+/// Whether a text has wildcards.
+fn is_pattern(text: &str) -> bool {
+    text.bytes().any(|byte| matches!(byte, b'*' | b'?'))
 }

@@ -15,6 +15,7 @@
 
 mod aggregate;
 mod index;
+mod key;
 mod narrow;
 mod scalar;
 mod text;
@@ -23,6 +24,7 @@ pub use aggregate::{
     Aggregate, AggregateKey, AggregateTerm, Aggregated, Counted, Measure, Parameters, TallyKind,
     aggregate, chain,
 };
-pub use index::{Index, IndexKey};
-pub use narrow::{Document, Lookup, Operand, narrow};
+pub use index::{Index, Language, Terms};
+pub use key::{IndexKey, Key, Leaf, Reading};
+pub use narrow::{Document, Matching, Narrow, Operand, Probe, Scan, Why, narrow};
 pub use scalar::Scalar;

@@ -2,24 +2,31 @@
 //!
 //! A walk down the tree, from the document on. JMESPath has no way back to the document from inside
 //! an expression, so the list of objects is reached only through terms that are evaluated on the
-//! document itself; each of them is followed until it either filters the list by something that can be
-//! looked up, or uses it whole, which ends the search.
+//! document itself. What projections, filters and `[]` make of the list is, one after the other, what
+//! they make of each object alone (see [`stream`]); so it is followed until something uses it whole.
+//! Then the objects that matter are those that pass a filter which can be looked up, or those that
+//! have a member that is asked for; where there is neither, all have to be looked through.
 //!
-//! An object that no lookup finds must make no difference at all. It makes none to what is selected;
-//! and it raises no error either, since nothing but the filter's condition is evaluated on it, in which
-//! only what cannot fail stands before the comparison that it does not pass.
+//! An object that no probe finds must make no difference at all. It makes none to what is selected;
+//! and it raises no error either: whatever is evaluated on it before the filter that it does not pass
+//! is part of the key, or cannot fail. An object whose key fails is looked at in every query.
 
-use anteroom_jmespath::{
-    Expression,
-    ast::{Argument, Ast, Comparison, Term, TermId},
-};
-use serde_json::Value;
+mod document;
+mod inner;
+mod miss;
+mod probe;
+mod stream;
+mod terms;
 
-/// Lookups of one expression. One with more has its objects looked through.
-const LOOKUPS_MAX: usize = 16;
+use anteroom_jmespath::Expression;
 
-/// Functions whose value is another one the next time, or depends on more than their arguments.
-pub(crate) const VOLATILE: [&str; 4] = ["random", "time_now", "time_now_utc", "time_since"];
+use crate::Key;
+
+use document::Search;
+pub(crate) use terms::VOLATILE;
+
+/// Probes of one expression. One with more has its objects looked through.
+const PROBES_MAX: usize = 16;
 
 /// What the expression is evaluated on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,15 +41,44 @@ pub enum Document<'d> {
     Array,
 }
 
-/// Objects of the list that have a value at a place.
+/// Which objects make a difference to an expression's value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Lookup {
-    /// What is taken of each object, without parameters.
-    pub key: Expression,
-    /// Any element of the key's value may be the one that agrees; else the value itself has to.
-    pub any_element: bool,
+pub enum Narrow {
+    /// Those that a probe finds.
+    Probe(Probe),
+    /// Those that any of these find, together; of none: no object makes a difference.
+    Any(Vec<Narrow>),
+    /// Those that one of these finds, whichever: none has to be asked but one.
+    All(Vec<Narrow>),
+}
+
+/// Objects that have something at a place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Probe {
+    /// What is taken of each object.
+    pub key: Key,
+    /// When it agrees with the operand.
+    pub matching: Matching,
     /// What it has to agree with.
     pub operand: Operand,
+    /// One object for each thing that is asked for is enough: only whether there is one matters.
+    pub once: bool,
+}
+
+/// When a key agrees with an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Matching {
+    /// One of its values equals the operand, as `==` has it.
+    Equal,
+    /// One of its values equals an element of the operand, which is a list.
+    Among,
+    /// One of its values and an element of the operand, or the operand itself, are alike as texts:
+    /// with wildcards in either, as in conditions of policies.
+    Alike,
+    /// Its entry is one of the operand's, which is an object. An empty one always agrees.
+    AmongEntries,
+    /// It has all entries of the operand, which is an object. It is found by one of them.
+    HasEntries,
 }
 
 /// What a key is compared with.
@@ -51,220 +87,81 @@ pub enum Operand {
     /// The parameter of this name, without the dollar sign.
     Parameter(String),
     /// A literal.
-    Literal(Value),
+    Literal(serde_json::Value),
 }
 
-/// The lookups that find, together, every object that can make a difference to the expression's value;
-/// `None` where all objects have to be looked through. No lookups: no object makes a difference.
-pub fn narrow(expression: &Expression, document: Document<'_>) -> Option<Vec<Lookup>> {
-    let mut search = Search {
-        expression,
-        ast: expression.ast(),
-        plural: match document {
-            Document::List { plural } => plural,
-            Document::Array => None,
-        },
-        found: Vec::new(),
-    };
-    let root = match document {
-        Document::List { .. } => Place::Root,
-        Document::Array => Place::Objects,
-    };
-    let value = search.term(search.ast.root(), root)?;
-    (value == Place::Apart && search.found.len() <= LOOKUPS_MAX).then_some(search.found)
+/// Why all objects have to be looked through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scan {
+    /// The part of the expression that needs them all.
+    pub part: String,
+    /// What it does with them.
+    pub why: Why,
 }
 
-/// What a value is, as far as it matters.
+/// What needs all objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// The document, with the list in it.
-    Root,
-    /// What stands under the plural.
-    Again,
-    /// The list of objects.
-    Objects,
-    /// Nothing that depends on objects that were not found.
-    Apart,
+pub enum Why {
+    /// The document, with the list in it, is used as it is.
+    Document,
+    /// The list, or what is taken of all objects, is used whole.
+    Whole,
+    /// A filter's condition is none that an index can answer.
+    Condition,
+    /// It takes places of the list: they depend on what stands before.
+    Places,
+    /// It asks for more than [`PROBES_MAX`] things.
+    Probes,
 }
 
-struct Search<'e> {
-    expression: &'e Expression,
-    ast: &'e Ast,
-    plural: Option<&'e str>,
-    found: Vec<Lookup>,
+impl Narrow {
+    /// All probes in it.
+    pub fn probes(&self) -> Vec<&Probe> {
+        match self {
+            Self::Probe(probe) => vec![probe],
+            Self::Any(parts) | Self::All(parts) => {
+                parts.iter().flat_map(|part| part.probes()).collect()
+            }
+        }
+    }
+
+    fn asks_parameters(&self) -> bool {
+        let asks = |probe: &&Probe| matches!(probe.operand, Operand::Parameter(_));
+        self.probes().iter().any(asks)
+    }
+
+    /// One of several ways, without brackets around a single one.
+    fn all(mut ways: Vec<Self>) -> Option<Self> {
+        ways.dedup();
+        // Most objects may have what a policy names itself: that is for want of anything else.
+        if ways.iter().any(Self::asks_parameters) {
+            ways.retain(Self::asks_parameters);
+        }
+        match ways.len() {
+            0 => None,
+            1 => ways.pop(),
+            _ => Some(Self::All(ways)),
+        }
+    }
 }
 
-impl Search<'_> {
-    /// What the value of a term on `at` is; `None` where it depends on the list as a whole.
-    fn term(&mut self, id: TermId, at: Place) -> Option<Place> {
-        if at == Place::Apart {
-            return Some(Place::Apart);
-        }
-        match self.ast.term(id) {
-            Term::Current => Some(at),
-            Term::Field(name) => Some(self.field(name, at)),
-            Term::Literal(_) | Term::Parameter(_) => Some(Place::Apart),
-            Term::Index(_) | Term::Slice(_) => self.apart(at),
-            Term::Path(steps) | Term::Pipe(steps) => {
-                steps.iter().try_fold(at, |at, step| self.term(*step, at))
-            }
-            Term::Or(terms) | Term::And(terms) | Term::List(terms) => self.all(terms, at),
-            Term::Object(entries) => {
-                let terms: Vec<_> = entries.iter().map(|(_, term)| *term).collect();
-                self.all(&terms, at)
-            }
-            Term::Not(term) => self.all(&[*term], at),
-            Term::Compare { left, right, .. } => self.all(&[*left, *right], at),
-            Term::Flatten(left) => self.term(*left, at),
-            Term::Project { left, right } => {
-                let left = self.term(*left, at)?;
-                match (left, self.ast.term(*right)) {
-                    (Place::Objects, Term::Current) => Some(Place::Objects),
-                    (left, _) => self.projected(left),
-                }
-            }
-            Term::ProjectValues { left, .. } => {
-                let left = self.term(*left, at)?;
-                self.apart(left)
-            }
-            Term::Filter {
-                left, condition, ..
-            } => {
-                let left = self.term(*left, at)?;
-                if left == Place::Objects {
-                    let found = self.lookups(*condition)?;
-                    self.found.extend(found);
-                    return Some(Place::Apart);
-                }
-                self.projected(left)
-            }
-            Term::Call { arguments, .. } => {
-                let value = |argument: &Argument| match argument {
-                    Argument::Value(term) => Some(*term),
-                    Argument::Reference(_) => None, // On what the other arguments hold.
-                };
-                let terms: Vec<_> = arguments.iter().filter_map(value).collect();
-                self.all(&terms, at)
-            }
-            _ => None,
-        }
-    }
-
-    /// Each of the terms is evaluated on `at`, and their values are used whole.
-    fn all(&mut self, terms: &[TermId], at: Place) -> Option<Place> {
-        for term in terms {
-            let value = self.term(*term, at)?;
-            self.apart(value)?;
-        }
-        Some(Place::Apart)
-    }
-
-    /// It is used whole.
-    fn apart(&self, at: Place) -> Option<Place> {
-        (at == Place::Apart).then_some(Place::Apart)
-    }
-
-    /// Something is taken of each element. Of a document there is none.
-    fn projected(&self, at: Place) -> Option<Place> {
-        (at != Place::Objects).then_some(Place::Apart)
-    }
-
-    fn field(&self, name: &str, at: Place) -> Place {
-        match at {
-            Place::Root | Place::Again if name == "items" => Place::Objects,
-            Place::Root if self.plural == Some(name) => Place::Again,
-            _ => Place::Apart,
-        }
-    }
-
-    /// What an object has to agree in to pass a condition.
-    fn lookups(&self, condition: TermId) -> Option<Vec<Lookup>> {
-        match self.ast.term(condition) {
-            Term::Compare {
-                operator: Comparison::Equal,
-                left,
-                right,
-            } => {
-                let lookup = self
-                    .equal(*left, *right)
-                    .or_else(|| self.equal(*right, *left))?;
-                Some(vec![lookup])
-            }
-            Term::And(terms) => {
-                let before = |at: usize| terms[..at].iter().all(|term| self.cannot_fail(*term));
-                let mut found = (0..terms.len())
-                    .take_while(|at| before(*at))
-                    .filter_map(|at| self.lookups(terms[at]));
-                found.next()
-            }
-            Term::Or(terms) => {
-                let found = terms.iter().map(|term| self.lookups(*term));
-                let found: Option<Vec<_>> = found.collect();
-                Some(found?.into_iter().flatten().collect())
-            }
-            // `contains(list, value)` of a text looks for a part of it: such an object is always
-            // looked at.
-            Term::Call {
-                function,
-                arguments,
-            } if self.ast.function_name(*function) == "contains" => match &**arguments {
-                [Argument::Value(list), Argument::Value(value)] => Some(vec![Lookup {
-                    key: self.key(*list)?,
-                    any_element: true,
-                    operand: self.operand(*value)?,
-                }]),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    fn equal(&self, key: TermId, operand: TermId) -> Option<Lookup> {
-        Some(Lookup {
-            operand: self.operand(operand)?,
-            key: self.key(key)?,
-            any_element: false,
-        })
-    }
-
-    fn operand(&self, id: TermId) -> Option<Operand> {
-        match self.ast.term(id) {
-            Term::Parameter(slot) => {
-                let name = &self.ast.parameters()[slot.index()];
-                Some(Operand::Parameter(name.to_string()))
-            }
-            Term::Literal(value) => Some(Operand::Literal(value.clone())),
-            _ => None,
-        }
-    }
-
-    /// The term as an expression of its own, where its value depends on the object alone.
-    fn key(&self, id: TermId) -> Option<Expression> {
-        if !self.is_of_the_object(id) {
-            return None;
-        }
-        let text = &self.expression.as_str()[self.ast.span_bytes(id)];
-        Expression::parse(text).ok()
-    }
-
-    fn is_of_the_object(&self, id: TermId) -> bool {
-        let term = self.ast.term(id);
-        let own = match term {
-            Term::Parameter(_) | Term::Literal(_) => false,
-            Term::Call { function, .. } => !VOLATILE.contains(&self.ast.function_name(*function)),
-            _ => true,
-        };
-        let inner = |id: &TermId| {
-            matches!(self.ast.term(*id), Term::Literal(_)) || self.is_of_the_object(*id)
-        };
-        own && term.children().iter().all(inner)
-    }
-
-    /// Nothing but a function can fail on a body, and a missing key, which a condition forgives.
-    fn cannot_fail(&self, id: TermId) -> bool {
-        let term = self.ast.term(id);
-        !matches!(term, Term::Call { .. })
-            && term.children().iter().all(|child| self.cannot_fail(*child))
+/// What finds, together, every object that can make a difference to the expression's value.
+///
+/// # Errors
+/// All objects have to be looked through, and why.
+pub fn narrow(expression: &Expression, document: Document<'_>) -> Result<Narrow, Scan> {
+    let mut search = Search::new(expression.ast(), document);
+    search.run()?;
+    let narrow = match &mut search.found[..] {
+        [only] => only.clone(),
+        _ => Narrow::Any(search.found),
+    };
+    match narrow.probes().len() <= PROBES_MAX {
+        true => Ok(narrow),
+        false => Err(Scan {
+            part: expression.to_string(),
+            why: Why::Probes,
+        }),
     }
 }
 

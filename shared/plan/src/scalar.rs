@@ -1,5 +1,7 @@
 //! Values that can be looked up.
 
+use std::borrow::Cow;
+
 use anteroom_jmespath::{Number, Shape};
 use serde_json::Value;
 
@@ -7,7 +9,7 @@ use serde_json::Value;
 const WHOLE_MAX: f64 = 170_141_183_460_469_231_731_687_303_715_884_105_728.0;
 
 /// A value without parts. Two are equal exactly where the evaluator's `==` says so.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scalar {
     /// `null`, and what is not there.
     Null,
@@ -19,6 +21,8 @@ pub enum Scalar {
     Float(u64),
     /// A text.
     Text(Box<str>),
+    /// An entry of an object: its name and its value. Equal to no other value.
+    Entry(Box<(Box<str>, Scalar)>),
 }
 
 impl Scalar {
@@ -39,6 +43,36 @@ impl Scalar {
         Self::of(value.shape())
     }
 
+    /// An entry of this name.
+    pub(crate) fn entry(name: &str, value: Self) -> Self {
+        Self::Entry(Box::new((name.into(), value)))
+    }
+
+    /// The other values than a text that are written so in JSON, however: at most two.
+    pub(crate) fn spelled(text: &str) -> impl Iterator<Item = Self> {
+        let whole = text.parse().ok().map(Self::Whole);
+        let other = serde_json::from_str::<Value>(text).ok();
+        let other = other.as_ref().and_then(Self::of_json);
+        let other = other.filter(|other| !matches!(other, Self::Text(_)));
+        whole.into_iter().chain(other)
+    }
+
+    /// How a value that is no text is written in JSON: one of these two.
+    pub(crate) fn spellings(&self) -> [Cow<'static, str>; 2] {
+        let float = |float: f64| Cow::Owned(Value::from(float).to_string());
+        match self {
+            Self::Null | Self::Text(_) | Self::Entry(_) => twice("null"),
+            Self::Bool(true) => twice("true"),
+            Self::Bool(false) => twice("false"),
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "that is the float it may have been"
+            )]
+            Self::Whole(whole) => [Cow::Owned(whole.to_string()), float(*whole as f64)],
+            Self::Float(bits) => [float(f64::from_bits(*bits)), float(f64::from_bits(*bits))],
+        }
+    }
+
     fn number(number: Number) -> Self {
         if let Some(whole) = number.integer() {
             return Self::Whole(whole);
@@ -55,9 +89,16 @@ impl Scalar {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len().next_multiple_of(16),
+            Self::Entry(entry) => {
+                size_of::<(Box<str>, Self)>() + entry.0.len().next_multiple_of(16) + entry.1.bytes()
+            }
             _ => 0,
         }
     }
+}
+
+fn twice(text: &'static str) -> [Cow<'static, str>; 2] {
+    [Cow::Borrowed(text), Cow::Borrowed(text)]
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use anteroom_model::{
     ResourceVersion, Revision, Shape, Source, SourceInfo, ViewRecord, ViewState,
 };
 use anteroom_plan::{
-    Aggregate, AggregateKey, Aggregated, Document, Index, IndexKey, Operand, Parameters, Scalar,
-    aggregate, narrow,
+    Aggregate, AggregateKey, Aggregated, Document, Index, IndexKey, Language, Operand, Parameters,
+    Scalar, aggregate, narrow,
 };
 use anteroom_view::{Select, Snapshot, View};
 use anteroom_wire::{body, query::Selection};
@@ -137,10 +137,10 @@ impl Question {
         for term in &found.terms {
             if let Some(counted) = &term.counted {
                 let bare = select.is_bare(read);
-                let key = IndexKey::of(&counted.lookup, self.missing_key_is_error, bare);
-                let mut index = Index::new(key, anteroom_policy::functions(), first).unwrap();
+                let key = IndexKey::of(&counted.probe, self.missing_key_is_error, bare);
+                let mut index = Index::new(key, language(), first);
                 index.advance(state);
-                let wanted = match &counted.lookup.operand {
+                let wanted = match &counted.probe.operand {
                     Operand::Literal(value) => Scalar::of_json(value)?,
                     Operand::Parameter(name) => Scalar::of_json(&bound[name])?,
                 };
@@ -363,6 +363,13 @@ fn question() -> impl Strategy<Value = Question> {
         )
 }
 
+fn language() -> Language {
+    Language {
+        functions: anteroom_policy::functions(),
+        matches: anteroom_policy::wildcard_matches,
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_500, ..ProptestConfig::default() })]
 
@@ -389,7 +396,7 @@ proptest! {
             prop_assert_eq!(&kept, &plain, "{:?} as {}", question, found.rest);
             let select = Select::new(&question.selection).unwrap();
             let document = question.document(&select, state);
-            if narrow(&found.rest, document).is_some_and(|lookups| lookups.is_empty()) {
+            if narrow(&found.rest, document).is_ok_and(|narrow| narrow.probes().is_empty()) {
                 let none = select.among(state.read(), [].iter()).unwrap();
                 let of_none = none.evaluate(&found.rest, &question.environment(&bound));
                 prop_assert_eq!(&of_none, &plain, "{:?} of none as {}", question, found.rest);
@@ -434,7 +441,7 @@ fn most_questions_are_answered_by_what_is_kept() {
         );
         let select = Select::new(&question.selection).unwrap();
         let lookups = narrow(&found.rest, question.document(&select, state));
-        of_none += usize::from(lookups.is_some_and(|lookups| lookups.is_empty()));
+        of_none += usize::from(lookups.is_ok_and(|narrow| narrow.probes().is_empty()));
         fine += usize::from(question.plain(&expression, state, &bound).is_ok());
     }
     assert!(kept > 300, "{kept} of 1,000");

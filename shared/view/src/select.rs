@@ -94,16 +94,29 @@ impl Select {
         if !listed || self.limit.is_some() || self.check(info).is_err() {
             return None;
         }
-        let within =
-            |object: &&Object| self.namespace.is_empty() || object.namespace() == self.namespace;
-        let chosen = candidates
-            .filter(within)
-            .filter(|object| self.matches(object));
+        let chosen = candidates.filter(|object| self.admits(object));
         let choice = Choice {
             objects: Some(chosen.collect()),
             ..Choice::default()
         };
         Some(self.presented(store, info, choice))
+    }
+
+    /// Whether this object of a list is one of those that are meant, as far as it can tell by itself:
+    /// there may be a limit.
+    pub fn admits(&self, object: &Object) -> bool {
+        let within = self.namespace.is_empty() || object.namespace() == self.namespace;
+        within && self.matches(object)
+    }
+
+    /// How many objects have to be looked at to find those that are meant, counted up to `most`.
+    pub fn looks_at(&self, read: Read<'_>, most: usize) -> usize {
+        let is_one = matches!(self.shape, Shape::Object | Shape::Response);
+        match self.namespace.is_empty() {
+            _ if is_one => most.min(1),
+            true => read.len().min(most),
+            false => read.namespace(&self.namespace).take(most).count(),
+        }
     }
 
     /// Whether items are shown without `apiVersion` and `kind`: see [`ViewNode::listed`].

@@ -7,7 +7,7 @@ use crate::ast::{Ast, Slot, Term, TermId};
 
 /// The terms so far, each with its depth: one more than the deepest below it.
 #[derive(Default)]
-pub(super) struct Arena {
+pub(crate) struct Arena {
     terms: Vec<Term>,
     spans: Vec<Range<u32>>,
     depths: Vec<u32>,
@@ -17,7 +17,7 @@ pub(super) struct Arena {
 
 impl Arena {
     /// Adds a term, unless that made a tree deeper than `depth_max`.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         term: Term,
         span: Range<usize>,
@@ -40,11 +40,11 @@ impl Arena {
         Some(id)
     }
 
-    pub(super) fn function(&mut self, name: &str) -> Slot {
+    pub(crate) fn function(&mut self, name: &str) -> Slot {
         self.functions.slot(name)
     }
 
-    pub(super) fn parameter(&mut self, name: &str) -> Slot {
+    pub(crate) fn parameter(&mut self, name: &str) -> Slot {
         self.parameters.slot(name)
     }
 
@@ -55,7 +55,7 @@ impl Arena {
             .map_or(0, |last| self.spans[last.index()].end as usize)
     }
 
-    pub(super) fn into_ast(self, root: TermId) -> Ast {
+    pub(crate) fn into_ast(self, root: TermId) -> Ast {
         Ast {
             terms: self.terms,
             spans: self.spans,

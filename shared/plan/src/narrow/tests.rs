@@ -1,142 +1,242 @@
 use super::*;
-
-fn found(text: &str, document: Document<'_>) -> Option<Vec<(String, bool, String)>> {
-    let expression = Expression::parse(text).unwrap();
-    let lookups = narrow(&expression, document)?;
-    let shown = |lookup: &Lookup| {
-        let operand = match &lookup.operand {
-            Operand::Parameter(name) => format!("${name}"),
-            Operand::Literal(value) => value.to_string(),
-        };
-        (lookup.key.to_string(), lookup.any_element, operand)
-    };
-    Some(lookups.iter().map(shown).collect())
-}
+use crate::Leaf;
 
 const LIST: Document<'_> = Document::List {
     plural: Some("ingresses"),
 };
 
+fn on(text: &str, document: Document<'_>) -> Result<String, Scan> {
+    narrow(&Expression::parse(text).unwrap(), document).map(|narrow| shown(&narrow))
+}
+
+/// `key == $p`, with `any_of` and `one_of` around several.
+fn shown(narrow: &Narrow) -> String {
+    let all = |name: &str, parts: &[Narrow]| {
+        let parts: Vec<_> = parts.iter().map(shown).collect();
+        format!("{name}({})", parts.join(", "))
+    };
+    match narrow {
+        Narrow::Any(parts) => all("any_of", parts),
+        Narrow::All(parts) => all("one_of", parts),
+        Narrow::Probe(probe) => {
+            let reading = probe.key.reading();
+            let key = match reading.leaf {
+                Leaf::Value => probe.key.shown().to_owned(),
+                Leaf::FirstEntry => format!("first({})", probe.key.shown()),
+                Leaf::Entries => format!("entries({})", probe.key.shown()),
+            };
+            let operand = match &probe.operand {
+                Operand::Parameter(name) => format!("${name}"),
+                Operand::Literal(value) => value.to_string(),
+            };
+            let once = if probe.once { "once " } else { "" };
+            let matching = match probe.matching {
+                Matching::Equal => "==",
+                Matching::Among => "among",
+                Matching::Alike => "alike",
+                Matching::AmongEntries => "<=",
+                Matching::HasEntries => ">=",
+            };
+            let depth = reading.depth;
+            format!("{once}{key}/{depth} {matching} {operand}")
+        }
+    }
+}
+
 #[test]
 fn what_objects_have_to_agree_in() {
-    let name = ("metadata.name", false, "$n");
+    let name = "metadata.name/0 == $n";
     for (text, wanted) in [
-        ("items[?metadata.name == $n]", vec![name]),
-        ("items[?$n == metadata.name]", vec![name]),
-        ("items[? metadata.name == $n ] | length(@)", vec![name]),
-        (
-            "items[?metadata.name == $n] || `[]` | length(@)",
-            vec![name],
-        ),
-        ("ingresses | items[?metadata.name == $n].x", vec![name]),
-        ("ingresses.items[?metadata.name == $n].x", vec![name]),
-        ("items[] | [?metadata.name == $n]", vec![name]),
-        ("items[*] | [?metadata.name == $n] | [0].data", vec![name]),
-        ("length(items[?metadata.name == $n])", vec![name]),
-        (
-            "{n: length(items[?metadata.name == $n]), k: kind}",
-            vec![name],
-        ),
-        ("items[?metadata.name == $n && spec.x != $y]", vec![name]),
-        ("items[?spec.x != $y && metadata.name == $n]", vec![name]),
-        (
-            "items[?metadata.name == $n && to_number(x) > `3`]",
-            vec![name],
-        ),
+        ("items[?metadata.name == $n]", name),
+        ("items[?$n == metadata.name]", name),
+        ("items[? metadata.name == $n ] | length(@)", name),
+        ("items[?metadata.name == $n] || `[]` | length(@)", name),
+        ("ingresses | items[?metadata.name == $n].x", name),
+        ("ingresses.items[?metadata.name == $n].x", name),
+        ("items[] | [?metadata.name == $n]", name),
+        ("items[*] | [?metadata.name == $n] | [0].data", name),
+        ("length(items[?metadata.name == $n])", name),
+        ("{n: length(items[?metadata.name == $n]), k: kind}", name),
+        ("items[?metadata.name == $n && spec.x != $y]", name),
+        ("items[?spec.x != $y && metadata.name == $n]", name),
+        ("items[?metadata.name == $n && to_number(x) > `3`]", name),
+        ("items[?!(metadata.name != $n)]", name),
         (
             "items[?metadata.name == $n || metadata.uid == 'u']",
-            vec![name, ("metadata.uid", false, "\"u\"")],
+            "any_of(metadata.name/0 == $n, metadata.uid/0 == \"u\")",
         ),
         (
             "[items[?metadata.name == $n], items[?a == `1`]]",
-            vec![name, ("a", false, "1")],
+            "any_of(metadata.name/0 == $n, a/0 == 1)",
         ),
+        // Either will do; what the policy names itself is for want of anything else.
+        ("items[?a == $n && b == $m]", "one_of(a/0 == $n, b/0 == $m)"),
+        (
+            "items[?a == $n] | [?b == $m]",
+            "one_of(a/0 == $n, b/0 == $m)",
+        ),
+        ("items[?kind == 'x' && a == $n]", "a/0 == $n"),
         (
             "items[?contains(spec.rules[].host, $h)]",
-            vec![("spec.rules[].host", true, "$h")],
+            "spec.rules[].host/1 == $h",
+        ),
+        (
+            "items[?contains($names, metadata.name)]",
+            "metadata.name/0 among $names",
         ),
         (
             "items[?to_string(spec.x) == $n]",
-            vec![("to_string(spec.x)", false, "$n")],
+            "to_string(spec.x)/0 == $n",
         ),
-        ("kind", vec![]),
-        ("other.items[?a > `1`]", vec![]),
-        ("$n", vec![]),
+        (
+            "items[?label_match(spec.selector, $labels)]",
+            "first(spec.selector)/0 <= $labels",
+        ),
+        (
+            "items[?label_match($labels, metadata.labels)]",
+            "entries(metadata.labels)/0 >= $labels",
+        ),
+        ("kind", "any_of()"),
+        ("other.items[?a > `1`]", "any_of()"),
+        ("$n", "any_of()"),
     ] {
-        let wanted: Vec<_> = wanted
-            .into_iter()
-            .map(|(key, any, operand)| (key.to_owned(), any, operand.to_owned()))
-            .collect();
-        assert_eq!(found(text, LIST), Some(wanted), "{text}");
+        assert_eq!(on(text, LIST), Ok(wanted.to_owned()), "{text}");
+    }
+}
+
+#[test]
+fn filters_behind_and_within_projections_are_looked_up() {
+    let host = "spec.rules[].host/1 == $h";
+    for (text, wanted) in [
+        (
+            "(items[].spec.rules[]) | ([?host == $h][].http.paths[].path)",
+            host,
+        ),
+        ("items[].spec.rules[] | [?host == $h]", host),
+        ("items[].spec.rules[?host == $h][].http", host),
+        ("items[].spec.rules[?host == $h].http.paths[].path", host),
+        ("items[?spec.rules[?host == $h]]", host),
+        ("items[?spec.rules[?host == $h] | [0]].metadata.name", host),
+        ("items[?spec.rules | [?host == $h]]", host),
+        ("items[].spec.rules[].host | [?@ == $h]", host),
+        (
+            "items[].{r: spec.rules[]} | [].r[] | [?host == $h]",
+            "{r: spec.rules[]}[].r[].host/1 == $h",
+        ),
+        (
+            "items[].spec.rules[].http.paths[?path == $p][]",
+            "spec.rules[].http.paths[].path/1 == $p",
+        ),
+        // What is left out has to be fit to be left out.
+        ("items[?a != $n].spec.rules[] | [?host == $h]", host),
+    ] {
+        assert_eq!(on(text, LIST), Ok(wanted.to_owned()), "{text}");
+    }
+}
+
+#[test]
+fn members_are_asked_for() {
+    let host = "spec.rules[].host/1 alike $k";
+    let once = format!("once {host}");
+    for (text, wanted) in [
+        ("any_in($k, items[].spec.rules[].host)", &*once),
+        ("all_not_in($k, (items[].spec.rules[].host))", &once),
+        ("items[].spec.rules[].host | any_in($k, @)", &once),
+        (
+            "contains((items[].spec.rules[].host), $k)",
+            "once spec.rules[].host/1 == $k",
+        ),
+        // A filter may leave out the one that was taken for all.
+        (
+            "any_in($k, (items[?metadata.uid != $u].spec.rules[].host))",
+            host,
+        ),
+        (
+            "any_in($k, (items[].spec.rules[]) | ([?host == $h][].http.paths[].path))",
+            "one_of(spec.rules[].host/1 == $h, spec.rules[][].http.paths[].path/1 alike $k)",
+        ),
+        (
+            "any_in($k, items[?metadata.namespace == $n].spec.rules[].host)",
+            "one_of(metadata.namespace/0 == $n, spec.rules[].host/1 alike $k)",
+        ),
+        (
+            "any_in($k, items[?spec.x].spec.rules[].host)",
+            "once [?spec.x].spec.rules[].host/1 alike $k",
+        ),
+    ] {
+        assert_eq!(on(text, LIST), Ok(wanted.to_owned()), "{text}");
     }
 }
 
 #[test]
 fn what_needs_all_objects() {
-    for text in [
-        "@",
-        "items",
-        "length(items)",
-        "items[].metadata.name",
-        "items[0]",
-        "items[:2]",
-        "items[?a > $n]",
-        "items[?a != $n]",
-        "items[?a]",
-        "items[?a == b]",
-        "items[?$a == $b]",
-        "items[?'a' == `1`]",
-        "items[?a == $n] && items",
-        "[items[?a == $n], length(items)]",
-        "items[?a == $n || b > `1`]",
+    use Why::{Condition, Document, Places, Whole};
+    for (text, why) in [
+        ("@", Document),
+        ("items", Whole),
+        ("length(items)", Whole),
+        ("items[].metadata.name", Whole),
+        ("items[0]", Places),
+        ("items[:2]", Places),
+        ("items[:2] | [?a == $n]", Places),
+        ("items[?a > $n]", Condition),
+        ("items[?a != $n]", Condition),
+        ("items[?a]", Condition),
+        ("items[?a == b]", Condition),
+        ("items[?$a == $b]", Condition),
+        ("items[?'a' == `1`]", Condition),
+        ("items[?a == $n] && items", Whole),
+        ("[items[?a == $n], length(items)]", Whole),
+        ("items[?a == $n || b > `1`]", Condition),
         // The function may fail on an object that does not agree.
-        "items[?to_number(x) > `3` && metadata.name == $n]",
-        "items[?starts_with(a, 'x') && b == $n]",
-        "items[?time_now() == $n]",
-        "items[?to_string($m) == $n]",
-        "*",
-        "*[?a == $n]",
-        "ingresses",
-        "ingresses.*",
-        "items || `[]`",
-        "!items",
-        "items == $n",
-        "items | sort_by(@, &a)",
-        "[@]",
-        "{a: ingresses}",
-        "to_string(@)",
+        (
+            "items[?to_number(x) > `3` && metadata.name == $n]",
+            Condition,
+        ),
+        ("items[?starts_with(a, 'x') && b == $n]", Condition),
+        ("[items[?a == $n], (items[].to_number(a) | 'x')]", Whole),
+        ("items[?time_now() == $n]", Condition),
+        ("items[?to_string($m) == $n]", Condition),
+        // An empty list for each object that has no such rule.
+        ("items[].spec.rules[?host == $h]", Whole),
+        ("items[].[spec.rules[?host == $h]][]", Whole),
+        ("any_in($k, items)", Whole),
+        ("any_in($k, items[].[a, $p])", Whole),
+        ("*", Document),
+        ("*[?a == $n]", Document),
+        ("ingresses", Document),
+        ("ingresses.*", Document),
+        ("items || `[]`", Whole),
+        ("!items", Whole),
+        ("items == $n", Whole),
+        ("items | sort_by(@, &a)", Whole),
+        ("[@]", Document),
+        ("{a: ingresses}", Document),
+        ("to_string(@)", Document),
     ] {
-        assert_eq!(found(text, LIST), None, "{text}");
+        assert_eq!(on(text, LIST).map_err(|scan| scan.why), Err(why), "{text}");
     }
 }
 
 #[test]
 fn an_array_is_the_list_itself() {
-    let name = ("metadata.name".to_owned(), false, "$n".to_owned());
     for text in ["[?metadata.name == $n]", "@[?metadata.name == $n] | [0]"] {
-        assert_eq!(
-            found(text, Document::Array),
-            Some(vec![name.clone()]),
-            "{text}"
-        );
+        let wanted = Ok("metadata.name/0 == $n".to_owned());
+        assert_eq!(on(text, Document::Array), wanted, "{text}");
     }
-    assert_eq!(found("[0]", Document::Array), None);
-    assert_eq!(found("length(@)", Document::Array), None);
-    assert_eq!(found("items[?a == $n]", Document::Array), Some(vec![]));
+    assert!(on("[0]", Document::Array).is_err());
+    assert!(on("length(@)", Document::Array).is_err());
+    let none = Ok("any_of()".to_owned());
+    assert_eq!(on("items[?a == $n]", Document::Array), none);
     let apart = Document::List { plural: None };
-    assert_eq!(found("ingresses.items", apart), Some(vec![]));
+    assert_eq!(on("ingresses.items", apart), none);
 }
 
 #[test]
-fn too_many_lookups_are_none() {
-    let terms: Vec<_> = (0..=LOOKUPS_MAX).map(|n| format!("a == `{n}`")).collect();
-    assert_eq!(
-        found(&format!("items[?{}]", terms.join(" || ")), LIST),
-        None
-    );
+fn too_many_probes_are_none() {
+    let terms: Vec<_> = (0..=PROBES_MAX).map(|n| format!("a == `{n}`")).collect();
+    let scan = on(&format!("items[?{}]", terms.join(" || ")), LIST).unwrap_err();
+    assert_eq!(scan.why, Why::Probes);
     let terms = &terms[1..];
-    assert_eq!(
-        found(&format!("items[?{}]", terms.join(" || ")), LIST).map(|found| found.len()),
-        Some(LOOKUPS_MAX)
-    );
+    assert!(on(&format!("items[?{}]", terms.join(" || ")), LIST).is_ok());
 }

@@ -1,0 +1,95 @@
+//! What one object is indexed by.
+
+use anteroom_jmespath::{Budget, Environment, EvalError, MissingKey, Shape, Value};
+use anteroom_view::{Object, ViewNode};
+
+use crate::{IndexKey, Language, Leaf, Scalar};
+
+/// What the key of one object may cost. One that costs more is looked at in every query.
+pub(crate) const KEY_BUDGET: Budget = Budget {
+    steps: 20_000,
+    depth: anteroom_jmespath::DEPTH_MAX,
+    built_bytes: 64 * 1024,
+};
+
+/// What is known of one object.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// In order, each once.
+    pub(super) values: Vec<Scalar>,
+    /// Its key cannot be looked up, or not all of it: it has parts, or there is none because of an
+    /// error.
+    pub(super) always: bool,
+}
+
+impl Taken {
+    pub(super) fn of(object: &Object, key: &IndexKey, language: Language) -> Self {
+        let mut taken = Self::default();
+        taken.take(object, key, language);
+        taken.values.sort_unstable();
+        taken.values.dedup();
+        taken
+    }
+
+    fn take(&mut self, object: &Object, of: &IndexKey, language: Language) {
+        let environment = Environment {
+            functions: language.functions,
+            parameters: &(),
+            missing_key: match of.missing_key_is_error {
+                true => MissingKey::Error,
+                false => MissingKey::Null,
+            },
+            budget: KEY_BUDGET,
+        };
+        let node = ViewNode::listed(object, of.bare);
+        let reading = of.key.reading();
+        // What is no object is taken apart by `[]`, which a key takes for nothing to do.
+        if !matches!(Value::document(node).shape(), Shape::Object(_)) {
+            self.always = true;
+            return;
+        }
+        match of.key.expression().evaluate(node, &environment) {
+            // A comparison takes it for null; what takes a list or an object does not.
+            Err(EvalError::MissingKey { .. })
+                if reading.depth == 0 && reading.leaf == Leaf::Value =>
+            {
+                self.values.push(Scalar::Null);
+            }
+            Err(_) => self.always = true,
+            Ok(value) => self.read(&value, reading.depth, reading.leaf),
+        }
+    }
+
+    fn read(&mut self, value: &Value<'_, ViewNode<'_>>, depth: u8, leaf: Leaf) {
+        match (depth.checked_sub(1), value.shape()) {
+            (Some(depth), Shape::Array(_)) => {
+                value
+                    .elements()
+                    .for_each(|element| self.read(&element, depth, leaf));
+            }
+            (Some(_), _) => self.always = true,
+            (None, shape) if leaf == Leaf::Value => self.push(Scalar::of(shape)),
+            (None, Shape::Object(_)) => self.entries(value, leaf),
+            (None, _) => self.always = true,
+        }
+    }
+
+    fn entries(&mut self, value: &Value<'_, ViewNode<'_>>, leaf: Leaf) {
+        let mut entries = value.entries();
+        let entry = |(name, value): (anteroom_jmespath::Text<'_>, Value<'_, ViewNode<'_>>)| {
+            Scalar::of(value.shape()).map(|value| Scalar::entry(&name, value))
+        };
+        match leaf {
+            Leaf::FirstEntry => self.push(entries.next().and_then(entry)),
+            _ => entries.for_each(|one| self.push(entry(one))),
+        }
+    }
+
+    fn push(&mut self, value: Option<Scalar>) {
+        match value {
+            Some(Scalar::Float(bits)) if !f64::from_bits(bits).is_finite() => self.always = true,
+            Some(value) => self.values.push(value),
+            None => self.always = true,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What is taken of each object.
+
+use std::{
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+
+use anteroom_jmespath::Expression;
+
+use crate::Probe;
+
+/// What is taken of each object, and what of it is looked up. A clone shares it.
+#[derive(Clone)]
+pub struct Key(Arc<Inner>);
+
+struct Inner {
+    expression: Expression,
+    reading: Reading,
+    shown: Box<str>,
+    hash: u64,
+}
+
+/// What of a key's value is looked up. Objects whose value is anything else are looked at in every
+/// query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reading {
+    /// So many lists within each other hold what is looked up; 0: it is the value itself.
+    pub depth: u8,
+    /// What they hold.
+    pub leaf: Leaf,
+}
+
+impl Reading {
+    /// The value itself, without parts.
+    pub const VALUE: Self = Self {
+        depth: 0,
+        leaf: Leaf::Value,
+    };
+}
+
+/// What is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Leaf {
+    /// A value without parts.
+    Value,
+    /// The first entry of an object, by its name.
+    FirstEntry,
+    /// Every entry of an object.
+    Entries,
+}
+
+impl Key {
+    pub(crate) fn new(expression: Expression, reading: Reading, shown: String) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (expression.as_str(), reading).hash(&mut hasher);
+        Self(Arc::new(Inner {
+            hash: hasher.finish(),
+            expression,
+            reading,
+            shown: shown.into(),
+        }))
+    }
+
+    /// What is evaluated on each object.
+    pub fn expression(&self) -> &Expression {
+        &self.0.expression
+    }
+
+    /// What of its value is looked up.
+    pub fn reading(&self) -> Reading {
+        self.0.reading
+    }
+
+    /// The key as people write it, as in `spec.rules[].host`.
+    pub fn shown(&self) -> &str {
+        &self.0.shown
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("Key").field(&self.shown()).finish()
+    }
+}
+
+/// By what is evaluated: different trees have different texts.
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        let (one, other) = (&self.0, &other.0);
+        Arc::ptr_eq(one, other)
+            || (one.hash == other.hash
+                && one.reading == other.reading
+                && one.expression.as_str() == other.expression.as_str())
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0.hash);
+    }
+}
+
+/// What an index is an index on. A clone is cheap, and so is a comparison.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct IndexKey {
+    /// What is taken of each object.
+    pub key: Key,
+    /// Whether a key that an object lacks is an error, as in
+    /// [`MissingKey::Error`](anteroom_jmespath::MissingKey).
+    pub missing_key_is_error: bool,
+    /// Objects are looked at as in lists of the API server's own types, without `apiVersion` and
+    /// `kind`.
+    pub bare: bool,
+}
+
+impl IndexKey {
+    /// What a probe needs, under this rule for missing keys.
+    pub fn of(probe: &Probe, missing_key_is_error: bool, bare: bool) -> Self {
+        Self {
+            key: probe.key.clone(),
+            missing_key_is_error,
+            bare,
+        }
+    }
+}

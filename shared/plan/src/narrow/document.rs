@@ -1,0 +1,216 @@
+//! The walk down from the document.
+
+use std::rc::Rc;
+
+use anteroom_jmespath::ast::{Argument, Ast, Term, TermId};
+
+use super::{
+    Document, Matching, Narrow, Scan, Why,
+    probe::member,
+    stream::{Chain, Stream},
+    terms,
+};
+
+/// Functions that ask what of their first argument is alike a member of the second.
+const MEMBERSHIPS: [&str; 4] = ["all_in", "all_not_in", "any_in", "any_not_in"];
+
+/// What a value is, as far as it matters.
+#[derive(Clone, Debug)]
+enum Place {
+    /// The document, with the list in it.
+    Root,
+    /// What stands under the plural.
+    Again,
+    /// A list that objects contribute to.
+    Objects(Stream),
+    /// Nothing that depends on objects that were not found.
+    Apart,
+}
+
+pub(super) struct Search<'e> {
+    pub(super) ast: &'e Ast,
+    document: Document<'e>,
+    pub(super) found: Vec<Narrow>,
+}
+
+impl<'e> Search<'e> {
+    pub(super) fn new(ast: &'e Ast, document: Document<'e>) -> Self {
+        Self {
+            ast,
+            document,
+            found: Vec::new(),
+        }
+    }
+
+    /// Finds out, for everything that uses the list.
+    pub(super) fn run(&mut self) -> Result<(), Scan> {
+        let at = match self.document {
+            Document::List { .. } => Place::Root,
+            Document::Array => objects(),
+        };
+        let root = self.ast.root();
+        let value = self.term(root, at)?;
+        self.used(value, root, Why::Whole).map(drop)
+    }
+
+    /// What the value of a term on `at` is.
+    fn term(&mut self, id: TermId, at: Place) -> Result<Place, Scan> {
+        if matches!(at, Place::Apart) {
+            return Ok(Place::Apart);
+        }
+        match self.ast.term(id) {
+            Term::Current => Ok(at),
+            Term::Field(name) => self.field(name, at, id),
+            Term::Literal(_) | Term::Parameter(_) => self.left(at, id),
+            Term::Index(_) | Term::Slice(_) => self.used(at, id, Why::Places),
+            Term::Path(steps) | Term::Pipe(steps) => {
+                steps.iter().try_fold(at, |at, step| self.term(*step, at))
+            }
+            Term::Or(terms) | Term::And(terms) | Term::List(terms) => self.all(terms, &at),
+            Term::Object(entries) => {
+                let terms: Vec<_> = entries.iter().map(|(_, term)| *term).collect();
+                self.all(&terms, &at)
+            }
+            Term::Not(term) => self.all(&[*term], &at),
+            Term::Compare { left, right, .. } => self.all(&[*left, *right], &at),
+            Term::Flatten(left) => Ok(match self.term(*left, at)? {
+                Place::Objects(stream) => Place::Objects(Self::flatten(stream)),
+                _ => Place::Apart,
+            }),
+            Term::Project { left, right } => Ok(match self.term(*left, at)? {
+                Place::Objects(stream) => Place::Objects(self.project(stream, *right)),
+                _ => Place::Apart, // Of an object there are no elements.
+            }),
+            Term::Filter {
+                left,
+                condition,
+                right,
+            } => Ok(match self.term(*left, at)? {
+                Place::Objects(stream) => Place::Objects(self.filter(stream, *condition, *right)),
+                _ => Place::Apart,
+            }),
+            Term::ProjectValues { left, .. } => {
+                let left = self.term(*left, at)?;
+                self.used(left, id, Why::Whole)
+            }
+            Term::Call {
+                function,
+                arguments,
+            } => self.call(id, self.ast.function_name(*function), arguments, at),
+            _ => Err(self.scan(id, Why::Whole)),
+        }
+    }
+
+    /// Each of the terms is evaluated on `at`, and their values are used whole.
+    fn all(&mut self, terms: &[TermId], at: &Place) -> Result<Place, Scan> {
+        for term in terms {
+            let value = self.term(*term, at.clone())?;
+            self.used(value, *term, Why::Whole)?;
+        }
+        Ok(Place::Apart)
+    }
+
+    /// It is used whole.
+    fn used(&mut self, at: Place, by: TermId, why: Why) -> Result<Place, Scan> {
+        match at {
+            Place::Apart => Ok(Place::Apart),
+            Place::Root | Place::Again => Err(self.scan(by, Why::Document)),
+            Place::Objects(stream) => {
+                let (by, why) = stream.because.unwrap_or((by, why));
+                let Some(narrow) = Narrow::all(stream.ways) else {
+                    return Err(self.scan(by, why));
+                };
+                self.find(narrow);
+                Ok(Place::Apart)
+            }
+        }
+    }
+
+    /// It was evaluated, and is not used.
+    fn left(&mut self, at: Place, by: TermId) -> Result<Place, Scan> {
+        match at {
+            Place::Objects(stream) if !stream.is_base() => {
+                self.used(Place::Objects(stream), by, Why::Whole)
+            }
+            _ => Ok(Place::Apart),
+        }
+    }
+
+    fn field(&mut self, name: &str, at: Place, id: TermId) -> Result<Place, Scan> {
+        let plural = match self.document {
+            Document::List { plural } => plural,
+            Document::Array => None,
+        };
+        Ok(match at {
+            Place::Root | Place::Again if name == "items" => objects(),
+            Place::Root if plural == Some(name) => Place::Again,
+            Place::Root | Place::Again => Place::Apart,
+            at => self.left(at, id)?,
+        })
+    }
+
+    fn call(
+        &mut self,
+        id: TermId,
+        name: &str,
+        arguments: &[Argument],
+        at: Place,
+    ) -> Result<Place, Scan> {
+        if let [Argument::Value(one), Argument::Value(other)] = arguments {
+            if MEMBERSHIPS.contains(&name) {
+                return self.members(id, (*other, *one), Matching::Alike, &at);
+            }
+            if name == "contains" && terms::operand(self.ast, *one).is_none() {
+                return self.members(id, (*one, *other), Matching::Equal, &at);
+            }
+        }
+        let value = |argument: &Argument| match argument {
+            Argument::Value(term) => Some(*term),
+            Argument::Reference(_) => None, // On what the other arguments hold.
+        };
+        let terms: Vec<_> = arguments.iter().filter_map(value).collect();
+        match terms.is_empty() {
+            true => self.left(at, id),
+            false => self.all(&terms, &at),
+        }
+    }
+
+    /// Whether a list has members that agree with a key.
+    fn members(
+        &mut self,
+        id: TermId,
+        (list, key): (TermId, TermId),
+        matching: Matching,
+        at: &Place,
+    ) -> Result<Place, Scan> {
+        let operand = terms::operand(self.ast, key);
+        let (Some(operand), Place::Objects(mut stream)) = (operand, self.term(list, at.clone())?)
+        else {
+            return self.all(&[list, key], at);
+        };
+        let chain = stream.chain.take().filter(|chain| !chain.is_base());
+        if let Some(key) = chain.and_then(|chain| chain.elements(self.ast)) {
+            let once = stream.is_exact;
+            stream.ways.push(member(key, matching, operand, once));
+        }
+        self.used(Place::Objects(stream), id, Why::Whole)
+    }
+
+    fn find(&mut self, narrow: Narrow) {
+        if !self.found.contains(&narrow) {
+            self.found.push(narrow);
+        }
+    }
+
+    fn scan(&self, id: TermId, why: Why) -> Scan {
+        Scan {
+            part: self.ast.text(id).to_string(),
+            why,
+        }
+    }
+}
+
+/// The list of objects.
+fn objects() -> Place {
+    Place::Objects(Stream::of(Rc::new(Chain::Base)))
+}

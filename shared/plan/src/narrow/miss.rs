@@ -1,0 +1,131 @@
+//! What a term's value is for elements that agree with nothing that is asked for.
+
+use std::rc::Rc;
+
+use anteroom_jmespath::ast::{Argument, Comparison, Term, TermId};
+
+use super::{Matching, Narrow, document::Search, probe::find, stream::Chain, terms};
+use crate::Leaf;
+
+/// A term's value for every element of an object that is not found.
+pub(super) struct Miss {
+    /// What finds the others, and every object of which an element raises an error.
+    pub(super) narrow: Narrow,
+    /// The value.
+    pub(super) value: Gone,
+}
+
+/// A value that says no. Each of them can be what stands before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Gone {
+    /// `null`, or a key is missing.
+    Null,
+    /// Or an empty list.
+    Lists,
+    /// Or anything else that a condition takes for false.
+    False,
+}
+
+impl Search<'_> {
+    /// What a term is for each element of a chain, unless an object is found.
+    pub(super) fn miss(&self, id: TermId, chain: &Rc<Chain>) -> Option<Miss> {
+        let no = |narrow| Miss {
+            narrow,
+            value: Gone::False,
+        };
+        match self.ast.term(id) {
+            Term::Compare {
+                operator: Comparison::Equal,
+                left,
+                right,
+            } => self.equal(*left, *right, chain).map(no),
+            Term::Not(term) => match self.ast.term(*term) {
+                Term::Compare {
+                    operator: Comparison::NotEqual,
+                    left,
+                    right,
+                } => self.equal(*left, *right, chain).map(no),
+                _ => None,
+            },
+            Term::And(terms) => self.conjunction(terms, chain),
+            Term::Or(terms) => {
+                let missed = terms.iter().map(|term| self.miss(*term, chain));
+                let missed: Vec<_> = missed.collect::<Option<_>>()?;
+                let narrow = missed.into_iter().map(|missed| missed.narrow);
+                Some(no(Narrow::Any(narrow.collect())))
+            }
+            Term::Call {
+                function,
+                arguments,
+            } => match &**arguments {
+                [Argument::Value(one), Argument::Value(other)] => {
+                    let name = self.ast.function_name(*function);
+                    self.agreement(name, *one, *other, chain).map(no)
+                }
+                _ => None,
+            },
+            _ => self.missed_list(id, chain),
+        }
+    }
+
+    /// What of it comes first says no; what stands before that must not fail.
+    fn conjunction(&self, conjuncts: &[TermId], chain: &Rc<Chain>) -> Option<Miss> {
+        let mut ways = Vec::new();
+        let mut value = Gone::False;
+        for (place, term) in conjuncts.iter().enumerate() {
+            if let Some(missed) = self.miss(*term, chain) {
+                if place == 0 {
+                    value = missed.value;
+                }
+                ways.push(missed.narrow);
+            }
+            if !terms::cannot_fail(self.ast, *term) {
+                break;
+            }
+        }
+        if ways.len() > 1 {
+            value = Gone::False;
+        }
+        let narrow = Narrow::all(ways)?;
+        Some(Miss { narrow, value })
+    }
+
+    fn equal(&self, left: TermId, right: TermId, chain: &Chain) -> Option<Narrow> {
+        let way = |key, with| {
+            let operand = terms::operand(self.ast, with)?;
+            self.own_key(key, chain, false, Leaf::Value)
+                .map(|key| find(key, Matching::Equal, operand))
+        };
+        way(left, right).or_else(|| way(right, left))
+    }
+
+    fn agreement(&self, name: &str, one: TermId, other: TermId, chain: &Chain) -> Option<Narrow> {
+        let way = |key, in_list, leaf, matching, with| {
+            let operand = terms::operand(self.ast, with)?;
+            self.own_key(key, chain, in_list, leaf)
+                .map(|key| find(key, matching, operand))
+        };
+        match name {
+            // Of a text it looks for a part: such an object is always looked at.
+            "contains" => way(one, true, Leaf::Value, Matching::Equal, other)
+                .or_else(|| way(other, false, Leaf::Value, Matching::Among, one)),
+            "any_in" => way(other, true, Leaf::Value, Matching::Alike, one),
+            "label_match" => way(one, false, Leaf::FirstEntry, Matching::AmongEntries, other)
+                .or_else(|| way(other, false, Leaf::Entries, Matching::HasEntries, one)),
+            _ => None,
+        }
+    }
+
+    fn own_key(
+        &self,
+        term: TermId,
+        chain: &Chain,
+        in_list: bool,
+        leaf: Leaf,
+    ) -> Option<crate::Key> {
+        match terms::is_key(self.ast, term) {
+            true => chain.key(self.ast, term, in_list, leaf),
+            false => None,
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Probes, made.
+
+use super::{Matching, Narrow, Operand, Probe};
+use crate::Key;
+
+/// All objects whose key agrees with the operand.
+pub(super) fn find(key: Key, matching: Matching, operand: Operand) -> Narrow {
+    Narrow::Probe(Probe {
+        key,
+        matching,
+        operand,
+        once: false,
+    })
+}
+
+/// One object for each thing that is asked for, if `once`.
+pub(super) fn member(key: Key, matching: Matching, operand: Operand, once: bool) -> Narrow {
+    Narrow::Probe(Probe {
+        key,
+        matching,
+        operand,
+        once,
+    })
+}

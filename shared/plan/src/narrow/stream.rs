@@ -1,0 +1,233 @@
+//! Lists that are, one behind the other, what something makes of each object.
+//!
+//! Projections, filters and `[]` hand on elements one by one. So what a chain of them makes of a list is
+//! what it makes of the first element, then what it makes of the second, and so on; and an element of
+//! which it makes nothing could as well not be there.
+
+use std::rc::Rc;
+
+use anteroom_jmespath::{
+    Graft,
+    ast::{Argument, Ast, Term, TermId},
+};
+
+use super::{Narrow, Why, document::Search, miss::Gone, terms};
+use crate::{Key, Leaf, Reading};
+
+/// What is taken of each object, as a list: steps of the expression that depend on nothing but it.
+#[derive(Clone, Debug)]
+pub(super) enum Chain {
+    /// The object itself.
+    Base,
+    /// The elements of what a term is for each: of a list; anything else as its own element.
+    Spread(Rc<Chain>, TermId),
+    /// What a term is for each, but null.
+    Project(Rc<Chain>, TermId),
+    /// Lists replaced by their elements.
+    Flatten(Rc<Chain>),
+    /// What the last term is for each that meets the condition, but null.
+    Filter(Rc<Chain>, TermId, TermId),
+}
+
+impl Chain {
+    pub(super) fn is_base(&self) -> bool {
+        matches!(self, Self::Base)
+    }
+
+    /// As an expression on one object, which gives a list. `None`: it is too deep.
+    fn graft(&self, graft: &mut Graft<'_>) -> Option<TermId> {
+        let term = match self {
+            Self::Base => {
+                let object = graft.add(Term::Current)?;
+                Term::List([object].into())
+            }
+            Self::Spread(of, term) => {
+                let left = of.graft(graft)?;
+                let right = graft.copy(*term)?;
+                Term::Flatten(graft.add(Term::Project { left, right })?)
+            }
+            Self::Project(of, right) => Term::Project {
+                left: of.graft(graft)?,
+                right: graft.copy(*right)?,
+            },
+            Self::Flatten(of) => Term::Flatten(of.graft(graft)?),
+            Self::Filter(of, condition, right) => Term::Filter {
+                left: of.graft(graft)?,
+                condition: graft.copy(*condition)?,
+                right: graft.copy(*right)?,
+            },
+        };
+        graft.add(term)
+    }
+
+    /// As people write it.
+    fn shown(&self, ast: &Ast) -> String {
+        let behind = |of: &Self, term: TermId| match (of.shown(ast), ast.term(term)) {
+            (of, Term::Current) => of,
+            (of, _) if of.is_empty() => ast.text(term).to_string(),
+            (of, _) => format!("{of}.{}", ast.text(term)),
+        };
+        match self {
+            Self::Base => String::new(),
+            Self::Spread(of, term) => format!("{}[]", behind(of, *term)),
+            Self::Project(of, right) => behind(of, *right),
+            Self::Flatten(of) => format!("{}[]", of.shown(ast)),
+            Self::Filter(of, condition, right) => {
+                let filtered = format!("{}[?{}]", of.shown(ast), ast.text(*condition));
+                match ast.term(*right) {
+                    Term::Current => filtered,
+                    _ => format!("{filtered}.{}", ast.text(*right)),
+                }
+            }
+        }
+    }
+
+    /// A key: what `term` is for each element, and with `in_list` the elements of that.
+    pub(super) fn key(&self, ast: &Ast, term: TermId, in_list: bool, leaf: Leaf) -> Option<Key> {
+        let mut graft = Graft::new(ast);
+        let (root, depth) = match (self, ast.term(term)) {
+            (Self::Base, _) => (graft.copy(term)?, 0),
+            (_, Term::Current) => (self.graft(&mut graft)?, 1),
+            _ => {
+                let key = Argument::Reference(graft.copy(term)?);
+                let list = Argument::Value(self.graft(&mut graft)?);
+                (graft.call("map", [key, list].into())?, 1)
+            }
+        };
+        let mut shown = self.shown(ast);
+        if shown.is_empty() || !matches!(ast.term(term), Term::Current) {
+            let dot = if shown.is_empty() { "" } else { "." };
+            shown += &format!("{dot}{}", ast.text(term));
+        }
+        let reading = Reading {
+            depth: depth + u8::from(in_list),
+            leaf,
+        };
+        Some(Key::new(graft.finish(root), reading, shown))
+    }
+
+    /// A key: its own elements.
+    pub(super) fn elements(&self, ast: &Ast) -> Option<Key> {
+        let mut graft = Graft::new(ast);
+        let root = self.graft(&mut graft)?;
+        let reading = Reading {
+            depth: 1,
+            leaf: Leaf::Value,
+        };
+        Some(Key::new(graft.finish(root), reading, self.shown(ast)))
+    }
+}
+
+/// A list that objects contribute to, one behind the other.
+#[derive(Clone, Debug)]
+pub(super) struct Stream {
+    /// What each contributes, or more than that, without parameters; every error that it raises is one
+    /// of these steps'. `None`: that depends on parameters.
+    pub(super) chain: Option<Rc<Chain>>,
+    /// The chain is exactly what each contributes.
+    pub(super) is_exact: bool,
+    /// Ways to find the objects that contribute anything, or raise an error.
+    pub(super) ways: Vec<Narrow>,
+    /// Ways to find those that contribute more than empty lists, or raise an error.
+    pub(super) ways_but_lists: Vec<Narrow>,
+    /// What stood in the way of narrowing it.
+    pub(super) because: Option<(TermId, Why)>,
+}
+
+impl Stream {
+    pub(super) fn of(chain: Rc<Chain>) -> Self {
+        Self {
+            chain: Some(chain),
+            is_exact: true,
+            ways: Vec::new(),
+            ways_but_lists: Vec::new(),
+            because: None,
+        }
+    }
+
+    /// Whether it is the objects themselves.
+    pub(super) fn is_base(&self) -> bool {
+        self.is_exact && self.chain.as_deref().is_some_and(Chain::is_base)
+    }
+
+    fn step(&mut self, step: impl FnOnce(Rc<Chain>) -> Chain) {
+        self.chain = self.chain.take().map(|chain| Rc::new(step(chain)));
+    }
+}
+
+impl Search<'_> {
+    /// `stream[*].right`
+    pub(super) fn project(&self, mut stream: Stream, right: TermId) -> Stream {
+        let is_current = matches!(self.ast.term(right), Term::Current);
+        if is_current && stream.chain.as_deref().is_some_and(Chain::is_base) {
+            return stream;
+        }
+        if terms::is_null_on_lists(self.ast, right) {
+            stream.ways.append(&mut stream.ways_but_lists);
+        }
+        if !is_current {
+            stream.ways_but_lists.clear();
+        }
+        if terms::is_fixed(self.ast, right) {
+            stream.step(|chain| Chain::Project(chain, right));
+        } else {
+            self.taken(&mut stream, right);
+        }
+        stream
+    }
+
+    /// `stream[?condition].right`
+    pub(super) fn filter(&self, mut stream: Stream, condition: TermId, right: TermId) -> Stream {
+        stream.ways_but_lists.clear();
+        let fixed = |term| terms::is_fixed(self.ast, term);
+        let chain = stream.chain.as_ref();
+        match chain.and_then(|chain| self.miss(condition, chain)) {
+            Some(missed) => stream.ways.push(missed.narrow),
+            None => stream.because = Some((condition, Why::Condition)),
+        }
+        if fixed(condition) && fixed(right) {
+            stream.step(|chain| Chain::Filter(chain, condition, right));
+            return stream;
+        }
+        // Without the condition there are more elements, of which none may fail unseen.
+        if !terms::cannot_fail(self.ast, condition) {
+            stream.chain = None;
+        }
+        stream.is_exact = false;
+        if fixed(right) {
+            stream.step(|chain| match self.ast.term(right) {
+                Term::Current if chain.is_base() => Chain::Base,
+                _ => Chain::Project(chain, right),
+            });
+        } else {
+            self.taken(&mut stream, right);
+        }
+        stream
+    }
+
+    /// `stream[]`
+    pub(super) fn flatten(mut stream: Stream) -> Stream {
+        stream.ways.append(&mut stream.ways_but_lists);
+        // Objects are no lists.
+        if !stream.chain.as_deref().is_some_and(Chain::is_base) {
+            stream.step(Chain::Flatten);
+        }
+        stream
+    }
+
+    /// What depends on parameters is taken of each element.
+    fn taken(&self, stream: &mut Stream, right: TermId) {
+        let chain = stream.chain.take();
+        stream.is_exact = false;
+        match chain.and_then(|chain| self.miss(right, &chain)) {
+            Some(missed) if missed.value == Gone::Null => stream.ways.push(missed.narrow),
+            Some(missed) if missed.value == Gone::Lists => {
+                stream.ways_but_lists.push(missed.narrow);
+            }
+            _ if stream.ways.is_empty() => {
+                stream.because.get_or_insert((right, Why::Whole));
+            }
+            _ => {}
+        }
+    }
+}

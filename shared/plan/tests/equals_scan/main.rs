@@ -1,0 +1,72 @@
+//! What everything rests on: over the objects that indexes find, an expression's value is what it is
+//! over all objects, errors included, whatever the expression, the objects and their changes.
+#![allow(clippy::unwrap_used)]
+
+mod grammar;
+mod question;
+mod world;
+
+use std::collections::HashMap;
+
+use anteroom_jmespath::Expression;
+use proptest::{prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
+
+use grammar::{question, step};
+use world::World;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_indexes_find_is_all_that_matters(
+        steps in prop::collection::vec(step(), 0..40),
+        questions in prop::collection::vec((question(), any::<prop::sample::Index>()), 1..12),
+        built_in in any::<bool>(),
+    ) {
+        let mut world = World::new(if built_in { "apps" } else { "example.com" });
+        steps.into_iter().for_each(|step| world.step(step));
+        let mut indexes = HashMap::new();
+        for (question, at) in &questions {
+            // Any state, so that indexes are brought up and back.
+            let state = at.get(&world.states);
+            let Ok(expression) = Expression::parse(&question.expression) else {
+                panic!("{}", question.expression);
+            };
+            if let Some(found) = question.looked_up(&expression, state, &mut indexes) {
+                prop_assert_eq!(found.value, question.scanned(&expression, state), "{:?}", question);
+            }
+        }
+    }
+}
+
+/// The property would hold of an empty crate: many of the questions are really looked up, and objects
+/// are left out that do not all say nothing.
+#[test]
+fn many_questions_are_looked_up() {
+    let mut runner = TestRunner::deterministic();
+    let mut world = World::new("apps");
+    for _ in 0..40 {
+        world.step(step().new_tree(&mut runner).unwrap().current());
+    }
+    let state = world.states.last().unwrap();
+    let mut indexes = HashMap::new();
+    let (mut looked_up, mut left_out, mut values, mut errors) = (0, 0, 0, 0);
+    for _ in 0..2_000 {
+        let question = question().new_tree(&mut runner).unwrap().current();
+        let expression = Expression::parse(&question.expression).unwrap();
+        let Some(found) = question.looked_up(&expression, state, &mut indexes) else {
+            continue;
+        };
+        looked_up += 1;
+        left_out += usize::from(found.objects < state.read().len());
+        let is_none = |value: u8| [0x90, 0xc0, 0xc2, 0x00].contains(&value);
+        errors += usize::from(found.value.is_err());
+        values += usize::from(found.value.is_ok_and(|value| !is_none(value[0])));
+    }
+    println!(
+        "{looked_up} looked up, {left_out} with objects left out, {values} with a value, {errors} failed"
+    );
+    assert!(looked_up > 600, "{looked_up} of 2,000");
+    assert!(left_out > looked_up / 2, "{left_out} of {looked_up}");
+    assert!(values > looked_up / 8, "{values} of {looked_up}");
+}
