@@ -14,6 +14,7 @@
 //! terms, and an [`Aggregate`] is one that is kept.
 
 mod aggregate;
+mod describe;
 mod index;
 mod key;
 mod narrow;
@@ -24,6 +25,7 @@ pub use aggregate::{
     Aggregate, AggregateKey, AggregateTerm, Aggregated, Counted, Measure, Parameters, TallyKind,
     aggregate, chain,
 };
+pub use describe::{Objects, PlanDescription, describe};
 pub use index::{Index, Language, Terms};
 pub use key::{IndexKey, Key, Leaf, Reading};
 pub use narrow::{Document, Matching, Narrow, Operand, Probe, Scan, Why, narrow};
