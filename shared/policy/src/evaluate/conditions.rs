@@ -1,9 +1,12 @@
 //! Conditions, one after the other and no further than needed.
 
-use super::{RuleError, RuleOutcome, scope::Scope};
+use super::{
+    RuleError, RuleOutcome,
+    scope::{Interrupt, Scope},
+};
 use crate::{
     policy::{Condition, Conditions},
-    template::{Resolve, Template, ValueTemplate},
+    template::{Resolve, Template},
 };
 
 /// Whether conditions are met, and the messages of those that say so.
@@ -70,8 +73,8 @@ pub(super) fn evaluate<'r>(
     })
 }
 
-/// Both sides are resolved before either may wait, so that their facts are asked for together; an
-/// error of either comes before the wait for the other.
+/// Both sides are resolved before either may wait, so that their facts are asked for together. Of two
+/// errors the key's is told, whichever is known first.
 fn holds(
     condition: &Condition,
     scope: &mut Scope<'_>,
@@ -80,19 +83,19 @@ fn holds(
     if let Some(met) = asked(condition, scope)? {
         return Ok(met);
     }
-    let mut side = |template: &ValueTemplate, side: &str| match template.value(scope) {
-        Ok(value) => Ok(Some(value)),
-        Err(interrupt) => match interrupt.into_error(|| format!("{}.{side}", place())) {
-            Some(error) => Err(Stop::Error(Box::new(error))),
-            None => Ok(None),
-        },
-    };
-    let key = side(&condition.key, "key")?;
-    let value = side(&condition.value, "value")?;
-    match (key, value) {
-        (Some(key), Some(value)) => Ok(condition.operator.holds(&key, &value)),
-        _ => Err(Stop::Pending),
+    let key = condition.key.value(scope);
+    if let Err(Interrupt::Pending) = key {
+        let _ = condition.value.value(scope);
+        return Err(Stop::Pending);
     }
+    let stop = |interrupt: Interrupt, side: &str| {
+        let error = interrupt.into_error(|| format!("{}.{side}", place()));
+        error.map_or(Stop::Pending, |error| Stop::Error(Box::new(error)))
+    };
+    let key = key.map_err(|interrupt| stop(interrupt, "key"))?;
+    let value = condition.value.value(scope);
+    let value = value.map_err(|interrupt| stop(interrupt, "value"))?;
+    Ok(condition.operator.holds(&key, &value))
 }
 
 /// The verdict where one side is a fact that the other can be looked for in.

@@ -52,12 +52,7 @@ impl Scope<'_> {
         };
         let verdict = match other.value(self) {
             Ok(value) => self.ask(prepared, part, Some((*side, value)))?,
-            Err(Interrupt::Pending) => {
-                return match self.question(prepared, part)? {
-                    Some(_) => Err(Interrupt::Pending),
-                    None => Ok(None),
-                };
-            }
+            Err(Interrupt::Pending) => return Err(Interrupt::Pending),
             Err(_) => None,
         };
         Ok(verdict.and_then(|verdict| verdict.as_bool()))

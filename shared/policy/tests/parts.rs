@@ -1,0 +1,129 @@
+//! What everything rests on that is asked in place of a fact: a rule comes to what it comes to over the
+//! facts themselves, errors included, whatever the rule, the facts and the request.
+#![allow(clippy::unwrap_used)]
+
+mod random;
+
+use std::cell::Cell;
+
+use anteroom_policy::{
+    AdmissionRequest, Evaluation, FactRequest, Policy, RuleError, RuleOutcome, Step, compile,
+};
+use proptest::{
+    prelude::*,
+    test_runner::{Config, TestRunner},
+};
+use random::{Case, World, case};
+
+/// How a driver deals with parts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Parts {
+    /// The facts are asked for instead.
+    Never,
+    Declined,
+    Some,
+    All,
+}
+
+/// Takes the rule through the request. Says how many parts were answered, too.
+fn outcome(policy: &Policy, case: &Case, parts: Parts) -> (RuleOutcome, usize) {
+    let request = AdmissionRequest::new(case.request.clone()).unwrap();
+    let mut evaluation = Evaluation::start(policy, &policy.rules()[0], &request);
+    if parts == Parts::Never {
+        evaluation = evaluation.with_whole_facts();
+    }
+    let mut answered = 0;
+    for _ in 0..1_000 {
+        let needs = match evaluation.step() {
+            Step::Done(report) => return (report.outcome, answered),
+            Step::Need(needs) => needs,
+        };
+        assert!(!needs.is_empty());
+        for need in needs {
+            assert!(parts != Parts::Never || !need.is_part);
+            match answer(&case.world, &need, parts) {
+                Some(answer) => {
+                    answered += usize::from(need.is_part);
+                    evaluation.supply(need.id, answer);
+                }
+                None => evaluation.decline(need.id),
+            }
+        }
+    }
+    panic!("it goes on");
+}
+
+fn answer(
+    world: &World,
+    need: &FactRequest,
+    parts: Parts,
+) -> Option<Result<serde_json::Value, anteroom_model::FactError>> {
+    let declined = match parts {
+        Parts::Never | Parts::All => false,
+        Parts::Declined => true,
+        Parts::Some => need.id % 2 == 0,
+    };
+    match need.is_part && declined {
+        true => None,
+        false => world.answer(need),
+    }
+}
+
+fn lines(policy: &Policy) -> Vec<String> {
+    let line = |read: &anteroom_policy::Read| {
+        let (usage, field) = (read.usage, &read.field);
+        format!("{field} `{}` {usage:?} `{}`", read.written, read.expression)
+    };
+    policy.rules()[0].reads().iter().map(line).collect()
+}
+
+/// Only that it costs too much may be better.
+fn is_over_budget(outcome: &RuleOutcome) -> bool {
+    matches!(outcome, RuleOutcome::Error(error) if error.code() == anteroom_model::ErrorCode::BUDGET_EXCEEDED)
+}
+
+#[test]
+fn a_rule_comes_to_the_same_by_parts_and_by_facts() {
+    let (cases, by_parts, failed, errors) =
+        (Cell::new(0), Cell::new(0), Cell::new(0), Cell::new(0));
+    let count = |cell: &Cell<usize>| cell.set(cell.get() + 1);
+    let mut runner = TestRunner::new(Config {
+        cases: 3_000,
+        failure_persistence: None,
+        ..Config::default()
+    });
+    let result = runner.run(&case(), |case| {
+        let Ok(policy) = compile(&case.policy) else {
+            return Ok(()); // Not every text that is put together is an expression.
+        };
+        count(&cases);
+        let (whole, _) = outcome(&policy, &case, Parts::Never);
+        if is_over_budget(&whole) {
+            return Ok(());
+        }
+        for parts in [Parts::Declined, Parts::Some, Parts::All] {
+            let (found, answered) = outcome(&policy, &case, parts);
+            prop_assert_eq!(&found, &whole, "{:?} of {:#?}", parts, lines(&policy));
+            if parts == Parts::All && answered > 0 {
+                count(&by_parts);
+                match found {
+                    RuleOutcome::Fail { .. } => count(&failed),
+                    RuleOutcome::Error(RuleError::Fact { .. } | RuleError::Variable { .. }) => {
+                        count(&errors);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    });
+    result.unwrap_or_else(|error| panic!("{error}"));
+    // Otherwise it says nothing.
+    let seen = [&cases, &by_parts, &failed, &errors].map(Cell::get);
+    assert!(
+        seen.iter()
+            .zip([1_500, 500, 50, 100])
+            .all(|(seen, least)| *seen >= least),
+        "{seen:?}"
+    );
+}
