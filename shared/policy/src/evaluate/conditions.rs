@@ -9,6 +9,9 @@ use crate::{
     template::{Resolve, Template},
 };
 
+/// Conditions that ask while one before them waits. What they ask may turn out not to be needed.
+const LOOK_AHEAD_MAX: usize = 4;
+
 /// Whether conditions are met, and the messages of those that say so.
 pub(super) struct Verdict<'r> {
     pub(super) met: bool,
@@ -50,9 +53,14 @@ pub(super) fn evaluate<'r>(
         };
         list.extend(&condition.message);
     };
-    let mut any_met = conditions.any.is_none();
-    for (at, condition) in conditions.any.iter().flatten().enumerate() {
-        any_met = holds(condition, scope, || format!("{place}.any[{at}]"))?;
+    let any = conditions.any.as_deref();
+    let mut any_met = any.is_none();
+    for (at, condition) in any.iter().copied().flatten().enumerate() {
+        let met = holds(condition, scope, || format!("{place}.any[{at}]"));
+        any_met = met.inspect_err(|stop| {
+            let rest = any.iter().copied().flatten().skip(at + 1);
+            look_ahead(stop, rest.chain(&conditions.all), scope);
+        })?;
         note(condition, any_met);
         if any_met {
             break;
@@ -60,7 +68,9 @@ pub(super) fn evaluate<'r>(
     }
     let mut all_met = true;
     for (at, condition) in conditions.all.iter().enumerate() {
-        all_met = holds(condition, scope, || format!("{place}.all[{at}]"))?;
+        let met = holds(condition, scope, || format!("{place}.all[{at}]"));
+        all_met =
+            met.inspect_err(|stop| look_ahead(stop, conditions.all[at + 1..].iter(), scope))?;
         note(condition, all_met);
         if !all_met {
             break;
@@ -71,6 +81,19 @@ pub(super) fn evaluate<'r>(
         met,
         messages: if met { messages.0 } else { messages.1 },
     })
+}
+
+/// While one condition waits, those after it may ask too, so that their questions travel with its own.
+/// They ask about uses of facts alone: a fact travels only where it is known to be needed.
+fn look_ahead<'c>(stop: &Stop, after: impl Iterator<Item = &'c Condition>, scope: &mut Scope<'_>) {
+    if !matches!(stop, Stop::Pending) {
+        return;
+    }
+    let before = std::mem::replace(&mut scope.facts.looks_ahead, true);
+    for condition in after.take(LOOK_AHEAD_MAX) {
+        let _ = holds(condition, scope, String::new);
+    }
+    scope.facts.looks_ahead = before;
 }
 
 /// Both sides are resolved before either may wait, so that their facts are asked for together. Of two

@@ -1,6 +1,7 @@
 mod context;
 mod facts;
 mod foreach;
+mod parts;
 mod patterns;
 
 use anteroom_model::Failure;
