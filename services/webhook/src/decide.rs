@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_model::{ErrorCode, GroupVersionResource};
 use anteroom_policy::{
-    AdmissionRequest, Evaluation, Operation, Policy, Rule, RuleOutcome, RuleReport, Step,
+    AdmissionRequest, Evaluation, Operation, Policy, RequestParts, Rule, RuleOutcome, RuleReport,
+    Step,
 };
 use futures::future::join_all;
 use tokio::time::Instant;
@@ -14,7 +15,7 @@ use crate::{
     catalog::{Catalog, Catalogs},
     facts::{Fact, Facts, Origin},
     metrics::WebhookMetrics,
-    policies::{Entry, Scope, Subject},
+    policies::{Concerned, Entry, Scope, Subject},
     review::{Review, ReviewError},
     rule::RuleName,
     verdict::{self, Blocked, Decision, FactRecord, RuleRecord},
@@ -76,26 +77,24 @@ impl Decider {
     ) -> Result<Decision, ReviewError> {
         let kind = resource_kind(catalog, review);
         let subject = Subject {
-            group: &kind.group,
-            version: &kind.version,
-            kind: &kind.kind,
+            group: kind.group,
+            version: kind.version,
+            kind: kind.kind,
             subresource: &review.head.sub_resource,
             operation: review.operation(),
+            namespace: match kind.kind {
+                "Namespace" => "", // It lives in none.
+                _ => &review.head.namespace,
+            },
         };
-        let concerned = catalog.policies.concerned(scope, &subject);
-        if concerned.is_empty() {
+        let Concerned { entries, parts } = catalog.policies.concerned(scope, &subject);
+        if entries.is_empty() {
             return Ok(Decision::default());
         }
-        let request = review.request()?.with_resource_kind(
-            kind.group.as_str(),
-            kind.version.as_str(),
-            kind.kind.as_str(),
-        );
-        let warnings = concerned
-            .iter()
-            .filter_map(|entry| unready(entry))
-            .collect();
-        let rules = concerned.iter().flat_map(|entry| rules(entry));
+        let request = review.request(parts)?;
+        let request = request.with_resource_kind(kind.group, kind.version, kind.kind);
+        let warnings = entries.iter().filter_map(|entry| unready(entry)).collect();
+        let rules = entries.iter().flat_map(|entry| rules(entry));
         let records = rules.map(|rule| self.rule(catalog, rule, &request, deadline));
         let records = join_all(records).await.into_iter().flatten().collect();
         Ok(verdict::decide(records, warnings))
@@ -109,7 +108,7 @@ impl Decider {
         if review.operation() == Operation::Delete {
             return Ok(Admission::default());
         }
-        let request = review.request()?;
+        let request = review.request(&RequestParts::ALL)?;
         let catalog = self.catalogs.borrow().clone();
         Ok(admission::judge(
             request.matched_object(),
@@ -204,15 +203,15 @@ fn not_ready(scope: Scope) -> Decision {
     decision
 }
 
-struct ResourceKind {
-    group: String,
-    version: String,
-    kind: String,
+struct ResourceKind<'a> {
+    group: &'a str,
+    version: &'a str,
+    kind: &'a str,
 }
 
 /// The kind that policies name: of a subresource that has a kind of its own (`Scale`,
 /// `PodExecOptions`), that of the resource that it belongs to.
-fn resource_kind(catalog: &Catalog, review: &Review<'_>) -> ResourceKind {
+fn resource_kind<'a>(catalog: &'a Catalog, review: &'a Review<'_>) -> ResourceKind<'a> {
     let head = &review.head;
     if !head.sub_resource.is_empty() {
         let resource = &head.resource;
@@ -220,16 +219,16 @@ fn resource_kind(catalog: &Catalog, review: &Review<'_>) -> ResourceKind {
             GroupVersionResource::new(&*resource.group, &*resource.version, &*resource.resource);
         if let Some(record) = catalog.kinds.of_resource(&gvr) {
             return ResourceKind {
-                group: gvr.group,
-                version: gvr.version,
-                kind: record.kind.clone(),
+                group: &resource.group,
+                version: &resource.version,
+                kind: &record.kind,
             };
         }
     }
     ResourceKind {
-        group: head.kind.group.clone().into_owned(),
-        version: head.kind.version.clone().into_owned(),
-        kind: head.kind.kind.clone().into_owned(),
+        group: &head.kind.group,
+        version: &head.kind.version,
+        kind: &head.kind.kind,
     }
 }
 

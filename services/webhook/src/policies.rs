@@ -1,13 +1,15 @@
 //! The policies that are in force, found by what they speak of.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    borrow::Cow,
+    collections::{BTreeSet, HashMap},
     sync::Arc,
 };
 
 use anteroom_model::{EntryKind, GroupVersionResource, ObjectKey, Source, ViewId};
 use anteroom_policy::{
-    FailurePolicy, KindPattern, NamedObject, Operation, Policy, Problem, Reference, Target, compile,
+    FailurePolicy, KindPattern, NamedObject, Operation, Policy, Problem, Reference, RequestParts,
+    Target, compile,
 };
 use bytes::Bytes;
 use serde_json::Value;
@@ -117,6 +119,8 @@ pub(crate) struct Entry {
     pub(crate) outcome: Result<Policy, Vec<Problem>>,
     /// Of each of the policy's rules.
     pub(crate) names: Vec<Arc<RuleName>>,
+    /// What it reads of a request.
+    parts: RequestParts,
     /// Of which it was compiled.
     body: Bytes,
 }
@@ -138,6 +142,7 @@ impl Entry {
                     needs: Vec::new(),
                     outcome: Err(vec![problem]),
                     names: Vec::new(),
+                    parts: RequestParts::default(),
                     body,
                 };
             }
@@ -166,6 +171,7 @@ impl Entry {
             targets,
             needs,
             names: names.collect(),
+            parts: outcome.as_ref().map(RequestParts::of).unwrap_or_default(),
             outcome,
             body,
         }
@@ -184,6 +190,11 @@ impl Entry {
                 })
         })
     }
+
+    /// The one namespace that it speaks of. A policy that is not ready is told of everywhere.
+    fn namespace(&self) -> Option<&str> {
+        self.outcome.as_ref().ok()?.namespace()
+    }
 }
 
 /// What a request does to what: as much as the index needs.
@@ -199,17 +210,66 @@ pub(crate) struct Subject<'a> {
     pub(crate) subresource: &'a str,
     /// What is done.
     pub(crate) operation: Operation,
+    /// Where the object lives; empty where that is not known before the object is read.
+    pub(crate) namespace: &'a str,
 }
 
-/// All policies, and the index by kind. Immutable.
+/// All policies, and the index of those that a request may concern. Immutable.
 #[derive(Debug, Default)]
 pub(crate) struct PolicySet {
     /// In order of key.
     entries: Vec<Arc<Entry>>,
-    /// Positions of those that name the kind.
-    by_kind: HashMap<String, Vec<usize>>,
-    /// Positions of those that name a kind with wildcards.
-    by_wildcard: Vec<usize>,
+    /// Of the kinds that some policy names.
+    by_kind: HashMap<String, Candidates>,
+    /// Of all other kinds: the policies that name one with wildcards.
+    of_others: Candidates,
+}
+
+/// The policies that may speak of a kind.
+#[derive(Clone, Debug, Default)]
+struct Candidates {
+    /// Positions of those that speak of it wherever it lives, in order.
+    everywhere: Vec<usize>,
+    /// Of those of one namespace, by it.
+    by_namespace: HashMap<String, Vec<usize>>,
+    /// What all of them read of a request.
+    parts: RequestParts,
+}
+
+impl Candidates {
+    fn add(&mut self, at: usize, entry: &Entry) {
+        let positions = match entry.namespace() {
+            None => &mut self.everywhere,
+            Some(namespace) => self.by_namespace.entry(namespace.to_owned()).or_default(),
+        };
+        positions.push(at);
+        self.parts.unite(&entry.parts);
+    }
+
+    /// Positions, in order.
+    fn of(&self, namespace: &str) -> Cow<'_, [usize]> {
+        let mut more: Vec<usize> = match namespace {
+            "" => self.by_namespace.values().flatten().copied().collect(),
+            namespace => match self.by_namespace.get(namespace) {
+                Some(positions) => positions.clone(),
+                None => Vec::new(),
+            },
+        };
+        if more.is_empty() {
+            return Cow::Borrowed(&self.everywhere);
+        }
+        more.extend_from_slice(&self.everywhere);
+        more.sort_unstable();
+        Cow::Owned(more)
+    }
+}
+
+/// The policies that a request concerns.
+pub(crate) struct Concerned<'a> {
+    /// In order of key.
+    pub(crate) entries: Vec<&'a Entry>,
+    /// All that they read of the request, and maybe more.
+    pub(crate) parts: &'a RequestParts,
 }
 
 impl PolicySet {
@@ -241,40 +301,42 @@ impl PolicySet {
     }
 
     fn index(&mut self) {
-        let mut by_kind: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        let kinds = |entry: &Entry| -> BTreeSet<String> {
+            let kinds = entry.targets.iter().flat_map(|target| &target.kinds);
+            kinds.map(|kind| kind.kind.clone()).collect()
+        };
+        let is_wildcard = |kind: &String| kind.contains(['*', '?']);
+        let named = self.entries.iter().flat_map(|entry| kinds(entry));
+        let mut by_kind: HashMap<String, Candidates> = named
+            .filter(|kind| !is_wildcard(kind))
+            .map(|kind| (kind, Candidates::default()))
+            .collect();
         for (at, entry) in self.entries.iter().enumerate() {
-            for KindPattern { kind, .. } in entry.targets.iter().flat_map(|t| &t.kinds) {
-                let positions = if kind.contains(['*', '?']) {
-                    &mut self.by_wildcard
-                } else {
-                    by_kind.entry(kind).or_default()
-                };
-                if positions.last() != Some(&at) {
-                    positions.push(at);
+            let kinds = kinds(entry);
+            if kinds.iter().any(is_wildcard) {
+                self.of_others.add(at, entry);
+                by_kind.values_mut().for_each(|kind| kind.add(at, entry));
+                continue;
+            }
+            for kind in kinds {
+                if let Some(candidates) = by_kind.get_mut(&kind) {
+                    candidates.add(at, entry);
                 }
             }
         }
-        self.by_kind = by_kind
-            .into_iter()
-            .map(|(kind, positions)| (kind.to_owned(), positions))
-            .collect();
+        self.by_kind = by_kind;
     }
 
-    /// Those that may speak of `subject`, in order of key.
-    pub(crate) fn concerned(&self, scope: Scope, subject: &Subject<'_>) -> Vec<Arc<Entry>> {
-        let named = self
-            .by_kind
-            .get(subject.kind)
-            .map_or(&[][..], Vec::as_slice);
-        let mut positions = [named, &self.by_wildcard].concat();
-        positions.sort_unstable();
-        positions.dedup();
-        positions
-            .into_iter()
-            .map(|at| &self.entries[at])
-            .filter(|entry| scope.contains(entry.group) && entry.concerns(subject))
-            .cloned()
-            .collect()
+    /// Those that may speak of `subject`.
+    pub(crate) fn concerned(&self, scope: Scope, subject: &Subject<'_>) -> Concerned<'_> {
+        let candidates = self.by_kind.get(subject.kind).unwrap_or(&self.of_others);
+        let positions = candidates.of(subject.namespace);
+        let entries = positions.iter().map(|at| &*self.entries[*at]);
+        let concerned = |entry: &&Entry| scope.contains(entry.group) && entry.concerns(subject);
+        Concerned {
+            entries: entries.filter(concerned).collect(),
+            parts: &candidates.parts,
+        }
     }
 
     /// All of them, in order of key.

@@ -1,15 +1,21 @@
 //! An AdmissionReview, as the API server sends it.
 //!
-//! Only what decides who is concerned is read here; the objects stay text until a policy is.
+//! Only what decides who is concerned is read here. The rest stays text, in one pass over the body,
+//! and of that text only those parts are read that some policy reads.
+
+mod fields;
 
 use std::borrow::Cow;
 
 use anteroom_model::ErrorCode;
-use anteroom_policy::{AdmissionRequest, Operation};
+use anteroom_policy::{AdmissionRequest, Operation, RequestParts};
 use http::StatusCode;
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Map, Value, value::RawValue};
 use thiserror::Error;
+
+use fields::Fields;
+pub(crate) use fields::Head;
 
 /// The version that is spoken here.
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -94,76 +100,18 @@ pub(crate) struct Review<'a> {
     /// What decides who is concerned.
     pub(crate) head: Head<'a>,
     operation: Operation,
-    request: &'a RawValue,
+    fields: Fields<'a>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Envelope<'a> {
+struct Envelope<'a, R> {
     #[serde(borrow, default)]
     api_version: Cow<'a, str>,
     #[serde(borrow, default)]
     kind: Cow<'a, str>,
-    #[serde(borrow, default)]
-    request: Option<&'a RawValue>,
-}
-
-/// The parts of a request that are read for every review.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Head<'a> {
-    /// What the answer carries.
-    #[serde(borrow, default)]
-    pub(crate) uid: Cow<'a, str>,
-    /// The object's kind, converted to what the webhook is registered for.
-    #[serde(borrow, default)]
-    pub(crate) kind: Kind<'a>,
-    /// The resource that is accessed.
-    #[serde(borrow, default)]
-    pub(crate) resource: Resource<'a>,
-    /// As in `status`; empty for the resource itself.
-    #[serde(borrow, default)]
-    pub(crate) sub_resource: Cow<'a, str>,
-    /// Empty where the API server is to make one.
-    #[serde(borrow, default)]
-    pub(crate) name: Cow<'a, str>,
-    /// Empty for what is cluster-scoped.
-    #[serde(borrow, default)]
-    pub(crate) namespace: Cow<'a, str>,
-    #[serde(borrow, default)]
-    operation: Cow<'a, str>,
-    #[serde(borrow, default)]
-    object: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    old_object: Option<&'a RawValue>,
-}
-
-/// Group, version and kind.
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct Kind<'a> {
-    /// Empty for the core group.
-    #[serde(borrow, default)]
-    pub(crate) group: Cow<'a, str>,
-    /// As in `v1`.
-    #[serde(borrow, default)]
-    pub(crate) version: Cow<'a, str>,
-    /// As in `Ingress`.
-    #[serde(borrow, default)]
-    pub(crate) kind: Cow<'a, str>,
-}
-
-/// Group, version and plural.
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct Resource<'a> {
-    /// Empty for the core group.
-    #[serde(borrow, default)]
-    pub(crate) group: Cow<'a, str>,
-    /// As in `v1`.
-    #[serde(borrow, default)]
-    pub(crate) version: Cow<'a, str>,
-    /// As in `ingresses`.
-    #[serde(borrow, default)]
-    pub(crate) resource: Cow<'a, str>,
+    #[serde(default = "Option::default")]
+    request: Option<R>,
 }
 
 impl<'a> Review<'a> {
@@ -172,20 +120,37 @@ impl<'a> Review<'a> {
     /// # Errors
     /// Everything that keeps it from being decided on.
     pub(crate) fn parse(body: &'a [u8]) -> Result<Self, ReviewError> {
-        let envelope: Envelope<'a> =
+        if let Ok(envelope) = serde_json::from_slice::<Envelope<'a, Fields<'a>>>(body) {
+            return Self::of(envelope);
+        }
+        // Is it the request alone that is malformed? Then it may have a uid.
+        let envelope: Envelope<'a, &'a RawValue> =
             serde_json::from_slice(body).map_err(|source| ReviewError::NotJson { source })?;
+        let request = envelope.request.map(|request| {
+            serde_json::from_str(request.get()).map_err(|error| ReviewError::Request {
+                uid: None,
+                problem: error.to_string(),
+            })
+        });
+        Self::of(Envelope {
+            api_version: envelope.api_version,
+            kind: envelope.kind,
+            request: request.transpose()?,
+        })
+    }
+
+    fn of(envelope: Envelope<'a, Fields<'a>>) -> Result<Self, ReviewError> {
         if envelope.kind != "AdmissionReview" || envelope.api_version != API_VERSION {
             return Err(ReviewError::Version {
                 kind: shortened(&envelope.kind),
                 api_version: shortened(&envelope.api_version),
             });
         }
-        let request = envelope.request.ok_or(ReviewError::NoRequest)?;
-        let head: Head<'a> =
-            serde_json::from_str(request.get()).map_err(|error| ReviewError::Request {
-                uid: None,
-                problem: error.to_string(),
-            })?;
+        let fields = envelope.request.ok_or(ReviewError::NoRequest)?;
+        let head = Head::of(&fields).map_err(|error| ReviewError::Request {
+            uid: None,
+            problem: error.to_string(),
+        })?;
         let operation = check(&head).map_err(|problem| ReviewError::Request {
             uid: Some(head.uid.clone().into_owned()).filter(|uid| !uid.is_empty()),
             problem,
@@ -193,7 +158,7 @@ impl<'a> Review<'a> {
         Ok(Self {
             head,
             operation,
-            request,
+            fields,
         })
     }
 
@@ -202,18 +167,24 @@ impl<'a> Review<'a> {
         self.operation
     }
 
-    /// The request, with its objects.
+    /// These parts of the request.
     ///
     /// # Errors
-    /// Where the objects are not what they should be.
-    pub(crate) fn request(&self) -> Result<AdmissionRequest, ReviewError> {
+    /// Where they are not what they should be.
+    pub(crate) fn request(&self, parts: &RequestParts) -> Result<AdmissionRequest, ReviewError> {
         let malformed = |problem: String| ReviewError::Request {
             uid: Some(self.head.uid.clone().into_owned()),
             problem,
         };
-        let value = serde_json::from_str(self.request.get())
-            .map_err(|error| malformed(error.to_string()))?;
-        AdmissionRequest::new(value).map_err(|error| malformed(error.to_string()))
+        let mut request = Map::new();
+        for (name, text) in self.fields.iter() {
+            if let Some(value) = parts.field(name, text) {
+                let value = value.map_err(|error| malformed(error.to_string()))?;
+                request.insert(name.to_owned(), value);
+            }
+        }
+        let request = AdmissionRequest::new(Value::Object(request));
+        request.map_err(|error| malformed(error.to_string()))
     }
 }
 
@@ -235,9 +206,9 @@ fn check(head: &Head<'_>) -> Result<Operation, String> {
         Operation::Delete => ("oldObject", head.old_object),
         _ => ("object", head.object),
     };
-    match object {
-        Some(object) if object.get().starts_with('{') => Ok(operation),
-        _ => Err(format!(
+    match object.starts_with('{') {
+        true => Ok(operation),
+        false => Err(format!(
             "request.{field} is missing: a {operation} request carries it"
         )),
     }

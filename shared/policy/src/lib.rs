@@ -46,6 +46,7 @@ mod problem;
 mod reads;
 mod reference;
 mod request;
+mod request_parts;
 mod scalar;
 mod template;
 mod uses;
@@ -66,6 +67,7 @@ pub use reference::{
     NamedObject, Reference,
 };
 pub use request::{AdmissionRequest, RequestError};
+pub use request_parts::RequestParts;
 pub use scalar::duration_ns;
 pub use template::{VariableError, VariableErrorKind};
 pub use uses::{Read, ReadSource, Usage, may_miss_key};

@@ -34,6 +34,7 @@ pub use fit::may_miss_key;
 use part::Projection;
 pub(crate) use part::{Part, Side};
 use places::Place;
+pub(crate) use places::each as each_expression;
 pub use read::{Read, ReadSource, Usage};
 
 /// The queries that may stand for an expression.

@@ -46,15 +46,14 @@ fn subject(kind: &str) -> Subject<'_> {
         kind,
         subresource: "",
         operation: Operation::Create,
+        namespace: "n",
     }
 }
 
 fn names(set: &PolicySet, scope: Scope, subject: &Subject<'_>) -> Vec<String> {
-    let concerned = set.concerned(scope, subject);
-    concerned
-        .iter()
-        .map(|entry| entry.key.to_string())
-        .collect()
+    let concerned = set.concerned(scope, subject).entries;
+    let keys = concerned.iter().map(|entry| entry.key.to_string());
+    keys.collect()
 }
 
 #[test]
@@ -157,6 +156,7 @@ fn a_policy_that_is_not_ready_is_found_by_what_can_be_read_of_it() {
     ]);
     assert_eq!(set.counts(), (0, 3));
     let concerned = set.concerned(Scope::default(), &subject("Ingress"));
+    let concerned = concerned.entries;
     let found: Vec<_> = concerned.iter().map(|entry| &*entry.key.name).collect();
     assert_eq!(found, ["a", "c"]);
     // It must not keep anybody from working.
@@ -165,4 +165,60 @@ fn a_policy_that_is_not_ready_is_found_by_what_can_be_read_of_it() {
             .iter()
             .all(|entry| entry.group.ignore && entry.outcome.is_err())
     );
+}
+
+#[test]
+fn a_namespaced_policy_is_found_in_its_namespace_alone() {
+    let namespaced = |manifest: &mut Value| {
+        manifest["kind"] = json!("Policy");
+        manifest["metadata"]["namespace"] = json!("n");
+    };
+    let keyed = [
+        (ObjectKey::new("", "b"), manifest(&["Ingress"], |_| ())),
+        (ObjectKey::new("n", "a"), manifest(&["Ingress"], namespaced)),
+        (ObjectKey::new("n", "c"), manifest(&["*"], namespaced)),
+        (ObjectKey::new("", "d"), manifest(&["*"], |_| ())),
+    ];
+    let set = PolicySet::build(&PolicySet::default(), keyed);
+    let all = ["b", "d", "n/a", "n/c"];
+    for (kind, namespace, expected) in [
+        ("Ingress", "n", &all[..]),
+        ("Ingress", "m", &all[..2]),
+        // Where it lives is not known yet.
+        ("Ingress", "", &all[..]),
+        ("Service", "n", &["d", "n/c"]),
+        ("Service", "m", &["d"]),
+    ] {
+        let subject = Subject {
+            namespace,
+            ..subject(kind)
+        };
+        let found = names(&set, Scope::default(), &subject);
+        assert_eq!(found, expected, "{kind} in {namespace:?}");
+    }
+}
+
+#[test]
+fn what_is_read_of_a_request_is_what_its_policies_read() {
+    let reading = |what: &'static str| {
+        move |manifest: &mut Value| {
+            let deny = &mut manifest["spec"]["rules"][0]["validate"]["deny"];
+            deny["conditions"]["all"][0]["key"] = json!(format!("{{{{ request.object.{what} }}}}"));
+        }
+    };
+    let set = set(vec![
+        ("a", manifest(&["Ingress"], reading("a"))),
+        ("b", manifest(&["*"], reading("b"))),
+        ("c", manifest(&["Service"], reading("c"))),
+    ]);
+    let object = json!({ "a": 1, "b": 2, "c": 3, "d": 4 });
+    for (kind, expected) in [
+        ("Ingress", json!({ "a": 1, "b": 2 })),
+        ("Service", json!({ "b": 2, "c": 3 })),
+        ("Pod", json!({ "b": 2 })),
+    ] {
+        let concerned = set.concerned(Scope::default(), &subject(kind));
+        let read = concerned.parts.field("object", &object.to_string());
+        assert_eq!(read.unwrap().unwrap(), expected, "{kind}");
+    }
 }

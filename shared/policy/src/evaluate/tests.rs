@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::{compile, operator::tests::any_json};
+use crate::{RequestParts, compile, operator::tests::any_json};
 
 /// A ClusterPolicy of one rule about everything, with these fields.
 fn policy(rule: &str) -> Policy {
@@ -45,7 +45,28 @@ fn create(object: &Value) -> AdmissionRequest {
 }
 
 /// Drives a rule to its end, and says which facts it asked for, step by step. Parts are not to be had.
+/// Over what the policy is said to read of the request, it goes the same way.
 fn drive(
+    policy: &Policy,
+    request: &AdmissionRequest,
+    mut answer: impl FnMut(&FactRequest) -> Result<Value, FactError>,
+) -> (RuleReport, Vec<Vec<String>>) {
+    let mut said = Vec::new();
+    let whole = drive_over(policy, request, |fact| {
+        let answer = answer(fact);
+        said.push((fact.clone(), answer.clone()));
+        answer
+    });
+    let cut = crate::request_parts::tests::cut(&RequestParts::of(policy), request);
+    let repeat = |fact: &FactRequest| {
+        let known = said.iter().find(|(asked, _)| asked == fact);
+        known.map(|(_, answer)| answer.clone()).unwrap()
+    };
+    assert_eq!(drive_over(policy, &cut, repeat), whole);
+    whole
+}
+
+fn drive_over(
     policy: &Policy,
     request: &AdmissionRequest,
     mut answer: impl FnMut(&FactRequest) -> Result<Value, FactError>,

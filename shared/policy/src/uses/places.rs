@@ -13,7 +13,7 @@ use crate::{
 
 /// A place of a rule.
 #[derive(Clone, Debug)]
-pub(super) struct Place<'r> {
+pub(crate) struct Place<'r> {
     /// The field, below the rule.
     pub(super) field: String,
     /// The entries of the context there.
@@ -29,7 +29,7 @@ pub(super) struct Place<'r> {
 type Visitor<'v, 'r> = dyn FnMut(&Place<'r>, &'r Prepared) + 'v;
 
 /// Tells of each expression of a rule and its place.
-pub(super) fn each<'r>(rule: &'r Rule, visit: &mut Visitor<'_, 'r>) {
+pub(crate) fn each<'r>(rule: &'r Rule, visit: &mut Visitor<'_, 'r>) {
     let mut walk = Walk {
         place: Place {
             field: String::new(),
