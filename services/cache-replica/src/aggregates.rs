@@ -52,20 +52,27 @@ impl Eased {
 
     /// The parameters for it: the query's, and what is kept.
     pub(crate) fn parameters<'e>(&'e self, own: &'e dyn Parameters) -> impl Parameters + 'e {
-        Bound { eased: self, own }
+        Bound {
+            terms: &self.found.terms,
+            values: &self.values,
+            own,
+        }
     }
 }
 
-struct Bound<'e> {
-    eased: &'e Eased,
-    own: &'e dyn Parameters,
+/// A query's own parameters, and those that stand for terms over the list.
+pub(crate) struct Bound<'e> {
+    pub(crate) terms: &'e [AggregateTerm],
+    /// By term.
+    pub(crate) values: &'e [Value],
+    pub(crate) own: &'e dyn Parameters,
 }
 
 impl Parameters for Bound<'_> {
     fn parameter(&self, name: &str) -> Option<&Value> {
-        let mut terms = self.eased.found.terms.iter();
+        let mut terms = self.terms.iter();
         match terms.position(|term| term.parameter == name) {
-            Some(at) => self.eased.values.get(at),
+            Some(at) => self.values.get(at),
             None => self.own.parameter(name),
         }
     }
@@ -151,6 +158,7 @@ fn found(plan: &Plan, document: Document<'_>) -> Option<Arc<Found>> {
         repeatable: plan.repeatable,
         narrowings: Arc::default(),
         aggregations: Arc::default(),
+        slicings: Arc::default(),
     };
     Some(Arc::new(Found { rest, terms }))
 }

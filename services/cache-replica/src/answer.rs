@@ -1,5 +1,7 @@
 //! Answering one call: decode, prepare, evaluate over one state of the view, reply.
 
+mod scanned;
+
 use std::sync::Arc;
 
 use anteroom_bus::Call;
@@ -27,8 +29,10 @@ use crate::{
     narrowed::{Most, Narrowed},
     plan::{Plan, Plans},
     references::References,
+    scan::{AllPieces, Scans},
     sealed,
 };
+use scanned::Answered;
 
 /// Evaluations that run at once for each core. More than one, so that the system's scheduler gives
 /// a short one its turn beside long ones; bounded, so that threads and what they build are.
@@ -62,6 +66,8 @@ pub(crate) struct Answerer {
     memo: Memo,
     narrowed: Narrowed,
     aggregates: Aggregates,
+    scans: Scans,
+    pieces: AllPieces,
     metrics: QueryMetrics,
     references: Arc<References>,
 }
@@ -86,6 +92,13 @@ struct Found {
     objects: Vec<Object>,
     /// What is evaluated over them, where that is not the query as it is.
     eased: Option<Eased>,
+}
+
+/// The queries of a request, as far as they have been evaluated.
+struct Evaluated {
+    answered: Vec<Answered>,
+    state: Snapshot,
+    position: ReadPosition,
 }
 
 /// The queries of one request.
@@ -128,6 +141,8 @@ impl Answerer {
             memo: Memo::new(args.memo_bytes_max),
             narrowed: Narrowed::new(Arc::clone(&indexes), args.verify_plans),
             aggregates: Aggregates::new(Arc::new(Kept::new(language)), indexes),
+            scans: Scans::new(args.scan_lanes.unwrap_or(cores)),
+            pieces: AllPieces::new(args.memo_bytes_max),
             metrics,
             references,
         }
@@ -135,7 +150,7 @@ impl Answerer {
 
     /// What is kept of plans and results, in bytes.
     pub(crate) fn kept_bytes(&self) -> u64 {
-        self.memo.bytes() + self.plans.bytes()
+        self.memo.bytes() + self.plans.bytes() + self.pieces.bytes()
     }
 
     /// The indexes of all views.
@@ -191,7 +206,7 @@ impl Answerer {
         })?;
         deadline.check()?;
         let revision_min = least_revision(view, &request);
-        let batch = self.prepare(request);
+        let batch = Arc::new(self.prepare(request));
         if let Some(revision_min) = revision_min {
             view.wait_for(revision_min, deadline.left()).await?;
         }
@@ -199,16 +214,39 @@ impl Answerer {
             .known(view, batch.selects(), deadline.left())
             .await;
         if let Some(reply) = self.at_once(view, &batch, deadline)? {
+            self.scans.short();
             return Ok(reply);
         }
-        if view.status().borrow().objects <= INLINE_OBJECTS_MAX {
-            return self.evaluate(view, &batch, deadline);
+        let objects = view.status().borrow().objects;
+        let evaluated = match objects <= INLINE_OBJECTS_MAX {
+            true => self.evaluate(view, &batch, deadline)?,
+            false => self.beside(view, &batch, deadline).await?,
+        };
+        let at = At {
+            view,
+            state: &evaluated.state,
+            position: &evaluated.position,
+        };
+        let mut results = Vec::with_capacity(evaluated.answered.len());
+        for (index, answered) in evaluated.answered.into_iter().enumerate() {
+            results.push(self.finish(at, &batch, index, answered, deadline).await?);
         }
+        deadline.check()?;
+        Ok(self.reply(at.position, results))
+    }
+
+    /// As [`Answerer::evaluate`], on a thread for that.
+    async fn beside(
+        self: &Arc<Self>,
+        view: &ViewHandle,
+        batch: &Arc<Batch>,
+        deadline: Deadline,
+    ) -> Result<Evaluated, FactError> {
         let turn = timeout(deadline.left(), Arc::clone(&self.turns).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else {
             return Err(deadline.exceeded());
         };
-        let (this, view) = (Arc::clone(self), view.clone());
+        let (this, view, batch) = (Arc::clone(self), view.clone(), Arc::clone(batch));
         let span = tracing::Span::current();
         let evaluation = tokio::task::spawn_blocking(move || {
             let _turn = turn;
@@ -276,30 +314,41 @@ impl Answerer {
         Ok(Some(self.reply(&position, results)))
     }
 
-    /// Evaluates all queries over one state of the view. Takes as long as they do.
-    fn evaluate(&self, view: &ViewHandle, batch: &Batch, deadline: Deadline) -> QueryOutcome {
+    /// Evaluates all queries over one state of the view, but for those that look through more of it than
+    /// a slice: those are begun. Takes as long as they do.
+    fn evaluate(
+        &self,
+        view: &ViewHandle,
+        batch: &Batch,
+        deadline: Deadline,
+    ) -> Result<Evaluated, FactError> {
         let (state, position) = view.snapshot(batch.age_max_ms)?;
         let at = At {
             view,
             state: &state,
             position: &position,
         };
-        let results = batch.queries.iter().map(|prepared| {
-            let result = match self.known(at, prepared) {
+        let answered = batch.queries.iter().map(|prepared| {
+            let answered = match self.known(at, prepared) {
                 Some(result) => {
                     self.metrics.remembered(usize::from(prepared.plan.is_ok()));
-                    Ok(result)
+                    Answered::Done(result)
                 }
-                None => {
-                    let found = self.found(at, prepared, worth(at, prepared));
-                    self.over(at, prepared, found.as_ref(), deadline)
-                }
+                None => match self.found(at, prepared, worth(at, prepared)) {
+                    Some(found) => {
+                        Answered::Done(self.over(at, prepared, Some(&found), deadline)?)
+                    }
+                    None => self.begin(at, prepared, deadline)?,
+                },
             };
             deadline.check()?;
-            result
+            Ok(answered)
         });
-        let results = results.collect::<Result<Vec<_>, FactError>>()?;
-        Ok(self.reply(&position, results))
+        Ok(Evaluated {
+            answered: answered.collect::<Result<_, FactError>>()?,
+            state: state.clone(),
+            position: position.clone(),
+        })
     }
 
     /// The result of one query, if it does not have to be evaluated.

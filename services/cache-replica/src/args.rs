@@ -79,6 +79,11 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_REPLICATION_FACTOR", default_value_t = 0)]
     pub replication_factor: usize,
 
+    /// Slices of large views that are looked through at once: one for each core, unless a test says
+    /// otherwise.
+    #[arg(skip)]
+    pub scan_lanes: Option<usize>,
+
     /// The keys that sealed bodies are opened with.
     #[arg(skip = Keys::none())]
     pub keys: Keys,
@@ -97,6 +102,7 @@ impl Default for Args {
             memory_limit: None,
             views: Vec::new(),
             replication_factor: 0,
+            scan_lanes: None,
             keys: Keys::none(),
         }
     }

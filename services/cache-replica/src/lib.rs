@@ -14,7 +14,7 @@
 //! - `memory`: which views are evicted where memory is short, and come back; `shares`: who holds which.
 //! - `waiting`: names the entries that a view is for which is not there.
 //! - `narrowed`, `indexes`: which objects a query has to look at; `aggregates`: what it does not have to
-//!   work out of all; `kept`: what both keep beside the views.
+//!   work out of all; `kept`: what both keep beside the views; `scan`: how all objects are looked through.
 //! - `plan`, `memo`: what may be forgotten: compiled expressions, and results by state of the view.
 //!
 //! It never talks to the API server.
@@ -37,6 +37,7 @@ mod per_document;
 mod plan;
 mod references;
 mod replica;
+mod scan;
 mod sealed;
 mod shares;
 mod waiting;

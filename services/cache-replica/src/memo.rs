@@ -54,7 +54,7 @@ impl QueryKey {
         }
     }
 
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let selection = self.selection.as_ref().map_or(0, |selection| {
             let object = selection.object.as_ref().map_or(0, |key| key.name_bytes());
             let texts = [

@@ -26,6 +26,7 @@ pub(crate) struct QueryMetrics {
     evaluated: Counter,
     looked_up: Counter,
     eased: Counter,
+    scanned: Counter,
     mismatches: Counter,
     in_flight: Gauge,
     unreadable: Counter,
@@ -52,6 +53,7 @@ impl QueryMetrics {
             evaluated: Counter::default(),
             looked_up: Counter::default(),
             eased: Counter::default(),
+            scanned: Counter::default(),
             mismatches: Counter::default(),
             in_flight: Gauge::default(),
             unreadable: Counter::default(),
@@ -86,6 +88,11 @@ impl QueryMetrics {
             "Queries that took what is kept of a list (its length, a sum, the largest) instead of \
              working it out",
             own.eased.clone(),
+        );
+        metrics.register(
+            "anteroom_query_scans_by_slices",
+            "Queries that looked through a large view slice by slice",
+            own.scanned.clone(),
         );
         metrics.register(
             "anteroom_query_plan_mismatches",
@@ -140,6 +147,10 @@ impl QueryMetrics {
 
     pub(crate) fn eased(&self) {
         self.eased.inc();
+    }
+
+    pub(crate) fn scanned(&self) {
+        self.scanned.inc();
     }
 
     pub(crate) fn mismatch(&self) {

@@ -6,7 +6,7 @@ use anteroom_jmespath::{Expression, FunctionTable};
 use anteroom_model::FactError;
 use moka::sync::Cache;
 
-use crate::{aggregates::Aggregations, narrowed::Narrowings};
+use crate::{aggregates::Aggregations, narrowed::Narrowings, scan::Slicings};
 
 /// What all plans may take. A plan of a usual expression takes a few kilobytes, so this is a
 /// thousand policies' worth.
@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) narrowings: Arc<Narrowings>,
     /// What it takes of the list as a whole.
     pub(crate) aggregations: Arc<Aggregations>,
+    /// How it is cut into slices.
+    pub(crate) slicings: Arc<Slicings>,
 }
 
 /// Compiles expressions once. Also those that cannot be compiled: a policy with a bad expression
@@ -95,6 +97,7 @@ impl Plans {
             repeatable,
             narrowings: Arc::default(),
             aggregations: Arc::default(),
+            slicings: Arc::default(),
         })
     }
 }

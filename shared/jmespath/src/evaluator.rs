@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::ast::{Ast, Comparison, Term, TermId};
-use crate::environment::{Environment, MissingKey};
+use crate::environment::{Budget, Environment, MissingKey};
 use crate::error::{EvalError, Fault};
 use crate::function::Function;
 use crate::node::{Node, Shape};
@@ -65,6 +65,17 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
 
     pub(crate) fn run(mut self, root: N) -> Result<Value<'a, N>, EvalError> {
         Ok(self.evaluate(self.ast.root, &Value::document(root))?)
+    }
+
+    /// The same; says what it leaves of the budget.
+    pub(crate) fn run_out_of(
+        mut self,
+        root: N,
+        left: &mut Budget,
+    ) -> Result<Value<'a, N>, EvalError> {
+        let outcome = self.evaluate(self.ast.root, &Value::document(root));
+        *left = self.meter.left();
+        Ok(outcome?)
     }
 
     /// The value of a term on the current value.

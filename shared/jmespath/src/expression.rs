@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::ast::Ast;
-use crate::environment::Environment;
+use crate::environment::{Budget, Environment};
 use crate::error::{EvalError, ParseError};
 use crate::evaluator::Evaluator;
 use crate::function::FunctionTable;
@@ -110,6 +110,21 @@ impl Expression {
         environment: &Environment<'a>,
     ) -> Result<Value<'a, N>, EvalError> {
         Evaluator::new(&self.0.ast, environment)?.run(root)
+    }
+
+    /// As [`Expression::evaluate`], out of `left` in place of the environment's budget: what it takes is
+    /// taken off, so that several evaluations share one.
+    ///
+    /// # Errors
+    /// Why there is no value.
+    pub fn evaluate_out_of<'a, N: Node<'a>>(
+        &'a self,
+        root: N,
+        environment: &Environment<'a>,
+        left: &mut Budget,
+    ) -> Result<Value<'a, N>, EvalError> {
+        let environment = environment.with_budget(*left);
+        Evaluator::new(&self.0.ast, &environment)?.run_out_of(root, left)
     }
 
     /// Evaluates the expression on a JSON document, into a JSON document.

@@ -27,7 +27,8 @@ use crate::{
 use chain::{Chains, Value};
 
 pub use kept::{Aggregate, AggregateKey};
-use tally::Tally;
+pub(crate) use numbers::Way;
+pub(crate) use tally::Tally;
 pub use tally::{Measure, TallyKind};
 
 /// Terms of one expression that are kept. One with more is evaluated as it is.
@@ -113,7 +114,7 @@ pub fn aggregate(
 }
 
 /// The expression as a chain over the array of objects, where it is one whole.
-pub fn chain(
+pub(crate) fn chain(
     expression: &Expression,
     document: Document<'_>,
     parameters: Parameters,

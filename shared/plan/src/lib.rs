@@ -11,7 +11,8 @@
 //!
 //! What an expression takes of the list as a whole (how many there are, their sum, the largest) is
 //! kept while the list changes, and stands in the expression as a parameter: [`aggregate()`] finds such
-//! terms, and an [`Aggregate`] is one that is kept.
+//! terms, and an [`Aggregate`] is one that is kept. What has to look at all objects does so by slices,
+//! where it can: see [`Sliced`].
 
 mod aggregate;
 mod describe;
@@ -19,14 +20,16 @@ mod index;
 mod key;
 mod narrow;
 mod scalar;
+mod sliced;
 mod text;
 
 pub use aggregate::{
     Aggregate, AggregateKey, AggregateTerm, Aggregated, Counted, Measure, Parameters, TallyKind,
-    aggregate, chain,
+    aggregate,
 };
 pub use describe::{Objects, PlanDescription, describe};
 pub use index::{Index, Language, Terms};
 pub use key::{IndexKey, Key, Leaf, Reading};
 pub use narrow::{Document, Matching, Narrow, Operand, Probe, Scan, Why, narrow};
 pub use scalar::Scalar;
+pub use sliced::{NoPart, Part, Sliced, Whole};

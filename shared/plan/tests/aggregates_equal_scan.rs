@@ -11,8 +11,8 @@ use anteroom_model::{
     ResourceVersion, Revision, Shape, Source, SourceInfo, ViewRecord, ViewState,
 };
 use anteroom_plan::{
-    Aggregate, AggregateKey, Aggregated, Document, Index, IndexKey, Language, Operand, Parameters,
-    Scalar, aggregate, narrow,
+    Aggregate, AggregateKey, Aggregated, Document, Index, IndexKey, Language, NoPart, Operand,
+    Parameters, Scalar, Sliced, Whole, aggregate, narrow,
 };
 use anteroom_view::{Select, Snapshot, View};
 use anteroom_wire::{body, query::Selection};
@@ -169,6 +169,42 @@ impl Question {
         Some((found, bound))
     }
 
+    /// By slices of the list, cut where the numbers say; `None` where it takes the whole list.
+    fn sliced(
+        &self,
+        expression: &Expression,
+        state: &Snapshot,
+        cuts: &[usize],
+    ) -> Option<Result<Bytes, FactError>> {
+        let select = Select::new(&self.selection).unwrap();
+        let read = state.read();
+        let sliced = Sliced::of(expression, self.document(&select, state))?;
+        let bound = bound();
+        let environment = self.environment(&bound);
+        let objects: Vec<_> = read.objects().collect();
+        let mut left = Environment::standard().budget;
+        let mut parts = Vec::new();
+        let mut rest = &objects[..];
+        for cut in cuts.iter().chain([&usize::MAX]) {
+            let (slice, behind) = rest.split_at((*cut).min(rest.len()));
+            rest = behind;
+            let selected = select.among(read, slice.iter().copied())?;
+            match sliced.part(selected.array(), &environment, &mut left) {
+                Ok(part) => parts.push(part),
+                Err(NoPart::Failed) => return None,
+                Err(NoPart::Budget(error)) => panic!("{error}"),
+            }
+        }
+        let values = match sliced.whole(parts.iter())? {
+            Whole::Result(bytes) => return Some(Ok(bytes)),
+            Whole::Values(values) => values,
+        };
+        let names = sliced.terms().iter().map(|term| term.parameter.clone());
+        let bound: Bound = bound.clone().into_iter().chain(names.zip(values)).collect();
+        let none = select.among(read, [].iter())?;
+        Some(none.evaluate(sliced.rest().unwrap(), &self.environment(&bound)))
+    }
+
     fn document<'s>(&self, select: &Select, state: &'s Snapshot) -> Document<'s> {
         match select.shape() {
             Shape::Array => Document::Array,
@@ -305,6 +341,10 @@ fn form() -> impl Strategy<Value = &'static str> {
         "[length(C), sum(C), C]",
         "{a: length(C), b: kind, c: max(C) || $p}",
         "length(L) > `3`",
+        "C",
+        "C",
+        "L[?t == $p].{a: w, b: t}",
+        "L[?w > $q].list[]",
         "L | length(@)",
         "!L",
         "L[?t == $p] | length(@)",
@@ -377,6 +417,7 @@ proptest! {
     fn what_is_kept_is_what_a_scan_says(
         steps in prop::collection::vec(step(), 0..30),
         questions in prop::collection::vec((question(), any::<prop::sample::Index>()), 1..12),
+        cuts in prop::collection::vec(0_usize..6, 0..5),
         built_in in any::<bool>(),
     ) {
         let mut world = World::new(if built_in { "apps" } else { "example.com" });
@@ -402,6 +443,14 @@ proptest! {
                 prop_assert_eq!(&of_none, &plain, "{:?} of none as {}", question, found.rest);
             }
         }
+        for (question, at) in &questions {
+            let state = at.get(&world.states);
+            let expression = Expression::parse(&question.expression).unwrap();
+            if let Some(by_slices) = question.sliced(&expression, state, &cuts) {
+                let plain = question.plain(&expression, state, &bound());
+                prop_assert_eq!(&by_slices, &plain, "{:?} by slices", question);
+            }
+        }
         for (key, mut aggregate) in aggregates {
             let first = world.states.first().unwrap();
             aggregate.advance(first);
@@ -422,11 +471,12 @@ fn most_questions_are_answered_by_what_is_kept() {
         world.step(step().new_tree(&mut runner).unwrap().current());
     }
     let state = world.states.last().unwrap();
-    let (mut kept, mut of_none, mut fine) = (0, 0, 0);
+    let (mut kept, mut of_none, mut fine, mut sliced) = (0, 0, 0, 0);
     let mut aggregates = HashMap::new();
     for _ in 0..1_000 {
         let question = question().new_tree(&mut runner).unwrap().current();
         let expression = Expression::parse(&question.expression).unwrap();
+        sliced += usize::from(question.sliced(&expression, state, &[3, 0, 4]).is_some());
         let Some((found, bound)) =
             question.kept(&expression, (&world.states[0], state), &mut aggregates)
         else {
@@ -444,7 +494,7 @@ fn most_questions_are_answered_by_what_is_kept() {
         of_none += usize::from(lookups.is_ok_and(|narrow| narrow.probes().is_empty()));
         fine += usize::from(question.plain(&expression, state, &bound).is_ok());
     }
-    assert!(kept > 300, "{kept} of 1,000");
+    assert!(kept > 300 && sliced > 300, "{kept} and {sliced} of 1,000");
     assert!(
         of_none > 200 && fine > 200,
         "{of_none} and {fine} of {kept}"

@@ -28,5 +28,5 @@ pub use object::Object;
 pub use read::{Read, Snapshot};
 pub use select::{Known, Reference, Select, Selected};
 pub use store::{Applied, Ignored, Store, TOMBSTONES_MAX, ViewBytes};
-pub use tree::{Change, Objects};
+pub use tree::{Change, Objects, Stretch, StretchMark};
 pub use view::View;

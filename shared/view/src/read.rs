@@ -7,7 +7,7 @@ use anteroom_model::{FactError, ResourceVersion, Revision};
 use anteroom_wire::{WireError, body};
 use bytes::Bytes;
 
-use crate::{Change, Object, Store, ViewNode};
+use crate::{Change, Object, Store, Stretch, ViewNode};
 
 /// A view's objects as they were, all together, at one position of the log. To hold one is to have
 /// been let in by [`View::read`](crate::View::read).
@@ -65,6 +65,11 @@ impl<'a> Read<'a> {
     /// All objects, by namespace and name.
     pub fn objects(self) -> impl DoubleEndedIterator<Item = &'a Object> + Clone {
         self.store.objects()
+    }
+
+    /// All objects in the same order, stretch by stretch.
+    pub fn stretches(self) -> impl Iterator<Item = Stretch<'a>> {
+        self.store.stretches()
     }
 
     /// The objects of one namespace, by name.

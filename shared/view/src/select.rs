@@ -374,6 +374,14 @@ impl<'a> Selected<'a> {
         }
     }
 
+    /// The objects of it alone, as an array; empty where it is no list.
+    pub fn array(&self) -> ViewNode<'_> {
+        match &self.what {
+            What::One(_) => ViewNode::array_of(&[], false),
+            What::Listed { store, chosen, .. } => ViewNode::array(Listing::of(store, chosen)),
+        }
+    }
+
     /// Evaluates `expression` over it, into a body. What it took to find the objects is paid from the
     /// same budget.
     ///

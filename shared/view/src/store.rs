@@ -15,7 +15,7 @@ use crate::{
     object::{Object, Version},
     pack::Holes,
     size::allocated,
-    tree::{Change, Objects, Tree},
+    tree::{Change, Objects, Stretch, Tree},
 };
 
 /// Deletions that a store remembers. Records arrive in the log's order and a repeat is known by its
@@ -312,6 +312,11 @@ impl Store {
     /// All objects, in the API server's order: by `namespace/name`.
     pub fn objects(&self) -> Objects<'_> {
         self.objects.iter()
+    }
+
+    /// The same, stretch by stretch.
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = Stretch<'_>> {
+        self.objects.stretches()
     }
 
     /// Tells `each` how to come from the objects of `older` to these, in order.

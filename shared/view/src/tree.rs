@@ -7,6 +7,7 @@
 mod changes;
 mod chunk;
 mod chunks;
+mod stretch;
 
 use std::{iter::FlatMap, slice, sync::Arc};
 
@@ -15,6 +16,7 @@ use chunk::{CHUNK_BYTES, CHUNK_OBJECTS_MAX, CHUNK_ROOM_MIN, Chunk};
 use chunks::{Chunks, Place};
 
 pub use changes::Change;
+pub use stretch::{Stretch, StretchMark};
 
 /// A key: namespace, then name.
 pub(crate) type Parts<'k> = (&'k [u8], &'k [u8]);
@@ -86,6 +88,11 @@ impl Tree {
             objects: self.chunks.iter().flat_map(of_chunk),
             left: self.len,
         }
+    }
+
+    /// The same, stretch by stretch.
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = Stretch<'_>> {
+        self.chunks.iter().map(Stretch::new)
     }
 
     /// The object at this place.

@@ -57,6 +57,49 @@ pub fn encode_value(value: &impl Serialize) -> Result<Bytes, WireError> {
     to_body(value, RESULT_BYTES_MAX)
 }
 
+/// The array that holds the elements of all these arrays, in order: results that were worked out piece
+/// by piece.
+///
+/// # Errors
+/// [`WireError::Limit`] over [`RESULT_BYTES_MAX`]; [`WireError::Body`] where one is no array.
+pub fn join_arrays<'b>(arrays: impl Iterator<Item = &'b [u8]> + Clone) -> Result<Bytes, WireError> {
+    let (mut elements, mut bytes) = (0_usize, 0_usize);
+    for array in arrays.clone() {
+        let (count, rest) = opened(array)?;
+        elements += count;
+        bytes += rest.len();
+    }
+    within("bytes of a result", bytes, RESULT_BYTES_MAX)?;
+    let mut joined = Vec::with_capacity(bytes + ARRAY_HEAD_BYTES_MAX);
+    match (u8::try_from(elements), u16::try_from(elements)) {
+        (Ok(count @ 0..=15), _) => joined.push(0x90 | count),
+        (_, Ok(count)) => {
+            joined.push(0xdc);
+            joined.extend(count.to_be_bytes());
+        }
+        _ => {
+            joined.push(0xdd);
+            let count = u32::try_from(elements).map_err(WireError::body)?;
+            joined.extend(count.to_be_bytes());
+        }
+    }
+    for array in arrays {
+        joined.extend_from_slice(opened(array)?.1);
+    }
+    within("bytes of a result", joined.len(), RESULT_BYTES_MAX)?;
+    Ok(joined.into())
+}
+
+/// What an array takes beside its elements, at most.
+const ARRAY_HEAD_BYTES_MAX: usize = 5;
+
+fn opened(array: &[u8]) -> Result<(usize, &[u8]), WireError> {
+    match format::head(array) {
+        Some((format::Head::Array(count), rest)) => Ok((count, rest)),
+        _ => Err(WireError::body("no array")),
+    }
+}
+
 /// A record of our own, as a map of its fields.
 ///
 /// # Errors

@@ -51,6 +51,15 @@ impl Meter {
         }
     }
 
+    /// What may still be taken.
+    pub(crate) fn left(&self) -> Budget {
+        Budget {
+            steps: self.steps_left,
+            built_bytes: self.built_bytes_left,
+            ..self.budget
+        }
+    }
+
     pub(crate) fn built_bytes_left(&self) -> u64 {
         self.built_bytes_left
     }

@@ -30,7 +30,7 @@ pub(super) struct Sum {
 
 /// In or out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(crate) enum Way {
     In,
     Out,
 }
@@ -63,6 +63,15 @@ impl Sum {
             }
             None => self.uneven += sign,
         }
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.integers += other.integers;
+        self.floats += other.floats;
+        self.parts += other.parts;
+        self.magnitude = self.magnitude.saturating_add(other.magnitude);
+        self.uneven += other.uneven;
     }
 
     /// As `sum()` gives it; `None` where that depends on the order.

@@ -52,7 +52,7 @@ impl Measure {
     }
 
     /// What has to be kept for it.
-    pub(super) fn kind(self) -> TallyKind {
+    pub(crate) fn kind(self) -> TallyKind {
         match self {
             Self::Length | Self::Existence => TallyKind::Count,
             Self::Sum | Self::Average => TallyKind::Sum,
@@ -73,7 +73,7 @@ impl Measure {
 
 /// What is kept of many elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     elements: u64,
     /// Elements that the function does not take.
     others: u64,
@@ -100,7 +100,7 @@ const IN_MAP_BYTES: usize = 48;
 
 impl Tally {
     /// Of no elements.
-    pub(super) fn new(kind: TallyKind) -> Self {
+    pub(crate) fn new(kind: TallyKind) -> Self {
         Self {
             elements: 0,
             others: 0,
@@ -117,7 +117,7 @@ impl Tally {
     }
 
     /// Takes all elements of a chain's value in, or out.
-    pub(super) fn take_all<'a, N: Node<'a>>(&mut self, list: &Contributed<'a, N>, way: Way) {
+    pub(crate) fn take_all<'a, N: Node<'a>>(&mut self, list: &Contributed<'a, N>, way: Way) {
         match (list.shape(), &self.kept) {
             (Shape::Array(elements), Kept::Count) => step(&mut self.elements, elements as u64, way),
             _ => list
@@ -158,9 +158,41 @@ impl Tally {
         }
     }
 
+    /// Takes in what was kept of other elements, of the same kind.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.elements += other.elements;
+        self.others += other.others;
+        match (&mut self.kept, &other.kept) {
+            (Kept::Sum(sum), Kept::Sum(other)) => sum.merge(other),
+            (
+                Kept::Order {
+                    numbers,
+                    texts,
+                    text_bytes,
+                },
+                Kept::Order {
+                    numbers: other_numbers,
+                    texts: other_texts,
+                    ..
+                },
+            ) => {
+                for (number, count) in other_numbers {
+                    *numbers.entry(*number).or_default() += count;
+                }
+                for (text, count) in other_texts {
+                    let bytes = text.len();
+                    let held = texts.entry(text.clone()).or_default();
+                    *text_bytes += if *held == 0 { bytes } else { 0 };
+                    *held += count;
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// What the evaluator would say of all elements in any order; `None` where it depends on the
     /// order, or is an error.
-    pub(super) fn value(&self, measure: Measure) -> Option<Value> {
+    pub(crate) fn value(&self, measure: Measure) -> Option<Value> {
         if self.others > 0 {
             return None;
         }
@@ -178,7 +210,7 @@ impl Tally {
     }
 
     /// What it takes on the heap.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match &self.kept {
             Kept::Count | Kept::Sum(_) => 0,
             Kept::Order {

@@ -191,6 +191,32 @@ fn size_has_a_limit() {
 }
 
 #[test]
+fn arrays_are_joined_as_one_would_be_written() {
+    for lengths in [
+        vec![],
+        vec![0],
+        vec![7, 0, 8],
+        vec![16],
+        vec![100, 65_435],
+        vec![65_536, 1, 70_000],
+    ] {
+        let array = |length: &usize| (0..*length).map(|n| json!({"n": n})).collect::<Vec<_>>();
+        let arrays: Vec<_> = lengths.iter().map(array).collect();
+        let whole = encode_value(&arrays.concat()).unwrap();
+        let pieces: Vec<_> = arrays.iter().map(|a| encode_value(a).unwrap()).collect();
+        assert_eq!(
+            join_arrays(pieces.iter().map(|piece| &piece[..])),
+            Ok(whole)
+        );
+    }
+    let none = encode_value(&json!({})).unwrap();
+    assert!(join_arrays([&none[..]].into_iter()).is_err());
+    let half = encode_value(&vec!["x".repeat(RESULT_BYTES_MAX / 2)]).unwrap();
+    let over = join_arrays([&half[..], &half[..]].into_iter());
+    assert!(matches!(over, Err(WireError::Limit { .. })));
+}
+
+#[test]
 fn what_json_cannot_say_is_no_result() {
     for value in [f64::NAN, f64::INFINITY] {
         assert!(matches!(encode_value(&value), Err(WireError::Body { .. })));

@@ -1,0 +1,364 @@
+//! Looking through all objects of a large view: by slices, side by side while nothing short is asked.
+//!
+//! A slice takes about a millisecond, and a scan waits for its turn before each: so scans share the
+//! cores one slice at a time, however long each of them is, and a scan takes a second core only while
+//! no short query comes in. What cannot be put together from slices is evaluated whole, and leaves a
+//! core free.
+
+mod pieces;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use anteroom_jmespath::{Budget, Environment, EvalError, FunctionTable, MissingKey};
+use anteroom_model::FactError;
+use anteroom_plan::{NoPart, Part, Sliced, Whole};
+use anteroom_view::{Select, Snapshot};
+use anteroom_wire::query::Query;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout},
+};
+
+use crate::{aggregates::Bound, deadline::Deadline, per_document::PerDocument};
+pub(crate) use pieces::{AllPieces, PieceKey, Pieces};
+
+/// Objects of one slice, about: it ends with the stretch that reaches them.
+pub(crate) const SLICE_OBJECTS: usize = 512;
+
+/// For how long no short query has come in before a scan takes more than one core.
+const LULL: Duration = Duration::from_millis(10);
+
+/// How an expression is cut into slices; `None`: not at all.
+pub(crate) type Slicings = PerDocument<Option<Arc<Sliced>>>;
+
+/// What scans share.
+#[derive(Debug)]
+pub(crate) struct Scans {
+    /// One for each slice that is evaluated.
+    lanes: Arc<Semaphore>,
+    /// The most of them that one scan has at once.
+    width: usize,
+    /// One for each evaluation over a whole view.
+    wholes: Arc<Semaphore>,
+    begun: Instant,
+    /// When the last short query came in, in microseconds from `begun`.
+    short_us: AtomicU64,
+}
+
+/// A scan of one state of a view.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    pub(crate) sliced: Arc<Sliced>,
+    pub(crate) state: Snapshot,
+    pub(crate) select: Select,
+    pub(crate) query: Query,
+    pub(crate) functions: &'static FunctionTable,
+    pub(crate) budget: Budget,
+    /// Where each slice begins and ends, in stretches.
+    slices: Vec<(usize, usize)>,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Debug)]
+struct Progress {
+    next: usize,
+    left: Budget,
+    /// By stretch.
+    parts: Vec<Option<Part>>,
+    fault: Option<NoPart>,
+}
+
+impl Scans {
+    /// With a lane for each of `cores`; with none no scan comes to an end.
+    pub(crate) fn new(cores: usize) -> Self {
+        Self {
+            lanes: Arc::new(Semaphore::new(cores)),
+            width: cores,
+            wholes: Arc::new(Semaphore::new(cores.saturating_sub(1).max(cores.min(1)))),
+            begun: Instant::now(),
+            short_us: AtomicU64::new(0),
+        }
+    }
+
+    /// A short query has come in.
+    pub(crate) fn short(&self) {
+        self.short_us.store(self.now_us(), Ordering::Relaxed);
+    }
+
+    /// How many lanes a scan may take now.
+    fn width(&self) -> usize {
+        let since_us = self
+            .now_us()
+            .saturating_sub(self.short_us.load(Ordering::Relaxed));
+        match Duration::from_micros(since_us) >= LULL {
+            true => self.width,
+            false => 1,
+        }
+    }
+
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Runs a scan to its end. `None`: it takes an evaluation over the whole list.
+    ///
+    /// # Errors
+    /// The deadline has passed.
+    pub(crate) async fn run(
+        &self,
+        scan: &Arc<Scan>,
+        deadline: Deadline,
+    ) -> Result<Option<Result<Bytes, FactError>>, FactError> {
+        while !scan.is_over() {
+            deadline.check()?;
+            let lane = timeout(deadline.left(), Arc::clone(&self.lanes).acquire_owned()).await;
+            let Ok(Ok(lane)) = lane else {
+                return Err(deadline.exceeded());
+            };
+            let mut running = vec![spawn(scan, lane, Scan::step)];
+            for _ in 1..self.width() {
+                // Others that wait come first.
+                let Ok(lane) = Arc::clone(&self.lanes).try_acquire_owned() else {
+                    break;
+                };
+                running.push(spawn(scan, lane, Scan::step));
+            }
+            for step in running {
+                step.await.map_err(|error| unexpected(&error))?;
+            }
+        }
+        let lane = Arc::clone(&self.lanes).acquire_owned().await;
+        let lane = lane.map_err(|_| deadline.exceeded())?;
+        let result = spawn(scan, lane, Scan::result).await;
+        result.map_err(|error| unexpected(&error))
+    }
+
+    /// Runs an evaluation over a whole view.
+    ///
+    /// # Errors
+    /// The deadline has passed.
+    pub(crate) async fn whole<R: Send + 'static>(
+        &self,
+        deadline: Deadline,
+        evaluate: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<R, FactError> {
+        let turn = timeout(deadline.left(), Arc::clone(&self.wholes).acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else {
+            return Err(deadline.exceeded());
+        };
+        let span = tracing::Span::current();
+        let evaluation = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            span.in_scope(evaluate)
+        });
+        evaluation.await.map_err(|error| unexpected(&error))
+    }
+}
+
+fn spawn<R: Send + 'static>(
+    scan: &Arc<Scan>,
+    lane: OwnedSemaphorePermit,
+    work: fn(&Scan) -> R,
+) -> tokio::task::JoinHandle<R> {
+    let (scan, span) = (Arc::clone(scan), tracing::Span::current());
+    tokio::task::spawn_blocking(move || {
+        let _lane = lane;
+        span.in_scope(|| work(&scan))
+    })
+}
+
+fn unexpected(error: &tokio::task::JoinError) -> FactError {
+    FactError::EvaluationFailed {
+        message: format!("the evaluation ended unexpectedly: {error}"),
+    }
+}
+
+impl Scan {
+    /// A scan of all objects, but for the stretches of which `pieces` are known.
+    pub(crate) fn new(
+        sliced: Arc<Sliced>,
+        (state, select): (&Snapshot, &Select),
+        query: &Query,
+        functions: &'static FunctionTable,
+        budget: Budget,
+        pieces: Option<&Pieces>,
+    ) -> Self {
+        let (mut parts, mut slices) = (Vec::new(), Vec::new());
+        let (mut begun, mut objects) = (0, 0);
+        for (at, stretch) in state.read().stretches().enumerate() {
+            let known = pieces.and_then(|pieces| pieces.get(stretch));
+            objects += match known {
+                Some(_) => 0,
+                None => stretch.objects().len(),
+            };
+            parts.push(known);
+            if objects >= SLICE_OBJECTS {
+                slices.push((begun, at + 1));
+                (begun, objects) = (at + 1, 0);
+            }
+        }
+        if objects > 0 {
+            slices.push((begun, parts.len()));
+        }
+        Self {
+            sliced,
+            state: state.clone(),
+            select: select.clone(),
+            query: query.clone(),
+            functions,
+            budget,
+            slices,
+            progress: Mutex::new(Progress {
+                next: 0,
+                left: budget,
+                parts,
+                fault: None,
+            }),
+        }
+    }
+
+    /// How many slices are to be evaluated.
+    pub(crate) fn slices(&self) -> usize {
+        self.slices.len()
+    }
+
+    /// Whether there is nothing left to begin with.
+    pub(crate) fn is_over(&self) -> bool {
+        let progress = self.progress.lock();
+        progress.fault.is_some() || progress.next >= self.slices.len()
+    }
+
+    /// Evaluates the next slice.
+    pub(crate) fn step(&self) {
+        let (begin, end) = {
+            let mut progress = self.progress.lock();
+            let Some(slice) = self.slices.get(progress.next) else {
+                return;
+            };
+            progress.next += 1;
+            *slice
+        };
+        let read = self.state.read();
+        let stretches = read.stretches().enumerate();
+        for (at, stretch) in stretches.skip(begin).take(end - begin) {
+            let left = match &*self.progress.lock() {
+                Progress { fault: Some(_), .. } => return,
+                Progress { parts, .. } if parts.get(at).is_some_and(Option::is_some) => continue,
+                Progress { left, .. } => *left,
+            };
+            let mut after = left;
+            let part = match self.select.among(read, stretch.objects().iter()) {
+                Some(some) => self
+                    .sliced
+                    .part(some.array(), &self.environment(), &mut after),
+                None => Err(NoPart::Failed),
+            };
+            let mut progress = self.progress.lock();
+            progress.settle(at, part, left, after);
+        }
+    }
+
+    /// What it came to; `None`: it takes an evaluation over the whole list.
+    pub(crate) fn result(&self) -> Option<Result<Bytes, FactError>> {
+        let progress = self.progress.lock();
+        match &progress.fault {
+            Some(NoPart::Budget(error)) => {
+                let message = self.over_budget(error).to_string();
+                return Some(Err(FactError::BudgetExceeded { message }));
+            }
+            Some(NoPart::Failed) => return None,
+            None => {}
+        }
+        let whole = self.sliced.whole(progress.parts.iter().flatten())?;
+        drop(progress);
+        let (values, rest) = match (whole, self.sliced.rest()) {
+            (Whole::Result(bytes), _) => return Some(Ok(bytes)),
+            (Whole::Values(values), Some(rest)) => (values, rest),
+            (Whole::Values(_), None) => return None,
+        };
+        let environment = self.environment();
+        let bound = Bound {
+            terms: self.sliced.terms(),
+            values: &values,
+            own: environment.parameters,
+        };
+        let none = self.select.among(self.state.read(), [].iter())?;
+        Some(none.evaluate(rest, &environment.with_parameters(&bound)))
+    }
+
+    /// What each stretch gave, to be kept.
+    pub(crate) fn pieces(&self) -> Pieces {
+        let progress = self.progress.lock();
+        let stretches = self.state.read().stretches().zip(&progress.parts);
+        stretches
+            .filter_map(|(stretch, part)| Some((stretch.mark(), part.clone()?)))
+            .collect()
+    }
+
+    fn environment(&self) -> Environment<'_> {
+        Environment {
+            functions: self.functions,
+            parameters: &self.query.parameters,
+            missing_key: match self.query.missing_key_is_error {
+                true => MissingKey::Error,
+                false => MissingKey::Null,
+            },
+            budget: self.budget,
+        }
+    }
+
+    /// The error with the limit of the whole, which a slice knows only what is left of.
+    fn over_budget(&self, error: &EvalError) -> EvalError {
+        use anteroom_jmespath::BudgetKind;
+        let EvalError::Budget { which, .. } = error else {
+            return error.clone();
+        };
+        let limit = match which {
+            BudgetKind::Steps => self.budget.steps,
+            BudgetKind::BuiltBytes => self.budget.built_bytes,
+            _ => u64::from(self.budget.depth),
+        };
+        EvalError::Budget {
+            which: *which,
+            limit,
+        }
+    }
+}
+
+impl Progress {
+    /// Takes in what a stretch gave, and what it took of the budget: slices that run side by side may
+    /// each have seen as much of it.
+    fn settle(&mut self, at: usize, part: Result<Part, NoPart>, before: Budget, after: Budget) {
+        use anteroom_jmespath::BudgetKind;
+        let over = |which| {
+            NoPart::Budget(EvalError::Budget { which, limit: 0 }) // The limit is said in the end.
+        };
+        let steps = before.steps - after.steps;
+        let built_bytes = before.built_bytes - after.built_bytes;
+        let fault = match (&part, self.left.steps.checked_sub(steps)) {
+            (Err(fault), _) => Some(fault.clone()),
+            (_, None) => Some(over(BudgetKind::Steps)),
+            (Ok(_), Some(_)) if self.left.built_bytes < built_bytes => {
+                Some(over(BudgetKind::BuiltBytes))
+            }
+            _ => None,
+        };
+        self.left.steps = self.left.steps.saturating_sub(steps);
+        self.left.built_bytes = self.left.built_bytes.saturating_sub(built_bytes);
+        // An expression that fails on an object does so whatever its slices cost.
+        if self.fault.is_none() || fault == Some(NoPart::Failed) {
+            self.fault = fault.or(self.fault.take());
+        }
+        if let (Ok(part), Some(slot)) = (part, self.parts.get_mut(at)) {
+            *slot = Some(part);
+        }
+    }
+}

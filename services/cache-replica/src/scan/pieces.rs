@@ -1,0 +1,76 @@
+//! What the stretches of a view gave when they were last looked through, so that after a change only
+//! those that changed are.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use anteroom_model::ViewId;
+use anteroom_plan::Part;
+use anteroom_view::{Stretch, StretchMark};
+use moka::sync::Cache;
+
+use crate::memo::QueryKey;
+
+/// What nobody asks for again is let go after this long.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// What a piece takes beside its part.
+const PIECE_BYTES: usize = 128;
+
+/// What one query was given by each stretch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pieces(HashMap<StretchMark, Part>);
+
+/// A query of a view. It is not of a state of it: a stretch is known again in any.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PieceKey {
+    pub(crate) view: ViewId,
+    pub(crate) query: QueryKey,
+}
+
+impl Pieces {
+    /// What this very stretch gave.
+    pub(crate) fn get(&self, stretch: Stretch<'_>) -> Option<Part> {
+        self.0.get(&stretch.mark()).cloned()
+    }
+
+    fn bytes(&self) -> usize {
+        let parts: usize = self.0.values().map(Part::bytes).sum();
+        parts + self.0.len() * PIECE_BYTES
+    }
+}
+
+impl FromIterator<(StretchMark, Part)> for Pieces {
+    fn from_iter<I: IntoIterator<Item = (StretchMark, Part)>>(pieces: I) -> Self {
+        Self(pieces.into_iter().collect())
+    }
+}
+
+/// The pieces of many queries, bounded by bytes.
+#[derive(Debug)]
+pub(crate) struct AllPieces(Cache<PieceKey, Arc<Pieces>>);
+
+impl AllPieces {
+    pub(crate) fn new(bytes_max: u64) -> Self {
+        let weigh = |key: &PieceKey, pieces: &Arc<Pieces>| {
+            u32::try_from(key.query.bytes() + pieces.bytes()).unwrap_or(u32::MAX)
+        };
+        let cache = Cache::builder()
+            .max_capacity(bytes_max)
+            .weigher(weigh)
+            .time_to_idle(IDLE);
+        Self(cache.build())
+    }
+
+    /// What they take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.weighted_size()
+    }
+
+    pub(crate) fn get(&self, key: &PieceKey) -> Option<Arc<Pieces>> {
+        self.0.get(key)
+    }
+
+    pub(crate) fn put(&self, key: PieceKey, pieces: Pieces) {
+        self.0.insert(key, Arc::new(pieces));
+    }
+}

@@ -1,0 +1,101 @@
+//! Parts of a view that are known again in its later states.
+
+use std::{
+    hash::{Hash, Hasher},
+    sync::{Arc, Weak},
+};
+
+use super::chunk::Chunk;
+use crate::Object;
+
+/// Some objects of a view that stand together, in order, and that other states of it may share.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch<'a>(&'a Arc<Chunk>);
+
+/// Remembers a [`Stretch`], without keeping its objects.
+#[derive(Clone, Debug)]
+pub struct StretchMark(Weak<Chunk>);
+
+impl<'a> Stretch<'a> {
+    pub(super) fn new(chunk: &'a Arc<Chunk>) -> Self {
+        Self(chunk)
+    }
+
+    /// Its objects; some.
+    pub fn objects(self) -> &'a [Object] {
+        &self.0.0
+    }
+
+    /// To know it again.
+    pub fn mark(self) -> StretchMark {
+        StretchMark(Arc::downgrade(self.0))
+    }
+}
+
+/// Marks are equal if they are of the very same stretch, which has the same objects then: a change makes
+/// another one of it. No other can come to stand in its place while it is remembered.
+impl PartialEq for StretchMark {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ptr_eq(&other.0)
+    }
+}
+
+impl Eq for StretchMark {}
+
+impl Hash for StretchMark {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.as_ptr().hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use anteroom_model::{Epoch, ObjectKey, ResourceVersion};
+
+    use super::*;
+    use crate::tree::Tree;
+
+    fn object(n: usize, version: &str) -> Object {
+        let key = ObjectKey::new("a", format!("{n:05}"));
+        Object::new(&key, Epoch(1), &ResourceVersion::new(version), b"\xc0").unwrap()
+    }
+
+    fn marks(tree: &Tree) -> HashSet<StretchMark> {
+        tree.stretches().map(Stretch::mark).collect()
+    }
+
+    #[test]
+    fn a_stretch_is_known_again_until_it_changes_beside_a_snapshot_or_not() {
+        for held in [true, false] {
+            let mut tree: Tree = (0..2_000).map(|n| object(n, "1")).collect();
+            let before = marks(&tree);
+            let snapshot = held.then(|| tree.clone());
+            assert!(
+                tree.stretches()
+                    .all(|stretch| before.contains(&stretch.mark()))
+            );
+            tree.replace(object(700, "2"));
+            let changed: Vec<_> = tree
+                .stretches()
+                .filter(|stretch| !before.contains(&stretch.mark()))
+                .collect();
+            let [changed] = changed[..] else {
+                panic!("{changed:?}");
+            };
+            let names =
+                |stretch: Stretch<'_>| stretch.objects().iter().any(|o| o.name() == "00700");
+            assert!(names(changed));
+            tree.take(object(3, "").key());
+            tree.replace(object(9_999, "1"));
+            let now: usize = tree
+                .stretches()
+                .map(|stretch| stretch.objects().len())
+                .sum();
+            assert_eq!(now, 2_000);
+            assert!(marks(&tree).intersection(&before).count() >= before.len() - 3);
+            drop(snapshot);
+        }
+    }
+}
