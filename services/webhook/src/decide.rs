@@ -2,18 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_model::{ErrorCode, GroupVersionResource};
+use anteroom_model::{ErrorCode, FactError, GroupVersionResource};
 use anteroom_policy::{
     AdmissionRequest, Evaluation, Operation, Policy, RequestParts, Rule, RuleOutcome, RuleReport,
     Step,
 };
-use futures::future::join_all;
+use futures::{StreamExt as _, stream::FuturesUnordered};
 use tokio::time::Instant;
 
 use crate::{
     admission::{self, Admission},
     catalog::{Catalog, Catalogs},
-    facts::{Fact, Facts, Origin},
+    facts::{Fact, Facts, Needs, Origin},
     metrics::WebhookMetrics,
     policies::{Concerned, Entry, Scope, Subject},
     review::{Review, ReviewError},
@@ -95,8 +95,8 @@ impl Decider {
         let request = request.with_resource_kind(kind.group, kind.version, kind.kind);
         let warnings = entries.iter().filter_map(|entry| unready(entry)).collect();
         let rules = entries.iter().flat_map(|entry| rules(entry));
-        let records = rules.map(|rule| self.rule(catalog, rule, &request, deadline));
-        let records = join_all(records).await.into_iter().flatten().collect();
+        let running = rules.map(|rule| Running::new(rule, &request)).collect();
+        let records = self.run(catalog, running, deadline).await;
         Ok(verdict::decide(records, warnings))
     }
 
@@ -117,38 +117,102 @@ impl Decider {
         ))
     }
 
-    /// One rule; `None` where it does not speak of the request.
-    async fn rule(
+    /// Takes all rules to their end. What several of them want of one view at once travels together,
+    /// and each goes on when its own facts are there.
+    async fn run(
         &self,
         catalog: &Catalog,
-        (policy, rule, name): (&Policy, &Rule, &Arc<RuleName>),
-        request: &AdmissionRequest,
+        mut rules: Vec<Running<'_>>,
         deadline: Instant,
-    ) -> Option<RuleRecord> {
-        let mut evaluation = Evaluation::start(policy, rule, request);
-        let reader = &name.reader;
-        let mut origins: Vec<(u32, Option<Arc<Origin>>)> = Vec::new();
+    ) -> Vec<RuleRecord> {
+        let mut under_way = FuturesUnordered::new();
         // Ends: an evaluation asks for a bounded number of facts, each once.
-        let report = loop {
-            match evaluation.step() {
-                Step::Done(report) => break report,
-                Step::Need(needs) => {
-                    for Fact { id, answer, origin } in
-                        self.facts.answer(catalog, reader, needs, deadline).await
-                    {
-                        origins.push((id, origin));
-                        match answer {
-                            Some(answer) => evaluation.supply(id, answer),
-                            None => evaluation.decline(id),
-                        }
-                    }
-                }
+        loop {
+            let mut needs = Vec::new();
+            for (asker, running) in rules.iter_mut().enumerate() {
+                needs.extend(running.step(asker));
             }
-        };
-        if report.outcome == RuleOutcome::NotMatched {
+            under_way.extend(self.facts.ask(catalog, needs, deadline));
+            match under_way.next().await {
+                Some(facts) => facts.into_iter().for_each(|fact| {
+                    if let Some(running) = rules.get_mut(fact.asker) {
+                        running.supply(fact);
+                    }
+                }),
+                None if rules.iter().all(|running| running.report.is_some()) => break,
+                None => rules.iter_mut().for_each(Running::give_up),
+            }
+        }
+        rules.into_iter().filter_map(Running::into_record).collect()
+    }
+}
+
+/// A rule on its way through the request.
+struct Running<'a> {
+    rule: (&'a Policy, &'a Rule, &'a Arc<RuleName>),
+    evaluation: Evaluation<'a>,
+    /// Facts that are on their way to it, by id.
+    awaited: Vec<u32>,
+    origins: Vec<(u32, Option<Arc<Origin>>)>,
+    report: Option<RuleReport>,
+}
+
+impl<'a> Running<'a> {
+    fn new(rule: (&'a Policy, &'a Rule, &'a Arc<RuleName>), request: &'a AdmissionRequest) -> Self {
+        Self {
+            rule,
+            evaluation: Evaluation::start(rule.0, rule.1, request),
+            awaited: Vec::new(),
+            origins: Vec::new(),
+            report: None,
+        }
+    }
+
+    /// Goes on, if nothing is waited for; what it needs then.
+    fn step(&mut self, asker: usize) -> Option<Needs<'a>> {
+        if !self.awaited.is_empty() || self.report.is_some() {
             return None;
         }
-        Some(record(policy, rule, Arc::clone(name), report, &origins))
+        match self.evaluation.step() {
+            Step::Done(report) => {
+                self.report = Some(report);
+                None
+            }
+            Step::Need(requests) => {
+                self.awaited = requests.iter().map(|request| request.id).collect();
+                Some(Needs {
+                    asker,
+                    reader: &self.rule.2.reader,
+                    requests,
+                })
+            }
+        }
+    }
+
+    fn supply(&mut self, fact: Fact) {
+        self.awaited.retain(|id| *id != fact.id);
+        self.origins.push((fact.id, fact.origin));
+        match fact.answer {
+            Some(answer) => self.evaluation.supply(fact.id, answer),
+            None => self.evaluation.decline(fact.id),
+        }
+    }
+
+    /// Nothing is on its way any more: what did not come is not known.
+    fn give_up(&mut self) {
+        for id in std::mem::take(&mut self.awaited) {
+            let message = "nobody answered".to_owned();
+            self.evaluation
+                .supply(id, Err(FactError::RequestInvalid { message }));
+        }
+    }
+
+    /// `None` where the rule does not speak of the request.
+    fn into_record(self) -> Option<RuleRecord> {
+        let (policy, rule, name) = self.rule;
+        let report = self.report?;
+        (report.outcome != RuleOutcome::NotMatched)
+            .then(|| record(policy, rule, Arc::clone(name), report, &self.origins))
     }
 }
 

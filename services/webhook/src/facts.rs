@@ -73,9 +73,20 @@ impl Reader {
     }
 }
 
+/// What one rule asks for at once.
+#[derive(Debug)]
+pub(crate) struct Needs<'a> {
+    /// To tell its facts from those of the other rules.
+    pub(crate) asker: usize,
+    pub(crate) reader: &'a Reader,
+    pub(crate) requests: Vec<FactRequest>,
+}
+
 /// The answer to one [`FactRequest`].
 #[derive(Debug)]
 pub(crate) struct Fact {
+    /// That of the [`Needs`].
+    pub(crate) asker: usize,
     pub(crate) id: u32,
     /// `None`: it is a part of a fact, and not to be had without reading the fact.
     pub(crate) answer: Option<Result<Value, FactError>>,
@@ -84,16 +95,18 @@ pub(crate) struct Fact {
 }
 
 impl Fact {
-    fn unanswered(id: u32, error: FactError) -> Self {
+    fn unanswered(asker: usize, id: u32, error: FactError) -> Self {
         Self {
+            asker,
             id,
             answer: Some(Err(error)),
             origin: None,
         }
     }
 
-    fn declined(id: u32) -> Self {
+    fn declined(asker: usize, id: u32) -> Self {
         Self {
+            asker,
             id,
             answer: None,
             origin: None,
@@ -101,20 +114,25 @@ impl Fact {
     }
 }
 
+/// Facts on their way.
+pub(crate) type Arriving<'a> = BoxFuture<'a, Vec<Fact>>;
+
 /// A fact on its way, and why the last way that was tried did not lead there.
-struct Traveller {
+struct Traveller<'a> {
+    asker: usize,
+    reader: &'a Reader,
     road: Road,
     turned_back: Option<ErrorCode>,
 }
 
 /// Those who ask one view at once.
-struct Party {
-    travellers: Vec<(Traveller, ViewWay)>,
+struct Party<'a> {
+    travellers: Vec<(Traveller<'a>, ViewWay)>,
     /// Another way is open to each of them.
     may_turn_back: bool,
 }
 
-impl Party {
+impl Party<'_> {
     fn takes(&self, way: &ViewWay, may_turn_back: bool) -> bool {
         self.may_turn_back == may_turn_back
             && self.travellers.len() < QUERIES_PER_REQUEST_MAX
@@ -142,43 +160,55 @@ impl Facts {
         }
     }
 
-    /// Answers all `needs` of a rule, side by side; those of one view together, from one state of it.
-    pub(crate) async fn answer(
-        &self,
+    /// Sets out for all that the rules need, side by side; what they want of one view travels
+    /// together, from one state of it. Each future is one request, and gives the facts that come of it:
+    /// so no rule waits for what only another one needs.
+    pub(crate) fn ask<'a>(
+        &'a self,
         catalog: &Catalog,
-        reader: &Reader,
-        needs: Vec<FactRequest>,
+        needs: Vec<Needs<'a>>,
         deadline: Instant,
-    ) -> Vec<Fact> {
+    ) -> Vec<Arriving<'a>> {
         let (mut facts, mut travellers) = (Vec::new(), Vec::new());
-        for need in needs {
-            let id = need.id;
-            match road::road(need, reader, catalog) {
-                Ok(road) => travellers.push(Traveller {
-                    road,
-                    turned_back: None,
-                }),
-                Err(error) => facts.push(Fact::unanswered(id, error)),
+        for Needs {
+            asker,
+            reader,
+            requests,
+        } in needs
+        {
+            for request in requests {
+                let id = request.id;
+                match road::road(request, reader, catalog) {
+                    Ok(road) => travellers.push(Traveller {
+                        asker,
+                        reader,
+                        road,
+                        turned_back: None,
+                    }),
+                    Err(error) => facts.push(Fact::unanswered(asker, id, error)),
+                }
             }
         }
-        facts.extend(self.travel(reader, travellers, deadline).await);
-        facts
+        let mut arriving = self.travel(travellers, deadline);
+        if !facts.is_empty() {
+            arriving.push(std::future::ready(facts).boxed());
+        }
+        arriving
     }
 
     /// Takes each by its next way, and those that have to turn back by the one after it.
     fn travel<'a>(
         &'a self,
-        reader: &'a Reader,
-        travellers: Vec<Traveller>,
+        travellers: Vec<Traveller<'a>>,
         deadline: Instant,
-    ) -> BoxFuture<'a, Vec<Fact>> {
-        let mut parties: Vec<Party> = Vec::new();
-        let mut arriving: Vec<BoxFuture<'a, Vec<Fact>>> = Vec::new();
+    ) -> Vec<Arriving<'a>> {
+        let mut parties: Vec<Party<'a>> = Vec::new();
+        let mut arriving: Vec<Arriving<'a>> = Vec::new();
         for mut traveller in travellers {
             match traveller.road.ways.pop_front() {
                 Some(Way::View(way)) => {
                     let may_turn_back = !traveller.road.ways.is_empty();
-                    let fits = |party: &&mut Party| party.takes(&way, may_turn_back);
+                    let fits = |party: &&mut Party<'_>| party.takes(&way, may_turn_back);
                     match parties.iter_mut().find(fits) {
                         Some(party) => party.travellers.push((traveller, way)),
                         None => parties.push(Party {
@@ -189,32 +219,30 @@ impl Facts {
                 }
                 // The fact is read once then, for all that is made of it.
                 Some(Way::Live(_)) | None if traveller.road.is_part => {
-                    let fact = Fact::declined(traveller.road.id);
+                    let fact = Fact::declined(traveller.asker, traveller.road.id);
                     arriving.push(std::future::ready(vec![fact]).boxed());
                 }
                 Some(Way::Live(way)) => {
-                    let read = self.by_live_read(reader, traveller, way, deadline);
+                    let read = self.by_live_read(traveller, way, deadline);
                     arriving.push(read.map(|fact| vec![fact]).boxed());
                 }
                 None => {
                     let message = "no way leads there".to_owned();
                     let error = FactError::RequestInvalid { message };
-                    let fact = Fact::unanswered(traveller.road.id, error);
+                    let fact = Fact::unanswered(traveller.asker, traveller.road.id, error);
                     arriving.push(std::future::ready(vec![fact]).boxed());
                 }
             }
         }
         let by_view = parties
             .into_iter()
-            .map(|party| self.by_view(reader, party, deadline).boxed());
+            .map(|party| self.by_view(party, deadline).boxed());
         arriving.extend(by_view);
-        join_all(arriving)
-            .map(|facts| facts.into_iter().flatten().collect())
-            .boxed()
+        arriving
     }
 
     /// One request to one view. An error of it is the answer to each of its queries.
-    async fn by_view(&self, reader: &Reader, party: Party, deadline: Instant) -> Vec<Fact> {
+    async fn by_view<'a>(&'a self, party: Party<'a>, deadline: Instant) -> Vec<Fact> {
         let Party {
             travellers,
             may_turn_back,
@@ -227,6 +255,10 @@ impl Facts {
             false => deadline,
         };
         let asked = self.views.ask(&question, until, !may_turn_back).await;
+        // What one rule asks for may be too much; that is not the others' error.
+        if matches!(asked, Err(FactError::BudgetExceeded { .. })) && are_several(&travellers) {
+            return self.one_by_one(travellers, may_turn_back, deadline).await;
+        }
         let (mut facts, mut turned_back) = (Vec::new(), Vec::new());
         let (results, origin): (Vec<_>, _) = match asked {
             Ok(answer) => (answer.results, Some(Arc::new(answer.origin))),
@@ -241,7 +273,7 @@ impl Facts {
                 answer => {
                     if let (Some(live), Some(origin)) = (traveller.road.stands_for, &origin) {
                         self.audit.consider(|| Sample {
-                            reader: reader.clone(),
+                            reader: traveller.reader.clone(),
                             variable: traveller.road.variable,
                             view: way,
                             live,
@@ -250,6 +282,7 @@ impl Facts {
                         });
                     }
                     facts.push(Fact {
+                        asker: traveller.asker,
                         id: traveller.road.id,
                         answer: Some(answer),
                         origin: origin.clone(),
@@ -258,25 +291,50 @@ impl Facts {
             }
         }
         if !turned_back.is_empty() {
-            facts.extend(self.travel(reader, turned_back, deadline).await);
+            let arriving = join_all(self.travel(turned_back, deadline)).await;
+            facts.extend(arriving.into_iter().flatten());
         }
         facts
     }
 
+    /// The same for each rule by itself.
+    fn one_by_one<'a>(
+        &'a self,
+        travellers: Vec<(Traveller<'a>, ViewWay)>,
+        may_turn_back: bool,
+        deadline: Instant,
+    ) -> Arriving<'a> {
+        let parties = by_asker(travellers).into_iter().map(|travellers| Party {
+            travellers,
+            may_turn_back,
+        });
+        let arriving: Vec<_> = parties
+            .map(|party| self.by_view(party, deadline).boxed())
+            .collect();
+        join_all(arriving)
+            .map(|facts| facts.into_iter().flatten().collect())
+            .boxed()
+    }
+
     async fn by_live_read(
         &self,
-        reader: &Reader,
-        traveller: Traveller,
+        traveller: Traveller<'_>,
         way: LiveWay,
         deadline: Instant,
     ) -> Fact {
-        let Traveller { road, turned_back } = traveller;
+        let Traveller {
+            asker,
+            reader,
+            road,
+            turned_back,
+        } = traveller;
         let read = self.live.read(reader, &road.variable, way, deadline).await;
         match read {
-            Err(error) => Fact::unanswered(road.id, error),
+            Err(error) => Fact::unanswered(asker, road.id, error),
             Ok((answer, mut origin)) => {
                 origin.turned_back(turned_back);
                 Fact {
+                    asker,
                     id: road.id,
                     answer: Some(Ok(answer)),
                     origin: Some(Arc::new(origin)),
@@ -284,6 +342,24 @@ impl Facts {
             }
         }
     }
+}
+
+fn are_several(travellers: &[(Traveller<'_>, ViewWay)]) -> bool {
+    travellers
+        .windows(2)
+        .any(|pair| pair[0].0.asker != pair[1].0.asker)
+}
+
+/// Those of each rule, which stand together.
+fn by_asker<'a>(travellers: Vec<(Traveller<'a>, ViewWay)>) -> Vec<Vec<(Traveller<'a>, ViewWay)>> {
+    let mut groups: Vec<Vec<(Traveller<'a>, ViewWay)>> = Vec::new();
+    for traveller in travellers {
+        match groups.last_mut() {
+            Some(group) if group[0].0.asker == traveller.0.asker => group.push(traveller),
+            _ => groups.push(vec![traveller]),
+        }
+    }
+    groups
 }
 
 /// Until when a view is waited for where there is another way, which takes time too.

@@ -1,5 +1,6 @@
 //! Facts on the in-process bus, from replicas and watchers that say what a test wants them to say.
 
+mod together;
 mod world;
 
 use anteroom_bus::Address;

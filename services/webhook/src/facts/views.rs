@@ -53,7 +53,7 @@ pub(super) struct Question {
 
 impl Question {
     /// Of those who ask one view; `None` if nobody does.
-    pub(super) fn of(travellers: &[(Traveller, ViewWay)]) -> Option<Self> {
+    pub(super) fn of(travellers: &[(Traveller<'_>, ViewWay)]) -> Option<Self> {
         let (first, way) = travellers.first()?;
         let entry = &first.road.target;
         let one = travellers.iter().all(|(t, _)| t.road.target == *entry);

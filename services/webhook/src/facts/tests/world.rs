@@ -167,10 +167,18 @@ impl World {
             policy: ObjectKey::new("", "p"),
             rule: "r".into(),
         };
-        let mut facts = self
-            .facts
-            .answer(&self.catalog, &reader, needs.collect(), deadline)
-            .await;
+        let needs = Needs {
+            asker: 0,
+            reader: &reader,
+            requests: needs.collect(),
+        };
+        self.ask(vec![needs], deadline).await
+    }
+
+    pub(super) async fn ask(&self, needs: Vec<Needs<'_>>, deadline: Instant) -> Vec<Fact> {
+        let arriving = self.facts.ask(&self.catalog, needs, deadline);
+        let facts = futures::future::join_all(arriving).await;
+        let mut facts: Vec<Fact> = facts.into_iter().flatten().collect();
         facts.sort_by_key(|fact| fact.id);
         facts
     }
