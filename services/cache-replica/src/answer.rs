@@ -21,7 +21,7 @@ use crate::{
     Args,
     aggregates::{Aggregates, Eased},
     deadline::Deadline,
-    indexes::Indexes,
+    indexes::{Asked, Indexes},
     kept::Kept,
     memo::{Memo, QueryKey},
     memory::Use,
@@ -371,9 +371,21 @@ impl Answerer {
             .aggregates
             .ease(at.view, at.state, (plan, select), query);
         let plan = eased.as_ref().map_or(plan, Eased::rest);
-        let objects = self
-            .narrowed
-            .find(at.view, at.state, (plan, select), query, most)?;
+        let objects = {
+            let bound = eased
+                .as_ref()
+                .map(|eased| eased.parameters(&query.parameters));
+            let asked = Asked {
+                parameters: match &bound {
+                    Some(bound) => bound,
+                    None => &query.parameters,
+                },
+                missing_key_is_error: query.missing_key_is_error,
+                bare: select.is_bare(at.state.read()),
+            };
+            self.narrowed
+                .find((at.view, at.state), (plan, select), &asked, most)?
+        };
         match eased {
             Some(_) => self.metrics.eased(),
             None => self.metrics.looked_up(),

@@ -1,7 +1,8 @@
 //! Indexes of the views: see [`crate::kept`].
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
+use anteroom_jmespath::Parameters;
 use anteroom_mirror::ViewHandle;
 use anteroom_plan::{Index, IndexKey, Narrow, Operand, Probe, Terms};
 use anteroom_view::{Object, Snapshot};
@@ -16,9 +17,10 @@ pub(crate) type Indexes = Kept<Index>;
 const FEW: usize = 16;
 
 /// What of a query decides which objects are found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Asked<'q> {
-    pub(crate) parameters: &'q BTreeMap<String, Value>,
+    /// The request's, and what is kept in their place.
+    pub(crate) parameters: &'q dyn Parameters,
     pub(crate) missing_key_is_error: bool,
     /// See [`IndexKey::bare`].
     pub(crate) bare: bool,
@@ -34,7 +36,7 @@ impl<'q> Asked<'q> {
     pub(crate) fn operand(&self, probe: &'q Probe) -> Option<&'q Value> {
         match &probe.operand {
             Operand::Literal(value) => Some(value),
-            Operand::Parameter(name) => self.parameters.get(name),
+            Operand::Parameter(name) => self.parameters.parameter(name),
         }
     }
 }
@@ -64,7 +66,7 @@ impl Indexes {
     ) -> Option<Vec<Object>> {
         match narrow {
             Narrow::Probe(probe) => {
-                let gather = |index: &Index| index.gather(probe, asked.operand(probe), terms);
+                let gather = |index: &Index| index.gather(probe, terms);
                 self.ask(at.0, at.1, asked.key(probe), gather)?
             }
             Narrow::Any(parts) => self.of_any(at, parts, asked, terms),

@@ -9,7 +9,6 @@ use anteroom_mirror::ViewHandle;
 use anteroom_model::Shape;
 use anteroom_plan::{Document, Narrow, Terms, narrow};
 use anteroom_view::{Object, Read, Select, Snapshot};
-use anteroom_wire::query::Query;
 
 use crate::{
     indexes::{Asked, Indexes},
@@ -62,27 +61,22 @@ impl Narrowed {
     /// looked through, or that may cost more than `most`.
     pub(crate) fn find(
         &self,
-        view: &ViewHandle,
-        state: &Snapshot,
+        (view, state): (&ViewHandle, &Snapshot),
         (plan, select): (&Plan, &Select),
-        query: &Query,
+        asked: &Asked<'_>,
         most: Most,
     ) -> Option<Vec<Object>> {
         let read = state.read();
         let document = document(select, read)?;
         let find = || narrow(&plan.expression, document).ok().map(Arc::new);
         let narrow = plan.narrowings.get(document, find)?;
-        let asked = Asked {
-            parameters: &query.parameters,
-            missing_key_is_error: query.missing_key_is_error,
-            bare: select.is_bare(read),
-        };
         let terms = Terms {
             objects_max: most.objects,
             steps_max: most.steps,
             admits: &|object| select.admits(object),
+            parameters: asked.parameters,
         };
-        self.indexes.find((view, state), &narrow, &asked, terms)
+        self.indexes.find((view, state), &narrow, asked, terms)
     }
 
     /// Whether there are any that are.

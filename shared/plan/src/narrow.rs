@@ -63,6 +63,9 @@ pub struct Probe {
     pub operand: Operand,
     /// One object for each thing that is asked for is enough: only whether there is one matters.
     pub once: bool,
+    /// What an object contributes to this request, as a list, where its key may say more: one that is
+    /// taken for all must contribute what is asked for.
+    pub check: Option<Expression>,
 }
 
 /// When a key agrees with an operand.

@@ -138,3 +138,67 @@ async fn an_index_that_finds_most_objects_is_left_aside() {
     assert_eq!(answer(&harness, &of_all).await, json!("ing-00293"));
     assert_eq!(count(&harness, "anteroom_query_lookups"), before);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_value_that_all_have_is_found_by_one_of_them() {
+    let harness = Harness::with_ingresses(OBJECTS, verifying()).await;
+    for (expression, expected) in [
+        ("any_in($kinds, (items[].type(spec)))", true),
+        (
+            "any_in($kinds, (items[?metadata.name != $name].type(spec)))",
+            true,
+        ),
+        ("all_not_in($kinds, (items[].type(spec)))", false),
+        (
+            "contains((items[?metadata.name != $name].type(spec)), $kind)",
+            true,
+        ),
+    ] {
+        let parameters = json!({"kinds": ["obj*", "x"], "kind": "object", "name": "ing-00000"});
+        let request = request_with(expression, parameters);
+        // It would be looked through, if it took half of them.
+        until_looked_up(&harness, &request).await;
+        assert_eq!(
+            answer(&harness, &request).await,
+            json!(expected),
+            "{expression}"
+        );
+    }
+    assert_eq!(count(&harness, "anteroom_query_plan_mismatches"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_indexes_the_one_that_finds_fewer_is_taken() {
+    let harness = Harness::with_ingresses(OBJECTS, verifying()).await;
+    let request = request_with(
+        "items[?type(spec) == $kind && metadata.name == $name].metadata.name",
+        json!({"kind": "object", "name": "ing-00007"}),
+    );
+    until_looked_up(&harness, &request).await;
+    assert_eq!(answer(&harness, &request).await, json!(["ing-00007"]));
+    assert_eq!(count(&harness, "anteroom_query_plan_mismatches"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_kept_of_the_list_may_be_what_is_looked_up() {
+    let mut harness = Harness::with_ingresses(OBJECTS, verifying()).await;
+    let view = harness.view.clone();
+    let of = key(OBJECTS);
+    let mut object = ingress(OBJECTS);
+    object["spec"]["count"] = json!(OBJECTS + 1);
+    let written = harness
+        .writer
+        .put(&view, &of.namespace, &of.name, object)
+        .await;
+    let request = QueryRequest {
+        revision_min: Some(written),
+        ..request_with("contains((items[].spec.count), length(items))", json!({}))
+    };
+    let before = count(&harness, "anteroom_query_aggregates");
+    while count(&harness, "anteroom_query_aggregates") == before {
+        assert_eq!(answer(&harness, &request).await, json!(true));
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert_eq!(answer(&harness, &request).await, json!(true));
+    assert_eq!(count(&harness, "anteroom_query_plan_mismatches"), 0);
+}

@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
-use anteroom_view::Object;
+use anteroom_jmespath::Parameters;
+use anteroom_view::{Object, ViewNode};
 use serde_json::Value;
 
 use super::{Index, Posting, is_pattern};
-use crate::{Matching, Probe, Scalar};
+use crate::{Matching, Operand, Probe, Scalar};
 
 /// What is taken of an index.
 #[derive(Clone, Copy)]
@@ -17,34 +18,45 @@ pub struct Terms<'t> {
     pub steps_max: usize,
     /// Whether an object is asked for at all. One for all the others of its kind has to be.
     pub admits: &'t dyn Fn(&Object) -> bool,
+    /// The request's.
+    pub parameters: &'t dyn Parameters,
 }
+
+/// Objects that are taken as they are, rather than one of them for all, where that one has to be
+/// checked.
+const UNCHECKED_MAX: usize = 4;
+
+/// What a check counts as, in values that are looked at.
+const CHECK_STEPS: usize = 16;
 
 /// Objects that are being found.
 struct Gathering<'i, 't> {
     index: &'i Index,
+    probe: &'t Probe,
     terms: Terms<'t>,
     steps_left: usize,
     found: Vec<Object>,
 }
 
 impl Index {
-    /// The objects that a probe finds whose operand has this value (`None`: it is not bound, which the
-    /// evaluation complains of), and those of which nothing can be told; some more than once. `None`:
-    /// that takes more than the terms allow, or the value is none that can be looked up.
-    pub fn gather(
-        &self,
-        probe: &Probe,
-        operand: Option<&Value>,
-        terms: Terms<'_>,
-    ) -> Option<Vec<Object>> {
+    /// The objects that a probe finds, and those of which nothing can be told; some more than once.
+    /// `None`: that takes more than the terms allow, or what is asked for is nothing that can be looked
+    /// up.
+    pub fn gather(&self, probe: &Probe, terms: Terms<'_>) -> Option<Vec<Object>> {
+        let operand = match &probe.operand {
+            Operand::Literal(value) => Some(value),
+            // One that is not bound is the evaluation's to complain of.
+            Operand::Parameter(name) => terms.parameters.parameter(name),
+        };
         let mut gathering = Gathering {
             index: self,
+            probe,
             terms,
             steps_left: terms.steps_max,
             found: Vec::new(),
         };
         if let Some(operand) = operand {
-            gathering.probe(probe, operand)?;
+            gathering.probe(operand)?;
         }
         for object in &self.always {
             gathering.push(object)?;
@@ -54,17 +66,17 @@ impl Index {
 }
 
 impl<'i> Gathering<'i, '_> {
-    fn probe(&mut self, probe: &Probe, operand: &Value) -> Option<()> {
-        match (probe.matching, operand) {
-            (Matching::Equal, value) => self.equal(value, probe.once),
+    fn probe(&mut self, operand: &Value) -> Option<()> {
+        match (self.probe.matching, operand) {
+            (Matching::Equal, value) => self.equal(value),
             (Matching::Among, Value::Array(values)) => {
-                values.iter().try_for_each(|value| self.equal(value, false))
+                values.iter().try_for_each(|value| self.equal(value))
             }
             (Matching::Alike, Value::Null | Value::Object(_)) => Some(()), // Nothing is.
-            (Matching::Alike, Value::Array(keys)) => keys
-                .iter()
-                .try_for_each(|key| self.alike(&text(key), probe.once)),
-            (Matching::Alike, key) => self.alike(&text(key), probe.once),
+            (Matching::Alike, Value::Array(keys)) => {
+                keys.iter().try_for_each(|key| self.alike(&text(key)))
+            }
+            (Matching::Alike, key) => self.alike(&text(key)),
             (Matching::AmongEntries, Value::Object(entries)) => {
                 let mut postings = entries.iter().filter_map(|entry| self.entry(entry));
                 let postings: Vec<_> = postings.by_ref().collect();
@@ -87,17 +99,15 @@ impl<'i> Gathering<'i, '_> {
         self.index.by_value.get(&entry)
     }
 
-    fn equal(&mut self, value: &Value, once: bool) -> Option<()> {
-        let posting = Scalar::of_json(value).and_then(|value| self.index.by_value.get(&value));
-        match posting {
+    fn equal(&mut self, value: &Value) -> Option<()> {
+        match Scalar::of_json(value) {
+            Some(value) => self.having(&value).map(drop),
             None => Some(()),
-            Some(posting) if once => self.one_of(posting).map(drop),
-            Some(posting) => self.extend(posting),
         }
     }
 
     /// Objects that have a value that is alike a key.
-    fn alike(&mut self, key: &str, once: bool) -> Option<()> {
+    fn alike(&mut self, key: &str) -> Option<()> {
         let index = self.index;
         // Whoever has such a number may have written it in another way.
         for value in Scalar::spelled(key) {
@@ -105,34 +115,29 @@ impl<'i> Gathering<'i, '_> {
                 self.extend(posting)?;
             }
         }
-        if let Some(posting) = index.by_value.get(&Scalar::Text(key.into()))
-            && self.found_in(posting, once)?
-        {
+        if self.having(&Scalar::Text(key.into()))? {
             return Some(());
         }
         let matches = index.language.matches;
         for pattern in &index.patterns {
             self.step()?;
-            if matches(pattern, key)
-                && let Some(posting) = index.by_value.get(&Scalar::Text(pattern.clone()))
-                && self.found_in(posting, once)?
-            {
+            if matches(pattern, key) && self.having(&Scalar::Text(pattern.clone()))? {
                 return Some(());
             }
         }
         match is_pattern(key) {
-            true => self.matched(key, once),
+            true => self.matched(key),
             false => Some(()),
         }
     }
 
     /// Objects that have a value that a key with wildcards matches.
-    fn matched(&mut self, key: &str, once: bool) -> Option<()> {
+    fn matched(&mut self, key: &str) -> Option<()> {
         let matches = self.index.language.matches;
         for (value, posting) in &self.index.by_value {
             self.step()?;
             if let Scalar::Text(text) = value {
-                if matches(key, text) && self.found_in(posting, once)? {
+                if matches(key, text) && self.found_in(value, posting)? {
                     return Some(());
                 }
             } else if value.spellings().iter().any(|text| matches(key, text)) {
@@ -142,24 +147,41 @@ impl<'i> Gathering<'i, '_> {
         Some(())
     }
 
-    /// Takes objects that are certain to agree. Whether that settles it.
-    fn found_in(&mut self, posting: &Posting, once: bool) -> Option<bool> {
-        match once {
-            true => self.one_of(posting),
-            false => self.extend(posting).map(|()| false),
+    /// Takes objects that are certain to have what is asked for. Whether that settles it.
+    fn having(&mut self, value: &Scalar) -> Option<bool> {
+        match self.index.by_value.get(value) {
+            Some(posting) => self.found_in(value, posting),
+            None => Some(false),
         }
     }
 
-    /// Takes one that is asked for; says whether there is one.
-    fn one_of(&mut self, posting: &Posting) -> Option<bool> {
+    fn found_in(&mut self, value: &Scalar, posting: &Posting) -> Option<bool> {
+        let checks = self.probe.check.is_some();
+        if !self.probe.once || (checks && posting.len() <= UNCHECKED_MAX) {
+            return self.extend(posting).map(|()| false);
+        }
         for object in posting.iter() {
             self.step()?;
-            if (self.terms.admits)(object) {
+            if (self.terms.admits)(object) && self.contributes(object, value)? {
                 self.push(object)?;
                 return Some(true);
             }
         }
         Some(false)
+    }
+
+    /// Whether an object has a value not only by its key. `None`: that cannot be told.
+    fn contributes(&mut self, object: &Object, value: &Scalar) -> Option<bool> {
+        let Some(check) = &self.probe.check else {
+            return Some(true);
+        };
+        self.steps_left = self.steps_left.checked_sub(CHECK_STEPS)?;
+        let (key, language) = (&self.index.key, self.index.language);
+        let environment = key.environment(language, self.terms.parameters);
+        let node = ViewNode::listed(object, key.bare);
+        let list = check.evaluate(node, &environment).ok()?;
+        let mut elements = list.elements();
+        Some(elements.any(|element| Scalar::of(element.shape()).as_ref() == Some(value)))
     }
 
     fn extend(&mut self, posting: &Posting) -> Option<()> {

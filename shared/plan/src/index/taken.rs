@@ -1,6 +1,6 @@
 //! What one object is indexed by.
 
-use anteroom_jmespath::{Budget, Environment, EvalError, MissingKey, Shape, Value};
+use anteroom_jmespath::{Budget, Environment, EvalError, MissingKey, Parameters, Shape, Value};
 use anteroom_view::{Object, ViewNode};
 
 use crate::{IndexKey, Language, Leaf, Scalar};
@@ -11,6 +11,25 @@ pub(crate) const KEY_BUDGET: Budget = Budget {
     depth: anteroom_jmespath::DEPTH_MAX,
     built_bytes: 64 * 1024,
 };
+
+impl IndexKey {
+    /// What is evaluated on one object.
+    pub(super) fn environment<'e>(
+        &self,
+        language: Language,
+        parameters: &'e dyn Parameters,
+    ) -> Environment<'e> {
+        Environment {
+            functions: language.functions,
+            parameters,
+            missing_key: match self.missing_key_is_error {
+                true => MissingKey::Error,
+                false => MissingKey::Null,
+            },
+            budget: KEY_BUDGET,
+        }
+    }
+}
 
 /// What is known of one object.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -32,15 +51,7 @@ impl Taken {
     }
 
     fn take(&mut self, object: &Object, of: &IndexKey, language: Language) {
-        let environment = Environment {
-            functions: language.functions,
-            parameters: &(),
-            missing_key: match of.missing_key_is_error {
-                true => MissingKey::Error,
-                false => MissingKey::Null,
-            },
-            budget: KEY_BUDGET,
-        };
+        let environment = of.environment(language, &());
         let node = ViewNode::listed(object, of.bare);
         let reading = of.key.reading();
         // What is no object is taken apart by `[]`, which a key takes for nothing to do.

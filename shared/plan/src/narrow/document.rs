@@ -5,8 +5,7 @@ use std::rc::Rc;
 use anteroom_jmespath::ast::{Argument, Ast, Term, TermId};
 
 use super::{
-    Document, Matching, Narrow, Scan, Why,
-    probe::member,
+    Document, Matching, Narrow, Probe, Scan, Why,
     stream::{Chain, Stream},
     terms,
 };
@@ -190,8 +189,18 @@ impl<'e> Search<'e> {
         };
         let chain = stream.chain.take().filter(|chain| !chain.is_base());
         if let Some(key) = chain.and_then(|chain| chain.elements(self.ast)) {
-            let once = stream.is_exact;
-            stream.ways.push(member(key, matching, operand, once));
+            let check = match stream.is_exact {
+                true => None,
+                false => stream.whole.expression(self.ast),
+            };
+            let once = stream.is_exact || check.is_some();
+            stream.ways.push(Narrow::Probe(Probe {
+                key,
+                matching,
+                operand,
+                once,
+                check,
+            }));
         }
         self.used(Place::Objects(stream), id, Why::Whole)
     }

@@ -10,15 +10,6 @@ pub(super) fn find(key: Key, matching: Matching, operand: Operand) -> Narrow {
         matching,
         operand,
         once: false,
-    })
-}
-
-/// One object for each thing that is asked for, if `once`.
-pub(super) fn member(key: Key, matching: Matching, operand: Operand, once: bool) -> Narrow {
-    Narrow::Probe(Probe {
-        key,
-        matching,
-        operand,
-        once,
+        check: None,
     })
 }

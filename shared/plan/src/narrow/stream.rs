@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use anteroom_jmespath::{
-    Graft,
+    Expression, Graft,
     ast::{Argument, Ast, Term, TermId},
 };
 
@@ -108,13 +108,18 @@ impl Chain {
 
     /// A key: its own elements.
     pub(super) fn elements(&self, ast: &Ast) -> Option<Key> {
-        let mut graft = Graft::new(ast);
-        let root = self.graft(&mut graft)?;
         let reading = Reading {
             depth: 1,
             leaf: Leaf::Value,
         };
-        Some(Key::new(graft.finish(root), reading, self.shown(ast)))
+        Some(Key::new(self.expression(ast)?, reading, self.shown(ast)))
+    }
+
+    /// The list, of one object.
+    pub(super) fn expression(&self, ast: &Ast) -> Option<Expression> {
+        let mut graft = Graft::new(ast);
+        let root = self.graft(&mut graft)?;
+        Some(graft.finish(root))
     }
 }
 
@@ -124,6 +129,8 @@ pub(super) struct Stream {
     /// What each contributes, or more than that, without parameters; every error that it raises is one
     /// of these steps'. `None`: that depends on parameters.
     pub(super) chain: Option<Rc<Chain>>,
+    /// What each contributes, exactly, with parameters.
+    pub(super) whole: Rc<Chain>,
     /// The chain is exactly what each contributes.
     pub(super) is_exact: bool,
     /// Ways to find the objects that contribute anything, or raise an error.
@@ -137,7 +144,8 @@ pub(super) struct Stream {
 impl Stream {
     pub(super) fn of(chain: Rc<Chain>) -> Self {
         Self {
-            chain: Some(chain),
+            chain: Some(Rc::clone(&chain)),
+            whole: chain,
             is_exact: true,
             ways: Vec::new(),
             ways_but_lists: Vec::new(),
@@ -159,9 +167,10 @@ impl Search<'_> {
     /// `stream[*].right`
     pub(super) fn project(&self, mut stream: Stream, right: TermId) -> Stream {
         let is_current = matches!(self.ast.term(right), Term::Current);
-        if is_current && stream.chain.as_deref().is_some_and(Chain::is_base) {
+        if is_current && stream.is_base() {
             return stream;
         }
+        stream.whole = Rc::new(Chain::Project(stream.whole, right));
         if terms::is_null_on_lists(self.ast, right) {
             stream.ways.append(&mut stream.ways_but_lists);
         }
@@ -169,7 +178,7 @@ impl Search<'_> {
             stream.ways_but_lists.clear();
         }
         if terms::is_fixed(self.ast, right) {
-            stream.step(|chain| Chain::Project(chain, right));
+            self.step(&mut stream, right);
         } else {
             self.taken(&mut stream, right);
         }
@@ -179,6 +188,7 @@ impl Search<'_> {
     /// `stream[?condition].right`
     pub(super) fn filter(&self, mut stream: Stream, condition: TermId, right: TermId) -> Stream {
         stream.ways_but_lists.clear();
+        stream.whole = Rc::new(Chain::Filter(stream.whole, condition, right));
         let fixed = |term| terms::is_fixed(self.ast, term);
         let chain = stream.chain.as_ref();
         match chain.and_then(|chain| self.miss(condition, chain)) {
@@ -195,10 +205,7 @@ impl Search<'_> {
         }
         stream.is_exact = false;
         if fixed(right) {
-            stream.step(|chain| match self.ast.term(right) {
-                Term::Current if chain.is_base() => Chain::Base,
-                _ => Chain::Project(chain, right),
-            });
+            self.step(&mut stream, right);
         } else {
             self.taken(&mut stream, right);
         }
@@ -208,11 +215,22 @@ impl Search<'_> {
     /// `stream[]`
     pub(super) fn flatten(mut stream: Stream) -> Stream {
         stream.ways.append(&mut stream.ways_but_lists);
+        if !stream.whole.is_base() {
+            stream.whole = Rc::new(Chain::Flatten(stream.whole));
+        }
         // Objects are no lists.
         if !stream.chain.as_deref().is_some_and(Chain::is_base) {
             stream.step(Chain::Flatten);
         }
         stream
+    }
+
+    /// What depends on nothing else is taken of each element.
+    fn step(&self, stream: &mut Stream, right: TermId) {
+        stream.step(|chain| match self.ast.term(right) {
+            Term::Current if chain.is_base() => Chain::Base,
+            _ => Chain::Project(chain, right),
+        });
     }
 
     /// What depends on parameters is taken of each element.

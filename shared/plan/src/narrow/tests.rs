@@ -29,7 +29,11 @@ fn shown(narrow: &Narrow) -> String {
                 Operand::Parameter(name) => format!("${name}"),
                 Operand::Literal(value) => value.to_string(),
             };
-            let once = if probe.once { "once " } else { "" };
+            let once = match (probe.once, &probe.check) {
+                (true, None) => "once ",
+                (true, Some(_)) => "checked ",
+                (false, _) => "",
+            };
             let matching = match probe.matching {
                 Matching::Equal => "==",
                 Matching::Among => "among",
@@ -149,15 +153,15 @@ fn members_are_asked_for() {
         // A filter may leave out the one that was taken for all.
         (
             "any_in($k, (items[?metadata.uid != $u].spec.rules[].host))",
-            host,
+            "checked spec.rules[].host/1 alike $k",
         ),
         (
             "any_in($k, (items[].spec.rules[]) | ([?host == $h][].http.paths[].path))",
-            "one_of(spec.rules[].host/1 == $h, spec.rules[][].http.paths[].path/1 alike $k)",
+            "one_of(spec.rules[].host/1 == $h, checked spec.rules[][].http.paths[].path/1 alike $k)",
         ),
         (
             "any_in($k, items[?metadata.namespace == $n].spec.rules[].host)",
-            "one_of(metadata.namespace/0 == $n, spec.rules[].host/1 alike $k)",
+            "one_of(metadata.namespace/0 == $n, checked spec.rules[].host/1 alike $k)",
         ),
         (
             "any_in($k, items[?spec.x].spec.rules[].host)",

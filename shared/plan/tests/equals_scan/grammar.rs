@@ -111,6 +111,44 @@ pub(crate) fn object() -> impl Strategy<Value = Value> {
     })
 }
 
+/// An object as they are meant to be: no part is missing, or another than it should be. Nothing hides
+/// there what an index finds wrongly.
+fn tidy_object() -> impl Strategy<Value = Value> {
+    let texts = || {
+        let pairs = prop::collection::btree_map(
+            prop::sample::select(vec!["k".to_owned(), "l".to_owned()]),
+            prop::sample::select(vec![json!("x"), json!("xy")]),
+            0..3,
+        );
+        pairs.prop_map(|pairs| json!(pairs))
+    };
+    let path = (scalar(), scalar()).prop_map(|(path, x)| json!({"path": path, "x": x}));
+    let paths = prop::collection::vec(path, 0..3);
+    let rule = (scalar(), paths).prop_map(|(host, paths)| json!({"host": host, "paths": paths}));
+    let fields = (
+        scalar(),
+        scalar(),
+        prop::collection::vec(scalar(), 0..3),
+        prop::collection::vec(rule, 0..3),
+        texts(),
+        texts(),
+    );
+    fields.prop_map(|(a, b, list, rules, selector, labels)| {
+        json!({
+            "a": a, "b": b, "list": list, "rules": rules, "selector": selector,
+            "metadata": {"labels": labels},
+        })
+    })
+}
+
+pub(crate) fn tidy_step() -> impl Strategy<Value = Step> {
+    let object = prop_oneof![4 => tidy_object().prop_map(Some), 1 => Just(None)];
+    (any::<(u8, u8)>(), object).prop_map(|((namespace, name), object)| Step {
+        key: (namespace, name % 8),
+        object,
+    })
+}
+
 pub(crate) fn step() -> impl Strategy<Value = Step> {
     let object = prop_oneof![
         40 => object().prop_map(Some),
@@ -180,6 +218,7 @@ fn condition() -> impl Strategy<Value = String> {
         2 => (key(), operand()).prop_map(|(key, operand)| format!("contains({key}, {operand})")),
         1 => key().prop_map(|key| format!("contains($keys, {key})")),
         1 => key().prop_map(|key| format!("any_in($keys, {key})")),
+        1 => key().prop_map(|key| format!("all_in($keys, {key})")),
         1 => key().prop_map(|key| format!("!({key} != $p)")),
         1 => Just("label_match(selector, $labels)".to_owned()),
         1 => Just("label_match($labels, metadata.labels)".to_owned()),
@@ -196,7 +235,9 @@ fn condition() -> impl Strategy<Value = String> {
             1 => inner.clone().prop_map(|inner| format!("(rules[?{inner}] | [0])")),
             1 => inner.clone().prop_map(|inner| format!("rules[?{inner}].host")),
             1 => inner.clone().prop_map(|inner| format!("rules[*].paths[?{inner}][]")),
-            1 => inner.prop_map(|inner| format!("(rules | [?{inner}].paths[].path)")),
+            1 => inner.clone().prop_map(|inner| format!("(rules | [?{inner}].paths[].path)")),
+            1 => inner.clone().prop_map(|inner| format!("(a | to_array(@) | [?{inner}])")),
+            1 => inner.prop_map(|inner| format!("(b.x | [@, `1`] | [?{inner}] | [0])")),
         ]
     });
     nested.boxed()
@@ -229,6 +270,13 @@ fn link() -> impl Strategy<Value = &'static str> {
         "S | [].{h: rules[?C] | [0].host, a: a}",
         "S | [].[rules[?C].host, a][]",
         "S | [].rules[?C] | [0]",
+        "S | [].rules[?C] | [*].type(@)",
+        "S | [].rules[?C] | [*].{n: length(@)}",
+        "S | [?K != $p].b",
+        "S | [?all_in($keys, list)]",
+        "S | [?any_in($keys, list)].a",
+        "S | [?contains($p, b)]",
+        "S | [?metadata.name != $n].K",
         "S | [].rules[:2] | []",
         "S | [].rules[1:].host",
         "S | [].rules[:2].paths[?C][]",
@@ -284,12 +332,56 @@ fn last() -> impl Strategy<Value = &'static str> {
     ])
 }
 
+/// What lists of members are made with.
+fn member_link() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "S | [].a",
+        "S | [*].b",
+        "S | [].list[]",
+        "S | [].rules[].host",
+        "S | [].rules[].paths[].path",
+        "S | [?C].b",
+        "S | [?a != $p].b",
+        "S | [?a].b",
+        "S | [?a != $p].metadata.namespace",
+        "S | [?a > $p || b].metadata.namespace",
+        "S | [?contains($keys, b)].metadata.namespace",
+        "S | [].metadata.namespace",
+        "S | [?metadata.name != $n].metadata.namespace",
+        "S | [?metadata.name == $n || a == $p].metadata.namespace",
+        "S | [?metadata.name != $n].list[]",
+        "S | [?metadata.name != $n].rules[].host",
+        "S | [].rules[?C][].host",
+        "S | [].rules[] | [?host != $p].paths[].path",
+        "S | [].[a, b][]",
+        "S | [].[a, $p][]",
+    ])
+}
+
+/// What is asked of members.
+fn member_last() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "any_in($keys, S)",
+        "all_in($keys, S)",
+        "any_not_in($keys, S)",
+        "all_not_in($keys, S)",
+        "any_in($p, S)",
+        "S | all_not_in($keys, @)",
+        "contains(S, $p)",
+        "contains(S, $q) && any_in($keys, S)",
+    ])
+}
+
 fn list_expression() -> impl Strategy<Value = String> {
     let links = prop_oneof![
         2 => prop::collection::vec(link(), 0..2),
         5 => prop::collection::vec(link(), 1..3),
         2 => prop::collection::vec(link(), 2..4),
     ];
+    linked(links)
+}
+
+fn linked(links: impl Strategy<Value = Vec<&'static str>>) -> impl Strategy<Value = String> {
     let conditions = prop::collection::vec(condition(), 4);
     (links, conditions, prop::collection::vec(key(), 4)).prop_map(|(links, conditions, keys)| {
         let (mut conditions, mut keys) = (conditions.iter().cycle(), keys.iter().cycle());
@@ -321,6 +413,8 @@ fn keys() -> impl Strategy<Value = Value> {
     let text = prop::sample::select(vec![
         json!("x"),
         json!("xy"),
+        json!("a"),
+        json!("b*"),
         json!("x?"),
         json!("*y"),
         json!("*"),
@@ -339,26 +433,33 @@ fn keys() -> impl Strategy<Value = Value> {
 }
 
 pub(crate) fn question() -> impl Strategy<Value = Question> {
+    let members = linked(prop::collection::vec(member_link(), 1));
+    prop_oneof![
+        3 => question_of(last(), list_expression()),
+        2 => question_of(member_last(), members),
+    ]
+}
+
+fn question_of(
+    last: impl Strategy<Value = &'static str>,
+    list: impl Strategy<Value = String>,
+) -> impl Strategy<Value = Question> {
+    let names = prop::sample::select(vec!["n0", "n1", "n2", "n3"]);
     let root = prop::sample::select(vec!["items", "things.items", "(things | items)"]);
     let shape = prop::sample::select(vec![Shape::Document, Shape::List, Shape::Array]);
     let namespace = prop::sample::select(vec!["", "", "", "a", "b"]);
     let label_selector = prop::sample::select(vec!["", "", "", "", "l=x", "l!=x"]);
     let field_selector = prop::sample::select(vec!["", "", "", "", "", "metadata.name=n1"]);
     (
-        (
-            last(),
-            prop::collection::vec(list_expression(), 2),
-            root,
-            shape,
-        ),
-        (value(), value(), keys(), labels()),
+        (last, prop::collection::vec(list, 2), root, shape),
+        (value(), value(), keys(), labels(), names),
         (namespace, label_selector, field_selector),
         (any::<bool>(), 0..4_usize),
     )
         .prop_map(
             |(
                 (last, lists, root, shape),
-                (p, q, keys, labels),
+                (p, q, keys, labels, n),
                 (namespace, label_selector, field_selector),
                 (missing_key_is_error, way),
             )| {
@@ -384,6 +485,7 @@ pub(crate) fn question() -> impl Strategy<Value = Question> {
                         ("q".into(), q),
                         ("keys".into(), keys),
                         ("labels".into(), labels),
+                        ("n".into(), n.into()),
                     ]),
                     missing_key_is_error,
                     selection: Selection {

@@ -11,15 +11,18 @@ use std::collections::HashMap;
 use anteroom_jmespath::Expression;
 use proptest::{prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
 
-use grammar::{question, step};
+use grammar::{question, step, tidy_step};
 use world::World;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 3_000, ..ProptestConfig::default() })]
 
     #[test]
     fn what_indexes_find_is_all_that_matters(
-        steps in prop::collection::vec(step(), 0..40),
+        steps in prop_oneof![
+            prop::collection::vec(step(), 0..40),
+            prop::collection::vec(tidy_step(), 0..40),
+        ],
         questions in prop::collection::vec((question(), any::<prop::sample::Index>()), 1..12),
         built_in in any::<bool>(),
     ) {

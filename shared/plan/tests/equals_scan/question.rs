@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use anteroom_jmespath::{Environment, Expression, MissingKey};
 use anteroom_model::{FactError, Shape};
-use anteroom_plan::{Document, Index, IndexKey, Language, Narrow, Operand, Probe, Terms, narrow};
+use anteroom_plan::{Document, Index, IndexKey, Language, Narrow, Probe, Terms, narrow};
 use anteroom_view::{Object, Select, Snapshot};
 use anteroom_wire::query::Selection;
 use bytes::Bytes;
@@ -122,15 +122,12 @@ impl Question {
             .entry(key.clone())
             .or_insert_with(|| Index::new(key, language(), state));
         index.advance(state);
-        let operand = match &probe.operand {
-            Operand::Literal(value) => Some(value),
-            Operand::Parameter(name) => self.parameters.get(name),
-        };
         let terms = Terms {
             objects_max: usize::MAX,
             steps_max: usize::MAX,
             admits: &|object| select.admits(object),
+            parameters: &self.parameters,
         };
-        index.gather(probe, operand, terms)
+        index.gather(probe, terms)
     }
 }
