@@ -105,3 +105,13 @@ pub(crate) fn bench(name: &str, args: &[String]) -> anyhow::Result<()> {
     ])
     .args(args))
 }
+
+/// The benchmark of decisions; with `write_docs`, its page too.
+pub(crate) fn measure(write_docs: bool, args: &[String]) -> anyhow::Result<()> {
+    let mut args = args.to_vec();
+    if write_docs {
+        let page = root().join("docs/benchmarks.md");
+        args.extend(["--write-docs".to_owned(), page.display().to_string()]);
+    }
+    bench("bench", &args)
+}

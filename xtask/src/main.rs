@@ -1,6 +1,7 @@
 //! Developer tasks. `cargo xtask --help` lists them.
 
 mod ci;
+mod instructions;
 mod parts;
 mod shell;
 mod tidy;
@@ -38,9 +39,12 @@ enum Task {
     Crds,
     /// Formatting, lints, docs, licences, tidiness, tests, and a run of the demo.
     Ci,
-    /// Measure a decision's latency and a replica's memory, and print JSON.
+    /// Measure decisions, memory, starts and deltas over real NATS, and print JSON.
     Bench {
-        /// Passed on to the benchmark, as in `cargo xtask bench -- --objects 7000`.
+        /// Write the results to docs/benchmarks.md, beside the goals.
+        #[arg(long)]
+        write_docs: bool,
+        /// Passed on to the benchmark, as in `cargo xtask bench -- --only unique --quick`.
         #[arg(last = true)]
         args: Vec<String>,
     },
@@ -49,6 +53,11 @@ enum Task {
         /// Passed on to the benchmark, as in `cargo xtask freshness -- --objects 3000`.
         #[arg(last = true)]
         args: Vec<String>,
+    },
+    /// Count the instructions of a decision, a query and a delta under callgrind, and print JSON.
+    Instructions {
+        /// Only what holds this in its name.
+        only: Option<String>,
     },
     /// Checks of the repository itself that no other tool makes.
     Tidy,
@@ -68,8 +77,9 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Test { args } => ci::test(&args),
         Task::Crds => ci::write_crds(),
         Task::Ci => ci::all(),
-        Task::Bench { args } => ci::bench("bench", &args),
+        Task::Bench { write_docs, args } => ci::measure(write_docs, &args),
         Task::Freshness { args } => ci::bench("freshness", &args),
+        Task::Instructions { only } => instructions::count(only.as_deref()),
         Task::Tidy => tidy::check(),
     }
 }
