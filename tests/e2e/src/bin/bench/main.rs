@@ -6,9 +6,11 @@ mod asked;
 mod beside;
 mod decisions;
 mod deltas;
+mod goals;
 mod ground;
 mod indexed;
 mod machine;
+mod page;
 mod scale;
 mod scenarios;
 mod size;
@@ -64,6 +66,19 @@ struct Args {
     #[arg(long)]
     logs: Option<PathBuf>,
 
+    /// Writes a page for people to this file.
+    #[arg(long)]
+    write_docs: Option<PathBuf>,
+
+    /// Runs nothing: takes the results of earlier runs, by -o, of which a later one counts before an
+    /// earlier.
+    #[arg(long, value_delimiter = ',')]
+    from: Vec<PathBuf>,
+
+    /// What `cargo xtask instructions` printed, to be shown on the page.
+    #[arg(long)]
+    instructions: Option<PathBuf>,
+
     /// Writes the JSON to this file instead of standard output.
     #[arg(short, long)]
     output: Option<PathBuf>,
@@ -100,6 +115,27 @@ async fn main() -> anyhow::Result<()> {
         "no scenario is called so; --list names all"
     );
     ensure!(args.fraction > 0.0, "--fraction must be more than 0");
+    let mut report = match args.from.is_empty() {
+        true => measure(&args, chosen).await?,
+        false => earlier(&args.from)?,
+    };
+    if let Some(file) = &args.instructions {
+        report["instructions"] = read(file)?;
+    }
+    let mut text = serde_json::to_string_pretty(&report)?;
+    text.push('\n');
+    write_out(args.output.as_deref(), &text)?;
+    if let Some(file) = &args.write_docs {
+        write_out(Some(file), &page::write(&report))?;
+    }
+    let bad = faults(&report);
+    if !bad.is_empty() {
+        bail!("not all went well:\n  {}", bad.join("\n  "));
+    }
+    Ok(())
+}
+
+async fn measure(args: &Args, chosen: Vec<&Scenario>) -> anyhow::Result<Value> {
     if let Some(folder) = &args.bins {
         anteroom_e2e::process::use_binaries_in(folder)?;
     }
@@ -108,40 +144,54 @@ async fn main() -> anyhow::Result<()> {
     let settings = Settings {
         quick: args.quick,
         lasts: Duration::try_from_secs_f64(seconds).context("--seconds")?,
-        at_once: args.at_once,
+        at_once: args.at_once.clone(),
         fraction: args.fraction,
         replicas: args.replicas,
-        logs: args.logs,
+        logs: args.logs.clone(),
     };
-
     let mut results = Vec::new();
     for scenario in chosen {
-        say(&format!("{}: {}", scenario.name, scenario.about));
+        let (name, about) = (scenario.name, scenario.about);
+        say(&format!("{name}: {about}"));
         let result = scenarios::run(scenario, &settings).await;
         results.push(match result {
-            Ok(result) => json!({ "name": scenario.name, "about": scenario.about, "result": result }),
+            Ok(result) => json!({ "name": name, "about": about, "result": result }),
             Err(error) => {
-                say(&format!("{}: {error:#}", scenario.name));
-                json!({ "name": scenario.name, "about": scenario.about, "failed": format!("{error:#}") })
+                say(&format!("{name}: {error:#}"));
+                json!({ "name": name, "about": about, "failed": format!("{error:#}") })
             }
         });
     }
-    let report = json!({
+    Ok(json!({
         "machine": machine::describe()?,
         "seconds": seconds,
         "fraction": args.fraction,
         "replicas": args.replicas,
         "quick": args.quick,
         "scenarios": results,
-    });
-    let mut text = serde_json::to_string_pretty(&report)?;
-    text.push('\n');
-    write_out(args.output.as_deref(), &text)?;
-    let bad = faults(&report);
-    if !bad.is_empty() {
-        bail!("not all went well:\n  {}", bad.join("\n  "));
+    }))
+}
+
+/// The reports of these files as one.
+fn earlier(files: &[PathBuf]) -> anyhow::Result<Value> {
+    let mut whole = Value::Null;
+    for file in files {
+        let mut report = read(file)?;
+        let mut scenarios = whole["scenarios"].as_array().cloned().unwrap_or_default();
+        for of in report["scenarios"].as_array().into_iter().flatten() {
+            scenarios.retain(|known| known["name"] != of["name"]);
+            scenarios.push(of.clone());
+        }
+        report["scenarios"] = scenarios.into();
+        whole = report;
     }
-    Ok(())
+    Ok(whole)
+}
+
+fn read(file: &std::path::Path) -> anyhow::Result<Value> {
+    let unreadable = || format!("cannot read {}", file.display());
+    let text = std::fs::read(file).with_context(unreadable)?;
+    serde_json::from_slice(&text).with_context(unreadable)
 }
 
 /// What makes the figures worthless: scenarios that failed, decisions that are wrong, errors.

@@ -56,6 +56,8 @@ const NO_CONTEXT: &str = include_str!("policies/no-context.yaml");
 const ENTRY_INGRESSES: &str = include_str!("policies/entry-ingresses.yaml");
 const ENTRY_HOSTS: &str = include_str!("policies/entry-ingresses-hosts.yaml");
 const ENTRY_SERVICES: &str = include_str!("policies/entry-services.yaml");
+const ENTRY_PODS_REFERENCED: &str = include_str!("policies/entry-pods-referenced.yaml");
+const LABEL_PODS: &str = include_str!("policies/label-pods.yaml");
 const ENTRY_PODS: &str = include_str!("policies/entry-pods.yaml");
 
 /// The cluster that most goals speak of.
@@ -174,6 +176,18 @@ pub(crate) const ALL: &[Scenario] = &[
         what: What::Size {
             layout: Layout {
                 pods: 40_000,
+                ..ONLY_PODS
+            },
+            held: &[PODS],
+        },
+    },
+    Scenario {
+        name: "size-pods-referenced",
+        about: "memory of 40,000 Pods with `retain: Referenced` for a label policy",
+        what: What::Size {
+            layout: Layout {
+                pods: 40_000,
+                manifests: &[ENTRY_PODS_REFERENCED, LABEL_PODS],
                 ..ONLY_PODS
             },
             held: &[PODS],
