@@ -173,6 +173,15 @@ impl Object {
         Arc::ptr_eq(&self.data, &other.data) && self.start == other.start
     }
 
+    /// Whether it is what `other` is, wherever the two stand.
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        self.shares_with(other)
+            || (self.version == other.version
+                && self.epoch == other.epoch
+                && self.namespace_bytes == other.namespace_bytes
+                && self.data() == other.data())
+    }
+
     fn namespace_part(&self) -> &[u8] {
         &self.data()[..usize::from(self.namespace_bytes)]
     }

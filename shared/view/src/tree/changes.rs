@@ -40,54 +40,80 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn object(&self) -> Option<&'a Object> {
-        self.groups.first()?.0.get(self.chunk)?.0.get(self.at)
+    /// Objects of the chunk from here on.
+    fn objects(&self) -> &'a [Object] {
+        let chunk = self.chunks().first();
+        chunk.map_or(&[], |chunk| chunk.0.get(self.at..).unwrap_or_default())
     }
 
-    fn next(&mut self) {
-        self.at += 1;
-        let chunk = self
-            .groups
-            .first()
-            .and_then(|group| group.0.get(self.chunk));
+    /// Chunks of the group, from the one on that this is in.
+    fn chunks(&self) -> &'a [Arc<Chunk>] {
+        let group = self.groups.first();
+        group.map_or(&[], |group| group.0.get(self.chunk..).unwrap_or_default())
+    }
+
+    fn pass_objects(&mut self, count: usize) {
+        self.at += count;
+        let chunk = self.chunks().first();
         if chunk.is_some_and(|chunk| self.at == chunk.0.len()) {
-            self.skip();
+            self.pass_chunks(1);
         }
     }
 
-    /// Goes to the next chunk.
-    fn skip(&mut self) {
+    fn pass_chunks(&mut self, count: usize) {
         self.at = 0;
-        self.chunk += 1;
-        if self
-            .groups
-            .first()
-            .is_some_and(|group| self.chunk == group.0.len())
-        {
-            self.skip_group();
+        self.chunk += count;
+        let group = self.groups.first();
+        if group.is_some_and(|group| self.chunk == group.0.len()) {
+            self.pass_groups(1);
         }
     }
 
-    fn skip_group(&mut self) {
+    fn pass_groups(&mut self, count: usize) {
         (self.at, self.chunk) = (0, 0);
-        self.groups = self.groups.get(1..).unwrap_or_default();
+        self.groups = self.groups.get(count..).unwrap_or_default();
     }
 
-    /// The group that begins here.
-    fn whole_group(&self) -> Option<&'a Arc<Group>> {
-        let begins = (self.chunk, self.at) == (0, 0);
-        self.groups.first().filter(|_| begins)
+    fn begins_group(&self) -> bool {
+        (self.chunk, self.at) == (0, 0)
     }
 
-    /// The chunk that begins here.
-    fn whole(&self) -> Option<&'a Arc<Chunk>> {
-        let chunk = self.groups.first()?.0.get(self.chunk);
-        chunk.filter(|_| self.at == 0)
+    fn begins_chunk(&self) -> bool {
+        self.at == 0
     }
 }
 
-fn are_one<T>(old: Option<&Arc<T>>, new: Option<&Arc<T>>) -> bool {
-    matches!((old, new), (Some(old), Some(new)) if Arc::ptr_eq(old, new))
+/// How many both begin with.
+fn common<T>(old: &[T], new: &[T], are_one: impl Fn(&T, &T) -> bool) -> usize {
+    let pairs = old.iter().zip(new);
+    pairs.take_while(|(old, new)| are_one(old, new)).count()
+}
+
+/// Passes over what both share from here on, as far as that is told without looking into anything; says
+/// whether there was any.
+fn pass_shared(before: &mut Cursor<'_>, after: &mut Cursor<'_>) -> bool {
+    if before.begins_group() && after.begins_group() {
+        let shared = common(before.groups, after.groups, Arc::ptr_eq);
+        if shared > 0 {
+            before.pass_groups(shared);
+            after.pass_groups(shared);
+            return true;
+        }
+    }
+    if before.begins_chunk() && after.begins_chunk() {
+        let shared = common(before.chunks(), after.chunks(), Arc::ptr_eq);
+        if shared > 0 {
+            before.pass_chunks(shared);
+            after.pass_chunks(shared);
+            return true;
+        }
+    }
+    let shared = common(before.objects(), after.objects(), Object::shares_with);
+    if shared > 0 {
+        before.pass_objects(shared);
+        after.pass_objects(shared);
+    }
+    shared > 0
 }
 
 impl Tree {
@@ -95,38 +121,30 @@ impl Tree {
     pub(crate) fn changes_since<'a>(&'a self, older: &'a Self, mut each: impl FnMut(Change<'a>)) {
         let (mut before, mut after) = (Cursor::new(older), Cursor::new(self));
         loop {
-            if are_one(before.whole_group(), after.whole_group()) {
-                before.skip_group();
-                after.skip_group();
+            if pass_shared(&mut before, &mut after) {
                 continue;
             }
-            if are_one(before.whole(), after.whole()) {
-                before.skip();
-                after.skip();
-                continue;
-            }
-            let (old, new) = (before.object(), after.object());
+            let (old, new) = (before.objects().first(), after.objects().first());
             let order = match (old, new) {
                 (None, None) => return,
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
-                // Without looking into either.
-                (Some(old), Some(new)) if old.shares_with(new) => Ordering::Equal,
                 (Some(old), Some(new)) => old.order(new.key()),
             };
             match (order, old, new) {
                 (Ordering::Less, Some(old), _) => each(Change::Removed(old)),
                 (Ordering::Greater, _, Some(new)) => each(Change::Added(new)),
-                (_, Some(old), Some(new)) if !old.shares_with(new) => {
+                // One that was packed, or moved out, stands elsewhere.
+                (_, Some(old), Some(new)) if !old.is_same_as(new) => {
                     each(Change::Replaced { old, new });
                 }
                 _ => {}
             }
             if order.is_le() {
-                before.next();
+                before.pass_objects(1);
             }
             if order.is_ge() {
-                after.next();
+                after.pass_objects(1);
             }
         }
     }
@@ -212,5 +230,13 @@ mod tests {
             changes += 1;
         });
         assert_eq!(changes, 1);
+    }
+
+    #[test]
+    fn an_object_that_only_stands_elsewhere_has_not_changed() {
+        let mut tree: Tree = (0..300_u16).map(|n| object(n * 3, 1)).collect();
+        let older = tree.clone();
+        tree.replace(object(300, 1));
+        tree.changes_since(&older, |change| panic!("{change:?}"));
     }
 }
