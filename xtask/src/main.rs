@@ -3,6 +3,7 @@
 mod ci;
 mod instructions;
 mod parts;
+mod profile;
 mod shell;
 mod tidy;
 
@@ -59,6 +60,9 @@ enum Task {
         /// Only what holds this in its name.
         only: Option<String>,
     },
+    /// Count the instructions and allocations of a decision, by function (needs valgrind; with --stacks,
+    /// perf).
+    Profile(profile::ProfileArgs),
     /// Checks of the repository itself that no other tool makes.
     Tidy,
 }
@@ -80,6 +84,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Bench { write_docs, args } => ci::measure(write_docs, &args),
         Task::Freshness { args } => ci::bench("freshness", &args),
         Task::Instructions { only } => instructions::count(only.as_deref()),
+        Task::Profile(args) => profile::profile(&args),
         Task::Tidy => tidy::check(),
     }
 }

@@ -1,6 +1,9 @@
 //! What a replica counts of its queries.
 
-use std::time::Instant;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
 
 use anteroom_model::ViewId;
 use anteroom_runtime::Metrics;
@@ -22,6 +25,8 @@ const DURATION_BUCKETS_SECONDS: [f64; 12] = [
 pub(crate) struct QueryMetrics {
     duration_seconds: Family<Outcome, Histogram>,
     results: Family<Outcome, Counter>,
+    /// Those of the two that are not about errors, found once.
+    ok: Arc<(OnceLock<Histogram>, OnceLock<Counter>)>,
     remembered: Counter,
     evaluated: Counter,
     looked_up: Counter,
@@ -49,6 +54,7 @@ impl QueryMetrics {
                 Histogram::new(DURATION_BUCKETS_SECONDS)
             }),
             results: Family::default(),
+            ok: Arc::default(),
             remembered: Counter::default(),
             evaluated: Counter::default(),
             looked_up: Counter::default(),
@@ -123,13 +129,24 @@ impl QueryMetrics {
         let of = |error: Option<&anteroom_model::FactError>| Outcome {
             outcome: error.map_or("ok", |error| error.code().as_str()),
         };
-        self.duration_seconds
-            .get_or_create(&of(outcome.as_ref().err()))
-            .observe(at.elapsed().as_secs_f64());
-        if let Ok(reply) = outcome {
-            for result in &reply.results {
-                self.results.get_or_create(&of(result.as_ref().err())).inc();
-            }
+        let took_seconds = at.elapsed().as_secs_f64();
+        let (ok_seconds, ok_results) = &*self.ok;
+        match outcome {
+            Err(error) => self
+                .duration_seconds
+                .get_or_create(&of(Some(error)))
+                .observe(took_seconds),
+            Ok(_) => ok_seconds
+                .get_or_init(|| self.duration_seconds.get_or_create_owned(&of(None)))
+                .observe(took_seconds),
+        }
+        for result in outcome.iter().flat_map(|reply| &reply.results) {
+            match result {
+                Err(error) => self.results.get_or_create(&of(Some(error))).inc(),
+                Ok(_) => ok_results
+                    .get_or_init(|| self.results.get_or_create_owned(&of(None)))
+                    .inc(),
+            };
         }
     }
 

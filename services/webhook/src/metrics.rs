@@ -1,6 +1,9 @@
 //! What the webhook counts.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use anteroom_model::ErrorCode;
 use anteroom_runtime::Metrics;
@@ -20,6 +23,8 @@ const SECONDS: [f64; 14] = [
 #[derive(Clone, Debug)]
 pub(crate) struct WebhookMetrics {
     decisions: Family<DecisionLabels, Counter>,
+    /// The usual ones of the families, found once.
+    usual: Arc<Usual>,
     decision_seconds: Histogram,
     rules: Family<RuleLabels, Counter>,
     query_seconds: Family<OutcomeLabels, Histogram, fn() -> Histogram>,
@@ -31,6 +36,15 @@ pub(crate) struct WebhookMetrics {
     policies: Family<StateLabels, Gauge>,
     registrations: Family<OutcomeLabels, Counter>,
     proof_seconds: Histogram,
+}
+
+/// What nearly every decision counts.
+#[derive(Debug, Default)]
+struct Usual {
+    /// Without an error: denied, allowed.
+    decisions: [OnceLock<Counter>; 2],
+    /// Queries that were answered.
+    query_seconds: OnceLock<Histogram>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -95,6 +109,7 @@ impl WebhookMetrics {
         let histogram: fn() -> Histogram = || Histogram::new(SECONDS);
         let own = Self {
             decisions: Family::default(),
+            usual: Arc::default(),
             decision_seconds: histogram(),
             rules: Family::default(),
             query_seconds: Family::new_with_constructor(histogram),
@@ -171,11 +186,18 @@ impl WebhookMetrics {
     }
 
     pub(crate) fn decided(&self, allowed: bool, error: bool, took: Duration) {
-        let labels = DecisionLabels {
-            decision: if allowed { "allowed" } else { "denied" },
-            cause: if error { "error" } else { "policy" },
+        let counter = || {
+            self.decisions.get_or_create_owned(&DecisionLabels {
+                decision: if allowed { "allowed" } else { "denied" },
+                cause: if error { "error" } else { "policy" },
+            })
         };
-        self.decisions.get_or_create(&labels).inc();
+        match error {
+            true => counter().inc(),
+            false => self.usual.decisions[usize::from(allowed)]
+                .get_or_init(counter)
+                .inc(),
+        };
         self.decision_seconds.observe(took.as_secs_f64());
     }
 
@@ -195,10 +217,19 @@ impl WebhookMetrics {
 
     /// `error`: `None` for an answer.
     pub(crate) fn query(&self, error: Option<ErrorCode>, took: Duration) {
-        let outcome = error.map_or("ok", ErrorCode::as_str);
-        self.query_seconds
-            .get_or_create(&OutcomeLabels { outcome })
-            .observe(took.as_secs_f64());
+        let histogram = || {
+            let outcome = error.map_or("ok", ErrorCode::as_str);
+            self.query_seconds
+                .get_or_create_owned(&OutcomeLabels { outcome })
+        };
+        match error {
+            Some(_) => histogram().observe(took.as_secs_f64()),
+            None => self
+                .usual
+                .query_seconds
+                .get_or_init(histogram)
+                .observe(took.as_secs_f64()),
+        }
     }
 
     /// `error`: `None` for an answer.

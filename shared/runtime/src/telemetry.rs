@@ -12,6 +12,9 @@
 //! | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | what is sampled; by default what the parent says, else everything |
 //! | `OTEL_BSP_*`, `OTEL_SPAN_*` | batching and limits |
 //! | `OTEL_SDK_DISABLED=true`, `OTEL_TRACES_EXPORTER=none` | off |
+//!
+//! Log lines name the spans that they stand in where some level below `info` is logged. Otherwise, and
+//! without traces, there are no spans.
 
 mod context;
 mod format;
@@ -24,7 +27,10 @@ use clap::{Args, ValueEnum};
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::{propagation::TraceContextPropagator, trace::SdkTracerProvider};
 use tracing_subscriber::{
-    EnvFilter, Layer as _, Registry, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+    EnvFilter, Layer as _, Registry,
+    filter::{FilterExt as _, LevelFilter, filter_fn},
+    layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
 };
 
 pub use context::{add_link, current_trace, set_parent, trace_id};
@@ -110,9 +116,15 @@ pub fn init(args: &TelemetryArgs, service_name: &'static str) -> anyhow::Result<
             Some(layer.with_filter(untraced))
         }
     };
+    // A span costs a request more than most of what is done in it, and log lines carry what matters of it
+    // themselves. Whoever looks for more than that is shown the spans too.
+    let shows_spans = levels
+        .max_level_hint()
+        .is_none_or(|most| most > LevelFilter::INFO);
+    let shown = filter_fn(move |metadata| shows_spans || metadata.is_event());
     Registry::default()
         .with(traces)
-        .with(format::layer(args.log_format).with_filter(levels))
+        .with(format::layer(args.log_format).with_filter(levels.and(shown)))
         .try_init()
         .context("telemetry is set up once in a process, and it already is")?;
     Ok(Guard { provider })

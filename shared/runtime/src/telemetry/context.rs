@@ -17,8 +17,12 @@ const TRACESTATE: &str = "tracestate";
 /// The current span as W3C `traceparent` and `tracestate`, to be sent along; `None` where nothing
 /// is traced.
 pub fn current_trace() -> Option<(String, String)> {
+    let span = Span::current();
+    if span.is_disabled() {
+        return None;
+    }
     let mut carrier = HashMap::new();
-    TraceContextPropagator::new().inject_context(&Span::current().context(), &mut carrier);
+    TraceContextPropagator::new().inject_context(&span.context(), &mut carrier);
     let traceparent = carrier.remove(TRACEPARENT)?;
     Some((traceparent, carrier.remove(TRACESTATE).unwrap_or_default()))
 }
