@@ -7,7 +7,7 @@ use std::sync::{
 
 use anteroom_mirror::ViewHandle;
 use anteroom_model::Shape;
-use anteroom_plan::{Document, Narrow, Terms, narrow};
+use anteroom_plan::{Document, Narrow, Terms, narrow, selected};
 use anteroom_view::{Object, Read, Select, Snapshot};
 
 use crate::{
@@ -69,7 +69,8 @@ impl Narrowed {
         let read = state.read();
         let document = document(select, read)?;
         let find = || narrow(&plan.expression, document).ok().map(Arc::new);
-        let narrow = plan.narrowings.get(document, find)?;
+        let narrow = plan.narrowings.get(document, find);
+        let narrow = selected(narrow.as_deref(), select.labels())?;
         let terms = Terms {
             objects_max: most.objects,
             steps_max: most.steps,

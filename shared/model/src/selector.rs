@@ -58,6 +58,14 @@ impl LabelSelector {
         })
     }
 
+    /// Labels that an object must have, each with one of these values.
+    pub fn values(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.requirements.iter().filter_map(|one| match &one.test {
+            Test::In(values) => Some((&*one.key, &**values)),
+            _ => None,
+        })
+    }
+
     /// Whether it selects everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()

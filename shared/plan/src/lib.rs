@@ -30,6 +30,6 @@ pub use aggregate::{
 pub use describe::{Objects, PlanDescription, describe};
 pub use index::{Index, Language, Terms};
 pub use key::{IndexKey, Key, Leaf, Reading};
-pub use narrow::{Document, Matching, Narrow, Operand, Probe, Scan, Why, narrow};
+pub use narrow::{Document, Matching, Narrow, Operand, Probe, Scan, Why, narrow, selected};
 pub use scalar::Scalar;
 pub use sliced::{NoPart, Part, Sliced, Whole};

@@ -13,6 +13,7 @@
 
 mod document;
 mod inner;
+mod labels;
 mod miss;
 mod probe;
 mod stream;
@@ -23,6 +24,7 @@ use anteroom_jmespath::Expression;
 use crate::Key;
 
 use document::Search;
+pub use labels::selected;
 pub(crate) use terms::VOLATILE;
 
 /// Probes of one expression. One with more has its objects looked through.

@@ -138,6 +138,11 @@ impl Select {
         (listed && !selects && self.check(info).is_ok()).then_some(&self.namespace)
     }
 
+    /// The labels that objects are selected by.
+    pub fn labels(&self) -> &LabelSelector {
+        &self.labels
+    }
+
     /// The shape in which it is presented.
     pub fn shape(&self) -> Shape {
         self.shape

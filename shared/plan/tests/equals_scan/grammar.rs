@@ -448,7 +448,16 @@ fn question_of(
     let root = prop::sample::select(vec!["items", "things.items", "(things | items)"]);
     let shape = prop::sample::select(vec![Shape::Document, Shape::List, Shape::Array]);
     let namespace = prop::sample::select(vec!["", "", "", "a", "b"]);
-    let label_selector = prop::sample::select(vec!["", "", "", "", "l=x", "l!=x"]);
+    let label_selector = prop::sample::select(vec![
+        "",
+        "",
+        "",
+        "",
+        "l=x",
+        "l!=x",
+        "l in (x, xy)",
+        "k=x,l=xy",
+    ]);
     let field_selector = prop::sample::select(vec!["", "", "", "", "", "metadata.name=n1"]);
     (
         (last, prop::collection::vec(list, 2), root, shape),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use anteroom_jmespath::{Environment, Expression, MissingKey};
 use anteroom_model::{FactError, Shape};
-use anteroom_plan::{Document, Index, IndexKey, Language, Narrow, Probe, Terms, narrow};
+use anteroom_plan::{Document, Index, IndexKey, Language, Narrow, Probe, Terms, narrow, selected};
 use anteroom_view::{Object, Select, Snapshot};
 use anteroom_wire::query::Selection;
 use bytes::Bytes;
@@ -72,7 +72,8 @@ impl Question {
                 plural: select.plural(read),
             },
         };
-        let narrow = narrow(expression, document).ok()?;
+        let narrow = narrow(expression, document).ok();
+        let narrow = selected(narrow.as_ref(), select.labels())?;
         let mut found = self.found(&narrow, state, &select, indexes)?;
         found.sort();
         found.dedup();
