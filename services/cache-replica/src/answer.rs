@@ -29,6 +29,7 @@ use crate::{
     narrowed::{Most, Narrowed},
     plan::{Plan, Plans},
     references::References,
+    retained,
     scan::{AllPieces, Scans},
     sealed,
 };
@@ -353,8 +354,12 @@ impl Answerer {
 
     /// The result of one query, if it does not have to be evaluated.
     fn known(&self, at: At<'_>, prepared: &Prepared) -> Option<Result<Bytes, FactError>> {
-        if let Err(error) = &prepared.plan {
-            return Some(Err(error.clone()));
+        let (plan, select) = match &prepared.plan {
+            Ok(prepared) => prepared,
+            Err(error) => return Some(Err(error.clone())),
+        };
+        if let Err(error) = retained::check(at.view.id(), at.state.read(), plan, select) {
+            return Some(Err(error));
         }
         let content = at.position.content;
         self.memo.get(at.view.id(), content, &prepared.key)

@@ -37,6 +37,7 @@ mod per_document;
 mod plan;
 mod references;
 mod replica;
+mod retained;
 mod scan;
 mod sealed;
 mod shares;

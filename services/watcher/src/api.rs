@@ -11,7 +11,8 @@ mod resource;
 mod status;
 
 pub use cached::{
-    CachedContextEntry, CachedContextEntrySpec, OnFailure, OnForbidden, STALENESS_DEFAULT_SECONDS,
+    CachedContextEntry, CachedContextEntrySpec, OnFailure, OnForbidden, Retain,
+    STALENESS_DEFAULT_SECONDS,
 };
 pub use call::{ApiCallSource, Datum, Header, Method, ProjectionSpec, ServiceSource};
 pub use global::{GlobalApiCall, GlobalContextEntry, GlobalContextEntrySpec, KubernetesResource};

@@ -6,6 +6,7 @@ mod entries;
 mod kinds;
 mod own;
 mod policies;
+mod retained;
 mod tell;
 
 use std::{

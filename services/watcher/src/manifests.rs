@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use anteroom_jmespath::Expression;
 use anteroom_model::{EntryKind, ErrorCode, Failure, ObjectKey, ResourceVersion};
 use anteroom_policy::{KindPattern, Problem, Reference};
 use bytes::Bytes;
@@ -190,6 +191,17 @@ fn unreadable(error: &serde_json::Error) -> Failure {
     spec_invalid(format!("the spec cannot be read: {error}"))
 }
 
+/// What a policy asks of an entry.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct EntryQuery {
+    /// What declares the entry.
+    pub kind: EntryKind,
+    /// Its name; `None`: a request says which.
+    pub name: Option<String>,
+    /// Over its data; `None`: all of them, or what only a request says.
+    pub expression: Option<Expression>,
+}
+
 /// A `ClusterPolicy` or `Policy`.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyManifest {
@@ -199,6 +211,8 @@ pub(crate) struct PolicyManifest {
     pub problems: Vec<Problem>,
     /// The entries that it names.
     pub entries: Vec<(EntryKind, String)>,
+    /// What it asks of entries.
+    pub queries: Vec<EntryQuery>,
     /// What it has to have kept, or may have.
     pub references: Vec<Reference>,
     /// It reads Secrets and nobody allowed it to.
@@ -231,6 +245,7 @@ impl PolicyManifest {
             identity: Identity::read(object),
             problems: Vec::new(),
             entries: Vec::new(),
+            queries: Vec::new(),
             references: Vec::new(),
             secrets_forbidden: false,
             kinds: Vec::new(),
@@ -266,6 +281,14 @@ impl PolicyManifest {
             Ok(policy) => {
                 let entries = policy.entries().map(|(kind, name)| (kind, name.to_owned()));
                 self.entries = entries.collect();
+                let queries = policy.entry_queries();
+                self.queries = queries
+                    .map(|(kind, name, expression)| EntryQuery {
+                        kind,
+                        name: name.map(str::to_owned),
+                        expression: expression.cloned(),
+                    })
+                    .collect();
                 self.references = policy.references().collect();
                 self.kinds = policy.targets().flat_map(|target| target.kinds).collect();
             }

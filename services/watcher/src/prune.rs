@@ -1,5 +1,6 @@
 //! What of an object is published: everything but what no policy reads.
 
+use anteroom_model::Kept;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -43,10 +44,36 @@ pub(crate) fn prune(
     Ok(object)
 }
 
-/// The pruned object as a body.
-pub(crate) fn body(json: &[u8], api_version: &str, kind: &str) -> Result<Bytes, PruneError> {
-    let object = prune(json, api_version, kind)?;
-    Ok(anteroom_wire::body::encode_json(&Value::Object(object))?)
+/// A pruned object, read once for all views that it goes to.
+pub(crate) struct Pruned {
+    object: Result<Value, String>,
+    /// The body of all of it, once somebody wanted it.
+    whole: Option<Result<Bytes, String>>,
+}
+
+impl Pruned {
+    pub(crate) fn new(json: &[u8], api_version: &str, kind: &str) -> Self {
+        let object = prune(json, api_version, kind);
+        Self {
+            object: object.map(Value::Object).map_err(|error| error.to_string()),
+            whole: None,
+        }
+    }
+
+    /// As a body, of which no more is kept than this; `None`: all of it.
+    ///
+    /// # Errors
+    /// Why the object cannot be published, for people.
+    pub(crate) fn body(&mut self, kept: Option<&Kept>) -> Result<Bytes, String> {
+        let encode = |object: &Value| {
+            anteroom_wire::body::encode_json(object).map_err(|error| error.to_string())
+        };
+        let object = self.object.as_ref().map_err(String::clone)?;
+        match kept {
+            Some(kept) => encode(&anteroom_plan::pruned(object, kept)),
+            None => self.whole.get_or_insert_with(|| encode(object)).clone(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ mod selector;
 use std::sync::Arc;
 
 use anteroom_model::{
-    Binding, Collection, Failure, GroupVersionResource, ObjectKey, ObjectReference, Projection,
-    Shape, Source, SourceInfo, ViewOptions,
+    Binding, Collection, Failure, GroupVersionResource, Kept, ObjectKey, ObjectReference,
+    Projection, Shape, Source, SourceInfo, ViewOptions,
 };
 
 use crate::{
@@ -84,6 +84,15 @@ impl Resolved {
             object: None,
             call: None,
             projections: Vec::new(),
+        }
+    }
+
+    /// Of each object no more is kept than this. Changes nothing where the source is no collection.
+    pub(crate) fn keep(&mut self, kept: Kept) {
+        if let Source::Collection(collection) = &mut self.info.source {
+            collection.kept = Some(kept);
+            *collection = collection.clone().canonical();
+            self.binding.view = self.info.source.view_id();
         }
     }
 

@@ -56,6 +56,8 @@ codes! {
     SECRET_FORBIDDEN = "AR115";
     /// A sealed body or result cannot be opened.
     SEALED_UNREADABLE = "AR116";
+    /// The view keeps only what policies read, and this is not of it.
+    NOT_RETAINED = "AR117";
     /// The expression cannot be parsed.
     EXPRESSION_INVALID = "AR201";
     /// The expression failed on this data.
@@ -232,6 +234,17 @@ pub enum FactError {
         /// When it comes back.
         message: String,
     },
+    /// The view keeps of its objects only what policies read, and the query reads more.
+    #[error(
+        "view `{view}` keeps only what policies and projections read of its objects, and the query reads \
+         `{path}`: ask for less, read it in a policy, or set `spec.retain: All` on the entry"
+    )]
+    NotRetained {
+        /// The view asked.
+        view: String,
+        /// What is read and not kept, as in `spec.containers`; `@`: objects whole.
+        path: String,
+    },
     /// Nobody has registered a reference to the object.
     #[error("{resource} `{object}` is not registered: no entry or policy refers to it by name")]
     ObjectNotRegistered {
@@ -324,6 +337,7 @@ impl FactError {
                 ErrorCode::POLICY_FORBIDDEN
             }
             Self::Evicted { .. } => ErrorCode::VIEW_EVICTED,
+            Self::NotRetained { .. } => ErrorCode::NOT_RETAINED,
             Self::ObjectNotRegistered { .. } => ErrorCode::OBJECT_NOT_REGISTERED,
             Self::ObjectNotFound { .. } => ErrorCode::OBJECT_NOT_FOUND,
             Self::LiveReadFailed { .. } => ErrorCode::LIVE_READ_FAILED,

@@ -17,6 +17,7 @@ mod digest;
 mod entry;
 mod error;
 mod group;
+mod kept;
 mod key;
 pub mod limits;
 mod selector;
@@ -31,6 +32,7 @@ pub use entry::{
 };
 pub use error::{ErrorCode, FactError};
 pub use group::Group;
+pub use kept::Kept;
 pub use key::ObjectKey;
 pub use selector::{LabelSelector, NameSelector, SelectorError};
 pub use source::{Collection, GroupVersionResource, Source, ViewId};

@@ -5,6 +5,8 @@ use std::{fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::Kept;
+
 /// A resource type of the Kubernetes API. `resource` is the plural, in lower case.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GroupVersionResource {
@@ -67,6 +69,9 @@ pub struct Collection {
     /// In the API server's syntax; empty: all.
     #[serde(default)]
     pub field_selector: String,
+    /// What is kept of each object; `None`: all but what nobody reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Kept>,
 }
 
 impl Collection {
@@ -77,6 +82,7 @@ impl Collection {
             namespaces: Vec::new(),
             label_selector: String::new(),
             field_selector: String::new(),
+            kept: None,
         }
     }
 
@@ -107,6 +113,7 @@ impl Collection {
         self.namespaces.dedup();
         self.label_selector = canonical_selector(&self.label_selector);
         self.field_selector = canonical_selector(&self.field_selector);
+        self.kept = self.kept.filter(|kept| *kept != Kept::Whole);
         self
     }
 }
@@ -190,13 +197,20 @@ impl Source {
                     namespaces,
                     label_selector,
                     field_selector,
+                    kept,
                 } = &collection;
-                if namespaces.is_empty() && label_selector.is_empty() && field_selector.is_empty() {
+                let selected = !label_selector.is_empty() || !field_selector.is_empty();
+                if namespaces.is_empty() && !selected && kept.is_none() {
                     return ViewId::new(gvr.to_string());
                 }
                 // Selectors are long and free in form, so a narrowed source is named by a hash.
                 let namespaces = namespaces.join(",");
-                let narrowed = format!("{namespaces}\n{label_selector}\n{field_selector}");
+                let mut narrowed = format!("{namespaces}\n{label_selector}\n{field_selector}");
+                if let Some(kept) = kept {
+                    // What is kept is a part of what the view is: one that keeps more is another.
+                    narrowed.push('\n');
+                    narrowed.push_str(&kept.canonical());
+                }
                 ViewId::new(format!("{gvr}~{:016x}", xxh3_64(narrowed.as_bytes())))
             }
         }
@@ -220,6 +234,9 @@ impl fmt::Display for Source {
                 }
                 if !c.field_selector.is_empty() {
                     write!(f, ", fields {}", c.field_selector)?;
+                }
+                if c.kept.is_some() {
+                    write!(f, ", of each what is read")?;
                 }
                 Ok(())
             }
@@ -309,6 +326,23 @@ mod tests {
         assert_eq!(with("a=b,c in (d,e)"), with(" c in (d,e) ,a=b,a=b"));
         assert_ne!(with("a=b"), with("a=c"));
         assert_ne!(with("a=b"), Source::Collection(ingresses()).view_id());
+    }
+
+    #[test]
+    fn what_is_kept_is_a_part_of_the_identity() {
+        let keeping = |kept: Kept| {
+            Source::Collection(Collection {
+                kept: Some(kept),
+                ..ingresses()
+            })
+            .view_id()
+        };
+        let mut spec = Kept::identity();
+        spec.keep(&["spec"]);
+        assert_ne!(keeping(spec.clone()), keeping(Kept::identity()));
+        assert_eq!(keeping(spec.clone()), keeping(spec));
+        let all = Source::Collection(ingresses()).view_id();
+        assert_eq!(keeping(Kept::Whole), all);
     }
 
     #[test]

@@ -13,12 +13,15 @@
 //! kept while the list changes, and stands in the expression as a parameter: [`aggregate()`] finds such
 //! terms, and an [`Aggregate`] is one that is kept. What has to look at all objects does so by slices,
 //! where it can: see [`Sliced`].
+//!
+//! [`reads()`] says what of each object an expression can read, so that no more of it has to be kept.
 
 mod aggregate;
 mod describe;
 mod index;
 mod key;
 mod narrow;
+mod reads;
 mod scalar;
 mod sliced;
 mod text;
@@ -31,5 +34,6 @@ pub use describe::{Objects, PlanDescription, describe};
 pub use index::{Index, Language, Terms};
 pub use key::{IndexKey, Key, Leaf, Reading};
 pub use narrow::{Document, Matching, Narrow, Operand, Probe, Scan, Why, narrow, selected};
+pub use reads::{pruned, reads};
 pub use scalar::Scalar;
 pub use sliced::{NoPart, Part, Sliced, Whole};

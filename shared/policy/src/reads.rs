@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use anteroom_jmespath::Expression;
 use anteroom_model::EntryKind;
 
 use crate::{
     NamedObject, Policy, Reference, Rule,
     call::ConfigMapCall,
-    policy::{ContextEntry, FactSource, Loader, Validation},
+    policy::{ContextEntry, Fact, FactSource, Loader, Validation},
+    template::Prepared,
 };
 
 impl Policy {
@@ -22,6 +24,22 @@ impl Policy {
             })
             .collect();
         names.into_iter()
+    }
+
+    /// What the rules ask of entries: kind and name, and the expression over the entry's data. No name:
+    /// it has a variable in it, so it may be any. No expression: all of the data, or what nobody knows
+    /// before a request comes.
+    pub fn entry_queries(
+        &self,
+    ) -> impl Iterator<Item = (EntryKind, Option<&str>, Option<&Expression>)> {
+        self.facts().filter_map(|fact| match &fact.source {
+            FactSource::Entry { kind, name } => {
+                let query = fact.query.as_ref().and_then(Prepared::fixed);
+                let name = name.fixed().map(|name| entry_name(*kind, name));
+                Some((*kind, name, query))
+            }
+            _ => None,
+        })
     }
 
     /// What has to be kept close at hand for the rules, or may be, each once: declared where any of
@@ -41,11 +59,15 @@ impl Policy {
     }
 
     fn sources(&self) -> impl Iterator<Item = &FactSource> {
+        self.facts().map(|fact| &fact.source)
+    }
+
+    fn facts(&self) -> impl Iterator<Item = &Fact> {
         self.rules
             .iter()
             .flat_map(Rule::entries)
             .filter_map(|entry| match &entry.loader {
-                Loader::Fact(fact) => Some(&fact.source),
+                Loader::Fact(fact) => Some(&**fact),
                 Loader::Given | Loader::Variable { .. } => None,
             })
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anteroom_jmespath::{Environment, EvalError, Expression};
-use anteroom_model::{FactError, ResourceVersion, Revision};
+use anteroom_model::{FactError, Kept, ResourceVersion, Revision, Source};
 use anteroom_wire::{WireError, body};
 use bytes::Bytes;
 
@@ -85,6 +85,14 @@ impl<'a> Read<'a> {
     /// Whether there are none: the API server said so.
     pub fn is_empty(self) -> bool {
         self.store.is_empty()
+    }
+
+    /// What is kept of each object; `None`: all of it.
+    pub fn kept(self) -> Option<&'a Kept> {
+        match &self.store.record()?.info.source {
+            Source::Collection(collection) => collection.kept.as_ref(),
+            _ => None,
+        }
     }
 
     /// The position of the log at which the objects were all as they are here.

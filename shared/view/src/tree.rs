@@ -194,6 +194,23 @@ impl Tree {
             }
             next = self.chunks.next(place);
         }
+        self.gather();
+    }
+
+    /// Gives every chunk another allocation. Those that they had came between those of objects that are
+    /// packed now, and would keep the pages that they are on from being freed.
+    fn gather(&mut self) {
+        let mut strewn = Vec::with_capacity(self.chunks.len());
+        let mut next = self.chunks.first();
+        while let Some(place) = next {
+            if let Some(chunk) = self.chunks.get(place) {
+                let mut copy = Chunk::clone(chunk);
+                self.edit(place, |chunk| std::mem::swap(chunk, &mut copy));
+                // Freed with the others: freed here, it would be the next one's.
+                strewn.push(copy);
+            }
+            next = self.chunks.next(place);
+        }
     }
 
     /// Moves what is left of an allocation out of it, from where this key stands, or stood. Returns the

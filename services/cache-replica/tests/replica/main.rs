@@ -13,6 +13,7 @@ mod indexes;
 mod lifecycle;
 mod memory;
 mod queries;
+mod retained;
 mod scans;
 mod sealed;
 mod selections;

@@ -70,6 +70,8 @@ pub const STALENESS_DEFAULT_SECONDS: i64 = 3_600;
     .message("`maxStalenessSeconds` needs `onFailure: ServeStale`"))]
 #[x_kube(validation = Rule::new("has(self.resource) || !has(self.onForbidden)")
     .message("`onForbidden` is about a `resource`"))]
+#[x_kube(validation = Rule::new("!has(self.retain) || self.retain == 'All' || (has(self.resource) && !has(self.resource.name))")
+    .message("`retain: Referenced` is about a `resource` without a `name`"))]
 #[serde(rename_all = "camelCase")]
 pub struct CachedContextEntrySpec {
     /// A Kubernetes collection, whole or narrowed, or one object. Exactly one of `resource` and
@@ -93,6 +95,12 @@ pub struct CachedContextEntrySpec {
     /// (`Stop`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_forbidden: Option<OnForbidden>,
+    /// How much of each object is kept: everything but `managedFields` and what `kubectl apply` noted
+    /// down (`All`, which is what is left out means), or only what policies and projections read of this
+    /// entry, which is found out from their expressions (`Referenced`): then a query for anything else is
+    /// an error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retain: Option<Retain>,
     /// It is never evicted to save memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<bool>,
@@ -115,6 +123,16 @@ pub enum OnFailure {
     Error,
     /// The last good data, with its age.
     ServeStale,
+}
+
+/// How much of each object is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Retain {
+    /// Everything but what nobody reads.
+    #[default]
+    All,
+    /// What policies and projections read of the entry, and what objects are told apart by.
+    Referenced,
 }
 
 /// What is done once the API server forbids a resource.

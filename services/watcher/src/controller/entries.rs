@@ -157,7 +157,10 @@ impl Controller {
         };
         let name = &entry.identity.name;
         let resolution = match &entry.spec {
-            Ok(spec) => resolve(name, spec, catalog),
+            Ok(spec) => match self.retained(entry, resolve(name, spec, catalog)) {
+                Some(resolution) => resolution,
+                None => return, // It is resolved when the policies are known.
+            },
             Err(failure) => Resolution::Invalid(failure.clone()),
         };
         let who = || format!("the {} `{name}`", entry.kind.name());

@@ -139,6 +139,7 @@ impl Controller {
                 let publisher = &self.tools.publisher;
                 publisher.with(|book| book.refused(own, failure));
                 self.policies_check();
+                self.retain_for_all();
                 self.settle();
             }
             Note::Troubled(failure) => {
@@ -160,8 +161,13 @@ impl Controller {
         let kept: Vec<_> = references.map(|r| Referred::by(&id.0, r)).collect();
         let uid = Dependent(manifest.identity.uid.clone());
         let old = self.feed_mut(feed).roster.remove(&key);
+        let mut queries = manifest.queries.clone();
         if let Some(old) = old {
             self.unread(&id, &old);
+            match old.queries == queries {
+                true => queries.clear(),
+                false => queries.extend(old.queries),
+            }
             let old = Dependent(old.identity.uid);
             if old != uid {
                 self.by_uid.remove(&old);
@@ -176,6 +182,7 @@ impl Controller {
         self.feed_mut(feed).roster.put(key, manifest);
         self.dirty.policies.insert(id);
         self.apply(Event::Policy(uid, kept));
+        self.retain_for(&queries);
     }
 
     fn policy_gone(&mut self, feed: Feed, key: ObjectKey, manifest: Option<PolicyManifest>) {
@@ -190,6 +197,7 @@ impl Controller {
         let uid = Dependent(manifest.identity.uid);
         self.by_uid.remove(&uid);
         self.apply(Event::PolicyGone(uid));
+        self.retain_for(&manifest.queries);
     }
 
     fn unread(&mut self, id: &PolicyId, manifest: &PolicyManifest) {
@@ -206,6 +214,7 @@ impl Controller {
     /// Once both were listed: what neither had is gone, and the view is synced.
     fn policies_listed(&mut self) {
         self.policies_check();
+        self.retain_for_all();
         let feeds: [&PolicyFeed; 2] = [&self.cluster_policies, &self.policies];
         if feeds.iter().all(|feed| feed.waits.is_none()) {
             let (own, now) = (&self.own.policies, Instant::now());

@@ -7,10 +7,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use anteroom_model::{Failure, ObjectKey, ResourceVersion, ViewId};
+use anteroom_model::{Failure, Kept, ObjectKey, ResourceVersion, ViewId};
 use tokio::{sync::watch, task::AbortHandle};
 use tracing::Span;
 
@@ -71,6 +72,8 @@ pub(super) struct Member {
     pub(super) tenure: Tenure,
     pub(super) lens: Lens,
     pub(super) sealed: bool,
+    /// What is kept of each object; `None`: all of it.
+    pub(super) kept: Option<Arc<Kept>>,
     /// What it is made of.
     pub(super) feeds: BTreeSet<Scope>,
     /// What it was made of, until all of the others have listed.
@@ -88,6 +91,8 @@ pub(super) struct Member {
 pub(super) struct Outlet {
     pub(super) tenure: Tenure,
     pub(super) sealed: bool,
+    /// As in [`Member::kept`].
+    pub(super) kept: Option<Arc<Kept>>,
     /// By which list it was brought; `None`: by an event.
     pub(super) by: Option<Width>,
 }
@@ -302,6 +307,7 @@ impl Hub {
                     outlets.push(Outlet {
                         tenure: tenure.clone(),
                         sealed: member.sealed,
+                        kept: member.kept.clone(),
                         by,
                     });
                 }

@@ -83,7 +83,7 @@ impl Join {
     pub(super) async fn page(&self, tenure: &Tenure, begun: u32, objects: Vec<RawObject>) -> bool {
         for RawObject { key, version, json } in objects {
             self.sink.publisher.room().await;
-            let body = self.sink.body(&json);
+            let mut object = self.sink.read(&json);
             let mut hub = self.sink.hub.lock();
             let Some(member) = self.member(&mut hub, tenure, begun) else {
                 return false;
@@ -91,8 +91,10 @@ impl Join {
             let outlet = Outlet {
                 tenure: tenure.clone(),
                 sealed: member.sealed,
+                kept: member.kept.clone(),
                 by: Some(self.sink.scope.width()),
             };
+            let body = object.body(outlet.kept.as_deref());
             // Still under the lock: nothing of it may follow a list that took its place.
             self.sink
                 .write(&outlet, &key, &version, body, &Span::none());
@@ -160,7 +162,7 @@ impl Join {
         };
         let immutable = is_immutable(&json);
         if hub.references.take(&key, &version, immutable, None) {
-            let body = self.sink.body(&json);
+            let body = self.sink.read(&json).body(None);
             self.sink
                 .write_reference(&hub, &key, &version, body, &Span::none());
             if immutable {

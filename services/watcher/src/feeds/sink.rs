@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     metrics::WatchMetrics,
-    prune,
+    prune::Pruned,
     publish::{Brought, Publisher, Tenure, Width},
     reflect::{Note, RawObject, Sink},
 };
@@ -56,21 +56,22 @@ impl FeedSink {
             return;
         }
         let RawObject { key, version, json } = object;
-        let body = self.body(&json);
+        let mut object = self.read(&json);
         for outlet in &outlets {
-            self.write(outlet, &key, &version, body.clone(), &event);
+            let body = object.body(outlet.kept.as_deref());
+            self.write(outlet, &key, &version, body, &event);
         }
         if referenced {
             let hub = self.hub.lock();
             // Another watch may have brought something newer meanwhile.
             if hub.references.is_found_as(&key, &version) {
-                self.write_reference(&hub, &key, &version, body, &event);
+                self.write_reference(&hub, &key, &version, object.body(None), &event);
             }
         }
     }
 
-    pub(super) fn body(&self, json: &[u8]) -> Result<Bytes, String> {
-        prune::body(json, &self.api_version, &self.kind).map_err(|error| error.to_string())
+    pub(super) fn read(&self, json: &[u8]) -> Pruned {
+        Pruned::new(json, &self.api_version, &self.kind)
     }
 
     /// A referenced object. `event` as in [`Note::Put`].
@@ -87,6 +88,7 @@ impl FeedSink {
             let outlet = Outlet {
                 tenure,
                 sealed: *sealed,
+                kept: None,
                 // All that is referenced belongs to the view, whoever brings it.
                 by: Some(Width::Own),
             };
@@ -103,7 +105,9 @@ impl FeedSink {
         body: Result<Bytes, String>,
         event: &Span,
     ) {
-        let Outlet { tenure, sealed, by } = outlet;
+        let Outlet {
+            tenure, sealed, by, ..
+        } = outlet;
         let body = match body {
             Ok(body) if *sealed => self
                 .keys

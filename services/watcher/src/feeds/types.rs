@@ -110,6 +110,7 @@ impl Type {
         let member = Member {
             lens: Lens::new(collection),
             sealed,
+            kept: collection.kept.clone().map(Arc::new),
             feeds: BTreeSet::new(),
             old: BTreeSet::new(),
             done: BTreeSet::new(),

@@ -1,12 +1,12 @@
 //! What a `CachedContextEntry` means.
 
-use anteroom_model::{Collection, ObjectKey, Shape};
+use anteroom_model::{Collection, ObjectKey, Shape, Source};
 use anteroom_runtime::units;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{Resolved, invalid, projections, selector, within};
 use crate::{
-    api::{CachedContextEntrySpec, OnForbidden, ResourceSource},
+    api::{CachedContextEntrySpec, OnForbidden, ResourceSource, Retain},
     calls::{CallSpec, OnFailure},
     discovery::{Catalog, Unresolved, Wanted},
 };
@@ -34,6 +34,12 @@ pub(super) fn resolve(
             ));
         }
     };
+    let is_collection = matches!(resolved.info.source, Source::Collection(_));
+    if spec.retain == Some(Retain::Referenced) && !is_collection {
+        return Err(invalid(
+            "`retain: Referenced` is about a `resource` without a `name`: leave it out",
+        ));
+    }
     resolved.projections = projections::read(name, &spec.projections)?;
     resolved.options.pinned = spec.pinned.unwrap_or_default();
     resolved.options.bytes_max = spec.max_bytes.as_ref().map(bytes).transpose()?;
@@ -71,6 +77,7 @@ fn of_resource(resource: &ResourceSource, catalog: &Catalog) -> Result<Resolved,
             namespaces,
             label_selector: label_selector.unwrap_or_default(),
             field_selector,
+            kept: None,
         };
         return Ok(Resolved::collection(found, collection, Shape::Document));
     };

@@ -263,6 +263,7 @@ impl World {
             tenure,
             lens: Lens::new(&collection),
             sealed: false,
+            kept: None,
             feeds: BTreeSet::new(),
             old: BTreeSet::new(),
             done: BTreeSet::new(),

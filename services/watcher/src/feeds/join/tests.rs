@@ -57,6 +57,7 @@ async fn nothing_is_lost_or_comes_back_between_a_list_and_the_events_of_the_watc
         tenure: tenure.clone(),
         lens: Lens::new(&collection),
         sealed: false,
+        kept: None,
         feeds: BTreeSet::from([Scope::all()]),
         old: BTreeSet::new(),
         done: BTreeSet::new(),
@@ -95,7 +96,7 @@ async fn nothing_is_lost_or_comes_back_between_a_list_and_the_events_of_the_watc
             let event = raw(name, "a", version);
             let outlets = hub.put(&all, &event, &none, of);
             for outlet in outlets {
-                let body = watched.body(&event.json);
+                let body = watched.read(&event.json).body(None);
                 watched.write(&outlet, &event.key, &event.version, body, &none);
             }
         }

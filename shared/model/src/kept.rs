@@ -1,0 +1,166 @@
+//! Which parts of objects are kept, where not all is.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What is kept of a value. Lists keep all their elements, and this of each; what is neither an object
+/// nor a list is kept as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Kept {
+    /// All of it.
+    Whole,
+    /// Of an object these fields, of each this.
+    Fields(BTreeMap<String, Kept>),
+}
+
+/// Nothing but that it is there, and whether it is an object, a list or something else.
+impl Default for Kept {
+    fn default() -> Self {
+        Self::Fields(BTreeMap::new())
+    }
+}
+
+/// The fields of an object's metadata that are kept whatever is read: what tells it from others, and
+/// what selectors look at.
+const METADATA: [&str; 5] = ["name", "namespace", "uid", "resourceVersion", "labels"];
+
+impl Kept {
+    /// What is kept of every object of the API server, whatever is read: `apiVersion`, `kind`, and of
+    /// its `metadata` name, namespace, UID, resource version and labels.
+    pub fn identity() -> Self {
+        let mut kept = Self::default();
+        kept.keep(&["apiVersion"]).keep(&["kind"]);
+        for field in METADATA {
+            kept.keep(&["metadata", field]);
+        }
+        kept
+    }
+
+    /// Keeps what stands at this path whole.
+    pub fn keep(&mut self, path: &[&str]) -> &mut Self {
+        *self.at(path) = Self::Whole;
+        self
+    }
+
+    /// Keeps that there is something at this path, and of which type.
+    pub fn touch(&mut self, path: &[&str]) -> &mut Self {
+        self.at(path);
+        self
+    }
+
+    fn at(&mut self, path: &[&str]) -> &mut Self {
+        match (path, self) {
+            ([name, inner @ ..], Self::Fields(fields)) => {
+                fields.entry((*name).to_owned()).or_default().at(inner)
+            }
+            (_, kept) => kept,
+        }
+    }
+
+    /// Keeps what `other` does, too.
+    pub fn join(&mut self, other: &Self) {
+        match (&mut *self, other) {
+            (Self::Whole, _) => {}
+            (_, Self::Whole) => *self = Self::Whole,
+            (Self::Fields(fields), Self::Fields(others)) => {
+                for (name, other) in others {
+                    fields.entry(name.clone()).or_default().join(other);
+                }
+            }
+        }
+    }
+
+    /// The first path, in dots, that `wanted` keeps more of than this does; empty for the value itself.
+    /// `None`: all that is wanted is kept.
+    pub fn lacks(&self, wanted: &Self) -> Option<String> {
+        match (self, wanted) {
+            (Self::Whole, _) => None,
+            (Self::Fields(_), Self::Whole) => Some(String::new()),
+            (Self::Fields(fields), Self::Fields(wanted)) => {
+                wanted.iter().find_map(|(name, wanted)| {
+                    let lacking = match fields.get(name) {
+                        None => String::new(),
+                        Some(kept) => kept.lacks(wanted)?,
+                    };
+                    Some(match lacking.as_str() {
+                        "" => name.clone(),
+                        inner => format!("{name}.{inner}"),
+                    })
+                })
+            }
+        }
+    }
+
+    /// One text for one meaning: a part of a view's identity.
+    pub(crate) fn canonical(&self) -> String {
+        match self {
+            Self::Whole => "*".to_owned(),
+            Self::Fields(fields) => {
+                let fields = fields.iter().map(|(name, kept)| {
+                    // With its length, so that no name runs into what follows.
+                    format!("{}:{name}{}", name.len(), kept.canonical())
+                });
+                format!("{{{}}}", fields.collect::<String>())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(whole: &[&[&str]], touched: &[&[&str]]) -> Kept {
+        let mut kept = Kept::default();
+        touched
+            .iter()
+            .for_each(|path| drop(kept.touch(path).clone()));
+        whole.iter().for_each(|path| drop(kept.keep(path).clone()));
+        kept
+    }
+
+    #[test]
+    fn what_is_lacking_is_told_by_its_path() {
+        let some = kept(&[&["metadata", "labels"], &["spec", "a"]], &[]);
+        for (wanted, lacking) in [
+            (kept(&[&["spec", "a", "b"]], &[]), None),
+            (kept(&[], &[&["spec"]]), None),
+            (kept(&[&["spec"]], &[]), Some("spec")),
+            (kept(&[&["spec", "b"]], &[]), Some("spec.b")),
+            (kept(&[], &[&["status", "phase"]]), Some("status")),
+            (Kept::Whole, Some("")),
+        ] {
+            assert_eq!(some.lacks(&wanted).as_deref(), lacking, "{wanted:?}");
+            assert_eq!(Kept::Whole.lacks(&wanted), None);
+            let mut both = some.clone();
+            both.join(&wanted);
+            assert_eq!(both.lacks(&wanted), None);
+            assert_eq!(both.lacks(&some), None);
+            assert_eq!(both == some, lacking.is_none());
+        }
+    }
+
+    #[test]
+    fn a_path_below_what_is_whole_changes_nothing() {
+        let mut all = kept(&[&["spec"]], &[]);
+        all.keep(&["spec", "a"]).touch(&["spec", "b", "c"]);
+        assert_eq!(all, kept(&[&["spec"]], &[]));
+        assert_eq!(Kept::Whole.keep(&["a"]), &Kept::Whole);
+    }
+
+    #[test]
+    fn different_meanings_have_different_texts() {
+        let all = [
+            kept(&[&["a", "b"]], &[]),
+            kept(&[&["a"], &["b"]], &[]),
+            kept(&[&["ab"]], &[]),
+            kept(&[], &[&["a", "b"]]),
+            kept(&[&["a"]], &[&["b"]]),
+            Kept::Whole,
+        ];
+        let texts: std::collections::BTreeSet<_> = all.iter().map(Kept::canonical).collect();
+        assert_eq!(texts.len(), all.len());
+    }
+}
