@@ -13,6 +13,10 @@
 //!                                                └─▶ Done(report)
 //! ```
 //!
+//! A fact is most often a list of which a rule wants to know little. Where every use of one can be
+//! evaluated where the list is kept, the rule asks for the uses ([`FactRequest::is_part`]) in place of
+//! the list, and comes to the same; [`Rule::reads`] tells which are asked how.
+//!
 //! What a policy uses and this crate does not evaluate is a problem that names the field, never
 //! ignored. A rule on Pods leads to rules for what makes Pods, by the names that Kyverno gives them:
 //! `autogen-NAME` and `autogen-cronjob-NAME`.

@@ -144,6 +144,7 @@ fn one<'r>(place: &Place<'r>, prepared: &'r Prepared, at: usize, fact: &'r Fact)
         Ok((own, expression, fit)) => {
             let of = part::Use {
                 projection: projection(fact),
+                has_items: matches!(fact.source, FactSource::Collection(_) | FactSource::Api(_)),
                 variable: &entry.name,
                 entry: at,
                 own: *own,

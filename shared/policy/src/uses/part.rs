@@ -14,6 +14,8 @@ use anteroom_jmespath::{
     ast::{Ast, Term, TermId},
 };
 
+use serde_json::Value;
+
 use super::fit::{Fit, Function, Given, can_miss};
 use crate::{functions::membership, operator::Operator};
 
@@ -68,6 +70,8 @@ pub(super) struct Use<'u> {
     pub(super) projection: Projection,
     pub(super) variable: &'u str,
     pub(super) entry: usize,
+    /// The data are a list as the API server gives it: an object with `items`.
+    pub(super) has_items: bool,
     /// Of the entry; `None`: its data whole.
     pub(super) own: Option<&'u Expression>,
     pub(super) expression: &'u Expression,
@@ -118,6 +122,11 @@ impl Use<'_> {
                 (self.composed(function)?, Some(function))
             }
         };
+        // Nothing is in an empty list, and nothing in null.
+        let list = match operator {
+            Operator::AnyIn => without_empty(&list).unwrap_or(list),
+            _ => list,
+        };
         let text = match side {
             Side::Value => format!("{name}(${}, {list})", side.other()),
             Side::Key => format!("{name}({list}, ${})", side.other()),
@@ -134,8 +143,16 @@ impl Use<'_> {
     }
 
     fn own_may_miss(&self) -> bool {
-        self.own
-            .is_some_and(|own| can_miss(own.ast(), own.ast().root(), &|_| false))
+        self.own.is_some_and(|own| {
+            let ast = own.ast();
+            let first = match ast.term(ast.root()) {
+                Term::Path(steps) => steps.first().copied(),
+                _ => Some(ast.root()),
+            };
+            let is_items = |id| *ast.term(id) == Term::Field("items".into());
+            let items = first.filter(|id| self.has_items && is_items(*id));
+            can_miss(ast, ast.root(), &|id| items == Some(id))
+        })
     }
 
     fn composed(&self, function: &Function) -> Result<String, String> {
@@ -230,6 +247,35 @@ fn renamed(name: &str) -> String {
 
 fn given(at: usize) -> String {
     format!("h{at}")
+}
+
+/// Of `LIST || `[]`` the list, which indexes know by that.
+fn without_empty(list: &str) -> Option<String> {
+    let expression = Expression::parse(list).ok()?;
+    let ast = expression.ast();
+    let is_or_empty = |id: TermId| match ast.term(id) {
+        Term::Or(operands) => match &**operands {
+            [first, empty] if *ast.term(*empty) == Term::Literal(Value::Array(Vec::new())) => {
+                Some(*first)
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    let end = match ast.term(ast.root()) {
+        Term::Pipe(stages) => {
+            let (last, rest) = stages.split_last()?;
+            let first = is_or_empty(*last)?;
+            match ast.term(first) {
+                Term::Current => ast.span_bytes(*rest.last()?).end,
+                _ => ast.span_bytes(first).end,
+            }
+        }
+        _ => ast.span_bytes(is_or_empty(ast.root())?).end,
+    };
+    // What stands in parentheses may end before them.
+    let kept = list.get(..end)?;
+    Expression::parse(kept).ok().map(|_| kept.to_owned())
 }
 
 /// A probe is worth it where it saves a list from travelling.

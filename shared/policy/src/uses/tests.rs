@@ -48,3 +48,89 @@ validate:
     validate.message: Whole of rules: `items[].spec.rules[]` (its value is used as it is)
     "#);
 }
+
+/// What the published policies do with what they read: the entry's expression, and the condition.
+#[test]
+fn what_published_policies_ask() {
+    let asked = |query: &str, key: &str, operator: &str, value: &str| {
+        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        reads(&format!(
+            r#"
+context:
+- name: v
+  apiCall: {{urlPath: /apis/x.io/v1/things, jmesPath: {}}}
+validate: {{deny: {{conditions: {{all: [{{key: {}, operator: {operator}, value: {}}}]}}}}}}
+"#,
+            quoted(query),
+            quoted(key),
+            quoted(value)
+        ))
+        .replace("validate.deny.conditions.all[0].", "")
+    };
+    let hosts = "{{ request.object.spec.rules[].host }}";
+    let name = "{{ request.object.metadata.name }}";
+    let all = [
+        asked("items[].spec.rules[].host", hosts, "AnyIn", "{{ v }}"),
+        asked(
+            "items[?metadata.uid!='{{ request.object.metadata.uid }}'].spec.rules[].host",
+            hosts,
+            "AnyIn",
+            "{{ v }}",
+        ),
+        asked("items[].spec.host", name, "AnyIn", "{{ v || `[]` }}"),
+        asked("items[].metadata.name || `[]`", name, "AnyIn", "{{ v }}"),
+        asked("items[].metadata.name || `[]`", name, "AnyNotIn", "{{ v }}"),
+        asked("items[].metadata.name", name, "NotIn", "{{ v }}"),
+        asked("items[] | length(@)", "{{ v }}", "Equals", "0"),
+        asked(
+            "items[].metadata.name",
+            "{{ length(v) }}",
+            "GreaterThan",
+            "0",
+        ),
+        asked("items[].metadata.name", "{{ v }}", "AllIn", "x-*"),
+        asked(
+            "",
+            "{{ v.items[?spec.n > `1`] | length(@) }}",
+            "GreaterThan",
+            "0",
+        ),
+        asked("items", "{{ v[?metadata.name == 'x'] }}", "Equals", "x"),
+        asked("items[]", "{{ v[0].metadata.name || '' }}", "Equals", name),
+        asked("items[]", "{{ v[0].metadata.labels.app }}", "Equals", name),
+        asked(
+            "items[]",
+            "{{ contains(v[].spec.host, request.object.host) }}",
+            "Equals",
+            "true",
+        ),
+        asked("items[]", "{{ v.* }}", "Equals", "x"),
+        asked("items[]", "{{ v[].\"{{ request.name }}\" }}", "Equals", "x"),
+        asked("items[].{{ request.name }}", "{{ v[].x }}", "Equals", "x"),
+        asked("{{ request.name }}", "{{ v[].x }}", "Equals", "x"),
+    ];
+    insta::assert_snapshot!(all.concat());
+}
+
+/// One use that wants the list makes all of them use it; a message does not.
+#[test]
+fn a_list_that_is_needed_is_used_for_everything() {
+    let rule = |second: &str| {
+        reads(&format!(
+            r#"
+context:
+- name: v
+  resourceCache: {{group: "", version: v1, kind: services, jmesPath: "items[]"}}
+- name: w
+  variable: {{jmesPath: "v[].metadata.name"}}
+validate:
+  message: "{{{{ v }}}} {{{{ length(v) }}}}"
+  deny:
+    conditions:
+      all:
+      - {{key: "{{{{ length(v) }}}}", operator: Equals, value: "{{{{ {second} }}}}"}}
+"#
+        ))
+    };
+    insta::assert_snapshot!(format!("{}\n{}", rule("v[].spec"), rule("v")));
+}

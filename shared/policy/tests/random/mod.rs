@@ -60,7 +60,14 @@ impl World {
             .with_missing_key(missing_key);
         let expression = Expression::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
         expression.check(query_functions()).unwrap();
-        let result = expression.evaluate_json(&self.document, &environment);
+        // The API server gives a list, whatever is in it.
+        let empty = json!({"items": []});
+        let is_call = !matches!(need.target, FactTarget::Entry { .. });
+        let document = match is_call && self.document.get("items").is_none() {
+            true => &empty,
+            false => &self.document,
+        };
+        let result = expression.evaluate_json(document, &environment);
         Some(result.map_err(|error| {
             let message = error.to_string();
             match error {
