@@ -120,7 +120,10 @@ impl<'a> Review<'a> {
     /// # Errors
     /// Everything that keeps it from being decided on.
     pub(crate) fn parse(body: &'a [u8]) -> Result<Self, ReviewError> {
-        if let Ok(envelope) = serde_json::from_slice::<Envelope<'a, Fields<'a>>>(body) {
+        // As text, it is not looked at once more for each string whether that is UTF-8.
+        if let Ok(body) = std::str::from_utf8(body)
+            && let Ok(envelope) = serde_json::from_str::<Envelope<'a, Fields<'a>>>(body)
+        {
             return Self::of(envelope);
         }
         // Is it the request alone that is malformed? Then it may have a uid.
