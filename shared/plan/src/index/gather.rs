@@ -58,6 +58,7 @@ impl Index {
         if let Some(operand) = operand {
             gathering.probe(operand)?;
         }
+        gathering.has_room(self.always.len())?;
         for object in &self.always {
             gathering.push(object)?;
         }
@@ -185,7 +186,13 @@ impl<'i> Gathering<'i, '_> {
     }
 
     fn extend(&mut self, posting: &Posting) -> Option<()> {
+        self.has_room(posting.len())?; // Too many are not copied first.
         posting.iter().try_for_each(|object| self.push(object))
+    }
+
+    fn has_room(&self, objects: usize) -> Option<()> {
+        let room = self.terms.objects_max - self.found.len();
+        (objects <= room).then_some(())
     }
 
     fn push(&mut self, object: &Object) -> Option<()> {

@@ -9,6 +9,7 @@ mod world;
 use std::collections::HashMap;
 
 use anteroom_jmespath::Expression;
+use anteroom_plan::{Document, Index, IndexKey, Terms, narrow};
 use proptest::{prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
 
 use grammar::{question, step, tidy_step};
@@ -72,4 +73,44 @@ fn many_questions_are_looked_up() {
     assert!(looked_up > 600, "{looked_up} of 2,000");
     assert!(left_out > looked_up / 2, "{left_out} of {looked_up}");
     assert!(values > looked_up / 8, "{values} of {looked_up}");
+}
+
+/// What finding objects may cost is kept to, to the last object and value.
+#[test]
+fn terms_are_kept() {
+    let mut world = World::new("apps");
+    for name in 0..8 {
+        let object = Some(serde_json::json!({"a": "x", "b": format!("p{name}*")}));
+        world.step(world::Step {
+            key: (0, name),
+            object,
+        });
+    }
+    let state = world.states.last().unwrap();
+    let found = |text: &str, objects_max: usize, steps_max: usize| {
+        let expression = Expression::parse(text).unwrap();
+        let found = narrow(&expression, Document::List { plural: None }).unwrap();
+        let probe = found.probes()[0];
+        let index = Index::new(
+            IndexKey::of(probe, true, false),
+            question::language(),
+            state,
+        );
+        let terms = Terms {
+            objects_max,
+            steps_max,
+            admits: &|_| true,
+            parameters: &(),
+        };
+        index.gather(probe, terms).map(|found| found.len())
+    };
+    assert_eq!(found("items[?a == 'x']", 8, 0), Some(8));
+    assert_eq!(found("items[?a == 'x']", 7, 0), None);
+    // Eight patterns are held against the key, and one object is taken for all.
+    assert_eq!(found("any_in('p7.x', items[].b)", 1, 9), Some(1));
+    assert_eq!(found("any_in('p7.x', items[].b)", 0, 9), None);
+    assert_eq!(found("any_in('q', items[].b)", 0, 8), Some(0));
+    assert_eq!(found("any_in('q', items[].b)", 0, 7), None);
+    // What is asked for is no list.
+    assert_eq!(found("items[?contains('xy', a)]", 8, 8), None);
 }
