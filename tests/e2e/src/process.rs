@@ -119,17 +119,34 @@ impl Process {
 
     /// CPU time so far in milliseconds, user and system.
     pub fn cpu_ms(&self) -> anyhow::Result<f64> {
-        /// The kernel's unit in /proc, the same on every Linux that Rust's standard library supports.
-        const TICKS_PER_SECOND: f64 = 100.0;
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id()))?;
-        // The second field is the name in parentheses, and may hold anything.
-        let (_, rest) = stat.rsplit_once(')').context("/proc/PID/stat")?;
-        let ticks = |field: usize| -> anyhow::Result<f64> {
-            let field = rest.split_whitespace().nth(field - 3);
-            Ok(field.context("a short /proc/PID/stat")?.parse()?)
-        };
-        Ok((ticks(14)? + ticks(15)?) * 1000.0 / TICKS_PER_SECOND)
+        cpu_ms_of(self.id())
     }
+}
+
+/// The kernel's unit in /proc, the same on every Linux that Rust's standard library supports.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// CPU time so far of any process, as [`Process::cpu_ms`].
+pub fn cpu_ms_of(id: u32) -> anyhow::Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat"))?;
+    // The second field is the name in parentheses, and may hold anything.
+    let (_, rest) = stat.rsplit_once(')').context("/proc/PID/stat")?;
+    let ticks = |field: usize| -> anyhow::Result<f64> {
+        let field = rest.split_whitespace().nth(field - 3);
+        Ok(field.context("a short /proc/PID/stat")?.parse()?)
+    };
+    Ok((ticks(14)? + ticks(15)?) * 1000.0 / TICKS_PER_SECOND)
+}
+
+/// CPU time so far of the whole machine in milliseconds, whoever took it.
+pub fn cpu_ms_of_all() -> anyhow::Result<f64> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "));
+    let ticks = line.context("/proc/stat")?.split_whitespace();
+    let ticks: Vec<f64> = ticks.map(str::parse).collect::<Result<_, _>>()?;
+    // User, nice, system; idle and waiting; interrupts, soft interrupts, stolen. The rest is in these.
+    let busy = ticks.iter().take(3).chain(ticks.iter().skip(5).take(3));
+    Ok(busy.sum::<f64>() * 1000.0 / TICKS_PER_SECOND)
 }
 
 impl Drop for Process {

@@ -76,7 +76,7 @@ fn goals_table(report: &Value, page: &mut String) {
 }
 
 fn decisions(report: &Value, page: &mut String) {
-    page.push_str("## Decisions\n\nClosed loop: the next review is sent when the last is answered. Latencies are p50 / p99 / p99.9 in ms;\nCPU is ms for a decision: webhook + replica + nats-server, and the generator's own.\n\n| policy | | at once | decisions/s | latency | open loop: a second | its latency, and most | CPU | generator |\n|---|---|---|---|---|---|---|---|---|\n");
+    page.push_str("## Decisions\n\nClosed loop: the next review is sent when the last is answered. Latencies are p50 / p99 / p99.9 in ms;\nCPU is ms for a decision: webhook + replica + nats-server, and the generator's own. What others took of the machine meanwhile\nis in cores: where it is not near 0, latencies are worth little.\n\n| policy | | at once | decisions/s | latency | open loop: a second | its latency, and most | CPU | generator | others |\n|---|---|---|---|---|---|---|---|---|---|\n");
     for (name, words) in DECISIONS {
         for row in result(report, name)["rows"]
             .as_array()
@@ -87,7 +87,7 @@ fn decisions(report: &Value, page: &mut String) {
             let cpu = |name: &str| figure(&closed["cpu_ms_per_decision"][name], 3);
             let _ = writeln!(
                 page,
-                "| {words} | {} | {} | {} | {} | {} | {} / {} | {} + {} + {} = {} | {} |",
+                "| {words} | {} | {} | {} | {} | {} | {} / {} | {} + {} + {} = {} | {} | {} |",
                 row["protocol"].as_str().unwrap_or_default(),
                 row["at_once"],
                 figure(&closed["load"]["decisions_per_second"], 0),
@@ -100,6 +100,7 @@ fn decisions(report: &Value, page: &mut String) {
                 cpu("nats"),
                 cpu("webhook_replica_nats"),
                 figure(&closed["load"]["generator_cpu_ms"], 3),
+                cpu("others_cores"),
             );
         }
     }

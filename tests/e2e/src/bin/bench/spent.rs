@@ -1,40 +1,52 @@
 //! What the processes take: CPU time and memory.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, time::Instant};
 
-use anteroom_e2e::process::Process;
+use anteroom_e2e::process::{Process, cpu_ms_of, cpu_ms_of_all};
 use anyhow::Context;
 use serde_json::{Value, json};
 
 use crate::ground::Ground;
 
-/// CPU time so far in milliseconds, by process.
-pub(crate) type Cpu = BTreeMap<&'static str, f64>;
+/// CPU time so far in milliseconds.
+pub(crate) struct Cpu {
+    by_process: BTreeMap<&'static str, f64>,
+    /// Of the whole machine, less all of ours.
+    others: f64,
+    at: Instant,
+}
 
 /// Whose CPU time is a decision's own.
 const OF_A_DECISION: [&str; 3] = ["webhook", "replica", "nats"];
 
 /// CPU time so far of all that runs; several replicas are counted together.
 pub(crate) fn cpu(ground: &Ground) -> anyhow::Result<Cpu> {
-    let mut cpu = Cpu::new();
+    let mut by_process = BTreeMap::new();
     for (name, process) in ground.processes() {
-        *cpu.entry(name).or_default() += process.cpu_ms()?;
+        *by_process.entry(name).or_default() += process.cpu_ms()?;
     }
-    Ok(cpu)
+    let ours = by_process.values().sum::<f64>() + cpu_ms_of(std::process::id())?;
+    Ok(Cpu {
+        by_process,
+        others: cpu_ms_of_all()? - ours,
+        at: Instant::now(),
+    })
 }
 
-/// What was taken between two looks, for each of `count`, and what of it is a decision's own.
+/// What was taken between two looks, for each of `count`, and what of it is a decision's own. What
+/// others took of the machine meanwhile stands beside it, in cores: much of it makes latencies worthless.
 pub(crate) fn cpu_each(before: &Cpu, after: &Cpu, count: u64) -> Value {
     let count = count.max(1) as f64;
-    let each = after.iter().map(|(name, ms)| {
-        (
-            *name,
-            (ms - before.get(name).copied().unwrap_or_default()) / count,
-        )
+    let each = after.by_process.iter().map(|(name, ms)| {
+        let before = before.by_process.get(name).copied();
+        (*name, (ms - before.unwrap_or_default()) / count)
     });
     let mut each: BTreeMap<&str, f64> = each.collect();
     let own = OF_A_DECISION.iter().filter_map(|name| each.get(name)).sum();
     each.insert("webhook_replica_nats", own);
+    let seconds = (after.at - before.at).as_secs_f64();
+    let others = (after.others - before.others) / 1e3 / seconds;
+    each.insert("others_cores", others.max(0.0));
     let rounded = each
         .into_iter()
         .map(|(name, ms)| (name, (ms * 1e5).round() / 1e5));
