@@ -155,7 +155,9 @@ async fn measure(args: &Args, chosen: Vec<&Scenario>) -> anyhow::Result<Value> {
         say(&format!("{name}: {about}"));
         let result = scenarios::run(scenario, &settings).await;
         results.push(match result {
-            Ok(result) => json!({ "name": name, "about": about, "result": result }),
+            Ok(result) => {
+                json!({ "name": name, "about": about, "quick": args.quick, "result": result })
+            }
             Err(error) => {
                 say(&format!("{name}: {error:#}"));
                 json!({ "name": name, "about": about, "failed": format!("{error:#}") })
