@@ -362,3 +362,6 @@ impl Progress {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -292,7 +292,7 @@ fn chain() -> impl Strategy<Value = String> {
             .prop_map(str::to_owned),
         3 => (condition(), prop::sample::select(vec!["", ".w", ".t", ".list[]", ".{a: w, b: t}"]))
             .prop_map(|(condition, right)| format!("[?{condition}]{right}")),
-        2 => prop::sample::select(vec!["[]", "[*]", "[].metadata.name", "[].[w, t]", "[].o", "[*].list"])
+        2 => prop::sample::select(vec!["[]", "[*]", "[].metadata.name", "[].[w, t]", "[].o", "[*].list", "[].f.to_string(@)", "[].[w, f][]", "[].[w, f][]", "[?t.to_string(@) == 'null']"])
             .prop_map(str::to_owned),
         1 => prop::sample::select(vec!["[:2].w", "[*].abs(w)", "[].metadata.*", "[0]", "[*].length(list)"])
             .prop_map(str::to_owned),
@@ -339,6 +339,7 @@ fn form() -> impl Strategy<Value = &'static str> {
         "`[]` != C",
         "length(C) > length(C) && max(C)",
         "[length(C), sum(C), C]",
+        "[length(L), (C | 'x')]",
         "{a: length(C), b: kind, c: max(C) || $p}",
         "length(L) > `3`",
         "C",
@@ -411,7 +412,7 @@ fn language() -> Language {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 800, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_kept_is_what_a_scan_says(
@@ -423,9 +424,12 @@ proptest! {
         let mut world = World::new(if built_in { "apps" } else { "example.com" });
         steps.into_iter().for_each(|step| world.step(step));
         let mut aggregates = HashMap::new();
-        for (question, at) in &questions {
-            // Any state, so that aggregates are brought up and back.
-            let state = at.get(&world.states);
+        let ends = [&world.states[0], world.states.last().unwrap()];
+        let asked = questions.iter().flat_map(|(question, at)| {
+            // Several states, so that what is kept is brought up and back.
+            [ends[0], at.get(&world.states), ends[1], ends[0]].map(|state| (question, state))
+        });
+        for (question, state) in asked {
             let Ok(expression) = Expression::parse(&question.expression) else {
                 panic!("{}", question.expression);
             };

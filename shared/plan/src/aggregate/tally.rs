@@ -303,3 +303,29 @@ impl PartialEq for Ranked {
 }
 
 impl Eq for Ranked {}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tally(elements: &Value) -> Tally {
+        let mut tally = Tally::new(TallyKind::Order);
+        tally.take_all(&Contributed::<&Value>::json(elements), Way::In);
+        tally
+    }
+
+    #[test]
+    fn of_equal_numbers_that_are_written_differently_the_first_counts_so_none_is_said() {
+        let all = [Measure::Largest, Measure::Smallest, Measure::Sorted];
+        let said = |elements: Value| all.map(|measure| tally(&elements).value(measure));
+        let [largest, smallest, sorted] = said(json!([2, 1, 1.0]));
+        assert_eq!((largest, smallest, sorted), (Some(json!(2)), None, None));
+        let [largest, smallest, sorted] = said(json!([2, 2.0, 1]));
+        assert_eq!((largest, smallest, sorted), (None, Some(json!(1)), None));
+        let [largest, smallest, sorted] = said(json!([0.5, -0.0, 2, 2]));
+        assert_eq!((largest, smallest), (Some(json!(2)), Some(json!(-0.0))));
+        assert_eq!(sorted, Some(json!([-0.0, 0.5, 2, 2])));
+    }
+}

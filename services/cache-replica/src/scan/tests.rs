@@ -1,0 +1,197 @@
+use anteroom_model::{
+    Collection, Delta, Digest, Epoch, GroupVersionResource, ObjectKey, Op, ResourceVersion,
+    Revision, Source, SourceInfo, ViewRecord, ViewState,
+};
+use anteroom_plan::Document;
+use anteroom_view::View;
+use anteroom_wire::body;
+use serde_json::json;
+
+use super::*;
+
+const OBJECTS: u64 = 2_000;
+
+fn view() -> View {
+    let gvr = GroupVersionResource::new("", "v1", "pods");
+    let info = SourceInfo {
+        source: Source::Collection(Collection::all(gvr)),
+        kind: "Pod".into(),
+        namespaced: true,
+    };
+    let mut view = View::live(info.source.view_id());
+    let record = ViewRecord {
+        view: view.id().clone(),
+        info,
+        epoch: Epoch::new(1, 0),
+        state: ViewState::Synced,
+        version: ResourceVersion::new("1"),
+        objects: 0,
+        digest: Digest::EMPTY,
+        origin: Epoch::default(),
+        age_max_ms: None,
+    };
+    view.control(Revision(1), record);
+    for n in 0..OBJECTS {
+        put(&mut view, n, n);
+    }
+    view
+}
+
+fn put(view: &mut View, n: u64, value: u64) {
+    let revision = view.served().revision().0 + 1;
+    let delta: Delta<Bytes> = Delta {
+        key: ObjectKey::new("ns", format!("pod-{n:05}")),
+        epoch: Epoch::new(1, 0),
+        version: ResourceVersion::new(revision.to_string()),
+        op: Op::Put(body::encode_json(&json!({"value": value})).unwrap()),
+    };
+    view.apply(Revision(revision), &delta);
+}
+
+fn scan(view: &View, expression: &str, budget: Budget, pieces: Option<&Pieces>) -> Scan {
+    let state = view.snapshot(0, 0).unwrap();
+    let document = Document::List {
+        plural: Some("pods"),
+    };
+    let sliced = Sliced::of(&expression.parse().unwrap(), document).unwrap();
+    let query = Query {
+        expression: expression.to_owned(),
+        parameters: [("least".to_owned(), json!(1_990))].into(),
+        missing_key_is_error: true,
+        selection: None,
+    };
+    let functions = anteroom_policy::query_functions();
+    let select = Select::default();
+    Scan::new(
+        Arc::new(sliced),
+        (&state, &select),
+        &query,
+        functions,
+        budget,
+        pieces,
+    )
+}
+
+fn run(scan: &Scan) -> Option<Result<Bytes, FactError>> {
+    while !scan.is_over() {
+        scan.step();
+    }
+    scan.result()
+}
+
+fn json_of(scan: &Scan) -> serde_json::Value {
+    body::to_json(&run(scan).unwrap().unwrap()).unwrap()
+}
+
+#[test]
+fn after_a_change_only_what_changed_is_looked_through() {
+    let mut view = view();
+    let first = scan(&view, "items[].value", Budget::default(), None);
+    assert!(first.slices() > 2, "{}", first.slices());
+    let values: Vec<u64> = (0..OBJECTS).collect();
+    assert_eq!(json_of(&first), json!(values));
+
+    let pieces = first.pieces();
+    let state = first.state.clone();
+    drop(first);
+    drop(state);
+    put(&mut view, 700, 7);
+    let second = scan(&view, "items[].value", Budget::default(), Some(&pieces));
+    assert_eq!(second.slices(), 1);
+    let mut values = values;
+    values[700] = 7;
+    assert_eq!(json_of(&second), json!(values));
+
+    let again = scan(
+        &view,
+        "items[].value",
+        Budget::default(),
+        Some(&second.pieces()),
+    );
+    assert_eq!(again.slices(), 0);
+    assert_eq!(json_of(&again), json!(values));
+}
+
+#[test]
+fn terms_of_slices_come_together() {
+    let view = view();
+    let text = "items[?value >= $least].value | [length(@), sum(@), max(@)] | [1]";
+    let scan = scan(&view, text, Budget::default(), None);
+    assert_eq!(json_of(&scan), json!((1_990..2_000).sum::<u64>()));
+}
+
+#[test]
+fn slices_share_a_budget_to_the_last_step() {
+    let view = view();
+    let steps = |steps| Budget {
+        steps,
+        ..Budget::default()
+    };
+    let takes = |budget| {
+        let scan = scan(&view, "items[].value", budget, None);
+        run(&scan).unwrap()
+    };
+    let (mut too_few, mut enough) = (1, 1_000_000);
+    while too_few + 1 < enough {
+        let between = u64::midpoint(too_few, enough);
+        match takes(steps(between)) {
+            Ok(_) => enough = between,
+            Err(error) => {
+                let FactError::BudgetExceeded { message } = error else {
+                    panic!("{error}");
+                };
+                assert!(message.contains(&format!("{between} steps")), "{message}");
+                too_few = between;
+            }
+        }
+    }
+    // A few for each stretch, and each object; of one slice alone it would be a quarter.
+    assert!((2 * OBJECTS..8 * OBJECTS).contains(&enough), "{enough}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scan_takes_more_than_one_lane_only_while_nothing_short_is_asked() {
+    let scans = Scans::new(4);
+    tokio::time::advance(LULL).await;
+    assert_eq!(scans.width(), 4);
+    scans.short();
+    assert_eq!(scans.width(), 1);
+    tokio::time::advance(LULL - Duration::from_millis(1)).await;
+    assert_eq!(scans.width(), 1);
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert_eq!(scans.width(), 4);
+}
+
+#[tokio::test]
+async fn scans_take_turns_slice_by_slice() {
+    let view = view();
+    let scans = Arc::new(Scans::new(1));
+    let lane = Arc::clone(&scans.lanes).acquire_owned().await.unwrap();
+    let deadline = Deadline::after(Duration::from_secs(60));
+    let long = Arc::new(scan(&view, "items[].value", Budget::default(), None));
+    let run = |scan: &Arc<Scan>| {
+        let (scans, scan) = (Arc::clone(&scans), Arc::clone(scan));
+        tokio::spawn(async move { scans.run(&scan, deadline).await })
+    };
+    let running = run(&long);
+    tokio::task::yield_now().await;
+    // One who comes later has its turn before the second slice.
+    let next = Arc::clone(&scans.lanes).acquire_owned();
+    tokio::pin!(next);
+    assert!(futures_pending(next.as_mut()).await);
+    drop(lane);
+    let lane = next.await.unwrap();
+    assert_eq!(long.progress.lock().next, 1);
+    drop(lane);
+    assert!(running.await.unwrap().unwrap().unwrap().is_ok());
+}
+
+/// Whether it is not ready when it is looked at once, which makes it stand in line.
+async fn futures_pending(future: impl Future + Unpin) -> bool {
+    let mut future = future;
+    std::future::poll_fn(|context| {
+        let pending = std::pin::Pin::new(&mut future).poll(context).is_pending();
+        std::task::Poll::Ready(pending)
+    })
+    .await
+}
