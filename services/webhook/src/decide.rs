@@ -223,20 +223,27 @@ fn record(
     report: RuleReport,
     origins: &[(u32, Option<Arc<Origin>>)],
 ) -> RuleRecord {
-    let facts = report.facts.into_iter().map(|read| FactRecord {
-        origin: origins
-            .iter()
-            .find(|(id, _)| *id == read.id)
-            .and_then(|(_, origin)| origin.clone()),
-        error: read.error.as_ref().map(anteroom_model::FactError::code),
-        entry: read.entry,
-    });
+    let mut facts: Vec<FactRecord> = Vec::new();
+    for read in report.facts {
+        let fact = FactRecord {
+            origin: origins
+                .iter()
+                .find(|(id, _)| *id == read.id)
+                .and_then(|(_, origin)| origin.clone()),
+            error: read.error.as_ref().map(FactError::code),
+            entry: read.entry,
+        };
+        // Several uses of one fact, read from one state of it, are one thing to know.
+        if !facts.contains(&fact) {
+            facts.push(fact);
+        }
+    }
     RuleRecord {
         name,
         action: rule.action(),
         ignore_errors: policy.failure_policy() == anteroom_policy::FailurePolicy::Ignore,
         warn_on_audit: policy.emit_warning(),
-        facts: facts.collect(),
+        facts,
         outcome: report.outcome,
     }
 }

@@ -169,3 +169,30 @@ async fn policies_come_and_go() {
     cluster.remove_policy("hosts").await;
     becomes(true).await;
 }
+
+/// Each rule's host is asked about, in one request, and the record says once where the answers come from.
+#[tokio::test]
+async fn what_was_read_together_is_recorded_once() {
+    let each = unique_host("hosts", |policy| {
+        policy["spec"]["rules"][0]["validate"] = json!({
+            "foreach": [{
+                "list": "request.object.spec.rules",
+                "deny": { "conditions": [{
+                    "key": ["{{ element.host }}"], "operator": "AnyIn", "value": "{{ hosts }}",
+                }] },
+            }],
+        });
+    });
+    let cluster = Cluster::with(&[each]).await;
+    let _replica = cluster.replica(taken(&["c.example"])).await;
+    let (_webhook, client) = cluster.webhook().await;
+    let mut review = ingress("CREATE", "shop", "a.example");
+    let rules = json!([{ "host": "a.example" }, { "host": "b.example" }]);
+    review["request"]["object"]["spec"]["rules"] = rules;
+    let answer = client.review("/validate", &review).await;
+    assert_eq!(answer["allowed"], true);
+    let record = answer["auditAnnotations"]["decision"].as_str().unwrap();
+    let record: Value = serde_json::from_str(record).unwrap();
+    let facts = record["rules"][0]["facts"].as_array().unwrap();
+    assert_eq!(facts.len(), 1, "{record}");
+}
