@@ -79,6 +79,10 @@ struct Args {
     #[arg(long)]
     instructions: Option<PathBuf>,
 
+    /// What readers of the page have to know of this run, as that the machine was busy.
+    #[arg(long)]
+    note: Option<String>,
+
     /// Writes the JSON to this file instead of standard output.
     #[arg(short, long)]
     output: Option<PathBuf>,
@@ -121,6 +125,9 @@ async fn main() -> anyhow::Result<()> {
     };
     if let Some(file) = &args.instructions {
         report["instructions"] = read(file)?;
+    }
+    if let Some(note) = &args.note {
+        report["note"] = note.as_str().into();
     }
     let mut text = serde_json::to_string_pretty(&report)?;
     text.push('\n');

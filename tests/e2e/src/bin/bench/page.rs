@@ -53,6 +53,9 @@ fn machine(report: &Value, page: &mut String) {
         report["seconds"],
         report["replicas"],
     );
+    if let Some(note) = report["note"].as_str() {
+        let _ = writeln!(page, "**{note}**\n");
+    }
     let scenarios = report["scenarios"].as_array();
     let mut scenarios = scenarios.into_iter().flatten();
     if scenarios.any(|scenario| scenario["quick"] != false) {
@@ -78,7 +81,7 @@ fn goals_table(report: &Value, page: &mut String) {
 }
 
 fn decisions(report: &Value, page: &mut String) {
-    page.push_str("## Decisions\n\nClosed loop: the next review is sent when the last is answered. Latencies are p50 / p99 / p99.9 in ms;\nCPU is ms for a decision: webhook + replica + nats-server, and the generator's own. What others took of the machine meanwhile\nis in cores: where it is not near 0, latencies are worth little.\n\n| policy | | at once | decisions/s | latency | open loop: a second | its latency, and most | CPU | generator | others |\n|---|---|---|---|---|---|---|---|---|---|\n");
+    page.push_str("## Decisions\n\nClosed loop: the next review is sent when the last is answered. Latencies are p50 / p99 / p99.9 in ms;\nCPU is ms for a decision: webhook + replica + nats-server, and the generator's own. What\nothers took of the machine meanwhile is in cores: where it is not near 0, latencies are worth little.\n\n| policy | | at once | decisions/s | latency | open loop: a second | its latency, and most | CPU | generator | others |\n|---|---|---|---|---|---|---|---|---|---|\n");
     for (name, words) in DECISIONS {
         for row in result(report, name)["rows"]
             .as_array()
