@@ -134,3 +134,25 @@ validate:
     };
     insta::assert_snapshot!(format!("{}\n{}", rule("v[].spec"), rule("v")));
 }
+
+/// Behind a projection of an entry every expression is a stage of a pipe, which would forgive what is an
+/// error where the rule evaluates it.
+#[test]
+fn behind_a_projection_nothing_is_asked_that_may_miss_a_key() {
+    for (entry, key, is_asked) in [
+        ("e", "v[0].host", true),
+        ("e.p", "v[0].host", false),
+        ("e.p", "v[].host", true),
+        ("{{ request.name }}", "v[0].host", false),
+        ("{{ request.name }}", "v[].host", true),
+    ] {
+        let reads = reads(&format!(
+            "\ncontext: [{{name: v, globalReference: {{name: \"{entry}\"}}}}]\nvalidate: {{deny: {{conditions: [{{key: \"{{{{ {key} }}}}\", operator: Equals, value: x}}]}}}}\n"
+        ));
+        assert_eq!(
+            reads.contains("Part of v"),
+            is_asked,
+            "{entry} {key}: {reads}"
+        );
+    }
+}
