@@ -10,7 +10,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde_json::Value;
 
-use crate::{demo, jp, query, serve};
+use crate::{demo, explain, jp, query, serve};
 
 #[derive(Parser)]
 #[command(
@@ -21,6 +21,7 @@ use crate::{demo, jp, query, serve};
         anteroom demo                              a whole system under load, in this process\n  \
         anteroom demo --once -o json               the same, bounded, for machines\n  \
         anteroom serve --kubeconfig ~/.kube/config watcher, replica and webhook in one process\n  \
+        anteroom explain policy.yaml               what its rules ask, and how it is answered\n  \
         anteroom query ingresses 'length(items)'   ask the replicas of a running system\n  \
         anteroom jp query -i pod.yaml 'metadata.name'\n\n\
         Exit codes: 0 done, 1 failed, 2 wrong usage, 64 not finished within the grace time, 130 ended by a second signal."
@@ -36,6 +37,8 @@ enum Command {
     Demo(Box<demo::DemoArgs>),
     /// Run watcher, replica and webhook in one process, for a small cluster.
     Serve(Box<serve::ServeArgs>),
+    /// Say what each rule of a policy asks of the cluster, and how the answer is found.
+    Explain(Box<explain::ExplainArgs>),
     /// Ask the replicas of a running system.
     Query(Box<query::QueryArgs>),
     /// Work with the query language offline.
@@ -74,6 +77,10 @@ pub fn run() -> ExitCode {
                 serve::run(*args, service)
             })
         }
+        Command::Explain(args) => {
+            let process = quiet(&args.telemetry, "warn");
+            anteroom_runtime::process::run("anteroom", &process, |_| explain::run(*args))
+        }
         Command::Query(args) => {
             // A client has no probes to serve, and its standard output is the answer.
             let process = quiet(&args.telemetry, "warn");
@@ -109,6 +116,12 @@ fn finish(result: anyhow::Result<()>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says what is wrong and no reason to stop.
+#[allow(clippy::print_stderr, reason = "beside the result, for people")]
+pub(crate) fn warn(text: &str) {
+    eprintln!("anteroom: passed over: {text}");
 }
 
 /// Prints a result and a newline. A reader that has seen enough (`| head`) is not an error.

@@ -14,21 +14,31 @@ const DOCUMENT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Reads a JSON or YAML document from `file`, or from standard input if there is none.
 pub(crate) fn document(file: Option<&PathBuf>) -> anyhow::Result<Value> {
-    let (name, text) = match file {
-        Some(path) if path != Path::new("-") => {
-            let open =
-                File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-            (path.display().to_string(), read(open)?)
-        }
-        _ => {
-            let stdin = stdin();
-            if stdin.is_terminal() {
-                bail!("no input: name a file with -i FILE, or pipe a document into the command");
-            }
-            ("standard input".to_owned(), read(stdin.lock())?)
-        }
-    };
+    let (name, text) = text(file.map_or(Path::new("-"), |path| path.as_path()))?;
     parse(&text).with_context(|| format!("{name} is not a JSON or YAML document"))
+}
+
+/// Reads all JSON or YAML documents of `file`, or of standard input (`-`).
+pub(crate) fn documents(file: &Path) -> anyhow::Result<Vec<Value>> {
+    let (name, text) = text(file)?;
+    if let Ok(document) = serde_json::from_str(&text) {
+        return Ok(vec![document]);
+    }
+    let documents: Result<Vec<Value>, _> = serde_saphyr::from_multiple(&text);
+    documents.with_context(|| format!("{name} is not a JSON or YAML document"))
+}
+
+/// What stands in `file`, or comes from standard input (`-`), and its name for messages.
+fn text(file: &Path) -> anyhow::Result<(String, String)> {
+    if file != Path::new("-") {
+        let open = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+        return Ok((file.display().to_string(), read(open)?));
+    }
+    let stdin = stdin();
+    if stdin.is_terminal() {
+        bail!("no input: name a file, or pipe a document into the command");
+    }
+    Ok(("standard input".to_owned(), read(stdin.lock())?))
 }
 
 fn read(from: impl Read) -> anyhow::Result<String> {

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `demo` | a whole system under load, measured |
 //! | `serve` | watcher, replica and webhook in one process, for a small cluster |
+//! | `explain` | what each rule of a policy asks, and how the answer is found |
 //! | `query` | asks the replicas of a running system |
 //! | `jp` | the query language, offline |
 //! | `completion` | shell completions |
 
 mod cli;
 mod demo;
+mod explain;
 mod input;
 mod jp;
 mod query;

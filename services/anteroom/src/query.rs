@@ -260,7 +260,8 @@ struct Found {
     expression: String,
 }
 
-fn request(query: Query) -> QueryRequest {
+/// One query, as a request.
+pub(crate) fn request(query: Query) -> QueryRequest {
     QueryRequest {
         entry: String::new(),
         queries: vec![query],
@@ -272,14 +273,14 @@ fn request(query: Query) -> QueryRequest {
 }
 
 /// Waits, without a bound of its own, until the bus is within reach.
-async fn connected(bus: &dyn Bus) {
+pub(crate) async fn connected(bus: &dyn Bus) {
     let mut connection = bus.connection();
     // An error means that the bus was closed, which the request will say better.
     let _ = connection.wait_for(|state| *state == Connection::Up).await;
 }
 
 /// Sends one query and reads its one result.
-async fn ask(
+pub(crate) async fn ask(
     bus: &dyn Bus,
     to: Address,
     mut request: QueryRequest,

@@ -1,0 +1,285 @@
+//! `anteroom explain`: what each rule of a policy asks, and how a replica finds the answer.
+//!
+//! ```text
+//! files ── manifests ──▶ policies, entries ── plan ──▶ Explained ──▶ text, JSON
+//!                                              ▲
+//!                             live: what a running system holds
+//! ```
+
+mod live;
+mod manifests;
+mod plan;
+mod text;
+
+use std::path::PathBuf;
+
+use anteroom_bus::nats::NatsArgs;
+use anteroom_policy::Policy;
+use anteroom_runtime::telemetry::TelemetryArgs;
+use anyhow::bail;
+use clap::Args;
+use serde::Serialize;
+use serde_json::Value;
+
+use self::{live::Live, manifests::Manifests, plan::ReadPlan};
+use crate::cli::{Output, print, warn};
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    anteroom explain policy.yaml\n  \
+    anteroom explain policies/ entries/ -o json\n  \
+    kubectl get clusterpolicies -o yaml | anteroom explain -\n  \
+    anteroom explain policy.yaml --live --nats-url nats://localhost:4222\n\n\
+    Exit codes: 0 every policy is explained, 1 one cannot be compiled or read, or --fail-on-scan found \
+    a scan, 2 wrong usage.")]
+pub(crate) struct ExplainArgs {
+    /// Files of policies, and of the entries that they read; folders with such files; `-` for
+    /// standard input.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Ask a running system how many objects there are, and how many of them a lookup finds.
+    #[arg(long)]
+    live: bool,
+
+    /// Fail where a rule's query looks through all objects, for use in a pipeline.
+    #[arg(long)]
+    fail_on_scan: bool,
+
+    /// How it is printed.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+
+    #[command(flatten)]
+    nats: NatsArgs,
+
+    #[command(flatten)]
+    pub(crate) telemetry: TelemetryArgs,
+}
+
+/// A policy, explained.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Explained {
+    /// As in `ClusterPolicy`.
+    kind: String,
+    /// With its namespace, if it is in one.
+    name: String,
+    rules: Vec<RulePlan>,
+    /// Why it cannot be compiled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    problems: Vec<String>,
+}
+
+/// What one rule reads.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RulePlan {
+    rule: String,
+    reads: Vec<ReadPlan>,
+}
+
+pub(crate) async fn run(args: ExplainArgs) -> anyhow::Result<()> {
+    let manifests = Manifests::read(&args.files)?;
+    if manifests.policies.is_empty() {
+        bail!("there is no ClusterPolicy or Policy of kyverno.io in what was given");
+    }
+    let mut explained: Vec<_> = manifests
+        .policies
+        .iter()
+        .map(|manifest| explain(manifest, &manifests))
+        .collect();
+    if args.live {
+        let live = Live::connect(&args.nats).await?;
+        let reads = explained
+            .iter_mut()
+            .flat_map(|policy| &mut policy.rules)
+            .flat_map(|rule| &mut rule.reads);
+        for read in reads {
+            read.rows = live.estimate(read).await?;
+        }
+        live.close().await;
+    }
+    for file in &manifests.passed_over {
+        warn(file);
+    }
+    match args.output {
+        Output::Text => print(text::page(&explained).trim_end())?,
+        Output::Json => print(&serde_json::to_string_pretty(&explained)?)?,
+    }
+    verdict(&explained, args.fail_on_scan)
+}
+
+fn explain(manifest: &Value, manifests: &Manifests) -> Explained {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let metadata = &manifest["metadata"];
+    let (namespace, name) = (text(&metadata["namespace"]), text(&metadata["name"]));
+    let (rules, problems) = match anteroom_policy::compile(manifest) {
+        Ok(policy) => (rules(&policy, manifests), Vec::new()),
+        Err(problems) => (
+            Vec::new(),
+            problems.iter().map(ToString::to_string).collect(),
+        ),
+    };
+    Explained {
+        kind: text(&manifest["kind"]),
+        name: match namespace.is_empty() {
+            true => name,
+            false => format!("{namespace}/{name}"),
+        },
+        rules,
+        problems,
+    }
+}
+
+fn rules(policy: &Policy, manifests: &Manifests) -> Vec<RulePlan> {
+    let plan = |rule: &anteroom_policy::Rule| {
+        let mut reads = rule.reads();
+        // The same, written twice in one field, is asked once.
+        reads.dedup();
+        RulePlan {
+            rule: rule.name().to_owned(),
+            reads: reads.iter().map(|read| plan::of(read, manifests)).collect(),
+        }
+    };
+    policy.rules().iter().map(plan).collect()
+}
+
+fn verdict(explained: &[Explained], fail_on_scan: bool) -> anyhow::Result<()> {
+    let failed = explained
+        .iter()
+        .filter(|policy| !policy.problems.is_empty());
+    let (failed, scans) = (
+        failed.count(),
+        explained.iter().map(Explained::scans).sum::<usize>(),
+    );
+    if failed > 0 {
+        bail!(
+            "{failed} of {} policies cannot be compiled",
+            explained.len()
+        );
+    }
+    if fail_on_scan && scans > 0 {
+        bail!("{scans} queries look through all objects (--fail-on-scan)");
+    }
+    Ok(())
+}
+
+impl Explained {
+    /// Queries at admission that look through all objects.
+    fn scans(&self) -> usize {
+        let reads = self.rules.iter().flat_map(|rule| &rule.reads);
+        reads.filter(|read| read.is_scan()).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEMO: [&str; 2] = [
+        include_str!("demo/manifests/entry.yaml"),
+        include_str!("demo/manifests/policy.yaml"),
+    ];
+
+    const BY_LABEL: &str = r#"
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: by-label}
+spec:
+  rules:
+    - name: newer
+      match: {any: [{resources: {kinds: [Pod]}}]}
+      context:
+        - name: newer
+          globalReference: {name: pods, jmesPath: "[?metadata.generation > `3`].metadata.name"}
+        - name: config
+          configMap: {name: settings, namespace: default}
+        - name: node
+          apiCall: {urlPath: "/api/v1/nodes/{{ request.object.spec.nodeName }}", jmesPath: metadata.name}
+        - name: names
+          globalReference: {name: pods.names}
+      validate:
+        message: "{{ newer }}"
+        deny:
+          conditions:
+            any:
+              - {key: "{{ config.data.a }}", operator: Equals, value: "{{ newer[0] }}"}
+              - {key: "{{ node }}", operator: Equals, value: "{{ length(names) }}"}
+"#;
+
+    fn explained(texts: &[&str]) -> Vec<Explained> {
+        let folder = tempfile::tempdir().unwrap();
+        for (at, text) in texts.iter().enumerate() {
+            std::fs::write(folder.path().join(format!("{at}.yaml")), text).unwrap();
+        }
+        let manifests = Manifests::read(&[folder.path().to_owned()]).unwrap();
+        let policies = manifests.policies.iter();
+        policies
+            .map(|manifest| explain(manifest, &manifests))
+            .collect()
+    }
+
+    #[test]
+    fn a_policy_is_explained_read_by_read() {
+        let explained = explained(&DEMO);
+        let page = text::page(&explained);
+        for line in [
+            "ClusterPolicy unique-ingress-host",
+            "rule host-is-free",
+            "hosts <- CachedContextEntry ingresses",
+            "used in validate.deny.conditions.any[0].value as `hosts`",
+            "gets    whether the condition with AnyIn is met",
+            "plan    index: objects with a value of spec.rules[].host",
+            "policies: 1; reads: 1; by index 1; kept 0",
+        ] {
+            assert!(page.contains(line), "{line}: {page}");
+        }
+        assert!(verdict(&explained, true).is_ok());
+    }
+
+    #[test]
+    fn a_scan_is_told_with_its_reason_and_a_better_way_and_fails_where_asked_to() {
+        let pods = r#"
+apiVersion: kyverno.io/v2alpha1
+kind: GlobalContextEntry
+metadata: {name: pods}
+spec:
+  kubernetesResource: {version: v1, resource: pods}
+  projections: [{name: names, jmesPath: "[].metadata.name"}]
+"#;
+        let explained = explained(&[BY_LABEL, pods]);
+        let page = text::page(&explained);
+        for line in [
+            "plan    SCAN: all objects are looked through",
+            "`metadata.generation > `3`` has to be evaluated on every object",
+            "better  ",
+            "config <- configMap default/settings",
+            "plan    one object, by its name",
+            "node <- /api/v1/nodes/{{request.object.spec.nodeName}} (kept as /v1/nodes/?&)",
+            "names <- GlobalContextEntry pods.names",
+            "plan    kept: how many there are, of (@)[].metadata.name",
+        ] {
+            assert!(page.contains(line), "{line}: {page}");
+        }
+        assert!(verdict(&explained, false).is_ok());
+        let error = verdict(&explained, true).unwrap_err().to_string();
+        assert!(error.contains("--fail-on-scan"), "{error}");
+    }
+
+    #[test]
+    fn a_projection_of_an_entry_that_is_not_given_is_not_guessed() {
+        let explained = explained(&[BY_LABEL]);
+        let page = text::page(&explained);
+        assert!(page.contains("not known here: give the manifest of GlobalContextEntry pods too"));
+    }
+
+    #[test]
+    fn a_policy_that_cannot_be_compiled_says_why() {
+        let explained = explained(&[
+            "{apiVersion: kyverno.io/v1, kind: Policy, metadata: {name: web, namespace: team}}",
+        ]);
+        assert!(text::page(&explained).contains("Policy team/web\n  cannot be compiled: AR302"));
+        assert!(verdict(&explained, false).is_err());
+    }
+}

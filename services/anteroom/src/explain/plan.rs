@@ -1,0 +1,301 @@
+//! How one read of a rule is answered. Pure.
+
+use std::collections::HashMap;
+
+use anteroom_jmespath::Expression;
+use anteroom_model::EntryKind;
+use anteroom_plan::{Document, Narrow, Objects, describe};
+use anteroom_policy::{Read, ReadSource, Usage};
+use serde::Serialize;
+
+use super::{
+    live::Rows,
+    manifests::{Entry, Manifests},
+};
+
+/// One use of a fact, and how it is answered.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ReadPlan {
+    /// The context entry.
+    pub(super) variable: String,
+    /// Where the fact comes from, in words.
+    pub(super) source: String,
+    /// The field that uses it.
+    pub(super) field: String,
+    /// What stands there.
+    pub(super) written: String,
+    /// The query that is sent.
+    pub(super) asks: String,
+    /// What comes back, in words.
+    pub(super) gets: String,
+    /// It is asked only to tell a violation.
+    pub(super) in_message: bool,
+    /// Why the fact is fetched rather than asked about, if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) why_whole: Option<String>,
+    pub(super) plan: Plan,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rows: Option<Rows>,
+    /// As what a running system knows the source.
+    #[serde(skip)]
+    pub(super) registered: Option<Registered>,
+}
+
+/// How a query finds its answer.
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub(super) enum Plan {
+    /// By indexes: the expression is evaluated over the objects that they find.
+    Index {
+        words: String,
+        #[serde(skip)]
+        found: Found,
+    },
+    /// By what is kept up to date as objects change: none of them is looked at.
+    Kept { words: String },
+    /// One object, by name.
+    Object,
+    /// The one answer of a call, which is kept.
+    Response,
+    /// Nobody keeps it.
+    Live,
+    /// What is needed to say it is not here.
+    Unknown { why: String },
+    /// All objects are looked through.
+    Scan {
+        /// What needs them all.
+        part: String,
+        why: String,
+        better: String,
+    },
+}
+
+/// The name that a source is registered by.
+#[derive(Debug)]
+pub(super) struct Registered {
+    pub(super) kind: EntryKind,
+    pub(super) name: String,
+}
+
+/// Which objects are found.
+#[derive(Debug)]
+pub(super) struct Found(Narrow);
+
+impl ReadPlan {
+    pub(super) fn is_scan(&self) -> bool {
+        matches!(self.plan, Plan::Scan { .. }) && !self.in_message
+    }
+}
+
+/// The plan of a read.
+pub(super) fn of(read: &Read, manifests: &Manifests) -> ReadPlan {
+    let Source {
+        text,
+        registered,
+        over,
+    } = source(&read.source, manifests);
+    let (asks, plan) = match over {
+        Over::Said(plan) => (read.expression.clone(), plan),
+        Over::Objects {
+            document,
+            projection,
+        } => {
+            let asks = projected(projection.as_deref(), &read.expression);
+            let plan = by_expression(&asks, document);
+            (asks, plan)
+        }
+    };
+    ReadPlan {
+        variable: read.variable.clone(),
+        source: text,
+        field: read.field.clone(),
+        written: read.written.clone(),
+        asks,
+        gets: match read.usage {
+            Usage::Probe(operator) => format!("whether the condition with {operator} is met"),
+            Usage::Part => "what the rule's expression comes to".to_owned(),
+            _ => "all that the entry's expression gives".to_owned(),
+        },
+        in_message: read.in_message,
+        why_whole: read.why_whole.clone(),
+        plan,
+        rows: None,
+        registered,
+    }
+}
+
+/// What is read, and what an expression is evaluated on.
+struct Source {
+    text: String,
+    registered: Option<Registered>,
+    over: Over,
+}
+
+enum Over {
+    /// Whatever the expression is.
+    Said(Plan),
+    /// A list of objects.
+    Objects {
+        document: Document<'static>,
+        projection: Option<String>,
+    },
+}
+
+fn source(source: &ReadSource, manifests: &Manifests) -> Source {
+    let said = |text: String, plan| Source {
+        text,
+        registered: None,
+        over: Over::Said(plan),
+    };
+    match source {
+        ReadSource::Entry { kind, name } => entry(*kind, name, manifests),
+        ReadSource::Kept {
+            reference,
+            path,
+            is_list,
+        } => {
+            let text = match path.is_empty() {
+                true => format!("resourceCache {}", reference.name()),
+                false => format!("{path} (kept as {})", reference.name()),
+            };
+            let over = match is_list {
+                true => Over::Objects {
+                    document: Document::List { plural: None },
+                    projection: None,
+                },
+                false => Over::Said(Plan::Object),
+            };
+            let registered = Some(Registered {
+                kind: EntryKind::Implicit,
+                name: reference.name(),
+            });
+            Source {
+                text,
+                registered,
+                over,
+            }
+        }
+        ReadSource::Call { path } => said(path.clone(), Plan::Live),
+        ReadSource::Service => said("a call of a service".to_owned(), Plan::Live),
+        ReadSource::ConfigMap { object } => said(format!("configMap {object}"), Plan::Object),
+        _ => said(
+            "a source that this version cannot name".to_owned(),
+            Plan::Live,
+        ),
+    }
+}
+
+fn entry(kind: EntryKind, written: &str, manifests: &Manifests) -> Source {
+    let (name, projection) = match (kind, written.split_once('.')) {
+        (EntryKind::Global, Some((name, projection))) => (name, Some(projection)),
+        _ => (written, None),
+    };
+    let what = match kind {
+        EntryKind::Global => "GlobalContextEntry",
+        _ => "CachedContextEntry",
+    };
+    let of = |known: Option<&Entry>| match (known, projection) {
+        _ if written.contains("{{") => Err("its name is the request's to say".to_owned()),
+        (Some(entry), _) if entry.is_call => Ok(Over::Said(Plan::Response)),
+        (Some(entry), Some(wanted)) => {
+            let mut all = entry.projections.iter();
+            match all.find(|(name, _)| name == wanted) {
+                Some((_, expression)) => Ok(objects(kind, Some(expression.clone()))),
+                None => Err(format!("{what} {name} has no projection {wanted}")),
+            }
+        }
+        (None, Some(_)) => Err(format!(
+            "give the manifest of {what} {name} too, which has the projection"
+        )),
+        // An entry is on a list of objects, unless its manifest says otherwise.
+        (_, None) => Ok(objects(kind, None)),
+    };
+    Source {
+        text: format!("{what} {written}"),
+        registered: Some(Registered {
+            kind,
+            name: name.to_owned(),
+        }),
+        over: of(manifests.entry(kind, name))
+            .unwrap_or_else(|why| Over::Said(Plan::Unknown { why })),
+    }
+}
+
+/// Readers of a `GlobalContextEntry` see an array, those of a `CachedContextEntry` a document.
+fn objects(kind: EntryKind, projection: Option<String>) -> Over {
+    let document = match kind {
+        EntryKind::Global => Document::Array,
+        _ => Document::List { plural: None },
+    };
+    Over::Objects {
+        document,
+        projection,
+    }
+}
+
+fn projected(projection: Option<&str>, expression: &str) -> String {
+    match (projection, expression) {
+        (None, expression) => expression.to_owned(),
+        (Some(projection), "") => projection.to_owned(),
+        (Some(projection), expression) => format!("({projection}) | ({expression})"),
+    }
+}
+
+fn by_expression(asks: &str, document: Document<'_>) -> Plan {
+    let text = if asks.is_empty() { "@" } else { asks };
+    let expression = match Expression::parse(text) {
+        Ok(expression) => expression,
+        // With variables where only an identifier can stand.
+        Err(_) => {
+            let why = "the expression is put together for each request".to_owned();
+            return Plan::Unknown { why };
+        }
+    };
+    let description = describe(&expression, document);
+    let words = || description.to_string();
+    match &description.objects {
+        Objects::Scanned(scan) => Plan::Scan {
+            part: scan.part.clone(),
+            why: scan.why.reason().to_owned(),
+            better: scan.why.advice().to_owned(),
+        },
+        Objects::None => Plan::Kept { words: words() },
+        Objects::Indexed(narrow) => Plan::Index {
+            words: words(),
+            found: Found(narrow.clone()),
+        },
+    }
+}
+
+impl Found {
+    /// What is taken of each object, as expressions.
+    pub(super) fn keys(&self) -> Vec<&str> {
+        let probes = self.0.probes();
+        probes
+            .iter()
+            .map(|probe| probe.key.expression().as_str())
+            .collect()
+    }
+
+    /// How many objects are found where one has `by_key` objects for a value.
+    pub(super) fn rows(&self, by_key: &HashMap<String, u64>) -> u64 {
+        rows(&self.0, by_key)
+    }
+}
+
+fn rows(narrow: &Narrow, by_key: &HashMap<String, u64>) -> u64 {
+    match narrow {
+        Narrow::Probe(probe) if probe.once => 1,
+        Narrow::Probe(probe) => by_key
+            .get(probe.key.expression().as_str())
+            .copied()
+            .unwrap_or(1),
+        Narrow::Any(parts) => parts.iter().map(|part| rows(part, by_key)).sum(),
+        Narrow::All(parts) => parts
+            .iter()
+            .map(|part| rows(part, by_key))
+            .min()
+            .unwrap_or(0),
+    }
+}

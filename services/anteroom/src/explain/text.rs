@@ -1,0 +1,103 @@
+//! Plans, for people.
+
+use std::fmt::Write as _;
+
+use super::{
+    Explained,
+    plan::{Plan, ReadPlan},
+};
+
+/// All of it.
+pub(super) fn page(explained: &[Explained]) -> String {
+    let mut page = String::new();
+    for policy in explained {
+        let _ = writeln!(page, "{} {}", policy.kind, policy.name);
+        for problem in &policy.problems {
+            let _ = writeln!(page, "  cannot be compiled: {problem}");
+        }
+        for rule in &policy.rules {
+            let _ = writeln!(page, "  rule {}", rule.rule);
+            if rule.reads.is_empty() {
+                let _ = writeln!(page, "    reads nothing but the request");
+            }
+            for read in &rule.reads {
+                write_read(&mut page, read);
+            }
+        }
+        page.push('\n');
+    }
+    summary(&mut page, explained);
+    page
+}
+
+fn write_read(page: &mut String, read: &ReadPlan) {
+    let _ = writeln!(page, "    {} <- {}", read.variable, read.source);
+    let mut line = |name: &str, text: &str| {
+        let _ = writeln!(page, "      {name:<8}{text}");
+    };
+    line("used in", &format!("{} as `{}`", read.field, read.written));
+    if read.in_message {
+        line("", "(only to tell a violation)");
+    }
+    line(
+        "asks",
+        if read.asks.is_empty() {
+            "the data whole"
+        } else {
+            &read.asks
+        },
+    );
+    line("gets", &read.gets);
+    match &read.plan {
+        Plan::Index { words, .. } | Plan::Kept { words } => {
+            let mut names = std::iter::once("plan").chain(std::iter::repeat(""));
+            words
+                .lines()
+                .for_each(|words| line(names.next().unwrap_or_default(), words));
+        }
+        Plan::Object => line("plan", "one object, by its name"),
+        Plan::Response => line("plan", "the kept answer of an API call"),
+        Plan::Live => line("plan", "a live read: no view holds it"),
+        Plan::Unknown { why } => line("plan", &format!("not known here: {why}")),
+        Plan::Scan { part, why, better } => {
+            line("plan", "SCAN: all objects are looked through");
+            line("why", &format!("`{part}` {why}"));
+            line("better", better);
+        }
+    }
+    if let Some(why) = &read.why_whole
+        && matches!(read.plan, Plan::Scan { .. })
+    {
+        line("fetched", why);
+    }
+    if let Some(rows) = &read.rows {
+        line(
+            "rows",
+            &format!("about {} of {} objects", rows.looked_at, rows.objects),
+        );
+    }
+}
+
+fn summary(page: &mut String, explained: &[Explained]) {
+    let reads = || {
+        explained
+            .iter()
+            .flat_map(|policy| &policy.rules)
+            .flat_map(|rule| &rule.reads)
+    };
+    let count = |is: fn(&Plan) -> bool| reads().filter(|read| is(&read.plan)).count();
+    let _ = writeln!(
+        page,
+        "policies: {}; reads: {}; by index {}; kept {}; one object {}; kept answers {}; live {}; scans \
+         {}; not known {}",
+        explained.len(),
+        reads().count(),
+        count(|plan| matches!(plan, Plan::Index { .. })),
+        count(|plan| matches!(plan, Plan::Kept { .. })),
+        count(|plan| matches!(plan, Plan::Object)),
+        count(|plan| matches!(plan, Plan::Response)),
+        count(|plan| matches!(plan, Plan::Live)),
+        count(|plan| matches!(plan, Plan::Scan { .. })),
+        count(|plan| matches!(plan, Plan::Unknown { .. })),
+    );
+}
