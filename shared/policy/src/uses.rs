@@ -83,8 +83,9 @@ impl FoundUse<'_> {
 
 /// Every use of every fact, in the order of the rule's fields.
 fn of(rule: &Rule) -> Vec<FoundUse<'_>> {
-    let mut found = Vec::new();
+    let (mut found, mut is_read_whole) = (Vec::new(), false);
     places::each(rule, &mut |place, prepared| {
+        is_read_whole |= fit::reads_everything(prepared.expression());
         facts_of(place, prepared)
             .into_iter()
             .for_each(|(at, fact)| found.push(one(place, prepared, at, fact)));
@@ -96,7 +97,9 @@ fn of(rule: &Rule) -> Vec<FoundUse<'_>> {
         .map(|each| Arc::as_ptr(each.entry))
         .collect();
     for each in &mut found {
-        each.is_asked_for = !each.wants_whole() && !whole.contains(&Arc::as_ptr(each.entry));
+        let is_whole = each.wants_whole() || whole.contains(&Arc::as_ptr(each.entry));
+        // `@` shows which entries were loaded.
+        each.is_asked_for = !is_whole && !is_read_whole;
     }
     found
 }

@@ -129,6 +129,32 @@ pub(super) fn can_miss(ast: &Ast, id: TermId, is_there: &dyn Fn(TermId) -> bool)
     }
 }
 
+/// Whether an expression may take all that the context holds, rather than what it names.
+pub(super) fn reads_everything(expression: &Expression) -> bool {
+    let ast = expression.ast();
+    reads_all(ast, ast.root())
+}
+
+fn reads_all(ast: &Ast, id: TermId) -> bool {
+    let any = |terms: &[TermId]| terms.iter().any(|term| reads_all(ast, *term));
+    match ast.term(id) {
+        Term::Field(_) | Term::Literal(_) | Term::Parameter(_) => false,
+        Term::Path(terms) | Term::Pipe(terms) => any(terms.get(..1).unwrap_or_default()),
+        Term::Or(terms) | Term::And(terms) | Term::List(terms) => any(terms),
+        Term::Object(entries) => entries.iter().any(|(_, term)| reads_all(ast, *term)),
+        Term::Not(term) | Term::Flatten(term) => reads_all(ast, *term),
+        Term::Compare { left, right, .. } => any(&[*left, *right]),
+        Term::Project { left, .. }
+        | Term::ProjectValues { left, .. }
+        | Term::Filter { left, .. } => reads_all(ast, *left),
+        Term::Call { arguments, .. } => arguments.iter().any(|argument| match argument {
+            Argument::Value(term) => reads_all(ast, *term),
+            Argument::Reference(_) => false,
+        }),
+        _ => true,
+    }
+}
+
 /// Whether an expression may end with a missing key, where a missing key is an error. It cannot where
 /// whatever takes the value of a field forgives it. Of what is no expression this says yes.
 pub fn may_miss_key(expression: &str) -> bool {

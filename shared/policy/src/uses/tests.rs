@@ -156,3 +156,32 @@ fn behind_a_projection_nothing_is_asked_that_may_miss_a_key() {
         );
     }
 }
+
+#[test]
+fn a_rule_that_shows_all_that_is_loaded_loads_all() {
+    let asks = |message: &str| {
+        reads(&format!(
+            r#"
+context:
+- name: hosts
+  globalReference: {{name: ingresses, jmesPath: "items[].spec.rules[].host"}}
+validate:
+  message: "{message}"
+  deny:
+    conditions:
+      all:
+      - {{key: "{{{{ request.name }}}}", operator: AnyIn, value: "{{{{ hosts }}}}"}}
+"#
+        ))
+    };
+    assert!(asks("{{ request.name }}").contains("Probe"));
+    for everything in [
+        "{{ @ }}",
+        "{{ @ || `1` }}",
+        "{{ length(@) }}",
+        "{{ *.name }}",
+    ] {
+        let asked = asks(everything);
+        assert!(!asked.contains("Probe"), "{everything}: {asked}");
+    }
+}
