@@ -9,7 +9,7 @@ use crate::{
     beside, decisions,
     ground::{Ground, Layout},
     indexed, say, scale,
-    size::{self, Held, INGRESSES, PODS, SERVICES},
+    size::{self, Held, INGRESSES, PODS, PODS_REFERENCED, SERVICES},
     spent,
 };
 
@@ -190,7 +190,7 @@ pub(crate) const ALL: &[Scenario] = &[
                 manifests: &[ENTRY_PODS_REFERENCED, LABEL_PODS],
                 ..ONLY_PODS
             },
-            held: &[PODS],
+            held: &[PODS_REFERENCED],
         },
     },
     Scenario {

@@ -20,6 +20,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     pub(crate) resource: &'static str,
+    /// Its name; of a view that keeps a part of each object, up to the `~` before what tells which.
     pub(crate) view: &'static str,
     pub(crate) api_version: &'static str,
     pub(crate) kind: &'static str,
@@ -30,6 +31,10 @@ pub(crate) const PODS: Held = Held {
     view: "pods.v1",
     api_version: "v1",
     kind: "Pod",
+};
+pub(crate) const PODS_REFERENCED: Held = Held {
+    view: "pods.v1~",
+    ..PODS
 };
 pub(crate) const SERVICES: Held = Held {
     resource: "services",
@@ -97,7 +102,8 @@ pub(crate) async fn synced(ground: &Ground, held: &[Held]) -> anyhow::Result<()>
     let replica = ground.system.replicas[0].as_ref().context("no replica")?;
     for of in held {
         let wanted = ground.sim.objects(of.resource)?.len();
-        let view = format!("view=\"{}\"", of.view);
+        let end = if of.view.ends_with('~') { "" } else { "\"" };
+        let view = format!("view=\"{}{end}", of.view);
         wait::until(&format!("{} to be held", of.view), async || {
             let objects = replica.metric("anteroom_view_objects", &[&view]).await?;
             let answering = replica.metric("anteroom_view_answering", &[&view]).await?;
