@@ -463,6 +463,7 @@ impl Kept {
                     .to_owned(),
             });
         }
+        // A view that has news has heard its writer, so this age is one.
         if age_max_ms.is_none() && self.is_silent(now) {
             return Err(FactError::Stale {
                 view: self.view.id().to_string(),

@@ -201,7 +201,7 @@ impl View {
     }
 
     /// Whether a reader that accepts news of `age_max_ms` gets an answer, where the news is
-    /// `age_ms` old.
+    /// `age_ms` old; `u64::MAX` where none was heard yet.
     ///
     /// # Errors
     /// Why it gets none.
@@ -212,6 +212,9 @@ impl View {
         };
         match &self.life.state {
             State::Synced | State::Stale if age_ms <= age_max_ms => Ok(()),
+            State::Synced | State::Stale if age_ms == u64::MAX => {
+                Err(not_synced("nothing was heard of its source yet"))
+            }
             State::Synced | State::Stale => Err(FactError::Stale {
                 view: self.id.to_string(),
                 age_ms,

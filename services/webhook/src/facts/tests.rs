@@ -169,13 +169,7 @@ async fn last_good_data_counts_where_the_replica_gives_it() {
 /// Points G, J: being asked brings a view back, and the one who asked has an answer.
 #[tokio::test(start_paused = true)]
 async fn a_view_that_is_on_its_way_is_asked_again() {
-    // It is whole, and its news was not heard of yet.
-    let new = FactError::Stale {
-        view: "services.v1".into(),
-        age_ms: u64::MAX,
-        age_max_ms: 90_000,
-    };
-    for reason in [evicted(), not_synced(), new] {
+    for reason in [evicted(), not_synced()] {
         let world = World::new(0.0);
         // Being asked for the third time, it has come back.
         let _knows = world

@@ -264,13 +264,9 @@ impl Views {
 
 /// Whether a replica that says this may serve the view in a moment.
 fn comes_back(error: &FactError) -> bool {
-    // A view that is whole and of which no news was heard yet is a new one.
-    const NEVER: u64 = u64::MAX;
     matches!(
         error,
-        FactError::NotSynced { .. }
-            | FactError::Evicted { .. }
-            | FactError::Stale { age_ms: NEVER, .. }
+        FactError::NotSynced { .. } | FactError::Evicted { .. }
     )
 }
 

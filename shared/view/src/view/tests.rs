@@ -196,6 +196,14 @@ fn every_refusal_has_its_reason() {
         reader.view.answerable(11, 10).unwrap_err().to_string(),
         "view `pods.v1` is stale: its news is 11 ms old, 10 ms are accepted"
     );
+    assert_eq!(
+        reader
+            .view
+            .answerable(u64::MAX, 10)
+            .unwrap_err()
+            .to_string(),
+        "view `pods.v1` is not synced yet: nothing was heard of its source yet"
+    );
     reader.view.aged(true);
     assert_eq!(
         reader.view.answerable(99, 100),
