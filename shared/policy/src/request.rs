@@ -43,6 +43,8 @@ pub struct AdmissionRequest {
     root: Map<String, Value>,
     operation: Operation,
     kind: Kind,
+    /// What is matched, whatever the context says.
+    namespace: String,
     subresource: String,
 }
 
@@ -91,12 +93,32 @@ impl AdmissionRequest {
             "" => images::images(&kind.kind, &request[matched]),
             _ => None,
         };
+        let namespace = text(&request, &["namespace"]).unwrap_or_default();
         Ok(Self {
+            namespace: namespace.to_owned(),
             root: root(request, images),
             operation,
             kind,
             subresource,
         })
+    }
+
+    /// The same with another value in the context that variables are resolved in, for tests of policies:
+    /// `path` begins with `request` or what else stands in every context. Objects on the way are made. Of
+    /// what is matched only the object and the name follow it.
+    #[must_use]
+    pub fn with_variable(mut self, path: &[String], value: Value) -> Self {
+        if let [first, rest @ ..] = path {
+            let mut place = self.root.entry(first.clone()).or_insert(Value::Null);
+            for name in rest {
+                if !place.is_object() {
+                    *place = Value::Object(Map::new());
+                }
+                place = &mut place[name.as_str()];
+            }
+            *place = value;
+        }
+        self
     }
 
     /// The kind of the resource that a subresource belongs to, as discovery knows it: `Pod` for
@@ -153,7 +175,7 @@ impl AdmissionRequest {
 
     /// `request.namespace`, empty for what is cluster-scoped.
     pub fn namespace(&self) -> &str {
-        self.text(&["namespace"])
+        &self.namespace
     }
 
     /// `request.userInfo.username`.
@@ -306,6 +328,24 @@ mod tests {
         );
         assert_eq!(service_account("system:serviceaccount:"), ("", ""));
         assert_eq!(service_account("alice"), ("", ""));
+    }
+
+    #[test]
+    fn a_variable_of_the_context_is_put_in_place() {
+        let path = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
+        let request = AdmissionRequest::new(json!({
+            "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "object": {"metadata": {"name": "a"}, "spec": 1}, "namespace": "here",
+        }))
+        .unwrap()
+        .with_variable(&path("request.namespace"), "there".into())
+        .with_variable(&path("request.object.spec.x"), 2.into())
+        .with_variable(&path("serviceAccountName"), "robot".into())
+        .with_variable(&[], 3.into());
+        assert_eq!(request.namespace(), "here");
+        assert_eq!(request.root()["request"]["namespace"], "there");
+        assert_eq!(request.root()["request"]["object"]["spec"], json!({"x": 2}));
+        assert_eq!(request.root()["serviceAccountName"], "robot");
     }
 
     #[test]

@@ -1,0 +1,302 @@
+//! Policies held against resources.
+
+use std::fmt;
+
+use anteroom_policy::{
+    AdmissionRequest, Evaluation, Policy, Problem, Rule, RuleOutcome, Step, compile,
+};
+use serde_json::Value;
+
+use crate::{
+    facts::{Facts, World},
+    request::{self, User},
+    resource::Resource,
+    values::Variables,
+};
+
+/// What became of a rule, in the words of a policy report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// The resource complies.
+    Pass,
+    /// It does not.
+    Fail,
+    /// It does not, and the policy says that this does not count.
+    Warn,
+    /// Whether it complies is not known.
+    Error,
+    /// The rule does not apply.
+    Skip,
+}
+
+impl Status {
+    /// As files of expected results have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Warn => "warn",
+            Self::Error => "error",
+            Self::Skip => "skip",
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A policy as it was loaded.
+#[derive(Debug)]
+pub struct LoadedPolicy {
+    /// As in `ClusterPolicy`.
+    pub kind: String,
+    /// With its namespace before it, if it is in one.
+    pub name: String,
+    /// The manifest's own name.
+    pub(crate) bare_name: String,
+    /// A violation does not count (`policies.kyverno.io/scored: "false"`).
+    is_unscored: bool,
+    /// What it compiled to, or why it did not.
+    pub outcome: Result<Policy, Vec<Problem>>,
+}
+
+impl LoadedPolicy {
+    /// From a manifest; `None` where it is no `ClusterPolicy` or `Policy` of kyverno.io.
+    pub fn new(manifest: &Value) -> Option<Self> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (kind, metadata) = (text(&manifest["kind"]), &manifest["metadata"]);
+        let is_ours = text(&manifest["apiVersion"]).starts_with("kyverno.io/")
+            && ["ClusterPolicy", "Policy"].contains(&&*kind);
+        if !is_ours {
+            return None;
+        }
+        let bare_name = text(&metadata["name"]);
+        let namespace = match (&*kind, text(&metadata["namespace"])) {
+            ("Policy", namespace) if namespace.is_empty() => "default".to_owned(),
+            ("Policy", namespace) => namespace,
+            _ => String::new(),
+        };
+        Some(Self {
+            name: match namespace.is_empty() {
+                true => bare_name.clone(),
+                false => format!("{namespace}/{bare_name}"),
+            },
+            bare_name,
+            kind,
+            is_unscored: metadata["annotations"]["policies.kyverno.io/scored"] == "false",
+            outcome: compile(manifest),
+        })
+    }
+
+    /// Whether it is meant by a name, with its namespace or without.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.name == name || self.bare_name == name
+    }
+}
+
+/// What became of one rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleResponse {
+    /// The rule's name.
+    pub rule: String,
+    /// What became of it.
+    pub status: Status,
+    /// The violation, the error, or why it was skipped.
+    pub message: String,
+}
+
+/// What one policy says of one resource: nothing, if no rule of it speaks of the resource.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Response {
+    /// Its place among the policies.
+    pub policy: usize,
+    /// Its place among the resources.
+    pub resource: usize,
+    /// Of the rules that speak of the resource, in the policy's order.
+    pub rules: Vec<RuleResponse>,
+    /// What the resource has become.
+    pub patched: Option<Value>,
+}
+
+/// All that a run holds against each other.
+#[derive(Debug, Default)]
+pub struct Bench {
+    /// In the order in which they are asked.
+    pub policies: Vec<LoadedPolicy>,
+    /// What is asked about.
+    pub resources: Vec<Resource>,
+    /// What rules are given in place of facts.
+    pub variables: Variables,
+    /// Who makes the requests.
+    pub user: User,
+    pub(crate) world: World,
+}
+
+impl Bench {
+    /// With these policies and resources, of which a second one of the same name is left out. The
+    /// resources are the cluster that rules read, too.
+    pub fn new(policies: Vec<LoadedPolicy>, resources: Vec<Resource>) -> Self {
+        let mut kept: Vec<Resource> = Vec::new();
+        for resource in resources {
+            if !kept.iter().any(|known| known.is(&resource)) {
+                kept.push(resource);
+            }
+        }
+        Self {
+            policies,
+            world: World {
+                resources: kept.clone(),
+                ..World::default()
+            },
+            resources: kept,
+            ..Self::default()
+        }
+    }
+}
+
+/// What every policy says of every resource, resource by resource.
+pub fn apply(bench: &Bench) -> Vec<Response> {
+    let mut responses = Vec::new();
+    for (at, resource) in bench.resources.iter().enumerate() {
+        for (policy, loaded) in bench.policies.iter().enumerate() {
+            if let Ok(compiled) = &loaded.outcome {
+                responses.push(Response {
+                    policy,
+                    resource: at,
+                    rules: rules(bench, loaded, compiled, resource),
+                    patched: None,
+                });
+            }
+        }
+    }
+    responses
+}
+
+fn rules(
+    bench: &Bench,
+    loaded: &LoadedPolicy,
+    policy: &Policy,
+    resource: &Resource,
+) -> Vec<RuleResponse> {
+    let request = request::request(&loaded.bare_name, resource, &bench.user, &bench.variables);
+    let respond = |rule: &Rule| {
+        let outcome = match &request {
+            Ok(request) => judge(bench, loaded, (policy, rule), request, resource),
+            Err(error) => return Some((Status::Error, error.to_string())),
+        };
+        match outcome {
+            RuleOutcome::NotMatched => None,
+            RuleOutcome::Pass => Some((Status::Pass, String::new())),
+            RuleOutcome::Skipped { reason } => Some((Status::Skip, reason)),
+            RuleOutcome::Fail { message } if loaded.is_unscored => Some((Status::Warn, message)),
+            RuleOutcome::Fail { message } => Some((Status::Fail, message)),
+            RuleOutcome::Error(error) => Some((Status::Error, format!("{} {error}", error.code()))),
+        }
+    };
+    let response = |rule: &Rule| {
+        let (status, message) = respond(rule)?;
+        Some(RuleResponse {
+            rule: rule.name().to_owned(),
+            status,
+            message,
+        })
+    };
+    policy.rules().iter().filter_map(response).collect()
+}
+
+/// The webhook's own evaluation, with every fact at hand.
+fn judge(
+    bench: &Bench,
+    loaded: &LoadedPolicy,
+    (policy, rule): (&Policy, &Rule),
+    request: &AdmissionRequest,
+    resource: &Resource,
+) -> RuleOutcome {
+    let of_rule = bench.variables.of_rule(&loaded.bare_name, rule.name());
+    let of_resource = bench
+        .variables
+        .of_resource(&loaded.bare_name, &resource.name);
+    let request = request::of_rule(request, &of_rule);
+    let facts = Facts::new(&bench.world, &of_resource, &of_rule);
+    let mut evaluation = Evaluation::start(policy, rule, &request).with_whole_facts();
+    loop {
+        match evaluation.step() {
+            Step::Done(report) => return report.outcome,
+            // Each turn answers everything, so there is an end to it.
+            Step::Need(requests) => {
+                for request in requests {
+                    evaluation.supply(request.id, facts.answer(&request));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn policy(spec: &str, metadata: &str) -> LoadedPolicy {
+        let text = format!(
+            "{{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {metadata}, spec: {spec}}}"
+        );
+        LoadedPolicy::new(&serde_saphyr::from_str(&text).unwrap()).unwrap()
+    }
+
+    const NAMED: &str = "{rules: [{name: named, match: {any: [{resources: {kinds: [Pod]}}]}, \
+        validate: {message: label it, pattern: {metadata: {labels: {a: '?*'}}}}}]}";
+
+    fn pod(name: &str, labels: &Value) -> Resource {
+        Resource::new(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn every_policy_is_held_against_every_resource_once() {
+        let policies = || {
+            vec![
+                policy(NAMED, "{name: p}"),
+                policy(
+                    NAMED,
+                    "{name: q, annotations: {policies.kyverno.io/scored: 'false'}}",
+                ),
+                policy("{rules: 3}", "{name: broken}"),
+            ]
+        };
+        let resources = vec![pod("good", &json!({"a": "b"})), pod("bad", &json!({})), {
+            pod("bad", &json!({"a": "again"}))
+        }];
+        let bench = Bench::new(policies(), resources);
+        let found: Vec<_> = apply(&bench)
+            .into_iter()
+            .map(|response| (response.policy, response.resource, response.rules[0].status))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (0, 0, Status::Pass),
+                (1, 0, Status::Pass),
+                (0, 1, Status::Fail),
+                (1, 1, Status::Warn),
+            ]
+        );
+        assert!(bench.policies[2].outcome.is_err());
+    }
+
+    #[test]
+    fn other_manifests_are_no_policies() {
+        assert!(LoadedPolicy::new(&json!({"kind": "ClusterPolicy"})).is_none());
+        assert!(LoadedPolicy::new(&json!({"apiVersion": "v1", "kind": "Pod"})).is_none());
+        let named =
+            json!({"apiVersion": "kyverno.io/v1", "kind": "Policy", "metadata": {"name": "p"}});
+        let policy = LoadedPolicy::new(&named).unwrap();
+        assert!(policy.is_named("default/p") && policy.is_named("p") && !policy.is_named("q"));
+    }
+}

@@ -1,0 +1,186 @@
+use std::fs;
+
+use serde_json::json;
+
+use super::*;
+
+const POLICY: &str = r#"
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: labelled}
+spec:
+  rules:
+    - name: label
+      match: {any: [{resources: {kinds: [Pod]}}]}
+      validate: {message: "label it", pattern: {metadata: {labels: {a: "?*"}}}}
+---
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: broken}
+spec: {rules: 3}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: other}
+"#;
+
+const RESOURCES: &str = r#"
+{apiVersion: v1, kind: Pod, metadata: {name: good, labels: {a: b}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: bad, namespace: shop}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: web}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: d},
+ spec: {template: {metadata: {labels: {a: b}}}}}
+"#;
+
+/// The rows of a suite with these results.
+fn rows(results: &str) -> Vec<Row> {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("policy.yaml", POLICY);
+    write("resources.yaml", RESOURCES);
+    write(
+        "same.yaml",
+        "{apiVersion: v1, kind: Pod, metadata: {name: good, labels: {a: b}}, spec: {}}",
+    );
+    write(
+        "differs.yaml",
+        "{apiVersion: v1, kind: Pod, metadata: {name: good, labels: {a: c}}}",
+    );
+    let test = folder.path().join("kyverno-test.yaml");
+    fs::write(
+        &test,
+        format!("policies: [policy.yaml]\nresources: [resources.yaml]\nresults: [{{{results}}}]"),
+    )
+    .unwrap();
+    check(&Suite::read(&test).unwrap()).unwrap()
+}
+
+/// Each row as `RESOURCE RESULT REASON`.
+fn told(results: &str) -> Vec<String> {
+    let rows = rows(results);
+    rows.iter()
+        .map(|row| format!("{} {} {}", row.resource, row.result.as_str(), row.reason))
+        .collect()
+}
+
+#[test]
+fn rows_are_found_by_policy_rule_kind_and_resource() {
+    let pod = "policy: labelled, rule: label, kind: Pod";
+    for (results, rows) in [
+        (
+            "resources: [good], result: pass",
+            &["Pod/default/good Pass Ok"][..],
+        ),
+        (
+            "resources: [good], result: fail",
+            &["Pod/default/good Fail Want fail, got pass"],
+        ),
+        (
+            "resources: [bad, good], result: fail",
+            &[
+                "Pod/shop/bad Pass Ok",
+                "Pod/default/good Fail Want fail, got pass",
+            ],
+        ),
+        (
+            "resources: [shop/bad], result: fail",
+            &["Pod/shop/bad Pass Ok"],
+        ),
+        (
+            "resource: bad, namespace: shop, status: fail",
+            &["Pod/shop/bad Pass Ok"],
+        ),
+        (
+            "resources: [default/bad], result: fail",
+            &["Pod/default/bad Fail Not found"],
+        ),
+        (
+            "result: pass",
+            &[
+                "Pod/default/good Pass Ok",
+                "Pod/shop/bad Fail Want pass, got fail",
+            ],
+        ),
+    ] {
+        assert_eq!(told(&format!("{pod}, {results}")), rows, "{results}");
+    }
+    for (results, row) in [
+        (
+            "policy: labelled, rule: label, kind: Deployment, resources: [d], result: pass",
+            "Deployment/default/d Pass Ok",
+        ),
+        // Nothing that the policy speaks of: a row that no rule answers is no success.
+        (
+            "policy: labelled, rule: label, kind: Service, resources: [web], result: pass",
+            "Service/web Fail Not found",
+        ),
+        (
+            "policy: labelled, rule: label, kind: Service, resources: [web], result: skip",
+            "Service/web Fail Not found",
+        ),
+        (
+            "policy: labelled, rule: other, kind: Pod, resources: [good], result: pass",
+            "Pod/good Fail Not found",
+        ),
+        (
+            "policy: none, rule: label, kind: Pod, resources: [good], result: pass",
+            "Pod/good Fail Not found",
+        ),
+        (
+            "policy: broken, rule: label, kind: Pod, resources: [good], result: pass",
+            "Pod/good Fail Policy error",
+        ),
+        (
+            "policy: other, rule: x, kind: Pod, resources: [good], result: pass",
+            "Pod/good Not run Not run",
+        ),
+        (
+            "policy: labelled, rule: label, kind: Pod, resources: [good], result: pass, \
+             generatedResource: g.yaml",
+            "Pod/good Not run Not run",
+        ),
+    ] {
+        assert_eq!(told(results), [row], "{results}");
+    }
+}
+
+#[test]
+fn what_a_resource_became_is_compared_but_for_what_says_nothing() {
+    let of = |rest: &str| {
+        told(&format!(
+            "policy: labelled, rule: label, kind: Pod, resources: [good], {rest}"
+        ))
+    };
+    for (rest, row) in [
+        ("patchedResources: same.yaml, result: pass", "Pass Ok"),
+        (
+            "patchedResources: differs.yaml, result: pass",
+            "Fail Resource diff",
+        ),
+        ("patchedResources: differs.yaml, result: fail", "Pass Ok"),
+        (
+            "patchedResources: same.yaml, result: fail",
+            "Fail Want fail, got pass",
+        ),
+    ] {
+        assert_eq!(of(rest), [format!("Pod/default/good {row}")], "{rest}");
+    }
+    let missing = &of("patchedResources: none.yaml, result: pass")[0];
+    assert!(missing.contains("Fail cannot read"), "{missing}");
+}
+
+#[test]
+fn numbers_are_compared_by_value_and_empty_things_say_nothing() {
+    for (a, b, same) in [
+        (json!({"a": 1}), json!({"a": 1.0}), true),
+        (json!({"a": [], "b": {}, "c": null}), json!({}), true),
+        (json!({"a": 1}), json!({"a": "1"}), false),
+        (json!([1, 2]), json!([2, 1]), false),
+        (json!({"a": false}), json!({}), false),
+    ] {
+        assert_eq!(tidied(&a) == tidied(&b), same, "{a} {b}");
+    }
+}

@@ -1,0 +1,195 @@
+//! Reading documents from files.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+use thiserror::Error;
+
+/// The largest file that is read.
+pub const DOCUMENT_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// Files below one folder that are read; more is an error.
+pub const FILES_MAX: usize = 10_000;
+
+/// Why an input cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum InputError {
+    /// The file or folder cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is larger than [`DOCUMENT_BYTES_MAX`].
+    #[error("{} is larger than {DOCUMENT_BYTES_MAX} bytes", path.display())]
+    TooLarge {
+        /// Which.
+        path: PathBuf,
+    },
+    /// It is no JSON and no YAML, or has not the shape that is read.
+    #[error("{}: {message}", path.display())]
+    Malformed {
+        /// Which.
+        path: PathBuf,
+        /// Where and what.
+        message: String,
+    },
+    /// A folder has more files than [`FILES_MAX`].
+    #[error("{} has more than {FILES_MAX} files: name fewer", path.display())]
+    TooMany {
+        /// Which.
+        path: PathBuf,
+    },
+}
+
+/// All JSON or YAML documents of a file. Documents that are null are left out, and the items of a
+/// `List` stand in its place.
+///
+/// # Errors
+/// That it cannot be read, or is no JSON and no YAML.
+pub fn documents(path: &Path) -> Result<Vec<Value>, InputError> {
+    let text = text(path)?;
+    let parsed = match serde_json::from_str(&text) {
+        Ok(document) => vec![document],
+        Err(_) => serde_saphyr::from_multiple(&text).map_err(|error| InputError::Malformed {
+            path: path.to_owned(),
+            message: format!("it is not a JSON or YAML document: {error}"),
+        })?,
+    };
+    Ok(parsed.into_iter().flat_map(items).collect())
+}
+
+/// The manifests of a file, or of all files of manifests below a folder that are not hidden, in the order
+/// of their names.
+///
+/// # Errors
+/// As [`documents`].
+pub fn manifests(path: &Path) -> Result<Vec<Value>, InputError> {
+    let mut found = Vec::new();
+    for file in files(path)? {
+        found.extend(documents(&file)?);
+    }
+    Ok(found)
+}
+
+fn items(document: Value) -> Vec<Value> {
+    match document {
+        Value::Null => Vec::new(),
+        Value::Object(mut list) if list.get("kind").and_then(Value::as_str) == Some("List") => {
+            match list.remove("items") {
+                Some(Value::Array(items)) => items.into_iter().flat_map(items_of_item).collect(),
+                _ => Vec::new(),
+            }
+        }
+        document => vec![document],
+    }
+}
+
+/// Lists within lists are not a thing of the API.
+fn items_of_item(item: Value) -> Option<Value> {
+    (!item.is_null()).then_some(item)
+}
+
+fn files(path: &Path) -> Result<Vec<PathBuf>, InputError> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    gather(path, &mut files)?;
+    Ok(files)
+}
+
+fn gather(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), InputError> {
+    for path in inside(folder)? {
+        let name = path.file_name().unwrap_or_default();
+        if name.as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        if path.is_dir() {
+            // A link may lead back up.
+            if !path.is_symlink() {
+                gather(&path, files)?;
+            }
+        } else if matches!(
+            path.extension().and_then(|extension| extension.to_str()),
+            Some("yaml" | "yml" | "json")
+        ) {
+            files.push(path);
+        }
+        if files.len() > FILES_MAX {
+            let path = folder.to_owned();
+            return Err(InputError::TooMany { path });
+        }
+    }
+    Ok(())
+}
+
+/// What stands in a folder, in the order of names.
+pub(crate) fn inside(folder: &Path) -> Result<Vec<PathBuf>, InputError> {
+    let read = |source| InputError::Read {
+        path: folder.to_owned(),
+        source,
+    };
+    let mut inside = fs::read_dir(folder)
+        .map_err(read)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(read)?;
+    inside.sort();
+    Ok(inside)
+}
+
+fn text(path: &Path) -> Result<String, InputError> {
+    let read = |source| InputError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let mut text = String::new();
+    File::open(path)
+        .map_err(read)?
+        .take(DOCUMENT_BYTES_MAX + 1)
+        .read_to_string(&mut text)
+        .map_err(read)?;
+    if text.len() as u64 > DOCUMENT_BYTES_MAX {
+        let path = path.to_owned();
+        return Err(InputError::TooLarge { path });
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn all_documents_of_all_files_are_read_and_lists_taken_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write(
+            "b.yaml",
+            "a: 1\n---\n---\nkind: List\nitems: [{b: 2}, null]\n",
+        );
+        write("a/c.json", "{\"c\": 3}");
+        write("a/notes.txt", "no manifest");
+        write(".hidden/d.yaml", "d: 4");
+        let found = manifests(folder.path()).unwrap();
+        assert_eq!(found, [json!({"c": 3}), json!({"a": 1}), json!({"b": 2})]);
+        assert!(manifests(&folder.path().join("nowhere")).is_err());
+        write("bad.yaml", "a: [");
+        let error = manifests(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("bad.yaml"), "{error}");
+    }
+}

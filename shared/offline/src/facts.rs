@@ -1,0 +1,393 @@
+//! Who answers for facts where there is no cluster.
+//!
+//! The given resources of a kind are all that there are of it. A kind of which none is given is unknown,
+//! and so is an entry without data: that is an error, and never an empty list.
+
+use std::{cell::RefCell, collections::BTreeMap};
+
+use anteroom_jmespath::{Environment, Expression, MissingKey};
+use anteroom_model::{EntryKind, FactError, ObjectKey};
+use anteroom_policy::{
+    ApiTarget, CollectionReference, FactRequest, FactTarget, KeptTarget, Reference, query_functions,
+};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    resource::Resource,
+    suite::{ApiCallResponse, EntryData},
+    values::{RuleValues, put, segments},
+};
+
+/// Data that stand in for a cluster's.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    pub(crate) entries: Vec<EntryData>,
+    pub(crate) responses: Vec<ApiCallResponse>,
+    pub(crate) resources: Vec<Resource>,
+}
+
+/// The facts of one rule and one resource.
+pub(crate) struct Facts<'a> {
+    world: &'a World,
+    /// What the rule's context entries are given, by name.
+    given: Map<String, Value>,
+    by_element: &'a BTreeMap<String, Vec<Value>>,
+    /// How often an entry was asked for whose values come by element.
+    asked: RefCell<BTreeMap<String, usize>>,
+}
+
+impl<'a> Facts<'a> {
+    /// `of_resource` is what the policy is given for the resource, by path.
+    pub(crate) fn new(
+        world: &'a World,
+        of_resource: &Map<String, Value>,
+        of_rule: &'a RuleValues,
+    ) -> Self {
+        let mut given = Map::new();
+        for (path, value) in of_resource.iter().chain(&of_rule.values) {
+            put(&mut given, &segments(path), value.clone());
+        }
+        Self {
+            world,
+            given,
+            by_element: &of_rule.by_element,
+            asked: RefCell::default(),
+        }
+    }
+
+    /// What stands where a rule looks.
+    pub(crate) fn answer(&self, request: &FactRequest) -> Result<Value, FactError> {
+        if let Some(value) = self.value_of_element(&request.variable) {
+            return Ok(value);
+        }
+        if let Some(value) = self.given.get(&request.variable) {
+            return Ok(value.clone());
+        }
+        let data = match &request.target {
+            FactTarget::Entry {
+                kind,
+                name,
+                projection,
+            } => self.world.entry(*kind, name, projection)?,
+            FactTarget::Collection(collection) => self.world.collection(collection)?,
+            FactTarget::Api(target) => self.world.call(target)?,
+            FactTarget::ConfigMap { object, .. } => {
+                let object = self.world.object("configmaps", object)?;
+                json!({"data": object.get("data").cloned().unwrap_or(json!({})),
+                       "metadata": object["metadata"]})
+            }
+            FactTarget::Service { url, .. } => self.world.response(url)?,
+            other => return Err(unknown(&other.to_string())),
+        };
+        evaluate(&data, request)
+    }
+
+    /// Facts are asked for in the order of the elements.
+    fn value_of_element(&self, variable: &str) -> Option<Value> {
+        let values = self.by_element.get(variable)?;
+        let mut asked = self.asked.borrow_mut();
+        let at = asked.entry(variable.to_owned()).or_default();
+        *at += 1;
+        values.get(*at - 1).or(values.last()).cloned()
+    }
+}
+
+impl World {
+    fn entry(&self, kind: EntryKind, name: &str, projection: &str) -> Result<Value, FactError> {
+        let whole = format!("{name}.{projection}");
+        let find = |name: &str| self.entries.iter().find(|entry| entry.name == name);
+        // Data may be given under the projection's full name.
+        if let Some(entry) = find(&whole).filter(|_| !projection.is_empty()) {
+            return entry.data(&self.resources);
+        }
+        let entry = find(name).ok_or_else(|| FactError::EntryNotFound {
+            kind,
+            entry: name.to_owned(),
+        })?;
+        let data = entry.data(&self.resources)?;
+        if projection.is_empty() {
+            return Ok(data);
+        }
+        let mut all = entry.projections.iter();
+        let Some(found) = all.find(|known| known.name == projection) else {
+            let names: Vec<_> = entry.projections.iter().map(|known| &*known.name).collect();
+            return Err(FactError::ProjectionNotFound {
+                entry: name.to_owned(),
+                projection: projection.to_owned(),
+                known: if names.is_empty() {
+                    "none".to_owned()
+                } else {
+                    names.join(", ")
+                },
+            });
+        };
+        search(&found.path, &data, &Map::new(), false)
+    }
+
+    fn collection(&self, of: &CollectionReference) -> Result<Value, FactError> {
+        if !of.field_selector.is_empty() || !of.label_selector.is_empty() {
+            return Err(unknown(&Reference::Collection(of.clone()).name()));
+        }
+        self.list(&of.resource, &of.namespace)
+    }
+
+    /// All given objects of a type, in a namespace or in all.
+    fn list(&self, resource: &str, namespace: &str) -> Result<Value, FactError> {
+        let is_of_type =
+            |own: &&Resource| own.plural() == resource || own.kind.eq_ignore_ascii_case(resource);
+        let of_type: Vec<_> = self.resources.iter().filter(is_of_type).collect();
+        let Some(first) = of_type.first() else {
+            return Err(unknown(resource));
+        };
+        let is_inside = |own: &&&Resource| namespace.is_empty() || own.namespace == namespace;
+        let items: Vec<_> = of_type
+            .iter()
+            .filter(is_inside)
+            .map(|own| &own.value)
+            .collect();
+        Ok(json!({
+            "apiVersion": first.value["apiVersion"], "kind": format!("{}List", first.kind), "items": items,
+        }))
+    }
+
+    fn object(&self, resource: &str, key: &ObjectKey) -> Result<&Value, FactError> {
+        let mut all = self.resources.iter();
+        let found = all.find(|own| {
+            own.plural() == resource
+                && own.name == *key.name
+                && (own.namespace == *key.namespace || own.namespace.is_empty())
+        });
+        found
+            .map(|own| &own.value)
+            .ok_or_else(|| unknown(&format!("{resource} {key}")))
+    }
+
+    fn call(&self, target: &ApiTarget) -> Result<Value, FactError> {
+        if self
+            .responses
+            .iter()
+            .any(|known| known.url_path == target.path)
+        {
+            return self.response(&target.path);
+        }
+        let Some(kept) = target.kept.as_ref().filter(|_| target.data.is_none()) else {
+            return Err(unknown(&target.path));
+        };
+        let KeptTarget {
+            reference,
+            object,
+            namespace,
+            label_selector,
+            field_selector,
+            limit,
+        } = kept;
+        let resource = match reference {
+            Reference::Collection(collection) => &collection.resource,
+            Reference::Object(object) => &object.resource,
+            Reference::LabelledConfigMaps => "configmaps",
+        };
+        if let Some(object) = object {
+            return self.object(resource, object).cloned();
+        }
+        let narrowed = match reference {
+            Reference::Collection(of) => {
+                !of.label_selector.is_empty() || !of.field_selector.is_empty()
+            }
+            _ => true,
+        };
+        if narrowed || !label_selector.is_empty() || !field_selector.is_empty() || limit.is_some() {
+            return Err(unknown(&target.path));
+        }
+        let within = match reference {
+            Reference::Collection(of) if namespace.is_empty() => &of.namespace,
+            _ => namespace,
+        };
+        self.list(resource, within)
+    }
+
+    /// What a test says that a call answers.
+    fn response(&self, url: &str) -> Result<Value, FactError> {
+        let mut all = self.responses.iter();
+        let found = all.find(|known| known.url_path == url);
+        let response = &found.ok_or_else(|| unknown(url))?.response;
+        match response.status_code {
+            Some(code) if !(200..300).contains(&code) => Err(FactError::LiveReadFailed {
+                code,
+                message: format!("{url} answered with {code}"),
+            }),
+            _ => Ok(response.body.clone()),
+        }
+    }
+}
+
+impl EntryData {
+    fn data(&self, resources: &[Resource]) -> Result<Value, FactError> {
+        let listed = match (&self.data, &self.resources) {
+            (Some(data), _) => return Ok(data.clone()),
+            (None, Some(listed)) => listed.clone(),
+            (None, None) => {
+                return Err(unknown(&format!(
+                    "entry {} among {} resources",
+                    self.name,
+                    resources.len()
+                )));
+            }
+        };
+        let Some(path) = self.field_path.as_deref().filter(|path| !path.is_empty()) else {
+            return Ok(Value::Array(listed));
+        };
+        let field = |object: &Value| search(path, object, &Map::new(), false);
+        listed.iter().map(field).collect()
+    }
+}
+
+fn evaluate(data: &Value, request: &FactRequest) -> Result<Value, FactError> {
+    if request.expression.is_empty() {
+        return Ok(data.clone());
+    }
+    let parameters = request.parameters.clone().into_iter().collect();
+    let missing_key_is_error = request.missing_key_is_error;
+    search(&request.expression, data, &parameters, missing_key_is_error)
+}
+
+fn search(
+    expression: &str,
+    data: &Value,
+    parameters: &Map<String, Value>,
+    missing_key_is_error: bool,
+) -> Result<Value, FactError> {
+    let parsed = Expression::parse(expression).map_err(|error| FactError::ExpressionInvalid {
+        message: error.to_string(),
+    })?;
+    let missing_key = match missing_key_is_error {
+        true => MissingKey::Error,
+        false => MissingKey::Null,
+    };
+    let environment = Environment::standard()
+        .with_functions(query_functions())
+        .with_parameters(parameters)
+        .with_missing_key(missing_key);
+    let failed = |error: anteroom_jmespath::EvalError| FactError::EvaluationFailed {
+        message: error.to_string(),
+    };
+    parsed.evaluate_json(data, &environment).map_err(failed)
+}
+
+fn unknown(what: &str) -> FactError {
+    FactError::RequestInvalid {
+        message: format!(
+            "{what} is not known offline: give its variable a value, or give the resources that it reads"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn world() -> World {
+        let resource = |value| Resource::new(value).unwrap();
+        World {
+            entries: vec![EntryData {
+                name: "hosts".to_owned(),
+                resources: Some(vec![json!({"h": "a"}), json!({"h": "b"})]),
+                field_path: Some("h".to_owned()),
+                projections: vec![crate::suite::ProjectionData {
+                    name: "count".to_owned(),
+                    path: "length(@)".to_owned(),
+                }],
+                ..EntryData::default()
+            }],
+            responses: Vec::new(),
+            resources: vec![
+                resource(
+                    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"},
+                                "data": {"k": "v"}}),
+                ),
+                resource(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}})),
+            ],
+        }
+    }
+
+    fn asked(variable: &str, target: FactTarget, expression: &str) -> FactRequest {
+        FactRequest {
+            id: 0,
+            variable: variable.to_owned(),
+            target,
+            expression: expression.to_owned(),
+            parameters: BTreeMap::new(),
+            missing_key_is_error: true,
+            age_max_ms: None,
+            is_part: false,
+        }
+    }
+
+    fn entry(name: &str, projection: &str) -> FactTarget {
+        FactTarget::Entry {
+            kind: EntryKind::Global,
+            name: name.to_owned(),
+            projection: projection.to_owned(),
+        }
+    }
+
+    fn pods(namespace: &str) -> FactTarget {
+        FactTarget::Collection(CollectionReference {
+            resource: "pods".to_owned(),
+            namespace: namespace.to_owned(),
+            ..CollectionReference::default()
+        })
+    }
+
+    #[test]
+    fn facts_come_from_values_then_entries_then_resources() {
+        let world = world();
+        let mut values = RuleValues::default();
+        values.values.insert("given.a".to_owned(), 1.into());
+        values
+            .by_element
+            .insert("each".to_owned(), vec![1.into(), 2.into()]);
+        let facts = Facts::new(&world, &Map::new(), &values);
+        let config = FactTarget::ConfigMap {
+            object: ObjectKey::new("default", "c"),
+            literal: true,
+        };
+        for (variable, target, expression, answer) in [
+            ("given", entry("hosts", ""), "", json!({"a": 1})),
+            ("x", entry("hosts", ""), "[0]", json!("a")),
+            ("x", entry("hosts", "count"), "", json!(2)),
+            ("each", entry("hosts", ""), "", json!(1)),
+            ("each", entry("hosts", ""), "", json!(2)),
+            ("each", entry("hosts", ""), "", json!(2)),
+            ("x", config, "data", json!({"k": "v"})),
+            ("x", pods(""), "items[].metadata.name", json!(["p"])),
+            ("x", pods("elsewhere"), "items", json!([])),
+        ] {
+            let found = facts.answer(&asked(variable, target, expression));
+            assert_eq!(found, Ok(answer), "{variable} {expression}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_given_is_unknown_and_not_empty() {
+        let world = world();
+        let values = RuleValues::default();
+        let facts = Facts::new(&world, &Map::new(), &values);
+        let secrets = CollectionReference {
+            resource: "secrets".to_owned(),
+            ..CollectionReference::default()
+        };
+        let config = FactTarget::ConfigMap {
+            object: ObjectKey::new("default", "d"),
+            literal: true,
+        };
+        for target in [
+            entry("names", ""),
+            entry("hosts", "sum"),
+            FactTarget::Collection(secrets),
+            config,
+        ] {
+            let found = facts.answer(&asked("x", target.clone(), ""));
+            assert!(found.is_err(), "{target:?}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Policies against files, without a cluster: the engine of the webhook, with facts out of files.
+//!
+//! ```text
+//! policies, resources ──▶ Bench ── run ──▶ Response per policy and resource ──▶ rows ──▶ report
+//! values, entries ────────┘                                                      ▲
+//! kyverno-test.yaml ── what is expected ─────────────────────────────────────────┘
+//! ```
+//!
+//! A [`Suite`] is a file of expected results in the format of Kyverno's `cli.kyverno.io/v1alpha1` `Test`;
+//! [`check`] holds it against what the rules come to. [`apply`] says what the rules come to, with nothing
+//! expected. Both take the same road through a policy as a request to the webhook does
+//! (`anteroom_policy::Evaluation`); only whoever answers for facts is another.
+//!
+//! What a rule reads is taken from, in this order: the values that the test gives its variables, the
+//! entries that the test gives data for, and the resources that were given. What none of these has is an
+//! error of the rule that reads it, and never an empty answer: an object that is not among the given ones
+//! is unknown, not absent.
+
+mod bench;
+mod check;
+mod documents;
+mod facts;
+mod gather;
+mod report;
+mod request;
+mod resource;
+mod suite;
+mod values;
+
+pub use bench::{Bench, LoadedPolicy, Response, RuleResponse, Status, apply};
+pub use check::{Row, RowResult, check};
+pub use documents::{DOCUMENT_BYTES_MAX, FILES_MAX, InputError, documents, manifests};
+pub use gather::{SUITES_MAX, suites};
+pub use report::{Checked, Counts, json, junit, table};
+pub use request::User;
+pub use resource::Resource;
+pub use suite::{Expected, Suite, SuiteError};
+pub use values::{Values, Variables};

@@ -1,0 +1,134 @@
+//! What people and machines get to see of rows.
+
+mod json;
+mod junit;
+mod table;
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::check::{Row, RowResult};
+
+pub use json::json;
+pub use junit::junit;
+pub use table::table;
+
+/// A suite that was run.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Checked {
+    /// What people call it.
+    pub name: String,
+    /// Where it stands.
+    pub path: PathBuf,
+    /// Its rows.
+    pub rows: Vec<Row>,
+    /// Why it could not be run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// How many rows came to what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Counts {
+    /// As expected.
+    pub passed: usize,
+    /// Not as expected.
+    pub failed: usize,
+    /// About what is not run.
+    pub not_run: usize,
+    /// Suites that could not be run.
+    pub errors: usize,
+}
+
+impl Counts {
+    /// Of all suites.
+    pub fn of(suites: &[Checked]) -> Self {
+        let mut counts = Self::default();
+        for suite in suites {
+            counts.errors += usize::from(suite.error.is_some());
+            for row in &suite.rows {
+                match row.result {
+                    RowResult::Pass => counts.passed += 1,
+                    RowResult::Fail => counts.failed += 1,
+                    RowResult::NotRun => counts.not_run += 1,
+                }
+            }
+        }
+        counts
+    }
+
+    /// Whether all that was run is as expected.
+    pub fn is_success(self) -> bool {
+        self.failed == 0 && self.errors == 0
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// One suite with a row of each result, and one that could not be run.
+    pub(crate) fn checked() -> Vec<Checked> {
+        let row = |result, reason: &str, message: &str| Row {
+            policy: "p".to_owned(),
+            rule: "r".to_owned(),
+            resource: "Pod/default/a".to_owned(),
+            result,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+        };
+        vec![
+            Checked {
+                name: "first".to_owned(),
+                path: "a/t.yaml".into(),
+                rows: vec![
+                    row(RowResult::Pass, "Ok", ""),
+                    row(
+                        RowResult::Fail,
+                        "Want pass, got fail",
+                        "a <b> & \"c\"\nnext",
+                    ),
+                    row(RowResult::NotRun, "Not run", "not made"),
+                ],
+                error: None,
+            },
+            Checked {
+                name: "second".to_owned(),
+                path: "b/t.yaml".into(),
+                rows: Vec::new(),
+                error: Some("cannot read x".to_owned()),
+            },
+        ]
+    }
+
+    #[test]
+    fn rows_and_errors_are_counted() {
+        let counts = Counts::of(&checked());
+        let expected = Counts {
+            passed: 1,
+            failed: 1,
+            not_run: 1,
+            errors: 1,
+        };
+        assert_eq!(counts, expected);
+        assert!(!counts.is_success());
+        assert!(
+            Counts {
+                failed: 0,
+                errors: 0,
+                ..counts
+            }
+            .is_success()
+        );
+        assert!(
+            !Counts {
+                failed: 0,
+                ..counts
+            }
+            .is_success()
+        );
+    }
+}

@@ -1,0 +1,191 @@
+//! The request that a resource stands for.
+
+use std::path::Path;
+
+use anteroom_policy::{AdmissionRequest, RequestError};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    documents::{InputError, documents},
+    resource::Resource,
+    values::{RuleValues, Variables, put, segments},
+};
+
+/// Who makes the requests.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct User {
+    #[serde(rename = "apiVersion")]
+    _api_version: Value,
+    #[serde(rename = "kind")]
+    _kind: Value,
+    #[serde(rename = "metadata")]
+    _metadata: Value,
+    roles: Option<Vec<String>>,
+    cluster_roles: Option<Vec<String>>,
+    user_info: Map<String, Value>,
+}
+
+impl User {
+    /// Reads a file that says who.
+    ///
+    /// # Errors
+    /// That it cannot be read, or has not that shape.
+    pub fn read(path: &Path) -> Result<Self, InputError> {
+        let document = documents(path)?.pop().unwrap_or_default();
+        Self::deserialize(document).map_err(|error| InputError::Malformed {
+            path: path.to_owned(),
+            message: error.to_string(),
+        })
+    }
+}
+
+/// The names below which a value is put into the request, in place of a context entry's.
+const OF_REQUEST: &[&str] = &[
+    "images",
+    "request",
+    "serviceAccountName",
+    "serviceAccountNamespace",
+];
+
+/// The request that `policy` sees for the resource.
+///
+/// # Errors
+/// That the values make no request of it.
+pub(crate) fn request(
+    policy: &str,
+    resource: &Resource,
+    user: &User,
+    variables: &Variables,
+) -> Result<AdmissionRequest, RequestError> {
+    let values = variables.of_resource(policy, &resource.name);
+    let operation = values.get("request.operation").and_then(Value::as_str);
+    let operation = operation.unwrap_or("CREATE").to_owned();
+    let mut root = Map::new();
+    root.insert(
+        "request".to_owned(),
+        bare(resource, &operation, user, variables),
+    );
+    for (path, value) in of_request(&values) {
+        if path.first().is_some_and(|first| first == "request") {
+            put(&mut root, &path, value);
+        }
+    }
+    let mut request = AdmissionRequest::new(root.remove("request").unwrap_or_default())?;
+    if let Some(parent) = variables.parent(resource) {
+        request = request.with_resource_kind(parent.group, parent.version, parent.kind);
+    }
+    for (path, value) in of_request(&values) {
+        if path.first().is_some_and(|first| first != "request") {
+            request = request.with_variable(&path, value);
+        }
+    }
+    Ok(request)
+}
+
+/// The same as one of the policy's rules sees it. What the rule matches is the request without that.
+pub(crate) fn of_rule(request: &AdmissionRequest, values: &RuleValues) -> AdmissionRequest {
+    let mut request = request.clone();
+    for (path, value) in of_request(&values.values) {
+        request = request.with_variable(&path, value);
+    }
+    request
+}
+
+fn of_request(values: &Map<String, Value>) -> impl Iterator<Item = (Vec<String>, Value)> {
+    let all = values.iter();
+    all.map(|(path, value)| (segments(path), value.clone()))
+        .filter(|(path, _)| {
+            let first = path.first();
+            first.is_some_and(|first| OF_REQUEST.contains(&&**first))
+        })
+}
+
+fn bare(resource: &Resource, operation: &str, user: &User, variables: &Variables) -> Value {
+    let object = &resource.value;
+    let (object, old) = match operation {
+        "DELETE" => (&Value::Null, object),
+        "UPDATE" => (object, object),
+        _ => (object, &Value::Null),
+    };
+    let parent = variables.parent(resource);
+    json!({
+        "uid": "",
+        "kind": {
+            "group": resource.group, "version": resource.version, "kind": resource.kind,
+        },
+        "resource": {
+            "group": resource.group, "version": resource.version, "resource": resource.plural(),
+        },
+        "subResource": parent.map(|parent| parent.subresource).unwrap_or_default(),
+        "name": resource.name,
+        "namespace": resource.namespace,
+        "operation": operation,
+        "userInfo": user.user_info,
+        "roles": user.roles.as_deref().unwrap_or_default(),
+        "clusterRoles": user.cluster_roles.as_deref().unwrap_or_default(),
+        "object": object,
+        "oldObject": old,
+        "dryRun": false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::Values;
+
+    fn pod() -> Resource {
+        Resource::new(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"x": 1},
+        }))
+        .unwrap()
+    }
+
+    fn variables(values: &Value) -> Variables {
+        let values =
+            json!({"policies": [{"name": "p", "resources": [{"name": "a", "values": values}]}]});
+        let mut variables = Variables::default();
+        variables.add(Values::deserialize(values).unwrap());
+        variables
+    }
+
+    fn made(values: &Value) -> AdmissionRequest {
+        request("p", &pod(), &User::default(), &variables(values)).unwrap()
+    }
+
+    #[test]
+    fn a_resource_is_created_unless_values_say_otherwise() {
+        let create = made(&json!({}));
+        assert_eq!(create.operation().as_str(), "CREATE");
+        assert_eq!(create.old_object(), None);
+        assert_eq!(create.namespace(), "default");
+        let update = made(&json!({"request.operation": "UPDATE", "request.oldObject.spec.x": 2}));
+        assert_eq!(update.object().unwrap()["spec"]["x"], 1);
+        assert_eq!(update.old_object().unwrap()["spec"]["x"], 2);
+        let delete = made(&json!({"request.operation": "DELETE"}));
+        assert_eq!(delete.object(), None);
+        assert_eq!(delete.matched_object()["spec"]["x"], 1);
+    }
+
+    #[test]
+    fn what_a_rule_is_given_changes_nothing_that_it_matches() {
+        let values = RuleValues {
+            values: Map::from_iter([
+                ("request.namespace".to_owned(), "other".into()),
+                ("config.data".to_owned(), "not here".into()),
+            ]),
+            ..RuleValues::default()
+        };
+        let seen = of_rule(&made(&json!({})), &values);
+        assert_eq!(seen.namespace(), "default");
+        assert_eq!(seen.value()["namespace"], "other");
+    }
+
+    #[test]
+    fn values_that_make_no_request_are_told() {
+        let variables = variables(&json!({"request.operation": "PATCH"}));
+        assert!(request("p", &pod(), &User::default(), &variables).is_err());
+    }
+}

@@ -1,0 +1,222 @@
+//! A resource that policies are held against.
+
+use serde_json::{Value, json};
+
+/// A resource, and what it is called.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resource {
+    /// Empty for the core group.
+    pub group: String,
+    /// As in `v1`.
+    pub version: String,
+    /// As in `Pod`.
+    pub kind: String,
+    /// Empty for what is cluster-scoped.
+    pub namespace: String,
+    /// Its name, or the prefix that one would be made from.
+    pub name: String,
+    /// The manifest, with its namespace.
+    pub value: Value,
+}
+
+impl Resource {
+    /// From a manifest; `None` where it has no kind. A manifest that names no namespace is in `default`, but
+    /// for kinds that are known to be cluster-scoped.
+    pub fn new(mut value: Value) -> Option<Self> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let api_version = text(&value["apiVersion"]);
+        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+        let kind = text(&value["kind"]);
+        if kind.is_empty() {
+            return None;
+        }
+        let (group, version) = (group.to_owned(), version.to_owned());
+        let metadata = &value["metadata"];
+        let mut name = text(&metadata["name"]);
+        if name.is_empty() {
+            name = text(&metadata["generateName"]);
+        }
+        let mut namespace = text(&metadata["namespace"]);
+        if is_cluster_scoped(&group, &kind) {
+            namespace.clear();
+        } else if namespace.is_empty() {
+            "default".clone_into(&mut namespace);
+            if !value["metadata"].is_object() {
+                value["metadata"] = json!({});
+            }
+            value["metadata"]["namespace"] = "default".into();
+        }
+        Some(Self {
+            group,
+            version,
+            kind,
+            namespace,
+            name,
+            value,
+        })
+    }
+
+    /// Whether this is the same object of the API, whatever its content.
+    pub fn is(&self, other: &Self) -> bool {
+        let identity = |resource: &Self| {
+            let Self {
+                group,
+                kind,
+                namespace,
+                name,
+                ..
+            } = resource;
+            (group.clone(), kind.clone(), namespace.clone(), name.clone())
+        };
+        identity(self) == identity(other)
+    }
+
+    /// Whether `selection` means it: a name, or namespace, kind, version and group before it, each with a
+    /// slash between, as far as they are given.
+    pub fn is_selected_by(&self, selection: &str) -> bool {
+        let own = [
+            &self.name,
+            &self.namespace,
+            &self.kind,
+            &self.version,
+            &self.group,
+        ];
+        let mut parts = selection.rsplit('/');
+        let mut own = own.into_iter();
+        parts.all(|part| own.next().is_some_and(|own| own == part))
+    }
+
+    /// As in `Pod/default/web`.
+    pub fn title(&self) -> String {
+        let parts = [&*self.kind, &*self.namespace, &*self.name];
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
+        parts.collect::<Vec<_>>().join("/")
+    }
+
+    /// As in `ingresses`, by the rules of English that the API's own kinds follow.
+    pub(crate) fn plural(&self) -> String {
+        plural(&self.kind)
+    }
+}
+
+/// The plural of a kind, in lower case.
+fn plural(kind: &str) -> String {
+    let kind = kind.to_lowercase();
+    let is_vowel = |c: char| "aeiou".contains(c);
+    if kind == "endpoints" {
+        return kind;
+    }
+    if let Some(stem) = kind.strip_suffix('y')
+        && !stem.ends_with(is_vowel)
+    {
+        return format!("{stem}ies");
+    }
+    if ["s", "x", "z", "ch", "sh"]
+        .iter()
+        .any(|end| kind.ends_with(end))
+    {
+        return format!("{kind}es");
+    }
+    format!("{kind}s")
+}
+
+/// Kinds of the API server's own groups that are in no namespace, and those of Kyverno.
+const CLUSTER_SCOPED: &[(&str, &[&str])] = &[
+    (
+        "",
+        &["ComponentStatus", "Namespace", "Node", "PersistentVolume"],
+    ),
+    (
+        "admissionregistration.k8s.io",
+        &[
+            "MutatingAdmissionPolicy",
+            "MutatingAdmissionPolicyBinding",
+            "MutatingWebhookConfiguration",
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
+            "ValidatingWebhookConfiguration",
+        ],
+    ),
+    ("apiextensions.k8s.io", &["CustomResourceDefinition"]),
+    ("apiregistration.k8s.io", &["APIService"]),
+    ("certificates.k8s.io", &["CertificateSigningRequest"]),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        &["FlowSchema", "PriorityLevelConfiguration"],
+    ),
+    ("kyverno.io", &["ClusterCleanupPolicy", "ClusterPolicy"]),
+    ("networking.k8s.io", &["IngressClass"]),
+    ("node.k8s.io", &["RuntimeClass"]),
+    ("policy", &["PodSecurityPolicy"]),
+    (
+        "rbac.authorization.k8s.io",
+        &["ClusterRole", "ClusterRoleBinding"],
+    ),
+    ("scheduling.k8s.io", &["PriorityClass"]),
+    (
+        "storage.k8s.io",
+        &["CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"],
+    ),
+];
+
+fn is_cluster_scoped(group: &str, kind: &str) -> bool {
+    let mut groups = CLUSTER_SCOPED.iter();
+    groups.any(|(known, kinds)| *known == group && kinds.contains(&kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(value: Value) -> Resource {
+        Resource::new(value).unwrap()
+    }
+
+    #[test]
+    fn a_resource_without_a_namespace_is_in_default_unless_it_can_be_in_none() {
+        let pod = resource(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}));
+        assert_eq!(pod.title(), "Pod/default/a");
+        assert_eq!(pod.value["metadata"]["namespace"], "default");
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
+        assert_eq!(resource(node).title(), "Node/n");
+        let bare = resource(json!({"apiVersion": "apps/v1", "kind": "Deployment"}));
+        assert_eq!((&*bare.group, &*bare.version), ("apps", "v1"));
+        assert_eq!(bare.title(), "Deployment/default");
+        assert!(Resource::new(json!({"apiVersion": "v1"})).is_none());
+        assert!(Resource::new(json!("text")).is_none());
+    }
+
+    #[test]
+    fn a_selection_names_as_much_as_it_likes_from_the_name_backwards() {
+        let web = resource(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": "shop"},
+        }));
+        for (selection, is) in [
+            ("web", true),
+            ("shop/web", true),
+            ("Deployment/shop/web", true),
+            ("apps/v1/Deployment/shop/web", true),
+            ("v1/Deployment/shop/web", true),
+            ("default/web", false),
+            ("we", false),
+            ("", false),
+        ] {
+            assert_eq!(web.is_selected_by(selection), is, "{selection}");
+        }
+    }
+
+    #[test]
+    fn plurals_are_those_of_the_api() {
+        for (kind, plural) in [
+            ("Pod", "pods"),
+            ("Ingress", "ingresses"),
+            ("NetworkPolicy", "networkpolicies"),
+            ("Gateway", "gateways"),
+            ("Endpoints", "endpoints"),
+            ("EndpointSlice", "endpointslices"),
+        ] {
+            assert_eq!(super::plural(kind), plural);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! `kyverno-test.yaml`: what is held against what, and what is expected.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::{
+    documents::{InputError, documents},
+    values::{Values, Variables},
+};
+
+/// Why a suite cannot be run.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SuiteError {
+    /// One of its files cannot be used.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The file is not a suite.
+    #[error("{}: {message}", path.display())]
+    Malformed {
+        /// Which.
+        path: PathBuf,
+        /// Where and what.
+        message: String,
+    },
+}
+
+/// A suite as it is written.
+#[derive(Debug)]
+pub struct Suite {
+    /// Where it stands; what it names is named from its folder.
+    pub path: PathBuf,
+    /// What people call it.
+    pub name: String,
+    pub(crate) file: SuiteFile,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct SuiteFile {
+    #[serde(rename = "apiVersion")]
+    _api_version: Value,
+    #[serde(rename = "kind")]
+    _kind: Value,
+    name: Option<String>,
+    metadata: Metadata,
+    pub(crate) policies: Vec<PathBuf>,
+    pub(crate) resources: Vec<PathBuf>,
+    /// A file of values.
+    pub(crate) variables: Option<PathBuf>,
+    /// The same, written here.
+    pub(crate) values: Option<Values>,
+    #[serde(alias = "userInfo")]
+    pub(crate) userinfo: Option<PathBuf>,
+    pub(crate) global_context_entries: Vec<EntryData>,
+    pub(crate) results: Vec<Expected>,
+    /// What is not evaluated, and said so.
+    pub(crate) exceptions: Vec<PathBuf>,
+    pub(crate) checks: Vec<Value>,
+    #[serde(rename = "targetResources")]
+    pub(crate) target_resources: Vec<PathBuf>,
+    #[serde(rename = "apiCallResponses")]
+    pub(crate) api_call_responses: Vec<ApiCallResponse>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Metadata {
+    name: Option<String>,
+}
+
+/// The data of a `GlobalContextEntry`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct EntryData {
+    pub(crate) name: String,
+    pub(crate) data: Option<Value>,
+    pub(crate) resources: Option<Vec<Value>>,
+    pub(crate) resource_files: Vec<PathBuf>,
+    /// What is taken of each resource, as in `metadata.name`.
+    pub(crate) field_path: Option<String>,
+    pub(crate) projections: Vec<ProjectionData>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct ProjectionData {
+    pub(crate) name: String,
+    #[serde(alias = "jmesPath")]
+    pub(crate) path: String,
+}
+
+/// What a call answers.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct ApiCallResponse {
+    #[serde(alias = "url")]
+    pub(crate) url_path: String,
+    pub(crate) method: Option<String>,
+    pub(crate) response: ResponseData,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct ResponseData {
+    pub(crate) status_code: Option<u16>,
+    pub(crate) body: Value,
+}
+
+/// What is expected of one rule and some resources.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Expected {
+    /// The policy's name, with its namespace before it, if it is in one.
+    pub policy: String,
+    /// The rule's name; those of rules that are derived from it count too.
+    pub rule: String,
+    /// `pass`, `fail`, `warn`, `error` or `skip`.
+    #[serde(alias = "status")]
+    pub result: String,
+    /// The kind of the resources.
+    pub kind: String,
+    /// Their names; all of the kind, where there is none.
+    pub resources: Vec<String>,
+    pub(crate) resource: Option<String>,
+    pub(crate) namespace: Option<String>,
+    /// The file with what the resource has become.
+    #[serde(alias = "patchedResource")]
+    pub patched_resources: Option<PathBuf>,
+    /// The file with what is generated, which is not run.
+    pub generated_resource: Option<PathBuf>,
+    pub(crate) clone_source_resource: Option<PathBuf>,
+    pub(crate) is_validating_admission_policy: bool,
+    pub(crate) is_validating_policy: bool,
+    pub(crate) is_image_validating_policy: bool,
+    pub(crate) is_mutating_policy: bool,
+    pub(crate) is_mutating_admission_policy: bool,
+    pub(crate) is_generating_policy: bool,
+    pub(crate) is_deleting_policy: bool,
+}
+
+impl Expected {
+    /// What it says of a policy of another language, which is not run.
+    pub(crate) fn other_language(&self) -> Option<&'static str> {
+        [
+            (
+                self.is_validating_admission_policy,
+                "ValidatingAdmissionPolicy",
+            ),
+            (self.is_mutating_admission_policy, "MutatingAdmissionPolicy"),
+            (self.is_validating_policy, "ValidatingPolicy"),
+            (self.is_image_validating_policy, "ImageValidatingPolicy"),
+            (self.is_mutating_policy, "MutatingPolicy"),
+            (self.is_generating_policy, "GeneratingPolicy"),
+            (self.is_deleting_policy, "DeletingPolicy"),
+        ]
+        .into_iter()
+        .find_map(|(is, name)| is.then_some(name))
+    }
+}
+
+impl Suite {
+    /// Reads a suite.
+    ///
+    /// # Errors
+    /// That the file cannot be read, or is no suite: a field that is not known is one that would be passed
+    /// over.
+    pub fn read(path: &Path) -> Result<Self, SuiteError> {
+        let malformed = |message: String| SuiteError::Malformed {
+            path: path.to_owned(),
+            message,
+        };
+        let mut documents = documents(path)?;
+        let document = match (documents.pop(), documents.is_empty()) {
+            (Some(document), true) => document,
+            (None, _) => return Err(malformed("it is empty".to_owned())),
+            (Some(_), false) => return Err(malformed("it has several documents".to_owned())),
+        };
+        let file =
+            SuiteFile::deserialize(document).map_err(|error| malformed(error.to_string()))?;
+        let name = file.metadata.name.clone().or_else(|| file.name.clone());
+        let otherwise = || path.display().to_string();
+        Ok(Self {
+            name: name.unwrap_or_else(otherwise),
+            path: path.to_owned(),
+            file,
+        })
+    }
+
+    /// What is expected, in the file's order.
+    pub fn expected(&self) -> &[Expected] {
+        &self.file.results
+    }
+
+    /// A path that the file names.
+    pub(crate) fn at(&self, path: &Path) -> PathBuf {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        folder.join(path)
+    }
+
+    /// The values of its variables, out of the file or of the one that it names.
+    ///
+    /// # Errors
+    /// That the other file cannot be read.
+    pub(crate) fn variables(&self) -> Result<Variables, SuiteError> {
+        let mut variables = Variables::default();
+        if let Some(path) = &self.file.variables {
+            variables.add(Values::read(&self.at(path))?);
+        }
+        if let Some(values) = &self.file.values {
+            variables.add(values.clone());
+        }
+        Ok(variables)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn suite(text: &str) -> Result<Suite, SuiteError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kyverno-test.yaml");
+        fs::write(&path, text).unwrap();
+        Suite::read(&path)
+    }
+
+    #[test]
+    fn a_suite_is_read_and_a_field_that_is_not_known_is_told() {
+        let suite = suite(
+            "metadata: {name: s}\npolicies: [../p.yaml]\nresources: [r.yaml]\n\
+             results: [{policy: p, rule: r, kind: Pod, resources: [a], status: skip}]",
+        )
+        .unwrap();
+        assert_eq!(suite.name, "s");
+        assert_eq!(suite.expected()[0].result, "skip");
+        assert!(suite.at(Path::new("../p.yaml")).ends_with("../p.yaml"));
+    }
+
+    #[test]
+    fn what_is_no_suite_is_told() {
+        for (text, says) in [
+            ("", "it is empty"),
+            ("a: 1\n---\nb: 1", "several documents"),
+            ("polices: []", "polices"),
+            ("results: [{rool: a}]", "rool"),
+            ("results: 3", "invalid type"),
+        ] {
+            let error = suite(text).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}

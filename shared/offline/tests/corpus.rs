@@ -1,0 +1,116 @@
+//! The suites of the published Kyverno policies: each row comes to what is expected, or is listed here
+//! with the reason.
+
+// Helpers of a test are no tests to clippy.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use anteroom_offline::{Row, RowResult, Suite, check, suites};
+
+/// Where the published policies are; `None`, said aloud, where they are not there.
+fn folder() -> Option<PathBuf> {
+    let folder =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus/kyverno-policies");
+    if !folder.is_dir() {
+        println!("skipped: there is no {}", folder.display());
+        return None;
+    }
+    Some(folder)
+}
+
+/// The rows that pass, where the folder is whole.
+const PASSED_MIN: usize = 487;
+
+/// The policies with rows that do not, and why.
+const NOT_YET: &[(&str, &str)] = &[
+    (
+        "external-secret-operator/add-external-secret-prefix",
+        MUTATE,
+    ),
+    ("istio/add-ambient-mode-namespace", MUTATE),
+    ("karpenter/add-karpenter-daemonset-priority-class", MUTATE),
+    ("karpenter/add-karpenter-donot-evict", MUTATE),
+    ("karpenter/set-karpenter-non-cpu-limits", MUTATE),
+    ("kubecost/enable-kubecost-continuous-rightsizing", MUTATE),
+    ("other/add-default-securitycontext", MUTATE),
+    ("other/add-imagepullsecrets", MUTATE),
+    ("other/add-labels", MUTATE),
+    ("other/add-ndots", MUTATE),
+    ("other/add-node-affinity", MUTATE),
+    ("other/add-pod-proxies", MUTATE),
+    ("other/add-tolerations", MUTATE),
+    ("other/add-ttl-jobs", MUTATE),
+    ("other/add-volume-deployment", MUTATE),
+    ("other/block-images-with-volumes", IMAGES),
+    ("other/block-updates-deletes", USERS),
+    ("other/check-nvidia-gpu", IMAGES),
+    ("other/create-pod-antiaffinity", MUTATE),
+    ("other/deny-commands-in-exec-probe", VERSION),
+    ("other/limit-configmap-for-sa", USERS),
+    ("other/prepend-image-registry", MUTATE),
+    ("other/remove-hostpath-volumes", MUTATE),
+    ("other/replace-image-registry", MUTATE),
+    ("other/require-image-source", IMAGES),
+    ("other/resolve-image-to-digest", MUTATE),
+    ("psa/add-psa-labels", MUTATE),
+    ("psp-migration/add-apparmor", MUTATE),
+    ("psp-migration/add-capabilities", MUTATE),
+    ("psp-migration/add-runtimeClassName", MUTATE),
+];
+
+const IMAGES: &str = "`imageRegistry` is not read";
+const MUTATE: &str = "rules that mutate are not evaluated";
+const USERS: &str = "users, roles and cluster roles are not matched";
+const VERSION: &str = "v2beta1 is not read";
+
+#[test]
+fn published_suites_come_to_what_they_expect() {
+    let Some(folder) = folder() else {
+        return;
+    };
+    let (mut passed, mut not_run) = (0, 0);
+    let mut failed: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    for path in suites(&folder, "kyverno-test.yaml").unwrap() {
+        let policy = path.strip_prefix(&folder).unwrap();
+        let policy = policy.parent().and_then(Path::parent).unwrap();
+        let rows = check(&Suite::read(&path).unwrap()).unwrap();
+        for row in rows {
+            match row.result {
+                RowResult::Pass => passed += 1,
+                RowResult::NotRun => not_run += 1,
+                RowResult::Fail => failed
+                    .entry(policy.display().to_string())
+                    .or_default()
+                    .push(row),
+            }
+        }
+    }
+    let count = failed.values().map(Vec::len).sum::<usize>();
+    println!("{passed} rows pass, {count} do not, {not_run} are not run");
+    for (policy, rows) in &failed {
+        println!("{policy}: {} rows", rows.len());
+        for row in rows {
+            println!(
+                "  {} {}: {} ({})",
+                row.rule, row.resource, row.reason, row.message
+            );
+        }
+    }
+    let found: BTreeSet<_> = failed.keys().map(String::as_str).collect();
+    let known: BTreeSet<_> = NOT_YET.iter().map(|(policy, _)| *policy).collect();
+    let unknown: Vec<_> = found.difference(&known).collect();
+    assert!(
+        unknown.is_empty(),
+        "not as expected, and not listed: {unknown:?}"
+    );
+    let gained: Vec<_> = known.difference(&found).collect();
+    assert!(
+        gained.is_empty(),
+        "as expected by now: take off the list {gained:?}"
+    );
+    assert!(passed >= PASSED_MIN, "{passed} rows pass, {PASSED_MIN} did");
+}
