@@ -165,11 +165,14 @@ async fn a_replica_under_pressure_stays_within_its_limit() -> anyhow::Result<()>
     .await?;
 
     // One that is huge takes no more than half of the others' place before it is known to be, and
-    // that not for long.
+    // that not for long. The others are used all the while, so that none of them goes for one that
+    // was asked for before and wants to come back.
     let held_before = held(&world).await?;
+    use_all(&world, &held_before).await?;
     fill(&world.sim, HUGE, &mut random)?;
     world.entry(&space(HUGE), &entry(HUGE))?;
     wait::until("the huge one to be evicted", async || {
+        use_all(&world, &held_before).await?;
         let said = world.ask(&view(HUGE), "length(items)").await?;
         ensure!(matches!(said, Err(FactError::Evicted { .. })), "{said:?}");
         anyhow::Ok(())
@@ -194,6 +197,14 @@ async fn a_replica_under_pressure_stays_within_its_limit() -> anyhow::Result<()>
     .await?;
     println!("{} MiB at most", peak.bytes() >> 20);
     ensure!(peak.bytes() <= LIMIT + OVER, "{} MiB", peak.bytes() >> 20);
+    Ok(())
+}
+
+async fn use_all(world: &Simulated, views: &BTreeSet<usize>) -> anyhow::Result<()> {
+    for index in views {
+        let said = world.ask(&view(*index), "length(items)").await?;
+        ensure!(is_honest(*index, &said), "{index}: {said:?}");
+    }
     Ok(())
 }
 
