@@ -153,13 +153,7 @@ impl Aggregates {
 
 fn found(plan: &Plan, document: Document<'_>) -> Option<Arc<Found>> {
     let Aggregated { rest, terms } = aggregate(&plan.expression, document, OfChains::Refused)?;
-    let rest = Plan {
-        expression: rest,
-        repeatable: plan.repeatable,
-        narrowings: Arc::default(),
-        aggregations: Arc::default(),
-        slicings: Arc::default(),
-    };
+    let rest = Plan::new(rest, plan.repeatable);
     Some(Arc::new(Found { rest, terms }))
 }
 

@@ -1,39 +1,46 @@
 //! Answering one call: decode, prepare, evaluate over one state of the view, reply.
+//!
+//! Queries that take no time are answered where the call arrived; the others beside them, each with an
+//! error of its own once no time is left: a long one takes nothing from those of its request.
 
-mod scanned;
+mod batch;
+mod beside;
+mod evaluation;
+mod reply;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::Call;
-use anteroom_jmespath::{Budget, Environment, MissingKey};
+use anteroom_jmespath::Budget;
 use anteroom_mirror::{ReadPosition, ViewHandle};
 use anteroom_model::{FactError, Revision};
 use anteroom_plan::{Aggregate, Language};
-use anteroom_view::{Object, Select, Snapshot};
 use anteroom_wire::{
     WireError,
-    query::{self, Query, QueryOutcome, QueryReply, QueryRequest},
+    query::{self, QueryOutcome, QueryReply, QueryRequest},
 };
 use bytes::Bytes;
-use tokio::{sync::Semaphore, time::timeout};
+use futures::future::join_all;
+use tokio::sync::Semaphore;
 
 use crate::{
     Args,
-    aggregates::{Aggregates, Eased},
+    aggregates::Aggregates,
     deadline::Deadline,
-    indexes::{Asked, Indexes},
+    followed::Followed,
+    indexes::Indexes,
     kept::Kept,
-    memo::{Memo, QueryKey},
+    memo::Memo,
     memory::Use,
     metrics::QueryMetrics,
     narrowed::{Most, Narrowed},
-    plan::{Plan, Plans},
+    plan::Plans,
     references::References,
     retained,
     scan::{AllPieces, Scans},
     sealed,
 };
-use scanned::Answered;
+use batch::{Asking, Batch, Prepared};
 
 /// Evaluations that run at once for each core. More than one, so that the system's scheduler gives
 /// a short one its turn beside long ones; bounded, so that threads and what they build are.
@@ -65,57 +72,14 @@ pub(crate) struct Answerer {
     turns: Arc<Semaphore>,
     plans: Plans,
     memo: Memo,
+    /// See [`Args::quick_max`].
+    quick_max: Duration,
     narrowed: Narrowed,
     aggregates: Aggregates,
     scans: Scans,
     pieces: AllPieces,
     metrics: QueryMetrics,
     references: Arc<References>,
-}
-
-/// Where a query is evaluated: one state of one view.
-#[derive(Clone, Copy)]
-struct At<'a> {
-    view: &'a ViewHandle,
-    state: &'a Snapshot,
-    position: &'a ReadPosition,
-}
-
-/// A query with all that can be known before the data.
-struct Prepared {
-    query: Query,
-    key: QueryKey,
-    plan: Result<(Plan, Select), FactError>,
-}
-
-/// What a query has to look at.
-struct Found {
-    objects: Vec<Object>,
-    /// What is evaluated over them, where that is not the query as it is.
-    eased: Option<Eased>,
-}
-
-/// The queries of a request, as far as they have been evaluated.
-struct Evaluated {
-    answered: Vec<Answered>,
-    state: Snapshot,
-    position: ReadPosition,
-}
-
-/// The queries of one request.
-struct Batch {
-    queries: Vec<Prepared>,
-    age_max_ms: Option<u64>,
-}
-
-impl Batch {
-    fn selects(&self) -> impl Iterator<Item = &Select> {
-        let plans = self
-            .queries
-            .iter()
-            .filter_map(|query| query.plan.as_ref().ok());
-        plans.map(|(_, select)| select)
-    }
 }
 
 impl Answerer {
@@ -131,7 +95,8 @@ impl Answerer {
             functions: anteroom_policy::query_functions(),
             matches: anteroom_policy::wildcard_matches,
         };
-        let indexes = Arc::new(Indexes::new(language));
+        let followed = Arc::new(Followed::default());
+        let indexes = Arc::new(Indexes::new(language, Arc::clone(&followed)));
         Self {
             replica,
             budget: args.budget(turns),
@@ -140,8 +105,9 @@ impl Answerer {
             turns: Arc::new(Semaphore::new(turns)),
             plans: Plans::new(anteroom_policy::query_functions()),
             memo: Memo::new(args.memo_bytes_max),
+            quick_max: args.quick_max,
             narrowed: Narrowed::new(Arc::clone(&indexes), args.verify_plans),
-            aggregates: Aggregates::new(Arc::new(Kept::new(language)), indexes),
+            aggregates: Aggregates::new(Arc::new(Kept::new(language, followed)), indexes),
             scans: Scans::new(args.scan_lanes.unwrap_or(cores)),
             pieces: AllPieces::new(args.memo_bytes_max),
             metrics,
@@ -172,12 +138,13 @@ impl Answerer {
         call: &Call,
     ) -> Bytes {
         usage.used();
+        let span = tracing::Span::current();
         let begun = self.metrics.begun();
         let deadline = Deadline::after(call.deadline);
         let outcome = match query::decode_request(&call.body) {
             Err(error) => Err(invalid(&error)),
             Ok(request) => {
-                record_request(&request);
+                reply::record_request(&span, &request);
                 let reply_key = request.reply_key.clone();
                 match reply_key {
                     None if usage.is_sealed() => Err(sealed::refused(view.id())),
@@ -190,8 +157,8 @@ impl Answerer {
             }
         };
         let outcome = outcome.map_err(|error| with_reason(error, usage));
-        let (body, outcome) = encode(outcome);
-        record_outcome(&outcome);
+        let (body, outcome) = reply::encode(outcome);
+        reply::record_outcome(&span, &outcome);
         self.metrics.ended(begun, &outcome);
         body
     }
@@ -207,277 +174,79 @@ impl Answerer {
         })?;
         deadline.check()?;
         let revision_min = least_revision(view, &request);
-        let batch = Arc::new(self.prepare(request));
+        let prepare = |query| Prepared::new(query, &self.plans);
+        let queries: Vec<_> = request.queries.into_iter().map(prepare).collect();
         if let Some(revision_min) = revision_min {
             view.wait_for(revision_min, deadline.left()).await?;
         }
-        self.references
-            .known(view, batch.selects(), deadline.left())
-            .await;
-        if let Some(reply) = self.at_once(view, &batch, deadline)? {
+        let selects = queries.iter().filter_map(Prepared::select);
+        self.references.known(view, selects, deadline.left()).await;
+        let (state, position) = view.snapshot(request.age_max_ms)?;
+        let batch = Batch {
+            view: view.clone(),
+            state,
+            position,
+            queries,
+            deadline,
+        };
+        let at_once = |prepared| self.at_once(&batch, prepared);
+        let results: Vec<_> = batch.queries.iter().map(at_once).collect();
+        if results.iter().all(Option::is_some) {
             self.scans.short();
-            return Ok(reply);
+            return Ok(self.reply(&batch.position, results.into_iter().flatten().collect()));
         }
-        let objects = view.status().borrow().objects;
-        let evaluated = match objects <= INLINE_OBJECTS_MAX {
-            true => self.evaluate(view, &batch, deadline)?,
-            false => self.beside(view, &batch, deadline).await?,
+        let batch = Arc::new(batch);
+        let results = self.completed(&batch, results).await;
+        let late = |result: &Result<_, FactError>| {
+            matches!(result, Err(FactError::DeadlineExceeded { .. }))
         };
-        let at = At {
-            view,
-            state: &evaluated.state,
-            position: &evaluated.position,
-        };
-        let mut results = Vec::with_capacity(evaluated.answered.len());
-        for (index, answered) in evaluated.answered.into_iter().enumerate() {
-            results.push(self.finish(at, &batch, index, answered, deadline).await?);
-        }
-        deadline.check()?;
-        Ok(self.reply(at.position, results))
-    }
-
-    /// As [`Answerer::evaluate`], on a thread for that.
-    async fn beside(
-        self: &Arc<Self>,
-        view: &ViewHandle,
-        batch: &Arc<Batch>,
-        deadline: Deadline,
-    ) -> Result<Evaluated, FactError> {
-        let turn = timeout(deadline.left(), Arc::clone(&self.turns).acquire_owned()).await;
-        let Ok(Ok(turn)) = turn else {
+        // Who has nothing is told so at once.
+        if results.iter().all(late) {
             return Err(deadline.exceeded());
-        };
-        let (this, view, batch) = (Arc::clone(self), view.clone(), Arc::clone(batch));
-        let span = tracing::Span::current();
-        let evaluation = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            span.in_scope(|| this.evaluate(&view, &batch, deadline))
-        });
-        evaluation.await.unwrap_or_else(|error| {
-            Err(FactError::EvaluationFailed {
-                message: format!("the evaluation ended unexpectedly: {error}"),
-            })
-        })
-    }
-
-    fn prepare(&self, request: QueryRequest) -> Batch {
-        let prepare = |query: Query| Prepared {
-            key: QueryKey::of(&query),
-            plan: self.plan(&query),
-            query,
-        };
-        Batch {
-            queries: request.queries.into_iter().map(prepare).collect(),
-            age_max_ms: request.age_max_ms,
         }
+        Ok(self.reply(&batch.position, results))
     }
 
-    fn plan(&self, query: &Query) -> Result<(Plan, Select), FactError> {
-        let select = match &query.selection {
-            Some(selection) => Select::new(selection)?,
-            None => Select::default(),
+    /// All results, where some are not there yet: side by side, so that none waits for the time that
+    /// another takes.
+    async fn completed(
+        self: &Arc<Self>,
+        batch: &Arc<Batch>,
+        results: Vec<Option<Result<Bytes, FactError>>>,
+    ) -> Vec<Result<Bytes, FactError>> {
+        let complete = |(index, result)| async move {
+            match result {
+                Some(result) => result,
+                None => self.beside(batch, index).await,
+            }
         };
-        Ok((self.plans.get(&query.expression)?, select))
+        join_all(results.into_iter().enumerate().map(complete)).await
     }
 
-    /// The reply, where it takes no time that another query could miss: every result is remembered, or
+    /// The result of one query, where it takes no time that another could miss: it is remembered, or
     /// evaluated over the few objects that can make a difference to it.
-    fn at_once(
-        &self,
-        view: &ViewHandle,
-        batch: &Batch,
-        deadline: Deadline,
-    ) -> Result<Option<QueryReply>, FactError> {
-        let (state, position) = view.snapshot(batch.age_max_ms)?;
-        let at = At {
-            view,
-            state: &state,
-            position: &position,
+    fn at_once(&self, batch: &Batch, prepared: &Prepared) -> Option<Result<Bytes, FactError>> {
+        let asking = match batch.asking(prepared) {
+            Ok(asking) => asking,
+            Err(error) => return Some(Err(error)),
         };
-        let mut results = Vec::with_capacity(batch.queries.len());
-        let mut remembered = 0;
-        for prepared in &batch.queries {
-            results.push(match self.known(at, prepared) {
-                Some(result) => {
-                    remembered += usize::from(prepared.plan.is_ok());
-                    result
-                }
-                // What is verified is evaluated over all objects too.
-                None if self.narrowed.verifies() => return Ok(None),
-                None if looks_at_few(at, prepared) => self.over(at, prepared, None, deadline)?,
-                None => match self.found(at, prepared, INLINE) {
-                    Some(few) => self.over(at, prepared, Some(&few), deadline)?,
-                    None => return Ok(None),
-                },
-            });
-        }
-        self.metrics.remembered(remembered);
-        Ok(Some(self.reply(&position, results)))
-    }
-
-    /// Evaluates all queries over one state of the view, but for those that look through more of it than
-    /// a slice: those are begun. Takes as long as they do.
-    fn evaluate(
-        &self,
-        view: &ViewHandle,
-        batch: &Batch,
-        deadline: Deadline,
-    ) -> Result<Evaluated, FactError> {
-        let (state, position) = view.snapshot(batch.age_max_ms)?;
-        let at = At {
-            view,
-            state: &state,
-            position: &position,
-        };
-        let answered = batch.queries.iter().map(|prepared| {
-            let answered = match self.known(at, prepared) {
-                Some(result) => {
-                    self.metrics.remembered(usize::from(prepared.plan.is_ok()));
-                    Answered::Done(result)
-                }
-                None => match self.found(at, prepared, worth(at, prepared)) {
-                    Some(found) => {
-                        Answered::Done(self.over(at, prepared, Some(&found), deadline)?)
-                    }
-                    None => self.begin(at, prepared, deadline)?,
-                },
-            };
-            deadline.check()?;
-            Ok(answered)
-        });
-        Ok(Evaluated {
-            answered: answered.collect::<Result<_, FactError>>()?,
-            state: state.clone(),
-            position: position.clone(),
-        })
-    }
-
-    /// The result of one query, if it does not have to be evaluated.
-    fn known(&self, at: At<'_>, prepared: &Prepared) -> Option<Result<Bytes, FactError>> {
-        let (plan, select) = match &prepared.plan {
-            Ok(prepared) => prepared,
-            Err(error) => return Some(Err(error.clone())),
-        };
-        if let Err(error) = retained::check(at.view.id(), at.state.read(), plan, select) {
+        let Asking { plan, select, .. } = asking;
+        if let Err(error) = retained::check(batch.view.id(), asking.read(), plan, select) {
             return Some(Err(error));
         }
-        let content = at.position.content;
-        self.memo.get(at.view.id(), content, &prepared.key)
-    }
-
-    /// The objects that can make a difference, where they are known to be no more than `most`.
-    fn found(&self, at: At<'_>, prepared: &Prepared, most: Most) -> Option<Found> {
-        if at.position.objects <= INLINE_OBJECTS_MAX {
-            return None; // They are looked through as fast.
+        if let Some(result) = self.remembered(asking) {
+            return Some(result);
         }
-        let (plan, select) = prepared.plan.as_ref().ok()?;
-        let query = &prepared.query;
-        let eased = self
-            .aggregates
-            .ease(at.view, at.state, (plan, select), query);
-        let plan = eased.as_ref().map_or(plan, Eased::rest);
-        let objects = {
-            let bound = eased
-                .as_ref()
-                .map(|eased| eased.parameters(&query.parameters));
-            let asked = Asked {
-                parameters: match &bound {
-                    Some(bound) => bound,
-                    None => &query.parameters,
-                },
-                missing_key_is_error: query.missing_key_is_error,
-                bare: select.is_bare(at.state.read()),
-            };
-            self.narrowed
-                .find((at.view, at.state), (plan, select), &asked, most)?
-        };
-        match eased {
-            Some(_) => self.metrics.eased(),
-            None => self.metrics.looked_up(),
+        // What is verified is evaluated over all objects too.
+        if self.narrowed.verifies() {
+            return None;
         }
-        Some(Found { objects, eased })
-    }
-
-    /// The result of one query over these objects, or over all; the outer error is that of the whole
-    /// request.
-    fn over(
-        &self,
-        at: At<'_>,
-        prepared: &Prepared,
-        found: Option<&Found>,
-        deadline: Deadline,
-    ) -> Result<Result<Bytes, FactError>, FactError> {
-        let (plan, select) = match &prepared.plan {
-            Ok(prepared) => prepared,
-            Err(error) => return Ok(Err(error.clone())),
-        };
-        let (budget, shortened) = deadline.limit(self.budget);
-        let environment = Environment {
-            functions: self.plans.functions(),
-            parameters: &prepared.query.parameters,
-            missing_key: match prepared.query.missing_key_is_error {
-                true => MissingKey::Error,
-                false => MissingKey::Null,
-            },
-            budget,
-        };
-        let read = at.state.read();
-        let all = || {
-            let selected = select.of(read)?;
-            selected.evaluate(&plan.expression, &environment)
-        };
-        let few = |found: &Found| {
-            let few = select.among(read, found.objects.iter())?;
-            Some(match &found.eased {
-                None => few.evaluate(&plan.expression, &environment),
-                Some(eased) => {
-                    let parameters = eased.parameters(environment.parameters);
-                    let environment = environment.with_parameters(&parameters);
-                    few.evaluate(&eased.rest().expression, &environment)
-                }
-            })
-        };
-        let result = match found.and_then(few) {
-            None => all(),
-            Some(result) => match self.narrowed.is_verified() {
-                true => self.verified(at, prepared, result, all()),
-                false => result,
-            },
-        };
-        self.metrics.evaluated();
-        if shortened && matches!(result, Err(FactError::BudgetExceeded { .. })) {
-            return Err(deadline.exceeded());
+        let meant = select.looks_at(asking.read(), INLINE.objects + 1);
+        if meant <= INLINE.objects {
+            return Some(self.over(asking, None));
         }
-        if plan.repeatable {
-            let result = result.clone();
-            self.memo
-                .put(at.view.id(), at.position.content, &prepared.key, result);
-        }
-        Ok(result)
-    }
-
-    /// What is over all objects counts. What is not over all of them must be the same, unless it costs
-    /// too much over all.
-    fn verified(
-        &self,
-        at: At<'_>,
-        prepared: &Prepared,
-        few: Result<Bytes, FactError>,
-        all: Result<Bytes, FactError>,
-    ) -> Result<Bytes, FactError> {
-        if matches!(all, Err(FactError::BudgetExceeded { .. })) {
-            return few;
-        }
-        if few != all {
-            self.metrics.mismatch();
-            tracing::error!(
-                view = %at.view.id(),
-                expression = prepared.query.expression,
-                revision = at.position.revision.0,
-                "what an index found, or what is kept, is not what a scan says; please report this"
-            );
-        }
-        all
+        let found = self.found(asking, INLINE)?;
+        Some(self.over(asking, Some(&found)))
     }
 
     fn reply(&self, position: &ReadPosition, results: Vec<Result<Bytes, FactError>>) -> QueryReply {
@@ -491,25 +260,6 @@ impl Answerer {
             results,
             sealed: false,
         }
-    }
-}
-
-/// Whether only few objects are meant, or a part of the view that holds few.
-fn looks_at_few(at: At<'_>, prepared: &Prepared) -> bool {
-    let Ok((_, select)) = &prepared.plan else {
-        return false;
-    };
-    select.looks_at(at.state.read(), INLINE.objects + 1) <= INLINE.objects
-}
-
-/// How many objects an index may find, before looking through all that are meant costs no more.
-fn worth(at: At<'_>, prepared: &Prepared) -> Most {
-    let half = usize::try_from(at.position.objects / 2).unwrap_or(usize::MAX);
-    let meant = prepared.plan.as_ref();
-    let meant = meant.map_or(half, |(_, select)| select.looks_at(at.state.read(), half));
-    Most {
-        objects: meant,
-        steps: usize::MAX,
     }
 }
 
@@ -533,43 +283,8 @@ fn with_reason(error: FactError, usage: &Use) -> FactError {
     }
 }
 
-/// An outcome as bytes; one that is too large is an error in its place.
-fn encode(outcome: QueryOutcome) -> (Bytes, QueryOutcome) {
-    match query::encode_outcome(&outcome) {
-        Ok(body) => (body, outcome),
-        Err(error) => {
-            let outcome = Err(FactError::BudgetExceeded {
-                message: format!("the reply: {error}; ask for less, or in several requests"),
-            });
-            // An error is far below any limit.
-            let body = query::encode_outcome(&outcome).unwrap_or_default();
-            (body, outcome)
-        }
-    }
-}
-
 fn invalid(error: &WireError) -> FactError {
     FactError::RequestInvalid {
         message: error.to_string(),
-    }
-}
-
-fn record_request(request: &QueryRequest) {
-    let span = tracing::Span::current();
-    span.record("entry", request.entry.as_str());
-    span.record("queries", request.queries.len());
-}
-
-fn record_outcome(outcome: &QueryOutcome) {
-    let span = tracing::Span::current();
-    match outcome {
-        Ok(reply) => {
-            span.record("revision", reply.revision.0);
-            span.record("age_ms", reply.age_ms);
-            span.record("objects", reply.objects);
-        }
-        Err(error) => {
-            span.record("error", error.code().as_str());
-        }
     }
 }

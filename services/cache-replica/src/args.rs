@@ -1,6 +1,6 @@
 //! What a replica can be told.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anteroom_jmespath::{BUILT_BYTES_MAX, Budget, DEPTH_MAX, STEPS_MAX};
 use anteroom_mirror::MirrorConfig;
@@ -16,6 +16,9 @@ const CONCURRENCY: u32 = 256;
 /// Bytes of results that are kept, unless the options say otherwise: what a webhook asks again is
 /// small, and the whole process is to stay small.
 const MEMO_BYTES_MAX: u64 = 2 * 1024 * 1024;
+
+/// What is evaluated in less than this takes no longer than remembering it, and finding it again.
+const QUICK_MAX: Duration = Duration::from_micros(10);
 
 /// Options of a replica.
 #[derive(clap::Args, Clone, Debug)]
@@ -84,6 +87,10 @@ pub struct Args {
     #[arg(skip)]
     pub scan_lanes: Option<usize>,
 
+    /// Results that are there sooner are not kept, unless a test says otherwise.
+    #[arg(skip = QUICK_MAX)]
+    pub quick_max: Duration,
+
     /// The keys that sealed bodies are opened with.
     #[arg(skip = Keys::none())]
     pub keys: Keys,
@@ -103,6 +110,7 @@ impl Default for Args {
             views: Vec::new(),
             replication_factor: 0,
             scan_lanes: None,
+            quick_max: QUICK_MAX,
             keys: Keys::none(),
         }
     }

@@ -11,7 +11,13 @@ use tokio::time::Instant;
 /// given up. Twenty thousand are usual.
 const STEPS_PER_MS: u64 = 50_000;
 
-/// When the caller of a call gives up.
+/// The part of a call's time that is kept for writing its reply and sending it: one in so many.
+const REPLY_SHARE: u32 = 10;
+
+/// The most that is kept for that.
+const REPLY_MAX: Duration = Duration::from_millis(50);
+
+/// Until when a call's results have to be there, so that its reply arrives before the caller gives up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     at: Instant,
@@ -19,13 +25,13 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// `given` from now on.
+    /// Of a call that is given up when `given` is over, from now on.
     pub(crate) fn after(given: Duration) -> Self {
         let now = Instant::now();
         // A caller that says to wait for ever is taken to mean a day.
         let given = given.min(Duration::from_secs(24 * 60 * 60));
         Self {
-            at: now + given,
+            at: now + given.saturating_sub(REPLY_MAX.min(given / REPLY_SHARE)),
             given,
         }
     }
@@ -55,5 +61,20 @@ impl Deadline {
         let shortened = steps < budget.steps;
         let steps = steps.min(budget.steps);
         (Budget { steps, ..budget }, shortened)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn some_of_the_time_is_left_for_the_reply() {
+        let ms = Duration::from_millis;
+        for (given, left) in [(0, 0), (10, 9), (500, 450), (510, 460), (10_000, 9_950)] {
+            assert_eq!(Deadline::after(ms(given)).left(), ms(left));
+        }
+        assert!(Deadline::after(Duration::ZERO).check().is_err());
+        assert!(Deadline::after(ms(1)).check().is_ok());
     }
 }

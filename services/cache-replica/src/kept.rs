@@ -19,11 +19,13 @@ use std::{
 use anteroom_jmespath::ParseError;
 use anteroom_mirror::ViewHandle;
 use anteroom_model::ViewId;
-use anteroom_plan::{Aggregate, AggregateKey, Index, IndexKey, Language};
+use anteroom_plan::{Aggregate, AggregateKey, Changes, Index, IndexKey, Language};
 use anteroom_view::Snapshot;
 use parking_lot::Mutex;
 use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
+
+use crate::followed::Followed;
 
 /// Indexes of one view, and aggregates of one. A query that would need one more looks through all
 /// objects.
@@ -46,8 +48,8 @@ pub(crate) trait Keep: Debug + Send + Sized + 'static {
 
     /// Of all objects of `at`.
     fn of(key: Self::Key, language: Language, at: &Snapshot) -> Result<Self, ParseError>;
-    /// Brings it up, or back, to another state.
-    fn advance(&mut self, to: &Snapshot);
+    /// Brings it up, or back, by what differs between the state that it is of and another.
+    fn follow(&mut self, changes: &Changes);
     /// The state that it is of.
     fn at(&self) -> &Snapshot;
     /// What it takes.
@@ -59,6 +61,7 @@ pub(crate) trait Keep: Debug + Send + Sized + 'static {
 pub(crate) struct Kept<T: Keep> {
     language: Language,
     views: Mutex<HashMap<ViewId, OfView<T>>>,
+    followed: Arc<Followed>,
     /// Builds run one after the other: each takes a core for as long as a scan.
     builds: Arc<Semaphore>,
     begun: Instant,
@@ -80,10 +83,12 @@ struct Slot<T> {
 }
 
 impl<T: Keep> Kept<T> {
-    pub(crate) fn new(language: Language) -> Self {
+    /// None yet. Whatever shares `followed` finds changes out together.
+    pub(crate) fn new(language: Language, followed: Arc<Followed>) -> Self {
         Self {
             language,
             views: Mutex::default(),
+            followed,
             builds: Arc::new(Semaphore::new(1)),
             begun: Instant::now(),
         }
@@ -102,7 +107,7 @@ impl<T: Keep> Kept<T> {
         let mut held = slot.kept.try_lock_for(WAIT_MAX)?;
         // One that does not come to its end leaves nothing behind that could be taken for whole.
         let mut kept = held.take()?;
-        slot.advance(&mut kept, state);
+        self.advance(view.id(), &slot, &mut kept, state);
         let said = ask(&kept);
         *held = Some(kept);
         Some(said)
@@ -134,6 +139,7 @@ impl<T: Keep> Kept<T> {
                     // A panic would be that of an evaluation, which has none.
                     let _ = tokio::task::spawn_blocking(move || this.keep_up()).await;
                 }
+                self.followed.forget();
             }
         };
         stop.run_until_cancelled(keeping).await;
@@ -220,15 +226,23 @@ impl<T: Keep> Kept<T> {
             };
             of.slots.retain(|_, slot| !slot.is_idle(now_ms));
             let slots = of.slots.values().cloned();
-            behind.extend(slots.map(|slot| (slot, state.clone())));
+            behind.extend(slots.map(|slot| (of.view.id().clone(), slot, state.clone())));
             !of.slots.is_empty()
         });
-        for (slot, state) in behind {
+        for (view, slot, state) in behind {
             let mut held = slot.kept.lock();
             if let Some(mut kept) = held.take() {
-                slot.advance(&mut kept, &state);
+                self.advance(&view, &slot, &mut kept, &state);
                 *held = Some(kept);
             }
+        }
+    }
+
+    fn advance(&self, view: &ViewId, slot: &Slot<T>, kept: &mut T, state: &Snapshot) {
+        if !kept.at().is(state) {
+            let changes = self.followed.changes(view, kept.at(), state);
+            kept.follow(&changes);
+            slot.bytes.store(kept.bytes(), Ordering::Relaxed);
         }
     }
 
@@ -254,13 +268,6 @@ fn build<T: Keep>(view: &ViewHandle, key: &T::Key, language: Language) -> Option
 }
 
 impl<T: Keep> Slot<T> {
-    fn advance(&self, kept: &mut T, state: &Snapshot) {
-        if !kept.at().is(state) {
-            kept.advance(state);
-            self.bytes.store(kept.bytes(), Ordering::Relaxed);
-        }
-    }
-
     fn is_idle(&self, now_ms: u64) -> bool {
         let unused_ms = now_ms.saturating_sub(self.used_ms.load(Ordering::Relaxed));
         unused_ms >= u64::try_from(IDLE.as_millis()).unwrap_or(u64::MAX)
@@ -274,8 +281,8 @@ impl Keep for Index {
         Ok(Self::new(key, language, at))
     }
 
-    fn advance(&mut self, to: &Snapshot) {
-        self.advance(to);
+    fn follow(&mut self, changes: &Changes) {
+        self.follow(changes);
     }
 
     fn at(&self) -> &Snapshot {
@@ -294,8 +301,8 @@ impl Keep for Aggregate {
         Self::new(key, language.functions, at)
     }
 
-    fn advance(&mut self, to: &Snapshot) {
-        self.advance(to);
+    fn follow(&mut self, changes: &Changes) {
+        self.follow(changes);
     }
 
     fn at(&self) -> &Snapshot {

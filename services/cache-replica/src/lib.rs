@@ -27,6 +27,7 @@ mod args;
 mod beats;
 mod deadline;
 mod desk;
+mod followed;
 mod indexes;
 mod kept;
 mod memo;

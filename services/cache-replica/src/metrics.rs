@@ -150,8 +150,8 @@ impl QueryMetrics {
         }
     }
 
-    pub(crate) fn remembered(&self, results: usize) {
-        self.remembered.inc_by(results as u64);
+    pub(crate) fn remembered(&self) {
+        self.remembered.inc();
     }
 
     pub(crate) fn evaluated(&self) {

@@ -1,11 +1,16 @@
 //! Whether a view has all that a query reads: one that keeps only what policies read is never asked for
 //! more, since what was left out would look absent.
 
+use std::sync::Arc;
+
 use anteroom_model::{FactError, Kept, ViewId};
 use anteroom_plan::reads;
 use anteroom_view::{Read, Select};
 
-use crate::{narrowed, plan::Plan};
+use crate::{narrowed, per_document::PerDocument, plan::Plan};
+
+/// What of each object an expression reads.
+pub(crate) type Readings = PerDocument<Arc<Kept>>;
 
 /// # Errors
 /// [`FactError::NotRetained`] with the first path that is read and not kept.
@@ -18,11 +23,14 @@ pub(crate) fn check(
     let Some(kept) = read.kept() else {
         return Ok(());
     };
-    let wanted = match narrowed::document(select, read) {
-        Some(document) => reads(&plan.expression, document),
-        None => Kept::Whole,
+    let lacks = match narrowed::document(select, read) {
+        Some(document) => {
+            let find = || Arc::new(reads(&plan.expression, document));
+            kept.lacks(&plan.readings.get(document, find))
+        }
+        None => kept.lacks(&Kept::Whole),
     };
-    match kept.lacks(&wanted) {
+    match lacks {
         None => Ok(()),
         Some(path) => Err(FactError::NotRetained {
             view: view.to_string(),

@@ -7,9 +7,14 @@ mod taken;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use anteroom_jmespath::FunctionTable;
-use anteroom_view::{Change, Object, Snapshot};
+use anteroom_model::Kept;
+use anteroom_view::{Object, Snapshot};
 
-use crate::{IndexKey, Reading, Scalar};
+use crate::{
+    Changes, IndexKey, Reading, Scalar,
+    changes::{Changed, Difference},
+    reads::reads_of_one,
+};
 
 pub use gather::Terms;
 use posting::{IN_SET_BYTES, Posting};
@@ -29,6 +34,8 @@ pub struct Language {
 #[derive(Debug)]
 pub struct Index {
     key: IndexKey,
+    /// What of an object its key depends on.
+    reads: Kept,
     language: Language,
     at: Snapshot,
     by_value: HashMap<Scalar, Posting>,
@@ -43,6 +50,7 @@ impl Index {
     /// An index of all objects of `at`. It takes as long as evaluating the key on each of them.
     pub fn new(key: IndexKey, language: Language, at: &Snapshot) -> Self {
         let mut index = Self {
+            reads: reads_of_one(key.key.expression()),
             key,
             language,
             at: at.clone(),
@@ -60,18 +68,25 @@ impl Index {
 
     /// Brings it up, or back, to another state. It costs what differs between the two.
     pub fn advance(&mut self, to: &Snapshot) {
-        let from = std::mem::replace(&mut self.at, to.clone());
-        to.changes_since(&from, |change| match change {
-            Change::Added(new) => {
-                let taken = self.taken(new);
-                self.put(new, taken.values, taken.always);
+        self.follow(&Changes::between(&self.at, to));
+    }
+
+    /// The same by what is known to differ: `changes` must lead from the state that it is of.
+    pub fn follow(&mut self, changes: &Changes) {
+        self.at = changes.to().clone();
+        for change in changes.iter() {
+            match change {
+                Changed::Added(new) => {
+                    let taken = self.taken(new);
+                    self.put(new, taken.values, taken.always);
+                }
+                Changed::Removed(old) => {
+                    let taken = self.taken(old);
+                    self.take_out(old, &taken.values, taken.always);
+                }
+                Changed::Replaced { old, new, by } => self.replace(old, new, by),
             }
-            Change::Removed(old) => {
-                let taken = self.taken(old);
-                self.take_out(old, &taken.values, taken.always);
-            }
-            Change::Replaced { old, new } => self.replace(old, new),
-        });
+        }
     }
 
     /// How many objects have this value, and no other; `None` where that cannot be told of all.
@@ -106,8 +121,12 @@ impl Index {
         Taken::of(object, &self.key, self.language)
     }
 
-    fn replace(&mut self, old: &Object, new: &Object) {
-        let (was, is) = (self.taken(old), self.taken(new));
+    fn replace(&mut self, old: &Object, new: &Object, by: &Difference) {
+        let is = self.taken(new);
+        if !by.concerns(&self.reads) {
+            return self.put(new, is.values, is.always);
+        }
+        let was = self.taken(old);
         let gone = was.values.into_iter();
         let gone: Vec<_> = gone
             .filter(|value| is.values.binary_search(value).is_err())

@@ -17,6 +17,7 @@
 //! [`reads()`] says what of each object an expression can read, so that no more of it has to be kept.
 
 mod aggregate;
+mod changes;
 mod describe;
 mod index;
 mod key;
@@ -30,6 +31,7 @@ pub use aggregate::{
     Aggregate, AggregateKey, AggregateTerm, Aggregated, Counted, Measure, Parameters, TallyKind,
     aggregate,
 };
+pub use changes::Changes;
 pub use describe::{Objects, PlanDescription, describe};
 pub use index::{Index, Language, Terms};
 pub use key::{IndexKey, Key, Leaf, Reading};

@@ -28,14 +28,41 @@ pub fn reads(expression: &Expression, document: Document<'_>) -> Kept {
         Document::List { plural } => (Reached::Document, plural),
         Document::Array => (Reached::objects(), None),
     };
+    walk(expression, plural, &root, Outcome::Read)
+}
+
+/// What an expression reads of each object, where it is evaluated on an array of them, and only the
+/// number of elements of its value counts.
+pub(crate) fn reads_to_count(expression: &Expression) -> Kept {
+    walk(expression, None, &Reached::objects(), Outcome::Counted)
+}
+
+/// What an expression reads of an object that it is evaluated on.
+pub(crate) fn reads_of_one(expression: &Expression) -> Kept {
+    let root = Reached::objects().listed(false);
+    walk(expression, None, &root, Outcome::Read)
+}
+
+/// What becomes of an expression's value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Read,
+    /// Its elements are counted.
+    Counted,
+}
+
+fn walk(expression: &Expression, plural: Option<&str>, root: &Reached, result: Outcome) -> Kept {
     let mut walk = Walk {
         ast: expression.ast(),
         plural,
         read: Kept::default(),
         places: 0,
     };
-    let value = walk.term(walk.ast.root(), &root);
-    walk.whole(&value);
+    let value = walk.term(walk.ast.root(), root);
+    let counted = result == Outcome::Counted && value.is_listed();
+    if !counted {
+        walk.whole(&value);
+    }
     walk.read
 }
 
@@ -82,6 +109,11 @@ impl Reached {
             places: BTreeSet::from([Place::new()]),
             listed: true,
         }
+    }
+
+    /// Whether it is surely a list.
+    fn is_listed(&self) -> bool {
+        matches!(self, Self::Places { listed: true, .. })
     }
 
     fn listed(self, listed: bool) -> Self {
@@ -179,7 +211,7 @@ impl Walk<'_> {
             Argument::Value(term) => {
                 let value = self.term(term, at);
                 // Elements are kept, however little of each.
-                if !(counts && matches!(value, Reached::Places { listed: true, .. })) {
+                if !(counts && value.is_listed()) {
                     self.whole(&value);
                 }
             }

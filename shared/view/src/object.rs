@@ -30,9 +30,9 @@ impl Object {
         version: &ResourceVersion,
         body: &[u8],
     ) -> Option<Self> {
-        let data = [key.namespace.as_bytes(), key.name.as_bytes(), body].concat();
+        let parts = [key.namespace.as_bytes(), key.name.as_bytes(), body];
         Some(Self {
-            data: data.into(),
+            data: joined(parts.into_iter()),
             start: 0,
             body_bytes: u32::try_from(body.len()).ok()?,
             namespace_bytes: u16::try_from(key.namespace.len()).ok()?,
@@ -189,6 +189,20 @@ impl Object {
     fn name_part(&self) -> &[u8] {
         &self.data()[usize::from(self.namespace_bytes)..self.key_bytes()]
     }
+}
+
+/// These behind each other, put where they stay: a vector on the way would be an allocation more.
+pub(crate) fn joined<'p>(parts: impl Iterator<Item = &'p [u8]> + Clone) -> Arc<[u8]> {
+    let bytes = parts.clone().map(<[u8]>::len).sum();
+    let mut data: Arc<[u8]> = std::iter::repeat_n(0, bytes).collect();
+    if let Some(mut rest) = Arc::get_mut(&mut data) {
+        for part in parts {
+            let (place, behind) = rest.split_at_mut(part.len());
+            place.copy_from_slice(part);
+            rest = behind;
+        }
+    }
+    data
 }
 
 /// Names are UTF-8 from [`Object::new`] on; the check costs less than an allocation for each would.

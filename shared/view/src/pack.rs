@@ -7,9 +7,12 @@
 //! therefore moves twice at most, once in and once out: whoever keeps up with changes sees each move as
 //! one.
 
-use std::{collections::HashMap, ops::Range, sync::Arc};
+use std::{collections::HashMap, ops::Range};
 
-use crate::{object::Object, size};
+use crate::{
+    object::{Object, joined},
+    size,
+};
 
 /// A larger object keeps its own allocation: of that size, the allocator rounds up by pages that are
 /// never touched.
@@ -22,13 +25,20 @@ const PACK_BYTES_MAX: usize = 128 * 1024;
 /// takes for several of its size.
 const STREWN_BYTES: usize = 16 * 1024;
 
+/// Bytes of one chunk's objects that have an allocation of their own, from which on they are packed while
+/// a view is read. Fewer would round up more; more are all there twice when the view is whole and the rest
+/// is packed, since the allocator gives back what they took only a while later.
+pub(crate) const LOOSE_BYTES_MAX: usize = 48 * 1024;
+
 /// The part of an allocation that may be holes: one in so many.
 const HOLES_SHARE: usize = 3;
 
 /// Packs those that nobody else holds and that have an allocation of their own. Returns the bytes that
 /// this saves.
 pub(crate) fn pack(objects: &mut [Object]) -> isize {
-    let loose = objects.iter_mut().filter(|object| is_packable(object));
+    let loose = objects
+        .iter_mut()
+        .filter(|object| is_loose(object) && object.is_unshared());
     let mut loose: Vec<_> = loose.collect();
     let sizes: Vec<_> = loose.iter().map(|object| object.len()).collect();
     let mut saved: isize = 0;
@@ -39,11 +49,7 @@ pub(crate) fn pack(objects: &mut [Object]) -> isize {
         }
         let spare = |packed: &[&mut Object]| packed.iter().map(|object| object.spare_bytes()).sum();
         let before: usize = spare(packed);
-        let mut data = Vec::with_capacity(packed.iter().map(|object| object.len()).sum());
-        packed
-            .iter()
-            .for_each(|object| data.extend_from_slice(object.data()));
-        let data: Arc<[u8]> = data.into();
+        let data = joined(packed.iter().map(|object| object.data()));
         let mut start = 0;
         for object in packed.iter_mut() {
             let bytes = object.len();
@@ -56,8 +62,9 @@ pub(crate) fn pack(objects: &mut [Object]) -> isize {
     saved
 }
 
-fn is_packable(object: &Object) -> bool {
-    object.is_alone() && object.is_unshared() && object.len() <= PACKED_BYTES_MAX
+/// Whether it may be packed, if nobody else holds it: it has an allocation of its own, and is small.
+pub(crate) fn is_loose(object: &Object) -> bool {
+    object.is_alone() && object.len() <= PACKED_BYTES_MAX
 }
 
 /// Which of objects of these sizes, in order, go together so that the least is added to them.

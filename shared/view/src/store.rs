@@ -211,7 +211,12 @@ impl Store {
             Op::Put(body) => {
                 aside.tombstones.remove(&delta.key);
                 let object = Object::new(&delta.key, delta.epoch, &delta.version, body.as_ref());
-                self.put(&delta.key, object, twin)
+                let applied = self.put(&delta.key, object, twin);
+                if !aside.is_whole {
+                    self.objects
+                        .pack_at((delta.key.namespace.as_bytes(), delta.key.name.as_bytes()));
+                }
+                applied
             }
             Op::Delete => {
                 aside

@@ -197,6 +197,20 @@ impl Tree {
         self.gather();
     }
 
+    /// Packs the chunk that this key is in, once there is enough in it.
+    pub(crate) fn pack_at(&mut self, key: Parts<'_>) {
+        let Some(place) = self.chunks.find(key) else {
+            return;
+        };
+        let loose = self
+            .chunks
+            .get(place)
+            .map_or(0, |chunk| chunk.loose_bytes());
+        if loose >= pack::LOOSE_BYTES_MAX {
+            self.pack_chunk(place);
+        }
+    }
+
     /// Gives every chunk another allocation. Those that they had came between those of objects that are
     /// packed now, and would keep the pages that they are on from being freed.
     fn gather(&mut self) {

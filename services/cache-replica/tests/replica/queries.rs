@@ -168,6 +168,24 @@ async fn a_reader_waits_for_the_revision_that_it_asks_for() {
     assert_eq!(reply.objects, 11);
 }
 
+/// What is there as soon as it would be found among what is kept is not kept; whatever takes longer is.
+#[tokio::test(start_paused = true)]
+async fn a_result_is_remembered_where_that_saves_something() {
+    for (quick_max, kept) in [(Duration::ZERO, true), (Duration::from_secs(3_600), false)] {
+        let args = Args {
+            quick_max,
+            ..args()
+        };
+        let harness = Harness::with_ingresses(10, args).await;
+        for _ in 0..3 {
+            assert_eq!(harness.value("length(items[].spec)").await, json!(10));
+        }
+        let hits = harness.count("anteroom_query_memo_hits");
+        assert_eq!(hits, if kept { 2 } else { 0 });
+        assert_eq!(harness.count("anteroom_query_evaluations"), 3 - hits);
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Put(u8, u8),
@@ -231,12 +249,13 @@ proptest! {
     fn the_memo_never_answers_with_an_older_state(
         steps in proptest::collection::vec(step(), 1..30),
     ) {
+        let args = Args { quick_max: Duration::ZERO, ..args() };
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .start_paused(true)
             .build()
             .unwrap()
-                        .block_on(no_old_result(0, args(), steps));
+            .block_on(no_old_result(0, args, steps));
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anteroom_bus::{Bus as _, Call};
 use anteroom_cache_replica::Args;
-use anteroom_model::FactError;
+use anteroom_model::{FactError, Shape};
 use anteroom_wire::{
     body,
-    query::{self, QueryRequest},
+    query::{self, Query, QueryRequest, Selection},
 };
 use serde_json::{Value, json};
 
@@ -160,4 +160,70 @@ async fn a_scan_that_does_not_come_on_holds_up_neither_short_queries_nor_changes
     assert_eq!(hosts, json!([format!("host-{OBJECTS}.example.com")]));
     let outcome = query::decode_outcome(&scan.await.unwrap()).unwrap();
     assert!(matches!(outcome, Err(FactError::DeadlineExceeded { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scan_that_runs_out_of_time_takes_nothing_from_the_queries_beside_it() {
+    let held = Args {
+        scan_lanes: Some(0),
+        ..args()
+    };
+    let harness = Harness::with_ingresses(OBJECTS, held).await;
+    let named = |n: usize| {
+        request_with(
+            "items[?metadata.name == $name].spec.rules[].host",
+            json!({"name": key(n).name}),
+        )
+    };
+    // The index is built beside scans, and these have no lane.
+    while harness
+        .ask_within(&named(1), Duration::from_millis(20))
+        .await
+        .is_ok_and(|outcome| outcome.is_err())
+    {}
+    let scan = request("items[].spec");
+    let invalid = request("items[");
+    let few = QueryRequest {
+        queries: vec![Query {
+            selection: Some(Selection {
+                shape: Shape::Object,
+                object: Some(key(7)),
+                ..Selection::default()
+            }),
+            ..request("metadata.name").queries.remove(0)
+        }],
+        ..request("")
+    };
+    // The scan comes first, and all but it are answered.
+    let queries = [&scan, &named(5), &few, &invalid, &scan, &named(6)];
+    let together = QueryRequest {
+        queries: queries.map(|request| request.queries[0].clone()).to_vec(),
+        ..request("")
+    };
+    let given = Duration::from_millis(400);
+    // Who asks waits no longer than the time that it gives.
+    let outcome = tokio::time::timeout(given, harness.ask_within(&together, given)).await;
+    let results = outcome.unwrap().unwrap().unwrap().results;
+    let said: Vec<_> = results.iter().map(said).collect();
+    let late = json!("AR204");
+    let hosts = |n: usize| json!([format!("host-{n}.example.com")]);
+    assert_eq!(
+        said,
+        [
+            late.clone(),
+            hosts(5),
+            json!(key(7).name),
+            json!("AR201"),
+            late,
+            hosts(6)
+        ]
+    );
+}
+
+/// The value, or the error's code.
+fn said(result: &Result<bytes::Bytes, FactError>) -> Value {
+    match result {
+        Ok(body) => body::to_json(body).unwrap(),
+        Err(error) => error.code().as_str().into(),
+    }
 }

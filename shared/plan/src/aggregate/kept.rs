@@ -3,11 +3,17 @@
 use std::{collections::HashMap, sync::Arc};
 
 use anteroom_jmespath::{Environment, Expression, FunctionTable, MissingKey, ParseError};
-use anteroom_view::{Change, Object, Snapshot, ViewNode};
+use anteroom_model::Kept;
+use anteroom_view::{Object, Snapshot, ViewNode};
 use serde_json::Value;
 
 use super::{AggregateTerm, Measure, Tally, numbers::Way, tally::TallyKind};
-use crate::index::KEY_BUDGET;
+use crate::{
+    Changes, Document,
+    changes::Changed,
+    index::KEY_BUDGET,
+    reads::{reads, reads_to_count},
+};
 
 /// What an aggregate is an aggregate of. Terms that differ in what is read off share one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +54,8 @@ impl AggregateKey {
 pub struct Aggregate {
     key: AggregateKey,
     chain: Expression,
+    /// What of an object its contribution depends on.
+    reads: Kept,
     functions: &'static FunctionTable,
     at: Snapshot,
     /// By namespace; of all under the empty name, where they are not told apart.
@@ -74,8 +82,13 @@ impl Aggregate {
         functions: &'static FunctionTable,
         at: &Snapshot,
     ) -> Result<Self, ParseError> {
+        let chain = Expression::parse(&key.chain)?;
         let mut aggregate = Self {
-            chain: Expression::parse(&key.chain)?,
+            reads: match key.kind {
+                TallyKind::Count => reads_to_count(&chain),
+                TallyKind::Sum | TallyKind::Order => reads(&chain, Document::Array),
+            },
+            chain,
             key,
             functions,
             at: at.clone(),
@@ -90,15 +103,24 @@ impl Aggregate {
 
     /// Brings it up, or back, to another state. It costs what differs between the two.
     pub fn advance(&mut self, to: &Snapshot) {
-        let from = std::mem::replace(&mut self.at, to.clone());
-        to.changes_since(&from, |change| match change {
-            Change::Added(new) => self.take(new, Way::In),
-            Change::Removed(old) => self.take(old, Way::Out),
-            Change::Replaced { old, new } => {
-                self.take(old, Way::Out);
-                self.take(new, Way::In);
+        self.follow(&Changes::between(&self.at, to));
+    }
+
+    /// The same by what is known to differ: `changes` must lead from the state that it is of.
+    pub fn follow(&mut self, changes: &Changes) {
+        self.at = changes.to().clone();
+        for change in changes.iter() {
+            match change {
+                Changed::Added(new) => self.take(new, Way::In),
+                Changed::Removed(old) => self.take(old, Way::Out),
+                // What it contributes is as it was.
+                Changed::Replaced { by, .. } if !by.concerns(&self.reads) => {}
+                Changed::Replaced { old, new, .. } => {
+                    self.take(old, Way::Out);
+                    self.take(new, Way::In);
+                }
             }
-        });
+        }
     }
 
     /// What the evaluator would say of the objects of this namespace, or of all where they are not

@@ -1,6 +1,7 @@
 //! A run of objects that stand beside each other.
 
 use super::{Object, Parts};
+use crate::pack::is_loose;
 
 /// The most objects of one chunk. A change beside a snapshot copies that many slots; a change alone
 /// moves half as many.
@@ -40,6 +41,12 @@ impl Chunk {
         let room = (self.0.len() + 1).next_power_of_two().max(CHUNK_ROOM_MIN);
         self.0.reserve_exact(room - self.0.len());
         self.0.insert(at, object);
+    }
+
+    /// What its objects take that may be packed.
+    pub(super) fn loose_bytes(&self) -> usize {
+        let loose = self.0.iter().filter(|object| is_loose(object));
+        loose.map(Object::len).sum()
     }
 
     /// Whether enough of its objects have an allocation of their own for packing to be worth it.

@@ -1,0 +1,214 @@
+//! What differs between two states of a view, found out once for all that is kept beside it.
+
+use anteroom_jmespath::{Node as _, Shape};
+use anteroom_model::Kept;
+use anteroom_view::{Change, Object, Snapshot};
+use anteroom_wire::body::BodyNode;
+
+/// How deep two bodies are held against each other, field by field: what differs further down is a
+/// difference of the field that it stands in.
+const DEPTH_MAX: usize = 4;
+
+/// How to come from one state of a view to another.
+#[derive(Debug)]
+pub struct Changes {
+    from: Snapshot,
+    to: Snapshot,
+    of: Vec<Changed>,
+}
+
+/// What became of one object.
+#[derive(Debug)]
+pub(crate) enum Changed {
+    Added(Object),
+    Removed(Object),
+    Replaced {
+        old: Object,
+        new: Object,
+        by: Difference,
+    },
+}
+
+/// In what two values differ.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Difference {
+    /// In anything.
+    Whole,
+    /// Both are objects. In these fields, of each in this.
+    Fields(Vec<(Box<str>, Difference)>),
+}
+
+impl Changes {
+    /// What differs. It costs little where one state came out of the other.
+    pub fn between(from: &Snapshot, to: &Snapshot) -> Self {
+        let mut of = Vec::new();
+        to.changes_since(from, |change| of.push(Changed::of(change)));
+        Self {
+            from: from.clone(),
+            to: to.clone(),
+            of,
+        }
+    }
+
+    /// Whether they lead from this state to that.
+    pub fn lead(&self, from: &Snapshot, to: &Snapshot) -> bool {
+        self.from.is(from) && self.to.is(to)
+    }
+
+    /// Where they lead.
+    pub fn to(&self) -> &Snapshot {
+        &self.to
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Changed> {
+        self.of.iter()
+    }
+}
+
+impl Changed {
+    fn of(change: Change<'_>) -> Self {
+        match change {
+            Change::Added(new) => Self::Added(new.clone()),
+            Change::Removed(old) => Self::Removed(old.clone()),
+            Change::Replaced { old, new } => Self::Replaced {
+                by: Difference::between(old.node(), new.node(), DEPTH_MAX),
+                old: old.clone(),
+                new: new.clone(),
+            },
+        }
+    }
+}
+
+impl Difference {
+    fn between(old: BodyNode<'_>, new: BodyNode<'_>, depth: usize) -> Self {
+        let both = (old.shape(), new.shape());
+        if depth == 0 || !matches!(both, (Shape::Object(_), Shape::Object(_))) {
+            return Self::Whole;
+        }
+        let (mut before, mut after) = (old.entries(), new.entries());
+        let mut fields = Vec::new();
+        loop {
+            match (before.next(), after.next()) {
+                (None, None) => break,
+                (Some((name, old)), Some((same, new))) if name == same => {
+                    if old.body() != new.body() {
+                        fields.push((name.into(), Self::between(old, new, depth - 1)));
+                    }
+                }
+                // From here on they are not held against each other: each may stand elsewhere.
+                (old, new) => {
+                    let behind = before.chain(after);
+                    let all = old.into_iter().chain(new).chain(behind);
+                    fields.extend(all.map(|(name, _)| (name.into(), Self::Whole)));
+                    break;
+                }
+            }
+        }
+        Self::Fields(fields)
+    }
+
+    /// Whether it can make a difference to whoever reads this much.
+    pub(crate) fn concerns(&self, reads: &Kept) -> bool {
+        match (self, reads) {
+            (Self::Whole, _) => true,
+            (Self::Fields(fields), Kept::Whole) => !fields.is_empty(),
+            (Self::Fields(fields), Kept::Fields(reads)) => fields.iter().any(|(name, by)| {
+                let reads = reads.get(&**name);
+                reads.is_some_and(|reads| by.concerns(reads))
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_wire::body::encode_json;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn difference(old: &Value, new: &Value) -> Difference {
+        let (old, new) = (encode_json(old).unwrap(), encode_json(new).unwrap());
+        Difference::between(BodyNode::new(&old), BodyNode::new(&new), DEPTH_MAX)
+    }
+
+    fn paths(difference: &Difference, of: &str, found: &mut Vec<String>) {
+        match difference {
+            Difference::Whole => found.push(of.to_owned()),
+            Difference::Fields(fields) => fields
+                .iter()
+                .for_each(|(name, by)| paths(by, &format!("{of}.{name}"), found)),
+        }
+    }
+
+    #[test]
+    fn fields_that_differ_are_told_and_others_are_not() {
+        let old =
+            json!({"a": {"b": 1, "c": {"d": {"e": {"f": 1, "g": 1}}}}, "l": [{"x": 1}], "z": 1});
+        for (new, expected) in [
+            (old.clone(), vec![]),
+            (
+                json!({"a": {"b": 2, "c": {"d": {"e": {"f": 1, "g": 1}}}}, "l": [{"x": 1}], "z": 1}),
+                vec![".a.b"],
+            ),
+            // Deeper than is looked.
+            (
+                json!({"a": {"b": 1, "c": {"d": {"e": {"f": 2, "g": 1}}}}, "l": [{"x": 1}], "z": 1}),
+                vec![".a.c.d.e"],
+            ),
+            (
+                json!({"a": {"b": 1, "c": {"d": {"e": {"f": 1, "g": 1}}}}, "l": [{"x": 2}], "z": {}}),
+                vec![".l", ".z"],
+            ),
+            // What is behind one that came is not held against what it was.
+            (
+                json!({"a": {"b": 1, "c": {"d": {"e": {"f": 1, "g": 1}}}}, "k": 1, "l": [{"x": 1}], "z": 1}),
+                vec![".l", ".k", ".z", ".l", ".z"],
+            ),
+            (json!({}), vec![".a", ".l", ".z"]),
+            (json!([1]), vec![""]),
+        ] {
+            let mut found = Vec::new();
+            paths(&difference(&old, &new), "", &mut found);
+            assert_eq!(found, expected, "{new}");
+        }
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![Just(json!(null)), Just(json!(1)), Just(json!("x"))];
+        leaf.prop_recursive(6, 32, 3, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                prop::collection::btree_map("[a-c]", inner, 0..3)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    fn reads() -> impl Strategy<Value = Kept> {
+        let path = prop::collection::vec("[a-c]", 0..6);
+        prop::collection::vec((path, any::<bool>()), 0..4).prop_map(|paths| {
+            let mut kept = Kept::default();
+            for (path, whole) in paths {
+                let path: Vec<_> = path.iter().map(String::as_str).collect();
+                match whole {
+                    true => kept.keep(&path),
+                    false => kept.touch(&path),
+                };
+            }
+            kept
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_does_not_concern_a_reader_leaves_all_that_it_reads_as_it_was(
+            old in value(), new in value(), reads in reads(),
+        ) {
+            if !difference(&old, &new).concerns(&reads) {
+                prop_assert_eq!(crate::pruned(&old, &reads), crate::pruned(&new, &reads));
+            }
+        }
+    }
+}
