@@ -37,6 +37,17 @@ const FORBIDDEN: [(&str, &[&str]); 8] = [
         &["tokio", "async-nats", "kube", "rmp-serde", "anteroom-bus"],
     ),
     (
+        "shared/patch",
+        &[
+            "tokio",
+            "async-nats",
+            "kube",
+            "rmp-serde",
+            "anteroom-model",
+            "anteroom-policy",
+        ],
+    ),
+    (
         "shared/plan",
         &[
             "tokio",

@@ -1,0 +1,56 @@
+//! Why a patch does not apply.
+
+use thiserror::Error;
+
+use crate::{BUILT_BYTES_MAX, DEPTH_MAX, OPERATIONS_MAX};
+
+/// Why a patch is none, or does not apply. The document is as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PatchError {
+    /// It is no patch, whatever the document.
+    #[error("{place}: {problem}")]
+    Malformed {
+        /// Where in the patch, as in `operation 2` or `spec.containers`.
+        place: String,
+        /// What is wrong there.
+        problem: String,
+    },
+    /// It speaks of what the document does not have, or has otherwise.
+    #[error("{operation} at `{path}`: {problem}")]
+    DoesNotApply {
+        /// What was to be done, as in `replace`.
+        operation: &'static str,
+        /// Where in the document.
+        path: String,
+        /// Why it cannot be.
+        problem: String,
+    },
+    /// A `test` found another value.
+    #[error("test at `{path}`: the document has another value there")]
+    TestFailed {
+        /// Where in the document.
+        path: String,
+    },
+    /// There are more operations than are applied.
+    #[error("the patch has {found} operations; {OPERATIONS_MAX} are applied")]
+    TooManyOperations {
+        /// How many there are.
+        found: usize,
+    },
+    /// What would be built is too large.
+    #[error("what the patch makes is larger than {BUILT_BYTES_MAX} bytes")]
+    TooLarge,
+    /// The patch or the document is too deep.
+    #[error("the patch or the object nests deeper than {DEPTH_MAX} levels")]
+    TooDeep,
+}
+
+impl PatchError {
+    pub(crate) fn malformed(place: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::Malformed {
+            place: place.into(),
+            problem: problem.into(),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! RFC 6902: operations one after the other, each at a pointer.
+
+mod apply;
+
+use serde_json::{Map, Value};
+
+pub use apply::PADDING_MAX;
+
+use crate::{OPERATIONS_MAX, PatchError, pointer::Pointer, size};
+
+/// What is taken beyond the RFC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leniency {
+    /// `-1` is a list's last element, or behind it where something is added.
+    pub negative_indexes: bool,
+    /// Nothing is done where what is to be removed is not there.
+    pub removes_missing: bool,
+    /// What is missing on the way to where something is added is made: a list where the next step is a
+    /// number or `-`, else an object.
+    pub creates_parents: bool,
+}
+
+impl Leniency {
+    /// As the RFC has it.
+    pub const NONE: Self = Self {
+        negative_indexes: false,
+        removes_missing: false,
+        creates_parents: false,
+    };
+
+    /// What Kyverno's policies count on.
+    pub const KYVERNO: Self = Self {
+        negative_indexes: true,
+        removes_missing: true,
+        creates_parents: true,
+    };
+}
+
+/// A patch that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Patch(Vec<Operation>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Operation {
+    path: Pointer,
+    action: Action,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Action {
+    Add(Value),
+    Remove,
+    Replace(Value),
+    Move(Pointer),
+    Copy(Pointer),
+    Test(Value),
+}
+
+/// The names of the operations.
+pub const OPERATIONS: &[&str] = &["add", "copy", "move", "remove", "replace", "test"];
+
+impl Patch {
+    /// Reads a list of operations. A member that an operation does not have is passed over, as the RFC
+    /// wants it.
+    ///
+    /// # Errors
+    /// [`PatchError::Malformed`], [`PatchError::TooManyOperations`], [`PatchError::TooDeep`].
+    pub fn parse(patch: &Value) -> Result<Self, PatchError> {
+        size::check_depth(patch)?;
+        let Some(operations) = patch.as_array() else {
+            return Err(PatchError::malformed("the patch", "it is not a list"));
+        };
+        if operations.len() > OPERATIONS_MAX {
+            let found = operations.len();
+            return Err(PatchError::TooManyOperations { found });
+        }
+        let one = |(at, operation): (usize, &Value)| Operation::parse(operation, at);
+        operations.iter().enumerate().map(one).collect()
+    }
+
+    /// What comes of a document.
+    ///
+    /// # Errors
+    /// The first operation that does not apply; [`PatchError::TooLarge`], [`PatchError::TooDeep`].
+    pub fn apply(&self, document: &Value, leniency: Leniency) -> Result<Value, PatchError> {
+        apply::apply(&self.0, document, leniency)
+    }
+}
+
+impl FromIterator<Operation> for Patch {
+    fn from_iter<I: IntoIterator<Item = Operation>>(operations: I) -> Self {
+        Self(operations.into_iter().collect())
+    }
+}
+
+impl Operation {
+    fn parse(operation: &Value, at: usize) -> Result<Self, PatchError> {
+        let place = format!("operation {at}");
+        let Some(members) = operation.as_object() else {
+            return Err(PatchError::malformed(place, "it is not an object"));
+        };
+        let pointer = |name| Pointer::parse(text(members, name, &place)?, &place);
+        let value = || match members.get("value") {
+            Some(value) => Ok(value.clone()),
+            None => Err(PatchError::malformed(&*place, "it has no `value`")),
+        };
+        let action = match text(members, "op", &place)? {
+            "add" => Action::Add(value()?),
+            "remove" => Action::Remove,
+            "replace" => Action::Replace(value()?),
+            "move" => Action::Move(pointer("from")?),
+            "copy" => Action::Copy(pointer("from")?),
+            "test" => Action::Test(value()?),
+            other => {
+                let known = OPERATIONS.join(", ");
+                let problem = format!("`{other}` is none of {known}");
+                return Err(PatchError::malformed(place, problem));
+            }
+        };
+        Ok(Self {
+            path: pointer("path")?,
+            action,
+        })
+    }
+
+    fn name(&self) -> &'static str {
+        match self.action {
+            Action::Add(_) => "add",
+            Action::Remove => "remove",
+            Action::Replace(_) => "replace",
+            Action::Move(_) => "move",
+            Action::Copy(_) => "copy",
+            Action::Test(_) => "test",
+        }
+    }
+}
+
+fn text<'p>(
+    members: &'p Map<String, Value>,
+    name: &str,
+    place: &str,
+) -> Result<&'p str, PatchError> {
+    match members.get(name) {
+        Some(Value::String(text)) => Ok(text),
+        Some(_) => Err(PatchError::malformed(
+            place,
+            format!("`{name}` is not a string"),
+        )),
+        None => Err(PatchError::malformed(place, format!("it has no `{name}`"))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,32 @@
+//! Patches of JSON documents, without IO and without a word on who asks for them.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`json`] | RFC 6902: a list of operations, each at a pointer of RFC 6901 |
+//! | [`merge`] | Kubernetes' strategic merge: a document over a document, lists by their keys |
+//! | [`anchors`] | Kyverno's anchors: what of a strategic merge patch is about this document |
+//!
+//! A patch either applies whole or leaves the document as it was, and says why. Whatever patch and
+//! document are, nothing here panics, and what is built is bounded by [`BUILT_BYTES_MAX`].
+
+pub mod anchors;
+mod error;
+pub mod json;
+pub mod merge;
+mod pointer;
+mod schema;
+mod size;
+
+pub use error::PatchError;
+pub use schema::Schema;
+
+/// Levels of nesting of a patch, and of a document where a patch goes into it. It is what a JSON reader
+/// takes of an API server.
+pub const DEPTH_MAX: usize = 128;
+
+/// Bytes, about, of what one patch builds, the document included; more is
+/// [`PatchError::TooLarge`]. An API server takes objects of 1.5 MB.
+pub const BUILT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Operations of one JSON patch; more is an error.
+pub const OPERATIONS_MAX: usize = 10_000;

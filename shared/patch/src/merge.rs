@@ -1,0 +1,203 @@
+//! Kubernetes' strategic merge: what a document becomes under another one.
+//!
+//! | in the patch | does |
+//! |---|---|
+//! | `key: null` | takes the field away |
+//! | `$patch: replace`, `delete`, `merge` | in an object: it stands for the whole, takes it away, or is merged, as without it; in an element of a list `replace` is about the list |
+//! | `$retainKeys: [a, b]` | takes all other fields away |
+//! | `$deleteFromPrimitiveList/LIST: [a]` | takes these away from a list of texts |
+//! | `$setElementOrder/LIST: […]` | these come first in the list, in this order |
+//!
+//! Elements of a list with keys that are in the patch come first, in the patch's order: this is how
+//! Kyverno merges, where `kubectl` leaves elements where they are and adds new ones at the end. Other
+//! lists are replaced.
+
+mod list;
+
+use serde_json::{Map, Value};
+
+use crate::{
+    DEPTH_MAX, PatchError, Schema,
+    schema::ListRule,
+    size::{self, Budget},
+};
+
+/// What `document` becomes under `patch`.
+///
+/// # Errors
+/// [`PatchError::Malformed`] of a directive that is none or an element without its list's key,
+/// [`PatchError::TooLarge`], [`PatchError::TooDeep`].
+pub fn merge(document: &Value, patch: &Value, schema: Schema) -> Result<Value, PatchError> {
+    size::check_depth(document)?;
+    size::check_depth(patch)?;
+    let mut budget = Budget::new();
+    budget.take(document)?;
+    budget.take(patch)?;
+    let merged = value(Some(document), patch, schema, &Path::ROOT)?;
+    Ok(merged.unwrap_or(Value::Null))
+}
+
+const PATCH: &str = "$patch";
+const RETAIN_KEYS: &str = "$retainKeys";
+const ORDER: &str = "$setElementOrder/";
+const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
+
+/// Whether a key of a patch is no field but says how to merge.
+pub fn is_directive(key: &str) -> bool {
+    key == PATCH
+        || key == RETAIN_KEYS
+        || [ORDER, DELETE_FROM]
+            .iter()
+            .any(|prefix| key.starts_with(prefix))
+}
+
+/// Where this is in the patch, for errors; made only of what stands on the stack.
+struct Path<'p> {
+    above: Option<&'p Path<'p>>,
+    name: &'p str,
+    depth: usize,
+}
+
+impl Path<'_> {
+    const ROOT: Self = Self {
+        above: None,
+        name: "",
+        depth: 0,
+    };
+
+    fn text(&self) -> String {
+        match self.above {
+            None => "the patch".to_owned(),
+            Some(above) if above.above.is_none() => self.name.to_owned(),
+            Some(above) => format!("{}.{}", above.text(), self.name),
+        }
+    }
+
+    fn refuse(&self, problem: impl Into<String>) -> PatchError {
+        PatchError::malformed(self.text(), problem)
+    }
+}
+
+fn below<'p>(path: &'p Path<'p>, name: &'p str) -> Result<Path<'p>, PatchError> {
+    let depth = path.depth + 1;
+    if depth > DEPTH_MAX {
+        return Err(PatchError::TooDeep);
+    }
+    Ok(Path {
+        above: Some(path),
+        name,
+        depth,
+    })
+}
+
+/// What an object asks for as a whole.
+enum Directive {
+    Merge,
+    Replace,
+    Delete,
+}
+
+fn directive(patch: &Map<String, Value>, path: &Path<'_>) -> Result<Directive, PatchError> {
+    match patch.get(PATCH).map(Value::as_str) {
+        None | Some(Some("merge")) => Ok(Directive::Merge),
+        Some(Some("replace")) => Ok(Directive::Replace),
+        Some(Some("delete")) => Ok(Directive::Delete),
+        Some(_) => Err(path.refuse("`$patch` is none of delete, merge, replace")),
+    }
+}
+
+/// `None`: nothing is left of it.
+fn value(
+    document: Option<&Value>,
+    patch: &Value,
+    schema: Schema,
+    path: &Path<'_>,
+) -> Result<Option<Value>, PatchError> {
+    match patch {
+        Value::Null => Ok(None),
+        Value::Object(patch) => {
+            let found = document.and_then(Value::as_object);
+            object(found, patch, schema, path).map(|merged| merged.map(Value::Object))
+        }
+        Value::Array(elements) => {
+            let rule = ListRule::Replaced(Schema::UNKNOWN);
+            list::merge(None, elements, rule, path).map(|merged| Some(Value::Array(merged)))
+        }
+        scalar => Ok(Some(scalar.clone())),
+    }
+}
+
+fn object(
+    document: Option<&Map<String, Value>>,
+    patch: &Map<String, Value>,
+    schema: Schema,
+    path: &Path<'_>,
+) -> Result<Option<Map<String, Value>>, PatchError> {
+    let document = match directive(patch, path)? {
+        Directive::Delete => return Ok(None),
+        Directive::Replace => None,
+        Directive::Merge => document,
+    };
+    let mut merged = document.cloned().unwrap_or_default();
+    retain(&mut merged, patch, path)?;
+    for (key, patch) in patch.iter().filter(|(key, _)| !is_directive(key)) {
+        let path = below(path, key)?;
+        let found = merged.get(key);
+        let made = match patch {
+            Value::Array(elements) => {
+                let found = found.and_then(Value::as_array).map(Vec::as_slice);
+                let made = list::merge(found, elements, schema.list(key), &path)?;
+                Some(Value::Array(made))
+            }
+            patch => value(found, patch, schema.field(key), &path)?,
+        };
+        match made {
+            Some(made) => merged.insert(key.clone(), made),
+            None => merged.remove(key),
+        };
+    }
+    for (key, listed) in patch {
+        if let Some(name) = key.strip_prefix(DELETE_FROM) {
+            list::delete_from(list_of(&mut merged, name), elements(listed, key, path)?);
+        }
+    }
+    for (key, listed) in patch {
+        if let Some(name) = key.strip_prefix(ORDER) {
+            let order = elements(listed, key, path)?;
+            list::order(list_of(&mut merged, name), order, schema.list(name));
+        }
+    }
+    Ok(Some(merged))
+}
+
+fn retain(
+    merged: &mut Map<String, Value>,
+    patch: &Map<String, Value>,
+    path: &Path<'_>,
+) -> Result<(), PatchError> {
+    let Some(keys) = patch.get(RETAIN_KEYS) else {
+        return Ok(());
+    };
+    let keys = elements(keys, RETAIN_KEYS, path)?;
+    let is_kept = |key: &str| keys.iter().any(|kept| kept.as_str() == Some(key));
+    let not_kept = |key: &&String| !is_directive(key) && !is_kept(key);
+    if let Some(key) = patch.keys().find(not_kept) {
+        return Err(path.refuse(format!("`{key}` is not among its `$retainKeys`")));
+    }
+    merged.retain(|key, _| is_kept(key));
+    Ok(())
+}
+
+fn list_of<'m>(merged: &'m mut Map<String, Value>, name: &str) -> Option<&'m mut Vec<Value>> {
+    merged.get_mut(name).and_then(Value::as_array_mut)
+}
+
+fn elements<'p>(listed: &'p Value, key: &str, path: &Path<'_>) -> Result<&'p [Value], PatchError> {
+    match listed.as_array() {
+        Some(elements) => Ok(elements),
+        None => Err(path.refuse(format!("`{key}` is not a list"))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

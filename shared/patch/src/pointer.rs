@@ -1,0 +1,48 @@
+//! Pointers of RFC 6901.
+
+use std::fmt;
+
+use crate::PatchError;
+
+/// Where something is in a document: what each step is called, decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pointer(Vec<String>);
+
+impl Pointer {
+    /// Empty, or each step after a `/`, with `~1` for a `/` and `~0` for a `~` in it.
+    pub(crate) fn parse(text: &str, place: &str) -> Result<Self, PatchError> {
+        let Some(steps) = text.strip_prefix('/') else {
+            return match text {
+                "" => Ok(Self(Vec::new())),
+                _ => Err(PatchError::malformed(
+                    place,
+                    format!("the path `{text}` does not begin with `/`"),
+                )),
+            };
+        };
+        Ok(Self(steps.split('/').map(decoded).collect()))
+    }
+
+    pub(crate) fn steps(&self) -> &[String] {
+        &self.0
+    }
+
+    /// Whether `other` is inside of what this points to.
+    pub(crate) fn is_above(&self, other: &Self) -> bool {
+        other.0.len() > self.0.len() && other.0.starts_with(&self.0)
+    }
+}
+
+/// Of `~01`, which is `~1`: `~1` first, as the RFC has it. A `~` before anything else stands for itself.
+fn decoded(step: &str) -> String {
+    step.replace("~1", "/").replace("~0", "~")
+}
+
+impl fmt::Display for Pointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|step| {
+            let step = step.replace('~', "~0").replace('/', "~1");
+            write!(f, "/{step}")
+        })
+    }
+}

@@ -1,0 +1,59 @@
+//! How large a value is, and what one patch may build.
+
+use serde_json::Value;
+
+use crate::{BUILT_BYTES_MAX, DEPTH_MAX, PatchError};
+
+/// About the bytes of a value in JSON, never less than one for each value in it.
+pub(crate) fn weight(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 4,
+        Value::Number(_) => 8,
+        Value::String(text) => 2 + text.len(),
+        Value::Array(elements) => 2 + elements.iter().map(weight).sum::<usize>(),
+        Value::Object(entries) => {
+            let entry = |(key, value): (&String, &Value)| 3 + key.len() + weight(value);
+            2 + entries.iter().map(entry).sum::<usize>()
+        }
+    }
+}
+
+/// Whether a value nests no deeper than [`DEPTH_MAX`].
+pub(crate) fn check_depth(value: &Value) -> Result<(), PatchError> {
+    check_depth_at(value, 0)
+}
+
+/// The same of a value that stands `above` levels deep.
+pub(crate) fn check_depth_at(value: &Value, above: usize) -> Result<(), PatchError> {
+    match DEPTH_MAX.checked_sub(above) {
+        Some(levels) if within(value, levels) => Ok(()),
+        _ => Err(PatchError::TooDeep),
+    }
+}
+
+fn within(value: &Value, levels: usize) -> bool {
+    let below = |value: &Value| levels > 0 && within(value, levels - 1);
+    match value {
+        Value::Array(elements) => elements.iter().all(below),
+        Value::Object(entries) => entries.values().all(below),
+        _ => true,
+    }
+}
+
+/// What may still be built.
+pub(crate) struct Budget(usize);
+
+impl Budget {
+    pub(crate) fn new() -> Self {
+        Self(BUILT_BYTES_MAX)
+    }
+
+    pub(crate) fn take(&mut self, value: &Value) -> Result<(), PatchError> {
+        self.take_bytes(weight(value))
+    }
+
+    pub(crate) fn take_bytes(&mut self, bytes: usize) -> Result<(), PatchError> {
+        self.0 = self.0.checked_sub(bytes).ok_or(PatchError::TooLarge)?;
+        Ok(())
+    }
+}
