@@ -35,7 +35,7 @@ impl RuleRecord {
         match &self.outcome {
             RuleOutcome::NotMatched => RuleResult::NotMatched,
             RuleOutcome::Skipped { .. } => RuleResult::Skip,
-            RuleOutcome::Pass => RuleResult::Pass,
+            RuleOutcome::Pass | RuleOutcome::Mutated { .. } => RuleResult::Pass,
             RuleOutcome::Fail { .. } => RuleResult::Fail,
             RuleOutcome::Error(_) => RuleResult::Error,
         }
@@ -131,7 +131,13 @@ pub(crate) fn decide(rules: Vec<RuleRecord>, warnings: Vec<String>) -> Decision 
                     decision.warnings.push(warning(record, &message));
                 }
             }
-            (RuleOutcome::Pass | RuleOutcome::Skipped { .. } | RuleOutcome::NotMatched, _) => {}
+            (
+                RuleOutcome::Pass
+                | RuleOutcome::Mutated { .. }
+                | RuleOutcome::Skipped { .. }
+                | RuleOutcome::NotMatched,
+                _,
+            ) => {}
         }
     }
     decision.rules = rules;

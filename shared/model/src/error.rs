@@ -78,6 +78,8 @@ codes! {
     VARIABLE_UNRESOLVED = "AR303";
     /// The policy reads what it may not read.
     POLICY_FORBIDDEN = "AR304";
+    /// A patch of a policy does not apply to the object.
+    PATCH_FAILED = "AR305";
     /// The request's body is not an AdmissionReview.
     REVIEW_INVALID = "AR401";
     /// The AdmissionReview is of a version that is not spoken here.

@@ -292,7 +292,7 @@ fn adds_here(patch: &Value) -> bool {
     let is_add = |key: &String| matches!(Anchor::of(key), Some((Anchor::Add, _)));
     patch
         .as_object()
-        .is_some_and(|patch| patch.keys().any(|key| is_add(key)))
+        .is_some_and(|patch| patch.keys().any(is_add))
 }
 
 fn has_anchors(patch: &Value) -> bool {

@@ -19,6 +19,7 @@ mod size;
 
 pub use error::PatchError;
 pub use schema::Schema;
+pub use size::weight;
 
 /// Levels of nesting of a patch, and of a document where a patch goes into it. It is what a JSON reader
 /// takes of an API server.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::{BUILT_BYTES_MAX, DEPTH_MAX, PatchError};
 
 /// About the bytes of a value in JSON, never less than one for each value in it.
-pub(crate) fn weight(value: &Value) -> usize {
+pub fn weight(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 4,
         Value::Number(_) => 8,

@@ -12,6 +12,7 @@ mod context;
 mod expressions;
 mod fields;
 mod foreach;
+mod mutate;
 mod resources;
 mod rule;
 mod sources;
@@ -34,6 +35,36 @@ pub const MANIFEST_DEPTH_MAX: usize = 64;
 /// Rules of one policy.
 pub const RULES_MAX: usize = 256;
 
+/// As [`compile_with_mutation`], where nobody is there who changes objects: a rule that mutates is a
+/// problem (`POLICY_UNSUPPORTED`), rather than a rule that is never run.
+///
+/// # Errors
+/// As there.
+pub fn compile(manifest: &Value) -> Result<Policy, Vec<Problem>> {
+    let policy = compile_with_mutation(manifest)?;
+    let mut problems = Problems::default();
+    for (at, _) in policy
+        .rules
+        .iter()
+        .enumerate()
+        .filter(|(_, rule)| rule.is_mutation())
+    {
+        if is_written(manifest, at) {
+            let message = "`mutate` is a Kyverno field that is not evaluated here";
+            problems.unsupported(format!("spec.rules[{at}].mutate"), message);
+        }
+    }
+    match problems.is_empty() {
+        true => Ok(policy),
+        false => Err(problems.into_vec()),
+    }
+}
+
+/// Whether the rule at this place stands in the manifest, rather than is derived.
+fn is_written(manifest: &Value, at: usize) -> bool {
+    !manifest["spec"]["rules"][at].is_null()
+}
+
 /// Compiles a kyverno.io/v1 `ClusterPolicy` or `Policy`, as an API server serves it.
 ///
 /// # Errors
@@ -41,7 +72,7 @@ pub const RULES_MAX: usize = 256;
 /// known at all (`POLICY_INVALID`), what Kyverno knows and this version does not evaluate
 /// (`POLICY_UNSUPPORTED`), what a namespaced policy may not read (`POLICY_FORBIDDEN`). Of entries that
 /// is not known here: whoever resolves one sees to it.
-pub fn compile(manifest: &Value) -> Result<Policy, Vec<Problem>> {
+pub fn compile_with_mutation(manifest: &Value) -> Result<Policy, Vec<Problem>> {
     let mut problems = Problems::default();
     let policy = if is_deeper_than(manifest, MANIFEST_DEPTH_MAX) {
         let message = format!("the manifest nests deeper than {MANIFEST_DEPTH_MAX} levels");
@@ -56,7 +87,7 @@ pub fn compile(manifest: &Value) -> Result<Policy, Vec<Problem>> {
     }
 }
 
-fn is_deeper_than(value: &Value, levels: usize) -> bool {
+pub(crate) fn is_deeper_than(value: &Value, levels: usize) -> bool {
     let Some(left) = levels.checked_sub(1) else {
         return true;
     };
@@ -125,7 +156,8 @@ const SPEC: Known = Known {
         "webhookConfiguration",
         "webhookTimeoutSeconds",
     ],
-    // About scans of what exists, and about rules of kinds that are problems themselves.
+    // About scans of what exists, and about rules of kinds that are problems themselves; what exists is
+    // changed by rules with targets alone, which are problems too.
     inert: &[
         "background",
         "generateExisting",

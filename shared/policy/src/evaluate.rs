@@ -5,17 +5,20 @@ mod conditions;
 mod facts;
 mod foreach;
 mod message;
+mod mutate;
 mod scope;
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use anteroom_model::{ErrorCode, FactError};
+use anteroom_patch::PatchError;
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
     AdmissionRequest, FactTarget, FailureAction, Policy, Rule, VariableError, VariableErrorKind,
-    matching, policy::Validation,
+    matching,
+    policy::{Validation, Work},
 };
 use conditions::Verdict;
 use facts::Facts;
@@ -30,6 +33,10 @@ pub const PARTS_PER_RULE_MAX: usize = 256;
 
 /// Elements that one `foreach` goes through; more is an error.
 pub const FOREACH_ELEMENTS_MAX: usize = 1_000;
+
+/// Bytes, about, that the patches of one rule may go through: the object's, once for each patch. More
+/// is an error.
+pub const MUTATED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// What the driver is asked for: one query.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,6 +78,11 @@ pub enum RuleOutcome {
         /// The rule's message, with its variables resolved.
         message: String,
     },
+    /// The rule changes the object.
+    Mutated {
+        /// What it is now.
+        object: Value,
+    },
     /// Whether it complies is not known.
     Error(RuleError),
 }
@@ -97,6 +109,17 @@ pub enum RuleError {
         /// Why.
         source: VariableError,
     },
+    /// A patch does not apply.
+    #[error("{place}: {source}")]
+    Patch {
+        /// Where it stands, as in `mutate.foreach[0].patchesJson6902`.
+        place: String,
+        /// Why.
+        source: PatchError,
+    },
+    /// The rule patches a large object often.
+    #[error("the patches of the rule go through more than {MUTATED_BYTES_MAX} bytes")]
+    TooMuchPatched,
     /// The rule asked for more than it may.
     #[error("the rule reads more than {FACTS_PER_RULE_MAX} facts for one request")]
     TooManyFacts,
@@ -117,7 +140,15 @@ impl RuleError {
                 ErrorCode::BUDGET_EXCEEDED
             }
             Self::Variable { .. } => ErrorCode::VARIABLE_UNRESOLVED,
-            Self::TooManyFacts | Self::TooManyElements { .. } => ErrorCode::BUDGET_EXCEEDED,
+            Self::Patch { source, .. } => match source {
+                PatchError::TooLarge | PatchError::TooManyOperations { .. } => {
+                    ErrorCode::BUDGET_EXCEEDED
+                }
+                _ => ErrorCode::PATCH_FAILED,
+            },
+            Self::TooManyFacts | Self::TooMuchPatched | Self::TooManyElements { .. } => {
+                ErrorCode::BUDGET_EXCEEDED
+            }
         }
     }
 }
@@ -293,9 +324,12 @@ fn judge(
         }
         Err(stop) => return stop.outcome(),
     }
-    match &rule.validation {
-        Validation::Whole(check) => check::judge(rule, check, None, "validate", &mut scope),
-        Validation::ForEach(each) => foreach::judge(rule, each, &mut scope),
+    match &rule.work {
+        Work::Validate(Validation::Whole(check)) => {
+            check::judge(rule, check, None, "validate", &mut scope)
+        }
+        Work::Validate(Validation::ForEach(each)) => foreach::judge(rule, each, &mut scope),
+        Work::Mutate(mutation) => mutate::run(mutation, &mut scope),
     }
 }
 

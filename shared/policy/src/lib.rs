@@ -42,6 +42,7 @@ mod evaluate;
 pub mod functions;
 mod images;
 mod matching;
+mod mutation;
 mod operator;
 mod pattern;
 mod permit;
@@ -56,9 +57,12 @@ mod template;
 mod uses;
 mod wildcard;
 
-pub use compile::{CONTEXT_ENTRIES_MAX, MANIFEST_DEPTH_MAX, RULES_MAX, STALENESS_MAX_MS, compile};
+pub use compile::{
+    CONTEXT_ENTRIES_MAX, MANIFEST_DEPTH_MAX, RULES_MAX, STALENESS_MAX_MS, compile,
+    compile_with_mutation,
+};
 pub use evaluate::{
-    Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_MAX, FactRead, FactRequest,
+    Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_MAX, FactRead, FactRequest, MUTATED_BYTES_MAX,
     PARTS_PER_RULE_MAX, RuleError, RuleOutcome, RuleReport, Step,
 };
 pub use functions::{functions, query_functions};

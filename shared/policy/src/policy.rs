@@ -8,6 +8,7 @@ use crate::{
     CollectionReference, KindPattern, Operation,
     call::{ApiCall, ConfigMapCall, ServiceCall},
     matching::Match,
+    mutation::Mutation,
     operator::Operator,
     template::{Prepared, Template, ValueTemplate},
 };
@@ -94,13 +95,18 @@ pub struct Rule {
     pub(crate) context: Vec<Arc<ContextEntry>>,
     pub(crate) preconditions: Conditions,
     pub(crate) message: Option<Template>,
-    pub(crate) validation: Validation,
+    pub(crate) work: Work,
 }
 
 impl Rule {
     /// Its name, unique in its policy.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether it changes objects, rather than judges them.
+    pub fn is_mutation(&self) -> bool {
+        matches!(self.work, Work::Mutate(_))
     }
 
     /// What a violation leads to.
@@ -132,6 +138,15 @@ pub enum FailurePolicy {
 pub(crate) struct ContextEntry {
     pub(crate) name: String,
     pub(crate) loader: Loader,
+}
+
+/// What a rule does.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// `validate`
+    Validate(Validation),
+    /// `mutate`
+    Mutate(Mutation),
 }
 
 /// How a rule validates.

@@ -8,7 +8,7 @@ use anteroom_model::EntryKind;
 use crate::{
     NamedObject, Policy, Reference, Rule,
     call::ConfigMapCall,
-    policy::{ContextEntry, Fact, FactSource, Loader, Validation},
+    policy::{ContextEntry, Fact, FactSource, Loader, Validation, Work},
     template::Prepared,
 };
 
@@ -102,11 +102,14 @@ impl Policy {
 impl Rule {
     /// All its context entries, those of each `foreach` included.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &ContextEntry> {
-        let each = match &self.validation {
-            Validation::Whole(_) => &[],
-            Validation::ForEach(each) => &**each,
+        let inner: Vec<_> = match &self.work {
+            Work::Validate(Validation::Whole(_)) => Vec::new(),
+            Work::Validate(Validation::ForEach(each)) => each
+                .iter()
+                .flat_map(|each| &each.context[each.outer..])
+                .collect(),
+            Work::Mutate(mutation) => mutation.entries(),
         };
-        let inner = each.iter().flat_map(|each| &each.context[each.outer..]);
         self.context.iter().chain(inner).map(|entry| &**entry)
     }
 }

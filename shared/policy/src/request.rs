@@ -233,6 +233,24 @@ impl AdmissionRequest {
         Some(earlier)
     }
 
+    /// The same request about an object that was changed: what later rules see.
+    #[must_use]
+    pub fn with_object(&self, object: Value) -> Self {
+        let mut changed = self.clone();
+        let images = match &*changed.subresource {
+            "" => images::images(&changed.kind.kind, &object),
+            _ => None,
+        };
+        if let Some(Value::Object(request)) = changed.root.get_mut("request") {
+            request.insert("object".to_owned(), object);
+        }
+        changed.root.remove(IMAGES);
+        changed
+            .root
+            .extend(images.map(|images| (IMAGES.to_owned(), images)));
+        changed
+    }
+
     /// What variables are resolved in, before any context entry.
     pub(crate) fn root(&self) -> &Map<String, Value> {
         &self.root

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     Policy, Rule,
-    policy::{Check, Validation},
+    policy::{Check, Validation, Work},
     template::Prepared,
     uses::each_expression,
 };
@@ -174,9 +174,13 @@ impl RequestParts {
 impl Rule {
     fn has_pattern(&self) -> bool {
         let is_pattern = |check: &Check| !matches!(check, Check::Deny(_));
-        match &self.validation {
-            Validation::Whole(check) => is_pattern(check),
-            Validation::ForEach(all) => all.iter().any(|each| is_pattern(&each.check)),
+        match &self.work {
+            Work::Validate(Validation::Whole(check)) => is_pattern(check),
+            Work::Validate(Validation::ForEach(all)) => {
+                all.iter().any(|each| is_pattern(&each.check))
+            }
+            // What is patched is the whole object.
+            Work::Mutate(_) => true,
         }
     }
 }

@@ -6,6 +6,7 @@
 mod parts;
 mod prepared;
 mod scan;
+mod yaml;
 
 use std::sync::Arc;
 
@@ -78,6 +79,8 @@ pub(crate) enum TemplateProblem {
 pub(crate) struct Template {
     source: String,
     parts: Vec<Part>,
+    /// Text, also where a lone variable has another value.
+    is_text: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -174,6 +177,7 @@ impl Template {
         Ok(Self {
             source: source.to_owned(),
             parts,
+            is_text: false,
         })
     }
 
@@ -194,19 +198,36 @@ impl Template {
     /// A lone variable gives its value; anything else is text.
     pub(crate) fn value<R: Resolve>(&self, resolver: &mut R) -> Result<Arc<Value>, R::Interrupt> {
         match &*self.parts {
-            [Part::Variable(variable)] => variable.resolve(resolver),
+            [Part::Variable(variable)] if !self.is_text => variable.resolve(resolver),
             _ => Ok(Arc::new(Value::String(self.text(resolver)?))),
         }
     }
 
     /// Strings stand in it as they are, other values as JSON.
     pub(crate) fn text<R: Resolve>(&self, resolver: &mut R) -> Result<String, R::Interrupt> {
+        self.text_with(resolver, |value| value)
+    }
+
+    /// As [`text`](Self::text), where a value that stands in a JSON pointer adds no step to it. A
+    /// pointer that is nothing but a variable is that variable's.
+    pub(crate) fn pointer<R: Resolve>(&self, resolver: &mut R) -> Result<String, R::Interrupt> {
+        match &*self.parts {
+            [Part::Variable(_)] => self.text(resolver),
+            _ => self.text_with(resolver, |value| value.replace('/', "~1")),
+        }
+    }
+
+    fn text_with<R: Resolve>(
+        &self,
+        resolver: &mut R,
+        made: impl Fn(String) -> String,
+    ) -> Result<String, R::Interrupt> {
         let mut rendered = String::new();
         for part in &self.parts {
             match part {
                 Part::Text(text) => rendered.push_str(text),
                 Part::Variable(variable) => {
-                    rendered.push_str(&variable.resolve_text(resolver)?);
+                    rendered.push_str(&made(variable.resolve_text(resolver)?));
                     check_length(&rendered, variable)?;
                 }
             }
@@ -247,6 +268,54 @@ impl ValueTemplate {
             Some(fixed) => Self::Fixed(Arc::new(fixed)),
             None => parsed,
         })
+    }
+
+    /// The elements of a list; `None` of anything else.
+    pub(crate) fn elements(self) -> Option<Vec<Self>> {
+        match self {
+            Self::List(elements) => Some(elements),
+            Self::Fixed(value) => {
+                let elements = value.as_array()?.iter();
+                Some(
+                    elements
+                        .map(|value| Self::Fixed(Arc::new(value.clone())))
+                        .collect(),
+                )
+            }
+            Self::Text(_) | Self::Map(_) => None,
+        }
+    }
+
+    /// These fields of an object; `None` of anything else.
+    pub(crate) fn fields<const N: usize>(self, names: &[&str; N]) -> Option<[Option<Self>; N]> {
+        let mut fields = [const { None }; N];
+        match self {
+            Self::Map(entries) => {
+                for (key, value) in entries {
+                    if let Some(at) = names.iter().position(|name| key.fixed() == Some(name)) {
+                        fields[at] = Some(value);
+                    }
+                }
+            }
+            Self::Fixed(value) => {
+                let value = value.as_object()?;
+                for (at, name) in names.iter().enumerate() {
+                    let value = value.get(*name);
+                    fields[at] = value.map(|value| Self::Fixed(Arc::new(value.clone())));
+                }
+            }
+            Self::List(_) | Self::Text(_) => return None,
+        }
+        Some(fields)
+    }
+
+    /// The text that it is; `None` of anything else.
+    pub(crate) fn into_text(self) -> Option<Template> {
+        match self {
+            Self::Text(template) => Some(template),
+            Self::Fixed(value) => Some(Template::literal(value.as_str()?)),
+            Self::List(_) | Self::Map(_) => None,
+        }
     }
 
     /// The value, if it has no variables.

@@ -8,7 +8,7 @@ fn merged_as(document: &Value, patch: &Value, api: &str, kind: &str) -> Result<V
 }
 
 /// About a Pod's `spec`.
-fn of_pod(spec: Value, patch: Value) -> Result<Value, String> {
+fn of_pod(spec: &Value, patch: &Value) -> Result<Value, String> {
     let merged = merged_as(&json!({"spec": spec}), &json!({"spec": patch}), "v1", "Pod")?;
     Ok(merged["spec"].clone())
 }
@@ -175,14 +175,14 @@ fn lists_by_their_keys() {
         ),
     ];
     for (document, patch, expected) in table {
-        assert_eq!(of_pod(document, patch.clone()), Ok(expected), "{patch}");
+        assert_eq!(of_pod(&document, &patch), Ok(expected), "{patch}");
     }
     assert_eq!(
-        of_pod(json!({}), json!({"containers": [{"image": "x"}]})),
+        of_pod(&json!({}), &json!({"containers": [{"image": "x"}]})),
         Err("spec.containers.[]: an element needs its `name`, by which it is merged".to_owned())
     );
     assert_eq!(
-        of_pod(json!({}), json!({"containers": ["x"]})),
+        of_pod(&json!({}), &json!({"containers": ["x"]})),
         Err("spec.containers.[]: an object is expected in this list".to_owned())
     );
 }

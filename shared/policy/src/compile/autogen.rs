@@ -95,8 +95,15 @@ fn may_derive(rule: &Value) -> bool {
             && (kinds <= 1 || !speaks_of_pods(resources))
     };
     rule["generate"].is_null()
+        && !patches_json(&rule["mutate"])
         && filters(&rule["match"]).iter().all(|r| is_plain(r))
         && filters(&rule["exclude"]).iter().all(|r| is_plain(r))
+}
+
+/// Whether operations are written for a Pod's own paths: nobody can tell what they are elsewhere.
+fn patches_json(mutate: &Value) -> bool {
+    let all = mutate["foreach"].as_array();
+    !mutate["patchesJson6902"].is_null() || all.is_some_and(|all| all.iter().any(patches_json))
 }
 
 fn derived(rule: &Value, shape: &Shape) -> Option<Value> {
@@ -122,6 +129,9 @@ fn derived(rule: &Value, shape: &Shape) -> Option<Value> {
         }
     }
     wrap_patterns(&mut rule, shape.template);
+    if let Some(mutate) = rule.get_mut("mutate") {
+        wrap_patches(mutate, shape.template);
+    }
     let path = shape.template.join(".");
     shift(&mut rule, &path);
     rule["name"] = name.into();
@@ -172,6 +182,17 @@ fn wrap_patterns(rule: &mut Value, template: &[&str]) {
     let patterns = validate.get_mut("anyPattern").and_then(Value::as_array_mut);
     for pattern in patterns.into_iter().flatten() {
         wrap(pattern, template);
+    }
+}
+
+/// So is a patch.
+fn wrap_patches(mutate: &mut Value, template: &[&str]) {
+    if let Some(patch) = mutate.get_mut("patchStrategicMerge") {
+        wrap(patch, template);
+    }
+    let all = mutate.get_mut("foreach").and_then(Value::as_array_mut);
+    for each in all.into_iter().flatten() {
+        wrap_patches(each, template);
     }
 }
 

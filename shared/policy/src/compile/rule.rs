@@ -7,11 +7,11 @@ use super::{
     expressions::Names,
     failure_action,
     fields::{Field, Known, Object},
-    foreach, resources,
+    foreach, mutate, resources,
 };
 use crate::{
     FailureAction, Rule,
-    policy::{ContextEntry, Validation},
+    policy::{ContextEntry, Validation, Work},
     problem::Problems,
     template::{Template, TemplateProblem},
     uses,
@@ -22,6 +22,7 @@ const RULE: Known = Known {
         "context",
         "exclude",
         "match",
+        "mutate",
         "name",
         "preconditions",
         "validate",
@@ -32,13 +33,12 @@ const RULE: Known = Known {
         "celPreconditions",
         "generate",
         "imageExtractors",
-        "mutate",
         "verifyImages",
     ],
 };
 
 /// The kinds of rule that are problems themselves.
-const OTHER_KINDS: &[&str] = &["generate", "mutate", "verifyImages"];
+const OTHER_KINDS: &[&str] = &["generate", "verifyImages"];
 
 const VALIDATE: Known = Known {
     evaluated: &[
@@ -60,6 +60,9 @@ const VALIDATE: Known = Known {
     ],
 };
 
+/// What a rule may do, one of them.
+const WORK: &[&str] = &["mutate", "validate"];
+
 /// The other ways to validate, which are problems themselves.
 const OTHER_WAYS: &[&str] = &["assert", "cel", "manifests", "podSecurity"];
 
@@ -79,6 +82,26 @@ pub(super) fn compile(
     let matches = resources::compile(&rule, problems);
     let (context, names) = context::compile(rule.get("context"), home, problems);
     let preconditions = conditions::compile(rule.get("preconditions"), &names, problems);
+    let ways: Vec<_> = WORK.iter().filter(|way| rule.get(way).is_some()).collect();
+    if let [_, last, ..] = &*ways {
+        problems.invalid(rule.child(last), "a rule either validates or mutates");
+    }
+    if let Some(mutate) = rule.get("mutate") {
+        let outer = (&*context, &names);
+        let mutation = mutate::compile(&mutate, outer, home, problems);
+        let (name, matches, mutation) = (name?, matches?, mutation?);
+        let rule = Rule {
+            name,
+            action,
+            allow_existing_violations: false,
+            matches,
+            context,
+            preconditions,
+            message: None,
+            work: Work::Mutate(mutation),
+        };
+        return Some(noted(rule, problems));
+    }
     let validate = Validate::compile(&rule, action, &context, home, &names, problems);
     let (name, matches, validate) = (name?, matches?, validate?);
     let rule = Rule {
@@ -89,12 +112,17 @@ pub(super) fn compile(
         context,
         preconditions,
         message: validate.message,
-        validation: validate.validation,
+        work: Work::Validate(validate.validation),
     };
+    Some(noted(rule, problems))
+}
+
+/// What of its facts can be asked for in their place is worked out once.
+fn noted(rule: Rule, problems: &Problems) -> Rule {
     if problems.is_empty() {
         uses::note(&rule);
     }
-    Some(rule)
+    rule
 }
 
 struct Validate {

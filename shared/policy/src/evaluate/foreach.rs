@@ -7,7 +7,11 @@ use super::{
     conditions::{self, Stop, Verdict},
     scope::{Interrupt, Scope},
 };
-use crate::{Rule, VariableErrorKind, policy::ForEach, template::Resolve};
+use crate::{
+    Rule, VariableErrorKind,
+    policy::ForEach,
+    template::{Prepared, Resolve},
+};
 
 /// The first element that violates the rule, or cannot be judged, decides. `None` while a fact is
 /// waited for: then the elements after it were asked about too, so that their facts come together.
@@ -15,7 +19,7 @@ pub(super) fn judge(rule: &Rule, all: &[ForEach], scope: &mut Scope<'_>) -> Opti
     let (mut judged, mut pending) = (0_usize, false);
     for (at, each) in all.iter().enumerate() {
         let place = format!("validate.foreach[{at}]");
-        let elements = match elements(each, &place, scope) {
+        let elements = match elements(&each.list, &place, scope) {
             Ok(elements) => elements,
             Err(stop) => match stop.outcome().filter(|_| !pending) {
                 Some(outcome) => return Some(outcome),
@@ -53,8 +57,12 @@ pub(super) fn judge(rule: &Rule, all: &[ForEach], scope: &mut Scope<'_>) -> Opti
 }
 
 /// What the list comes to; a single value is a list of one. A list that is not there has no elements.
-fn elements(each: &ForEach, place: &str, scope: &mut Scope<'_>) -> Result<Vec<Value>, Stop> {
-    let elements = match scope.evaluate(&each.list) {
+pub(super) fn elements(
+    list: &Prepared,
+    place: &str,
+    scope: &mut Scope<'_>,
+) -> Result<Vec<Value>, Stop> {
+    let elements = match scope.evaluate(list) {
         Ok(list) => match &*list {
             Value::Array(elements) => elements.clone(),
             Value::Null => Vec::new(),
@@ -83,7 +91,9 @@ fn judge_element(
     index: usize,
     outer: &mut Scope<'_>,
 ) -> Option<RuleOutcome> {
-    let mut states = outer.states.within(each, element, index);
+    let mut states = outer
+        .states
+        .within(&each.context[each.outer..], element, index);
     let mut scope = Scope {
         request: outer.request,
         namespace: outer.namespace,

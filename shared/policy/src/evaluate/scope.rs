@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::facts::Facts;
 use crate::{
     AdmissionRequest, Operation, RuleError, VariableError, VariableErrorKind, functions,
-    policy::{ContextEntry, ForEach, Loader},
+    policy::{ContextEntry, Loader},
     template::{Bound, Prepared, Resolve, ValueTemplate},
 };
 pub(super) use part::is_of_evaluation;
@@ -81,12 +81,20 @@ impl States {
 
 impl States {
     /// Those of a `foreach` for one element: what is known outside is known within.
-    pub(super) fn within(&self, each: &ForEach, element: &Value, index: usize) -> Self {
+    /// `added` are the entries that it has more.
+    pub(super) fn within(
+        &self,
+        added: &[Arc<ContextEntry>],
+        element: &Value,
+        index: usize,
+    ) -> Self {
         let mut states = self.0.clone();
-        for entry in &each.context[each.outer..] {
-            states.push(match (&entry.loader, entry.name.as_str()) {
-                (Loader::Given, "element" | "element0") => State::Loaded(Arc::new(element.clone())),
-                (Loader::Given, _) => State::Loaded(Arc::new(index.into())),
+        let element = Arc::new(element.clone());
+        for entry in added {
+            let is_index = entry.name.starts_with("elementIndex");
+            states.push(match (&entry.loader, is_index) {
+                (Loader::Given, false) => State::Loaded(Arc::clone(&element)),
+                (Loader::Given, true) => State::Loaded(Arc::new(index.into())),
                 _ => State::Unloaded,
             });
         }

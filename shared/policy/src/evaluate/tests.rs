@@ -1,6 +1,7 @@
 mod context;
 mod facts;
 mod foreach;
+mod mutate;
 mod parts;
 mod patterns;
 

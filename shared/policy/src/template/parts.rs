@@ -12,6 +12,7 @@ impl Template {
         Self {
             source: text.to_owned(),
             parts: if text.is_empty() { vec![] } else { vec![part] },
+            is_text: true,
         }
     }
 
@@ -67,7 +68,11 @@ impl Template {
         let mut parts = parts;
         parts.retain(|part| !matches!(part, Part::Text(text) if text.is_empty()));
         let source = parts.iter().map(Part::written).collect();
-        Self { source, parts }
+        Self {
+            source,
+            parts,
+            is_text: false,
+        }
     }
 
     /// An error about the text as it came out.

@@ -6,8 +6,11 @@ use super::part::Side;
 use crate::{
     Rule,
     call::{ApiCall, Data, PathTemplate},
+    mutation::{MutateEach, Mutation, Patch},
     operator::Operator,
-    policy::{Check, Condition, Conditions, ContextEntry, Fact, FactSource, Loader, Validation},
+    policy::{
+        Check, Condition, Conditions, ContextEntry, Fact, FactSource, Loader, Validation, Work,
+    },
     template::{Prepared, Template, ValueTemplate},
 };
 
@@ -42,12 +45,13 @@ pub(crate) fn each<'r>(rule: &'r Rule, visit: &mut Visitor<'_, 'r>) {
     };
     walk.entries("context", 0);
     walk.conditions("preconditions", &rule.preconditions);
-    match &rule.validation {
-        Validation::Whole(check) => {
+    match &rule.work {
+        Work::Mutate(mutation) => walk.mutation("mutate", mutation, &rule.context),
+        Work::Validate(Validation::Whole(check)) => {
             walk.check("validate", check);
             walk.message(rule);
         }
-        Validation::ForEach(all) => {
+        Work::Validate(Validation::ForEach(all)) => {
             for (at, each) in all.iter().enumerate() {
                 let field = format!("validate.foreach[{at}]");
                 (walk.place.entries, walk.place.visible) = (&rule.context, rule.context.len());
@@ -164,6 +168,48 @@ impl<'r> Walk<'_, 'r> {
                 for (at, pattern) in patterns.iter().enumerate() {
                     let field = format!("{field}.anyPattern[{at}]");
                     self.at(&field, |walk| walk.value(pattern));
+                }
+            }
+        }
+    }
+
+    fn mutation(&mut self, field: &str, mutation: &'r Mutation, entries: &'r [Arc<ContextEntry>]) {
+        match mutation {
+            Mutation::Once(patch) => self.patch(field, patch),
+            Mutation::ForEach(all) => {
+                for (at, each) in all.iter().enumerate() {
+                    (self.place.entries, self.place.visible) = (entries, entries.len());
+                    self.mutate_each(&format!("{field}.foreach[{at}]"), each);
+                }
+            }
+        }
+    }
+
+    fn mutate_each(&mut self, field: &str, each: &'r MutateEach) {
+        self.at(&format!("{field}.list"), |walk| walk.root(&each.list));
+        self.place.entries = &each.context;
+        self.entries(&format!("{field}.context"), each.outer);
+        self.place.visible = each.context.len();
+        self.conditions(&format!("{field}.preconditions"), &each.preconditions);
+        self.mutation(field, &each.work, &each.context);
+    }
+
+    fn patch(&mut self, field: &str, patch: &'r Patch) {
+        match patch {
+            Patch::Merge(patch) => {
+                self.at(&format!("{field}.patchStrategicMerge"), |walk| {
+                    walk.value(patch);
+                });
+            }
+            Patch::Json(operations) => {
+                for (at, operation) in operations.iter().enumerate() {
+                    let field = format!("{field}.patchesJson6902[{at}]");
+                    for (name, path) in operation.paths() {
+                        self.at(&format!("{field}.{name}"), |walk| walk.template(path));
+                    }
+                    if let Some(value) = &operation.value {
+                        self.at(&format!("{field}.value"), |walk| walk.value(value));
+                    }
                 }
             }
         }

@@ -120,3 +120,23 @@ fn a_long_name_is_cut() {
         format!("autogen-cronjob-{}", "n".repeat(47))
     );
 }
+
+#[test]
+fn a_patch_of_a_pod_is_one_of_the_template() {
+    let mut rule = on(&json!(["Pod"]));
+    rule.as_object_mut().unwrap().remove("validate");
+    rule["mutate"] = json!({ "foreach": [{ "list": "request.object.spec.containers[]", "order": "Ascending",
+        "patchStrategicMerge": { "spec": { "containers": [{ "name": "{{ element.name }}" }] } } }] });
+    let derived = derive(&json!({}), &[rule.clone()]);
+    let patch = json!({ "spec": { "containers": [{ "name": "{{ element.name }}" }] } });
+    let expected = json!({ "foreach": [{ "list": "request.object.spec.template.spec.containers[]",
+        "order": "Ascending", "patchStrategicMerge": { "spec": { "template": patch } } }] });
+    assert_eq!(derived[0].rule["mutate"], expected);
+    let patch = &derived[1].rule["mutate"]["foreach"][0]["patchStrategicMerge"];
+    assert!(patch["spec"]["jobTemplate"]["spec"]["template"]["spec"].is_object());
+
+    // A path is written for one kind.
+    rule["mutate"] =
+        json!({ "foreach": [{ "list": "x", "foreach": [{ "patchesJson6902": "[]" }] }] });
+    assert!(derive(&json!({}), &[rule]).is_empty());
+}

@@ -183,7 +183,11 @@ impl Lexer {
         if let Mode::Raw { written, parts } = std::mem::take(&mut self.mode) {
             if parts.iter().any(|part| matches!(part, Part::Variable(_))) {
                 let source = format!("'{written}'");
-                self.parameter(Binding::Text(Template { source, parts }));
+                self.parameter(Binding::Text(Template {
+                    source,
+                    parts,
+                    is_text: true,
+                }));
             } else {
                 self.emit_all(&format!("'{written}'"));
             }

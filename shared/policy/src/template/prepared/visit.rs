@@ -115,7 +115,7 @@ impl ValueTemplate {
     pub(crate) fn lone_variable(&self) -> Option<&Variable> {
         match self {
             Self::Text(template) => match &*template.parts {
-                [Part::Variable(variable)] => Some(variable),
+                [Part::Variable(variable)] if !template.is_text => Some(variable),
                 _ => None,
             },
             _ => None,

@@ -1,0 +1,257 @@
+//! `mutate`.
+
+mod operations;
+
+use std::sync::Arc;
+
+use super::{
+    conditions, context,
+    expressions::Names,
+    fields::{Field, Known, Object},
+    rule::parsed,
+};
+use crate::{
+    mutation::{MutateEach, Mutation, Patch},
+    policy::{ContextEntry, Loader},
+    problem::Problems,
+    template::{Prepared, ValueTemplate},
+};
+use anteroom_patch::{anchors::Anchor, merge};
+
+/// How many `foreach` stand beside each other.
+const FOREACH_MAX: usize = 64;
+
+/// How many `foreach` stand in each other.
+const FOREACH_LEVELS_MAX: usize = 8;
+
+const MUTATE: Known = Known {
+    evaluated: &[
+        "foreach",
+        "mutateExistingOnPolicyUpdate",
+        "patchStrategicMerge",
+        "patchesJson6902",
+        "targets",
+    ],
+    inert: &[],
+    later: &[],
+};
+
+const FOREACH: Known = Known {
+    evaluated: &[
+        "context",
+        "foreach",
+        "list",
+        "order",
+        "patchStrategicMerge",
+        "patchesJson6902",
+        "preconditions",
+    ],
+    inert: &[],
+    later: &[],
+};
+
+/// The ways, of which one is given.
+const WAYS: &[&str] = &["foreach", "patchStrategicMerge", "patchesJson6902"];
+
+/// `outer` are the rule's entries, and what it knows.
+pub(super) fn compile(
+    field: &Field<'_>,
+    outer: (&[Arc<ContextEntry>], &Names),
+    home: Option<&str>,
+    problems: &mut Problems,
+) -> Option<Mutation> {
+    let mutate = field.object(&MUTATE, problems)?;
+    check_targets(&mutate, problems);
+    let mut place = Place {
+        home,
+        level: 0,
+        problems,
+    };
+    place.work(&mutate, outer)
+}
+
+/// Objects other than the one that comes.
+fn check_targets(mutate: &Object<'_>, problems: &mut Problems) {
+    if mutate.get("targets").is_some() {
+        let message = "objects that exist already are not changed by this version: `targets` is not \
+                       evaluated";
+        problems.unsupported(mutate.child("targets"), message);
+    }
+    let flag = mutate.get("mutateExistingOnPolicyUpdate");
+    if flag.and_then(|flag| flag.boolean(problems)) == Some(true) {
+        let message = "objects that exist already are not changed by this version";
+        problems.unsupported(mutate.child("mutateExistingOnPolicyUpdate"), message);
+    }
+}
+
+/// A place in a rule, so many `foreach` deep.
+struct Place<'p> {
+    home: Option<&'p str>,
+    level: usize,
+    problems: &'p mut Problems,
+}
+
+impl Place<'_> {
+    fn work(&mut self, of: &Object<'_>, outer: (&[Arc<ContextEntry>], &Names)) -> Option<Mutation> {
+        let given: Vec<_> = WAYS
+            .iter()
+            .filter(|way| of.get(way).is_some())
+            .copied()
+            .collect();
+        let (way, field) = match &*given {
+            [] => {
+                self.problems
+                    .invalid(of.child("patchStrategicMerge"), "it is required");
+                return None;
+            }
+            [way] => (*way, of.get(way)?),
+            [.., last] => {
+                let message = format!("only one of {} can be given", given.join(" and "));
+                self.problems.invalid(of.child(last), message);
+                return None;
+            }
+        };
+        match way {
+            "foreach" => self.all(&field, outer).map(Mutation::ForEach),
+            "patchStrategicMerge" => {
+                let patch = self.merge(&field, outer.1)?;
+                Some(Mutation::Once(Patch::Merge(patch)))
+            }
+            _ => {
+                let operations = operations::compile(&field, outer.1, self.problems)?;
+                Some(Mutation::Once(Patch::Json(operations)))
+            }
+        }
+    }
+
+    fn merge(&mut self, field: &Field<'_>, names: &Names) -> Option<ValueTemplate> {
+        if !field.value().is_object() {
+            self.problems
+                .invalid(field.path(), "an object is expected here");
+            return None;
+        }
+        check_keys(field.value(), field.path(), self.problems);
+        let parsed = parsed(
+            field.path(),
+            ValueTemplate::parse(field.value()),
+            self.problems,
+        )?;
+        parsed.visit(&mut |prepared| names.check(field.path(), prepared, self.problems));
+        Some(parsed)
+    }
+
+    fn all(
+        &mut self,
+        field: &Field<'_>,
+        outer: (&[Arc<ContextEntry>], &Names),
+    ) -> Option<Vec<MutateEach>> {
+        let fields = field.list(self.problems);
+        if fields.is_empty() {
+            self.problems.invalid(field.path(), "it is empty");
+        }
+        if fields.len() > FOREACH_MAX {
+            let message = format!("more than {FOREACH_MAX} of them");
+            self.problems.invalid(field.path(), message);
+        }
+        if self.level >= FOREACH_LEVELS_MAX {
+            let message = format!("more than {FOREACH_LEVELS_MAX} of them in each other");
+            self.problems.invalid(field.path(), message);
+            return None;
+        }
+        let fields = fields.iter().take(FOREACH_MAX);
+        let all: Vec<_> = fields.map(|field| self.each(field, outer)).collect();
+        all.into_iter().collect()
+    }
+
+    fn each(
+        &mut self,
+        field: &Field<'_>,
+        (outer, names): (&[Arc<ContextEntry>], &Names),
+    ) -> Option<MutateEach> {
+        let each = field.object(&FOREACH, self.problems)?;
+        let list = each
+            .required("list", self.problems)
+            .and_then(|field| self.list(&field, names));
+        let order = each
+            .get("order")
+            .and_then(|order| order.known_text(&["Ascending", "Descending"], self.problems));
+        let given = given(self.level);
+        let mut names = names.clone();
+        given.iter().for_each(|entry| names.define(&entry.name));
+        let own = each.get("context");
+        let (own, names) = context::compile_within(own, self.home, names, self.problems);
+        let preconditions = conditions::compile(each.get("preconditions"), &names, self.problems);
+        let context: Vec<_> = outer.iter().cloned().chain(given).chain(own).collect();
+        let mut inner = Place {
+            home: self.home,
+            level: self.level + 1,
+            problems: self.problems,
+        };
+        let work = inner.work(&each, (&context, &names))?;
+        Some(MutateEach {
+            list: list?,
+            outer: outer.len(),
+            preconditions,
+            // What is merged comes first in its list, so that the last to come is the first.
+            is_descending: match order {
+                None => matches!(work, Mutation::Once(Patch::Merge(_))),
+                Some(order) => order == "Descending",
+            },
+            context,
+            work,
+        })
+    }
+
+    fn list(&mut self, field: &Field<'_>, names: &Names) -> Option<Prepared> {
+        let text = field.text(self.problems)?;
+        let list = parsed(field.path(), Prepared::parse(text), self.problems)?;
+        list.visit(&mut |prepared| names.check(field.path(), prepared, self.problems));
+        Some(list)
+    }
+}
+
+/// What a `foreach` gives at its level: the element and its place, by the level's names too.
+fn given(level: usize) -> Vec<Arc<ContextEntry>> {
+    let names = [
+        "element".to_owned(),
+        format!("element{level}"),
+        "elementIndex".to_owned(),
+        format!("elementIndex{level}"),
+    ];
+    let entry = |name| {
+        Arc::new(ContextEntry {
+            name,
+            loader: Loader::Given,
+        })
+    };
+    names.into_iter().map(entry).collect()
+}
+
+/// Anchors and directives that a patch does not have.
+fn check_keys(patch: &serde_json::Value, path: &str, problems: &mut Problems) {
+    match patch {
+        serde_json::Value::Object(entries) => {
+            for (key, value) in entries {
+                let path = format!("{path}.{key}");
+                if Anchor::is_of_patterns(key) {
+                    let message = format!(
+                        "`{key}` is an anchor of patterns; a patch has `(key)`, `<(key)` and `+(key)`"
+                    );
+                    problems.invalid(&path, message);
+                } else if key.starts_with('$') && !merge::is_directive(key) {
+                    problems.invalid(&path, format!("there is no directive `{key}`"));
+                }
+                check_keys(value, &path, problems);
+            }
+        }
+        serde_json::Value::Array(elements) => {
+            for (at, element) in elements.iter().enumerate() {
+                check_keys(element, &format!("{path}[{at}]"), problems);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! One object under the patches of a rule.
+
+use anteroom_patch::{PatchError, Schema, anchors, json, merge};
+use serde_json::{Map, Value};
+
+use super::{
+    RuleError, RuleOutcome,
+    conditions::{self, Stop, Verdict},
+    foreach,
+    scope::{Interrupt, Scope},
+};
+use crate::{
+    Operation, VariableError, VariableErrorKind,
+    evaluate::MUTATED_BYTES_MAX,
+    mutation::{MutateEach, Mutation, Patch, PatchOperation},
+    pattern, scalar,
+    template::ValueTemplate,
+};
+
+/// What the rule makes of the object. `None` while a fact is waited for.
+pub(super) fn run(mutation: &Mutation, scope: &mut Scope<'_>) -> Option<RuleOutcome> {
+    if scope.request.operation() == Operation::Delete {
+        let reason = "what is deleted is not changed".to_owned();
+        return Some(RuleOutcome::Skipped { reason });
+    }
+    let before = scope.request.matched_object();
+    let mut object = Object {
+        schema: schema(before),
+        value: before.clone(),
+        gone_through: 0,
+    };
+    if let Err(stop) = work(mutation, "mutate", &mut object, scope) {
+        return stop.outcome();
+    }
+    Some(match object.value == *scope.request.matched_object() {
+        true => RuleOutcome::Skipped {
+            reason: "no patches applied".to_owned(),
+        },
+        false => RuleOutcome::Mutated {
+            object: object.value,
+        },
+    })
+}
+
+/// The object on its way.
+struct Object {
+    value: Value,
+    schema: Schema,
+    /// Bytes that patches went through.
+    gone_through: usize,
+}
+
+fn schema(object: &Value) -> Schema {
+    let text = |name: &str| object[name].as_str().unwrap_or_default();
+    Schema::of(text("apiVersion"), text("kind"))
+}
+
+fn work(
+    mutation: &Mutation,
+    place: &str,
+    object: &mut Object,
+    scope: &mut Scope<'_>,
+) -> Result<(), Stop> {
+    match mutation {
+        Mutation::Once(patch) => apply(patch, place, object, scope),
+        Mutation::ForEach(all) => each_list(all, place, object, scope),
+    }
+}
+
+/// One list after the other. What a list comes to is of the object as those before it left it.
+fn each_list(
+    all: &[MutateEach],
+    place: &str,
+    object: &mut Object,
+    scope: &mut Scope<'_>,
+) -> Result<(), Stop> {
+    let mut changed = None;
+    for (at, each) in all.iter().enumerate() {
+        let place = format!("{place}.foreach[{at}]");
+        let mut scope = Scope {
+            request: changed.as_ref().unwrap_or(scope.request),
+            namespace: scope.namespace,
+            entries: scope.entries,
+            states: scope.states,
+            facts: scope.facts,
+            visible: scope.visible,
+        };
+        let elements = foreach::elements(&each.list, &place, &mut scope)?;
+        each_element(each, &elements, &place, object, &mut scope)?;
+        if at + 1 < all.len() && object.value != *scope.request.matched_object() {
+            changed = Some(scope.request.with_object(object.value.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// Where an element waits for a fact, those after it ask too, so that their facts come together.
+fn each_element(
+    each: &MutateEach,
+    elements: &[Value],
+    place: &str,
+    object: &mut Object,
+    scope: &mut Scope<'_>,
+) -> Result<(), Stop> {
+    let mut order: Vec<_> = elements.iter().enumerate().collect();
+    if each.is_descending {
+        order.reverse();
+    }
+    let mut is_pending = false;
+    for (index, element) in order {
+        // Kyverno passes over these.
+        if element.is_null() {
+            continue;
+        }
+        match one_element(each, element, index, place, object, scope) {
+            Ok(()) => {}
+            Err(Stop::Pending) => is_pending = true,
+            // What comes after one that waits may be of an object that never is.
+            Err(Stop::Error(_)) if is_pending => {}
+            Err(stop) => return Err(stop),
+        }
+    }
+    match is_pending {
+        true => Err(Stop::Pending),
+        false => Ok(()),
+    }
+}
+
+fn one_element(
+    each: &MutateEach,
+    element: &Value,
+    index: usize,
+    place: &str,
+    object: &mut Object,
+    outer: &mut Scope<'_>,
+) -> Result<(), Stop> {
+    let added = &each.context[each.outer..];
+    let mut states = outer.states.within(added, element, index);
+    let mut scope = Scope {
+        request: outer.request,
+        namespace: outer.namespace,
+        entries: &each.context,
+        states: &mut states,
+        facts: outer.facts,
+        visible: each.context.len(),
+    };
+    let preconditions = format!("{place}.preconditions");
+    let result = match conditions::evaluate(&each.preconditions, &preconditions, &mut scope) {
+        Ok(Verdict { met: true, .. }) => work(&each.work, place, object, &mut scope),
+        Ok(_) => Ok(()),
+        Err(stop) => Err(stop),
+    };
+    outer.states.learn(&states);
+    result
+}
+
+fn apply(
+    patch: &Patch,
+    place: &str,
+    object: &mut Object,
+    scope: &mut Scope<'_>,
+) -> Result<(), Stop> {
+    let weight = anteroom_patch::weight(&object.value);
+    object.gone_through = object.gone_through.saturating_add(weight);
+    if object.gone_through > MUTATED_BYTES_MAX {
+        return Err(Stop::Error(Box::new(RuleError::TooMuchPatched)));
+    }
+    let patched = match patch {
+        Patch::Merge(patch) => {
+            let place = format!("{place}.patchStrategicMerge");
+            let patch = rendered(patch, scope).map_err(|stop| stopped(stop, &place))?;
+            merged(object, &patch).map_err(|error| failed(error, place))?
+        }
+        Patch::Json(operations) => {
+            let place = format!("{place}.patchesJson6902");
+            let patch = operations
+                .iter()
+                .map(|operation| rendered_operation(operation, scope))
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(|stop| stopped(stop, &place))?;
+            json::Patch::parse(&Value::Array(patch))
+                .and_then(|patch| patch.apply(&object.value, json::Leniency::KYVERNO))
+                .map_err(|error| failed(error, place))?
+        }
+    };
+    object.value = patched;
+    Ok(())
+}
+
+fn merged(object: &Object, patch: &Value) -> Result<Value, PatchError> {
+    let Object { value, schema, .. } = object;
+    match anchors::resolve(patch, value, *schema, &matches)? {
+        Some(patch) => merge::merge(value, &patch, *schema),
+        None => Ok(value.clone()),
+    }
+}
+
+/// As in a pattern; scalars also where they read alike.
+fn matches(pattern: &Value, found: &Value) -> bool {
+    let is_scalar = |value: &Value| !value.is_object() && !value.is_array();
+    pattern::matches(pattern, found).is_ok()
+        || (is_scalar(pattern)
+            && is_scalar(found)
+            && !pattern.is_null()
+            && scalar::text(pattern) == scalar::text(found))
+}
+
+fn rendered_operation(
+    operation: &PatchOperation,
+    scope: &mut Scope<'_>,
+) -> Result<Value, Interrupt> {
+    let mut made = Map::from_iter([("op".to_owned(), operation.name.as_str().into())]);
+    for (name, path) in operation.paths() {
+        made.insert(name.to_owned(), path.pointer(scope)?.into());
+    }
+    if let Some(value) = &operation.value {
+        let value = std::sync::Arc::unwrap_or_clone(value.value(scope)?);
+        made.insert("value".to_owned(), value);
+    }
+    Ok(Value::Object(made))
+}
+
+/// A patch with its variables in place. A key that a variable stands in is a field, and never an anchor
+/// or a directive that is not written; what a variable comes to is never looked into for them.
+fn rendered(patch: &ValueTemplate, scope: &mut Scope<'_>) -> Result<Value, Interrupt> {
+    match patch {
+        ValueTemplate::Map(entries) => {
+            let mut made = Map::new();
+            for (key, value) in entries {
+                let text = key.text(scope)?;
+                if key.fixed().is_none() && special(&text) != special(key.source()) {
+                    return Err(hostile(key.source(), &text).into());
+                }
+                made.insert(text, rendered(value, scope)?);
+            }
+            Ok(Value::Object(made))
+        }
+        ValueTemplate::List(elements) => elements
+            .iter()
+            .map(|element| rendered(element, scope))
+            .collect(),
+        ValueTemplate::Fixed(value) => Ok(Value::clone(value)),
+        ValueTemplate::Text(template) => {
+            let value = std::sync::Arc::unwrap_or_clone(template.value(scope)?);
+            match special_key(&value) {
+                Some(key) => Err(hostile(template.source(), key).into()),
+                None => Ok(value),
+            }
+        }
+    }
+}
+
+/// What a key says beside its name.
+fn special(key: &str) -> Option<Result<anchors::Anchor, ()>> {
+    match anchors::Anchor::of(key) {
+        Some((anchor, _)) => Some(Ok(anchor)),
+        None => merge::is_directive(key).then_some(Err(())),
+    }
+}
+
+/// A key in a value that would be more than a name.
+fn special_key(value: &Value) -> Option<&str> {
+    match value {
+        Value::Object(entries) => entries.iter().find_map(|(key, value)| {
+            let own = special(key).is_some().then_some(key.as_str());
+            own.or_else(|| special_key(value))
+        }),
+        Value::Array(elements) => elements.iter().find_map(special_key),
+        _ => None,
+    }
+}
+
+fn hostile(source: &str, key: &str) -> VariableError {
+    let shown: String = key.chars().take(64).collect();
+    VariableError {
+        expression: source.to_owned(),
+        message: format!(
+            "its value makes the key `{shown}`, which a patch reads as more than a name"
+        ),
+        kind: VariableErrorKind::Failed,
+    }
+}
+
+fn stopped(interrupt: Interrupt, place: &str) -> Stop {
+    let error = interrupt.into_error(|| place.to_owned());
+    error.map_or(Stop::Pending, |error| Stop::Error(Box::new(error)))
+}
+
+fn failed(source: PatchError, place: String) -> Stop {
+    Stop::Error(Box::new(RuleError::Patch { place, source }))
+}

@@ -1,0 +1,231 @@
+use anteroom_model::ErrorCode;
+use serde_json::json;
+
+use super::*;
+use crate::compile_with_mutation;
+
+fn policy_of(rule: &str) -> Policy {
+    let rule: Value = serde_saphyr::from_str(rule).unwrap();
+    let mut fields = json!({"name": "rule", "match": {"any": [{"resources": {"kinds": ["*"]}}]}});
+    for (name, value) in rule.as_object().unwrap() {
+        fields[name] = value.clone();
+    }
+    let manifest = json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+        "spec": {"rules": [fields]},
+    });
+    compile_with_mutation(&manifest).unwrap_or_else(|problems| panic!("{problems:#?}"))
+}
+
+fn outcome(rule: &str, object: &Value) -> RuleOutcome {
+    let facts = |_: &FactRequest| panic!("no fact is asked for");
+    drive(&policy_of(rule), &create(object), facts).0.outcome
+}
+
+fn pod() -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+        "containers": [{"name": "a", "image": "x"}, {"name": "b", "image": "y"}], "volumes": [{"name": "v"}]}})
+}
+
+/// The object's `spec` behind the rule.
+fn spec(rule: &str) -> Value {
+    match outcome(rule, &pod()) {
+        RuleOutcome::Mutated { object } => object["spec"].clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn each_way_to_patch() {
+    let two = || json!([{"name": "v"}]);
+    let table = [
+        (
+            "mutate: {patchStrategicMerge: {spec: {a: '{{ request.name }}', b: '{{ request.object.spec.volumes }}'}}}",
+            json!({"containers": pod()["spec"]["containers"], "volumes": two(), "a": "n", "b": two()}),
+        ),
+        (
+            "mutate: {patchStrategicMerge: {spec: {containers: [{(image): 'x*', '+(tty)': true}]}}}",
+            json!({"containers": [{"name": "a", "image": "x", "tty": true}, {"name": "b", "image": "y"}], "volumes": two()}),
+        ),
+        (
+            "mutate: {patchesJson6902: [{op: remove, path: /spec/containers/-1}, {op: add, path: /spec/a/-, value: '{{ request.object.spec.volumes }}'}]}",
+            json!({"containers": [{"name": "a", "image": "x"}], "volumes": two(), "a": [two()]}),
+        ),
+        (
+            "mutate: {patchesJson6902: \"- op: add\\n  path: /spec/a\\n  value: '{{ length(request.object.spec.volumes) }}'\\n- {op: add, path: /spec/b, value: 2}\"}",
+            json!({"containers": pod()["spec"]["containers"], "volumes": two(), "a": "1", "b": 2}),
+        ),
+        // The last comes first in the list, so the order stays.
+        (
+            "mutate: {foreach: [{list: request.object.spec.containers, patchStrategicMerge: \
+             {spec: {containers: [{name: '{{ element.name }}', image: 'r/{{ element.image }}'}]}}}]}",
+            json!({"containers": [{"name": "a", "image": "r/x"}, {"name": "b", "image": "r/y"}], "volumes": two()}),
+        ),
+        (
+            "mutate: {foreach: [{list: request.object.spec.containers, order: Ascending, patchStrategicMerge: \
+             {spec: {containers: [{name: '{{ element.name }}', tty: true}]}}}]}",
+            json!({"containers": [{"name": "b", "image": "y", "tty": true}, {"name": "a", "image": "x", "tty": true}], "volumes": two()}),
+        ),
+        (
+            "mutate: {foreach: [{list: request.object.spec.containers, order: Descending, preconditions: \
+             {all: [{key: '{{ element.name }}', operator: Equals, value: b}]}, \
+             patchesJson6902: [{op: remove, path: '/spec/containers/{{ elementIndex }}'}]}]}",
+            json!({"containers": [{"name": "a", "image": "x"}], "volumes": two()}),
+        ),
+        // The second list is of what the first left.
+        (
+            "mutate: {foreach: [{list: request.object.spec.volumes, patchesJson6902: [{op: add, path: /spec/volumes/-, value: {name: w}}]}, \
+             {list: request.object.spec.volumes, context: [{name: own, variable: {value: '{{ element.name }}'}}], \
+             patchesJson6902: [{op: add, path: '/spec/volumes/{{ elementIndex }}/as', value: '{{ own }}'}]}]}",
+            json!({"containers": pod()["spec"]["containers"], "volumes": [{"name": "v", "as": "v"}, {"name": "w", "as": "w"}]}),
+        ),
+        (
+            "mutate: {foreach: [{list: '[`1`, `2`]', foreach: [{list: '[`7`]', patchesJson6902: \
+             [{op: add, path: /spec/a/-, value: '{{ element0 }}{{ element1 }}{{ element }}{{ elementIndex0 }}{{ elementIndex1 }}'}]}]}]}",
+            json!({"containers": pod()["spec"]["containers"], "volumes": two(), "a": ["17700", "27710"]}),
+        ),
+    ];
+    for (rule, expected) in table {
+        assert_eq!(spec(rule), expected, "{rule}");
+    }
+}
+
+#[test]
+fn what_changes_nothing_is_skipped() {
+    for rule in [
+        "mutate: {patchStrategicMerge: {spec: {'+(containers)': []}}}",
+        "mutate: {patchStrategicMerge: {metadata: {'(name)': q}, spec: {a: 1}}}",
+        "mutate: {patchesJson6902: [{op: remove, path: /spec/none}]}",
+        "mutate: {foreach: [{list: request.object.spec.none, patchStrategicMerge: {a: 1}}]}",
+    ] {
+        let skipped = RuleOutcome::Skipped {
+            reason: "no patches applied".to_owned(),
+        };
+        assert_eq!(outcome(rule, &pod()), skipped, "{rule}");
+    }
+    let policy = policy_of("mutate: {patchStrategicMerge: {spec: {a: 1}}}");
+    let request = request("DELETE", &Value::Null, &pod());
+    let facts = |_: &FactRequest| panic!("no fact is asked for");
+    let found = drive(&policy, &request, facts).0.outcome;
+    let RuleOutcome::Skipped { reason } = found else {
+        panic!("{found:?}");
+    };
+    assert_eq!(reason, "what is deleted is not changed");
+}
+
+#[test]
+fn a_patch_that_does_not_apply_is_an_error_of_the_rule() {
+    let table = [
+        (
+            "mutate: {patchesJson6902: [{op: replace, path: /spec/none, value: 1}]}",
+            "mutate.patchesJson6902: replace at `/spec/none`: there is no field `none`",
+            ErrorCode::PATCH_FAILED,
+        ),
+        (
+            "mutate: {foreach: [{list: '[`1`]', patchesJson6902: [{op: test, path: /kind, value: q}]}]}",
+            "mutate.foreach[0].patchesJson6902: test at `/kind`: the document has another value there",
+            ErrorCode::PATCH_FAILED,
+        ),
+        (
+            "mutate: {patchStrategicMerge: {spec: {containers: [{image: z}]}}}",
+            "mutate.patchStrategicMerge: spec.containers.[]: an element needs its `name`, by which it is merged",
+            ErrorCode::PATCH_FAILED,
+        ),
+        (
+            "mutate: {patchStrategicMerge: {a: '{{ request.object.none }}'}}",
+            "mutate.patchStrategicMerge: variable `request.object.none`: Unknown key \"none\" in path",
+            ErrorCode::VARIABLE_UNRESOLVED,
+        ),
+        (
+            "mutate: {patchesJson6902: [{op: add, path: /spec/a/9999, value: 1}]}",
+            "mutate.patchesJson6902: add at `/spec/a/9999`: element 9999 is more than 1000 behind the end",
+            ErrorCode::PATCH_FAILED,
+        ),
+    ];
+    for (rule, message, code) in table {
+        let found = outcome(rule, &pod());
+        let RuleOutcome::Error(error) = found else {
+            panic!("{rule}: {found:?}");
+        };
+        assert_eq!(
+            (error.to_string().as_str(), error.code()),
+            (message, code),
+            "{rule}"
+        );
+    }
+}
+
+#[test]
+fn a_value_is_never_more_than_a_value() {
+    let hostile = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {
+        "step": "a/b", "anchor": "+(x)", "directive": "$patch", "template": "{{ request.name }}"}},
+        "spec": {"deep": {"$patch": "delete"}}});
+    let patched = |rule: &str| match outcome(rule, &hostile) {
+        RuleOutcome::Mutated { object } => Ok(object["spec"].clone()),
+        RuleOutcome::Error(error) => Err(error.to_string()),
+        other => panic!("{other:?}"),
+    };
+    let deep = || json!({"$patch": "delete"});
+    let table = [
+        // It adds no step to a pointer.
+        (
+            "mutate: {patchesJson6902: [{op: add, path: '/spec/{{ request.object.metadata.labels.step }}', value: 1}]}",
+            Ok(json!({"deep": deep(), "a/b": 1})),
+        ),
+        (
+            "mutate: {patchStrategicMerge: {spec: {'{{ request.object.metadata.labels.step }}': '{{ request.object.metadata.labels.template }}'}}}",
+            Ok(json!({"deep": deep(), "a/b": "{{ request.name }}"})),
+        ),
+        (
+            "mutate: {patchStrategicMerge: {spec: {'{{ request.object.metadata.labels.anchor }}': 1}}}",
+            Err("makes the key `+(x)`"),
+        ),
+        (
+            "mutate: {patchStrategicMerge: {spec: {'{{ request.object.metadata.labels.directive }}': delete}}}",
+            Err("makes the key `$patch`"),
+        ),
+        (
+            "mutate: {patchStrategicMerge: {spec: '{{ request.object.spec.deep }}'}}",
+            Err("makes the key `$patch`"),
+        ),
+    ];
+    for (rule, expected) in table {
+        match (patched(rule), expected) {
+            (Err(found), Err(expected)) => assert!(found.contains(expected), "{found}"),
+            (found, expected) => assert_eq!(found, expected.map_err(str::to_owned), "{rule}"),
+        }
+    }
+}
+
+#[test]
+fn facts_of_all_elements_are_asked_for_at_once() {
+    let policy = policy_of(
+        "mutate: {foreach: [{list: request.object.spec.containers, context: [{name: all, resourceCache: \
+         {version: v1, kind: ConfigMap, jmesPath: \"[?data.image == '{{ element.image }}'].data.to | [0]\"}}], \
+         patchesJson6902: [{op: replace, path: '/spec/containers/{{ elementIndex }}/image', value: '{{ all }}'}]}]}",
+    );
+    let answer = |fact: &FactRequest| Ok(json!(format!("to {}", fact.parameters.len())));
+    let (report, asked) = drive(&policy, &create(&pod()), answer);
+    let RuleOutcome::Mutated { object } = report.outcome else {
+        panic!("{report:?}");
+    };
+    assert_eq!(asked.iter().map(Vec::len).collect::<Vec<_>>(), [2]);
+    let images = object["spec"]["containers"].as_array().unwrap().iter();
+    let images: Vec<_> = images
+        .map(|container| container["image"].as_str().unwrap())
+        .collect();
+    assert_eq!(images, ["to 1", "to 1"]);
+}
+
+#[test]
+fn a_large_object_is_not_patched_without_end() {
+    let mut large = pod();
+    large["spec"]["text"] = "x".repeat(1_000_000).into();
+    large["spec"]["many"] = vec![json!(1); 400].into();
+    let rule = "mutate: {foreach: [{list: request.object.spec.many, \
+                patchesJson6902: [{op: replace, path: /spec/many/0, value: '{{ elementIndex }}'}]}]}";
+    assert_eq!(
+        outcome(rule, &large),
+        RuleOutcome::Error(RuleError::TooMuchPatched)
+    );
+}

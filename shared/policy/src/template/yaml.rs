@@ -1,0 +1,161 @@
+//! Values with variables in them that are written as YAML in one text.
+//!
+//! The YAML is read once, before any request, with marks where the variables are. So no value can change
+//! what the text means, unlike where variables are replaced first.
+
+use serde_json::Value;
+
+use super::{
+    Part, Template, TemplateProblem, ValueTemplate, Variable,
+    scan::{Piece, scan},
+};
+
+/// A variable of the text.
+struct Hole {
+    variable: Variable,
+    /// In quotes: it stands for text, whatever its value.
+    is_quoted: bool,
+}
+
+impl ValueTemplate {
+    /// As [`parse`](Self::parse), of what the text means as YAML.
+    pub(crate) fn parse_yaml(text: &str) -> Result<Self, TemplateProblem> {
+        let pieces = scan(text).map_err(TemplateProblem::Invalid)?;
+        let mark = mark_for(text);
+        let (mut yaml, mut holes) = (String::new(), Vec::new());
+        for piece in pieces {
+            match piece {
+                Piece::Text(text) => yaml.push_str(&text),
+                Piece::Hole(inside) => {
+                    let is_quoted = yaml.ends_with(['"', '\'']);
+                    yaml.push_str(&format!("{mark}{}{END}", holes.len()));
+                    holes.push(Hole {
+                        variable: Variable::parse(inside)?,
+                        is_quoted,
+                    });
+                }
+            }
+        }
+        let read: Value = serde_saphyr::from_str(&yaml)
+            .map_err(|error| TemplateProblem::Invalid(format!("it is no YAML: {error}")))?;
+        if crate::compile::is_deeper_than(&read, crate::compile::MANIFEST_DEPTH_MAX) {
+            return Err(TemplateProblem::Invalid("it nests too deep".to_owned()));
+        }
+        Ok(Marked { mark, holes }.value(&read))
+    }
+}
+
+/// What ends a mark, after digits.
+const END: char = 'z';
+
+/// What the text does not have in it.
+fn mark_for(text: &str) -> String {
+    let mut mark = "hole".to_owned();
+    while text.contains(&mark) {
+        mark.push('x');
+    }
+    mark
+}
+
+struct Marked {
+    mark: String,
+    holes: Vec<Hole>,
+}
+
+impl Marked {
+    fn value(&self, value: &Value) -> ValueTemplate {
+        let parsed = match value {
+            Value::String(text) => ValueTemplate::Text(self.template(text)),
+            Value::Array(elements) => {
+                ValueTemplate::List(elements.iter().map(|element| self.value(element)).collect())
+            }
+            Value::Object(entries) => {
+                let entry =
+                    |(key, value): (&String, &Value)| (self.template(key), self.value(value));
+                ValueTemplate::Map(entries.iter().map(entry).collect())
+            }
+            scalar => ValueTemplate::Fixed(std::sync::Arc::new(scalar.clone())),
+        };
+        match parsed.fixed() {
+            Some(fixed) => ValueTemplate::Fixed(std::sync::Arc::new(fixed)),
+            None => parsed,
+        }
+    }
+
+    fn template(&self, text: &str) -> Template {
+        let mut parts = Vec::new();
+        let mut source = String::new();
+        let mut is_text = false;
+        let mut pieces = text.split(&*self.mark);
+        let plain = |text: &str, parts: &mut Vec<Part>, source: &mut String| {
+            if !text.is_empty() {
+                source.push_str(text);
+                parts.push(Part::Text(text.to_owned()));
+            }
+        };
+        plain(pieces.next().unwrap_or_default(), &mut parts, &mut source);
+        for piece in pieces {
+            let (number, rest) = piece.split_once(END).unwrap_or((piece, ""));
+            let hole = number.parse().ok().and_then(|at: usize| self.holes.get(at));
+            if let Some(hole) = hole {
+                source.push_str(&format!("{{{{ {} }}}}", hole.variable.query.source()));
+                parts.push(Part::Variable(hole.variable.clone()));
+                is_text |= hole.is_quoted;
+            }
+            plain(rest, &mut parts, &mut source);
+        }
+        Template {
+            source,
+            parts,
+            is_text,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn shown(value: &ValueTemplate) -> Value {
+        match value {
+            ValueTemplate::Fixed(value) => Value::clone(value),
+            ValueTemplate::Text(template) => match template.is_text {
+                true => json!({"text": template.source()}),
+                false => json!({"value": template.source()}),
+            },
+            ValueTemplate::List(elements) => elements.iter().map(shown).collect(),
+            ValueTemplate::Map(entries) => {
+                let entry = |(key, value): &(Template, _)| (key.source().to_owned(), shown(value));
+                Value::Object(entries.iter().map(entry).collect())
+            }
+        }
+    }
+
+    #[test]
+    fn variables_in_yaml() {
+        let text = r#"
+- path: /spec/{{ elementIndex }}/x-{{element.name}}
+  op: add
+  value: "{{ request.name }}"
+- value: {{ request.object }}
+- value: {a: [1, true, "{{ a.b == 'its' }}"], "{{ request.name }}": hole}
+"#;
+        let parsed = ValueTemplate::parse_yaml(text).unwrap();
+        let expected = json!([
+            {"path": {"value": "/spec/{{ elementIndex }}/x-{{ element.name }}"}, "op": "add",
+                "value": {"text": "{{ request.name }}"}},
+            {"value": {"value": "{{ request.object }}"}},
+            {"value": {"a": [1, true, {"text": "{{ a.b == 'its' }}"}], "{{ request.name }}": "hole"}},
+        ]);
+        assert_eq!(shown(&parsed), expected);
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_told() {
+        for text in ["- a: [", "{{ a", "a: {{ }}"] {
+            assert!(ValueTemplate::parse_yaml(text).is_err(), "{text}");
+        }
+    }
+}
