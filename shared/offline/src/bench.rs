@@ -3,7 +3,7 @@
 use std::fmt;
 
 use anteroom_policy::{
-    AdmissionRequest, Evaluation, Policy, Problem, Rule, RuleOutcome, Step, compile,
+    AdmissionRequest, Evaluation, Policy, Problem, Rule, RuleOutcome, Step, compile_with_mutation,
 };
 use serde_json::Value;
 
@@ -87,7 +87,7 @@ impl LoadedPolicy {
             bare_name,
             kind,
             is_unscored: metadata["annotations"]["policies.kyverno.io/scored"] == "false",
-            outcome: compile(manifest),
+            outcome: compile_with_mutation(manifest),
         })
     }
 
@@ -115,7 +115,7 @@ pub struct Response {
     pub policy: usize,
     /// Its place among the resources.
     pub resource: usize,
-    /// Of the rules that speak of the resource, in the policy's order.
+    /// Of the rules that speak of the resource: those that change it, then those that judge it.
     pub rules: Vec<RuleResponse>,
     /// What the resource has become.
     pub patched: Option<Value>,
@@ -161,28 +161,44 @@ impl Bench {
 pub fn apply(bench: &Bench) -> Vec<Response> {
     let mut responses = Vec::new();
     for (at, resource) in bench.resources.iter().enumerate() {
+        let first = responses.len();
+        // What rules have made of it so far: those of one policy after those of another.
+        let mut patched = None;
         for (policy, loaded) in bench.policies.iter().enumerate() {
             if let Ok(compiled) = &loaded.outcome {
+                let of = (loaded, compiled, resource);
                 responses.push(Response {
                     policy,
                     resource: at,
-                    rules: rules(bench, loaded, compiled, resource),
-                    patched: None,
+                    rules: rules(bench, of, &mut patched, true),
+                    patched: patched.clone(),
                 });
+            }
+        }
+        // Whatever judges it sees what it has become.
+        for response in &mut responses[first..] {
+            let loaded = &bench.policies[response.policy];
+            if let Ok(compiled) = &loaded.outcome {
+                let of = (loaded, compiled, resource);
+                response.rules.extend(rules(bench, of, &mut patched, false));
             }
         }
     }
     responses
 }
 
+/// Of the rules that change the resource, or else of those that judge it.
 fn rules(
     bench: &Bench,
-    loaded: &LoadedPolicy,
-    policy: &Policy,
-    resource: &Resource,
+    (loaded, policy, resource): (&LoadedPolicy, &Policy, &Resource),
+    patched: &mut Option<Value>,
+    is_mutation: bool,
 ) -> Vec<RuleResponse> {
-    let request = request::request(&loaded.bare_name, resource, &bench.user, &bench.variables);
-    let respond = |rule: &Rule| {
+    let mut request = request::request(&loaded.bare_name, resource, &bench.user, &bench.variables);
+    if let (Ok(request), Some(patched)) = (&mut request, &patched) {
+        *request = request.with_object(patched.clone());
+    }
+    let mut respond = |rule: &Rule| {
         let outcome = match &request {
             Ok(request) => judge(bench, loaded, (policy, rule), request, resource),
             Err(error) => return Some((Status::Error, error.to_string())),
@@ -190,13 +206,20 @@ fn rules(
         match outcome {
             RuleOutcome::NotMatched => None,
             RuleOutcome::Pass => Some((Status::Pass, String::new())),
+            RuleOutcome::Mutated { object } => {
+                if let Ok(request) = &mut request {
+                    *request = request.with_object(object.clone());
+                }
+                *patched = Some(object);
+                Some((Status::Pass, String::new()))
+            }
             RuleOutcome::Skipped { reason } => Some((Status::Skip, reason)),
             RuleOutcome::Fail { message } if loaded.is_unscored => Some((Status::Warn, message)),
             RuleOutcome::Fail { message } => Some((Status::Fail, message)),
             RuleOutcome::Error(error) => Some((Status::Error, format!("{} {error}", error.code()))),
         }
     };
-    let response = |rule: &Rule| {
+    let mut response = |rule: &Rule| {
         let (status, message) = respond(rule)?;
         Some(RuleResponse {
             rule: rule.name().to_owned(),
@@ -204,7 +227,10 @@ fn rules(
             message,
         })
     };
-    policy.rules().iter().filter_map(response).collect()
+    let all = policy.rules().iter();
+    all.filter(|rule| rule.is_mutation() == is_mutation)
+        .filter_map(&mut response)
+        .collect()
 }
 
 /// The webhook's own evaluation, with every fact at hand.
