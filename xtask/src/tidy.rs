@@ -13,7 +13,7 @@ use crate::shell::{root, say};
 const LINES_MAX: usize = 600;
 
 /// Which crates a crate may never reach, directly: the direction of the workspace's dependencies.
-const FORBIDDEN: [(&str, &[&str]); 8] = [
+const FORBIDDEN: [(&str, &[&str]); 9] = [
     (
         "shared/model",
         &["tokio", "async-nats", "kube", "rmp-serde", "anteroom-"],

@@ -18,7 +18,6 @@ pub(crate) fn folder() -> Option<PathBuf> {
     Some(folder)
 }
 
-#[allow(dead_code, reason = "not every test wants them")]
 fn manifests(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -33,7 +32,6 @@ fn manifests(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-#[allow(dead_code, reason = "not every test wants them")]
 /// Every policy with rules, as an API server serves it in `kyverno.io/v1`, and its file.
 pub(crate) fn policies(folder: &Path) -> Vec<(PathBuf, Value)> {
     let mut paths = Vec::new();

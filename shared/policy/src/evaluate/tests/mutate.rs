@@ -1,3 +1,5 @@
+//! Rules that change objects.
+
 use anteroom_model::ErrorCode;
 use serde_json::json;
 
