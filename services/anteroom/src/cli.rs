@@ -10,7 +10,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde_json::Value;
 
-use crate::{demo, explain, jp, query, serve};
+use crate::{demo, explain, jp, offline, query, serve};
 
 #[derive(Parser)]
 #[command(
@@ -22,6 +22,8 @@ use crate::{demo, explain, jp, query, serve};
         anteroom demo --once -o json               the same, bounded, for machines\n  \
         anteroom serve --kubeconfig ~/.kube/config watcher, replica and webhook in one process\n  \
         anteroom explain policy.yaml               what its rules ask, and how it is answered\n  \
+        anteroom test policies/                    run their suites of expected results\n  \
+        anteroom apply policy.yaml -r pod.yaml     what a policy says of resources\n  \
         anteroom query ingresses 'length(items)'   ask the replicas of a running system\n  \
         anteroom jp query -i pod.yaml 'metadata.name'\n\n\
         Exit codes: 0 done, 1 failed, 2 wrong usage, 64 not finished within the grace time, 130 ended by a second signal."
@@ -39,6 +41,10 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     /// Say what each rule of a policy asks of the cluster, and how the answer is found.
     Explain(Box<explain::ExplainArgs>),
+    /// Run suites of expected results, in Kyverno's format, without a cluster.
+    Test(offline::test::TestArgs),
+    /// Say what policies make of resources, without a cluster.
+    Apply(offline::apply::ApplyArgs),
     /// Ask the replicas of a running system.
     Query(Box<query::QueryArgs>),
     /// Work with the query language offline.
@@ -86,6 +92,11 @@ pub fn run() -> ExitCode {
             let process = quiet(&args.telemetry, "warn");
             anteroom_runtime::process::run("anteroom", &process, |_| query::run(*args))
         }
+        Command::Test(args) => finish(offline::test::run(&args)),
+        Command::Apply(args) => match offline::apply::run(&args) {
+            Ok(code) => code,
+            Err(error) => finish(Err(error)),
+        },
         Command::Jp(args) => finish(jp::run(args)),
         Command::Completion { shell } => {
             let mut script = Vec::new();

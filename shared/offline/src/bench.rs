@@ -3,9 +3,10 @@
 use std::fmt;
 
 use anteroom_policy::{
-    AdmissionRequest, Evaluation, Policy, Problem, Rule, RuleOutcome, Step, compile_with_mutation,
+    AdmissionRequest, Driver, Evaluation, FailureAction, Policy, Problem, Rule, RuleOutcome, Step,
+    compile_for,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     facts::{Facts, World},
@@ -87,7 +88,7 @@ impl LoadedPolicy {
             bare_name,
             kind,
             is_unscored: metadata["annotations"]["policies.kyverno.io/scored"] == "false",
-            outcome: compile_with_mutation(manifest),
+            outcome: compile_for(manifest, Driver::ALL),
         })
     }
 
@@ -104,6 +105,8 @@ pub struct RuleResponse {
     pub rule: String,
     /// What became of it.
     pub status: Status,
+    /// A violation denies, at admission.
+    pub is_enforced: bool,
     /// The violation, the error, or why it was skipped.
     pub message: String,
 }
@@ -194,7 +197,13 @@ fn rules(
     patched: &mut Option<Value>,
     is_mutation: bool,
 ) -> Vec<RuleResponse> {
-    let mut request = request::request(&loaded.bare_name, resource, &bench.user, &bench.variables);
+    let mut request = request::request(
+        &loaded.bare_name,
+        resource,
+        &bench.user,
+        &bench.variables,
+        namespace_labels(bench, resource),
+    );
     if let (Ok(request), Some(patched)) = (&mut request, &patched) {
         *request = request.with_object(patched.clone());
     }
@@ -224,6 +233,7 @@ fn rules(
         Some(RuleResponse {
             rule: rule.name().to_owned(),
             status,
+            is_enforced: rule.action() == FailureAction::Enforce,
             message,
         })
     };
@@ -231,6 +241,22 @@ fn rules(
     all.filter(|rule| rule.is_mutation() == is_mutation)
         .filter_map(&mut response)
         .collect()
+}
+
+/// The labels of the resource's namespace: those that values give it, else those of the given Namespace.
+/// One of which nothing is given has what every namespace has.
+fn namespace_labels(bench: &Bench, resource: &Resource) -> Map<String, Value> {
+    let name = &resource.namespace;
+    let mut resources = bench.resources.iter();
+    let given = || {
+        let namespace = resources.find(|own| own.kind == "Namespace" && own.name == *name)?;
+        namespace.value["metadata"]["labels"].as_object().cloned()
+    };
+    let labels = bench.variables.namespace_labels(name).or_else(given);
+    let mut labels = labels.unwrap_or_default();
+    let own = labels.entry("kubernetes.io/metadata.name");
+    own.or_insert_with(|| name.as_str().into());
+    labels
 }
 
 /// The webhook's own evaluation, with every fact at hand.

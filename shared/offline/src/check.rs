@@ -206,6 +206,15 @@ impl Run<'_> {
         if let Some((kind, _)) = others.find(|(_, name)| *name == expected.policy) {
             return Some(format!("a {kind} is not run"));
         }
+        let mut policies = self.bench.policies.iter();
+        let policy = policies.find(|policy| policy.is_named(&expected.policy));
+        let mut not_run = policy
+            .and_then(|policy| policy.outcome.as_ref().ok())
+            .into_iter()
+            .flat_map(|policy| policy.not_run());
+        if let Some(rule) = not_run.find(|not_run| is_rule(&expected.rule, &not_run.rule)) {
+            return Some(format!("a rule with `{}` is not run", rule.kind));
+        }
         expected
             .generated_resource
             .is_some()

@@ -24,6 +24,7 @@ mod gather;
 mod report;
 mod request;
 mod resource;
+mod selector;
 mod suite;
 mod values;
 
@@ -31,8 +32,9 @@ pub use bench::{Bench, LoadedPolicy, Response, RuleResponse, Status, apply};
 pub use check::{Row, RowResult, check};
 pub use documents::{DOCUMENT_BYTES_MAX, FILES_MAX, InputError, documents, manifests};
 pub use gather::{SUITES_MAX, suites};
-pub use report::{Checked, Counts, json, junit, table};
+pub use report::{Applied, Checked, Counts, StatusCounts, applied, json, junit, table};
 pub use request::User;
 pub use resource::Resource;
+pub use selector::{Selector, SelectorError};
 pub use suite::{Expected, Suite, SuiteError};
 pub use values::{Values, Variables};

@@ -1,5 +1,6 @@
 //! What people and machines get to see of rows.
 
+mod applied;
 mod json;
 mod junit;
 mod table;
@@ -10,6 +11,7 @@ use serde::Serialize;
 
 use crate::check::{Row, RowResult};
 
+pub use applied::{Applied, StatusCounts, applied};
 pub use json::json;
 pub use junit::junit;
 pub use table::table;

@@ -22,6 +22,9 @@ pub struct User {
     _kind: Value,
     #[serde(rename = "metadata")]
     _metadata: Value,
+    /// It was read from a file, rather than that nothing is known.
+    #[serde(skip)]
+    is_known: bool,
     roles: Option<Vec<String>>,
     cluster_roles: Option<Vec<String>>,
     user_info: Map<String, Value>,
@@ -34,9 +37,13 @@ impl User {
     /// That it cannot be read, or has not that shape.
     pub fn read(path: &Path) -> Result<Self, InputError> {
         let document = documents(path)?.pop().unwrap_or_default();
-        Self::deserialize(document).map_err(|error| InputError::Malformed {
+        let user = Self::deserialize(document).map_err(|error| InputError::Malformed {
             path: path.to_owned(),
             message: error.to_string(),
+        })?;
+        Ok(Self {
+            is_known: true,
+            ..user
         })
     }
 }
@@ -58,6 +65,7 @@ pub(crate) fn request(
     resource: &Resource,
     user: &User,
     variables: &Variables,
+    namespace_labels: Map<String, Value>,
 ) -> Result<AdmissionRequest, RequestError> {
     let values = variables.of_resource(policy, &resource.name);
     let operation = values.get("request.operation").and_then(Value::as_str);
@@ -72,7 +80,8 @@ pub(crate) fn request(
             put(&mut root, &path, value);
         }
     }
-    let mut request = AdmissionRequest::new(root.remove("request").unwrap_or_default())?;
+    let mut request = AdmissionRequest::new(root.remove("request").unwrap_or_default())?
+        .with_namespace_labels(namespace_labels);
     if let Some(parent) = variables.parent(resource) {
         request = request.with_resource_kind(parent.group, parent.version, parent.kind);
     }
@@ -122,7 +131,7 @@ fn bare(resource: &Resource, operation: &str, user: &User, variables: &Variables
         "name": resource.name,
         "namespace": resource.namespace,
         "operation": operation,
-        "userInfo": user.user_info,
+        "userInfo": user.is_known.then_some(&user.user_info),
         "roles": user.roles.as_deref().unwrap_or_default(),
         "clusterRoles": user.cluster_roles.as_deref().unwrap_or_default(),
         "object": object,
@@ -152,7 +161,8 @@ mod tests {
     }
 
     fn made(values: &Value) -> AdmissionRequest {
-        request("p", &pod(), &User::default(), &variables(values)).unwrap()
+        let labels = Map::new();
+        request("p", &pod(), &User::default(), &variables(values), labels).unwrap()
     }
 
     #[test]
@@ -186,6 +196,7 @@ mod tests {
     #[test]
     fn values_that_make_no_request_are_told() {
         let variables = variables(&json!({"request.operation": "PATCH"}));
-        assert!(request("p", &pod(), &User::default(), &variables).is_err());
+        let made = request("p", &pod(), &User::default(), &variables, Map::new());
+        assert!(made.is_err());
     }
 }

@@ -158,7 +158,6 @@ impl Variables {
     }
 
     /// The labels of a namespace, where they are given.
-    #[allow(dead_code, reason = "no policy can select by them yet")]
     pub(crate) fn namespace_labels(&self, namespace: &str) -> Option<Map<String, Value>> {
         let mut files = self.files.iter().rev();
         files.find_map(|file| {

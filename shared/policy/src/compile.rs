@@ -24,7 +24,7 @@ use serde_json::Value;
 pub use context::CONTEXT_ENTRIES_MAX;
 pub use sources::STALENESS_MAX_MS;
 
-use crate::{FailureAction, FailurePolicy, Policy, Problem, Rule, problem::Problems};
+use crate::{FailureAction, FailurePolicy, NotRun, Policy, Problem, Rule, problem::Problems};
 pub(crate) use expressions::root_fields;
 use fields::{Field, Known, Object};
 
@@ -35,36 +35,6 @@ pub const MANIFEST_DEPTH_MAX: usize = 64;
 /// Rules of one policy.
 pub const RULES_MAX: usize = 256;
 
-/// As [`compile_with_mutation`], where nobody is there who changes objects: a rule that mutates is a
-/// problem (`POLICY_UNSUPPORTED`), rather than a rule that is never run.
-///
-/// # Errors
-/// As there.
-pub fn compile(manifest: &Value) -> Result<Policy, Vec<Problem>> {
-    let policy = compile_with_mutation(manifest)?;
-    let mut problems = Problems::default();
-    for (at, _) in policy
-        .rules
-        .iter()
-        .enumerate()
-        .filter(|(_, rule)| rule.is_mutation())
-    {
-        if is_written(manifest, at) {
-            let message = "`mutate` is a Kyverno field that is not evaluated here";
-            problems.unsupported(format!("spec.rules[{at}].mutate"), message);
-        }
-    }
-    match problems.is_empty() {
-        true => Ok(policy),
-        false => Err(problems.into_vec()),
-    }
-}
-
-/// Whether the rule at this place stands in the manifest, rather than is derived.
-fn is_written(manifest: &Value, at: usize) -> bool {
-    !manifest["spec"]["rules"][at].is_null()
-}
-
 /// Compiles a kyverno.io/v1 `ClusterPolicy` or `Policy`, as an API server serves it.
 ///
 /// # Errors
@@ -72,8 +42,52 @@ fn is_written(manifest: &Value, at: usize) -> bool {
 /// known at all (`POLICY_INVALID`), what Kyverno knows and this version does not evaluate
 /// (`POLICY_UNSUPPORTED`), what a namespaced policy may not read (`POLICY_FORBIDDEN`). Of entries that
 /// is not known here: whoever resolves one sees to it.
+pub fn compile(manifest: &Value) -> Result<Policy, Vec<Problem>> {
+    compile_for(manifest, Driver::default())
+}
+
+/// As [`compile`], where objects are changed by rules that mutate.
+///
+/// # Errors
+/// As there.
 pub fn compile_with_mutation(manifest: &Value) -> Result<Policy, Vec<Problem>> {
-    let mut problems = Problems::default();
+    let driver = Driver {
+        mutation: true,
+        ..Driver::default()
+    };
+    compile_for(manifest, driver)
+}
+
+/// What whoever drives evaluations knows beyond the facts of the cluster. A policy that needs what is not
+/// known is not ready (`POLICY_UNSUPPORTED`), since it could decide nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Driver {
+    /// What becomes of an object that rules change.
+    pub mutation: bool,
+    /// The roles and cluster roles of users: `roles` and `clusterRoles` of a request.
+    pub roles: bool,
+    /// The labels of namespaces ([`AdmissionRequest::with_namespace_labels`](crate::AdmissionRequest)).
+    pub namespace_labels: bool,
+    /// The data of images ([`FactTarget::Image`](crate::FactTarget)).
+    pub images: bool,
+}
+
+impl Driver {
+    /// One that knows all of it.
+    pub const ALL: Self = Self {
+        mutation: true,
+        roles: true,
+        namespace_labels: true,
+        images: true,
+    };
+}
+
+/// As [`compile`], for evaluations that are driven by `driver`.
+///
+/// # Errors
+/// As there.
+pub fn compile_for(manifest: &Value, driver: Driver) -> Result<Policy, Vec<Problem>> {
+    let mut problems = Problems::of(driver);
     let policy = if is_deeper_than(manifest, MANIFEST_DEPTH_MAX) {
         let message = format!("the manifest nests deeper than {MANIFEST_DEPTH_MAX} levels");
         problems.invalid("", message);
@@ -108,7 +122,7 @@ const MANIFEST: Known = Known {
 fn compile_manifest(manifest: &Field<'_>, problems: &mut Problems) -> Option<Policy> {
     let manifest = manifest.object(&MANIFEST, problems)?;
     if let Some(version) = manifest.required("apiVersion", problems) {
-        version.known_text(&["kyverno.io/v1"], problems);
+        version.known_text(&["kyverno.io/v1", "kyverno.io/v2beta1"], problems);
     }
     let kind = manifest
         .required("kind", problems)
@@ -126,7 +140,7 @@ fn compile_manifest(manifest: &Field<'_>, problems: &mut Problems) -> Option<Pol
         .object(&SPEC, problems)?;
     let settings = Settings::compile(&spec, problems);
     let home = namespace.as_deref();
-    let mut rules = compile_rules(&spec, settings.action, home, problems);
+    let (mut rules, not_run) = compile_rules(&spec, settings.action, home, problems);
     if problems.is_empty() {
         let own = manifest.get("metadata").zip(spec.get("rules"));
         rules.extend(own.into_iter().flat_map(|(metadata, own)| {
@@ -138,6 +152,7 @@ fn compile_manifest(manifest: &Field<'_>, problems: &mut Problems) -> Option<Pol
         namespace,
         uid: uid.map(str::to_owned),
         rules,
+        not_run,
         failure_policy: settings.failure_policy,
         timeout_seconds: settings.timeout_seconds,
         admission: settings.admission,
@@ -243,9 +258,9 @@ fn compile_rules(
     action: FailureAction,
     home: Option<&str>,
     problems: &mut Problems,
-) -> Vec<Rule> {
+) -> (Vec<Rule>, Vec<NotRun>) {
     let Some(field) = spec.required("rules", problems) else {
-        return Vec::new();
+        return Default::default();
     };
     let fields = field.list(problems);
     if fields.is_empty() {
@@ -255,7 +270,8 @@ fn compile_rules(
         problems.invalid(field.path(), format!("more than {RULES_MAX} rules"));
     }
     let mut names = BTreeSet::new();
-    let mut rules = Vec::new();
+    let (mut rules, mut not_run) = (Vec::new(), Vec::new());
+    let runs_none = fields.iter().all(|field| rule::not_run(field).is_some());
     for field in fields.iter().take(RULES_MAX) {
         if let Some(name) = field.text_at("name")
             && !names.insert(name)
@@ -263,9 +279,16 @@ fn compile_rules(
             let path = format!("{}.name", field.path());
             problems.invalid(path, format!("another rule is named `{name}`"));
         }
-        rules.extend(rule::compile(field, action, home, problems));
+        match rule::not_run(field) {
+            // A policy of which nothing is run would be in force in name alone.
+            Some(kind) if !runs_none => not_run.push(NotRun {
+                rule: field.text_at("name").unwrap_or_default().to_owned(),
+                kind,
+            }),
+            _ => rules.extend(rule::compile(field, action, home, problems)),
+        }
     }
-    rules
+    (rules, not_run)
 }
 
 /// Those for what makes Pods, after the policy's own.
@@ -281,7 +304,9 @@ fn derive_rules(
         .iter()
         .filter_map(|derived| {
             let path = format!("{}[{}]", own.path(), derived.of);
-            rule::compile(&Field::at(&derived.rule, path), action, home, problems)
+            let field = Field::at(&derived.rule, path);
+            let is_run = rule::not_run(&field).is_none();
+            is_run.then(|| rule::compile(&field, action, home, problems))?
         })
         .collect()
 }

@@ -58,8 +58,8 @@ mod uses;
 mod wildcard;
 
 pub use compile::{
-    CONTEXT_ENTRIES_MAX, MANIFEST_DEPTH_MAX, RULES_MAX, STALENESS_MAX_MS, compile,
-    compile_with_mutation,
+    CONTEXT_ENTRIES_MAX, Driver, MANIFEST_DEPTH_MAX, RULES_MAX, STALENESS_MAX_MS, compile,
+    compile_for, compile_with_mutation,
 };
 pub use evaluate::{
     Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_MAX, FactRead, FactRequest, MUTATED_BYTES_MAX,
@@ -68,7 +68,7 @@ pub use evaluate::{
 pub use functions::{functions, query_functions};
 pub use matching::{KindPattern, Operation};
 pub use permit::{Call, Permit, Refusal};
-pub use policy::{FailureAction, FailurePolicy, Policy, Rule, Target};
+pub use policy::{FailureAction, FailurePolicy, NotRun, Policy, Rule, Target};
 pub use problem::Problem;
 pub use reference::{
     ApiTarget, CALLS, CALLS_DECLARED, CALLS_OFF, CollectionReference, FactTarget, KeptTarget,

@@ -2,6 +2,7 @@
 
 mod kind;
 mod selector;
+mod users;
 
 use std::fmt;
 
@@ -9,6 +10,7 @@ use serde_json::Value;
 
 pub use kind::KindPattern;
 pub(crate) use selector::{Requirement, Selector, SetOperator};
+pub(crate) use users::{Subject, Users};
 
 use crate::{AdmissionRequest, Target, wildcard};
 
@@ -69,7 +71,7 @@ pub(crate) enum Filters {
     All(Vec<Filter>),
 }
 
-/// `resources`: every part that is given must match.
+/// `resources`, and who asks: every part that is given must match.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
     pub(crate) kinds: Vec<KindPattern>,
@@ -80,15 +82,33 @@ pub(crate) struct Filter {
     pub(crate) selector: Option<Selector>,
     /// Each must be there; both sides may hold wildcards, as those of labels may.
     pub(crate) annotations: Option<Selector>,
+    /// About the labels of the object's namespace; a Namespace is in none.
+    pub(crate) namespace_selector: Option<Selector>,
+    pub(crate) users: Users,
+    /// Nothing is said of the object.
+    pub(crate) is_about_users: bool,
+}
+
+/// What a filter is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Include,
+    Exclude,
 }
 
 impl Match {
     pub(crate) fn matches(&self, request: &AdmissionRequest) -> bool {
-        self.include.match_request(request)
+        self.include.match_request(request, Side::Include)
             && !self
                 .exclude
                 .as_ref()
-                .is_some_and(|exclude| exclude.match_request(request))
+                .is_some_and(|exclude| exclude.match_request(request, Side::Exclude))
+    }
+
+    /// All filters, of either side.
+    pub(crate) fn filters(&self) -> impl Iterator<Item = &Filter> {
+        let exclude = self.exclude.iter().flat_map(Filters::filters);
+        self.include.filters().iter().chain(exclude)
     }
 
     /// What to register for. Exclusions narrow nothing here: the API server has no way to say them.
@@ -115,16 +135,17 @@ impl Filters {
         }
     }
 
-    fn match_request(&self, request: &AdmissionRequest) -> bool {
+    fn match_request(&self, request: &AdmissionRequest, side: Side) -> bool {
+        let matches = |filter: &Filter| filter.matches(request, side);
         match self {
-            Self::Any(filters) => filters.iter().any(|filter| filter.matches(request)),
-            Self::All(filters) => filters.iter().all(|filter| filter.matches(request)),
+            Self::Any(filters) => filters.iter().any(matches),
+            Self::All(filters) => filters.iter().all(matches),
         }
     }
 }
 
 impl Filter {
-    fn matches(&self, request: &AdmissionRequest) -> bool {
+    fn matches(&self, request: &AdmissionRequest, side: Side) -> bool {
         let object = request.matched_object();
         (self.operations.is_empty() || self.operations.contains(&request.operation()))
             && (self.kinds.is_empty() || self.kinds.iter().any(|kind| kind.matches(request)))
@@ -132,6 +153,25 @@ impl Filter {
             && matches_one(&self.namespaces, namespace_to_match(request))
             && matches_map(self.selector.as_ref(), object, "labels")
             && matches_map(self.annotations.as_ref(), object, "annotations")
+            && self.matches_namespace(request)
+            && self.matches_users(request, side)
+    }
+
+    fn matches_namespace(&self, request: &AdmissionRequest) -> bool {
+        self.namespace_selector.as_ref().is_none_or(|selector| {
+            request.kind() != "Namespace" && selector.matches(request.namespace_labels())
+        })
+    }
+
+    /// Of a request that nobody is known to have made, what is said of users selects nothing and excludes
+    /// nothing.
+    fn matches_users(&self, request: &AdmissionRequest, side: Side) -> bool {
+        match (request.has_user(), side) {
+            _ if self.users.is_empty() => true,
+            (true, _) => self.users.matches(request),
+            (false, Side::Include) => !self.is_about_users,
+            (false, Side::Exclude) => false,
+        }
     }
 
     fn matches_name(&self, object: &Value) -> bool {

@@ -20,6 +20,7 @@ pub struct Policy {
     pub(crate) namespace: Option<String>,
     pub(crate) uid: Option<String>,
     pub(crate) rules: Vec<Rule>,
+    pub(crate) not_run: Vec<NotRun>,
     pub(crate) failure_policy: FailurePolicy,
     pub(crate) timeout_seconds: Option<u32>,
     pub(crate) admission: bool,
@@ -45,6 +46,12 @@ impl Policy {
     /// The rules, in the manifest's order.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// The rules of kinds that are not run, in the manifest's order. A policy that has no others does not
+    /// compile.
+    pub fn not_run(&self) -> &[NotRun] {
+        &self.not_run
     }
 
     /// What the API server does when the webhook does not answer.
@@ -73,6 +80,15 @@ impl Policy {
         let rules = if self.admission { &*self.rules } else { &[] };
         rules.iter().flat_map(|rule| rule.matches.targets())
     }
+}
+
+/// A rule that is not run, whatever the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotRun {
+    /// Its name.
+    pub rule: String,
+    /// What it does: `generate` or `verifyImages`.
+    pub kind: &'static str,
 }
 
 /// Kinds and operations to register for.
@@ -222,6 +238,8 @@ pub(crate) enum FactSource {
     Service(ServiceCall),
     /// `configMap`.
     ConfigMap(ConfigMapCall),
+    /// `imageRegistry`: the reference of an image.
+    Image(Template),
 }
 
 /// Conditions of a rule, in one of the two shapes that a manifest may give them.

@@ -4,6 +4,8 @@ use std::fmt;
 
 use anteroom_model::ErrorCode;
 
+use crate::Driver;
+
 /// One thing that is wrong with a manifest, or that this version does not evaluate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -26,9 +28,32 @@ impl fmt::Display for Problem {
 ///
 /// Compiling goes on after a problem, so that an author sees all of them at once.
 #[derive(Default)]
-pub(crate) struct Problems(Vec<Problem>);
+pub(crate) struct Problems {
+    found: Vec<Problem>,
+    driver: Driver,
+}
 
 impl Problems {
+    /// None yet, of a policy that is evaluated by `driver`.
+    pub(crate) fn of(driver: Driver) -> Self {
+        Self {
+            found: Vec::new(),
+            driver,
+        }
+    }
+
+    /// A problem, unless whoever drives evaluations knows what is needed.
+    pub(crate) fn unsupported_unless(
+        &mut self,
+        known: impl FnOnce(Driver) -> bool,
+        path: impl fmt::Display,
+        message: impl Into<String>,
+    ) {
+        if !known(self.driver) {
+            self.unsupported(path, message);
+        }
+    }
+
     pub(crate) fn invalid(&mut self, path: impl fmt::Display, message: impl Into<String>) {
         self.push(ErrorCode::POLICY_INVALID, path, message);
     }
@@ -42,8 +67,8 @@ impl Problems {
     }
 
     fn push(&mut self, code: ErrorCode, path: impl fmt::Display, message: impl Into<String>) {
-        if self.0.len() < PROBLEMS_MAX {
-            self.0.push(Problem {
+        if self.found.len() < PROBLEMS_MAX {
+            self.found.push(Problem {
                 code,
                 path: path.to_string(),
                 message: cut(message.into()),
@@ -52,11 +77,11 @@ impl Problems {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.found.is_empty()
     }
 
     pub(crate) fn into_vec(self) -> Vec<Problem> {
-        self.0
+        self.found
     }
 }
 

@@ -94,7 +94,7 @@ impl Policy {
                 let labelled = Reference::LabelledConfigMaps;
                 literal.into_iter().chain([labelled]).collect()
             }
-            FactSource::Entry { .. } | FactSource::Service(_) => Vec::new(),
+            FactSource::Entry { .. } | FactSource::Service(_) | FactSource::Image(_) => Vec::new(),
         }
     }
 }

@@ -170,6 +170,12 @@ pub enum FactTarget {
         /// The policy names it literally, so that it is referenced ([`Reference::Object`]).
         literal: bool,
     },
+    /// `imageRegistry`: what a registry says of an image. Only of a policy that was compiled for a driver
+    /// that reads [images](crate::Driver::images).
+    Image {
+        /// As in `ghcr.io/shop/web:1.2`.
+        reference: String,
+    },
 }
 
 /// What a ConfigMap's text begins with; no entry's name and no path does.
@@ -189,6 +195,7 @@ impl std::fmt::Display for FactTarget {
             Self::Api(target) => f.write_str(&target.path),
             Self::Service { url, .. } => f.write_str(url),
             Self::ConfigMap { object, .. } => write!(f, "{CONFIG_MAP}{object}"),
+            Self::Image { reference } => write!(f, "image {reference}"),
         }
     }
 }

@@ -45,6 +45,8 @@ pub struct AdmissionRequest {
     kind: Kind,
     /// What is matched, whatever the context says.
     namespace: String,
+    /// Null where nobody gave them.
+    namespace_labels: Value,
     subresource: String,
 }
 
@@ -96,11 +98,20 @@ impl AdmissionRequest {
         let namespace = text(&request, &["namespace"]).unwrap_or_default();
         Ok(Self {
             namespace: namespace.to_owned(),
+            namespace_labels: Value::Null,
             root: root(request, images),
             operation,
             kind,
             subresource,
         })
+    }
+
+    /// With the labels of the namespace that the object is in, which a `namespaceSelector` is about: the
+    /// request does not have them. None are given: it has none.
+    #[must_use]
+    pub fn with_namespace_labels(mut self, labels: Map<String, Value>) -> Self {
+        self.namespace_labels = Value::Object(labels);
+        self
     }
 
     /// The same with another value in the context that variables are resolved in, for tests of policies:
@@ -181,6 +192,15 @@ impl AdmissionRequest {
     /// `request.userInfo.username`.
     pub fn username(&self) -> &str {
         self.text(&["userInfo", "username"])
+    }
+
+    /// Whether it says who made it, as every request does that the API server sends.
+    pub(crate) fn has_user(&self) -> bool {
+        self.value().get("userInfo").is_some_and(Value::is_object)
+    }
+
+    pub(crate) fn namespace_labels(&self) -> Option<&Value> {
+        Some(&self.namespace_labels).filter(|labels| labels.is_object())
     }
 
     /// The new state; `None` on DELETE.

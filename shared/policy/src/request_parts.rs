@@ -42,6 +42,9 @@ const ALWAYS: &[&[&str]] = &[
     &[OBJECT, "metadata", "annotations"],
 ];
 
+/// What rules read that are about who asks.
+const USERS: &[&[&str]] = &[&["userInfo", "groups"], &["roles"], &["clusterRoles"]];
+
 /// RequestParts of a JSON value. What is no object is one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestParts(Tree);
@@ -96,6 +99,13 @@ impl RequestParts {
     pub fn of(policy: &Policy) -> Self {
         let mut parts = Self::default();
         for rule in &policy.rules {
+            if rule
+                .matches
+                .filters()
+                .any(|filter| !filter.users.is_empty())
+            {
+                USERS.iter().for_each(|path| parts.add(path));
+            }
             if rule.has_pattern() {
                 // What a pattern says of the object may be about any part of it.
                 parts.add(&[OBJECT]);

@@ -205,6 +205,7 @@ fn is_kept(fact: &Fact) -> Result<Option<&anteroom_jmespath::Expression>, String
         FactSource::Api(_) => Err("only the API server answers it"),
         FactSource::Service(_) => Err("a service answers it"),
         FactSource::ConfigMap(_) => Err("it is one ConfigMap"),
+        FactSource::Image(_) => Err("a registry answers it"),
     };
     is_list?;
     match &fact.query {

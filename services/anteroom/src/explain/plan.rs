@@ -177,6 +177,7 @@ fn source(source: &ReadSource, manifests: &Manifests) -> Source {
             }
         }
         ReadSource::Call { path } => said(path.clone(), Plan::Live),
+        ReadSource::Image { reference } => said(format!("image {reference}"), Plan::Live),
         ReadSource::Service => said("a call of a service".to_owned(), Plan::Live),
         ReadSource::ConfigMap { object } => said(format!("configMap {object}"), Plan::Object),
         _ => said(

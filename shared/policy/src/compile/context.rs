@@ -23,12 +23,13 @@ const ENTRY: Known = Known {
         "cachedContextEntry",
         "configMap",
         "globalReference",
+        "imageRegistry",
         "name",
         "resourceCache",
         "variable",
     ],
     inert: &[],
-    later: &["imageRegistry"],
+    later: &[],
 };
 
 const VARIABLE: Known = Known {
@@ -97,10 +98,8 @@ fn compile_entry(
     let loader = match &*given {
         [(kind, field)] => place.loader(kind, field),
         [] => {
-            if !entry.has_any(ENTRY.later) {
-                let message = format!("one of {} is required", LOADERS.join(", "));
-                problems.invalid(entry.path(), message);
-            }
+            let message = format!("one of {} is required", LOADERS.join(", "));
+            problems.invalid(entry.path(), message);
             None
         }
         several => {
@@ -123,6 +122,7 @@ const LOADERS: &[&str] = &[
     "resourceCache",
     "apiCall",
     "configMap",
+    "imageRegistry",
     "variable",
 ];
 
@@ -142,6 +142,7 @@ impl Place<'_> {
             "resourceCache" => self.resource_cache(field),
             "apiCall" => self.api_call(field),
             "configMap" => self.config_map(field),
+            "imageRegistry" => self.image_registry(field),
             _ => return compile_variable(field, self.names, self.problems),
         };
         fact.map(|fact| Loader::Fact(Box::new(fact)))

@@ -2,23 +2,36 @@
 
 use super::fields::{Field, Known, Object};
 use crate::{
-    KindPattern, Operation,
-    matching::{Filter, Filters, Match, Requirement, Selector, SetOperator},
+    Driver, KindPattern, Operation,
+    matching::{Filter, Filters, Match, Requirement, Selector, SetOperator, Subject, Users},
     problem::Problems,
 };
 
 const USERS: &[&str] = &["clusterRoles", "roles", "subjects"];
 
 const BLOCK: Known = Known {
-    evaluated: &["all", "any", "resources"],
+    evaluated: &[
+        "all",
+        "any",
+        "clusterRoles",
+        "resources",
+        "roles",
+        "subjects",
+    ],
     inert: &[],
-    later: USERS,
+    later: &[],
 };
 
 const FILTER: Known = Known {
-    evaluated: &["resources"],
+    evaluated: &["clusterRoles", "resources", "roles", "subjects"],
     inert: &[],
-    later: USERS,
+    later: &[],
+};
+
+const SUBJECT: Known = Known {
+    evaluated: &["kind", "name", "namespace"],
+    inert: &["apiGroup"],
+    later: &[],
 };
 
 const RESOURCES: Known = Known {
@@ -27,12 +40,13 @@ const RESOURCES: Known = Known {
         "kinds",
         "name",
         "names",
+        "namespaceSelector",
         "namespaces",
         "operations",
         "selector",
     ],
     inert: &[],
-    later: &["namespaceSelector"],
+    later: &[],
 };
 
 const SELECTOR: Known = Known {
@@ -74,8 +88,10 @@ fn is_empty(field: &Field<'_>) -> bool {
 
 fn filters(field: &Field<'_>, problems: &mut Problems) -> Option<Filters> {
     let block = field.object(&BLOCK, problems)?;
-    let given = [block.get("any"), block.get("all"), block.get("resources")];
-    if given.iter().flatten().count() > 1 {
+    let legacy = ["resources", "clusterRoles", "roles", "subjects"];
+    let is_legacy = block.has_any(&legacy);
+    let given = [block.get("any"), block.get("all")];
+    if given.iter().flatten().count() + usize::from(is_legacy) > 1 {
         problems.invalid(
             block.path(),
             "only one of any, all and resources can be given",
@@ -87,18 +103,16 @@ fn filters(field: &Field<'_>, problems: &mut Problems) -> Option<Filters> {
             wrap = Filters::Any;
             list(&any, problems)
         }
-        [None, Some(all), _] => {
+        [None, Some(all)] => {
             wrap = Filters::All;
             list(&all, problems)
         }
-        [None, None, Some(resources)] => {
+        [None, None] if is_legacy => {
             wrap = Filters::All;
-            filter(&resources, problems).into_iter().collect()
+            filter(&block, problems).into_iter().collect()
         }
-        [None, None, None] => {
-            if !block.has_any(USERS) {
-                problems.invalid(block.path(), "any, all or resources is required");
-            }
+        [None, None] => {
+            problems.invalid(block.path(), "any, all or resources is required");
             return None;
         }
     };
@@ -114,20 +128,28 @@ fn list(field: &Field<'_>, problems: &mut Problems) -> Vec<Filter> {
         .iter()
         .filter_map(|field| {
             let object = field.object(&FILTER, problems)?;
-            match object.get("resources") {
-                Some(resources) => filter(&resources, problems),
-                None => {
-                    if !object.has_any(USERS) {
-                        problems.invalid(object.child("resources"), "it is required");
-                    }
-                    None
-                }
-            }
+            filter(&object, problems)
         })
         .collect()
 }
 
-fn filter(field: &Field<'_>, problems: &mut Problems) -> Option<Filter> {
+/// One filter: of resources, of users, or of both.
+fn filter(object: &Object<'_>, problems: &mut Problems) -> Option<Filter> {
+    let users = users(object, problems);
+    let Some(field) = object.get("resources") else {
+        if users.is_empty() {
+            match object.has_any(USERS) {
+                true => problems.invalid(object.path(), "it selects nothing"),
+                false => problems.invalid(object.child("resources"), "it is required"),
+            }
+            return None;
+        }
+        return Some(Filter {
+            users,
+            is_about_users: true,
+            ..Filter::default()
+        });
+    };
     let resources = field.object(&RESOURCES, problems)?;
     if resources.fields().next().is_none() {
         problems.invalid(field.path(), "it selects nothing");
@@ -159,6 +181,55 @@ fn filter(field: &Field<'_>, problems: &mut Problems) -> Option<Filter> {
             labels: match_labels(&field, problems),
             requirements: Vec::new(),
         }),
+        namespace_selector: resources.get("namespaceSelector").and_then(|field| {
+            problems.unsupported_unless(
+                |driver| driver.namespace_labels,
+                field.path(),
+                "the labels of namespaces are not known here",
+            );
+            selector(&field, problems)
+        }),
+        users,
+        is_about_users: false,
+    })
+}
+
+fn users(object: &Object<'_>, problems: &mut Problems) -> Users {
+    let mut roles = |name: &str| {
+        let Some(field) = object.get(name) else {
+            return Vec::new();
+        };
+        let known: fn(Driver) -> bool = |driver| driver.roles;
+        let message = "the roles of users are not known here";
+        problems.unsupported_unless(known, field.path(), message);
+        field.texts(problems)
+    };
+    let (roles, cluster_roles) = (roles("roles"), roles("clusterRoles"));
+    let subjects = object.get("subjects").map(|field| field.list(problems));
+    Users {
+        subjects: subjects
+            .iter()
+            .flatten()
+            .filter_map(|field| subject(field, problems))
+            .collect(),
+        roles,
+        cluster_roles,
+    }
+}
+
+fn subject(field: &Field<'_>, problems: &mut Problems) -> Option<Subject> {
+    let object = field.object(&SUBJECT, problems)?;
+    let kind = object.required("kind", problems)?;
+    let kind = kind.known_text(&["User", "Group", "ServiceAccount"], problems)?;
+    let name = object.required("name", problems)?.plain_text(problems)?;
+    Some(match kind {
+        "Group" => Subject::Group(name),
+        "ServiceAccount" => {
+            let namespace = object.required("namespace", problems)?;
+            let namespace = namespace.plain_text(problems)?;
+            Subject::ServiceAccount(format!("system:serviceaccount:{namespace}:{name}"))
+        }
+        _ => Subject::User(name),
     })
 }
 

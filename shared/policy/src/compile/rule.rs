@@ -37,7 +37,7 @@ const RULE: Known = Known {
     ],
 };
 
-/// The kinds of rule that are problems themselves.
+/// The kinds of rule that are not run, and where they are all that a policy has, problems themselves.
 const OTHER_KINDS: &[&str] = &["generate", "verifyImages"];
 
 const VALIDATE: Known = Known {
@@ -87,6 +87,8 @@ pub(super) fn compile(
         problems.invalid(rule.child(last), "a rule either validates or mutates");
     }
     if let Some(mutate) = rule.get("mutate") {
+        let message = "`mutate` is a Kyverno field that is not evaluated here";
+        problems.unsupported_unless(|driver| driver.mutation, mutate.path(), message);
         let outer = (&*context, &names);
         let mutation = mutate::compile(&mutate, outer, home, problems);
         let (name, matches, mutation) = (name?, matches?, mutation?);
@@ -123,6 +125,13 @@ fn noted(rule: Rule, problems: &Problems) -> Rule {
         uses::note(&rule);
     }
     rule
+}
+
+/// What a rule does that is not run, and that it does nothing else.
+pub(super) fn not_run(field: &Field<'_>) -> Option<&'static str> {
+    let has = |name: &str| !field.value()[name].is_null();
+    let does = |names: &[&'static str]| names.iter().copied().find(|name| has(name));
+    does(OTHER_KINDS).filter(|_| does(WORK).is_none())
 }
 
 struct Validate {

@@ -7,7 +7,7 @@ use super::{
     fields::{Field, Known, Object},
 };
 use crate::{
-    CollectionReference,
+    CollectionReference, Driver,
     call::{ApiCall, ConfigMapCall, KeptPlan, PathTemplate, check_name},
     policy::{Fact, FactSource},
     scalar::duration_ns,
@@ -46,7 +46,32 @@ const CONFIG_MAP: Known = Known {
     later: &[],
 };
 
+const IMAGE_REGISTRY: Known = Known {
+    evaluated: &["jmesPath", "jmespath", "reference"],
+    // How a registry is reached is for whoever reads it.
+    inert: &["imageRegistryCredentials"],
+    later: &[],
+};
+
 impl Place<'_> {
+    /// What a registry says of an image.
+    pub(super) fn image_registry(&mut self, field: &Field<'_>) -> Option<Fact> {
+        let known: fn(Driver) -> bool = |driver| driver.images;
+        let message = "image registries are not read here";
+        self.problems
+            .unsupported_unless(known, field.path(), message);
+        let registry = field.object(&IMAGE_REGISTRY, self.problems)?;
+        let reference = registry.required("reference", self.problems);
+        let reference = reference.and_then(|field| self.template(&field));
+        let query = self.query(&registry);
+        Some(Fact {
+            source: FactSource::Image(reference?),
+            query: query?,
+            default: None,
+            age_max_ms: None,
+        })
+    }
+
     pub(super) fn cached_entry(&mut self, field: &Field<'_>) -> Option<Fact> {
         let cached = field.object(&CACHED, self.problems)?;
         let name = cached.required("name", self.problems);

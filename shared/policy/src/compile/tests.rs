@@ -121,8 +121,7 @@ fn what_kyverno_has_and_this_version_has_not() {
 match:
   any:
   - resources: {kinds: [Pod], annotations: {a: b}, namespaceSelector: {}}
-    subjects: []
-    roles: []
+    roles: ["ns:edit"]
 exclude: {clusterRoles: [admin]}
 celPreconditions: []
 context:
@@ -134,6 +133,63 @@ validate:
   foreach: [{list: request.object.spec, foreach: []}]
 "#
     ));
+}
+
+#[test]
+fn a_driver_that_knows_more_has_fewer_problems() {
+    let rule = r#"{apiVersion: kyverno.io/v2beta1, kind: ClusterPolicy, metadata: {name: p}, spec: {rules: [{
+        name: r,
+        match: {any: [{resources: {kinds: [Pod], namespaceSelector: {matchLabels: {a: b}}}, roles: ["a:b"]}]},
+        exclude: {any: [{clusterRoles: [admin]}, {subjects: [{kind: User, name: "x*"}]}]},
+        context: [{name: data, imageRegistry: {reference: "{{ request.name }}", jmesPath: manifest}}],
+        validate: {deny: {conditions: {all: [{key: "{{ data }}", operator: Equals, value: 1}]}}},
+    }]}}"#;
+    let manifest: Value = serde_saphyr::from_str(rule).unwrap();
+    assert!(compile_for(&manifest, Driver::ALL).is_ok());
+    let problems = compile(&manifest).unwrap_err();
+    let paths: Vec<_> = problems.iter().map(|problem| &*problem.path).collect();
+    assert_eq!(
+        paths,
+        [
+            "spec.rules[0].match.any[0].roles",
+            "spec.rules[0].match.any[0].resources.namespaceSelector",
+            "spec.rules[0].exclude.any[0].clusterRoles",
+            "spec.rules[0].context[0].imageRegistry",
+        ]
+    );
+    for problem in problems {
+        assert_eq!(problem.code.as_str(), "AR301", "{problem}");
+    }
+}
+
+#[test]
+fn rules_that_are_not_run_are_told_beside_those_that_are() {
+    let policy = |rules: Value| {
+        compile(&json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+            "spec": {"rules": rules},
+        }))
+    };
+    let pods = json!({"any": [{"resources": {"kinds": ["Pod"]}}]});
+    let generate = json!({"name": "g", "match": pods, "generate": {"kind": "Secret"}});
+    let verify = json!({"name": "v", "match": pods, "verifyImages": []});
+    let validate = json!({"name": "r", "match": pods, "validate": {"pattern": {"spec": {"a": 1}}}});
+    let found = policy(json!([verify, validate])).unwrap();
+    let names: Vec<_> = found.rules().iter().map(Rule::name).collect();
+    assert_eq!(names, ["r", "autogen-r", "autogen-cronjob-r"]);
+    let not_run = [NotRun {
+        rule: "v".to_owned(),
+        kind: "verifyImages",
+    }];
+    assert_eq!(found.not_run(), not_run);
+    // A policy that generates derives nothing.
+    let found = policy(json!([generate, validate])).unwrap();
+    assert_eq!(found.rules().len(), 1);
+    assert_eq!(found.not_run()[0].kind, "generate");
+    // Nothing would be in force.
+    let problems = policy(json!([generate, verify])).unwrap_err();
+    assert_eq!(problems[0].path, "spec.rules[0].generate");
+    assert_eq!(problems[1].path, "spec.rules[1].verifyImages");
 }
 
 #[test]

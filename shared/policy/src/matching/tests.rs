@@ -2,6 +2,11 @@ use serde_json::json;
 
 use super::*;
 
+/// On the side of `match`.
+fn includes(filter: &Filter, request: &AdmissionRequest) -> bool {
+    filter.matches(request, Side::Include)
+}
+
 fn request(operation: &str, namespace: &str, object: &Value) -> AdmissionRequest {
     let side = if operation == "DELETE" {
         "oldObject"
@@ -40,8 +45,14 @@ fn every_part_of_a_filter_must_match() {
         }),
         ..filter("Pod")
     };
-    assert!(whole().matches(&request("CREATE", "prod-1", &pod("web-1"))));
-    assert!(whole().matches(&request("CREATE", "stage", &pod("web-1"))));
+    assert!(includes(
+        &whole(),
+        &request("CREATE", "prod-1", &pod("web-1"))
+    ));
+    assert!(includes(
+        &whole(),
+        &request("CREATE", "stage", &pod("web-1"))
+    ));
     for (operation, namespace, object) in [
         ("UPDATE", "prod-1", pod("web-1")),
         ("CREATE", "dev", pod("web-1")),
@@ -57,19 +68,22 @@ fn every_part_of_a_filter_must_match() {
             json!({"kind": "Pod", "metadata": {"name": "web-1"}}),
         ),
     ] {
-        assert!(!whole().matches(&request(operation, namespace, &object)));
+        assert!(!includes(&whole(), &request(operation, namespace, &object)));
     }
 }
 
 #[test]
 fn a_deletion_is_matched_by_the_old_object() {
-    assert!(filter("Pod").matches(&request("DELETE", "ns", &pod("a"))));
+    assert!(includes(
+        &filter("Pod"),
+        &request("DELETE", "ns", &pod("a"))
+    ));
     let named = Filter {
         names: vec!["a".to_owned(), "b*".to_owned()],
         ..filter("Pod")
     };
-    assert!(named.matches(&request("DELETE", "ns", &pod("a"))));
-    assert!(!named.matches(&request("DELETE", "ns", &pod("c"))));
+    assert!(includes(&named, &request("DELETE", "ns", &pod("a"))));
+    assert!(!includes(&named, &request("DELETE", "ns", &pod("c"))));
 }
 
 #[test]
@@ -79,7 +93,7 @@ fn a_name_still_to_be_generated_is_matched_by_its_prefix() {
         ..filter("Pod")
     };
     let object = json!({"kind": "Pod", "metadata": {"generateName": "web-"}});
-    assert!(named.matches(&request("CREATE", "ns", &object)));
+    assert!(includes(&named, &request("CREATE", "ns", &object)));
 }
 
 #[test]
@@ -89,8 +103,14 @@ fn a_namespace_is_matched_by_its_own_name() {
         ..filter("Namespace")
     };
     let namespace = |name: &str| json!({"kind": "Namespace", "metadata": {"name": name}});
-    assert!(prod.matches(&request("CREATE", "prod", &namespace("prod"))));
-    assert!(!prod.matches(&request("CREATE", "dev", &namespace("dev"))));
+    assert!(includes(
+        &prod,
+        &request("CREATE", "prod", &namespace("prod"))
+    ));
+    assert!(!includes(
+        &prod,
+        &request("CREATE", "dev", &namespace("dev"))
+    ));
     assert_eq!(
         object_namespace(&request("CREATE", "prod", &namespace("prod"))),
         ""
@@ -160,7 +180,114 @@ fn annotations_match_whole_or_by_wildcard() {
         ("app", "web", false),
     ] {
         let request = request("CREATE", "ns", &annotated);
-        assert_eq!(by(key, value).matches(&request), matches, "{key}={value}");
+        assert_eq!(
+            includes(&by(key, value), &request),
+            matches,
+            "{key}={value}"
+        );
     }
-    assert!(!by("*", "*").matches(&request("CREATE", "ns", &pod("web"))));
+    assert!(!includes(
+        &by("*", "*"),
+        &request("CREATE", "ns", &pod("web"))
+    ));
+}
+
+/// Who asks, on top of [`request`].
+fn asked_by(user: &Value) -> AdmissionRequest {
+    AdmissionRequest::new(json!({
+        "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "namespace": "ns", "object": pod("a"), "userInfo": user,
+        "roles": ["ns:edit"], "clusterRoles": ["admin"],
+    }))
+    .unwrap()
+}
+
+#[test]
+fn who_asks_is_matched_by_every_part_that_is_given() {
+    let robot = json!({"username": "system:serviceaccount:ns:robot", "groups": ["a", "ops-1"]});
+    let robot = asked_by(&robot);
+    let texts = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let users = |subjects, roles: &[&str], cluster_roles: &[&str]| Users {
+        subjects,
+        roles: texts(roles),
+        cluster_roles: texts(cluster_roles),
+    };
+    let user = |name: &str| Subject::User(name.to_owned());
+    let group = |name: &str| Subject::Group(name.to_owned());
+    let account = |name: &str| Subject::ServiceAccount(format!("system:serviceaccount:{name}"));
+    for (users, matches) in [
+        (users(vec![account("ns:robot")], &[], &[]), true),
+        (users(vec![account("*:robot")], &[], &[]), true),
+        (users(vec![account("other:robot")], &[], &[]), false),
+        (users(vec![user("*robot")], &[], &[]), true),
+        (users(vec![user("alice"), group("ops-*")], &[], &[]), true),
+        (users(vec![group("ops")], &[], &[]), false),
+        (users(vec![], &["ns:edit"], &["view", "admin"]), true),
+        (users(vec![], &["ns:edit"], &["view"]), false),
+        (users(vec![user("alice")], &["ns:edit"], &[]), false),
+        // A role's name is a name.
+        (users(vec![], &["*"], &[]), false),
+    ] {
+        let told = format!("{users:?}");
+        let filter = Filter {
+            users,
+            ..filter("Pod")
+        };
+        assert_eq!(includes(&filter, &robot), matches, "{told}");
+        assert_eq!(filter.matches(&robot, Side::Exclude), matches, "{told}");
+    }
+}
+
+#[test]
+fn where_nobody_is_known_to_ask_users_select_nothing_and_exclude_nothing() {
+    let nobody = asked_by(&Value::Null);
+    let of_alice = |is_about_users| Filter {
+        users: Users {
+            subjects: vec![Subject::User("alice".to_owned())],
+            ..Users::default()
+        },
+        is_about_users,
+        ..Filter::default()
+    };
+    assert!(includes(&of_alice(false), &nobody));
+    assert!(!includes(&of_alice(true), &nobody));
+    assert!(!of_alice(false).matches(&nobody, Side::Exclude));
+    assert!(!of_alice(true).matches(&nobody, Side::Exclude));
+}
+
+#[test]
+fn a_namespace_selector_is_about_the_labels_of_the_namespace() {
+    let selected = Filter {
+        namespace_selector: Some(Selector {
+            labels: vec![("env".to_owned(), "prod".to_owned())],
+            requirements: vec![],
+        }),
+        ..Filter::default()
+    };
+    let labels = |env: &str| {
+        let Value::Object(labels) = json!({"env": env}) else {
+            unreachable!();
+        };
+        labels
+    };
+    let pod = || request("CREATE", "ns", &pod("a"));
+    assert!(includes(
+        &selected,
+        &pod().with_namespace_labels(labels("prod"))
+    ));
+    assert!(!includes(
+        &selected,
+        &pod().with_namespace_labels(labels("dev"))
+    ));
+    assert!(!includes(&selected, &pod()));
+    // A Namespace is in none.
+    let namespace =
+        json!({"kind": "Namespace", "metadata": {"name": "ns", "labels": {"env": "prod"}}});
+    let namespace = request("CREATE", "ns", &namespace).with_namespace_labels(labels("prod"));
+    assert!(!includes(&selected, &namespace));
 }

@@ -76,6 +76,11 @@ pub enum ReadSource {
         /// `namespace/name`, or the name alone.
         object: String,
     },
+    /// `imageRegistry`
+    Image {
+        /// The reference of the image.
+        reference: String,
+    },
 }
 
 impl Rule {
@@ -163,6 +168,9 @@ fn source(source: &FactSource) -> ReadSource {
             },
         },
         FactSource::Service(_) => ReadSource::Service,
+        FactSource::Image(reference) => ReadSource::Image {
+            reference: reference.source().to_owned(),
+        },
         FactSource::ConfigMap(call) => ReadSource::ConfigMap {
             object: match call.namespace.source() {
                 "" => call.name.source().to_owned(),

@@ -1,0 +1,18 @@
+//! `anteroom test` and `anteroom apply`: policies against files, with the webhook's own evaluation.
+
+pub(crate) mod apply;
+pub(crate) mod test;
+
+use clap::ValueEnum;
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For machines: one JSON document.
+    Json,
+    /// For CI systems: JUnit's XML.
+    Junit,
+}
