@@ -25,7 +25,7 @@ use crate::Key;
 
 use document::Search;
 pub use labels::selected;
-pub(crate) use terms::VOLATILE;
+pub(crate) use terms::{VOLATILE, are_empty_lists, standing_in};
 
 /// Probes of one expression. One with more has its objects looked through.
 const PROBES_MAX: usize = 16;

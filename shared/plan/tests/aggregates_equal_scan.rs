@@ -308,6 +308,9 @@ fn chain() -> impl Strategy<Value = String> {
         " | []",
         "[0]",
         " | [?x].y",
+        " || `[]`",
+        " | not_null(@, `[]`, 'x')",
+        " | to_array(@)",
     ]);
     (link, more).prop_map(|(link, more)| format!("(L{link}{more})"))
 }

@@ -1,10 +1,10 @@
 //! Chains: what takes every element of the list by itself.
 
-use anteroom_jmespath::ast::{Ast, Term, TermId};
+use anteroom_jmespath::ast::{Argument, Ast, Term, TermId};
 
 use crate::{
     Document,
-    narrow::VOLATILE,
+    narrow::{VOLATILE, are_empty_lists, standing_in},
     text::{Swaps, Writer},
 };
 
@@ -62,6 +62,24 @@ impl<'e> Chains<'e> {
             Term::Path(steps) | Term::Pipe(steps) => steps
                 .iter()
                 .try_fold(at.clone(), |at, step| self.value_behind(*step, &at)),
+            Term::Or(operands) => {
+                let (first, rest) = operands.split_first()?;
+                let list = self.list(*first, at)?;
+                are_empty_lists(self.ast, rest).then_some(Value::List(list))
+            }
+            Term::Call {
+                function,
+                arguments,
+            } => {
+                let values = arguments.iter().map(|argument| match argument {
+                    Argument::Value(term) => Some(*term),
+                    Argument::Reference(_) => None,
+                });
+                let values: Vec<_> = values.collect::<Option<_>>()?;
+                let name = self.ast.function_name(*function);
+                let list = self.list(standing_in(self.ast, name, &values)?, at)?;
+                Some(Value::List(list))
+            }
             Term::Flatten(left) => {
                 let left = self.list(*left, at)?;
                 Some(Value::List(format!("({left})[]")))

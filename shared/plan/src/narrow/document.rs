@@ -65,7 +65,13 @@ impl<'e> Search<'e> {
             Term::Path(steps) | Term::Pipe(steps) => {
                 steps.iter().try_fold(at, |at, step| self.term(*step, at))
             }
-            Term::Or(terms) | Term::And(terms) | Term::List(terms) => self.all(terms, &at),
+            Term::Or(terms) => match terms.split_first() {
+                Some((first, rest)) if terms::are_empty_lists(self.ast, rest) => {
+                    self.or_nothing(*first, at)
+                }
+                _ => self.all(terms, &at),
+            },
+            Term::And(terms) | Term::List(terms) => self.all(terms, &at),
             Term::Object(entries) => {
                 let terms: Vec<_> = entries.iter().map(|(_, term)| *term).collect();
                 self.all(&terms, &at)
@@ -107,6 +113,15 @@ impl<'e> Search<'e> {
             self.used(value, *term, Why::Whole)?;
         }
         Ok(Place::Apart)
+    }
+
+    /// `first || `[]``. A list that objects contribute to is never anything else than a list, so what
+    /// stands in for an empty one is the same.
+    fn or_nothing(&mut self, first: TermId, at: Place) -> Result<Place, Scan> {
+        match self.term(first, at)? {
+            Place::Objects(stream) => Ok(Place::Objects(stream)),
+            other => self.used(other, first, Why::Whole),
+        }
     }
 
     /// It is used whole.
@@ -168,6 +183,9 @@ impl<'e> Search<'e> {
             Argument::Reference(_) => None, // On what the other arguments hold.
         };
         let terms: Vec<_> = arguments.iter().filter_map(value).collect();
+        if let Some(list) = terms::standing_in(self.ast, name, &terms) {
+            return self.or_nothing(list, at);
+        }
         match terms.is_empty() {
             true => self.left(at, id),
             false => self.all(&terms, &at),

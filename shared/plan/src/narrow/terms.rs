@@ -1,6 +1,7 @@
 //! What a term's value depends on.
 
 use anteroom_jmespath::ast::{Ast, Term, TermId};
+use serde_json::Value;
 
 use crate::Operand;
 
@@ -44,6 +45,24 @@ pub(super) fn operand(ast: &Ast, id: TermId) -> Option<Operand> {
             Some(Operand::Parameter(name.to_string()))
         }
         Term::Literal(value) => Some(Operand::Literal(value.clone())),
+        _ => None,
+    }
+}
+
+/// Whether there are terms, and each is an empty list.
+pub(crate) fn are_empty_lists(ast: &Ast, terms: &[TermId]) -> bool {
+    let is_empty = |term: &TermId| matches!(ast.term(*term), Term::Literal(Value::Array(list)) if list.is_empty());
+    !terms.is_empty() && terms.iter().all(is_empty)
+}
+
+/// The term whose value a call of this function gives, where that is a list: nothing else stands in for
+/// one. The others cannot fail.
+pub(crate) fn standing_in(ast: &Ast, function: &str, arguments: &[TermId]) -> Option<TermId> {
+    let (first, rest) = arguments.split_first()?;
+    let is_literal = |term: &TermId| matches!(ast.term(*term), Term::Literal(_));
+    match function {
+        "not_null" => rest.iter().all(is_literal).then_some(*first),
+        "to_array" => rest.is_empty().then_some(*first),
         _ => None,
     }
 }

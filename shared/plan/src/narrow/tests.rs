@@ -167,6 +167,13 @@ fn members_are_asked_for() {
             "any_in($k, items[?spec.x].spec.rules[].host)",
             "once [?spec.x].spec.rules[].host/1 alike $k",
         ),
+        // Of an empty list an empty list is made, or nothing at all.
+        ("any_not_in($k, (items[].spec.rules[].host || `[]`))", &once),
+        (
+            "any_not_in($k, not_null(items[].spec.rules[].host, ''))",
+            &once,
+        ),
+        ("any_in($k, to_array(items)[].spec.rules[].host)", &once),
     ] {
         assert_eq!(on(text, LIST), Ok(wanted.to_owned()), "{text}");
     }
@@ -211,6 +218,8 @@ fn what_needs_all_objects() {
         ("ingresses", Document),
         ("ingresses.*", Document),
         ("items || `[]`", Whole),
+        ("any_in($k, items[].a || 'x')", Whole),
+        ("any_in($k, not_null(items[].a, items))", Whole),
         ("!items", Whole),
         ("items == $n", Whole),
         ("items | sort_by(@, &a)", Whole),

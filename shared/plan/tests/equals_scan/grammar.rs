@@ -290,6 +290,10 @@ fn link() -> impl Strategy<Value = &'static str> {
         "S | [][]",
         "S | [].metadata.labels.*[]",
         "S | [].not_null(a, $p)",
+        "S || `[]`",
+        "(S || `[]`)[].rules[]",
+        "not_null(S, `[]`, 'x')",
+        "to_array(S)",
     ])
 }
 
@@ -369,6 +373,8 @@ fn member_last() -> impl Strategy<Value = &'static str> {
         "S | all_not_in($keys, @)",
         "contains(S, $p)",
         "contains(S, $q) && any_in($keys, S)",
+        "any_not_in($keys, S || `[]`)",
+        "S | (!!@ && all_not_in($keys, @) || !@ && all_not_in($keys, 'x'))",
     ])
 }
 

@@ -122,14 +122,17 @@ impl Use<'_> {
                 (self.composed(function)?, Some(function))
             }
         };
-        // Nothing is in an empty list, and nothing in null.
-        let list = match operator {
-            Operator::AnyIn => without_empty(&list).unwrap_or(list),
-            _ => list,
-        };
-        let text = match side {
+        let asked = |list: &str| match side {
             Side::Value => format!("{name}(${}, {list})", side.other()),
             Side::Key => format!("{name}({list}, ${})", side.other()),
+        };
+        let text = match alternative(&list) {
+            // A list is looked up, and whether it is empty is kept.
+            Some((list, other)) => {
+                let (some, none) = (asked("@"), asked(&other));
+                format!("{list} | (!!@ && {some} || !@ && {none})")
+            }
+            None => asked(&list),
         };
         self.finish(&text, function)
     }
@@ -249,33 +252,37 @@ fn given(at: usize) -> String {
     format!("h{at}")
 }
 
-/// Of `LIST || `[]`` the list, which indexes know by that.
-fn without_empty(list: &str) -> Option<String> {
+/// Of `LIST || LITERAL` the list, and the literal, unless that is an empty list: which is what an empty
+/// one is anyway.
+fn alternative(list: &str) -> Option<(String, String)> {
     let expression = Expression::parse(list).ok()?;
     let ast = expression.ast();
-    let is_or_empty = |id: TermId| match ast.term(id) {
-        Term::Or(operands) => match &**operands {
-            [first, empty] if *ast.term(*empty) == Term::Literal(Value::Array(Vec::new())) => {
-                Some(*first)
+    let (before, last) = match ast.term(ast.root()) {
+        Term::Pipe(stages) => {
+            let (last, rest) = stages.split_last()?;
+            let rest = rest
+                .iter()
+                .map(|stage| format!("({}) | ", ast.text(*stage)));
+            (rest.collect(), *last)
+        }
+        _ => (String::new(), ast.root()),
+    };
+    let Term::Or(operands) = ast.term(last) else {
+        return None;
+    };
+    match &**operands {
+        [first, other] => match ast.term(*other) {
+            Term::Literal(Value::Array(none)) if none.is_empty() => None,
+            Term::Literal(_) => {
+                let list = format!("{before}({})", ast.text(*first));
+                // Not every tree can be written.
+                Expression::parse(&list).ok()?;
+                Some((list, ast.text(*other).to_string()))
             }
             _ => None,
         },
         _ => None,
-    };
-    let end = match ast.term(ast.root()) {
-        Term::Pipe(stages) => {
-            let (last, rest) = stages.split_last()?;
-            let first = is_or_empty(*last)?;
-            match ast.term(first) {
-                Term::Current => ast.span_bytes(*rest.last()?).end,
-                _ => ast.span_bytes(first).end,
-            }
-        }
-        _ => ast.span_bytes(is_or_empty(ast.root())?).end,
-    };
-    // What stands in parentheses may end before them.
-    let kept = list.get(..end)?;
-    Expression::parse(kept).ok().map(|_| kept.to_owned())
+    }
 }
 
 /// A probe is worth it where it saves a list from travelling.

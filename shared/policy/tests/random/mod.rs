@@ -331,6 +331,7 @@ fn entry(name: &'static str, tidy: bool) -> impl Strategy<Value = Value> {
         "items[].rules[]",
         "items[].rules[].host",
         "items[].host || `[]`",
+        "items[].rules[].host || 'a'",
         "items[?host == '{{ request.object.host }}'].rules[]",
         "items[].{paths: rules[].paths[], host: host}",
     ]);
@@ -343,6 +344,8 @@ fn entry(name: &'static str, tidy: bool) -> impl Strategy<Value = Value> {
         "items[0].labels",
         "items[0]",
         "items[].host || `[]`",
+        "items[].rules[].host || 'a'",
+        "items[?host == '{{ request.object.host }}'].rules[].host || '1-3'",
         "items[?host == '{{ request.object.host }}'].rules[]",
         "items[].rules[] | [0]",
         "items[?labels.app == '{{ request.object.missing }}']",
