@@ -45,6 +45,7 @@ mod lexer;
 mod node;
 mod number;
 mod parser;
+pub mod reads;
 mod value;
 
 pub use environment::{

@@ -39,21 +39,22 @@ impl Kept {
     }
 
     /// Keeps what stands at this path whole.
-    pub fn keep(&mut self, path: &[&str]) -> &mut Self {
+    pub fn keep<S: AsRef<str>>(&mut self, path: &[S]) -> &mut Self {
         *self.at(path) = Self::Whole;
         self
     }
 
     /// Keeps that there is something at this path, and of which type.
-    pub fn touch(&mut self, path: &[&str]) -> &mut Self {
+    pub fn touch<S: AsRef<str>>(&mut self, path: &[S]) -> &mut Self {
         self.at(path);
         self
     }
 
-    fn at(&mut self, path: &[&str]) -> &mut Self {
+    fn at<S: AsRef<str>>(&mut self, path: &[S]) -> &mut Self {
         match (path, self) {
             ([name, inner @ ..], Self::Fields(fields)) => {
-                fields.entry((*name).to_owned()).or_default().at(inner)
+                let name = name.as_ref().to_owned();
+                fields.entry(name).or_default().at(inner)
             }
             (_, kept) => kept,
         }

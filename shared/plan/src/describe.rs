@@ -137,6 +137,10 @@ impl fmt::Display for Probe {
             Matching::Among if is_list => write!(out, "with one of {operand} among {key}"),
             Matching::Among => write!(out, "whose {key} is one of {operand}"),
             Matching::Alike => write!(out, "with a value of {key} that is alike one of {operand}"),
+            Matching::AlikeOne => write!(
+                out,
+                "with a value of {key} that is alike {operand}, unless that is a list"
+            ),
             Matching::AmongEntries => write!(out, "whose {key} may be within {operand}"),
             Matching::HasEntries => write!(out, "whose {key} may hold {operand}"),
         }?;

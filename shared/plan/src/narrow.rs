@@ -80,6 +80,8 @@ pub enum Matching {
     /// One of its values and an element of the operand, or the operand itself, are alike as texts:
     /// with wildcards in either, as in conditions of policies.
     Alike,
+    /// As [`Alike`](Self::Alike), of an operand that is no list.
+    AlikeOne,
     /// Its entry is one of the operand's, which is an object. An empty one always agrees.
     AmongEntries,
     /// It has all entries of the operand, which is an object. It is found by one of them.

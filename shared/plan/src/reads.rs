@@ -1,46 +1,35 @@
-//! What of each object an expression can read. Pure.
+//! What of each object an expression can read, and objects of which only that is kept. Pure.
 //!
-//! A walk down the tree with, for every value, the places of the objects that it may come from. A step
-//! to a field goes on from place to place; whatever uses a value otherwise (a comparison, a function, a
-//! truth, the result itself) reads all that stands there. Lists are passed through: what is read of one
-//! element is read of all. What is not known here reads whatever it is given.
-//!
-//! The promise: an expression over objects of which only this is kept gives what it gives over the whole
-//! objects, errors included.
-
-use std::collections::BTreeSet;
+//! An expression over such objects gives what it gives over the whole ones, errors included: see
+//! [`anteroom_jmespath::reads`].
 
 use anteroom_jmespath::{
     Expression,
-    ast::{Argument, Ast, Term, TermId},
+    reads::{self, Reached, Use},
 };
 use anteroom_model::Kept;
 use serde_json::Value;
 
 use crate::Document;
 
-/// The most places that are followed. An expression with more reads everything.
-const PLACES_MAX: usize = 256;
-
 /// What an expression reads of each object, where it is evaluated on a list of them.
 pub fn reads(expression: &Expression, document: Document<'_>) -> Kept {
     let (root, plural) = match document {
-        Document::List { plural } => (Reached::Document, plural),
-        Document::Array => (Reached::objects(), None),
+        Document::List { plural } => (Reached::Root, plural),
+        Document::Array => (Reached::all(true), None),
     };
-    walk(expression, plural, &root, Outcome::Read)
+    read(expression, plural, &root, Outcome::Read)
 }
 
 /// What an expression reads of each object, where it is evaluated on an array of them, and only the
 /// number of elements of its value counts.
 pub(crate) fn reads_to_count(expression: &Expression) -> Kept {
-    walk(expression, None, &Reached::objects(), Outcome::Counted)
+    read(expression, None, &Reached::all(true), Outcome::Counted)
 }
 
 /// What an expression reads of an object that it is evaluated on.
 pub(crate) fn reads_of_one(expression: &Expression) -> Kept {
-    let root = Reached::objects().listed(false);
-    walk(expression, None, &root, Outcome::Read)
+    read(expression, None, &Reached::all(false), Outcome::Read)
 }
 
 /// What becomes of an expression's value.
@@ -51,19 +40,28 @@ enum Outcome {
     Counted,
 }
 
-fn walk(expression: &Expression, plural: Option<&str>, root: &Reached, result: Outcome) -> Kept {
-    let mut walk = Walk {
-        ast: expression.ast(),
-        plural,
-        read: Kept::default(),
-        places: 0,
+fn read(expression: &Expression, plural: Option<&str>, root: &Reached, result: Outcome) -> Kept {
+    let fields = |name: &str| match name {
+        "items" => Reached::all(true),
+        // The same once more.
+        name if plural == Some(name) => Reached::Root,
+        _ => Reached::Apart,
     };
-    let value = walk.term(walk.ast.root(), root);
-    let counted = result == Outcome::Counted && value.is_listed();
-    if !counted {
-        walk.whole(&value);
+    let mut read = Kept::default();
+    let mut tell = |used: Use<'_>| match used {
+        Use::Touched(place) => {
+            read.touch(place);
+        }
+        Use::Whole(place) => {
+            read.keep(place);
+        }
+        Use::Everything => read = Kept::Whole,
+    };
+    let value = reads::reads(expression.ast(), root, &fields, &mut tell);
+    if !(result == Outcome::Counted && value.is_listed()) {
+        value.whole(&mut tell);
     }
-    walk.read
+    read
 }
 
 /// Of an object only what is kept.
@@ -83,202 +81,6 @@ pub fn pruned(value: &Value, kept: &Kept) -> Value {
         Value::Array(elements) => elements.iter().map(|value| pruned(value, kept)).collect(),
         scalar => scalar.clone(),
     }
-}
-
-/// A place in an object: the fields that lead to it.
-type Place = Vec<Box<str>>;
-
-/// Where a value may come from.
-#[derive(Clone, Debug)]
-enum Reached {
-    /// The document that has the list of objects in it.
-    Document,
-    /// One of these places of an object. `listed`: it is surely a list, whose elements come from there.
-    Places {
-        places: BTreeSet<Place>,
-        listed: bool,
-    },
-    /// Nothing that has not been read already.
-    Apart,
-}
-
-impl Reached {
-    /// The list of all objects.
-    fn objects() -> Self {
-        Self::Places {
-            places: BTreeSet::from([Place::new()]),
-            listed: true,
-        }
-    }
-
-    /// Whether it is surely a list.
-    fn is_listed(&self) -> bool {
-        matches!(self, Self::Places { listed: true, .. })
-    }
-
-    fn listed(self, listed: bool) -> Self {
-        match self {
-            Self::Places { places, .. } => Self::Places { places, listed },
-            other => other,
-        }
-    }
-}
-
-struct Walk<'e> {
-    ast: &'e Ast,
-    plural: Option<&'e str>,
-    read: Kept,
-    places: usize,
-}
-
-impl Walk<'_> {
-    /// The value of a term on `at`.
-    fn term(&mut self, id: TermId, at: &Reached) -> Reached {
-        if matches!(at, Reached::Apart) {
-            return Reached::Apart;
-        }
-        match self.ast.term(id) {
-            Term::Current => at.clone(),
-            Term::Field(name) => self.field(name, at),
-            Term::Literal(_) | Term::Parameter(_) => Reached::Apart,
-            // Of the elements of what stands there; the document has none.
-            Term::Index(_) => Self::elements(at).listed(false),
-            Term::Slice(_) => Self::elements(at).listed(true),
-            Term::Flatten(left) => {
-                let left = self.term(*left, at);
-                Self::elements(&left).listed(true)
-            }
-            Term::Path(steps) | Term::Pipe(steps) => steps
-                .iter()
-                .fold(at.clone(), |at, step| self.term(*step, &at)),
-            Term::Project { left, right } => {
-                let left = self.term(*left, at);
-                let element = Self::elements(&left).listed(false);
-                self.term(*right, &element).listed(true)
-            }
-            Term::Filter {
-                left,
-                condition,
-                right,
-            } => {
-                let left = self.term(*left, at);
-                let element = Self::elements(&left).listed(false);
-                self.used(*condition, &element);
-                self.term(*right, &element).listed(true)
-            }
-            Term::ProjectValues { left, right } => {
-                let left = self.term(*left, at);
-                self.whole(&left);
-                self.used(*right, &left);
-                Reached::Apart
-            }
-            Term::Or(terms) | Term::And(terms) | Term::List(terms) => {
-                terms.iter().for_each(|term| self.used(*term, at));
-                Reached::Apart
-            }
-            Term::Object(entries) => {
-                entries.iter().for_each(|(_, term)| self.used(*term, at));
-                Reached::Apart
-            }
-            Term::Not(term) => {
-                self.used(*term, at);
-                Reached::Apart
-            }
-            Term::Compare { left, right, .. } => {
-                self.used(*left, at);
-                self.used(*right, at);
-                Reached::Apart
-            }
-            Term::Call {
-                function,
-                arguments,
-            } => {
-                let counts = self.ast.function_name(*function) == "length";
-                arguments
-                    .iter()
-                    .for_each(|argument| self.argument(*argument, at, counts));
-                Reached::Apart
-            }
-            _ => {
-                self.whole(at);
-                Reached::Apart
-            }
-        }
-    }
-
-    fn argument(&mut self, argument: Argument, at: &Reached, counts: bool) {
-        match argument {
-            Argument::Value(term) => {
-                let value = self.term(term, at);
-                // Elements are kept, however little of each.
-                if !(counts && value.is_listed()) {
-                    self.whole(&value);
-                }
-            }
-            // It is evaluated on parts of the other arguments, which are read whole.
-            Argument::Reference(_) => {}
-        }
-    }
-
-    fn used(&mut self, term: TermId, at: &Reached) {
-        let value = self.term(term, at);
-        self.whole(&value);
-    }
-
-    fn field(&mut self, name: &str, at: &Reached) -> Reached {
-        match at {
-            Reached::Document if name == "items" => Reached::objects(),
-            // The same once more.
-            Reached::Document if self.plural == Some(name) => Reached::Document,
-            Reached::Document | Reached::Apart => Reached::Apart,
-            // A list has no fields.
-            Reached::Places { listed: true, .. } => Reached::Apart,
-            Reached::Places { places, .. } => {
-                let inner = places.iter().map(|place| {
-                    let mut inner = place.clone();
-                    inner.push(name.into());
-                    inner
-                });
-                let places: BTreeSet<_> = inner.collect();
-                self.places += places.len();
-                if self.places > PLACES_MAX {
-                    self.read = Kept::Whole;
-                }
-                for place in &places {
-                    self.read.touch(&fields(place));
-                }
-                Reached::Places {
-                    places,
-                    listed: false,
-                }
-            }
-        }
-    }
-
-    /// The elements of a list, or of what may be one.
-    fn elements(at: &Reached) -> Reached {
-        match at {
-            Reached::Places { .. } => at.clone(),
-            Reached::Document | Reached::Apart => Reached::Apart,
-        }
-    }
-
-    /// All of it is read.
-    fn whole(&mut self, value: &Reached) {
-        match value {
-            Reached::Document => self.read = Kept::Whole,
-            Reached::Places { places, .. } => {
-                for place in places {
-                    self.read.keep(&fields(place));
-                }
-            }
-            Reached::Apart => {}
-        }
-    }
-}
-
-fn fields(place: &Place) -> Vec<&str> {
-    place.iter().map(|field| &**field).collect()
 }
 
 #[cfg(test)]
@@ -338,6 +140,16 @@ mod tests {
             ("items", Kept::Whole),
             ("[items[].a, 'x']", kept(&["a"], &[])),
             ("items[].a || `[]`", kept(&["a"], &[])),
+            ("(items || `[]`)[].a | length(@)", kept(&[], &["a"])),
+            ("!(items[].a) && length(items[].b)", kept(&[], &["a", "b"])),
+            (
+                "(items[].a && items[].b)[].c",
+                kept(&["a.c", "b.c"], &["a", "b"]),
+            ),
+            ("items[?rules[].host]", Kept::Whole),
+            ("items[?rules[].host].a", kept(&["a"], &["rules.host"])),
+            ("(items[0].a || items[].b).c", kept(&["a"], &["b"])),
+            ("(items || @)[0].a", Kept::Whole),
         ] {
             assert_eq!(read(expression), expected, "{expression}");
         }

@@ -7,6 +7,7 @@
 
 mod arithmetic;
 mod collections;
+pub(crate) mod cut;
 pub(crate) mod membership;
 mod patterns;
 mod regexes;
@@ -33,12 +34,15 @@ pub fn functions() -> &'static FunctionTable {
 }
 
 /// The table that queries are evaluated with, next to the data: [`functions`], and the operators of
-/// conditions that are about membership: `any_in(KEY, VALUE)`, `all_in`, `any_not_in`, `all_not_in`.
+/// conditions that may be about lists: `any_in(KEY, VALUE)`, `all_in`, `any_not_in`, `all_not_in`, `is_in`,
+/// `is_not_in`, `equals`, `not_equals`.
 /// Each takes what a condition's key and value are, of any type, and gives whether the condition is met.
+/// And `keep_only(VALUE, FIELDS)`: of a value, and of each element of a list, only these fields.
 pub fn query_functions() -> &'static FunctionTable {
     static TABLE: LazyLock<FunctionTable> = LazyLock::new(|| {
         let mut table = functions().clone();
         membership::register(&mut table);
+        cut::register(&mut table);
         table
     });
     &TABLE

@@ -1,7 +1,8 @@
 //! A compiled policy.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use anteroom_jmespath::Expression;
 use anteroom_model::EntryKind;
 
 use crate::{
@@ -223,6 +224,16 @@ pub(crate) struct Fact {
     /// In its place where the source has nothing to give; no query is made over it.
     pub(crate) default: Option<ValueTemplate>,
     pub(crate) age_max_ms: Option<u64>,
+    /// What is asked for in its place: noted when the rule around it is known.
+    pub(crate) cut: OnceLock<Expression>,
+}
+
+impl Fact {
+    /// Says what may be asked for in its place: all that the rule can read of it. Said once; a second
+    /// time changes nothing.
+    pub(crate) fn note_cut(&self, expression: Expression) {
+        let _ = self.cut.set(expression);
+    }
 }
 
 /// Where a fact is read.

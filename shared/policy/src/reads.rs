@@ -8,7 +8,7 @@ use anteroom_model::EntryKind;
 use crate::{
     NamedObject, Policy, Reference, Rule,
     call::ConfigMapCall,
-    policy::{ContextEntry, Fact, FactSource, Loader, Validation, Work},
+    policy::{ContextEntry, Fact, FactSource, ForEach, Loader, Validation, Work},
     template::Prepared,
 };
 
@@ -100,16 +100,21 @@ impl Policy {
 }
 
 impl Rule {
+    /// What it judges by `foreach`.
+    pub(crate) fn each(&self) -> &[ForEach] {
+        match &self.work {
+            Work::Validate(Validation::ForEach(each)) => each,
+            Work::Validate(Validation::Whole(_)) | Work::Mutate(_) => &[],
+        }
+    }
+
     /// All its context entries, those of each `foreach` included.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &ContextEntry> {
-        let inner: Vec<_> = match &self.work {
-            Work::Validate(Validation::Whole(_)) => Vec::new(),
-            Work::Validate(Validation::ForEach(each)) => each
-                .iter()
-                .flat_map(|each| &each.context[each.outer..])
-                .collect(),
-            Work::Mutate(mutation) => mutation.entries(),
-        };
+        let each = self.each().iter();
+        let mut inner: Vec<_> = each.flat_map(|each| &each.context[each.outer..]).collect();
+        if let Work::Mutate(mutation) = &self.work {
+            inner = mutation.entries();
+        }
         self.context.iter().chain(inner).map(|entry| &**entry)
     }
 }

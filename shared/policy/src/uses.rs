@@ -7,11 +7,13 @@
 //! - `places` walks a rule, and knows what is visible where;
 //! - `fit` finds out how an expression depends on one variable;
 //! - `part` makes one query of an entry's expression and of a use;
+//! - `cut` finds out what of a fact is read at all, where it is fetched whole;
 //! - `read` says all that to people.
 //!
 //! Nothing here can change what becomes of a rule. A part that has no answer, because its evaluation
 //! failed or for want of whoever answers it, leaves the rule to evaluate the use itself, over the fact.
 
+mod cut;
 mod fit;
 mod part;
 mod places;
@@ -52,6 +54,7 @@ pub(crate) fn note(rule: &Rule) {
     for each in uses.into_iter().filter(|each| each.is_asked_for) {
         each.prepared.note(each.parts());
     }
+    cut::note(rule);
 }
 
 /// An expression that refers to a fact.
@@ -100,6 +103,11 @@ fn of(rule: &Rule) -> Vec<FoundUse<'_>> {
         let is_whole = each.wants_whole() || whole.contains(&Arc::as_ptr(each.entry));
         // `@` shows which entries were loaded.
         each.is_asked_for = !is_whole && !is_read_whole;
+        if let (true, Ok(part)) = (each.is_asked_for, &mut each.value)
+            && let Some(less) = cut::followed(rule, &each.place, &part.expression)
+        {
+            part.expression = less;
+        }
     }
     found
 }

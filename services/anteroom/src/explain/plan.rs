@@ -114,6 +114,9 @@ pub(super) fn of(read: &Read, manifests: &Manifests) -> ReadPlan {
         asks,
         gets: match read.usage {
             Usage::Probe(operator) => format!("whether the condition with {operator} is met"),
+            Usage::Cut => {
+                "what the rule can read of all that the entry's expression gives".to_owned()
+            }
             Usage::Part => "what the rule's expression comes to".to_owned(),
             _ => "all that the entry's expression gives".to_owned(),
         },

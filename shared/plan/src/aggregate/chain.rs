@@ -77,6 +77,9 @@ impl<'e> Chains<'e> {
                 });
                 let values: Vec<_> = values.collect::<Option<_>>()?;
                 let name = self.ast.function_name(*function);
+                if let ("keep_only", [list, fields]) = (name, &*values) {
+                    return self.kept_only(*list, *fields, at);
+                }
                 let list = self.list(standing_in(self.ast, name, &values)?, at)?;
                 Some(Value::List(list))
             }
@@ -120,6 +123,14 @@ impl<'e> Chains<'e> {
             })),
             Value::Root | Value::Again => None,
         }
+    }
+
+    /// Of each element only some fields.
+    fn kept_only(&self, list: TermId, fields: TermId, at: &Value) -> Option<Value> {
+        let list = self.list(list, at)?;
+        let is_literal = matches!(self.ast.term(fields), Term::Literal(_));
+        let fields = self.writer().term(fields);
+        is_literal.then(|| Value::List(format!("keep_only({list}, {fields})")))
     }
 
     fn list(&self, id: TermId, at: &Value) -> Option<String> {

@@ -73,11 +73,13 @@ impl<'i> Gathering<'i, '_> {
             (Matching::Among, Value::Array(values)) => {
                 values.iter().try_for_each(|value| self.equal(value))
             }
-            (Matching::Alike, Value::Null | Value::Object(_)) => Some(()), // Nothing is.
+            (Matching::AlikeOne, Value::Array(_)) => None,
+            // Nothing is.
+            (Matching::Alike | Matching::AlikeOne, Value::Null | Value::Object(_)) => Some(()),
             (Matching::Alike, Value::Array(keys)) => {
                 keys.iter().try_for_each(|key| self.alike(&text(key)))
             }
-            (Matching::Alike, key) => self.alike(&text(key)),
+            (Matching::Alike | Matching::AlikeOne, key) => self.alike(&text(key)),
             (Matching::AmongEntries, Value::Object(entries)) => {
                 let mut postings = entries.iter().filter_map(|entry| self.entry(entry));
                 let postings: Vec<_> = postings.by_ref().collect();

@@ -13,6 +13,9 @@ use super::{
 /// Functions that ask what of their first argument is alike a member of the second.
 const MEMBERSHIPS: [&str; 4] = ["all_in", "all_not_in", "any_in", "any_not_in"];
 
+/// Those that ask so of a key that is no list. Of one that is they want to know more.
+const MEMBERSHIPS_OF_ONE: [&str; 2] = ["is_in", "is_not_in"];
+
 /// What a value is, as far as it matters.
 #[derive(Clone, Debug)]
 enum Place {
@@ -173,6 +176,9 @@ impl<'e> Search<'e> {
         if let [Argument::Value(one), Argument::Value(other)] = arguments {
             if MEMBERSHIPS.contains(&name) {
                 return self.members(id, (*other, *one), Matching::Alike, &at);
+            }
+            if MEMBERSHIPS_OF_ONE.contains(&name) {
+                return self.members(id, (*other, *one), Matching::AlikeOne, &at);
             }
             if name == "contains" && terms::operand(self.ast, *one).is_none() {
                 return self.members(id, (*one, *other), Matching::Equal, &at);

@@ -38,6 +38,7 @@ fn shown(narrow: &Narrow) -> String {
                 Matching::Equal => "==",
                 Matching::Among => "among",
                 Matching::Alike => "alike",
+                Matching::AlikeOne => "alike one",
                 Matching::AmongEntries => "<=",
                 Matching::HasEntries => ">=",
             };
@@ -167,6 +168,10 @@ fn members_are_asked_for() {
             "any_in($k, items[?spec.x].spec.rules[].host)",
             "once [?spec.x].spec.rules[].host/1 alike $k",
         ),
+        (
+            "is_not_in($k, items[].spec.rules[].host)",
+            "once spec.rules[].host/1 alike one $k",
+        ),
         // Of an empty list an empty list is made, or nothing at all.
         ("any_not_in($k, (items[].spec.rules[].host || `[]`))", &once),
         (
@@ -212,6 +217,7 @@ fn what_needs_all_objects() {
         ("items[].spec.rules[?host == $h]", Whole),
         ("items[].[spec.rules[?host == $h]][]", Whole),
         ("any_in($k, items)", Whole),
+        ("equals($k, items[].a)", Whole),
         ("any_in($k, items[].[a, $p])", Whole),
         ("*", Document),
         ("*[?a == $n]", Document),

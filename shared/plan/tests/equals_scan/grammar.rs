@@ -374,6 +374,11 @@ fn member_last() -> impl Strategy<Value = &'static str> {
         "contains(S, $p)",
         "contains(S, $q) && any_in($keys, S)",
         "any_not_in($keys, S || `[]`)",
+        "is_in($keys, S)",
+        "is_in($p, S)",
+        "is_not_in($keys, S)",
+        "is_not_in($q, S)",
+        "equals(S, $p) || not_equals($keys, S)",
         "S | (!!@ && all_not_in($keys, @) || !@ && all_not_in($keys, 'x'))",
     ])
 }

@@ -70,6 +70,7 @@ impl Place<'_> {
             query: query?,
             default,
             age_max_ms: age_max_ms?,
+            cut: Default::default(),
         })
     }
 

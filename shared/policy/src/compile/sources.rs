@@ -85,6 +85,7 @@ impl Place<'_> {
             query: query?,
             default: None,
             age_max_ms: age_max_ms?,
+            cut: Default::default(),
         })
     }
 
@@ -107,6 +108,7 @@ impl Place<'_> {
             query: query?,
             default: None,
             age_max_ms: age_max_ms?,
+            cut: Default::default(),
         })
     }
 
@@ -140,6 +142,7 @@ impl Place<'_> {
             query: query?,
             default: None,
             age_max_ms: age_max_ms?,
+            cut: Default::default(),
         })
     }
 
@@ -269,6 +272,7 @@ impl Place<'_> {
             query: None,
             default: None,
             age_max_ms: None,
+            cut: Default::default(),
         })
     }
 

@@ -39,8 +39,10 @@ pub(super) struct Question {
     pub(super) parameters: BTreeMap<String, Value>,
     pub(super) missing_key_is_error: bool,
     pub(super) age_max_ms: Option<u64>,
-    /// It is about a use of the fact.
+    /// It is about a use of the fact, or about what of it is read.
     pub(super) is_part: bool,
+    /// Of what it asks for there may be much.
+    pub(super) is_large: bool,
 }
 
 impl Question {
@@ -86,7 +88,7 @@ impl Facts {
                 None => Lookup::Pending,
             };
         }
-        if self.looks_ahead && !question.is_part {
+        if self.looks_ahead && question.is_large {
             return Lookup::Pending;
         }
         let (count, most) = match question.is_part {

@@ -1,4 +1,4 @@
-//! `AnyIn` and its kin as functions of a query: what a condition asks of a list is asked where the list
+//! Conditions about lists as functions of a query: what a condition asks of a list is asked where the list
 //! is, and a boolean travels.
 //!
 //! `any_in(KEY, VALUE)` is what the condition `{key: KEY, operator: AnyIn, value: VALUE}` comes to, for
@@ -13,11 +13,15 @@ use crate::operator::Operator;
 const PAIRS_PER_STEP: usize = 16;
 
 /// The functions, and whose verdict each gives.
-pub(super) const FUNCTIONS: [(&str, Operator); 4] = [
+pub(super) const FUNCTIONS: [(&str, Operator); 8] = [
     ("any_in", Operator::AnyIn),
     ("all_in", Operator::AllIn),
     ("any_not_in", Operator::AnyNotIn),
     ("all_not_in", Operator::AllNotIn),
+    ("is_in", Operator::In),
+    ("is_not_in", Operator::NotIn),
+    ("equals", Operator::Equals),
+    ("not_equals", Operator::NotEquals),
 ];
 
 pub(super) fn register(table: &mut FunctionTable) {

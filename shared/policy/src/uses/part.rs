@@ -97,7 +97,7 @@ impl Use<'_> {
     /// # Errors
     /// Why it is better asked for the expression's value.
     pub(super) fn probe(&self, operator: Operator, side: Side) -> Result<Part, String> {
-        let name = membership::name(operator).ok_or("its operator is not about membership")?;
+        let name = membership::name(operator).ok_or("its operator says nothing of lists")?;
         let (list, function) = match (self.fit, self.own) {
             // What a projection gives is of no known type, and most often a list.
             (Fit::Lone, None) if self.projection == Projection::Yes => ("@".to_owned(), None),

@@ -9,7 +9,8 @@ use crate::{
     mutation::{MutateEach, Mutation, Patch},
     operator::Operator,
     policy::{
-        Check, Condition, Conditions, ContextEntry, Fact, FactSource, Loader, Validation, Work,
+        Check, Condition, Conditions, ContextEntry, Fact, FactSource, ForEach, Loader, Validation,
+        Work,
     },
     template::{Prepared, Template, ValueTemplate},
 };
@@ -27,6 +28,19 @@ pub(crate) struct Place<'r> {
     pub(super) in_message: bool,
     /// The condition of which it is one side, whole.
     pub(super) side: Option<(Operator, Side)>,
+    /// What becomes of its value.
+    pub(super) flow: Flow<'r>,
+}
+
+/// What becomes of an expression's value.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Flow<'r> {
+    /// It is used here.
+    Used,
+    /// It is the value of this entry of the context, or stands in the way of one.
+    Entry(usize),
+    /// Each of its elements is one of a `foreach`.
+    Elements(&'r ForEach),
 }
 
 type Visitor<'v, 'r> = dyn FnMut(&Place<'r>, &'r Prepared) + 'v;
@@ -40,6 +54,7 @@ pub(crate) fn each<'r>(rule: &'r Rule, visit: &mut Visitor<'_, 'r>) {
             visible: rule.context.len(),
             in_message: false,
             side: None,
+            flow: Flow::Used,
         },
         visit,
     };
@@ -55,7 +70,9 @@ pub(crate) fn each<'r>(rule: &'r Rule, visit: &mut Visitor<'_, 'r>) {
             for (at, each) in all.iter().enumerate() {
                 let field = format!("validate.foreach[{at}]");
                 (walk.place.entries, walk.place.visible) = (&rule.context, rule.context.len());
-                walk.at(&format!("{field}.list"), |walk| walk.root(&each.list));
+                walk.at(&format!("{field}.list"), |walk| {
+                    walk.root(&each.list, Flow::Elements(each));
+                });
                 walk.place.entries = &each.context;
                 walk.entries(&format!("{field}.context"), each.outer);
                 walk.place.visible = each.context.len();
@@ -83,10 +100,11 @@ impl<'r> Walk<'_, 'r> {
     }
 
     /// An expression that is about the context, and those inside it.
-    fn root(&mut self, prepared: &'r Prepared) {
-        let mut all = Vec::new();
-        prepared.visit_all(&mut |prepared| all.push(prepared));
-        all.into_iter().for_each(|prepared| self.tell(prepared));
+    fn root(&mut self, prepared: &'r Prepared, flow: Flow<'r>) {
+        self.place.flow = flow;
+        self.tell(prepared);
+        self.place.flow = Flow::Used;
+        self.inside(prepared);
     }
 
     /// An expression that is about something else, and those inside it, which are about the context.
@@ -186,7 +204,9 @@ impl<'r> Walk<'_, 'r> {
     }
 
     fn mutate_each(&mut self, field: &str, each: &'r MutateEach) {
-        self.at(&format!("{field}.list"), |walk| walk.root(&each.list));
+        self.at(&format!("{field}.list"), |walk| {
+            walk.root(&each.list, Flow::Used);
+        });
         self.place.entries = &each.context;
         self.entries(&format!("{field}.context"), each.outer);
         self.place.visible = each.context.len();
@@ -224,13 +244,13 @@ impl<'r> Walk<'_, 'r> {
         for (number, (at, entry)) in written.enumerate() {
             self.place.visible = at;
             self.at(&format!("{field}[{number}]"), |walk| {
-                walk.loader(&entry.loader);
+                walk.loader(at, &entry.loader);
             });
         }
         self.place.visible = entries.len();
     }
 
-    fn loader(&mut self, loader: &'r Loader) {
+    fn loader(&mut self, at: usize, loader: &'r Loader) {
         match loader {
             Loader::Given => {}
             Loader::Fact(fact) => self.fact(fact),
@@ -244,7 +264,7 @@ impl<'r> Walk<'_, 'r> {
                     .chain(default)
                     .for_each(|value| self.value(value));
                 match (value, query) {
-                    (None, Some(query)) => self.root(query),
+                    (None, Some(query)) => self.root(query, Flow::Entry(at)),
                     (Some(_), Some(query)) => self.inside(query),
                     (_, None) => {}
                 }

@@ -38,6 +38,8 @@ pub struct Read {
 pub enum Usage {
     /// All that the entry's own expression gives: it is evaluated further in the rule.
     Whole,
+    /// As [`Whole`](Self::Whole), but for what no expression of the rule reads.
+    Cut,
     /// What the expression comes to that uses it.
     Part,
     /// Whether a condition with this operator is met.
@@ -107,7 +109,10 @@ fn read(found: &FoundUse<'_>) -> Read {
     };
     let (expression, usage) = match part {
         Some((part, usage)) => (part.expression.as_str(), usage),
-        None => (own_expression(found.fact), Usage::Whole),
+        None => match found.fact.cut.get() {
+            Some(cut) => (cut.as_str(), Usage::Cut),
+            None => (own_expression(found.fact), Usage::Whole),
+        },
     };
     let parameters: Vec<String> = match part {
         Some((part, _)) => part.expression.parameters().map(str::to_owned).collect(),

@@ -150,7 +150,7 @@ fn behind_a_projection_nothing_is_asked_that_may_miss_a_key() {
             "\ncontext: [{{name: v, globalReference: {{name: \"{entry}\"}}}}]\nvalidate: {{deny: {{conditions: [{{key: \"{{{{ {key} }}}}\", operator: Equals, value: x}}]}}}}\n"
         ));
         assert_eq!(
-            reads.contains("Part of v"),
+            reads.contains("Part of v") || reads.contains("Probe(\"Equals\") of v"),
             is_asked,
             "{entry} {key}: {reads}"
         );
@@ -178,5 +178,71 @@ validate:
     for everything in ["{{ @ || `1` }}", "{{ length(@) }}", "{{ *.name }}"] {
         let asked = asks(everything);
         assert!(!asked.contains("Probe"), "{everything}: {asked}");
+    }
+}
+
+/// What of a fact is sent that is needed whole: what the rule can read of it.
+#[test]
+fn a_list_that_is_needed_is_cut_to_what_is_read() {
+    let cut = |own: &str, list: &str, conditions: &str| {
+        let asked = reads(&format!(
+            r#"
+context:
+- name: v
+  resourceCache: {{group: "", version: v1, kind: services, jmesPath: "{own}"}}
+- name: first
+  variable: {{jmesPath: "v[0]"}}
+validate:
+  message: "{{{{ element.kind || '' }}}}"
+  foreach:
+  - list: "{list}"
+    deny: {{conditions: [{{key: "{{{{ {conditions} }}}}", operator: Equals, value: x}}]}}
+"#
+        ));
+        let asked = asked.lines().find(|line| line.contains("foreach[0].list"));
+        let (_, asked) = asked.unwrap().split_once(" of v: `").unwrap();
+        let asked = asked.rsplit_once("` (").map_or(asked, |(asked, _)| asked);
+        asked.trim_end_matches('`').to_owned()
+    };
+    for (own, list, condition, fields) in [
+        (
+            "items[]",
+            "v",
+            "element.spec.a",
+            r#"{"kind":true,"spec":{"a":true}}"#,
+        ),
+        (
+            "items[]",
+            "v",
+            "element.spec && length(v)",
+            r#"{"kind":true,"spec":true}"#,
+        ),
+        (
+            "items[]",
+            "v",
+            "first.spec.a",
+            r#"{"kind":true,"spec":{"a":true}}"#,
+        ),
+        (
+            "items[]",
+            "v[].rules[]",
+            "element.host",
+            r#"{"host":true,"kind":true}"#,
+        ),
+        ("items[]", "v", "element", ""),
+        ("items[]", "v", "keys(element)", ""),
+        ("items[]", "v", "element.* | [0]", ""),
+        ("items[]", "v", "to_string(v)", ""),
+        ("items[]", "v", "@ || 'x'", ""),
+        ("items[]", "v", r#"element.\"{{ request.name }}\""#, ""),
+    ] {
+        let expected = match fields {
+            "" => own.to_owned(),
+            fields => format!(
+                "({own}{}).keep_only(@, `{fields}`)",
+                list.replacen("v[", " | [", 1).trim_start_matches('v')
+            ),
+        };
+        assert_eq!(cut(own, list, condition), expected, "{list} {condition}");
     }
 }

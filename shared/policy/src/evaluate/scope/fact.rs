@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anteroom_model::{EntryKind, FactError, ObjectKey};
 use serde_json::Value;
 
-use super::{Interrupt, Scope};
+use super::{Interrupt, Scope, is_of_evaluation};
 use crate::{
     ApiTarget, FactTarget, RuleError, VariableError,
     call::{ApiCall, ConfigMapCall, ServiceCall, check_name, confine},
@@ -14,6 +14,8 @@ use crate::{
     template::Template,
 };
 
+type FactAnswer = Result<Arc<Value>, FactError>;
+
 /// What a rule sees of a ConfigMap.
 const CONFIG_MAP_PARTS: &str = "{data: data, metadata: metadata}";
 
@@ -21,7 +23,11 @@ impl Scope<'_> {
     pub(super) fn load_fact(&mut self, name: &str, fact: &Fact) -> Result<Arc<Value>, Interrupt> {
         let question = self.whole(name, fact)?;
         let entry = question.target.to_string();
-        match (self.facts.look_up(name, question), &fact.default) {
+        let lookup = match self.cut(name, fact, &question)? {
+            Some(answer) => Lookup::Answer(answer),
+            None => self.facts.look_up(name, question),
+        };
+        match (lookup, &fact.default) {
             (Lookup::Answer(Ok(value)), _) => Ok(value),
             (Lookup::Answer(Err(error)), Some(default)) if is_said_by_source(&error) => {
                 default.value(self)
@@ -29,6 +35,30 @@ impl Scope<'_> {
             (Lookup::Answer(Err(error)), _) => Err(unread(name, entry, error)),
             (Lookup::Pending | Lookup::Declined, _) => Err(Interrupt::Pending),
             (Lookup::TooMany, _) => Err(Interrupt::Rule(Box::new(RuleError::TooManyFacts))),
+        }
+    }
+
+    /// All that the rule can read of the fact, where that is asked for in its place. `None`: it has to be
+    /// the fact.
+    fn cut(
+        &mut self,
+        name: &str,
+        fact: &Fact,
+        whole: &Question,
+    ) -> Result<Option<FactAnswer>, Interrupt> {
+        let Some(expression) = fact.cut.get().filter(|_| self.facts.asks_for_parts()) else {
+            return Ok(None);
+        };
+        let question = Question {
+            expression: expression.as_str().to_owned(),
+            is_part: true,
+            ..whole.clone()
+        };
+        match self.facts.look_up(name, question) {
+            Lookup::Answer(Err(error)) if is_of_evaluation(&error) => Ok(None),
+            Lookup::Answer(answer) => Ok(Some(answer)),
+            Lookup::Pending => Err(Interrupt::Pending),
+            Lookup::TooMany | Lookup::Declined => Ok(None),
         }
     }
 
@@ -50,6 +80,7 @@ impl Scope<'_> {
             missing_key_is_error: !is_config_map,
             age_max_ms: fact.age_max_ms,
             is_part: false,
+            is_large: true,
         })
     }
 

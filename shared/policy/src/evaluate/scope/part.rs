@@ -120,7 +120,7 @@ impl Scope<'_> {
         };
         let whole = self.before(part.entry).whole(&part.variable, fact)?;
         let mut asked = whole.clone();
-        asked.is_part = true;
+        (asked.is_part, asked.is_large) = (true, false);
         part.expression.as_str().clone_into(&mut asked.expression);
         asked.parameters.extend(given);
         Ok(Asked { part: asked, whole })

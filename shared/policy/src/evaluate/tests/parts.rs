@@ -90,7 +90,7 @@ fn nothing_large_is_asked_ahead() {
     ]);
     let conditions = [
         condition("{{ request.name }}", "AnyIn", "{{ hosts }}"),
-        condition("{{ names }}", "Equals", "{{ request.object.names }}"),
+        condition("{{ names }}", "GreaterThan", "{{ request.object.names }}"),
     ];
     let request = create(&json!({"kind": "Ingress", "names": []}));
     let (report, asked) = steps(&deny(&facts, &conditions), &request, |_| Ok(json!(false)));

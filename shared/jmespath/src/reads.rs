@@ -1,0 +1,267 @@
+//! What of the values that it is evaluated on an expression can read. Pure.
+//!
+//! A walk down the tree with, for every value, the places that it may come from. A step to a field goes
+//! on from place to place; whatever uses a value otherwise (a comparison, a function, a truth, the result
+//! itself) reads all that stands there. Lists are passed through: what is read of one element is read of
+//! all. What is not known here reads whatever it is given.
+//!
+//! The promise: an expression over values of which only this is kept gives what it gives over the whole
+//! values, errors included.
+
+use std::collections::BTreeSet;
+
+use crate::ast::{Argument, Ast, Term, TermId};
+
+/// The most places that are followed. An expression with more reads everything.
+const PLACES_MAX: usize = 256;
+
+/// A place in a value: the fields that lead to it.
+pub type Place = Vec<Box<str>>;
+
+/// Where a value may come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// It is what the expression is evaluated on.
+    Root,
+    /// One of these places. `listed`: it is a list if it is anything, whose elements come from there.
+    Places {
+        /// The places.
+        places: BTreeSet<Place>,
+        /// Whether it is a list.
+        listed: bool,
+    },
+    /// Nothing of which it matters what is read.
+    Apart,
+}
+
+/// What is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use<'u> {
+    /// That there is something at a place, and of which type.
+    Touched(&'u Place),
+    /// All that stands there.
+    Whole(&'u Place),
+    /// All that the expression is evaluated on.
+    Everything,
+}
+
+/// Tells what an expression reads that is evaluated on `at`, and gives where its value may come from; of
+/// that nothing is read but that it is there. `fields` says what a field of the root is.
+pub fn reads(
+    ast: &Ast,
+    at: &Reached,
+    fields: &dyn Fn(&str) -> Reached,
+    tell: &mut dyn FnMut(Use<'_>),
+) -> Reached {
+    let mut walk = Walk {
+        ast,
+        fields,
+        tell,
+        places: 0,
+    };
+    walk.term(ast.root(), at)
+}
+
+impl Reached {
+    /// A value, from its beginning.
+    pub fn all(listed: bool) -> Self {
+        Self::Places {
+            places: BTreeSet::from([Place::new()]),
+            listed,
+        }
+    }
+
+    /// Where its elements may come from: of a list, or of what may be one. Of the root there are none.
+    #[must_use]
+    pub fn elements(&self) -> Self {
+        match self {
+            Self::Places { .. } => self.clone().listed(false),
+            Self::Root | Self::Apart => Self::Apart,
+        }
+    }
+
+    /// Tells that all of it is read.
+    pub fn whole(&self, tell: &mut dyn FnMut(Use<'_>)) {
+        match self {
+            Self::Root => tell(Use::Everything),
+            Self::Places { places, .. } => {
+                places.iter().for_each(|place| tell(Use::Whole(place)));
+            }
+            Self::Apart => {}
+        }
+    }
+
+    fn listed(self, listed: bool) -> Self {
+        match self {
+            Self::Places { places, .. } => Self::Places { places, listed },
+            other => other,
+        }
+    }
+
+    /// Whether it is a list, if it is anything.
+    pub fn is_listed(&self) -> bool {
+        matches!(self, Self::Places { listed: true, .. })
+    }
+
+    /// What is one or the other.
+    fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (
+                Self::Places { mut places, listed },
+                Self::Places {
+                    places: others,
+                    listed: other,
+                },
+            ) => {
+                places.extend(others);
+                Self::Places {
+                    places,
+                    listed: listed && other,
+                }
+            }
+            (one @ Self::Places { .. }, _) => one,
+            (_, other) => other,
+        }
+    }
+}
+
+struct Walk<'w> {
+    ast: &'w Ast,
+    fields: &'w dyn Fn(&str) -> Reached,
+    tell: &'w mut dyn FnMut(Use<'_>),
+    places: usize,
+}
+
+impl Walk<'_> {
+    /// The value of a term on `at`.
+    fn term(&mut self, id: TermId, at: &Reached) -> Reached {
+        if matches!(at, Reached::Apart) {
+            return Reached::Apart;
+        }
+        match self.ast.term(id) {
+            Term::Current => at.clone(),
+            Term::Field(name) => self.field(name, at),
+            Term::Literal(_) | Term::Parameter(_) => Reached::Apart,
+            Term::Index(_) => at.elements(),
+            Term::Slice(_) => at.elements().listed(true),
+            Term::Flatten(left) => self.term(*left, at).elements().listed(true),
+            Term::Path(steps) | Term::Pipe(steps) => steps
+                .iter()
+                .fold(at.clone(), |at, step| self.term(*step, &at)),
+            Term::Project { left, right } => {
+                let element = self.term(*left, at).elements();
+                self.term(*right, &element).listed(true)
+            }
+            Term::Filter {
+                left,
+                condition,
+                right,
+            } => {
+                let element = self.term(*left, at).elements();
+                self.truth(*condition, &element);
+                self.term(*right, &element).listed(true)
+            }
+            Term::ProjectValues { left, right } => {
+                let left = self.term(*left, at);
+                left.whole(self.tell);
+                self.used(*right, &left);
+                Reached::Apart
+            }
+            Term::Or(terms) | Term::And(terms) => self.one_of(terms, at),
+            Term::List(terms) => {
+                terms.iter().for_each(|term| self.used(*term, at));
+                Reached::Apart
+            }
+            Term::Object(entries) => {
+                entries.iter().for_each(|(_, term)| self.used(*term, at));
+                Reached::Apart
+            }
+            Term::Not(term) => {
+                self.truth(*term, at);
+                Reached::Apart
+            }
+            Term::Compare { left, right, .. } => {
+                self.used(*left, at);
+                self.used(*right, at);
+                Reached::Apart
+            }
+            Term::Call {
+                function,
+                arguments,
+            } => {
+                let counts = self.ast.function_name(*function) == "length";
+                arguments
+                    .iter()
+                    .for_each(|argument| self.argument(*argument, at, counts));
+                Reached::Apart
+            }
+        }
+    }
+
+    /// Operands of which the value is one; those before the last also have to be true, or false.
+    fn one_of(&mut self, operands: &[TermId], at: &Reached) -> Reached {
+        let mut value = Reached::Apart;
+        for (place, operand) in operands.iter().enumerate() {
+            let one = self.term(*operand, at);
+            // Whether a list is empty is told by its elements, however little of each.
+            let is_free = place + 1 == operands.len() || one.is_listed();
+            match one {
+                Reached::Places { .. } if is_free => value = value.or(one),
+                other => other.whole(self.tell),
+            }
+        }
+        value
+    }
+
+    fn argument(&mut self, argument: Argument, at: &Reached, counts: bool) {
+        match argument {
+            Argument::Value(term) => {
+                let value = self.term(term, at);
+                // Elements are kept, however little of each.
+                if !(counts && value.is_listed()) {
+                    value.whole(self.tell);
+                }
+            }
+            // It is evaluated on parts of the other arguments, which are read whole.
+            Argument::Reference(_) => {}
+        }
+    }
+
+    fn truth(&mut self, term: TermId, at: &Reached) {
+        let value = self.term(term, at);
+        if !value.is_listed() {
+            value.whole(self.tell);
+        }
+    }
+
+    fn used(&mut self, term: TermId, at: &Reached) {
+        self.term(term, at).whole(self.tell);
+    }
+
+    fn field(&mut self, name: &str, at: &Reached) -> Reached {
+        match at {
+            Reached::Root => (self.fields)(name),
+            // A list has no fields.
+            Reached::Apart | Reached::Places { listed: true, .. } => Reached::Apart,
+            Reached::Places { places, .. } => {
+                let inner = places.iter().map(|place| {
+                    let mut inner = place.clone();
+                    inner.push(name.into());
+                    inner
+                });
+                let places: BTreeSet<_> = inner.collect();
+                self.places += places.len();
+                if self.places > PLACES_MAX {
+                    (self.tell)(Use::Everything);
+                }
+                for place in &places {
+                    (self.tell)(Use::Touched(place));
+                }
+                Reached::Places {
+                    places,
+                    listed: false,
+                }
+            }
+        }
+    }
+}

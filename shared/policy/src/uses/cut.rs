@@ -1,0 +1,171 @@
+//! What of a fact a rule can read, where it wants the fact whole.
+//!
+//! A fact is followed from the context entry to whatever is made of it in the rule: variables of the
+//! context, elements of a `foreach`. What no expression reads of it, and no pattern, does not have to
+//! travel.
+
+use std::{collections::HashMap, sync::Arc};
+
+use anteroom_jmespath::{
+    Expression,
+    ast::{Ast, Term, TermId},
+    reads::{self, Reached, Use},
+};
+use anteroom_model::Kept;
+
+use super::{
+    find, is_kept,
+    places::{self, Flow, Place},
+};
+use crate::{
+    Rule,
+    functions::cut,
+    policy::{Check, ContextEntry, ForEach, Loader},
+    template::Prepared,
+};
+
+/// Notes at each fact of a rule what is asked for in its place.
+pub(super) fn note(rule: &Rule) {
+    let mut facts = Vec::new();
+    let mut all = |entries: &[Arc<ContextEntry>]| {
+        for entry in entries {
+            if !facts.iter().any(|known| Arc::ptr_eq(known, entry)) {
+                facts.push(Arc::clone(entry));
+            }
+        }
+    };
+    all(&rule.context);
+    rule.each().iter().for_each(|each| all(&each.context));
+    for entry in facts {
+        if let Loader::Fact(fact) = &entry.loader
+            && let Ok(own) = is_kept(fact)
+            && let Some(expression) = expression(own, &read(rule, &[&entry], listed(own)))
+        {
+            fact.note_cut(expression);
+        }
+    }
+}
+
+/// A query for a value that is followed, cut to what is read of it. `None`: that is everything.
+pub(super) fn followed(rule: &Rule, place: &Place<'_>, query: &Expression) -> Option<Expression> {
+    let entries: Vec<_> = match place.flow {
+        Flow::Used => return None,
+        Flow::Elements(each) if reads_elements(each) => return None,
+        Flow::Elements(each) => elements(each).collect(),
+        Flow::Entry(at) => vec![&place.entries[at]],
+    };
+    let is_list = matches!(place.flow, Flow::Entry(_)) && listed(Some(query));
+    expression(Some(query), &read(rule, &entries, is_list))
+}
+
+/// What the elements of a `foreach` are known as.
+fn elements(each: &ForEach) -> impl Iterator<Item = &Arc<ContextEntry>> {
+    each.context[each.outer..].iter().filter(|entry| {
+        let is_given = matches!(entry.loader, Loader::Given);
+        is_given && matches!(&*entry.name, "element" | "element0")
+    })
+}
+
+/// Whether each element is held against a pattern, which is no expression.
+fn reads_elements(each: &ForEach) -> bool {
+    !each.whole && !matches!(each.check, Check::Deny(_))
+}
+
+/// The entry's own expression, cut to what is read; `None`: that is everything.
+fn expression(own: Option<&Expression>, kept: &Kept) -> Option<Expression> {
+    let fields = match kept {
+        Kept::Whole => return None,
+        kept => cut::fields(kept),
+    };
+    let literal = fields.to_string().replace('`', "\\`");
+    let text = match own {
+        None => format!("{}(@, `{literal}`)", cut::NAME),
+        Some(own) => format!("({own}).{}(@, `{literal}`)", cut::NAME),
+    };
+    Expression::parse(&text).ok()
+}
+
+fn listed(query: Option<&Expression>) -> bool {
+    query.is_some_and(|query| is_list(query.ast(), query.ast().root()))
+}
+
+/// What is read of the value of these entries, wherever it gets to.
+fn read(rule: &Rule, entries: &[&Arc<ContextEntry>], listed: bool) -> Kept {
+    let all = |entry: &&Arc<ContextEntry>| (Arc::as_ptr(entry), Reached::all(listed));
+    let mut follow = Follow {
+        reached: entries.iter().map(all).collect(),
+        kept: Kept::default(),
+    };
+    places::each(rule, &mut |place, prepared| {
+        follow.expression(place, prepared);
+    });
+    follow.kept
+}
+
+struct Follow {
+    /// Where the values of entries come from; those that are not here have nothing to do with the fact.
+    reached: HashMap<*const ContextEntry, Reached>,
+    kept: Kept,
+}
+
+impl Follow {
+    fn expression(&mut self, place: &Place<'_>, prepared: &Prepared) {
+        if self.kept == Kept::Whole {
+            return;
+        }
+        let (reached, kept) = (&self.reached, &mut self.kept);
+        let is_fixed = prepared.fixed().is_some();
+        let fields = |name: &str| {
+            let entry = find(place, name).map(|at| Arc::as_ptr(&place.entries[at]));
+            let entry = entry.and_then(|entry| reached.get(&entry));
+            entry.cloned().unwrap_or(Reached::Apart)
+        };
+        let ast = prepared.expression().ast();
+        let mut is_read = false;
+        let mut tell = |used: Use<'_>| {
+            is_read = true;
+            match used {
+                Use::Touched(place) => {
+                    kept.touch(place);
+                }
+                Use::Whole(place) => {
+                    kept.keep(place);
+                }
+                Use::Everything => *kept = Kept::Whole,
+            }
+        };
+        let value = reads::reads(ast, &Reached::Root, &fields, &mut tell);
+        let mut flows = Vec::new();
+        match place.flow {
+            Flow::Used => value.whole(&mut tell),
+            Flow::Entry(at) => flows.push((Arc::as_ptr(&place.entries[at]), value)),
+            Flow::Elements(each) => {
+                if reads_elements(each) {
+                    value.whole(&mut tell);
+                }
+                let inner = value.elements();
+                flows.extend(elements(each).map(|entry| (Arc::as_ptr(entry), inner.clone())));
+            }
+        }
+        flows.retain(|(_, value)| !matches!(value, Reached::Apart));
+        // What is put together for each request reads nobody knows what.
+        if !is_fixed && (is_read || !flows.is_empty()) {
+            *kept = Kept::Whole;
+        }
+        self.reached.extend(flows);
+    }
+}
+
+/// Whether the value is a list, or null, or without parts.
+fn is_list(ast: &Ast, id: TermId) -> bool {
+    match ast.term(id) {
+        Term::Project { .. }
+        | Term::ProjectValues { .. }
+        | Term::Filter { .. }
+        | Term::Flatten(_) => true,
+        Term::Literal(value) => !value.is_object(),
+        Term::Or(operands) => operands.iter().all(|operand| is_list(ast, *operand)),
+        Term::Pipe(stages) => stages.last().is_some_and(|last| is_list(ast, *last)),
+        _ => false,
+    }
+}
