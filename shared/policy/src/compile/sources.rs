@@ -69,6 +69,7 @@ impl Place<'_> {
             query: query?,
             default: None,
             age_max_ms: None,
+            cut: Default::default(),
         })
     }
 
