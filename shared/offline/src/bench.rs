@@ -3,8 +3,8 @@
 use std::fmt;
 
 use anteroom_policy::{
-    AdmissionRequest, Driver, Evaluation, FailureAction, Policy, Problem, Rule, RuleOutcome, Step,
-    compile_for,
+    AdmissionRequest, Driver, Evaluation, FailureAction, Policy, PolicyException, Problem, Rule,
+    RuleOutcome, Step, compile_for,
 };
 use serde_json::{Map, Value};
 
@@ -135,6 +135,8 @@ pub struct Bench {
     pub variables: Variables,
     /// Who makes the requests.
     pub user: User,
+    /// What excepts rules from resources.
+    pub exceptions: Vec<PolicyException>,
     pub(crate) world: World,
 }
 
@@ -267,6 +269,12 @@ fn judge(
     request: &AdmissionRequest,
     resource: &Resource,
 ) -> RuleOutcome {
+    let mut exceptions = bench.exceptions.iter();
+    let covers = |exception: &&PolicyException| exception.covers(policy, rule, request);
+    if let Some(exception) = exceptions.find(covers) {
+        let reason = format!("it is excepted by PolicyException {}", exception.name());
+        return RuleOutcome::Skipped { reason };
+    }
     let of_rule = bench.variables.of_rule(&loaded.bare_name, rule.name());
     let of_resource = bench
         .variables

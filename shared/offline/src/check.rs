@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use anteroom_policy::{Driver, PolicyException};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -113,6 +114,24 @@ fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
         resources.extend(manifests.into_iter().filter_map(Resource::new));
     }
     let mut bench = Bench::new(policies, resources);
+    for path in &suite.file.exceptions {
+        for manifest in manifests(&suite.at(path))? {
+            let exception = PolicyException::compile(&manifest, Driver::ALL);
+            let exception = exception.map_err(|problems| SuiteError::Malformed {
+                path: suite.at(path),
+                message: problems
+                    .iter()
+                    .map(|problem| format!("{problem}; "))
+                    .collect(),
+            })?;
+            bench.exceptions.push(exception);
+        }
+    }
+    for path in &suite.file.cluster_resources {
+        let manifests = manifests(&suite.at(path))?;
+        let others = manifests.into_iter().filter_map(Resource::new);
+        bench.world.resources.extend(others);
+    }
     bench.variables = suite.variables()?;
     if let Some(path) = &suite.file.userinfo {
         bench.user = User::read(&suite.at(path))?;

@@ -57,11 +57,23 @@ pub(crate) struct SuiteFile {
     pub(crate) userinfo: Option<PathBuf>,
     pub(crate) global_context_entries: Vec<EntryData>,
     pub(crate) results: Vec<Expected>,
-    /// What is not evaluated, and said so.
+    /// Files of `PolicyException`s.
     pub(crate) exceptions: Vec<PathBuf>,
+    /// What is not evaluated, and said so.
     pub(crate) checks: Vec<Value>,
     #[serde(rename = "targetResources")]
     pub(crate) target_resources: Vec<PathBuf>,
+    // About policies of other languages.
+    #[serde(rename = "context")]
+    _context: Value,
+    #[serde(rename = "jsonPayload")]
+    _json_payload: Value,
+    #[serde(rename = "jsonPayloads")]
+    _json_payloads: Value,
+    #[serde(rename = "paramResources")]
+    _param_resources: Value,
+    /// What is in the cluster, beside the resources that are held against policies.
+    pub(crate) cluster_resources: Vec<PathBuf>,
     #[serde(rename = "apiCallResponses")]
     pub(crate) api_call_responses: Vec<ApiCallResponse>,
 }

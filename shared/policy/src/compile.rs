@@ -9,6 +9,7 @@ mod autogen;
 mod check;
 mod conditions;
 mod context;
+mod exception;
 mod expressions;
 mod fields;
 mod foreach;
@@ -25,6 +26,7 @@ pub use context::CONTEXT_ENTRIES_MAX;
 pub use sources::STALENESS_MAX_MS;
 
 use crate::{FailureAction, FailurePolicy, NotRun, Policy, Problem, Rule, problem::Problems};
+pub(crate) use exception::exception;
 pub(crate) use expressions::root_fields;
 use fields::{Field, Known, Object};
 

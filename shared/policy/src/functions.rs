@@ -3,7 +3,8 @@
 //! The queries of context entries are evaluated with the same table and a few functions more
 //! ([`query_functions`]), which stand for what a rule does with a fact; no policy may write them.
 //!
-//! Of Kyverno's additions these are left out as yet: times, hashes, certificates, YAML, images and URLs. A policy that calls one of them is not ready.
+//! Of Kyverno's additions these are left out as yet: times, hashes,
+//! certificates, images and URLs. A policy that calls one of them is not ready.
 
 mod arithmetic;
 mod collections;
@@ -53,7 +54,6 @@ const LATER: &[&str] = &[
     "image_normalize",
     "is_external_url",
     "md5",
-    "parse_yaml",
     "path_canonicalize",
     "random",
     "sha1",

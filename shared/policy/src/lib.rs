@@ -39,6 +39,7 @@
 mod call;
 mod compile;
 mod evaluate;
+mod exception;
 pub mod functions;
 mod images;
 mod matching;
@@ -65,6 +66,7 @@ pub use evaluate::{
     Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_MAX, FactRead, FactRequest, MUTATED_BYTES_MAX,
     PARTS_PER_RULE_MAX, RuleError, RuleOutcome, RuleReport, Step,
 };
+pub use exception::PolicyException;
 pub use functions::{functions, query_functions};
 pub use matching::{KindPattern, Operation};
 pub use permit::{Call, Permit, Refusal};

@@ -8,7 +8,8 @@ use std::{
 use anteroom_offline::{
     Applied, Bench, LoadedPolicy, Resource, User, Values, Variables, applied, junit, manifests,
 };
-use anyhow::bail;
+use anteroom_policy::{Driver, PolicyException};
+use anyhow::{anyhow, bail};
 use clap::Args;
 use serde_json::Value;
 
@@ -48,6 +49,10 @@ pub(crate) struct ApplyArgs {
     /// A file that says who makes the requests, in Kyverno's format.
     #[arg(short, long, value_name = "FILE")]
     userinfo: Option<PathBuf>,
+
+    /// A file of PolicyExceptions, or a folder with such files. May be given more than once.
+    #[arg(long = "exception", value_name = "FILE")]
+    exceptions: Vec<PathBuf>,
 
     /// Count a violation of a rule that only audits as a warning.
     #[arg(long)]
@@ -105,11 +110,26 @@ fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
     }
     let mut bench = Bench::new(policies, resources);
     bench.variables = variables(args)?;
+    bench.exceptions = exceptions(args)?;
     if let Some(path) = &args.userinfo {
         bench.user = User::read(path)?;
     }
     let responses = anteroom_offline::apply(&bench);
     Ok(applied(&bench, &responses, args.audit_warn))
+}
+
+fn exceptions(args: &ApplyArgs) -> anyhow::Result<Vec<PolicyException>> {
+    let compile = |manifest: &Value| {
+        PolicyException::compile(manifest, Driver::ALL).map_err(|problems| {
+            let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+            anyhow!(
+                "{} cannot be compiled: {}",
+                title(manifest),
+                problems.join("; ")
+            )
+        })
+    };
+    read(&args.exceptions)?.iter().map(compile).collect()
 }
 
 fn variables(args: &ApplyArgs) -> anyhow::Result<Variables> {
@@ -210,6 +230,17 @@ spec:
         );
         let (code, summary) = told(&["--set", "taken=[]"]);
         assert_eq!((code, &summary["pass"]), (0, &json!(2)));
+        let exception = tempfile::NamedTempFile::new().unwrap();
+        let text = "{apiVersion: kyverno.io/v2, kind: PolicyException, metadata: {name: e}, spec: {\
+            match: {any: [{resources: {names: [a]}}]}, \
+            exceptions: [{policyName: hosts, ruleNames: [free]}]}}";
+        fs::write(exception.path(), text).unwrap();
+        let path = exception.path().display().to_string();
+        let (code, summary) = told(&["--set", "taken=[\"a\"]", "--exception", &path]);
+        assert_eq!(
+            (code, &summary["skip"], &summary["pass"]),
+            (0, &json!(1), &json!(1))
+        );
         let (code, summary) = told(&[]);
         assert_eq!((code, &summary["error"]), (1, &json!(2)));
         let (code, summary) = told(&[

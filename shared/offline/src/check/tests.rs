@@ -148,6 +148,32 @@ fn rows_are_found_by_policy_rule_kind_and_resource() {
 }
 
 #[test]
+fn what_is_excepted_is_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("policy.yaml", POLICY);
+    write("resources.yaml", RESOURCES);
+    write(
+        "exception.yaml",
+        "{apiVersion: kyverno.io/v2, kind: PolicyException, metadata: {name: e}, spec: {\
+         match: {any: [{resources: {names: [bad]}}]}, \
+         exceptions: [{policyName: labelled, ruleNames: [label]}]}}",
+    );
+    let test = folder.path().join("kyverno-test.yaml");
+    let suite = "policies: [policy.yaml]\nresources: [resources.yaml]\nexceptions: [exception.yaml]\n\
+        results: [{policy: labelled, rule: label, kind: Pod, resources: [bad], result: skip}]";
+    fs::write(&test, suite).unwrap();
+    let rows = check(&Suite::read(&test).unwrap()).unwrap();
+    assert_eq!(rows[0].result, RowResult::Pass, "{rows:?}");
+    assert_eq!(
+        rows[0].message,
+        "it is excepted by PolicyException default/e"
+    );
+    write("exception.yaml", "{kind: PolicyException}");
+    assert!(check(&Suite::read(&test).unwrap()).is_err());
+}
+
+#[test]
 fn what_a_resource_became_is_compared_but_for_what_says_nothing() {
     let of = |rest: &str| {
         told(&format!(

@@ -66,7 +66,29 @@ pub(super) fn register(table: &mut FunctionTable) {
             let json: Value = serde_json::from_str(&text)
                 .map_err(|error| call.invalid_value(format!("it is not JSON: {error}")))?;
             call.new_json(&json)
-        });
+        })
+        .register("parse_yaml", one(), parse_yaml);
+}
+
+/// Levels of nesting of what a text is parsed into.
+const YAML_DEPTH_MAX: usize = 64;
+
+/// Values of what a text is parsed into: its own references may make much of little.
+const YAML_NODES_MAX: usize = 100_000;
+
+/// The first document.
+fn parse_yaml(call: &mut Call<'_>) -> Result<Handle, EvalError> {
+    let text = string(call, 0)?;
+    call.charge_bytes(text.len().saturating_mul(8))?;
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: YAML_DEPTH_MAX,
+            max_nodes: YAML_NODES_MAX,
+        },
+    };
+    let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(&text, options)
+        .map_err(|error| call.invalid_value(format!("it is not YAML: {error}")))?;
+    call.new_json(documents.first().unwrap_or(&Value::Null))
 }
 
 fn split(call: &mut Call<'_>) -> Result<Handle, EvalError> {

@@ -57,6 +57,9 @@ fn every_function_gives_what_kyverno_gives() {
         ("to_boolean('TRUE')", json!(true)),
         ("base64_decode(base64_encode('é'))", json!("é")),
         ("parse_json('{\"a\": [1]}').a[0]", json!(1)),
+        ("parse_yaml('a: [1]').a[0]", json!(1)),
+        ("parse_yaml('')", json!(null)),
+        ("parse_yaml('a: 1\n---\nb: 2')", json!({"a": 1})),
         ("regex_match('^[0-9]+%$', '50%')", json!(true)),
         ("regex_match('^5$', n)", json!(true)),
         ("regex_replace_all('(a)(b)', 'abab', '$2$1')", json!("baba")),
@@ -129,6 +132,24 @@ fn what_a_function_cannot_use_is_an_error() {
     ] {
         assert!(evaluate(expression).is_err(), "{expression}");
     }
+}
+
+#[test]
+fn hostile_yaml_is_an_error() {
+    let parse = |text: &str| {
+        let environment = Environment::standard().with_functions(functions());
+        let expression = Expression::parse("parse_yaml(@)").unwrap();
+        expression.evaluate_json(&json!(text), &environment)
+    };
+    let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+    assert!(parse(&deep(60)).is_ok());
+    assert!(parse(&deep(70)).is_err());
+    assert!(parse(&deep(100_000)).is_err());
+    let laughs: String = (1..30)
+        .map(|at| format!("a{at}: &a{at} [*a{0}, *a{0}, *a{0}, *a{0}]\n", at - 1))
+        .collect();
+    assert!(parse(&format!("a0: &a0 x\n{laughs}")).is_err());
+    assert!(parse("a: [").is_err());
 }
 
 #[test]

@@ -1,0 +1,174 @@
+//! `PolicyException`.
+
+use serde_json::Value;
+
+use super::{
+    Driver, MANIFEST_DEPTH_MAX,
+    fields::{Field, Known},
+    is_deeper_than, resources,
+};
+use crate::{
+    Problem,
+    exception::{Covered, PolicyException},
+    problem::Problems,
+};
+
+const MANIFEST: Known = Known {
+    evaluated: &["apiVersion", "kind", "metadata", "spec"],
+    inert: &["status"],
+    later: &[],
+};
+
+const SPEC: Known = Known {
+    evaluated: &["exceptions", "match"],
+    // About scans of what exists.
+    inert: &["background"],
+    later: &["conditions", "podSecurity"],
+};
+
+const EXCEPTION: Known = Known {
+    evaluated: &["policyName", "ruleNames"],
+    inert: &[],
+    later: &[],
+};
+
+/// Compiles one.
+pub(crate) fn exception(manifest: &Value, driver: Driver) -> Result<PolicyException, Vec<Problem>> {
+    let mut problems = Problems::of(driver);
+    let found = if is_deeper_than(manifest, MANIFEST_DEPTH_MAX) {
+        let message = format!("the manifest nests deeper than {MANIFEST_DEPTH_MAX} levels");
+        problems.invalid("", message);
+        None
+    } else {
+        one(&Field::root(manifest), &mut problems)
+    };
+    match found {
+        Some(found) if problems.is_empty() => Ok(found),
+        _ => Err(problems.into_vec()),
+    }
+}
+
+fn one(manifest: &Field<'_>, problems: &mut Problems) -> Option<PolicyException> {
+    let manifest = manifest.object(&MANIFEST, problems)?;
+    if let Some(kind) = manifest.required("kind", problems) {
+        kind.known_text(&["PolicyException"], problems);
+    }
+    let metadata = manifest.required("metadata", problems)?;
+    let name = metadata.text_at("name").unwrap_or_default();
+    let namespace = metadata.text_at("namespace").unwrap_or("default");
+    let spec = manifest.required("spec", problems)?;
+    let spec = spec.object(&SPEC, problems)?;
+    let matches = resources::compile(&spec, problems);
+    let exceptions = spec.required("exceptions", problems)?;
+    let fields = exceptions.list(problems);
+    if fields.is_empty() {
+        problems.invalid(exceptions.path(), "it is empty");
+    }
+    let covers = fields.iter().filter_map(|field| covered(field, problems));
+    let covers: Vec<_> = covers.collect();
+    Some(PolicyException {
+        name: format!("{namespace}/{name}"),
+        matches: matches?,
+        covers,
+    })
+}
+
+fn covered(field: &Field<'_>, problems: &mut Problems) -> Option<Covered> {
+    let exception = field.object(&EXCEPTION, problems)?;
+    let policy = exception.required("policyName", problems);
+    let rules = exception.required("ruleNames", problems);
+    Some(Covered {
+        policy: policy?.plain_text(problems)?,
+        rules: rules?.texts(problems),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{AdmissionRequest, compile};
+
+    fn exception(spec: &Value) -> Result<PolicyException, String> {
+        let manifest = json!({
+            "apiVersion": "kyverno.io/v2", "kind": "PolicyException",
+            "metadata": {"name": "e", "namespace": "ns"}, "spec": spec,
+        });
+        super::exception(&manifest, Driver::ALL).map_err(|problems| problems[0].to_string())
+    }
+
+    #[test]
+    fn an_exception_covers_the_rules_that_it_names_for_what_it_matches() {
+        let pods = json!({"any": [{"resources": {"kinds": ["Pod"]}}]});
+        let policy = compile(&json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+            "spec": {"rules": [
+                {"name": "one", "match": pods, "validate": {"pattern": {"spec": {"a": 1}}}},
+                {"name": "two", "match": pods, "validate": {"pattern": {"spec": {"a": 1}}}},
+            ]},
+        }))
+        .unwrap();
+        let request = |name: &str| {
+            AdmissionRequest::new(json!({
+                "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": "Pod"},
+                "object": {"metadata": {"name": name}},
+            }))
+            .unwrap()
+        };
+        let covered = |spec: &Value, name: &str| -> Vec<String> {
+            let exception = exception(spec).unwrap();
+            let rules = policy.rules().iter();
+            rules
+                .filter(|rule| exception.covers(&policy, rule, &request(name)))
+                .map(|rule| rule.name().to_owned())
+                .collect()
+        };
+        let spec = |policy: &str, rules: &[&str]| {
+            json!({
+                "match": {"any": [{"resources": {"kinds": ["Pod"], "names": ["old-*"]}}]},
+                "exceptions": [{"policyName": policy, "ruleNames": rules}],
+            })
+        };
+        assert_eq!(covered(&spec("p", &["one"]), "old-1"), ["one"]);
+        assert_eq!(covered(&spec("p", &["one"]), "new"), [""; 0]);
+        assert_eq!(covered(&spec("q", &["one"]), "old-1"), [""; 0]);
+        // A rule for Deployments says nothing of a Pod anyway.
+        assert_eq!(
+            covered(&spec("p", &["t*", "autogen-one"]), "old-1"),
+            ["two"]
+        );
+    }
+
+    #[test]
+    fn what_an_exception_cannot_say_is_told() {
+        let of = |change: &Value| {
+            let mut spec = json!({
+                "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+                "exceptions": [{"policyName": "p", "ruleNames": ["r"]}],
+            });
+            for (key, value) in change.as_object().unwrap() {
+                spec[key] = value.clone();
+            }
+            exception(&spec).map(|_| ())
+        };
+        assert_eq!(of(&json!({})), Ok(()));
+        for (change, says) in [
+            (json!({"conditions": {}}), "AR301 spec.conditions"),
+            (json!({"podSecurity": []}), "AR301 spec.podSecurity"),
+            (
+                json!({"exceptions": []}),
+                "AR302 spec.exceptions: it is empty",
+            ),
+            (
+                json!({"exceptions": [{"policyName": "p"}]}),
+                "AR302 spec.exceptions[0].ruleNames",
+            ),
+            (json!({"match": null}), "AR302 spec.match: it is required"),
+            (json!({"mach": {}}), "AR302 spec.mach: unknown field"),
+        ] {
+            let error = of(&change).unwrap_err();
+            assert!(error.starts_with(says), "{change}: {error}");
+        }
+    }
+}
