@@ -46,10 +46,9 @@ use std::{
 use anteroom_bus::Bus;
 use anteroom_runtime::{Check, Service, Shutdown, certs::Certificates, supervise::Tasks};
 use anyhow::Context as _;
-use axum::{Router, extract::Request, response::Response};
+use axum::{extract::Request, response::Response};
 use kube::Client;
 use tokio::sync::watch;
-use tower::Service as _;
 
 pub use args::Args;
 
@@ -76,7 +75,7 @@ pub async fn run(
 pub struct Webhook {
     address: SocketAddr,
     trust: watch::Receiver<Option<Arc<str>>>,
-    router: Router,
+    endpoint: server::Endpoint,
     tasks: Tasks,
 }
 
@@ -174,20 +173,20 @@ impl Webhook {
         let hedge = Duration::from_millis(args.query_hedge_ms);
         let facts = Facts::new(bus, metrics.clone(), hedge, args.audit_cached_calls);
         let decider = Decider::new(catalogs, facts, metrics.clone());
-        let router = server::router(decider, metrics);
+        let endpoint = server::Endpoint::new(decider, metrics);
         tasks.spawn(
             "server",
             server::serve(
                 listener,
                 certificates,
-                router.clone(),
+                endpoint.clone(),
                 service.shutdown.clone(),
             ),
         );
         Ok(Self {
             address,
             trust,
-            router,
+            endpoint,
             tasks,
         })
     }
@@ -204,11 +203,7 @@ impl Webhook {
 
     /// Answers a request as if it had come by TLS: for whoever measures what a decision costs.
     pub async fn answer(&self, request: Request) -> Response {
-        let mut router = self.router.clone();
-        match router.call(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        }
+        self.endpoint.answer(request).await
     }
 
     /// Waits until everything has ended, which it does on shutdown.

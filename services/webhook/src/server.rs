@@ -10,23 +10,31 @@
 
 mod answer;
 
-use std::{net::TcpListener, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::TcpListener,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use anteroom_runtime::{Shutdown, certs::Certificates};
 use anyhow::Context as _;
 use axum::{
-    Router,
-    extract::{Path, Request, State},
-    response::{IntoResponse, Response},
-    routing::post,
+    body::Body,
+    extract::Request,
+    response::{IntoResponse as _, Response},
 };
 use axum_server::{
     Handle,
     accept::NoDelayAcceptor,
     tls_rustls::{RustlsAcceptor, RustlsConfig},
 };
-use http::{StatusCode, Uri};
+use futures::future::BoxFuture;
+use http::{Method, StatusCode, Uri, header::ALLOW};
+use hyper::body::Incoming;
 use tokio::sync::Semaphore;
+use tower::{Service, make::Shared};
 
 use crate::{decide::Decider, metrics::WebhookMetrics, policies::Scope, registration::proof};
 use answer::About;
@@ -53,7 +61,7 @@ struct App {
 pub(crate) async fn serve(
     listener: TcpListener,
     certificates: Certificates,
-    router: Router,
+    endpoint: Endpoint,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let tls = RustlsConfig::from_config(certificates.server_config()?);
@@ -68,7 +76,7 @@ pub(crate) async fn serve(
     let mut http = server.http_builder().http2();
     http.max_header_list_size(HEADER_BYTES_MAX as u32);
 
-    let serving = server.serve(router.into_make_service());
+    let serving = server.serve(Shared::new(endpoint));
     let drain = async {
         shutdown.triggered().await;
         handle.graceful_shutdown(Some(DRAIN));
@@ -80,68 +88,76 @@ pub(crate) async fn serve(
     }
 }
 
-/// What is served, without TLS.
-pub(crate) fn router(decider: Decider, metrics: WebhookMetrics) -> Router {
-    Router::new()
-        .route("/policies", post(policies))
-        .route(proof::PATH, post(probe))
-        .route("/validate", post(validate_all))
-        .route("/validate/{action}", post(validate_action))
-        .route("/validate/{action}/{timeout_seconds}", post(validate_group))
-        .fallback(not_found)
-        .with_state(Arc::new(App {
+/// What is served, without TLS. The few paths are told apart by hand, which costs next to nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint(Arc<App>);
+
+impl Endpoint {
+    pub(crate) fn new(decider: Decider, metrics: WebhookMetrics) -> Self {
+        Self(Arc::new(App {
             decider,
             metrics,
             places: Semaphore::new(REVIEWS_MAX),
         }))
-}
+    }
 
-async fn policies(State(app): State<Arc<App>>, request: Request) -> Response {
-    answer::answer(&app, About::Policies, request).await
-}
-
-/// Whoever asks here wants to know whether the API server calls us. That is no decision, and counts
-/// as none.
-async fn probe(State(app): State<Arc<App>>, request: Request) -> Response {
-    answer::probed(&app, request).await
-}
-
-async fn validate_all(State(app): State<Arc<App>>, request: Request) -> Response {
-    answer::answer(&app, About::Objects(Scope::default()), request).await
-}
-
-async fn validate_action(
-    State(app): State<Arc<App>>,
-    Path(action): Path<String>,
-    request: Request,
-) -> Response {
-    match ignores(&action) {
-        None => not_found(request.uri().clone()).await.into_response(),
-        ignore => {
-            let scope = Scope {
-                ignore,
-                timeout_seconds: None,
-            };
-            answer::answer(&app, About::Objects(scope), request).await
+    /// Answers one request.
+    pub(crate) async fn answer(&self, request: Request) -> Response {
+        let Some(place) = place(request.uri().path()) else {
+            return not_found(request.uri());
+        };
+        if request.method() != Method::POST {
+            return only_posts();
+        }
+        match place {
+            Place::Reviews(about) => answer::answer(&self.0, about, request).await,
+            // Whoever asks here wants to know whether the API server calls us. That is no decision,
+            // and counts as none.
+            Place::Probe => answer::probed(&self.0, request).await,
         }
     }
 }
 
-async fn validate_group(
-    State(app): State<Arc<App>>,
-    Path((action, timeout_seconds)): Path<(String, String)>,
-    request: Request,
-) -> Response {
-    match (ignores(&action), timeout_seconds.parse().ok()) {
-        (ignore @ Some(_), timeout_seconds @ Some(_)) => {
-            let scope = Scope {
-                ignore,
+impl Service<http::Request<Incoming>> for Endpoint {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Incoming>) -> Self::Future {
+        let endpoint = self.clone();
+        Box::pin(async move { Ok(endpoint.answer(request.map(Body::new)).await) })
+    }
+}
+
+/// What a path is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Reviews(About),
+    Probe,
+}
+
+/// `None`: there is no such path.
+fn place(path: &str) -> Option<Place> {
+    let about = match path {
+        "/policies" => About::Policies,
+        proof::PATH => return Some(Place::Probe),
+        "/validate" => About::Objects(Scope::default()),
+        _ => {
+            let (action, timeout_seconds) = match path.strip_prefix("/validate/")?.split_once('/') {
+                None => (path.strip_prefix("/validate/")?, None),
+                Some((action, seconds)) => (action, Some(seconds.parse().ok()?)),
+            };
+            About::Objects(Scope {
+                ignore: Some(ignores(action)?),
                 timeout_seconds,
-            };
-            answer::answer(&app, About::Objects(scope), request).await
+            })
         }
-        _ => not_found(request.uri().clone()).await.into_response(),
-    }
+    };
+    Some(Place::Reviews(about))
 }
 
 fn ignores(action: &str) -> Option<bool> {
@@ -152,13 +168,51 @@ fn ignores(action: &str) -> Option<bool> {
     }
 }
 
-async fn not_found(uri: Uri) -> impl IntoResponse {
+fn not_found(uri: &Uri) -> Response {
     let message = format!(
         "there is no {}: AdmissionReviews go to /validate/fail or /validate/ignore",
         uri.path()
     );
-    (
-        StatusCode::NOT_FOUND,
-        axum::Json(serde_json::json!({ "error": message })),
-    )
+    let body = axum::Json(serde_json::json!({ "error": message }));
+    (StatusCode::NOT_FOUND, body).into_response()
+}
+
+fn only_posts() -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "POST")]).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_says_which_policies_decide() {
+        let reviews = |ignore, timeout_seconds| {
+            let scope = Scope {
+                ignore,
+                timeout_seconds,
+            };
+            Some(Place::Reviews(About::Objects(scope)))
+        };
+        for (path, expected) in [
+            ("/policies", Some(Place::Reviews(About::Policies))),
+            (proof::PATH, Some(Place::Probe)),
+            ("/validate", reviews(None, None)),
+            ("/validate/fail", reviews(Some(false), None)),
+            ("/validate/ignore", reviews(Some(true), None)),
+            ("/validate/fail/10", reviews(Some(false), Some(10))),
+            ("/validate/ignore/30", reviews(Some(true), Some(30))),
+            ("/validate/", None),
+            ("/validate/nope", None),
+            ("/validate/fail/", None),
+            ("/validate/fail/soon", None),
+            ("/validate/fail/10/", None),
+            ("/validate/nope/10", None),
+            ("/validated", None),
+            ("/", None),
+            ("", None),
+        ] {
+            assert_eq!(place(path), expected, "{path}");
+        }
+    }
 }

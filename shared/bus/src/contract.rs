@@ -13,6 +13,7 @@ use anteroom_wire::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::{StreamExt as _, stream::BoxStream};
 use thiserror::Error;
 use tokio::sync::watch;
 
@@ -321,18 +322,26 @@ impl Incoming {
 
 /// A place at an address. Dropped, it is left at once; drained, it is left without losing a call
 /// that was already on its way.
-#[derive(Debug)]
+///
+/// What has to be done for it is done in [`Serving::next`]: a place that nobody reads is not left before
+/// it is dropped, and refuses nothing.
 pub struct Serving {
-    pub(crate) incoming: tokio::sync::mpsc::Receiver<Result<Incoming, anteroom_wire::WireError>>,
+    /// Goes on to say that there is no more, once it has said so.
+    pub(crate) incoming: BoxStream<'static, Result<Incoming, anteroom_wire::WireError>>,
     pub(crate) drain: tokio_util::sync::CancellationToken,
-    pub(crate) _stop: tokio_util::sync::DropGuard,
+}
+
+impl Debug for Serving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Serving").finish_non_exhaustive()
+    }
 }
 
 impl Serving {
     /// The next call; `None` once drained, or when the bus was closed. An error is a call that
     /// could not be read (another protocol version, a bad header): it has been answered as such.
     pub async fn next(&mut self) -> Option<Result<Incoming, anteroom_wire::WireError>> {
-        self.incoming.recv().await
+        self.incoming.next().await
     }
 
     /// Takes no new calls; those on their way still arrive at [`Serving::next`], then `None`.

@@ -29,7 +29,12 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use anteroom_model::{Group, Incarnation, Revision, ViewId, ViewState, limits::MESSAGE_BYTES_MAX};
 use anteroom_wire::{
-    beat::Beat, call, envelope::Envelope, lease, replica_beat::ReplicaBeat, subject::Subjects,
+    beat::Beat,
+    call,
+    envelope::{Envelope, TraceContext},
+    lease,
+    replica_beat::ReplicaBeat,
+    subject::Subjects,
     webhook_beat::WebhookBeat,
 };
 use async_nats::{Client, Event, HeaderMap};
@@ -271,15 +276,17 @@ impl Shared {
             Ok(Ok(turn)) => turn,
             Ok(Err(_)) | Err(_) => return Err(RequestOutcome::TimedOut),
         };
-        let mut headers = HeaderMap::new();
-        for (name, value) in call::encode(call.deadline, call.trace.as_ref()) {
-            headers.insert(name, value.as_str());
-        }
+        let Call {
+            body,
+            deadline: given,
+            trace,
+        } = call;
+        let (headers, body) = match call::prefixed(given, trace.as_ref(), &body) {
+            Some(prefixed) => (None, prefixed),
+            None => (Some(headers(given, trace.as_ref())), body),
+        };
         let subject = self.subject(to);
-        let asked = self
-            .mux
-            .request(subject, Some(headers), call.body, deadline)
-            .await;
+        let asked = self.mux.request(subject, headers, body, deadline).await;
         match asked {
             Ok(reply) => Ok(reply.payload),
             Err(Unanswered::NoResponders) => {
@@ -293,6 +300,14 @@ impl Shared {
             }
         }
     }
+}
+
+fn headers(deadline: Duration, trace: Option<&TraceContext>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in call::encode(deadline, trace) {
+        headers.insert(name, value.as_str());
+    }
+    headers
 }
 
 enum RequestOutcome {

@@ -1,5 +1,6 @@
 //! The wire format, byte by byte: a change of it has to be meant, and comes with a new
-//! [`PROTOCOL_VERSION`](crate::PROTOCOL_VERSION) where an older reader would not understand it.
+//! [`PROTOCOL_VERSION`](crate::PROTOCOL_VERSION) where an older reader would neither understand nor refuse
+//! it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -203,6 +204,8 @@ fn a_query() {
             ("Anteroom-Deadline-Ms", "150".to_owned())
         ]
     );
+    let prefixed = call::prefixed(Duration::from_millis(150), None, b"\x92\x02");
+    assert_eq!(shown(&prefixed.unwrap()), r"\c1\00\02\00\00\00\96\92\02");
 }
 
 #[test]

@@ -68,10 +68,15 @@ pub(crate) fn required<'h>(
     header: impl Fn(&str) -> Option<&'h str>,
     name: &'static str,
 ) -> Result<&'h str, WireError> {
-    header(name).ok_or_else(|| WireError::Header {
+    header(name).ok_or_else(|| missing(name))
+}
+
+/// The error of a header that is not there.
+pub(crate) fn missing(name: &'static str) -> WireError {
+    WireError::Header {
         name,
         problem: "missing".into(),
-    })
+    }
 }
 
 fn is_value(text: &str) -> bool {

@@ -3,7 +3,7 @@
 //! - [`body`]: objects as compact MessagePack, and [`body::BodyNode`], which reads them in place.
 //! - [`envelope`]: a record of the log as subject, headers and body.
 //! - [`query`]: a query request and its reply.
-//! - [`call`]: what travels beside a query in headers.
+//! - [`call`]: what travels beside a query, in headers or before it.
 //! - [`beat`]: the writer's heartbeat.
 //! - [`replica_beat`]: a replica's heartbeat; [`webhook_beat`]: a webhook's.
 //! - [`lease`]: who writes.

@@ -1,9 +1,13 @@
 //! Several attempts at one query: the first answer counts.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    task::Poll,
+    time::Duration,
+};
 
 use anteroom_model::FactError;
-use futures::{StreamExt as _, stream::FuturesUnordered};
 use tokio::time::{Instant, sleep_until};
 
 /// Attempts at one query. A replica that hangs costs one hedge; two that hang cost two.
@@ -42,26 +46,32 @@ pub(super) async fn race<T, F>(
 where
     F: Future<Output = Result<T, FactError>>,
 {
-    let late = FactError::DeadlineExceeded {
-        deadline_ms: given_ms,
-    };
     let mut wait = hedge;
     let mut hedge_at = Instant::now() + wait;
     let mut begun = 1;
-    let mut running = FuturesUnordered::from_iter([attempt()]);
+    let first = pin!(attempt());
+    let mut running = Running::new(first);
+    // One timer for both, since each costs something even where it never fires.
+    let mut clock = pin!(sleep_until(hedge_at.min(deadline)));
     loop {
         let error = tokio::select! {
             biased;
-            Some(result) = running.next() => match result {
+            result = running.next() => match result {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             },
-            () = sleep_until(deadline) => return Err(late),
-            () = sleep_until(hedge_at), if begun < ATTEMPTS_MAX => {
-                begun += 1;
-                wait *= 2;
-                hedge_at = Instant::now() + wait;
-                running.push(attempt());
+            () = &mut clock => {
+                if Instant::now() >= deadline {
+                    return Err(FactError::DeadlineExceeded { deadline_ms: given_ms });
+                }
+                if begun < ATTEMPTS_MAX {
+                    begun += 1;
+                    wait *= 2;
+                    hedge_at = Instant::now() + wait;
+                    running.push(attempt());
+                }
+                let next = if begun < ATTEMPTS_MAX { hedge_at.min(deadline) } else { deadline };
+                clock.as_mut().reset(next);
                 continue;
             }
         };
@@ -73,6 +83,49 @@ where
             Meaning::AskAnother | Meaning::NobodyElse if !running.is_empty() => {}
             _ => return Err(error),
         }
+    }
+}
+
+/// Attempts under way. Nearly always there is one, which takes no allocation.
+struct Running<'f, F> {
+    first: Option<Pin<&'f mut F>>,
+    others: Vec<Pin<Box<F>>>,
+}
+
+impl<'f, F: Future> Running<'f, F> {
+    fn new(first: Pin<&'f mut F>) -> Self {
+        Self {
+            first: Some(first),
+            others: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, attempt: F) {
+        self.others.push(Box::pin(attempt));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_none() && self.others.is_empty()
+    }
+
+    /// The end of one of them; never, where there is none.
+    async fn next(&mut self) -> F::Output {
+        poll_fn(|cx| {
+            if let Some(first) = &mut self.first
+                && let Poll::Ready(output) = first.as_mut().poll(cx)
+            {
+                self.first = None;
+                return Poll::Ready(output);
+            }
+            for at in 0..self.others.len() {
+                if let Poll::Ready(output) = self.others[at].as_mut().poll(cx) {
+                    self.others.remove(at);
+                    return Poll::Ready(output);
+                }
+            }
+            Poll::Pending
+        })
+        .await
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
 const TIMEOUT_SECONDS_MAX: u64 = 30;
 
 /// What a review is about.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum About {
     /// Objects, which these policies decide on.
     Objects(Scope),

@@ -5,6 +5,7 @@ use std::{future::pending, sync::Arc};
 use anteroom_wire::WireError;
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::{StreamExt as _, stream};
 use tokio::sync::{
     mpsc::{self, error::TrySendError},
     oneshot,
@@ -96,7 +97,7 @@ impl Reply for LocalReply {
 
 /// Takes a place at `at`.
 pub(super) fn serve(hub: Arc<Hub>, link: &Arc<Link>, at: &Address) -> Serving {
-    let (calls, incoming): (_, mpsc::Receiver<Result<Incoming, WireError>>) =
+    let (calls, mut incoming): (_, mpsc::Receiver<Result<Incoming, WireError>>) =
         mpsc::channel(hub.options.calls_max);
     let id = hub.join(at, link, calls);
     let drain = CancellationToken::new();
@@ -112,9 +113,14 @@ pub(super) fn serve(hub: Arc<Hub>, link: &Arc<Link>, at: &Address) -> Serving {
             hub.leave(&at, id);
         }
     });
+    // The place is left when the stream is dropped.
+    let stop = stop.drop_guard();
+    let incoming = stream::poll_fn(move |cx| {
+        let _held = &stop;
+        incoming.poll_recv(cx)
+    });
     Serving {
-        incoming,
+        incoming: incoming.boxed(),
         drain,
-        _stop: stop.drop_guard(),
     }
 }

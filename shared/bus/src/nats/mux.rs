@@ -3,11 +3,11 @@
 //! The client's own `request()` keeps an entry for every request that is never answered, for as long
 //! as it lives (nats.rs issue 1617); a caller that times out and hedges would leak. Here an entry goes
 //! with the future that waits for it. It also fails at once when the connection is lost: whatever was
-//! on its way went with it.
+//! on its way went with it. One task looks for that, for all that wait.
 
 use std::{collections::HashMap, sync::Arc};
 
-use async_nats::{Client, HeaderMap, Message, StatusCode, Subscriber};
+use async_nats::{Client, HeaderMap, Message, StatusCode, Subject, Subscriber};
 use bytes::Bytes;
 use futures::StreamExt;
 use parking_lot::Mutex;
@@ -17,7 +17,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::link::{self, Link};
+use super::link::Link;
 
 /// Why a request has no reply.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,7 +46,23 @@ impl std::fmt::Display for Unanswered {
 #[derive(Debug, Default)]
 struct Waiting {
     next: u64,
-    replies: HashMap<u64, oneshot::Sender<Message>>,
+    replies: HashMap<u64, Expected>,
+}
+
+/// A reply that somebody waits for.
+#[derive(Debug)]
+struct Expected {
+    reply: oneshot::Sender<Message>,
+    /// The connection that the request leaves by.
+    connects: u64,
+}
+
+impl Waiting {
+    /// Whoever waits for a reply by another connection than this one learns that there will be none.
+    fn lose_all_but(&mut self, link: Link) {
+        self.replies
+            .retain(|_, expected| link.is_up() && expected.connects == link.connects);
+    }
 }
 
 /// Requests of one client.
@@ -66,9 +82,6 @@ pub(super) struct Pending {
     /// Where the reply must be sent.
     pub(super) subject: String,
     reply: oneshot::Receiver<Message>,
-    /// The connection that the request leaves by.
-    connects: u64,
-    link: watch::Receiver<Link>,
     waiting: Arc<Mutex<Waiting>>,
 }
 
@@ -83,7 +96,8 @@ impl Mux {
         let inbox: Arc<str> = client.new_inbox().into();
         let subscriber = client.subscribe(format!("{inbox}.*")).await?;
         let waiting = Arc::new(Mutex::new(Waiting::default()));
-        tokio::spawn(deliver(subscriber, Arc::clone(&waiting), stop));
+        let delivery = deliver(subscriber, Arc::clone(&waiting), link.clone(), stop);
+        tokio::spawn(delivery);
         Ok(Self {
             client,
             link,
@@ -98,13 +112,20 @@ impl Mux {
         let mut waiting = self.waiting.lock();
         waiting.next += 1;
         let id = waiting.next;
-        waiting.replies.insert(id, sender);
+        // Looked at under the lock, so that whoever takes the news of a loss to those who wait sees this
+        // one, or this one sees the news. Where it is down already, the sender ends here.
+        let link = *self.link.borrow();
+        if link.is_up() {
+            let expected = Expected {
+                reply: sender,
+                connects: link.connects,
+            };
+            waiting.replies.insert(id, expected);
+        }
         Pending {
             id,
             subject: format!("{}.{id}", self.inbox),
             reply,
-            connects: self.link.borrow().connects,
-            link: self.link.clone(),
             waiting: Arc::clone(&self.waiting),
         }
     }
@@ -112,7 +133,7 @@ impl Mux {
     /// Sends a request and waits for its reply, the connection's end or `deadline`.
     pub(super) async fn request(
         &self,
-        subject: String,
+        subject: impl Into<Subject>,
         headers: Option<HeaderMap>,
         body: Bytes,
         deadline: Instant,
@@ -120,8 +141,9 @@ impl Mux {
         let link = *self.link.borrow();
         link.require_up()
             .map_err(|error| Unanswered::NotSent(error.to_string()))?;
-        let pending = self.expect();
-        let reply = pending.subject.clone();
+        let mut pending = self.expect();
+        let reply = Subject::from(std::mem::take(&mut pending.subject));
+        let subject = subject.into();
         let send = async {
             match headers {
                 Some(headers) => {
@@ -149,14 +171,10 @@ impl Mux {
 impl Pending {
     /// Waits for the reply, the connection's end or `deadline`.
     pub(super) async fn wait(mut self, deadline: Instant) -> Result<Message, Unanswered> {
-        let connects = self.connects;
         let message = tokio::select! {
             // A reply that is already here counts, whatever happened since.
             biased;
             message = &mut self.reply => message.map_err(|_| Unanswered::ConnectionLost)?,
-            () = link::lost(&mut self.link, connects) => {
-                return Err(Unanswered::ConnectionLost);
-            }
             () = tokio::time::sleep_until(deadline) => return Err(Unanswered::TimedOut),
         };
         if message.status == Some(StatusCode::NO_RESPONDERS) {
@@ -172,24 +190,50 @@ impl Drop for Pending {
     }
 }
 
-async fn deliver(mut inbox: Subscriber, waiting: Arc<Mutex<Waiting>>, stop: CancellationToken) {
+/// Hands out replies, and the news that there will be none.
+async fn deliver(
+    mut inbox: Subscriber,
+    waiting: Arc<Mutex<Waiting>>,
+    mut link: watch::Receiver<Link>,
+    stop: CancellationToken,
+) {
     loop {
-        let message = tokio::select! {
-            message = inbox.next() => message,
-            () = stop.cancelled() => None,
+        let news = {
+            let ended = std::pin::pin!(hand_out(&mut inbox, &waiting));
+            tokio::select! {
+                // What has arrived counts, whatever happened since.
+                biased;
+                () = ended => None,
+                changed = link.changed() => Some(changed),
+                () = stop.cancelled() => None,
+            }
         };
-        let Some(message) = message else { break };
+        match news {
+            Some(Ok(())) => {
+                let mut waiting = waiting.lock();
+                let now = *link.borrow_and_update();
+                waiting.lose_all_but(now);
+            }
+            // The client was closed, which is a loss too.
+            Some(Err(_)) | None => break,
+        }
+    }
+    // Whoever still waits learns that there will be no reply.
+    waiting.lock().replies.clear();
+}
+
+/// Hands out replies until there are no more.
+async fn hand_out(inbox: &mut Subscriber, waiting: &Mutex<Waiting>) {
+    while let Some(message) = inbox.next().await {
         let id = message
             .subject
             .rsplit('.')
             .next()
             .and_then(|id| id.parse().ok());
-        let reply = id.and_then(|id: u64| waiting.lock().replies.remove(&id));
-        if let Some(reply) = reply {
+        let expected = id.and_then(|id: u64| waiting.lock().replies.remove(&id));
+        if let Some(expected) = expected {
             // An error says that its reader has just given up.
-            let _ = reply.send(message);
+            let _ = expected.reply.send(message);
         }
     }
-    // Whoever still waits learns that there will be no reply.
-    waiting.lock().replies.clear();
 }

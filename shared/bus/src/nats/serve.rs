@@ -1,21 +1,22 @@
 //! Serving an address: a place in its queue group.
 
 use std::{
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use anteroom_model::FactError;
 use anteroom_wire::{WireError, call, query};
-use async_nats::{HeaderMap, Message, Subscriber};
+use async_nats::{HeaderMap, Message, Subject, Subscriber};
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::{FutureExt, StreamExt};
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
+use futures::{FutureExt, Stream, StreamExt, future::BoxFuture};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::{Shared, append, link::Link};
 use crate::{Address, BusError, Call, Incoming, Serving, contract::Reply};
@@ -27,10 +28,6 @@ fn queue_group(at: &Address) -> &'static str {
         Address::Live => "watchers",
     }
 }
-
-/// Calls that wait for the server here; beyond them, they wait in the client's own queue, and beyond
-/// that, they are dropped.
-const CALLS_MAX: usize = 1024;
 
 /// How long is waited to hear that the server has taken a place up, or let it go.
 const ECHO_TIMEOUT: Duration = Duration::from_secs(2);
@@ -51,73 +48,96 @@ pub(super) async fn serve(shared: Arc<Shared>, at: &Address) -> Result<Serving, 
     if shared.link.borrow().is_up() {
         echo(&shared).await;
     }
-    let (calls, incoming) = mpsc::channel(CALLS_MAX);
-    let drain = CancellationToken::new();
-    let stop = shared.closed.child_token();
+    let drain = shared.closed.child_token();
+    let ends = Box::pin(drain.clone().cancelled_owned());
     let place = Place {
         shared,
-        subscriber,
-        calls,
+        ends,
+        stage: Stage::Taking(subscriber),
     };
-    let (drained, stopped) = (drain.clone(), stop.clone());
-    tokio::spawn(async move {
-        tokio::select! {
-            () = place.run(&drained) => {}
-            () = stopped.cancelled() => {}
-        }
-    });
     Ok(Serving {
-        incoming,
+        incoming: place.boxed(),
         drain,
-        _stop: stop.drop_guard(),
     })
 }
 
+/// A place, read by whoever takes its calls: a task between them and the client would cost each call a
+/// turn, and often one on another thread.
 struct Place {
     shared: Arc<Shared>,
-    subscriber: Subscriber,
-    calls: mpsc::Sender<Result<Incoming, WireError>>,
+    /// Drained, or the bus was closed.
+    ends: Pin<Box<WaitForCancellationFutureOwned>>,
+    stage: Stage,
 }
 
-impl Place {
-    async fn run(mut self, drain: &CancellationToken) {
-        loop {
-            let message = tokio::select! {
-                message = self.subscriber.next() => message,
-                () = drain.cancelled() => break,
-            };
-            let Some(message) = message else { return };
-            self.forward(message).await;
-        }
-        leave(&mut self.subscriber, &self.shared).await;
-        while let Some(Some(message)) = self.subscriber.next().now_or_never() {
-            self.forward(message).await;
-        }
-    }
+enum Stage {
+    Taking(Subscriber),
+    Leaving(BoxFuture<'static, Subscriber>),
+    /// What had arrived before it was left.
+    Emptying(Subscriber),
+    Over,
+}
 
-    async fn forward(&self, message: Message) {
-        let Some(reply) = message.reply else {
-            tracing::debug!(subject = %message.subject, "a call that wants no reply");
-            return;
-        };
-        let reply = NatsReply {
-            shared: Arc::clone(&self.shared),
-            subject: reply.into_string(),
-        };
-        let incoming = match read(message.headers.as_ref(), message.payload) {
-            Ok(call) => Ok(Incoming {
-                call,
-                reply: Box::new(reply),
-            }),
-            Err(error) => {
-                self.shared.counters.unreadable();
-                reply.refuse(&error).await;
-                Err(error)
+impl Stream for Place {
+    type Item = Result<Incoming, WireError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let place = &mut *self;
+        loop {
+            if place.shared.closed.is_cancelled() {
+                place.stage = Stage::Over;
             }
-        };
-        // An error says that the server is gone: the caller times out.
-        let _ = self.calls.send(incoming).await;
+            place.stage = match &mut place.stage {
+                Stage::Over => return Poll::Ready(None),
+                Stage::Taking(subscriber) => match place.ends.as_mut().poll(cx) {
+                    Poll::Pending => match ready!(subscriber.poll_next_unpin(cx)) {
+                        None => Stage::Over,
+                        Some(message) => match incoming(&place.shared, message) {
+                            None => continue,
+                            taken => return Poll::Ready(taken),
+                        },
+                    },
+                    Poll::Ready(()) => match std::mem::replace(&mut place.stage, Stage::Over) {
+                        Stage::Taking(subscriber) => {
+                            Stage::Leaving(leave(subscriber, Arc::clone(&place.shared)).boxed())
+                        }
+                        other => other,
+                    },
+                },
+                Stage::Leaving(leaving) => Stage::Emptying(ready!(leaving.poll_unpin(cx))),
+                Stage::Emptying(subscriber) => match subscriber.poll_next_unpin(cx) {
+                    Poll::Pending | Poll::Ready(None) => Stage::Over,
+                    Poll::Ready(Some(message)) => match incoming(&place.shared, message) {
+                        None => continue,
+                        taken => return Poll::Ready(taken),
+                    },
+                },
+            };
+        }
     }
+}
+
+/// A message as a call; one that cannot be read is answered as such. `None`: it wants no reply.
+fn incoming(shared: &Arc<Shared>, message: Message) -> Option<Result<Incoming, WireError>> {
+    let Some(subject) = message.reply else {
+        tracing::debug!(subject = %message.subject, "a call that wants no reply");
+        return None;
+    };
+    let reply = NatsReply {
+        shared: Arc::clone(shared),
+        subject,
+    };
+    Some(match read(message.headers.as_ref(), message.payload) {
+        Ok(call) => Ok(Incoming {
+            call,
+            reply: Box::new(reply),
+        }),
+        Err(error) => {
+            shared.counters.unreadable();
+            tokio::spawn(reply.refuse(error.clone()));
+            Err(error)
+        }
+    })
 }
 
 /// Leaves the queue group without losing a call that is on its way.
@@ -131,10 +151,11 @@ impl Place {
 /// sent next, so after that echo nothing can come. A server that did read the number would go on
 /// sending until the subscription is dropped, and a call of that last moment would be lost, as with
 /// the client's own drain: the contract suite would show it.
-async fn leave(subscriber: &mut Subscriber, shared: &Shared) {
+async fn leave(mut subscriber: Subscriber, shared: Arc<Shared>) -> Subscriber {
     if subscriber.unsubscribe_after(UNSUBSCRIBE_NOW).await.is_ok() {
-        echo(shared).await;
+        echo(&shared).await;
     }
+    subscriber
 }
 
 /// Waits until the server has read everything that was sent before, and everything has arrived that
@@ -167,7 +188,13 @@ pub(super) struct Echo {
 }
 
 fn read(headers: Option<&HeaderMap>, body: Bytes) -> Result<Call, WireError> {
-    let head = call::decode(|name| headers?.get(name).map(|value| value.as_str()))?;
+    let (head, body) = match headers {
+        None => call::take_prefix(body)?,
+        Some(headers) => {
+            let head = call::decode(|name| headers.get(name).map(|value| value.as_str()))?;
+            (head, body)
+        }
+    };
     Ok(Call {
         body,
         deadline: head.deadline,
@@ -178,12 +205,12 @@ fn read(headers: Option<&HeaderMap>, body: Bytes) -> Result<Call, WireError> {
 #[derive(Debug)]
 struct NatsReply {
     shared: Arc<Shared>,
-    subject: String,
+    subject: Subject,
 }
 
 impl NatsReply {
     /// Tells the caller what it did wrong, in the words of a query's outcome.
-    async fn refuse(self, error: &WireError) {
+    async fn refuse(self, error: WireError) {
         let outcome = Err(FactError::RequestInvalid {
             message: error.to_string(),
         });

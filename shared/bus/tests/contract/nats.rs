@@ -243,15 +243,22 @@ async fn a_call_that_cannot_be_read_is_answered_as_such() {
     headers.insert("Anteroom-Protocol", "99");
     headers.insert("Anteroom-Deadline-Ms", "100");
     let subject = format!("ar.{CLUSTER}.q.a=2Ev1=2Eexample=2Ecom");
-    let reply = within(stranger.request_with_headers(subject, headers, "".into())).await;
-    let outcome = query::decode_outcome(&reply.unwrap().payload).unwrap();
-    assert!(
-        matches!(outcome, Err(FactError::RequestInvalid { .. })),
-        "{outcome:?}"
-    );
-    let seen = within(serving.next()).await.unwrap();
+    let of_another_version = stranger.request_with_headers(subject.clone(), headers, "".into());
+    let (reply, seen) = within(async { tokio::join!(of_another_version, serving.next()) }).await;
+    let refused = |reply: &[u8]| {
+        let outcome = query::decode_outcome(reply).unwrap();
+        matches!(outcome, Err(FactError::RequestInvalid { .. }))
+    };
+    assert!(refused(&reply.unwrap().payload));
+    let seen = seen.unwrap();
     assert!(matches!(seen, Err(WireError::Protocol { .. })), "{seen:?}");
-    assert_eq!(bus.counters().calls_unreadable, 1);
+    // Neither headers nor a prefix: of no version at all.
+    let of_none = stranger.request(subject, "body".into());
+    let (reply, seen) = within(async { tokio::join!(of_none, serving.next()) }).await;
+    assert!(refused(&reply.unwrap().payload));
+    let seen = seen.unwrap();
+    assert!(matches!(seen, Err(WireError::Header { .. })), "{seen:?}");
+    assert_eq!(bus.counters().calls_unreadable, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
