@@ -202,6 +202,9 @@ pub struct Evaluation<'a> {
 struct Pass<'a> {
     request: Cow<'a, AdmissionRequest>,
     states: States,
+    lists: foreach::Lists,
+    /// It matches, and its preconditions are met: each step would come to the same.
+    applies: bool,
 }
 
 impl<'a> Pass<'a> {
@@ -209,6 +212,8 @@ impl<'a> Pass<'a> {
         Self {
             request,
             states: States::new(&rule.context),
+            lists: foreach::Lists::default(),
+            applies: false,
         }
     }
 }
@@ -305,7 +310,7 @@ fn judge(
     pass: &mut Pass<'_>,
     facts: &mut Facts,
 ) -> Option<RuleOutcome> {
-    if !rule.matches.matches(&pass.request) {
+    if !pass.applies && !rule.matches.matches(&pass.request) {
         return Some(RuleOutcome::NotMatched);
     }
     let mut scope = Scope {
@@ -316,19 +321,23 @@ fn judge(
         facts,
         visible: rule.context.len(),
     };
-    match conditions::evaluate(&rule.preconditions, "preconditions", &mut scope) {
-        Ok(Verdict { met: true, .. }) => {}
-        Ok(Verdict { messages, .. }) => {
-            let reason = message::skip(&messages);
-            return Some(RuleOutcome::Skipped { reason });
+    if !pass.applies {
+        match conditions::evaluate(&rule.preconditions, &"preconditions", &mut scope) {
+            Ok(Verdict { met: true, .. }) => pass.applies = true,
+            Ok(Verdict { messages, .. }) => {
+                let reason = message::skip(&messages);
+                return Some(RuleOutcome::Skipped { reason });
+            }
+            Err(stop) => return stop.outcome(),
         }
-        Err(stop) => return stop.outcome(),
     }
     match &rule.work {
         Work::Validate(Validation::Whole(check)) => {
-            check::judge(rule, check, None, "validate", &mut scope)
+            check::judge(rule, check, None, &"validate", &mut scope)
         }
-        Work::Validate(Validation::ForEach(each)) => foreach::judge(rule, each, &mut scope),
+        Work::Validate(Validation::ForEach(each)) => {
+            foreach::judge(rule, each, &mut pass.lists, &mut scope)
+        }
         Work::Mutate(mutation) => mutate::run(mutation, &mut scope),
     }
 }

@@ -1,5 +1,7 @@
 //! Percent escapes, and what may stand where.
 
+use std::fmt::Write as _;
+
 /// Characters of a path's segment that need no escape, besides letters and digits.
 const SEGMENT_PLAIN: &[u8] = b"-._~!$&'()*+,;=:@";
 
@@ -36,12 +38,22 @@ pub(crate) fn encode_query(text: &str, into: &mut String) {
 }
 
 fn encode(text: &str, plain: &[u8], into: &mut String) {
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || plain.contains(&byte) {
-            into.push(char::from(byte));
-        } else {
-            into.push_str(&format!("%{byte:02X}"));
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || plain.contains(&byte);
+    let mut rest = text;
+    loop {
+        // Nearly always all of it.
+        let until = rest.bytes().position(|byte| !is_plain(byte));
+        let (run, escaped) = rest.split_at(until.unwrap_or(rest.len()));
+        into.push_str(run);
+        let Some(first) = escaped.chars().next() else {
+            return;
+        };
+        let (escaped, after) = escaped.split_at(first.len_utf8());
+        for byte in escaped.bytes() {
+            // Writing to a string cannot fail.
+            let _ = write!(into, "%{byte:02X}");
         }
+        rest = after;
     }
 }
 

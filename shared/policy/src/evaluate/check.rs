@@ -1,6 +1,6 @@
 //! One object, or one element, against what a rule says of it.
 
-use std::sync::Arc;
+use std::{fmt::Display, sync::Arc};
 
 use serde_json::Value;
 
@@ -23,12 +23,12 @@ pub(super) fn judge(
     rule: &Rule,
     check: &Check,
     element: Option<&Value>,
-    place: &str,
+    place: &dyn Display,
     scope: &mut Scope<'_>,
 ) -> Option<RuleOutcome> {
     let patterns = match check {
         Check::Deny(deny) => {
-            return judge_deny(rule, deny, &format!("{place}.deny.conditions"), scope);
+            return judge_deny(rule, deny, &format_args!("{place}.deny.conditions"), scope);
         }
         Check::Pattern(pattern) => std::slice::from_ref(pattern),
         Check::AnyPattern(patterns) => patterns,
@@ -56,7 +56,7 @@ pub(super) fn judge(
 fn judge_deny(
     rule: &Rule,
     deny: &Conditions,
-    place: &str,
+    place: &dyn Display,
     scope: &mut Scope<'_>,
 ) -> Option<RuleOutcome> {
     match conditions::evaluate(deny, place, scope) {
@@ -110,7 +110,7 @@ fn judge_any(
 fn resolved(
     patterns: &[ValueTemplate],
     is_any: bool,
-    place: &str,
+    place: &dyn Display,
     scope: &mut Scope<'_>,
 ) -> Result<Vec<Arc<Value>>, Stop> {
     let one = |(at, pattern): (usize, &ValueTemplate)| {

@@ -1,5 +1,7 @@
 //! Conditions, one after the other and no further than needed.
 
+use std::fmt::Display;
+
 use super::{
     RuleError, RuleOutcome,
     scope::{Interrupt, Scope},
@@ -40,7 +42,7 @@ impl Stop {
 /// `place` is the field, for errors.
 pub(super) fn evaluate<'r>(
     conditions: &'r Conditions,
-    place: &str,
+    place: &dyn Display,
     scope: &mut Scope<'_>,
 ) -> Result<Verdict<'r>, Stop> {
     // Of the conditions that were met, and of those that were not.

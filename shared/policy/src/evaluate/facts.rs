@@ -1,6 +1,10 @@
 //! The facts that one evaluation asked for.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
 
 use anteroom_model::FactError;
 use serde_json::Value;
@@ -8,10 +12,17 @@ use serde_json::Value;
 use super::{FACTS_PER_RULE_MAX, FactRead, FactRequest, PARTS_PER_RULE_MAX, scope};
 use crate::FactTarget;
 
+/// So many facts are looked through; of more it is kept where each is.
+const LOOKED_THROUGH_MAX: usize = 8;
+
 /// What was asked, and what was answered. One question is asked once, whoever asks it again.
 #[derive(Default)]
 pub(super) struct Facts {
     facts: Vec<Fact>,
+    /// Where those are whose expression and parameters have this hash.
+    places: HashMap<u64, Vec<usize>>,
+    /// How many of them are among the places.
+    placed: usize,
     /// How many of them the driver was told of.
     asked: usize,
     /// How many of them are asked for in place of a fact.
@@ -80,8 +91,7 @@ impl Facts {
         {
             return Lookup::Answer(Err(error.clone()));
         }
-        let known = self.facts.iter().find(|fact| question.is(&fact.request));
-        if let Some(fact) = known {
+        if let Some(fact) = self.find(&question) {
             return match &fact.answer {
                 _ if fact.is_declined && question.is_part => Lookup::Declined,
                 Some(answer) => Lookup::Answer(answer.clone()),
@@ -114,6 +124,21 @@ impl Facts {
             is_declined: false,
         });
         Lookup::Pending
+    }
+
+    fn find(&mut self, question: &Question) -> Option<&Fact> {
+        if self.facts.len() <= LOOKED_THROUGH_MAX {
+            return self.facts.iter().find(|fact| question.is(&fact.request));
+        }
+        for (at, fact) in self.facts.iter().enumerate().skip(self.placed) {
+            let hash = hash(&fact.request.expression, &fact.request.parameters);
+            self.places.entry(hash).or_default().push(at);
+        }
+        self.placed = self.facts.len();
+        let hash = hash(&question.expression, &question.parameters);
+        let places = self.places.get(&hash)?;
+        let mut facts = places.iter().map(|at| &self.facts[*at]);
+        facts.find(|fact| question.is(&fact.request))
     }
 
     /// Whether uses of a fact may be asked for in its place.
@@ -184,6 +209,12 @@ impl Facts {
             )
             .collect()
     }
+}
+
+fn hash(expression: &str, parameters: &BTreeMap<String, Value>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (expression, parameters).hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Fact {

@@ -1,5 +1,10 @@
 //! `foreach`: each element of a list, one after the other.
 
+use std::{
+    fmt::{self, Display},
+    sync::Arc,
+};
+
 use serde_json::Value;
 
 use super::{
@@ -13,13 +18,53 @@ use crate::{
     template::{Prepared, Resolve},
 };
 
+/// What each `foreach` of a rule goes through, once that is known: each step begins anew, and comes to the
+/// same list.
+#[derive(Default)]
+pub(super) struct Lists(Vec<Option<Elements>>);
+
+/// The elements of a list, each shared with whoever speaks of it.
+pub(super) type Elements = Arc<[Arc<Value>]>;
+
+/// Where a `foreach` stands, for errors: written out only where there is one.
+struct Place(usize);
+
+impl Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "validate.foreach[{}]", self.0)
+    }
+}
+
+impl Lists {
+    fn of(
+        &mut self,
+        at: usize,
+        each: &ForEach,
+        place: &dyn Display,
+        scope: &mut Scope<'_>,
+    ) -> Result<Elements, Stop> {
+        if let Some(Some(known)) = self.0.get(at) {
+            return Ok(Arc::clone(known));
+        }
+        let elements = elements(&each.list, place, scope)?;
+        self.0.resize(self.0.len().max(at + 1), None);
+        self.0[at] = Some(Arc::clone(&elements));
+        Ok(elements)
+    }
+}
+
 /// The first element that violates the rule, or cannot be judged, decides. `None` while a fact is
 /// waited for: then the elements after it were asked about too, so that their facts come together.
-pub(super) fn judge(rule: &Rule, all: &[ForEach], scope: &mut Scope<'_>) -> Option<RuleOutcome> {
+pub(super) fn judge(
+    rule: &Rule,
+    all: &[ForEach],
+    lists: &mut Lists,
+    scope: &mut Scope<'_>,
+) -> Option<RuleOutcome> {
     let (mut judged, mut pending) = (0_usize, false);
     for (at, each) in all.iter().enumerate() {
-        let place = format!("validate.foreach[{at}]");
-        let elements = match elements(&each.list, &place, scope) {
+        let place = Place(at);
+        let elements = match lists.of(at, each, &place, scope) {
             Ok(elements) => elements,
             Err(stop) => match stop.outcome().filter(|_| !pending) {
                 Some(outcome) => return Some(outcome),
@@ -59,16 +104,18 @@ pub(super) fn judge(rule: &Rule, all: &[ForEach], scope: &mut Scope<'_>) -> Opti
 /// What the list comes to; a single value is a list of one. A list that is not there has no elements.
 pub(super) fn elements(
     list: &Prepared,
-    place: &str,
+    place: &dyn Display,
     scope: &mut Scope<'_>,
-) -> Result<Vec<Value>, Stop> {
-    let elements = match scope.evaluate(list) {
-        Ok(list) => match &*list {
-            Value::Array(elements) => elements.clone(),
-            Value::Null => Vec::new(),
-            single => vec![single.clone()],
+) -> Result<Elements, Stop> {
+    let elements: Elements = match scope.evaluate(list) {
+        Ok(list) => match Arc::unwrap_or_clone(list) {
+            Value::Array(elements) => elements.into_iter().map(Arc::new).collect(),
+            Value::Null => Arc::default(),
+            single => Arc::new([Arc::new(single)]),
         },
-        Err(Interrupt::Variable(error)) if error.kind == VariableErrorKind::Missing => Vec::new(),
+        Err(Interrupt::Variable(error)) if error.kind == VariableErrorKind::Missing => {
+            Arc::default()
+        }
         Err(interrupt) => {
             let error = interrupt.into_error(|| format!("{place}.list"));
             return Err(error.map_or(Stop::Pending, |error| Stop::Error(Box::new(error))));
@@ -86,8 +133,8 @@ pub(super) fn elements(
 fn judge_element(
     rule: &Rule,
     each: &ForEach,
-    place: &str,
-    element: &Value,
+    place: &dyn Display,
+    element: &Arc<Value>,
     index: usize,
     outer: &mut Scope<'_>,
 ) -> Option<RuleOutcome> {
@@ -102,11 +149,15 @@ fn judge_element(
         facts: outer.facts,
         visible: each.context.len(),
     };
-    let preconditions = format!("{place}.preconditions");
-    let outcome = match conditions::evaluate(&each.preconditions, &preconditions, &mut scope) {
+    let preconditions = conditions::evaluate(
+        &each.preconditions,
+        &format_args!("{place}.preconditions"),
+        &mut scope,
+    );
+    let outcome = match preconditions {
         Ok(Verdict { met: true, .. }) => {
             // Of what is no object there is nothing to say but of the object itself.
-            let element = Some(element).filter(|element| element.is_object() && !each.whole);
+            let element = Some(&**element).filter(|element| element.is_object() && !each.whole);
             check::judge(rule, &each.check, element, place, &mut scope)
         }
         Ok(_) => Some(RuleOutcome::Skipped {

@@ -1,5 +1,7 @@
 //! One object under the patches of a rule.
 
+use std::sync::Arc;
+
 use anteroom_patch::{PatchError, Schema, anchors, json, merge};
 use serde_json::{Map, Value};
 
@@ -97,7 +99,7 @@ fn each_list(
 /// Where an element waits for a fact, those after it ask too, so that their facts come together.
 fn each_element(
     each: &MutateEach,
-    elements: &[Value],
+    elements: &[Arc<Value>],
     place: &str,
     object: &mut Object,
     scope: &mut Scope<'_>,
@@ -128,7 +130,7 @@ fn each_element(
 
 fn one_element(
     each: &MutateEach,
-    element: &Value,
+    element: &Arc<Value>,
     index: usize,
     place: &str,
     object: &mut Object,
@@ -214,7 +216,7 @@ fn rendered_operation(
         made.insert(name.to_owned(), path.pointer(scope)?.into());
     }
     if let Some(value) = &operation.value {
-        let value = std::sync::Arc::unwrap_or_clone(value.value(scope)?);
+        let value = Arc::unwrap_or_clone(value.value(scope)?);
         made.insert("value".to_owned(), value);
     }
     Ok(Value::Object(made))
@@ -241,7 +243,7 @@ fn rendered(patch: &ValueTemplate, scope: &mut Scope<'_>) -> Result<Value, Inter
             .collect(),
         ValueTemplate::Fixed(value) => Ok(Value::clone(value)),
         ValueTemplate::Text(template) => {
-            let value = std::sync::Arc::unwrap_or_clone(template.value(scope)?);
+            let value = Arc::unwrap_or_clone(template.value(scope)?);
             match special_key(&value) {
                 Some(key) => Err(hostile(template.source(), key).into()),
                 None => Ok(value),

@@ -85,15 +85,14 @@ impl States {
     pub(super) fn within(
         &self,
         added: &[Arc<ContextEntry>],
-        element: &Value,
+        element: &Arc<Value>,
         index: usize,
     ) -> Self {
         let mut states = self.0.clone();
-        let element = Arc::new(element.clone());
         for entry in added {
             let is_index = entry.name.starts_with("elementIndex");
             states.push(match (&entry.loader, is_index) {
-                (Loader::Given, false) => State::Loaded(Arc::clone(&element)),
+                (Loader::Given, false) => State::Loaded(Arc::clone(element)),
                 (Loader::Given, true) => State::Loaded(Arc::new(index.into())),
                 _ => State::Unloaded,
             });

@@ -18,12 +18,6 @@ use crate::{
     uses::{Given, Part, Side},
 };
 
-/// A question that stands for a use, and the one that it stands in for.
-struct Asked {
-    part: Question,
-    whole: Question,
-}
-
 impl Scope<'_> {
     /// The value of an expression, if it can be asked for.
     pub(super) fn asked_value(
@@ -79,9 +73,9 @@ impl Scope<'_> {
         };
         if let Some((side, value)) = side {
             let value = Arc::unwrap_or_clone(value);
-            asked.part.parameters.insert(side.other().to_owned(), value);
+            asked.parameters.insert(side.other().to_owned(), value);
         }
-        let error = match self.facts.look_up(&part.variable, asked.part) {
+        let error = match self.facts.look_up(&part.variable, asked) {
             Lookup::Answer(Ok(value)) => return Ok(Some(value)),
             Lookup::Pending => return Err(Interrupt::Pending),
             Lookup::TooMany | Lookup::Declined => return Ok(None),
@@ -90,8 +84,10 @@ impl Scope<'_> {
         match missing_key(&error).filter(|_| part.misses_itself) {
             Some(error) => Err(self.variable_error(prepared.source(), &error).into()),
             None => {
-                if !is_of_evaluation(&error) {
-                    self.facts.refuse(asked.whole, error);
+                if !is_of_evaluation(&error)
+                    && let Some(whole) = unless_failed(self.whole_of(part))?
+                {
+                    self.facts.refuse(whole, error);
                 }
                 Ok(None)
             }
@@ -99,11 +95,15 @@ impl Scope<'_> {
     }
 
     /// What to ask; `None` where something in it has no value.
-    fn question(&mut self, prepared: &Prepared, part: &Part) -> Result<Option<Asked>, Interrupt> {
+    fn question(
+        &mut self,
+        prepared: &Prepared,
+        part: &Part,
+    ) -> Result<Option<Question>, Interrupt> {
         unless_failed(self.question_of(prepared, part))
     }
 
-    fn question_of(&mut self, prepared: &Prepared, part: &Part) -> Result<Asked, Interrupt> {
+    fn question_of(&mut self, prepared: &Prepared, part: &Part) -> Result<Question, Interrupt> {
         let bound = prepared.bind(self)?;
         let mut given = BTreeMap::new();
         for (name, value) in &part.givens {
@@ -115,15 +115,19 @@ impl Scope<'_> {
                 given.insert(renamed.clone(), value);
             }
         }
-        let Loader::Fact(fact) = &self.entries[part.entry].loader else {
-            return Err(Interrupt::Pending); // No part is made of anything else.
-        };
-        let whole = self.before(part.entry).whole(&part.variable, fact)?;
-        let mut asked = whole.clone();
+        let mut asked = self.whole_of(part)?;
         (asked.is_part, asked.is_large) = (true, false);
         part.expression.as_str().clone_into(&mut asked.expression);
         asked.parameters.extend(given);
-        Ok(Asked { part: asked, whole })
+        Ok(asked)
+    }
+
+    /// The question that it stands in for.
+    fn whole_of(&mut self, part: &Part) -> Result<Question, Interrupt> {
+        let Loader::Fact(fact) = &self.entries[part.entry].loader else {
+            return Err(Interrupt::Pending); // No part is made of anything else.
+        };
+        self.before(part.entry).whole(&part.variable, fact)
     }
 
     fn given(
