@@ -14,6 +14,7 @@ mod expressions;
 mod fields;
 mod foreach;
 mod mutate;
+mod pod_security;
 mod resources;
 mod rule;
 mod sources;

@@ -47,6 +47,7 @@ mod mutation;
 mod operator;
 mod pattern;
 mod permit;
+mod pod_security;
 mod policy;
 mod problem;
 mod reads;

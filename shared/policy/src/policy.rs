@@ -11,6 +11,7 @@ use crate::{
     matching::Match,
     mutation::Mutation,
     operator::Operator,
+    pod_security::PodSecurity,
     template::{Prepared, Template, ValueTemplate},
 };
 
@@ -184,6 +185,8 @@ pub(crate) enum Check {
     Pattern(ValueTemplate),
     /// `anyPattern`: a violation where none of these matches.
     AnyPattern(Vec<ValueTemplate>),
+    /// `podSecurity`: a violation where the Pod is less than its standard asks for.
+    PodSecurity(PodSecurity),
 }
 
 /// One `foreach`: how each element of a list is judged.

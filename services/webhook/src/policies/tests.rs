@@ -142,7 +142,7 @@ fn only_what_changed_is_compiled_again() {
 #[test]
 fn a_policy_that_is_not_ready_is_found_by_what_can_be_read_of_it() {
     let unknown = |manifest: &mut Value| {
-        manifest["spec"]["rules"][0]["validate"] = json!({ "podSecurity": {} });
+        manifest["spec"]["rules"][0]["validate"] = json!({ "manifests": {} });
     };
     let unreadable = |manifest: &mut Value| manifest["spec"]["rules"] = json!("none");
     let legacy = |manifest: &mut Value| {

@@ -142,7 +142,7 @@ async fn before_the_policies_are_known_nobody_knows_what_is_allowed() {
 async fn a_policy_that_is_not_ready_is_not_in_force_and_never_silent() {
     let unknown = |policy: &mut Value| {
         policy["spec"]["rules"][0]["validate"] =
-            json!({ "message": "m", "podSecurity": { "level": "baseline" } });
+            json!({ "message": "m", "manifests": { "attestors": [] } });
     };
     let policies = [
         unique_host("hosts", |_| ()),

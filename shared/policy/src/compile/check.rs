@@ -4,6 +4,7 @@ use super::{
     conditions,
     expressions::Names,
     fields::{Field, Known, Object},
+    pod_security,
     rule::parsed,
 };
 use crate::{policy::Check, problem::Problems, template::ValueTemplate};
@@ -29,6 +30,9 @@ pub(super) fn compile(of: &Object<'_>, names: &Names, problems: &mut Problems) -
     }
     if let Some(field) = of.get("pattern") {
         return pattern(&field, names, problems).map(Check::Pattern);
+    }
+    if let Some(field) = of.get("podSecurity") {
+        return pod_security::compile(&field, problems).map(Check::PodSecurity);
     }
     let field = of.get("anyPattern")?;
     let fields = field.list(problems);

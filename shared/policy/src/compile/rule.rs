@@ -49,25 +49,20 @@ const VALIDATE: Known = Known {
         "foreach",
         "message",
         "pattern",
-    ],
-    inert: &[],
-    later: &[
-        "assert",
-        "cel",
-        "failureActionOverrides",
-        "manifests",
         "podSecurity",
     ],
+    inert: &[],
+    later: &["assert", "cel", "failureActionOverrides", "manifests"],
 };
 
 /// What a rule may do, one of them.
 const WORK: &[&str] = &["mutate", "validate"];
 
 /// The other ways to validate, which are problems themselves.
-const OTHER_WAYS: &[&str] = &["assert", "cel", "manifests", "podSecurity"];
+const OTHER_WAYS: &[&str] = &["assert", "cel", "manifests"];
 
 /// The ways of which one is given.
-const WAYS: &[&str] = &["deny", "foreach", "pattern", "anyPattern"];
+const WAYS: &[&str] = &["deny", "foreach", "pattern", "anyPattern", "podSecurity"];
 
 pub(super) fn compile(
     field: &Field<'_>,

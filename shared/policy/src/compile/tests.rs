@@ -128,7 +128,7 @@ context:
 - {name: a, imageRegistry: {reference: x}}
 - {name: b, apiCall: {service: {url: "http://s/", headers: [{key: a, valueFrom: {}}]}}}
 validate:
-  podSecurity: {}
+  manifests: {}
   failureActionOverrides: []
   foreach: [{list: request.object.spec, foreach: []}]
 "#
@@ -384,5 +384,41 @@ fn the_longest_staleness_is_a_day() {
             is_accepted,
             "{text}"
         );
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_standard_is_told() {
+    for (security, expected) in [
+        ("{}", "podSecurity.level: it is required"),
+        (
+            "{level: strict}",
+            "podSecurity.level: `strict` is none of privileged, baseline, restricted",
+        ),
+        (
+            "{level: baseline, version: '1.2'}",
+            "podSecurity.version: `1.2` is neither `latest`",
+        ),
+        (
+            "{level: baseline, version: v1.18}",
+            "AR301 spec.rules[0].validate.podSecurity.version",
+        ),
+        (
+            "{level: baseline, exclude: [{}]}",
+            "exclude[0].controlName: it is required",
+        ),
+        (
+            "{level: baseline, exclude: [{controlName: Seccom}]}",
+            "exclude[0].controlName: `Seccom` is none of",
+        ),
+        (
+            "{level: baseline, exclude: [{controlName: Sysctls, images: ['*']}]}",
+            "exclude[0].images: the control `Sysctls` is not about containers",
+        ),
+    ] {
+        let found = rule_problems(&format!(
+            "match: {{any: [{{resources: {{kinds: [Pod]}}}}]}}\nvalidate: {{podSecurity: {security}}}"
+        ));
+        assert!(found.contains(expected), "{security}: {found}");
     }
 }

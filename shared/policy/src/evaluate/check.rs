@@ -13,6 +13,7 @@ use super::{
 use crate::{
     Operation, Rule,
     pattern::{self, Difference, Mismatch},
+    pod_security::{Pod, PodSecurity},
     policy::{Check, Conditions},
     template::ValueTemplate,
 };
@@ -30,6 +31,7 @@ pub(super) fn judge(
         Check::Deny(deny) => {
             return judge_deny(rule, deny, &format_args!("{place}.deny.conditions"), scope);
         }
+        Check::PodSecurity(security) => return Some(judge_security(rule, security, scope)),
         Check::Pattern(pattern) => std::slice::from_ref(pattern),
         Check::AnyPattern(patterns) => patterns,
     };
@@ -49,6 +51,25 @@ pub(super) fn judge(
     match (is_any, &*patterns) {
         (false, [pattern]) => judge_pattern(rule, pattern, object, scope),
         _ => judge_any(rule, &patterns, object, scope),
+    }
+}
+
+/// Whether the Pod is what its standard asks for.
+fn judge_security(rule: &Rule, security: &PodSecurity, scope: &Scope<'_>) -> RuleOutcome {
+    let skipped = |reason: &str| RuleOutcome::Skipped {
+        reason: reason.to_owned(),
+    };
+    if scope.request.operation() == Operation::Delete {
+        return skipped("a standard says nothing of a deletion");
+    }
+    let Some(pod) = Pod::of(scope.request.matched_object()) else {
+        return skipped("the object makes no Pods");
+    };
+    match &*security.violations(&pod) {
+        [] => RuleOutcome::Pass,
+        violations => RuleOutcome::Fail {
+            message: security.message(&rule.name, violations),
+        },
     }
 }
 

@@ -179,6 +179,8 @@ impl<'r> Walk<'_, 'r> {
             Check::Deny(conditions) => {
                 self.conditions(&format!("{field}.deny.conditions"), conditions);
             }
+            // No variable stands in it.
+            Check::PodSecurity(_) => {}
             Check::Pattern(pattern) => {
                 self.at(&format!("{field}.pattern"), |walk| walk.value(pattern));
             }

@@ -88,3 +88,27 @@ fn an_element_is_what_a_pattern_in_a_foreach_speaks_of() {
         RuleOutcome::Pass
     );
 }
+
+#[test]
+fn a_standard_is_about_what_makes_pods() {
+    let policy = policy(
+        "validate: {podSecurity: {level: baseline, version: v1.29, exclude: \
+         [{controlName: Capabilities, images: ['*'], values: [SYS_ADMIN]}]}}",
+    );
+    let no_facts = |_: &FactRequest| panic!("no fact is asked for");
+    let outcome = |object: &Value| drive(&policy, &create(object), no_facts).0.outcome;
+    let pod = |capability: &str| {
+        json!({"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"image": "x",
+            "securityContext": {"capabilities": {"add": [capability]}}}]}})
+    };
+    assert_eq!(outcome(&pod("SYS_ADMIN")), RuleOutcome::Pass);
+    let RuleOutcome::Fail { message } = outcome(&pod("NET_RAW")) else {
+        panic!("it passes");
+    };
+    assert!(message.starts_with("Validation rule 'rule' failed. It violates PodSecurity"));
+    let skipped = outcome(&ingress("i", &[]));
+    assert!(
+        matches!(skipped, RuleOutcome::Skipped { .. }),
+        "{skipped:?}"
+    );
+}

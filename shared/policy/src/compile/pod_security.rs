@@ -1,0 +1,97 @@
+//! `validate.podSecurity`.
+
+use super::fields::{Field, Known};
+use crate::{
+    pod_security::{Exclusion, Level, PodSecurity, Version, controls, has_containers},
+    problem::Problems,
+};
+
+const POD_SECURITY: Known = Known {
+    evaluated: &["exclude", "level", "version"],
+    inert: &[],
+    later: &[],
+};
+
+const EXCLUSION: Known = Known {
+    evaluated: &["controlName", "images", "restrictedField", "values"],
+    inert: &[],
+    later: &[],
+};
+
+/// Exclusions of one rule.
+const EXCLUSIONS_MAX: usize = 256;
+
+pub(super) fn compile(field: &Field<'_>, problems: &mut Problems) -> Option<PodSecurity> {
+    let security = field.object(&POD_SECURITY, problems)?;
+    let level = security
+        .required("level", problems)
+        .and_then(|level| Level::parse(level.known_text(Level::NAMES, problems)?));
+    let version = match security.get("version") {
+        None => Some(Version(None)),
+        Some(field) => version(&field, problems),
+    };
+    let exclude = security.get("exclude");
+    let fields = exclude.map_or_else(Vec::new, |exclude| exclude.list(problems));
+    if fields.len() > EXCLUSIONS_MAX {
+        let message = format!("more than {EXCLUSIONS_MAX} of them");
+        problems.invalid(security.child("exclude"), message);
+    }
+    let fields = fields.iter().take(EXCLUSIONS_MAX);
+    let exclusions: Vec<_> = fields.map(|field| exclusion(field, problems)).collect();
+    Some(PodSecurity {
+        level: level?,
+        version: version?,
+        exclusions: exclusions.into_iter().collect::<Option<_>>()?,
+    })
+}
+
+fn version(field: &Field<'_>, problems: &mut Problems) -> Option<Version> {
+    let text = field.text(problems)?;
+    let version = Version::parse(text);
+    match version {
+        None => problems.invalid(
+            field.path(),
+            format!("`{text}` is neither `latest` nor a version as in `v1.29`"),
+        ),
+        Some(Version(Some(minor))) if minor < Version::FIRST => {
+            let first = Version::FIRST;
+            let message = format!("standards before v1.{first} are not evaluated");
+            problems.unsupported(field.path(), message);
+        }
+        Some(_) => {}
+    }
+    version
+}
+
+fn exclusion(field: &Field<'_>, problems: &mut Problems) -> Option<Exclusion> {
+    let exclusion = field.object(&EXCLUSION, problems)?;
+    let known: Vec<_> = controls().collect();
+    let control = exclusion
+        .required("controlName", problems)
+        .and_then(|control| control.known_text(&known, problems));
+    let mut texts = |name| {
+        let listed = exclusion.get(name);
+        listed.map_or_else(Vec::new, |listed| {
+            let texts = listed.list(problems);
+            let texts = texts.iter().filter_map(|text| text.text(problems));
+            texts.map(str::to_owned).collect()
+        })
+    };
+    let (images, values): (Vec<String>, Vec<String>) = (texts("images"), texts("values"));
+    if let Some(control) = control
+        && !images.is_empty()
+        && !has_containers(control)
+    {
+        let message = format!("the control `{control}` is not about containers");
+        problems.invalid(exclusion.child("images"), message);
+    }
+    let field = exclusion
+        .get("restrictedField")
+        .and_then(|field| field.text(problems));
+    Some(Exclusion {
+        control: control?.to_owned(),
+        images,
+        field: field.filter(|field| !field.is_empty()).map(str::to_owned),
+        values,
+    })
+}

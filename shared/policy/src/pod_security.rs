@@ -1,0 +1,220 @@
+//! `podSecurity`: the Pod Security Standards of Kubernetes, and what a rule exempts from them.
+
+mod checks;
+mod pod;
+
+use serde_json::Value;
+
+use crate::wildcard;
+pub(crate) use pod::Pod;
+
+/// A standard, and what is exempted.
+#[derive(Debug)]
+pub(crate) struct PodSecurity {
+    pub(crate) level: Level,
+    /// The minor version of Kubernetes whose standard it is.
+    pub(crate) version: Version,
+    pub(crate) exclusions: Vec<Exclusion>,
+}
+
+/// How much is asked of a Pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    Privileged,
+    Baseline,
+    Restricted,
+}
+
+impl Level {
+    /// As they are written.
+    pub(crate) const NAMES: &[&str] = &["privileged", "baseline", "restricted"];
+
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "privileged" => Self::Privileged,
+            "baseline" => Self::Baseline,
+            "restricted" => Self::Restricted,
+            _ => return None,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Privileged => "privileged",
+            Self::Baseline => "baseline",
+            Self::Restricted => "restricted",
+        }
+    }
+}
+
+/// A minor version of Kubernetes; `None`: the latest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Version(pub(crate) Option<u32>);
+
+impl Version {
+    /// The first whose standard is known here. What came before it looks at annotations in place of
+    /// fields.
+    pub(crate) const FIRST: u32 = 19;
+
+    /// `latest`, or as in `v1.24`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text {
+            "latest" => Some(Self(None)),
+            text => Some(Self(Some(text.strip_prefix("v1.")?.parse().ok()?))),
+        }
+    }
+
+    fn is_since(self, minor: u32) -> bool {
+        self.0.is_none_or(|version| version >= minor)
+    }
+}
+
+/// What a rule lets pass: all that is given must hold.
+#[derive(Debug)]
+pub(crate) struct Exclusion {
+    /// The control's name.
+    pub(crate) control: String,
+    /// About containers with these images; none: about what the Pod itself says.
+    pub(crate) images: Vec<String>,
+    /// The field, with `[*]` for places; `None`: any.
+    pub(crate) field: Option<String>,
+    /// The values; none: any.
+    pub(crate) values: Vec<String>,
+}
+
+/// Something in a Pod that the standard does not allow.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Violation {
+    control: &'static str,
+    reason: &'static str,
+    /// As in `spec.containers[0].securityContext.privileged`.
+    path: String,
+    /// Of a container: its image.
+    image: Option<String>,
+    /// What stands there; an empty text where something should stand.
+    values: Vec<String>,
+}
+
+/// The names of all controls.
+pub(crate) fn controls() -> impl Iterator<Item = &'static str> {
+    checks::CHECKS.iter().map(|check| check.control)
+}
+
+/// Whether a control is about containers, so that an exclusion may name images.
+pub(crate) fn has_containers(control: &str) -> bool {
+    let mut of_control = checks::CHECKS
+        .iter()
+        .filter(|check| check.control == control);
+    of_control.any(|check| check.is_of_containers)
+}
+
+impl PodSecurity {
+    /// What is not allowed of a Pod, in the order of the controls.
+    pub(crate) fn violations(&self, pod: &Pod<'_>) -> Vec<Violation> {
+        let mut found = Vec::new();
+        for check in checks::CHECKS {
+            if check.applies(self.level, self.version) {
+                (check.find)(pod, self.version, &mut |path, image, values| {
+                    found.push(Violation {
+                        control: check.control,
+                        reason: check.reason,
+                        path,
+                        image,
+                        values,
+                    });
+                });
+            }
+        }
+        found.retain(|violation| {
+            let mut exclusions = self.exclusions.iter();
+            !exclusions.any(|exclusion| exclusion.covers(violation))
+        });
+        found
+    }
+
+    /// What a user is told, in Kyverno's words.
+    pub(crate) fn message(&self, rule: &str, violations: &[Violation]) -> String {
+        let (level, version) = (self.level.name(), self.version);
+        let version = version
+            .0
+            .map_or("latest".to_owned(), |minor| format!("v1.{minor}"));
+        let mut text = format!(
+            "Validation rule '{rule}' failed. It violates PodSecurity \"{level}:{version}\": "
+        );
+        for (at, violation) in violations.iter().enumerate() {
+            let is_first = at == 0 || violations[at - 1].control != violation.control;
+            let is_last = violations
+                .get(at + 1)
+                .is_none_or(|next| next.control != violation.control);
+            if is_first {
+                let reason = violation.reason;
+                text.push_str(&format!("(Forbidden reason: {reason}, field error list: ["));
+            }
+            text.push_str(&violation.text());
+            text.push_str(if is_last { "])" } else { ", " });
+        }
+        text
+    }
+}
+
+impl Violation {
+    fn text(&self) -> String {
+        let path = &self.path;
+        match &*self.values {
+            [value] if value.is_empty() => format!("{path}: Required value"),
+            [value] => format!("{path} is forbidden, forbidden values found: {value}"),
+            values => {
+                let values = values.join(" ");
+                format!("{path} is forbidden, forbidden values found: [{values}]")
+            }
+        }
+    }
+
+    /// The path with `[*]` for every place.
+    fn field(&self) -> String {
+        let mut parts = self.path.split('[');
+        let mut field = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let rest = part.split_once(']').map_or("", |(_, rest)| rest);
+            field.push_str("[*]");
+            field.push_str(rest);
+        }
+        field
+    }
+}
+
+impl Exclusion {
+    fn covers(&self, violation: &Violation) -> bool {
+        let is_of_image = match &violation.image {
+            None => self.images.is_empty(),
+            Some(image) => self
+                .images
+                .iter()
+                .any(|pattern| wildcard::matches(pattern, image)),
+        };
+        let is_field = |field: &String| {
+            let found = violation.field();
+            let below = found.strip_prefix(field.as_str());
+            below.is_some_and(|below| below.is_empty() || below.starts_with('.'))
+        };
+        let is_value = |value: &String| {
+            self.values.is_empty()
+                || self
+                    .values
+                    .iter()
+                    .any(|known| wildcard::matches(known, value))
+        };
+        self.control == violation.control
+            && is_of_image
+            && self.field.as_ref().is_none_or(is_field)
+            && violation.values.iter().all(is_value)
+    }
+}
+
+/// A value as it is told and compared.
+fn shown(value: &Value) -> String {
+    crate::scalar::text(value).into_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! The Pod in an object, and its containers.
+
+use serde_json::Value;
+
+/// A Pod, or the template of one.
+pub(crate) struct Pod<'o> {
+    pub(super) metadata: &'o Value,
+    pub(super) spec: &'o Value,
+}
+
+/// A container, and where it is in the Pod.
+pub(super) struct Container<'o> {
+    pub(super) path: String,
+    pub(super) value: &'o Value,
+}
+
+impl<'o> Pod<'o> {
+    /// That of an object of this kind; `None` where it has none.
+    pub(crate) fn of(object: &'o Value) -> Option<Self> {
+        let pointer = match object["kind"].as_str()? {
+            "Pod" => "",
+            "DaemonSet"
+            | "Deployment"
+            | "Job"
+            | "ReplicaSet"
+            | "ReplicationController"
+            | "StatefulSet" => "/spec/template",
+            "CronJob" => "/spec/jobTemplate/spec/template",
+            "PodTemplate" => "/template",
+            _ => return None,
+        };
+        let pod = object.pointer(pointer)?;
+        Some(Self {
+            metadata: &pod["metadata"],
+            spec: &pod["spec"],
+        })
+    }
+
+    pub(super) fn containers(&self) -> impl Iterator<Item = Container<'o>> {
+        let spec = self.spec;
+        ["initContainers", "containers", "ephemeralContainers"]
+            .into_iter()
+            .flat_map(move |list| {
+                let containers = spec[list].as_array().map_or(&[][..], Vec::as_slice);
+                let one = move |(at, value)| Container {
+                    path: format!("spec.{list}[{at}]"),
+                    value,
+                };
+                containers.iter().enumerate().map(one)
+            })
+    }
+
+    pub(super) fn volumes(&self) -> impl Iterator<Item = (usize, &'o Value)> {
+        self.spec["volumes"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .enumerate()
+    }
+
+    pub(super) fn is_windows(&self) -> bool {
+        self.spec["os"]["name"] == "windows"
+    }
+}
+
+impl Container<'_> {
+    pub(super) fn image(&self) -> Option<String> {
+        let image = self.value["image"].as_str().unwrap_or_default();
+        Some(image.to_owned())
+    }
+
+    pub(super) fn security(&self) -> &Value {
+        &self.value["securityContext"]
+    }
+}
