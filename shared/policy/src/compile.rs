@@ -49,18 +49,6 @@ pub fn compile(manifest: &Value) -> Result<Policy, Vec<Problem>> {
     compile_for(manifest, Driver::default())
 }
 
-/// As [`compile`], where objects are changed by rules that mutate.
-///
-/// # Errors
-/// As there.
-pub fn compile_with_mutation(manifest: &Value) -> Result<Policy, Vec<Problem>> {
-    let driver = Driver {
-        mutation: true,
-        ..Driver::default()
-    };
-    compile_for(manifest, driver)
-}
-
 /// What whoever drives evaluations knows beyond the facts of the cluster. A policy that needs what is not
 /// known is not ready (`POLICY_UNSUPPORTED`), since it could decide nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

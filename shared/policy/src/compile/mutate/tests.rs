@@ -1,11 +1,11 @@
 use serde_json::Value;
 
-use crate::{compile, compile_with_mutation};
+use crate::{Driver, compile, compile_for};
 
 /// The problems of a ClusterPolicy whose only rule mutates so.
 fn problems(mutate: &str) -> String {
     let manifest = manifest(mutate);
-    match compile_with_mutation(&manifest) {
+    match compile_for(&manifest, Driver::ALL) {
         Ok(_) => String::new(),
         Err(problems) => problems
             .iter()

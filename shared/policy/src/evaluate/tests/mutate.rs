@@ -4,7 +4,7 @@ use anteroom_model::ErrorCode;
 use serde_json::json;
 
 use super::*;
-use crate::compile_with_mutation;
+use crate::{Driver, compile_for};
 
 fn policy_of(rule: &str) -> Policy {
     let rule: Value = serde_saphyr::from_str(rule).unwrap();
@@ -16,7 +16,7 @@ fn policy_of(rule: &str) -> Policy {
         "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
         "spec": {"rules": [fields]},
     });
-    compile_with_mutation(&manifest).unwrap_or_else(|problems| panic!("{problems:#?}"))
+    compile_for(&manifest, Driver::ALL).unwrap_or_else(|problems| panic!("{problems:#?}"))
 }
 
 fn outcome(rule: &str, object: &Value) -> RuleOutcome {
