@@ -210,3 +210,53 @@ fn numbers_are_compared_by_value_and_empty_things_say_nothing() {
         assert_eq!(tidied(&a) == tidied(&b), same, "{a} {b}");
     }
 }
+
+#[test]
+fn who_asks_and_what_the_namespace_is_labelled_come_from_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "policy.yaml",
+        r#"
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: guarded}
+spec:
+  rules:
+    - name: guard
+      match: {any: [{resources: {kinds: [Pod], namespaceSelector: {matchLabels: {env: prod}}}}]}
+      exclude: {any: [{clusterRoles: [admin]}, {subjects: [{kind: Group, name: "ops-*"}]}]}
+      validate: {message: "guarded", deny: {}}
+"#,
+    );
+    write(
+        "pods.yaml",
+        "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: shop}}\n---\n\
+         {apiVersion: v1, kind: Pod, metadata: {name: b, namespace: test}}\n---\n\
+         {apiVersion: v1, kind: Namespace, metadata: {name: test, labels: {env: test}}}",
+    );
+    write(
+        "admin.yaml",
+        "{clusterRoles: [admin], userInfo: {username: alice}}",
+    );
+    write("ops.yaml", "{userInfo: {username: bob, groups: [ops-1]}}");
+    write(
+        "other.yaml",
+        "{clusterRoles: [view], userInfo: {username: eve, groups: [dev]}}",
+    );
+    let reasons = |user: &str| -> Vec<String> {
+        let suite = format!(
+            "policies: [policy.yaml]\nresources: [pods.yaml]\n{user}\n\
+             values: {{namespaceSelector: [{{name: shop, labels: {{env: prod}}}}]}}\n\
+             results: [{{policy: guarded, rule: guard, kind: Pod, resources: [a, b], result: fail}}]"
+        );
+        let test = folder.path().join("kyverno-test.yaml");
+        fs::write(&test, suite).unwrap();
+        let rows = check(&Suite::read(&test).unwrap()).unwrap();
+        rows.into_iter().map(|row| row.reason).collect()
+    };
+    assert_eq!(reasons(""), ["Ok", "Not found"]);
+    assert_eq!(reasons("userinfo: other.yaml"), ["Ok", "Not found"]);
+    assert_eq!(reasons("userinfo: admin.yaml"), ["Not found", "Not found"]);
+    assert_eq!(reasons("userinfo: ops.yaml"), ["Not found", "Not found"]);
+}
