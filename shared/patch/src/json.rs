@@ -1,10 +1,12 @@
 //! RFC 6902: operations one after the other, each at a pointer.
 
 mod apply;
+mod diff;
 
 use serde_json::{Map, Value};
 
 pub use apply::PADDING_MAX;
+pub use diff::diff;
 
 use crate::{OPERATIONS_MAX, PatchError, pointer::Pointer, size};
 

@@ -305,6 +305,44 @@ fn limits_at_their_edge() {
     assert!(error == Err(PatchError::TooLarge.to_string()));
 }
 
+#[test]
+fn what_makes_one_document_of_another() {
+    let table = [
+        (json!({"a": 1}), json!({"a": 1}), json!([])),
+        (
+            json!({"a": 1, "b/~": 2}),
+            json!({"b/~": 3, "c": null}),
+            json!([
+                {"op": "remove", "path": "/a"},
+                {"op": "replace", "path": "/b~1~0", "value": 3},
+                {"op": "add", "path": "/c", "value": null},
+            ]),
+        ),
+        (
+            json!({"a": [1, 2, 3]}),
+            json!({"a": [1, 9, 2, 3]}),
+            json!([{"op": "add", "path": "/a/1", "value": 9}]),
+        ),
+        (
+            json!([{"n": 1}, {"n": 2}, {"n": 3}, 4]),
+            json!([{"n": 7}, 4]),
+            json!([
+                {"op": "replace", "path": "/0/n", "value": 7},
+                {"op": "remove", "path": "/2"},
+                {"op": "remove", "path": "/1"},
+            ]),
+        ),
+        (
+            json!(1),
+            json!([]),
+            json!([{"op": "replace", "path": "", "value": []}]),
+        ),
+    ];
+    for (before, after, expected) in table {
+        assert_eq!(diff(&before, &after), expected);
+    }
+}
+
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -376,5 +414,11 @@ proptest! {
     fn a_pointer_is_written_as_it_is_read(path in any_pointer()) {
         let pointer = Pointer::parse(&path, "").unwrap();
         prop_assert_eq!(pointer.to_string(), path);
+    }
+
+    #[test]
+    fn a_difference_leads_from_one_to_the_other(before in any_value(), after in any_value()) {
+        let patch = diff(&before, &after);
+        prop_assert_eq!(patched(&before, &patch, Leniency::NONE), Ok(after));
     }
 }
