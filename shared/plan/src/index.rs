@@ -1,6 +1,7 @@
 //! Objects by what an expression takes of each.
 
 mod gather;
+mod ordered;
 mod posting;
 mod taken;
 
@@ -17,6 +18,7 @@ use crate::{
 };
 
 pub use gather::Terms;
+use ordered::Ordered;
 use posting::{IN_SET_BYTES, Posting};
 pub(crate) use taken::KEY_BUDGET;
 use taken::Taken;
@@ -41,6 +43,8 @@ pub struct Index {
     by_value: HashMap<Scalar, Posting>,
     /// Those of the values that are patterns themselves.
     patterns: HashSet<Box<str>>,
+    /// The values in order, once that is of use.
+    ordered: Ordered,
     /// Objects whose key cannot be looked up: it has parts, or there is none because of an error.
     always: BTreeSet<Object>,
     bytes: usize,
@@ -56,6 +60,7 @@ impl Index {
             at: at.clone(),
             by_value: HashMap::new(),
             patterns: HashSet::new(),
+            ordered: Ordered::default(),
             always: BTreeSet::new(),
             bytes: 0,
         };
@@ -114,7 +119,7 @@ impl Index {
     pub fn bytes(&self) -> usize {
         let slots = self.by_value.capacity() * (size_of::<(Scalar, Posting)>() + 1);
         let patterns = self.patterns.capacity() * (size_of::<Box<str>>() + 1);
-        self.bytes + slots + patterns + self.always.len() * IN_SET_BYTES
+        self.bytes + slots + patterns + self.ordered.bytes() + self.always.len() * IN_SET_BYTES
     }
 
     fn taken(&self, object: &Object) -> Taken {
@@ -150,6 +155,7 @@ impl Index {
                 self.bytes += value.bytes();
                 self.patterns.insert(pattern.into());
             }
+            self.ordered.insert(&value);
             self.by_value.insert(value, Posting::One(object.clone()));
         }
     }
@@ -167,6 +173,7 @@ impl Index {
                 continue;
             }
             self.bytes -= value.bytes();
+            self.ordered.remove(value);
             self.by_value.remove(value);
             if let Some(pattern) = pattern(value) {
                 self.bytes -= value.bytes();

@@ -7,6 +7,7 @@
 //! - `places` walks a rule, and knows what is visible where;
 //! - `fit` finds out how an expression depends on one variable;
 //! - `part` makes one query of an entry's expression and of a use;
+//! - `together` does so for expressions about several facts;
 //! - `cut` finds out what of a fact is read at all, where it is fetched whole;
 //! - `read` says all that to people.
 //!
@@ -18,9 +19,11 @@ mod fit;
 mod part;
 mod places;
 mod read;
+mod together;
 
 use std::{collections::HashSet, sync::Arc};
 
+use anteroom_jmespath::Expression;
 use anteroom_model::EntryKind;
 
 use crate::{
@@ -31,8 +34,8 @@ use crate::{
     template::Prepared,
 };
 pub(crate) use fit::Given;
-use fit::Name;
 pub use fit::may_miss_key;
+use fit::{Fit, Name};
 use part::Projection;
 pub(crate) use part::{Part, Side};
 use places::Place;
@@ -86,19 +89,30 @@ impl FoundUse<'_> {
 
 /// Every use of every fact, in the order of the rule's fields.
 fn of(rule: &Rule) -> Vec<FoundUse<'_>> {
-    let (mut found, mut is_read_whole) = (Vec::new(), false);
+    let (mut found, mut together, mut is_read_whole) = (Vec::new(), Vec::new(), false);
     places::each(rule, &mut |place, prepared| {
         is_read_whole |= fit::reads_everything(prepared.expression());
-        facts_of(place, prepared)
-            .into_iter()
-            .for_each(|(at, fact)| found.push(one(place, prepared, at, fact)));
+        let uses = together::of(place, prepared);
+        if uses.len() > 1 {
+            let entries = uses.iter().map(|one| Arc::as_ptr(one.entry));
+            together.push(entries.collect::<HashSet<_>>());
+        }
+        found.extend(uses);
     });
     // A message is for the few requests that are denied, and others do not pay for it.
-    let whole: HashSet<*const ContextEntry> = found
+    let mut whole: HashSet<*const ContextEntry> = found
         .iter()
         .filter(|each| each.wants_whole() && !each.place.in_message)
         .map(|each| Arc::as_ptr(each.entry))
         .collect();
+    // What is evaluated in the rule with one of its facts is with all of them.
+    for _ in 0..together.len() {
+        for facts in &together {
+            if facts.iter().any(|fact| whole.contains(fact)) {
+                whole.extend(facts);
+            }
+        }
+    }
     for each in &mut found {
         let is_whole = each.wants_whole() || whole.contains(&Arc::as_ptr(each.entry));
         // `@` shows which entries were loaded.
@@ -139,29 +153,16 @@ fn find(place: &Place<'_>, name: &str) -> Option<usize> {
 
 fn one<'r>(place: &Place<'r>, prepared: &'r Prepared, at: usize, fact: &'r Fact) -> FoundUse<'r> {
     let entry = &place.entries[at];
-    let name = |name: &str| match find(place, name) {
-        Some(found) if found == at => Name::Variable,
-        Some(found) if matches!(place.entries[found].loader, Loader::Fact(_)) => Name::Fact,
-        _ => Name::Known,
-    };
     let fit = is_kept(fact).and_then(|own| {
         let expression = prepared
             .fixed()
             .ok_or("a variable stands in it where no parameter can")?;
-        Ok((own, expression, fit::fit(expression, &name)?))
+        Ok((own, expression, together::fit(place, at, expression)?))
     });
     let (value, probe) = match &fit {
         Err(reason) => (Err(reason.clone()), None),
         Ok((own, expression, fit)) => {
-            let of = part::Use {
-                projection: projection(fact),
-                has_items: matches!(fact.source, FactSource::Collection(_) | FactSource::Api(_)),
-                variable: &entry.name,
-                entry: at,
-                own: *own,
-                expression,
-                fit,
-            };
+            let of = using(place, at, fact, *own, (expression, fit));
             let probe = place.side.and_then(|(operator, side)| {
                 let part = of.probe(operator, side).ok()?;
                 Some((part, side, operator))
@@ -177,6 +178,24 @@ fn one<'r>(place: &Place<'r>, prepared: &'r Prepared, at: usize, fact: &'r Fact)
         value,
         probe,
         is_asked_for: false,
+    }
+}
+
+fn using<'u>(
+    place: &'u Place<'_>,
+    at: usize,
+    fact: &Fact,
+    own: Option<&'u Expression>,
+    (expression, fit): (&'u Expression, &'u Fit),
+) -> part::Use<'u> {
+    part::Use {
+        projection: projection(fact),
+        has_items: matches!(fact.source, FactSource::Collection(_) | FactSource::Api(_)),
+        variable: &place.entries[at].name,
+        entry: at,
+        own,
+        expression,
+        fit,
     }
 }
 
@@ -199,7 +218,7 @@ fn projection(fact: &Fact) -> Projection {
 ///
 /// # Errors
 /// Why it is better fetched whole.
-fn is_kept(fact: &Fact) -> Result<Option<&anteroom_jmespath::Expression>, String> {
+fn is_kept(fact: &Fact) -> Result<Option<&Expression>, String> {
     let is_list = match &fact.source {
         FactSource::Entry { .. } | FactSource::Collection(_) => Ok(()),
         FactSource::Api(ApiCall {

@@ -134,17 +134,56 @@ impl<'i> Gathering<'i, '_> {
         }
     }
 
-    /// Objects that have a value that a key with wildcards matches.
+    /// Objects that have a value that a key with wildcards matches: all values are held against it, or
+    /// those that begin as it does.
     fn matched(&mut self, key: &str) -> Option<()> {
+        let before = key.find(['*', '?']).unwrap_or(key.len());
+        match key.get(..before) {
+            Some(prefix) if !prefix.is_empty() => self.matched_from(prefix, key),
+            _ => self.matched_of_all(key),
+        }
+    }
+
+    fn matched_from(&mut self, prefix: &str, key: &str) -> Option<()> {
+        let index = self.index;
+        if index.ordered.get().is_none() {
+            self.steps_left = self.steps_left.checked_sub(index.by_value.len())?;
+        }
+        let values = index.ordered.of(&index.by_value);
+        for text in values.beginning(prefix) {
+            self.step()?;
+            if (index.language.matches)(key, text) && self.having(&Scalar::Text(text.into()))? {
+                return Some(());
+            }
+        }
+        values
+            .others()
+            .try_for_each(|value| self.matched_other(key, value))
+    }
+
+    /// What is no text is written in one of two ways.
+    fn matched_other(&mut self, key: &str, value: &Scalar) -> Option<()> {
+        self.step()?;
+        let matches = self.index.language.matches;
+        let spellings = value.spellings();
+        match self.index.by_value.get(value) {
+            Some(posting) if spellings.iter().any(|text| matches(key, text)) => {
+                self.extend(posting)
+            }
+            _ => Some(()),
+        }
+    }
+
+    fn matched_of_all(&mut self, key: &str) -> Option<()> {
         let matches = self.index.language.matches;
         for (value, posting) in &self.index.by_value {
+            let Scalar::Text(text) = value else {
+                self.matched_other(key, value)?;
+                continue;
+            };
             self.step()?;
-            if let Scalar::Text(text) = value {
-                if matches(key, text) && self.found_in(value, posting)? {
-                    return Some(());
-                }
-            } else if value.spellings().iter().any(|text| matches(key, text)) {
-                self.extend(posting)?;
+            if matches(key, text) && self.found_in(value, posting)? {
+                return Some(());
             }
         }
         Some(())

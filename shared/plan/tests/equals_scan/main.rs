@@ -111,6 +111,28 @@ fn terms_are_kept() {
     assert_eq!(found("any_in('p7.x', items[].b)", 0, 9), None);
     assert_eq!(found("any_in('q', items[].b)", 0, 8), Some(0));
     assert_eq!(found("any_in('q', items[].b)", 0, 7), None);
+    // What begins as a key does is put in order once; then only that is held against it, and what is no
+    // text.
+    let begins = |text: &str, steps: &[usize]| {
+        let expression = Expression::parse(text).unwrap();
+        let found = narrow(&expression, Document::List { plural: None }).unwrap();
+        let key = IndexKey::of(found.probes()[0], true, false);
+        let index = Index::new(key, question::language(), state);
+        let found = steps.iter().map(|steps_max| {
+            let terms = Terms {
+                objects_max: 8,
+                steps_max: *steps_max,
+                admits: &|_| true,
+                parameters: &(),
+            };
+            let found = index.gather(found.probes()[0], terms);
+            found.map(|found| found.len())
+        });
+        found.collect::<Vec<_>>()
+    };
+    let name = "any_in('n1*', items[].metadata.name)";
+    assert_eq!(begins(name, &[7, 9, 2, 1]), [None, None, Some(1), None]);
+    assert_eq!(begins("any_in('?1', items[].metadata.name)", &[0]), [None]);
     // What is asked for is no list.
     assert_eq!(found("items[?contains('xy', a)]", 8, 8), None);
 }

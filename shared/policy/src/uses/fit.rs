@@ -12,6 +12,8 @@ use anteroom_jmespath::{
     ast::{Argument, Ast, Term, TermId},
 };
 
+use super::part::Part;
+
 /// Functions that see in which order an object's fields stand. A rule sees a fact's in another order
 /// than where the fact is kept.
 const OF_ORDER: [&str; 3] = ["keys", "to_string", "values"];
@@ -48,6 +50,8 @@ pub(crate) struct Given {
     pub(crate) expression: Expression,
     /// A missing key in it is null.
     pub(crate) is_forgiven: bool,
+    /// Where it is about another fact: the query for it.
+    pub(crate) part: Option<Box<Part>>,
 }
 
 /// What a name stands for that is looked up in the context.
@@ -60,6 +64,8 @@ pub(super) enum Name {
     Known,
 }
 
+/// What is evaluated in the rule of other facts is among the givens.
+///
 /// # Errors
 /// Why it has to be evaluated in the rule.
 pub(super) fn fit(expression: &Expression, name: &dyn Fn(&str) -> Name) -> Result<Fit, String> {
@@ -274,6 +280,7 @@ impl Walk<'_> {
         let given = Given {
             expression,
             is_forgiven: !strict,
+            part: None,
         };
         self.found.givens.push((span, given));
         Ok(())
@@ -290,8 +297,7 @@ impl Walk<'_> {
             Term::Current => Err("it reads everything that the rule knows".to_owned()),
             Term::Field(field) => match (self.name)(field) {
                 Name::Variable => Ok(true),
-                Name::Known => Ok(false),
-                Name::Fact => Err(format!("it reads `{field}` too, another fact")),
+                Name::Known | Name::Fact => Ok(false),
             },
             Term::Path(terms) | Term::Pipe(terms) => any(terms.get(..1).unwrap_or_default()),
             Term::Or(terms) | Term::And(terms) | Term::List(terms) => any(terms),

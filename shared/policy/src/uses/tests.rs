@@ -246,3 +246,35 @@ validate:
         assert_eq!(cut(own, list, condition), expected, "{list} {condition}");
     }
 }
+
+/// Of two facts in one expression the first that can be asked for it is, and is told of the other.
+#[test]
+fn one_of_two_facts_is_asked_and_given_the_other() {
+    let asked = |key: &str, more: &str| {
+        reads(&format!(
+            r#"
+context:
+- name: v
+  resourceCache: {{group: "", version: v1, kind: services, jmesPath: "items[]"}}
+- name: w
+  resourceCache: {{group: "", version: v1, kind: pods, jmesPath: "items[]"}}
+validate: {{deny: {{conditions: [{{key: "{{{{ {key} }}}}", operator: Equals, value: "{{{{ {more} }}}}"}}]}}}}
+"#
+        ))
+    };
+    let both = asked("contains(v[].host, w[0].name)", "request.name");
+    for part in [
+        "Part of v: `items[] | contains(@[].host, $h0)`",
+        "Part of w: `(items[])[0].name`",
+    ] {
+        assert!(both.contains(part), "{both}");
+    }
+    // What one of them is needed whole for, the other is evaluated with in the rule.
+    for (key, more) in [
+        ("contains(v[].host, w[0].name)", "to_string(w)"),
+        ("[v[].host, w[0].name]", "request.name"),
+    ] {
+        let whole = asked(key, more);
+        assert!(!whole.contains("Part of v"), "{key} {more}: {whole}");
+    }
+}

@@ -113,7 +113,12 @@ fn document() -> impl Strategy<Value = Value> {
 }
 
 /// What can be asked for in place of a fact, most often.
-const USES: [&str; 55] = [
+const USES: [&str; 60] = [
+    "contains(V[].host, W[0].host)",
+    "V[?host == 'H'].n && W[].rules[].host",
+    "length(V) == length(W)",
+    "V[0].host || W[0].host || 'x'",
+    "[V][0] || W[].host",
     "V[]",
     "V[].host",
     "V[].rules[].host",

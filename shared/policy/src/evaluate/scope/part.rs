@@ -136,11 +136,7 @@ impl Scope<'_> {
         bound: &Bound,
         prepared: &Prepared,
     ) -> Result<Value, Interrupt> {
-        let own = Bound {
-            expression: given.expression.clone(),
-            parameters: bound.parameters.clone(),
-        };
-        match self.search(&own, prepared.source()) {
+        match self.given_value(given, bound, prepared) {
             Ok(value) => Ok(Arc::unwrap_or_clone(value)),
             Err(Interrupt::Variable(error))
                 if given.is_forgiven && error.kind == VariableErrorKind::Missing =>
@@ -149,6 +145,24 @@ impl Scope<'_> {
             }
             Err(interrupt) => Err(interrupt),
         }
+    }
+
+    fn given_value(
+        &mut self,
+        given: &Given,
+        bound: &Bound,
+        prepared: &Prepared,
+    ) -> Result<Arc<Value>, Interrupt> {
+        if let Some(part) = &given.part
+            && let Some(value) = self.ask(prepared, part, None)?
+        {
+            return Ok(value);
+        }
+        let own = Bound {
+            expression: given.expression.clone(),
+            parameters: bound.parameters.clone(),
+        };
+        self.search(&own, prepared.source())
     }
 }
 
