@@ -34,6 +34,10 @@
 //! - an `apiCall`'s default stands in for a call that failed, and not for what a view does not know;
 //! - a `Policy` reads nothing outside its namespace: only entries that are confined to it, only paths
 //!   that name it, and no `service`, which may be anywhere;
+//! - a value in a patch is a value: in a key it makes no anchor and no directive, in a path no step, in the
+//!   YAML of `patchesJson6902` no structure;
+//! - `+(key)` in an element of a list is about each element by itself; a condition of a patch writes
+//!   nothing; `{}` and `[]` of a patch are kept;
 //! - a quantity has a digit in it, and a large number reads as its digits (`1000000`, not `1e+06`).
 
 mod call;

@@ -231,3 +231,27 @@ fn a_large_object_is_not_patched_without_end() {
         RuleOutcome::Error(RuleError::TooMuchPatched)
     );
 }
+
+proptest! {
+    #[test]
+    fn no_patch_and_no_object_panics(patch in any_json(), value in any_json(), spec in any_json()) {
+        let patches = [
+            json!({"patchStrategicMerge": {"spec": {"containers": [patch], "(a)": value, "+(b)": patch}}}),
+            json!({"patchesJson6902": [{"op": "add", "path": "/spec/-1/a", "value": value}, patch]}),
+            json!({"foreach": [{"list": "request.object.spec", "patchStrategicMerge": {"spec": patch}}]}),
+        ];
+        let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec});
+        for mutate in patches {
+            let rule = json!({"name": "r", "match": {"any": [{"resources": {"kinds": ["*"]}}]}, "mutate": mutate});
+            let manifest = json!({
+                "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+                "spec": {"rules": [rule]},
+            });
+            if let Ok(policy) = compile_for(&manifest, Driver::ALL) {
+                let request = create(&object);
+                let mut evaluation = Evaluation::start(&policy, &policy.rules[0], &request);
+                prop_assert!(matches!(evaluation.step(), Step::Done(_)));
+            }
+        }
+    }
+}
