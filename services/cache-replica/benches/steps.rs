@@ -99,6 +99,8 @@ async fn run(cli: &Cli) {
     let service = Service::new("steps");
     let args = anteroom_cache_replica::Args {
         replica_id: Some("replica-0".to_owned()),
+        // Under callgrind nothing is quick.
+        quick_max: Duration::MAX,
         ..Default::default()
     };
     let replica = anteroom_cache_replica::run(args, Arc::new(bus.join()), service.clone());

@@ -87,21 +87,29 @@ impl Difference {
         }
         let (mut before, mut after) = (old.entries(), new.entries());
         let mut fields = Vec::new();
-        loop {
-            match (before.next(), after.next()) {
-                (None, None) => break,
-                (Some((name, old)), Some((same, new))) if name == same => {
-                    if old.body() != new.body() {
-                        fields.push((name.into(), Self::between(old, new, depth - 1)));
-                    }
+        while let Some((name, old)) = before.next_bytes() {
+            if after.pass(name, old) {
+                continue;
+            }
+            match after.next_bytes() {
+                Some((same, new)) if same == name => {
+                    let (old, new) = (BodyNode::new(old), BodyNode::new(new));
+                    fields.push((text(name), Self::between(old, new, depth - 1)));
                 }
                 // From here on they are not held against each other: each may stand elsewhere.
-                (old, new) => {
-                    let behind = before.chain(after);
-                    let all = old.into_iter().chain(new).chain(behind);
-                    fields.extend(all.map(|(name, _)| (name.into(), Self::Whole)));
+                new => {
+                    let names = [Some(name), new.map(|(name, _)| name)];
+                    fields.extend(names.into_iter().flatten().map(wholly));
                     break;
                 }
+            }
+        }
+        for behind in [&mut before, &mut after] {
+            while let Some((name, _)) = behind.next_bytes() {
+                fields.push(wholly(name));
+            }
+            if behind.left() > 0 {
+                return Self::Whole; // What cannot be read may be anything.
             }
         }
         Self::Fields(fields)
@@ -118,6 +126,15 @@ impl Difference {
             }),
         }
     }
+}
+
+fn wholly(name: &[u8]) -> (Box<str>, Difference) {
+    (text(name), Difference::Whole)
+}
+
+/// Names of fields are UTF-8, or nobody can ask for them.
+fn text(name: &[u8]) -> Box<str> {
+    String::from_utf8_lossy(name).into()
 }
 
 #[cfg(test)]

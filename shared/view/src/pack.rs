@@ -25,10 +25,13 @@ const PACK_BYTES_MAX: usize = 128 * 1024;
 /// takes for several of its size.
 const STREWN_BYTES: usize = 16 * 1024;
 
-/// Bytes of one chunk's objects that have an allocation of their own, from which on they are packed while
-/// a view is read. Fewer would round up more; more are all there twice when the view is whole and the rest
-/// is packed, since the allocator gives back what they took only a while later.
+/// Bytes of one chunk's objects that have an allocation of their own, from which on some are packed while
+/// a view is read: what is left when the view is whole is there twice for a moment, since the allocator
+/// gives back what it took only a while after it was packed.
 pub(crate) const LOOSE_BYTES_MAX: usize = 48 * 1024;
+
+/// The least that is packed of them.
+const BEST_BYTES_MIN: usize = 24 * 1024;
 
 /// The part of an allocation that may be holes: one in so many.
 const HOLES_SHARE: usize = 3;
@@ -36,30 +39,71 @@ const HOLES_SHARE: usize = 3;
 /// Packs those that nobody else holds and that have an allocation of their own. Returns the bytes that
 /// this saves.
 pub(crate) fn pack(objects: &mut [Object]) -> isize {
-    let loose = objects
-        .iter_mut()
-        .filter(|object| is_loose(object) && object.is_unshared());
-    let mut loose: Vec<_> = loose.collect();
-    let sizes: Vec<_> = loose.iter().map(|object| object.len()).collect();
-    let mut saved: isize = 0;
-    for range in ranges(&sizes) {
-        let packed = &mut loose[range];
-        if packed.len() < 2 {
-            continue;
-        }
-        let spare = |packed: &[&mut Object]| packed.iter().map(|object| object.spare_bytes()).sum();
-        let before: usize = spare(packed);
-        let data = joined(packed.iter().map(|object| object.data()));
-        let mut start = 0;
-        for object in packed.iter_mut() {
-            let bytes = object.len();
-            object.move_into(&data, start);
-            start += bytes;
-        }
-        let after: usize = spare(packed);
-        saved += before.cast_signed() - after.cast_signed();
+    let mut loose = loose(objects);
+    let ranges = ranges(&sizes(&loose));
+    ranges
+        .into_iter()
+        .map(|range| together(&mut loose[range]))
+        .sum()
+}
+
+/// Packs those of them that fill an allocation best, and leaves the others for the next time. Returns the
+/// bytes that this saves.
+pub(crate) fn pack_best(objects: &mut [Object]) -> isize {
+    let mut loose = loose(objects);
+    let range = best(&sizes(&loose), BEST_BYTES_MIN);
+    together(&mut loose[range])
+}
+
+fn loose(objects: &mut [Object]) -> Vec<&mut Object> {
+    let loose = objects.iter_mut();
+    loose
+        .filter(|object| is_loose(object) && object.is_unshared())
+        .collect()
+}
+
+fn sizes(objects: &[&mut Object]) -> Vec<usize> {
+    objects.iter().map(|object| object.len()).collect()
+}
+
+/// Moves them into one allocation.
+fn together(packed: &mut [&mut Object]) -> isize {
+    if packed.len() < 2 {
+        return 0;
     }
-    saved
+    let spare = |packed: &[&mut Object]| packed.iter().map(|object| object.spare_bytes()).sum();
+    let before: usize = spare(packed);
+    let data = joined(packed.iter().map(|object| object.data()));
+    let mut start = 0;
+    for object in packed.iter_mut() {
+        let bytes = object.len();
+        object.move_into(&data, start);
+        start += bytes;
+    }
+    let after: usize = spare(packed);
+    before.cast_signed() - after.cast_signed()
+}
+
+/// Which of objects of these sizes, side by side, take at least so many bytes, and of them the least that
+/// is added; empty where all take less.
+fn best(sizes: &[usize], least: usize) -> Range<usize> {
+    let (mut best, mut best_bytes, mut best_spare) = (0..0, 1, usize::MAX);
+    for begin in 0..sizes.len() {
+        let mut bytes = 0;
+        for end in begin + 1..=sizes.len() {
+            bytes += sizes[end - 1];
+            if bytes > PACK_BYTES_MAX {
+                break;
+            }
+            let spare = size::shared(bytes);
+            // By what is added to each byte.
+            if bytes >= least && spare.saturating_mul(best_bytes) < best_spare.saturating_mul(bytes)
+            {
+                (best, best_bytes, best_spare) = (begin..end, bytes, spare);
+            }
+        }
+    }
+    best
 }
 
 /// Whether it may be packed, if nobody else holds it: it has an allocation of its own, and is small.
@@ -186,6 +230,20 @@ mod tests {
             }
             prop_assert_eq!(next, sizes.len());
         }
+    }
+
+    #[test]
+    fn the_best_of_a_few_are_hardly_rounded_up() {
+        for of in [333, 600, 1_100, 2_049, 3_111, 3_700, 5_200, 9_000] {
+            let count = LOOSE_BYTES_MAX / of + 1;
+            let sizes: Vec<_> = (0..count).map(|n| of + (n * 37) % 50).collect();
+            let range = best(&sizes, BEST_BYTES_MIN);
+            let bytes: usize = sizes[range].iter().sum();
+            assert!((BEST_BYTES_MIN..=PACK_BYTES_MAX).contains(&bytes));
+            assert!(size::shared(bytes) * 15 < bytes, "{of}: {bytes}");
+        }
+        assert!(best(&[5_000; 4], BEST_BYTES_MIN).is_empty(), "too few");
+        assert!(best(&[], BEST_BYTES_MIN).is_empty());
     }
 
     #[test]

@@ -197,7 +197,7 @@ impl Tree {
         self.gather();
     }
 
-    /// Packs the chunk that this key is in, once there is enough in it.
+    /// Packs some of the chunk that this key is in, once there is enough in it.
     pub(crate) fn pack_at(&mut self, key: Parts<'_>) {
         let Some(place) = self.chunks.find(key) else {
             return;
@@ -207,7 +207,8 @@ impl Tree {
             .get(place)
             .map_or(0, |chunk| chunk.loose_bytes());
         if loose >= pack::LOOSE_BYTES_MAX {
-            self.pack_chunk(place);
+            let saved = self.edit(place, |chunk| pack::pack_best(&mut chunk.0));
+            self.saved += saved.unwrap_or_default();
         }
     }
 

@@ -54,6 +54,8 @@ impl World {
         let replica = anteroom_cache_replica::run(
             anteroom_cache_replica::Args {
                 replica_id: Some("replica-0".to_owned()),
+                // Under callgrind nothing is quick.
+                quick_max: std::time::Duration::MAX,
                 ..Default::default()
             },
             Arc::new(bus.join()),

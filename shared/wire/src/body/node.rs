@@ -126,6 +126,37 @@ pub struct Entries<'a> {
     rest: &'a [u8],
 }
 
+impl<'a> Entries<'a> {
+    /// The next entry: its name, and its value's own bytes. `None`: there is none, or it is malformed.
+    pub fn next_bytes(&mut self) -> Option<(&'a [u8], &'a [u8])> {
+        let left = self.left.checked_sub(1)?;
+        let (name, value) = key(self.rest)?;
+        let rest = skip(value)?;
+        (self.left, self.rest) = (left, rest);
+        Some((name, &value[..value.len() - rest.len()]))
+    }
+
+    /// Passes the next entry if it is this one, byte by byte; `value` is one value, whole. Says whether it
+    /// was.
+    pub fn pass(&mut self, name: &[u8], value: &[u8]) -> bool {
+        // No value begins as another does and goes on.
+        let rest = match (self.left, key(self.rest)) {
+            (1.., Some((found, rest))) if found == name => rest.strip_prefix(value),
+            _ => None,
+        };
+        if let Some(rest) = rest {
+            self.left -= 1;
+            self.rest = rest;
+        }
+        rest.is_some()
+    }
+
+    /// How many are left.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+}
+
 impl<'a> Iterator for Entries<'a> {
     type Item = (&'a str, BodyNode<'a>);
 

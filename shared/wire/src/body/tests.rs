@@ -234,3 +234,42 @@ fn a_record_is_read_whole_and_may_gain_fields() {
     let trailing = [&newer[..], &[0xc0]].concat();
     assert!(decode::<Record>(&trailing).is_err());
 }
+
+/// The entries of an object as their own bytes.
+fn own_entries(node: BodyNode<'_>) -> Vec<(&[u8], &[u8])> {
+    let mut entries = node.entries();
+    std::iter::from_fn(|| entries.next_bytes()).collect()
+}
+
+proptest! {
+    #[test]
+    fn entries_are_the_same_as_bytes_and_those_that_are_the_same_are_passed(
+        one in json(), other in json(),
+    ) {
+        let encoded = [&one, &other].map(|value| encode_json(value).unwrap());
+        let [one, other] = [&encoded[0], &encoded[1]].map(|bytes| BodyNode::new(bytes));
+        let own = own_entries(one);
+        let plain = one.entries().map(|(name, value)| (name.as_bytes(), value.body()));
+        prop_assert!(plain.eq(own.iter().copied()));
+        for other in [one, other] {
+            let mut entries = other.entries();
+            for (name, value) in &own {
+                let (left, next) = (entries.left(), entries.clone().next_bytes());
+                let same = next == Some((*name, *value));
+                prop_assert_eq!(entries.pass(name, value), same);
+                prop_assert_eq!(entries.left(), left - usize::from(same));
+                if !same {
+                    entries.next_bytes();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn entries_of_hostile_bytes_come_to_an_end(bytes in hostile()) {
+        let mut entries = BodyNode::new(&bytes).entries();
+        entries.pass(b"a", b"\xc0");
+        let left = entries.left();
+        prop_assert!(std::iter::from_fn(|| entries.next_bytes()).count() <= left);
+    }
+}
