@@ -132,7 +132,8 @@ mod tests {
 
     #[test]
     fn what_is_not_evaluated_is_told_and_not_refused() {
-        let mut manifest = policy("ClusterPolicy", &json!({ "imageRegistry": {} }));
+        let image = json!({ "imageRegistry": { "reference": "nginx" } });
+        let mut manifest = policy("ClusterPolicy", &image);
         manifest["spec"]["rules"][0]["nope"] = 1.into();
         let admission = judge(&manifest, None, None);
         assert_eq!((admission.refused.len(), admission.warnings.len()), (0, 2));
