@@ -1,4 +1,4 @@
-//! Instruction counts of small programs that always do the same: a regression of a hundredth shows in
+//! Instructions and allocations, counted, of small programs that always do the same: a regression of a hundredth shows in
 //! them, where a busy machine's clock hides one of a tenth.
 //!
 //! Each program is run twice under callgrind, with fewer and with more rounds. The difference is what
@@ -12,7 +12,10 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 
-use crate::shell::{cargo, run, say, target};
+use crate::{
+    profile::callgrind::Costs,
+    shell::{cargo, run, say, target},
+};
 
 /// A program to count.
 struct Driver {
@@ -95,14 +98,22 @@ pub(crate) fn count(only: Option<&str>) -> anyhow::Result<()> {
         let program = build(driver)?;
         let [few, many] = driver.rounds;
         let (few_took, many_took) = (
-            instructions(driver, &program, few, &folder)?,
-            instructions(driver, &program, many, &folder)?,
+            costs(driver, &program, few, &folder)?,
+            costs(driver, &program, many, &folder)?,
         );
-        let each = many_took.saturating_sub(few_took) / (many - few);
-        say(&format!("{}: {each} instructions", driver.name));
+        let each = many_took.since(&few_took, many - few);
+        let (instructions, allocations) = (each.instructions, each.allocations);
+        say(&format!(
+            "{}: {instructions:.0} instructions, {allocations:.1} allocations",
+            driver.name
+        ));
         let comma = if json.is_empty() { "" } else { "," };
         // Writing to a string cannot fail.
-        let _ = write!(json, "{comma}\n  {:?}: {each}", driver.name);
+        let _ = write!(
+            json,
+            "{comma}\n  {:?}: {{ \"instructions\": {instructions:.0}, \"allocations\": {allocations:.1} }}",
+            driver.name
+        );
     }
     print_json(&format!("{{{json}\n}}"));
     Ok(())
@@ -126,12 +137,7 @@ fn build(driver: &Driver) -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(executable))
 }
 
-fn instructions(
-    driver: &Driver,
-    program: &Path,
-    rounds: u64,
-    folder: &Path,
-) -> anyhow::Result<u64> {
+fn costs(driver: &Driver, program: &Path, rounds: u64, folder: &Path) -> anyhow::Result<Costs> {
     let out = folder.join(format!(
         "{}.{rounds}.callgrind",
         driver.name.replace(' ', "-")
@@ -146,15 +152,8 @@ fn instructions(
     let output = command.output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{command:?} failed: {said}");
-    let file = std::fs::read_to_string(&out)?;
-    let counted = |line: &str| {
-        let total = line
-            .strip_prefix("summary:")
-            .or(line.strip_prefix("totals:"))?;
-        total.split_whitespace().next()?.parse().ok()
-    };
-    let total = file.lines().find_map(counted);
-    total.with_context(|| format!("no total in {}", out.display()))
+    let text = std::fs::read(&out)?;
+    Ok(Costs::read(&String::from_utf8_lossy(&text)))
 }
 
 #[expect(clippy::print_stdout, reason = "the task's output")]

@@ -55,7 +55,8 @@ enum Task {
         #[arg(last = true)]
         args: Vec<String>,
     },
-    /// Count the instructions of a decision, a query and a delta under callgrind, and print JSON.
+    /// Count the instructions and allocations of a decision, a query and a delta under callgrind, and
+    /// print JSON.
     Instructions {
         /// Only what holds this in its name.
         only: Option<String>,

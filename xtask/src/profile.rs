@@ -4,7 +4,8 @@
 //! without TLS and NATS), under valgrind's callgrind with two numbers of reviews. The difference is what
 //! the reviews took, whatever the start took.
 
-mod callgrind;
+pub(crate) mod callgrind;
+mod flame;
 
 use std::{
     fs,
@@ -12,7 +13,7 @@ use std::{
     process::Command,
 };
 
-use crate::shell::{cargo, root, run, target};
+use crate::shell::{cargo, root, run, say, target};
 use anyhow::{Context, bail};
 use callgrind::{Costs, Each};
 
@@ -34,8 +35,8 @@ pub(crate) struct ProfileArgs {
     #[arg(long, default_value_t = 25)]
     functions: usize,
 
-    /// Sample with `perf` too: stacks for a flame graph, one a line with its number of samples, go to
-    /// profile/POLICY.folded in the target folder.
+    /// Sample with `perf` too: a flame graph goes to profile/POLICY.svg in the target folder, and its
+    /// stacks, one a line with its number of samples, to profile/POLICY.folded.
     #[arg(long)]
     stacks: bool,
 }
@@ -134,6 +135,10 @@ fn sample(driver: &Path, folder: &Path, policy: &str) -> anyhow::Result<()> {
         .output()
         .context("perf does not start")?;
     let folded = callgrind::folded(&String::from_utf8_lossy(&script.stdout));
+    let picture = flame::svg(policy, &folded);
     fs::write(folder.join(format!("{policy}.folded")), folded)?;
+    let file = folder.join(format!("{policy}.svg"));
+    fs::write(&file, picture)?;
+    say(&format!("a flame graph is in {}", file.display()));
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Metrics of a process, as OpenMetrics text.
 
+mod allocations;
 mod merge;
 mod proc;
 

@@ -24,7 +24,9 @@ pub struct Asked {
     pub uri: String,
     /// The status code.
     pub code: u64,
-    /// When this stage was reached, by the API server's clock, which is the test's own.
+    /// When the request came in, by the API server's clock, which is the test's own.
+    pub received: Timestamp,
+    /// When this stage was reached.
     pub at: Timestamp,
 }
 
@@ -56,6 +58,7 @@ pub fn read(log: &Path) -> anyhow::Result<Vec<Asked>> {
 fn parse(line: &str) -> anyhow::Result<Asked> {
     let event: Value = serde_json::from_str(line)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let time = |value: &Value| text(value).parse().with_context(|| line.to_owned());
     let object = &event["objectRef"];
     let resource = match text(&object["apiGroup"]) {
         group if group.is_empty() => text(&object["resource"]),
@@ -69,9 +72,8 @@ fn parse(line: &str) -> anyhow::Result<Asked> {
         namespace: text(&object["namespace"]),
         uri: text(&event["requestURI"]),
         code: event["responseStatus"]["code"].as_u64().unwrap_or_default(),
-        at: text(&event["stageTimestamp"])
-            .parse()
-            .with_context(|| line.to_owned())?,
+        received: time(&event["requestReceivedTimestamp"])?,
+        at: time(&event["stageTimestamp"])?,
     })
 }
 
@@ -92,6 +94,7 @@ mod tests {
     fn line(id: &str, stage: &str, code: u64) -> String {
         json!({ "auditID": id, "stage": stage, "verb": "watch", "requestURI": "/api/v1/pods?watch=1",
             "objectRef": { "resource": "pods" }, "responseStatus": { "code": code },
+            "requestReceivedTimestamp": "2026-11-21T08:00:00.023456Z",
             "stageTimestamp": "2026-11-21T08:00:00.123456Z" })
         .to_string()
     }

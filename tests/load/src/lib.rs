@@ -15,7 +15,7 @@ mod worker;
 pub use client::{Client, Target};
 pub use oracle::{Expected, Oracle, Standing};
 pub use paced::{
-    Case, Hosts, Pace, Paced, PacedReport, Protocol, Questions, Slot, Spread, Template,
+    Case, Hosts, Pace, Paced, PacedReport, Protocol, Questions, Slot, Spread, Stall, Template,
 };
 pub use report::{Live, Report};
 pub use review::{Answer, ingress, review};

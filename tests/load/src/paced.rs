@@ -11,6 +11,7 @@ mod glance;
 mod http1;
 mod http2;
 mod question;
+mod stalls;
 mod tally;
 mod template;
 mod turns;
@@ -25,6 +26,7 @@ use anyhow::ensure;
 use crate::Target;
 
 pub use question::{Case, Hosts, Questions};
+pub use stalls::Stall;
 pub use tally::{PacedReport, Spread};
 pub use template::{Slot, Template};
 pub use turns::Pace;

@@ -12,17 +12,17 @@ const ALLOCATING: [&str; 4] = [
 
 /// What a run took.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Costs {
+pub(crate) struct Costs {
     /// By function, without what it calls.
     instructions: HashMap<String, u64>,
     calls: HashMap<String, u64>,
 }
 
-/// What one review took.
+/// What one review, or another round, took.
 #[derive(Debug)]
-pub(super) struct Each {
-    pub(super) instructions: f64,
-    pub(super) allocations: f64,
+pub(crate) struct Each {
+    pub(crate) instructions: f64,
+    pub(crate) allocations: f64,
     /// Most instructions first.
     pub(super) functions: Vec<Function>,
 }
@@ -53,7 +53,7 @@ impl<'t> Names<'t> {
 
 impl Costs {
     /// Of what callgrind wrote.
-    pub(super) fn read(text: &str) -> Self {
+    pub(crate) fn read(text: &str) -> Self {
         let (mut costs, mut names) = (Self::default(), Names::default());
         let (mut function, mut called) = ("", "");
         let mut is_of_call = false;
@@ -86,8 +86,8 @@ impl Costs {
         costs
     }
 
-    /// What each of `reviews` took that this run had more than `fewer`.
-    pub(super) fn since(&self, fewer: &Self, reviews: u64) -> Each {
+    /// What each of `reviews` (or rounds) took that this run had more than `fewer`.
+    pub(crate) fn since(&self, fewer: &Self, reviews: u64) -> Each {
         let each = |of: fn(&Self) -> &HashMap<String, u64>, name: &str| {
             let number = |costs: &Self| of(costs).get(name).copied().unwrap_or(0) as f64;
             (number(self) - number(fewer)) / reviews as f64

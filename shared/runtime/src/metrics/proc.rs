@@ -5,8 +5,10 @@ use std::fmt;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _},
-    metrics::gauge::ConstGauge,
+    metrics::{counter::ConstCounter, gauge::ConstGauge},
 };
+
+use super::allocations::allocations;
 
 /// Read anew at every scrape.
 #[derive(Debug)]
@@ -36,6 +38,25 @@ impl Collector for ProcessCollector {
             let gauge = ConstGauge::new(i64::try_from(bytes).unwrap_or(i64::MAX));
             let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
             gauge.encode(metric)?;
+        }
+        let Some(allocations) = allocations() else {
+            return Ok(());
+        };
+        for (name, help, count) in [
+            (
+                "anteroom_allocator_allocations",
+                "Allocations ever made, as jemalloc counts them",
+                allocations.count,
+            ),
+            (
+                "anteroom_allocator_bytes",
+                "Bytes ever allocated, as jemalloc counts them",
+                allocations.bytes,
+            ),
+        ] {
+            let counter = ConstCounter::new(count);
+            let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
+            counter.encode(metric)?;
         }
         Ok(())
     }

@@ -17,6 +17,7 @@ use super::{
     clock::{MachineClock, thread_cpu, wake_in_time},
     drive::{Exchange, work},
     question::Asker,
+    stalls::MachineWatch,
     tally::{PacedReport, Tally},
     turns::Turns,
 };
@@ -51,12 +52,13 @@ pub(super) fn run(plan: &Paced) -> anyhow::Result<PacedReport> {
             });
         let workers = started.collect::<Result<Vec<_>, _>>()?;
         ready.wait();
+        let machine = MachineWatch::begin(Instant::now())?;
         let mut all = Tally::new();
         for worker in workers {
             let tally = worker.join();
             all.merge(tally.map_err(|_| anyhow::anyhow!("a load worker panicked"))?);
         }
-        Ok(all.report(turns.left()))
+        Ok(all.report(turns.left(), &machine.end()))
     })
 }
 

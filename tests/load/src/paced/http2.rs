@@ -20,6 +20,7 @@ use super::{
     clock::{Clock, MachineClock, thread_cpu, wake_in_time},
     glance::{Verdict, judge},
     question::Asker,
+    stalls::MachineWatch,
     tally::{PacedReport, Tally, Times},
     turns::Turns,
 };
@@ -73,6 +74,7 @@ async fn run_streams(plan: &Paced) -> anyhow::Result<PacedReport> {
         },
         closed: plan.pace == Pace::Closed,
     });
+    let machine = MachineWatch::begin(shared.clock.start)?;
     let cpu = thread_cpu();
     let ticking = tick(&shared)?;
     let mut workers = tokio::task::JoinSet::new();
@@ -88,7 +90,7 @@ async fn run_streams(plan: &Paced) -> anyhow::Result<PacedReport> {
         let ticked = ticking.join();
         all.cpu += ticked.map_err(|_| anyhow::anyhow!("the load's clock panicked"))?;
     }
-    Ok(all.report(shared.turns.left()))
+    Ok(all.report(shared.turns.left(), &machine.end()))
 }
 
 /// What all streams share.

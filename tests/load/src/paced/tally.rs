@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::glance::Verdict;
+use super::{
+    glance::Verdict,
+    stalls::{Late, Slow, Stall},
+};
 use crate::report::new_histogram;
 
 /// Kinds of errors, and examples of wrong answers, that are kept; further ones are counted alone.
@@ -23,6 +26,7 @@ pub(crate) struct Tally {
     latency_ns: Histogram<u64>,
     /// From when a request was due to its being sent.
     late_ns: Histogram<u64>,
+    slow: Slow,
     /// When the last answer came.
     ended: Duration,
     /// CPU time of the generator's threads.
@@ -47,6 +51,7 @@ impl Tally {
             wrong_examples: Vec::new(),
             latency_ns: new_histogram(),
             late_ns: new_histogram(),
+            slow: Slow::default(),
             ended: Duration::ZERO,
             cpu: Duration::ZERO,
         }
@@ -59,6 +64,7 @@ impl Tally {
         // Fails only for a histogram that may not grow; these may.
         let _ = self.latency_ns.record(ns(times.due, times.answered));
         let _ = self.late_ns.record(ns(times.due, times.sent));
+        self.slow.record(times);
         self.ended = self.ended.max(times.answered);
         match verdict {
             Verdict::Right => self.decisions += 1,
@@ -98,12 +104,13 @@ impl Tally {
         // As in `record`.
         let _ = self.latency_ns.add(other.latency_ns);
         let _ = self.late_ns.add(other.late_ns);
+        self.slow.merge(other.slow);
         self.ended = self.ended.max(other.ended);
         self.cpu += other.cpu;
     }
 
-    /// `unsent` requests were due and never posted.
-    pub(crate) fn report(self, unsent: u64) -> PacedReport {
+    /// `unsent` requests were due and never posted; the machine was late when `late` says so.
+    pub(super) fn report(self, unsent: u64, late: &[Late]) -> PacedReport {
         let seconds = self.ended.as_secs_f64();
         let posts = self.decisions + self.errors;
         let per_post = |total: f64| total / posts.max(1) as f64;
@@ -120,6 +127,7 @@ impl Tally {
             },
             latency_ms: Spread::of(&self.latency_ns),
             late_ms: Spread::of(&self.late_ns),
+            stalls: self.slow.stalls(late),
             generator_cpu_ms: per_post(self.cpu.as_secs_f64() * 1e3),
             error_kinds: self.error_kinds,
             wrong_examples: self.wrong_examples,
@@ -147,6 +155,8 @@ pub struct PacedReport {
     /// From when a request was due to its being sent: all connections were in use, or the generator
     /// was late itself.
     pub late_ms: Spread,
+    /// The longest times that requests stood still.
+    pub stalls: Vec<Stall>,
     /// CPU time that the generator took for one post.
     pub generator_cpu_ms: f64,
     /// Errors by their text.

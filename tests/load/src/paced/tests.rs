@@ -85,7 +85,7 @@ fn with_a_stall(pace: Pace) -> PacedReport {
     let mut asker = Asker::new(&questions(vec![free()]), 0);
     let mut tally = Tally::new();
     work(&&clock, &mut stub, &turns, &mut asker, &mut tally);
-    tally.report(turns.left())
+    tally.report(turns.left(), &[])
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn what_was_due_and_never_sent_is_counted() {
     let mut asker = Asker::new(&questions(vec![free()]), 0);
     let mut tally = Tally::new();
     work(&&clock, &mut stub, &turns, &mut asker, &mut tally);
-    let report = tally.report(turns.left());
+    let report = tally.report(turns.left(), &[]);
     assert_eq!((report.decisions, report.unsent), (11, 89));
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anteroom_bus::{Address, Bus, Call, nats::NatsBus};
+use anteroom_e2e::nats::Nats;
 use anteroom_model::ViewId;
 use anteroom_wire::{
     body,
@@ -10,8 +11,6 @@ use anteroom_wire::{
 };
 use anyhow::Context;
 use serde_json::{Value, json};
-
-use crate::ground::Ground;
 
 /// How long one answer may take.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -23,9 +22,9 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
-    pub(crate) async fn new(ground: &Ground, view: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn new(nats: &Nats, view: &str) -> anyhow::Result<Self> {
         Ok(Self {
-            bus: NatsBus::connect(ground.nats.config_of_webhook()).await?,
+            bus: NatsBus::connect(nats.config_of_webhook()).await?,
             to: Address::View(ViewId::new(view)),
         })
     }

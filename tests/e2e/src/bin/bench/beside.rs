@@ -1,16 +1,18 @@
 //! Decisions while the cluster changes, against the same while it does not.
 
+use std::time::Instant;
+
 use anteroom_load::{Pace, Paced, Protocol};
 use anteroom_simapi::generate;
 use anyhow::Context;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     Settings, ask, decisions,
     deltas::Changing,
     ground::{Ground, Layout},
-    say,
+    turns,
 };
 
 /// Reviews at once.
@@ -53,46 +55,40 @@ pub(crate) async fn run(
     };
     let closed = decisions::run(of(AT_ONCE, Pace::Closed)).await?;
     let per_second = closed.decisions_per_second * FRACTION;
-    let mut sides = Vec::new();
-    for rate in [0, deltas_per_second] {
-        let stop = CancellationToken::new();
-        let before = applied(&ground).await?;
-        let measured = async {
-            let _stop = stop.clone().drop_guard();
-            let one = decisions::counted(&ground, of(1, Pace::Closed)).await?;
-            let open = of(AT_ONCE, Pace::Open { per_second });
-            anyhow::Ok((one, decisions::counted(&ground, open).await?))
-        };
-        let changes = async {
-            match rate {
-                0 => Ok(0),
-                rate => changing.go_on(&ground.sim, rate, &stop).await,
-            }
-        };
-        let started = std::time::Instant::now();
-        let (((one, one_cpu), (open, open_cpu)), made) = tokio::try_join!(measured, changes)?;
-        let seconds = started.elapsed().as_secs_f64();
-        say(&format!(
-            "{rate} deltas/s: one at a time p50 {} p99 {} ms; {AT_ONCE} at {per_second:.0}/s p50 {} p99 {} ms",
-            one.latency_ms.p50, one.latency_ms.p99, open.latency_ms.p50, open.latency_ms.p99
-        ));
-        sides.push(json!({
-            "deltas_per_second": made as f64 / seconds,
-            "deltas_applied_per_second": (applied(&ground).await? - before) / seconds,
-            "one_at_a_time": { "load": one, "cpu_ms_per_decision_and_deltas": one_cpu },
-            "open": { "at_once": AT_ONCE, "per_second": per_second, "load": open,
-                "cpu_ms_per_decision_and_deltas": open_cpu },
-        }));
+    let mut turns = [Vec::new(), Vec::new()];
+    for _ in 0..turns::rounds(settings) {
+        for (turns, rate) in turns.iter_mut().zip([0, deltas_per_second]) {
+            let stop = CancellationToken::new();
+            let before = applied(&ground).await?;
+            let measured = async {
+                let _stop = stop.clone().drop_guard();
+                turns::measure(&ground, of, AT_ONCE, per_second).await
+            };
+            let changes = async {
+                match rate {
+                    0 => Ok(0),
+                    rate => changing.go_on(&ground.sim, rate, &stop).await,
+                }
+            };
+            let started = Instant::now();
+            let (mut measured, made) = tokio::try_join!(measured, changes)?;
+            let seconds = started.elapsed().as_secs_f64();
+            measured["deltas_per_second"] = (made as f64 / seconds).into();
+            let applied = applied(&ground).await? - before;
+            measured["deltas_applied_per_second"] = (applied / seconds).into();
+            turns.push(measured);
+        }
     }
     ground.end().await?;
-    let ratio = |way: &str| {
-        let p99 = |side: &Value| side[way]["load"]["latency_ms"]["p99"].as_f64();
-        Some(p99(&sides[1])? / p99(&sides[0])?)
+    let [quiet, busy] = turns;
+    let side = |turns: &[Value]| {
+        let mut side = turns::medians(turns, AT_ONCE, per_second);
+        for name in ["deltas_per_second", "deltas_applied_per_second"] {
+            side[name] = turns::median_of(turns, |turn| &turn[name]).into();
+        }
+        side
     };
-    Ok(json!({
-        "p99_ratio": { "one_at_a_time": ratio("one_at_a_time"), "open": ratio("open") },
-        "sides": sides,
-    }))
+    Ok(turns::compared(&[side(&quiet), side(&busy)]))
 }
 
 /// Deltas that the first replica applied so far.

@@ -119,12 +119,15 @@ pub(crate) async fn measure(
     }))
 }
 
-/// A run, and the CPU time of each process for one of its decisions.
+/// A run, and what each process took for one of its decisions: CPU time, and what it allocated.
 pub(crate) async fn counted(ground: &Ground, paced: Paced) -> anyhow::Result<(PacedReport, Value)> {
+    let allocated = spent::allocated(ground).await?;
     let before = spent::cpu(ground)?;
     let report = run(paced).await?;
-    let cpu = spent::cpu_each(&before, &spent::cpu(ground)?, report.decisions);
-    Ok((report, cpu))
+    let mut each = spent::cpu_each(&before, &spent::cpu(ground)?, report.decisions);
+    let now = spent::allocated(ground).await?;
+    each["allocated"] = spent::allocated_each(&allocated, &now, report.decisions);
+    Ok((report, each))
 }
 
 /// Says of every run in a scenario's result what makes it worthless.

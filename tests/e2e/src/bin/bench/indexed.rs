@@ -15,6 +15,7 @@ use crate::{
     ground::{Ground, Layout},
     say,
     size::{INGRESSES, synced},
+    turns,
 };
 
 /// Each is over all Ingresses, and looks for few of them by something else.
@@ -37,8 +38,17 @@ const CHANGING: usize = 500;
 /// How often each expression is asked while deltas arrive: whoever asks brings indexes up to date.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
 
-/// Deltas made at once, as fast as they can be made.
-const BURST: u64 = 5_000;
+/// How many times more deltas a second a burst has.
+const BURST: u32 = 10;
+
+/// How often it is measured, quiet and busy in turns; the median counts.
+const TURNS: u32 = 5;
+
+/// How long deltas arrive at least, over all turns: their cost is the difference of two sums.
+const LASTS_MIN: Duration = Duration::from_secs(10);
+
+/// When no delta came for so long, all that are on their way have come.
+const DRAINED_AFTER: Duration = Duration::from_millis(300);
 
 /// CPU time of the replica for a delta, with and without indexes.
 pub(crate) async fn run(
@@ -57,7 +67,7 @@ pub(crate) async fn run(
         };
         let ground = Ground::start(layout, settings).await?;
         synced(&ground, &[INGRESSES]).await?;
-        let asker = Asker::new(&ground, INGRESSES.view).await?;
+        let asker = Asker::new(&ground.nats, INGRESSES.view).await?;
         let changing = Changing::new(ingresses - CHANGING, CHANGING);
         let without = measure(&ground, &changing, None, deltas_per_second, settings).await?;
         let indexes = made(&ground, &asker).await?;
@@ -97,8 +107,8 @@ async fn made(ground: &Ground, asker: &Asker) -> anyhow::Result<f64> {
     }
 }
 
-/// CPU time for a delta in microseconds: at a rate, less what the same questions take without deltas;
-/// and in a burst.
+/// CPU time for a delta in microseconds, less what the same questions take without deltas: at a rate, and
+/// in a burst. Null where no delta came.
 async fn measure(
     ground: &Ground,
     changing: &Changing,
@@ -106,24 +116,48 @@ async fn measure(
     per_second: u32,
     settings: &Settings,
 ) -> anyhow::Result<Value> {
-    let idle = watch(ground, changing, asker, 0, settings.lasts).await?;
-    let busy = watch(ground, changing, asker, per_second, settings.lasts).await?;
-    let idle_us_per_second = idle.cpu_us / idle.seconds;
-    let at_rate = (busy.cpu_us - idle_us_per_second * busy.seconds) / busy.applied.max(1.0);
-    let burst = burst(ground, changing, asker).await?;
+    let whole = match settings.quick {
+        true => settings.lasts,
+        false => settings.lasts.max(LASTS_MIN),
+    };
+    let lasts = whole / TURNS;
+    let (mut at_rate, mut in_burst, mut quiet) = (Vec::new(), Vec::new(), Vec::new());
+    let mut applied = 0.0;
+    for _ in 0..TURNS {
+        let idle = watch(ground, changing, asker, 0, lasts).await?;
+        let busy = watch(ground, changing, asker, per_second, lasts).await?;
+        let burst = watch(ground, changing, asker, per_second * BURST, lasts).await?;
+        quiet.push(idle.cpu_us / idle.seconds);
+        at_rate.extend(busy.each_us_beyond(&idle));
+        in_burst.extend(burst.each_us_beyond(&idle));
+        applied += busy.applied;
+    }
+    let rounded = |figures| turns::median(figures).map(|us| (us * 10.0).round() / 10.0);
     Ok(json!({
-        "deltas_per_second": busy.applied / busy.seconds,
-        "cpu_us_per_delta": at_rate.round(),
-        "cpu_us_per_delta_in_a_burst": burst.round(),
+        "deltas_applied": applied,
+        "turns_us": at_rate,
+        "quiet_cpu_us_per_second": rounded(quiet),
+        "cpu_us_per_delta": rounded(at_rate.clone()),
+        "cpu_us_per_delta_in_a_burst": rounded(in_burst),
     }))
 }
 
+/// What the replica did for some time.
 struct Watched {
     seconds: f64,
     cpu_us: f64,
     applied: f64,
 }
 
+impl Watched {
+    /// What each delta took beyond what as long a time takes without. `None`: there was none.
+    fn each_us_beyond(&self, idle: &Self) -> Option<f64> {
+        let without = idle.cpu_us / idle.seconds * self.seconds;
+        (self.applied > 0.0).then(|| (self.cpu_us - without) / self.applied)
+    }
+}
+
+/// Until all deltas that were made have come.
 async fn watch(
     ground: &Ground,
     changing: &Changing,
@@ -131,52 +165,47 @@ async fn watch(
     per_second: u32,
     lasts: Duration,
 ) -> anyhow::Result<Watched> {
-    let stop = CancellationToken::new();
-    let begun = (Instant::now(), cpu_us(ground)?, applied(ground).await?);
+    let (over, drained) = (CancellationToken::new(), CancellationToken::new());
+    let (begun, applied_before) = (Instant::now(), applied(ground).await?);
+    let cpu_before = cpu_us(ground)?;
     let asking = async {
-        let _stop = stop.clone().drop_guard();
         let mut ticks = tokio::time::interval(ASKED_EVERY);
-        while begun.0.elapsed() < lasts {
+        while !drained.is_cancelled() {
             ticks.tick().await;
             ask_all(asker).await?;
         }
         anyhow::Ok(())
     };
     let changes = async {
-        match per_second {
-            0 => Ok(0),
-            rate => changing.go_on(&ground.sim, rate, &stop).await,
+        let _drained = drained.clone().drop_guard();
+        let stop = async {
+            tokio::time::sleep(lasts).await;
+            over.cancel();
+            anyhow::Ok(())
+        };
+        let made = async {
+            match per_second {
+                0 => Ok(0),
+                rate => changing.go_on(&ground.sim, rate, &over).await,
+            }
+        };
+        tokio::try_join!(stop, made)?;
+        let mut seen = applied_before;
+        loop {
+            tokio::time::sleep(DRAINED_AFTER).await;
+            let now = applied(ground).await?;
+            if now == seen || per_second == 0 {
+                return Ok(now);
+            }
+            seen = now;
         }
     };
-    tokio::try_join!(asking, changes)?;
+    let ((), applied_after) = tokio::try_join!(asking, changes)?;
     Ok(Watched {
-        seconds: begun.0.elapsed().as_secs_f64(),
-        cpu_us: cpu_us(ground)? - begun.1,
-        applied: applied(ground).await? - begun.2,
+        seconds: begun.elapsed().as_secs_f64(),
+        cpu_us: cpu_us(ground)? - cpu_before,
+        applied: applied_after - applied_before,
     })
-}
-
-async fn burst(ground: &Ground, changing: &Changing, asker: Option<&Asker>) -> anyhow::Result<f64> {
-    let (cpu, before) = (cpu_us(ground)?, applied(ground).await?);
-    for turn in 0..BURST {
-        changing.make(&ground.sim, turn)?;
-        if turn % 64 == 0 {
-            // The simulator's own tasks serve the watch.
-            tokio::task::yield_now().await;
-        }
-    }
-    // Deltas of one object are put together on the way: it is over when no more come.
-    let mut seen = before;
-    loop {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        ask_all(asker).await?;
-        let now = applied(ground).await?;
-        if now == seen && now > before {
-            break;
-        }
-        seen = now;
-    }
-    Ok((cpu_us(ground)? - cpu) / (seen - before).max(1.0))
 }
 
 async fn ask_all(asker: Option<&Asker>) -> anyhow::Result<()> {
@@ -190,5 +219,5 @@ async fn ask_all(asker: Option<&Asker>) -> anyhow::Result<()> {
 
 fn cpu_us(ground: &Ground) -> anyhow::Result<f64> {
     let replica = ground.system.replicas[0].as_ref().context("no replica")?;
-    Ok(replica.process.cpu_ms()? * 1e3)
+    Ok(replica.process.cpu_ns()? as f64 / 1e3)
 }

@@ -11,10 +11,13 @@ mod ground;
 mod indexed;
 mod machine;
 mod page;
+mod real;
 mod scale;
+mod scans;
 mod scenarios;
 mod size;
 mod spent;
+mod turns;
 
 use std::{path::PathBuf, time::Duration};
 

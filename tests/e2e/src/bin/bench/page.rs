@@ -31,6 +31,7 @@ pub(crate) fn write(report: &Value) -> String {
     machine(report, &mut page);
     goals_table(report, &mut page);
     decisions(report, &mut page);
+    allocations(report, &mut page);
     changes(report, &mut page);
     memory(report, &mut page);
     instructions(report, &mut page);
@@ -81,7 +82,7 @@ fn goals_table(report: &Value, page: &mut String) {
 }
 
 fn decisions(report: &Value, page: &mut String) {
-    page.push_str("## Decisions\n\nClosed loop: the next review is sent when the last is answered. Latencies are p50 / p99 / p99.9 in ms;\nCPU is ms for a decision: webhook + replica + nats-server, and the generator's own. What\nothers took of the machine meanwhile is in cores: where it is not near 0, latencies are worth little.\n\n| policy | | at once | decisions/s | latency | open loop: a second | its latency, and most | CPU | generator | others |\n|---|---|---|---|---|---|---|---|---|---|\n");
+    page.push_str("## Decisions\n\nClosed loop: the next review is sent when the last is answered. Latencies are p50 / p99 / p99.9 in ms;\nCPU is ms for a decision: webhook + replica + nats-server, and the generator's own. What\nothers took of the machine meanwhile is in cores: where it is not near 0, latencies are worth little.\n\n| policy | | at once | decisions/s | latency | open loop: a second | its latency, and most | longest stall, machine late | CPU | generator | others |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (name, words) in DECISIONS {
         for row in result(report, name)["rows"]
             .as_array()
@@ -92,7 +93,7 @@ fn decisions(report: &Value, page: &mut String) {
             let cpu = |name: &str| figure(&closed["cpu_ms_per_decision"][name], 3);
             let _ = writeln!(
                 page,
-                "| {words} | {} | {} | {} | {} | {} | {} / {} | {} + {} + {} = {} | {} | {} |",
+                "| {words} | {} | {} | {} | {} | {} | {} / {} | {} | {} + {} + {} = {} | {} | {} |",
                 row["protocol"].as_str().unwrap_or_default(),
                 row["at_once"],
                 figure(&closed["load"]["decisions_per_second"], 0),
@@ -100,6 +101,7 @@ fn decisions(report: &Value, page: &mut String) {
                 figure(&open["per_second"], 0),
                 latency(&open["load"]),
                 figure(&open["load"]["latency_ms"]["max"], 1),
+                stall(&open["load"]),
                 cpu("webhook"),
                 cpu("replica"),
                 cpu("nats"),
@@ -112,11 +114,43 @@ fn decisions(report: &Value, page: &mut String) {
     page.push('\n');
 }
 
+fn allocations(report: &Value, page: &mut String) {
+    let mut rows = String::new();
+    for (name, words) in DECISIONS {
+        let all = result(report, name)["rows"].as_array();
+        for row in all.into_iter().flatten() {
+            let closed = &row["closed"];
+            let allocated = &closed["cpu_ms_per_decision"]["allocated"];
+            if allocated.is_null() {
+                continue;
+            }
+            let of = |process: &str| {
+                let of = &allocated[process];
+                format!("{} / {}", figure(&of["count"], 0), figure(&of["bytes"], 0))
+            };
+            let (webhook, replica) = (of("webhook"), of("replica"));
+            let protocol = row["protocol"].as_str().unwrap_or_default();
+            let _ = writeln!(
+                rows,
+                "| {words} | {protocol} | {} | {webhook} | {replica} |",
+                row["at_once"]
+            );
+        }
+    }
+    if !rows.is_empty() {
+        let _ = writeln!(
+            page,
+            "Allocations for a decision, and their bytes, as the services' allocator counts them:\n\n| policy | | at once | webhook | replica |\n|---|---|---|---|---|\n{rows}"
+        );
+    }
+}
+
 fn changes(report: &Value, page: &mut String) {
-    page.push_str("## Many objects, and changes\n\n| | one at a time | 8 at once, open loop |\n|---|---|---|\n");
+    page.push_str("## Many objects, and changes\n\nMedians of several turns, in ms.\n\n| | one at a time | 8 at once, open loop |\n|---|---|---|\n");
     for (name, key, words) in [
         ("scale", "ingresses", "Ingresses"),
         ("beside", "deltas_applied_per_second", "deltas a second"),
+        ("scans", "scans_per_second", "scans a second"),
     ] {
         for side in result(report, name)["sides"]
             .as_array()
@@ -133,7 +167,7 @@ fn changes(report: &Value, page: &mut String) {
             );
         }
     }
-    page.push_str("\nA delta, in µs of the replica's CPU, at 500 a second and in a burst:\n\n| Ingresses | without indexes | with 10 |\n|---|---|---|\n");
+    page.push_str("\nA delta, in µs of the replica's CPU, at 500 a second and at 5,000:\n\n| Ingresses | without indexes | with 10 |\n|---|---|---|\n");
     for side in result(report, "delta")["sides"]
         .as_array()
         .into_iter()
@@ -142,8 +176,8 @@ fn changes(report: &Value, page: &mut String) {
         let cost = |of: &Value| {
             format!(
                 "{} / {}",
-                figure(&of["cpu_us_per_delta"], 0),
-                figure(&of["cpu_us_per_delta_in_a_burst"], 0)
+                figure(&of["cpu_us_per_delta"], 1),
+                figure(&of["cpu_us_per_delta_in_a_burst"], 1)
             )
         };
         let _ = writeln!(
@@ -185,6 +219,7 @@ fn memory(report: &Value, page: &mut String) {
             process("nats"),
         );
     }
+    real(report, page);
     let started = result(report, "start");
     if let Some(starts) = started["starts"].as_array() {
         let _ = writeln!(
@@ -207,15 +242,74 @@ fn memory(report: &Value, page: &mut String) {
     page.push('\n');
 }
 
+fn real(report: &Value, page: &mut String) {
+    let of = result(report, "real-pods");
+    if of.is_null() {
+        return;
+    }
+    let objects = &of["objects"];
+    let _ = writeln!(
+        page,
+        "\nAn entry on {} Pods of a real API server ({} MB of JSON, {} MB of MessagePack). Seconds from its\ncreation to the first answer over all; of them, from when the first page was asked for to when the last\nwas there, how long the API server took for pages, and the log for batches. CPU in seconds; RSS / PSS of\nthe three services after that, in MB.\n\n| | usable | list | API server | log | CPU: API server | watcher | nats-server | replica | replica | watcher | webhook |\n|---|---|---|---|---|---|---|---|---|---|---|---|",
+        objects["count"],
+        megabytes(&objects["json_bytes"]),
+        megabytes(&objects["packed_bytes"]),
+    );
+    for (entry, words) in [("whole", "whole"), ("referenced", "`retain: Referenced`")] {
+        let (of, phases) = (&of[entry], &of[entry]["phases"]);
+        let listed = phases["last_page_s"].as_f64();
+        let listed = listed.zip(phases["first_page_asked_s"].as_f64());
+        let listed = listed.map_or("–".to_owned(), |(last, first)| {
+            format!("{:.2}", last - first)
+        });
+        let cpu = |process: &str| {
+            let ms = phases["cpu_ms"][process].as_f64();
+            ms.map_or("–".to_owned(), |ms| format!("{:.2}", ms / 1e3))
+        };
+        let memory = |process: &str| {
+            let bytes = |field: &str| megabytes(&of["memory"][process][field]);
+            format!("{} / {}", bytes("rss_bytes"), bytes("pss_bytes"))
+        };
+        let _ = writeln!(
+            page,
+            "| {words} | {} | {listed} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            figure(&of["usable_s"], 2),
+            figure(&phases["api_server_in_pages_s"], 2),
+            figure(&phases["log_in_batches_s"], 2),
+            cpu("apiserver"),
+            cpu("watcher"),
+            cpu("nats"),
+            cpu("replica"),
+            memory("replica"),
+            memory("watcher"),
+            memory("webhook"),
+        );
+    }
+}
+
 fn instructions(report: &Value, page: &mut String) {
     let Some(counted) = report["instructions"].as_object() else {
         return;
     };
-    page.push_str("## Instructions\n\nBy `cargo xtask instructions`: webhook and replica in one process, without TLS and NATS.\n\n| | instructions |\n|---|---|\n");
-    for (name, count) in counted {
-        let _ = writeln!(page, "| {name} | {count} |");
+    page.push_str("## Instructions\n\nBy `cargo xtask instructions`: webhook and replica in one process, without TLS and NATS.\n\n| | instructions | allocations |\n|---|---|---|\n");
+    for (name, of) in counted {
+        let (instructions, allocations) = (&of["instructions"], &of["allocations"]);
+        let _ = writeln!(
+            page,
+            "| {name} | {} | {} |",
+            figure(instructions, 0),
+            figure(allocations, 1)
+        );
     }
     page.push('\n');
+}
+
+/// How long requests stood still at most, and how long the machine's cores did not serve a thread that
+/// was due meanwhile.
+fn stall(load: &Value) -> String {
+    let longest = &load["stalls"][0];
+    let ms = |name: &str| figure(&longest[name], 1);
+    format!("{} / {}", ms("lasted_ms"), ms("machine_late_ms"))
 }
 
 fn latency(load: &Value) -> String {

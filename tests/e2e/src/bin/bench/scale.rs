@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use anteroom_load::{Pace, Paced, Protocol, Questions, Target};
 use anteroom_simapi::generate;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     Settings, ask, decisions,
     ground::{Ground, Layout},
-    say, spent,
+    say, spent, turns,
 };
 
 /// Reviews at once.
@@ -49,35 +49,25 @@ pub(crate) async fn run(
         least = least.min(closed.decisions_per_second);
     }
     let per_second = least * FRACTION;
+    let mut turns = [Vec::new(), Vec::new()];
+    for _ in 0..turns::rounds(settings) {
+        for (turns, (ground, target, questions)) in turns.iter_mut().zip(&worlds) {
+            let of = |at_once, pace| plan(target, questions, at_once, pace, settings.lasts);
+            turns.push(turns::measure(ground, of, AT_ONCE, per_second).await?);
+        }
+    }
     let mut sides = Vec::new();
-    for ((ground, target, questions), ingresses) in worlds.iter().zip(scales) {
-        let of = |at_once, pace| plan(target, questions, at_once, pace, settings.lasts);
-        let (one, one_cpu) = decisions::counted(ground, of(1, Pace::Closed)).await?;
-        let open = of(AT_ONCE, Pace::Open { per_second });
-        let (several, several_cpu) = decisions::counted(ground, open).await?;
-        say(&format!(
-            "{ingresses} Ingresses: one at a time p50 {} p99 {} ms; {AT_ONCE} at {per_second:.0}/s p50 {} p99 {} ms",
-            one.latency_ms.p50, one.latency_ms.p99, several.latency_ms.p50, several.latency_ms.p99
-        ));
-        sides.push(json!({
-            "ingresses": ingresses,
-            "one_at_a_time": { "load": one, "cpu_ms_per_decision": one_cpu },
-            "open": { "at_once": AT_ONCE, "per_second": per_second, "load": several,
-                "cpu_ms_per_decision": several_cpu },
-            "memory": spent::memory(ground)?,
-        }));
+    for ((turns, (ground, ..)), ingresses) in turns.iter().zip(&worlds).zip(scales) {
+        let mut side = turns::medians(turns, AT_ONCE, per_second);
+        side["ingresses"] = ingresses.into();
+        side["memory"] = spent::memory(ground)?;
+        sides.push(side);
     }
     for (ground, ..) in worlds {
         ground.end().await?;
     }
-    let ratio = |way: &str| {
-        let p99 = |side: &Value| side[way]["load"]["latency_ms"]["p99"].as_f64();
-        Some(p99(&sides[1])? / p99(&sides[0])?)
-    };
-    Ok(json!({
-        "p99_ratio": { "one_at_a_time": ratio("one_at_a_time"), "open": ratio("open") },
-        "sides": sides,
-    }))
+    let sides = <[Value; 2]>::try_from(sides).map_err(|_| anyhow::anyhow!("not two sides"))?;
+    Ok(turns::compared(&sides))
 }
 
 fn plan(

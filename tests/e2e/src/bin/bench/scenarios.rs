@@ -8,7 +8,9 @@ use crate::{
     ask::{Rule, questions},
     beside, decisions,
     ground::{Ground, Layout},
-    indexed, say, scale,
+    indexed,
+    real::{self, Timed},
+    say, scale, scans,
     size::{self, Held, INGRESSES, PODS, PODS_REFERENCED, SERVICES},
     spent,
 };
@@ -29,6 +31,8 @@ enum What {
     Scale,
     /// Decisions while deltas arrive.
     Beside,
+    /// Decisions while scans go on.
+    Scans,
     /// What one delta costs with ten indexes.
     Indexed,
     /// Memory at rest.
@@ -40,6 +44,11 @@ enum What {
     Start {
         layout: Layout,
         held: &'static [Held],
+    },
+    /// Entries on a real API server's Pods.
+    Real {
+        pods: usize,
+        entries: &'static [Timed],
     },
 }
 
@@ -155,6 +164,11 @@ pub(crate) const ALL: &[Scenario] = &[
         what: What::Beside,
     },
     Scenario {
+        name: "scans",
+        about: "unique-ingress-host-and-path over 100,000 Ingresses, quiet and beside long scans",
+        what: What::Scans,
+    },
+    Scenario {
         name: "delta",
         about: "one delta with 10 indexed expressions, over 1,000 Ingresses and over 100,000",
         what: What::Indexed,
@@ -204,6 +218,27 @@ pub(crate) const ALL: &[Scenario] = &[
             held: &[PODS],
         },
     },
+    Scenario {
+        name: "real-pods",
+        about: "an entry on 40,000 Pods of a real API server: to its first answer, and memory",
+        what: What::Real {
+            pods: 40_000,
+            entries: &[
+                Timed {
+                    name: "whole",
+                    before: &[],
+                    entry: ENTRY_PODS,
+                    view: PODS.view,
+                },
+                Timed {
+                    name: "referenced",
+                    before: &[LABEL_PODS],
+                    entry: ENTRY_PODS_REFERENCED,
+                    view: PODS_REFERENCED.view,
+                },
+            ],
+        },
+    },
 ];
 
 /// Over how few and how many Ingresses.
@@ -241,11 +276,16 @@ pub(crate) async fn run(scenario: &Scenario, settings: &Settings) -> anyhow::Res
         What::Decisions { rule, layout } => decide(*rule, fewer(layout, settings), settings).await,
         What::Scale => scale::run(scales, entry, settings).await,
         What::Beside => beside::run(USUAL.ingresses, DELTAS_PER_SECOND, entry, settings).await,
+        What::Scans => scans::run(scales[1], entry, settings).await,
         What::Indexed => {
             indexed::run(scales, DELTAS_PER_SECOND, &[ENTRY_INGRESSES], settings).await
         }
         What::Size { layout, held } => size::at_rest(fewer(layout, settings), held, settings).await,
         What::Start { layout, held } => size::start(fewer(layout, settings), held, settings).await,
+        What::Real { pods, entries } => {
+            let fewer = if settings.quick { QUICK_FEWER } else { 1 };
+            real::run(pods / fewer, entries, settings).await
+        }
     }
 }
 

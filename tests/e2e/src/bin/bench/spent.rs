@@ -1,4 +1,4 @@
-//! What the processes take: CPU time and memory.
+//! What the processes take: CPU time, allocations and memory.
 
 use std::{collections::BTreeMap, fs, time::Instant};
 
@@ -53,10 +53,48 @@ pub(crate) fn cpu_each(before: &Cpu, after: &Cpu, count: u64) -> Value {
     json!(rounded.collect::<BTreeMap<_, _>>())
 }
 
+/// What a process ever allocated: how often, and bytes.
+type Allocated = BTreeMap<&'static str, [f64; 2]>;
+
+/// As the services say it of themselves; several replicas are counted together.
+pub(crate) async fn allocated(ground: &Ground) -> anyhow::Result<Allocated> {
+    let system = &ground.system;
+    let replicas = system.replicas.iter().flatten().map(|of| ("replica", of));
+    let mut allocated = Allocated::new();
+    for (name, running) in replicas.chain([("webhook", &system.webhook)]) {
+        let of: &mut [f64; 2] = allocated.entry(name).or_default();
+        for (sum, counter) in of.iter_mut().zip(["allocations", "bytes"]) {
+            let counter = format!("anteroom_allocator_{counter}_total");
+            *sum += running.metric(&counter, &[]).await?;
+        }
+    }
+    Ok(allocated)
+}
+
+/// What was allocated between two looks, for each of `count`; the looks themselves are in it. Null where
+/// a process does not count.
+pub(crate) fn allocated_each(before: &Allocated, after: &Allocated, count: u64) -> Value {
+    let each = after.iter().map(|(name, [times, bytes])| {
+        let before = before.get(name).copied().unwrap_or_default();
+        let each = |now: f64, before: f64| {
+            let each = (now - before) / count.max(1) as f64;
+            (now > before).then_some((each * 10.0).round() / 10.0)
+        };
+        let of = json!({ "count": each(*times, before[0]), "bytes": each(*bytes, before[1]) });
+        ((*name).to_owned(), of)
+    });
+    each.collect::<serde_json::Map<_, _>>().into()
+}
+
 /// Memory of every process in bytes, as the kernel counts it.
 pub(crate) fn memory(ground: &Ground) -> anyhow::Result<Value> {
+    memory_of_all(ground.processes())
+}
+
+/// The same of these processes. A name that was there before gets a number.
+pub(crate) fn memory_of_all(processes: Vec<(&str, &Process)>) -> anyhow::Result<Value> {
     let mut memory = serde_json::Map::new();
-    for (at, (name, process)) in ground.processes().into_iter().enumerate() {
+    for (at, (name, process)) in processes.into_iter().enumerate() {
         let name = match memory.contains_key(name) {
             true => format!("{name}-{at}"),
             false => name.to_owned(),

@@ -1,0 +1,106 @@
+//! Indexed decisions while long scans go on at the same replica, against the same without.
+
+use std::time::Instant;
+
+use anteroom_load::{Pace, Paced, Protocol};
+use anteroom_simapi::generate;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Settings, ask,
+    asked::Asker,
+    decisions,
+    ground::{Ground, Layout},
+    say,
+    size::INGRESSES,
+    turns,
+};
+
+/// Reviews at once.
+const AT_ONCE: usize = 8;
+
+/// How much of the throughput is offered: scans take a core.
+const FRACTION: f64 = 0.3;
+
+/// Scans under way at once.
+const SCANS: usize = 2;
+
+/// No index can narrow it, and a parameter of its own each time: nothing that is remembered answers it.
+const SCAN: &str =
+    "items[?ends_with(metadata.name, $p) && !contains(keys(spec), $p)].metadata.name";
+
+/// Latencies quiet and beside scans over `ingresses` Ingresses.
+pub(crate) async fn run(
+    ingresses: usize,
+    manifests: &'static [&'static str],
+    settings: &Settings,
+) -> anyhow::Result<Value> {
+    let layout = Layout {
+        ingresses,
+        services: 0,
+        pods: 0,
+        manifests,
+    };
+    let ground = Ground::start(layout, settings).await?;
+    let hosts = (0..ingresses)
+        .map(|index| generate::ingress_host(index, 0))
+        .collect();
+    let questions = ask::questions(ask::Rule::HostAndPath, hosts);
+    decisions::in_force(&ground, &questions).await?;
+    let asker = Asker::new(&ground.nats, INGRESSES.view).await?;
+    let target = ground.target().await?;
+    let of = |at_once, pace| Paced {
+        target: target.clone(),
+        protocol: Protocol::Http1,
+        at_once,
+        pace,
+        lasts: settings.lasts,
+        questions: questions.clone(),
+    };
+    let closed = decisions::run(of(AT_ONCE, Pace::Closed)).await?;
+    let per_second = closed.decisions_per_second * FRACTION;
+    let mut turns = [Vec::new(), Vec::new()];
+    for round in 0..turns::rounds(settings) {
+        for (turns, at_once) in turns.iter_mut().zip([0, SCANS]) {
+            let stop = CancellationToken::new();
+            let measured = async {
+                let _stop = stop.clone().drop_guard();
+                turns::measure(&ground, of, AT_ONCE, per_second).await
+            };
+            let scanning = (0..at_once).map(|at| go_on(&asker, format!("{round}-{at}"), &stop));
+            let started = Instant::now();
+            let scanning = futures::future::try_join_all(scanning);
+            let (mut measured, scanned) = tokio::try_join!(measured, scanning)?;
+            let seconds = started.elapsed().as_secs_f64();
+            let scanned: u64 = scanned.iter().sum();
+            measured["scans_per_second"] = (scanned as f64 / seconds).into();
+            turns.push(measured);
+        }
+    }
+    ground.end().await?;
+    let [quiet, busy] = turns;
+    let side = |turns: &[Value]| {
+        let mut side = turns::medians(turns, AT_ONCE, per_second);
+        let scans = turns::median_of(turns, |turn| &turn["scans_per_second"]);
+        side["scans_per_second"] = scans.into();
+        side
+    };
+    let (quiet, busy) = (side(&quiet), side(&busy));
+    say(&format!("{} scans a second", busy["scans_per_second"]));
+    let mut result = turns::compared(&[quiet, busy]);
+    result["ingresses"] = ingresses.into();
+    Ok(result)
+}
+
+/// One scan after another until cancelled; says how many were answered.
+async fn go_on(asker: &Asker, name: String, until: &CancellationToken) -> anyhow::Result<u64> {
+    let mut scanned = 0;
+    while !until.is_cancelled() {
+        asker
+            .ask(SCAN, json!(format!("nobody-{name}-{scanned}")))
+            .await?;
+        scanned += 1;
+    }
+    Ok(scanned)
+}
