@@ -8,7 +8,10 @@ mod beside;
 mod evaluation;
 mod reply;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anteroom_bus::Call;
 use anteroom_jmespath::Budget;
@@ -45,6 +48,10 @@ use batch::{Asking, Batch, Prepared};
 /// Evaluations that run at once for each core. More than one, so that the system's scheduler gives
 /// a short one its turn beside long ones; bounded, so that threads and what they build are.
 const EVALUATIONS_PER_CORE: usize = 4;
+
+/// Queries of one request that look at the whole view at once: each may build as much as an evaluation
+/// may. One more waits, and so may miss its time; its errors are its own.
+const SCANS_PER_REQUEST: usize = 4;
 
 /// Views up to this size are evaluated over where the call arrived: a scan takes less than a tenth
 /// of a millisecond then, about what it takes to hand it to another thread and back under load.
@@ -188,12 +195,15 @@ impl Answerer {
             position,
             queries,
             deadline,
+            scans: Semaphore::new(SCANS_PER_REQUEST),
         };
+        let taken = Instant::now();
         let at_once = |prepared| self.at_once(&batch, prepared);
         let results: Vec<_> = batch.queries.iter().map(at_once).collect();
         if results.iter().all(Option::is_some) {
             self.scans.short();
-            return Ok(self.reply(&batch.position, results.into_iter().flatten().collect()));
+            let results = results.into_iter().flatten().collect();
+            return Ok(self.reply(&batch.position, taken, results));
         }
         let batch = Arc::new(batch);
         let results = self.completed(&batch, results).await;
@@ -204,7 +214,7 @@ impl Answerer {
         if results.iter().all(late) {
             return Err(deadline.exceeded());
         }
-        Ok(self.reply(&batch.position, results))
+        Ok(self.reply(&batch.position, taken, results))
     }
 
     /// All results, where some are not there yet: side by side, so that none waits for the time that
@@ -234,7 +244,9 @@ impl Answerer {
         if let Err(error) = retained::check(batch.view.id(), asking.read(), plan, select) {
             return Some(Err(error));
         }
-        if let Some(result) = self.remembered(asking) {
+        if plan.remembers()
+            && let Some(result) = self.remembered(asking)
+        {
             return Some(result);
         }
         // What is verified is evaluated over all objects too.
@@ -243,19 +255,27 @@ impl Answerer {
         }
         let meant = select.looks_at(asking.read(), INLINE.objects + 1);
         if meant <= INLINE.objects {
-            return Some(self.over(asking, None));
+            return Some(self.over(asking, None, Instant::now()));
         }
+        let begun = Instant::now();
         let found = self.found(asking, INLINE)?;
-        Some(self.over(asking, Some(&found)))
+        Some(self.over(asking, Some(&found), begun))
     }
 
-    fn reply(&self, position: &ReadPosition, results: Vec<Result<Bytes, FactError>>) -> QueryReply {
+    /// The results over a state that was `taken` then.
+    fn reply(
+        &self,
+        position: &ReadPosition,
+        taken: Instant,
+        results: Vec<Result<Bytes, FactError>>,
+    ) -> QueryReply {
+        let since_ms = u64::try_from(taken.elapsed().as_millis()).unwrap_or(u64::MAX);
         QueryReply {
             replica: self.replica.clone(),
             incarnation: position.incarnation.clone(),
             revision: position.revision,
             version: position.version.clone(),
-            age_ms: position.age_ms,
+            age_ms: position.age_ms.saturating_add(since_ms),
             objects: position.objects,
             results,
             sealed: false,

@@ -80,6 +80,7 @@ contract! {
         each_call_reaches_one_server
         a_replica_has_an_address_of_its_own
         draining_loses_no_call
+        leaving_a_full_place_loses_no_call
         leaving_leaves_the_others
         oversized_calls_and_replies_are_refused
         the_addresses_of_one_view_are_apart

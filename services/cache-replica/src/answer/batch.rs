@@ -7,6 +7,7 @@ use anteroom_mirror::{ReadPosition, ViewHandle};
 use anteroom_model::FactError;
 use anteroom_view::{Read, Select, Snapshot};
 use anteroom_wire::query::Query;
+use tokio::sync::Semaphore;
 
 use crate::{
     deadline::Deadline,
@@ -31,6 +32,8 @@ pub(super) struct Batch {
     pub(super) position: ReadPosition,
     pub(super) queries: Vec<Prepared>,
     pub(super) deadline: Deadline,
+    /// Places for queries of it that look at the whole view.
+    pub(super) scans: Semaphore,
 }
 
 /// One query, and what it is asked of.

@@ -1,7 +1,7 @@
 //! Queries that take longer than the others of their request should wait: each beside them, and with an
 //! error of its own once no time is left.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use anteroom_model::FactError;
 use anteroom_plan::Sliced;
@@ -52,8 +52,15 @@ impl Answerer {
     ) -> Result<Bytes, FactError> {
         match self.begun(batch, index).await? {
             Begun::Done(result) => result,
-            Begun::Whole => self.whole(batch, index).await,
-            Begun::Scan(scan) => self.run(batch, index, &scan).await,
+            more => {
+                // What each builds counts by itself.
+                let place = batch.scans.acquire().await;
+                let _place = place.map_err(|_| batch.deadline.exceeded())?;
+                match more {
+                    Begun::Scan(scan) => self.run(batch, index, &scan).await,
+                    _ => self.whole(batch, index).await,
+                }
+            }
         }
     }
 
@@ -79,13 +86,19 @@ impl Answerer {
     /// Evaluates a query that an index finds the objects of, or that looks at no more than a slice; or
     /// says how all objects are to be looked through.
     fn begin(&self, asking: Asking<'_>) -> Begun {
+        // Whatever its plan's other results took: to ask is nothing beside the thread that this is on, and
+        // it may be there by now.
+        if let Some(result) = self.remembered(asking) {
+            return Begun::Done(result);
+        }
+        let begun = Instant::now();
         if let Some(found) = self.found(asking, worth(asking)) {
-            return Begun::Done(self.over(asking, Some(&found)));
+            return Begun::Done(self.over(asking, Some(&found), begun));
         }
         let read = asking.read();
         let meant = asking.select.looks_at(read, read.len());
         if meant <= SLICE_OBJECTS {
-            return Begun::Done(self.over(asking, None));
+            return Begun::Done(self.over(asking, None, begun));
         }
         // A slice of the view is mostly none of a small namespace.
         let scan = match meant >= read.len() / NAMESPACE_SHARE_MIN {
@@ -104,7 +117,7 @@ impl Answerer {
         };
         let result = self.scanned(asking, &scan, result);
         Begun::Done(match self.narrowed.is_verified() {
-            true => self.verified(asking, result, self.over(asking, None)),
+            true => self.verified(asking, result, self.over(asking, None, Instant::now())),
             false => result,
         })
     }
@@ -135,7 +148,7 @@ impl Answerer {
         let (this, of, deadline) = (Arc::clone(self), Arc::clone(batch), batch.deadline);
         let evaluate = move || {
             let asking = of.asking(&of.queries[index])?;
-            this.over(asking, None)
+            this.over(asking, None, Instant::now())
         };
         self.scans.whole(deadline, evaluate).await?
     }

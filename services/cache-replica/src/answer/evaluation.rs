@@ -52,13 +52,14 @@ impl Answerer {
         Some(Found { objects, eased })
     }
 
-    /// The result of one query over these objects, or over all.
+    /// The result of one query over these objects, or over all. What was to be done for it was `begun`
+    /// then.
     pub(super) fn over(
         &self,
         asking: Asking<'_>,
         found: Option<&Found>,
+        begun: Instant,
     ) -> Result<Bytes, FactError> {
-        let begun = Instant::now();
         let Asking { plan, select, .. } = asking;
         let (budget, shortened) = asking.deadline().limit(self.budget);
         let environment = asking.environment(self.plans.functions(), budget);
@@ -97,7 +98,7 @@ impl Answerer {
 
     /// What an equal query came to over the same content.
     pub(super) fn remembered(&self, asking: Asking<'_>) -> Option<Result<Bytes, FactError>> {
-        if !asking.plan.remembers() {
+        if !asking.plan.repeatable {
             return None;
         }
         let (view, content) = (asking.batch.view.id(), asking.batch.position.content);

@@ -46,6 +46,8 @@ impl std::fmt::Display for Unanswered {
 #[derive(Debug, Default)]
 struct Waiting {
     next: u64,
+    /// Nobody hands replies out any more.
+    closed: bool,
     replies: HashMap<u64, Expected>,
 }
 
@@ -115,7 +117,7 @@ impl Mux {
         // Looked at under the lock, so that whoever takes the news of a loss to those who wait sees this
         // one, or this one sees the news. Where it is down already, the sender ends here.
         let link = *self.link.borrow();
-        if link.is_up() {
+        if link.is_up() && !waiting.closed {
             let expected = Expected {
                 reply: sender,
                 connects: link.connects,
@@ -218,8 +220,10 @@ async fn deliver(
             Some(Err(_)) | None => break,
         }
     }
-    // Whoever still waits learns that there will be no reply.
-    waiting.lock().replies.clear();
+    // Whoever still waits, or comes to, learns that there will be no reply.
+    let mut waiting = waiting.lock();
+    waiting.closed = true;
+    waiting.replies.clear();
 }
 
 /// Hands out replies until there are no more.

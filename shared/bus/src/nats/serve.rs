@@ -106,6 +106,10 @@ impl Stream for Place {
                 },
                 Stage::Leaving(leaving) => Stage::Emptying(ready!(leaving.poll_unpin(cx))),
                 Stage::Emptying(subscriber) => match subscriber.poll_next_unpin(cx) {
+                    // It is the task that has had its turn, and not the queue that is empty.
+                    Poll::Pending if !tokio::task::coop::has_budget_remaining() => {
+                        return Poll::Pending;
+                    }
                     Poll::Pending | Poll::Ready(None) => Stage::Over,
                     Poll::Ready(Some(message)) => match incoming(&place.shared, message) {
                         None => continue,

@@ -280,6 +280,37 @@ pub(crate) async fn draining_loses_no_call(harness: impl Harness) {
     assert!(nobody > 0, "between two rounds there is nobody");
 }
 
+/// More calls wait at a place that is left than a task may take at one turn: none of them is lost.
+pub(crate) async fn leaving_a_full_place_loses_no_call(harness: impl Harness) {
+    const WAITING: usize = 300;
+    let (caller, server) = (harness.client().await, harness.client().await);
+    let mut full = server.serve(&at("a")).await.unwrap();
+    let beside = tokio::spawn(answer(server.serve(&at("b")).await.unwrap(), "beside"));
+    let mut callers = Vec::new();
+    for _ in 0..WAITING {
+        let caller_a = caller.clone();
+        callers.push(tokio::spawn(async move {
+            caller_a.request(&at("a"), call(b""), TIMEOUT).await
+        }));
+        // What was sent before this has arrived when this is answered.
+        let reply = within(caller.request(&at("b"), call(b""), TIMEOUT)).await;
+        assert_eq!(reply.unwrap(), "beside");
+    }
+    full.drain();
+    let mut taken = Vec::new();
+    while let Some(incoming) = full.next().await {
+        taken.push(incoming.unwrap());
+    }
+    assert_eq!(taken.len(), WAITING);
+    for incoming in taken {
+        incoming.answer(Bytes::from_static(b"one")).await.unwrap();
+    }
+    for caller in callers {
+        assert_eq!(within(caller).await.unwrap().unwrap(), "one");
+    }
+    beside.abort();
+}
+
 pub(crate) async fn leaving_leaves_the_others(harness: impl Harness) {
     let caller = harness.client().await;
     let staying = harness.client().await;
