@@ -85,9 +85,8 @@ pub(super) enum Lookup {
 impl Facts {
     /// The answer to a question, asking it if it is new.
     pub(super) fn look_up(&mut self, variable: &str, question: Question) -> Lookup {
-        let refused = |(refused, _): &&(Question, FactError)| refused.is_the_same(&question);
         if !question.is_part
-            && let Some((_, error)) = self.refused.iter().find(refused)
+            && let Some(error) = self.refusal(&question)
         {
             return Lookup::Answer(Err(error.clone()));
         }
@@ -144,6 +143,14 @@ impl Facts {
     /// Whether uses of a fact may be asked for in its place.
     pub(super) fn asks_for_parts(&self) -> bool {
         !self.only_whole
+    }
+
+    /// Why the fact that this asks for cannot be read, if a part of it showed that.
+    pub(super) fn refusal(&self, whole: &Question) -> Option<&FactError> {
+        let mut refused = self.refused.iter();
+        refused
+            .find(|(refused, _)| refused.is_the_same(whole))
+            .map(|(_, error)| error)
     }
 
     /// Nobody has to be asked for a fact that cannot be read, as a part of it shows.

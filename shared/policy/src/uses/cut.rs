@@ -4,7 +4,7 @@
 //! context, elements of a `foreach`. What no expression reads of it, and no pattern, does not have to
 //! travel.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{cell::Cell, collections::HashMap, sync::Arc};
 
 use anteroom_jmespath::{
     Expression,
@@ -115,7 +115,11 @@ impl Follow {
         }
         let (reached, kept) = (&self.reached, &mut self.kept);
         let is_fixed = prepared.fixed().is_some();
+        // Of what is put together for each request a name may be any other than the one that stands for it
+        // here, which is never this one.
+        let is_known = Cell::new(true);
         let fields = |name: &str| {
+            is_known.set(is_known.get() && (is_fixed || name == "request"));
             let entry = find(place, name).map(|at| Arc::as_ptr(&place.entries[at]));
             let entry = entry.and_then(|entry| reached.get(&entry));
             entry.cloned().unwrap_or(Reached::Apart)
@@ -137,6 +141,8 @@ impl Follow {
         let value = reads::reads(ast, &Reached::Root, &fields, &mut tell);
         let mut flows = Vec::new();
         match place.flow {
+            // What a name in it means is said where it is used.
+            _ if value == Reached::Root => tell(Use::Everything),
             Flow::Used => value.whole(&mut tell),
             Flow::Entry(at) => flows.push((Arc::as_ptr(&place.entries[at]), value)),
             Flow::Elements(each) => {
@@ -149,7 +155,7 @@ impl Follow {
         }
         flows.retain(|(_, value)| !matches!(value, Reached::Apart));
         // What is put together for each request reads nobody knows what.
-        if !is_fixed && (is_read || !flows.is_empty()) {
+        if !is_known.get() || !is_fixed && (is_read || !flows.is_empty()) {
             *kept = Kept::Whole;
         }
         self.reached.extend(flows);

@@ -247,6 +247,40 @@ validate:
     }
 }
 
+/// Whoever goes through the context itself may get to the fact by any name.
+#[test]
+fn what_is_reached_through_the_context_itself_is_not_cut() {
+    for (list, variable, key, is_cut) in [
+        ("v", "request.name", "element.v[0].host", true),
+        ("v", "request.name", "request.{{ request.name }}", true),
+        // A name that is put together for each request may be any.
+        ("v", "request.name", "@.{{ request.name }}[0].host", false),
+        ("@", "request.name", "element.v[0].host", false),
+        ("v", "@", "element.v[0].host", false),
+        ("x", "@", "element.v[0].host", false),
+    ] {
+        let asked = reads(&format!(
+            r#"
+context:
+- name: x
+  variable: {{jmesPath: "{variable}"}}
+- name: v
+  resourceCache: {{group: "", version: v1, kind: services, jmesPath: "items[]"}}
+preconditions: {{all: [{{key: "{{{{ v[0].kind }}}}", operator: NotEquals, value: "{{{{ x.v[0].host || '' }}}}"}}]}}
+validate:
+  foreach:
+  - list: "{list}"
+    deny: {{conditions: [{{key: "{{{{ {key} }}}}", operator: Equals, value: "{{{{ request.name }}}}"}}]}}
+"#
+        ));
+        assert_eq!(
+            asked.contains("keep_only"),
+            is_cut,
+            "{list} {variable} {key}: {asked}"
+        );
+    }
+}
+
 /// Of two facts in one expression the first that can be asked for it is, and is told of the other.
 #[test]
 fn one_of_two_facts_is_asked_and_given_the_other() {

@@ -49,6 +49,9 @@ impl Scope<'_> {
         let Some(expression) = fact.cut.get().filter(|_| self.facts.asks_for_parts()) else {
             return Ok(None);
         };
+        if self.facts.refusal(whole).is_some() {
+            return Ok(None);
+        }
         let question = Question {
             expression: expression.as_str().to_owned(),
             is_part: true,

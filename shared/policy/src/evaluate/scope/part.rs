@@ -100,14 +100,21 @@ impl Scope<'_> {
         prepared: &Prepared,
         part: &Part,
     ) -> Result<Option<Question>, Interrupt> {
-        unless_failed(self.question_of(prepared, part))
+        unless_failed(self.question_of(prepared, part)).map(Option::flatten)
     }
 
-    fn question_of(&mut self, prepared: &Prepared, part: &Part) -> Result<Question, Interrupt> {
+    fn question_of(
+        &mut self,
+        prepared: &Prepared,
+        part: &Part,
+    ) -> Result<Option<Question>, Interrupt> {
         let bound = prepared.bind(self)?;
         let mut given = BTreeMap::new();
         for (name, value) in &part.givens {
-            given.insert(name.clone(), self.given(value, &bound, prepared)?);
+            let Some(value) = self.given(value, &bound, prepared)? else {
+                return Ok(None);
+            };
+            given.insert(name.clone(), value);
         }
         let Bound { mut parameters, .. } = bound;
         for (name, renamed) in &part.renamed {
@@ -119,7 +126,7 @@ impl Scope<'_> {
         (asked.is_part, asked.is_large) = (true, false);
         part.expression.as_str().clone_into(&mut asked.expression);
         asked.parameters.extend(given);
-        Ok(asked)
+        Ok(Some(asked))
     }
 
     /// The question that it stands in for.
@@ -130,18 +137,20 @@ impl Scope<'_> {
         self.before(part.entry).whole(&part.variable, fact)
     }
 
+    /// `None`: it is of another fact, and not to be had without that fact. Whether that is needed is said
+    /// by the use alone.
     fn given(
         &mut self,
         given: &Given,
         bound: &Bound,
         prepared: &Prepared,
-    ) -> Result<Value, Interrupt> {
+    ) -> Result<Option<Value>, Interrupt> {
         match self.given_value(given, bound, prepared) {
-            Ok(value) => Ok(Arc::unwrap_or_clone(value)),
+            Ok(value) => Ok(value.map(Arc::unwrap_or_clone)),
             Err(Interrupt::Variable(error))
                 if given.is_forgiven && error.kind == VariableErrorKind::Missing =>
             {
-                Ok(Value::Null)
+                Ok(Some(Value::Null))
             }
             Err(interrupt) => Err(interrupt),
         }
@@ -152,17 +161,15 @@ impl Scope<'_> {
         given: &Given,
         bound: &Bound,
         prepared: &Prepared,
-    ) -> Result<Arc<Value>, Interrupt> {
-        if let Some(part) = &given.part
-            && let Some(value) = self.ask(prepared, part, None)?
-        {
-            return Ok(value);
+    ) -> Result<Option<Arc<Value>>, Interrupt> {
+        if let Some(part) = &given.part {
+            return self.ask(prepared, part, None);
         }
         let own = Bound {
             expression: given.expression.clone(),
             parameters: bound.parameters.clone(),
         };
-        self.search(&own, prepared.source())
+        self.search(&own, prepared.source()).map(Some)
     }
 }
 
