@@ -93,6 +93,7 @@ struct Shared {
     mux: Mux,
     api: Api,
     requests: Semaphore,
+    refusals: Arc<Semaphore>,
     echo: serve::Echo,
     counters: Arc<CounterCells>,
     /// The fences that were taken here, with the log that each was taken in.
@@ -152,6 +153,7 @@ impl NatsBus {
             link,
             mux,
             requests: Semaphore::new(REQUESTS_MAX),
+            refusals: Arc::new(Semaphore::new(serve::REFUSALS_MAX)),
             echo: serve::Echo::default(),
             counters,
             fences: Mutex::default(),

@@ -29,6 +29,9 @@ fn queue_group(at: &Address) -> &'static str {
     }
 }
 
+/// Refusals on their way at once. One more is not sent: whoever called waits its time out.
+pub(super) const REFUSALS_MAX: usize = 64;
+
 /// How long is waited to hear that the server has taken a place up, or let it go.
 const ECHO_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -138,7 +141,13 @@ fn incoming(shared: &Arc<Shared>, message: Message) -> Option<Result<Incoming, W
         }),
         Err(error) => {
             shared.counters.unreadable();
-            tokio::spawn(reply.refuse(error.clone()));
+            if let Ok(place) = Arc::clone(&shared.refusals).try_acquire_owned() {
+                let refusal = reply.refuse(error.clone());
+                tokio::spawn(async move {
+                    let _place = place;
+                    refusal.await;
+                });
+            }
             Err(error)
         }
     })

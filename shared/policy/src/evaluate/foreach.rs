@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Rule, VariableErrorKind,
-    policy::ForEach,
+    policy::{ContextEntry, ForEach},
     template::{Prepared, Resolve},
 };
 
@@ -138,33 +138,41 @@ fn judge_element(
     index: usize,
     outer: &mut Scope<'_>,
 ) -> Option<RuleOutcome> {
-    let mut states = outer
-        .states
-        .within(&each.context[each.outer..], element, index);
-    let mut scope = Scope {
+    let context = (&*each.context, each.outer);
+    within(context, element, index, outer, |scope| {
+        let preconditions = format_args!("{place}.preconditions");
+        match conditions::evaluate(&each.preconditions, &preconditions, scope) {
+            Ok(Verdict { met: true, .. }) => {
+                // Of what is no object there is nothing to say but of the object itself.
+                let element = Some(&**element).filter(|element| element.is_object() && !each.whole);
+                check::judge(rule, &each.check, element, place, scope)
+            }
+            Ok(_) => Some(RuleOutcome::Skipped {
+                reason: String::new(),
+            }),
+            Err(stop) => stop.outcome(),
+        }
+    })
+}
+
+/// What is made of one element, with the context of its `foreach`: that is all entries, and how many of
+/// them stand outside. What was found out of those is known there afterwards.
+pub(super) fn within<T>(
+    (entries, outside): (&[Arc<ContextEntry>], usize),
+    element: &Arc<Value>,
+    index: usize,
+    outer: &mut Scope<'_>,
+    make: impl FnOnce(&mut Scope<'_>) -> T,
+) -> T {
+    let mut states = outer.states.within(&entries[outside..], element, index);
+    let made = make(&mut Scope {
         request: outer.request,
         namespace: outer.namespace,
-        entries: &each.context,
+        entries,
         states: &mut states,
         facts: outer.facts,
-        visible: each.context.len(),
-    };
-    let preconditions = conditions::evaluate(
-        &each.preconditions,
-        &format_args!("{place}.preconditions"),
-        &mut scope,
-    );
-    let outcome = match preconditions {
-        Ok(Verdict { met: true, .. }) => {
-            // Of what is no object there is nothing to say but of the object itself.
-            let element = Some(&**element).filter(|element| element.is_object() && !each.whole);
-            check::judge(rule, &each.check, element, place, &mut scope)
-        }
-        Ok(_) => Some(RuleOutcome::Skipped {
-            reason: String::new(),
-        }),
-        Err(stop) => stop.outcome(),
-    };
+        visible: entries.len(),
+    });
     outer.states.learn(&states);
-    outcome
+    made
 }

@@ -136,24 +136,14 @@ fn one_element(
     object: &mut Object,
     outer: &mut Scope<'_>,
 ) -> Result<(), Stop> {
-    let added = &each.context[each.outer..];
-    let mut states = outer.states.within(added, element, index);
-    let mut scope = Scope {
-        request: outer.request,
-        namespace: outer.namespace,
-        entries: &each.context,
-        states: &mut states,
-        facts: outer.facts,
-        visible: each.context.len(),
-    };
-    let preconditions = format!("{place}.preconditions");
-    let result = match conditions::evaluate(&each.preconditions, &preconditions, &mut scope) {
-        Ok(Verdict { met: true, .. }) => work(&each.work, place, object, &mut scope),
-        Ok(_) => Ok(()),
-        Err(stop) => Err(stop),
-    };
-    outer.states.learn(&states);
-    result
+    let context = (&*each.context, each.outer);
+    foreach::within(context, element, index, outer, |scope| {
+        let preconditions = format_args!("{place}.preconditions");
+        match conditions::evaluate(&each.preconditions, &preconditions, scope)? {
+            Verdict { met: true, .. } => work(&each.work, place, object, scope),
+            _ => Ok(()),
+        }
+    })
 }
 
 fn apply(

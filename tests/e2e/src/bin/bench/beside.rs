@@ -2,17 +2,15 @@
 
 use std::time::Instant;
 
-use anteroom_load::{Pace, Paced, Protocol};
-use anteroom_simapi::generate;
 use anyhow::Context;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Settings, ask, decisions,
+    Settings,
     deltas::Changing,
-    ground::{Ground, Layout},
-    turns,
+    ground::Ground,
+    turns::{self, Stage},
 };
 
 /// Reviews at once.
@@ -31,38 +29,18 @@ pub(crate) async fn run(
     manifests: &'static [&'static str],
     settings: &Settings,
 ) -> anyhow::Result<Value> {
-    let layout = Layout {
-        ingresses: ingresses + CHANGING,
-        services: 0,
-        pods: 0,
-        manifests,
-    };
-    let ground = Ground::start(layout, settings).await?;
+    let stage = Stage::start(ingresses + CHANGING, ingresses, manifests, settings).await?;
     let changing = Changing::new(ingresses, CHANGING);
-    let hosts = (0..ingresses)
-        .map(|index| generate::ingress_host(index, 0))
-        .collect();
-    let questions = ask::questions(ask::Rule::HostAndPath, hosts);
-    decisions::in_force(&ground, &questions).await?;
-    let target = ground.target().await?;
-    let of = |at_once, pace| Paced {
-        target: target.clone(),
-        protocol: Protocol::Http1,
-        at_once,
-        pace,
-        lasts: settings.lasts,
-        questions: questions.clone(),
-    };
-    let closed = decisions::run(of(AT_ONCE, Pace::Closed)).await?;
-    let per_second = closed.decisions_per_second * FRACTION;
+    let per_second = stage.throughput(AT_ONCE).await? * FRACTION;
+    let ground = &stage.ground;
     let mut turns = [Vec::new(), Vec::new()];
     for _ in 0..turns::rounds(settings) {
         for (turns, rate) in turns.iter_mut().zip([0, deltas_per_second]) {
             let stop = CancellationToken::new();
-            let before = applied(&ground).await?;
+            let before = applied(ground).await?;
             let measured = async {
                 let _stop = stop.clone().drop_guard();
-                turns::measure(&ground, of, AT_ONCE, per_second).await
+                turns::measure(&stage, AT_ONCE, per_second).await
             };
             let changes = async {
                 match rate {
@@ -74,12 +52,12 @@ pub(crate) async fn run(
             let (mut measured, made) = tokio::try_join!(measured, changes)?;
             let seconds = started.elapsed().as_secs_f64();
             measured["deltas_per_second"] = (made as f64 / seconds).into();
-            let applied = applied(&ground).await? - before;
+            let applied = applied(ground).await? - before;
             measured["deltas_applied_per_second"] = (applied / seconds).into();
             turns.push(measured);
         }
     }
-    ground.end().await?;
+    stage.ground.end().await?;
     let [quiet, busy] = turns;
     let side = |turns: &[Value]| {
         let mut side = turns::medians(turns, AT_ONCE, per_second);

@@ -2,19 +2,15 @@
 
 use std::time::Instant;
 
-use anteroom_load::{Pace, Paced, Protocol};
-use anteroom_simapi::generate;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Settings, ask,
+    Settings,
     asked::Asker,
-    decisions,
-    ground::{Ground, Layout},
     say,
     size::INGRESSES,
-    turns,
+    turns::{self, Stage},
 };
 
 /// Reviews at once.
@@ -36,37 +32,16 @@ pub(crate) async fn run(
     manifests: &'static [&'static str],
     settings: &Settings,
 ) -> anyhow::Result<Value> {
-    let layout = Layout {
-        ingresses,
-        services: 0,
-        pods: 0,
-        manifests,
-    };
-    let ground = Ground::start(layout, settings).await?;
-    let hosts = (0..ingresses)
-        .map(|index| generate::ingress_host(index, 0))
-        .collect();
-    let questions = ask::questions(ask::Rule::HostAndPath, hosts);
-    decisions::in_force(&ground, &questions).await?;
-    let asker = Asker::new(&ground.nats, INGRESSES.view).await?;
-    let target = ground.target().await?;
-    let of = |at_once, pace| Paced {
-        target: target.clone(),
-        protocol: Protocol::Http1,
-        at_once,
-        pace,
-        lasts: settings.lasts,
-        questions: questions.clone(),
-    };
-    let closed = decisions::run(of(AT_ONCE, Pace::Closed)).await?;
-    let per_second = closed.decisions_per_second * FRACTION;
+    let stage = Stage::start(ingresses, ingresses, manifests, settings).await?;
+    let asker = Asker::new(&stage.ground.nats, INGRESSES.view).await?;
+    let per_second = stage.throughput(AT_ONCE).await? * FRACTION;
     let mut turns = [Vec::new(), Vec::new()];
     for round in 0..turns::rounds(settings) {
         for (turns, at_once) in turns.iter_mut().zip([0, SCANS]) {
             let stop = CancellationToken::new();
             let measured = async {
                 let _stop = stop.clone().drop_guard();
-                turns::measure(&ground, of, AT_ONCE, per_second).await
+                turns::measure(&stage, AT_ONCE, per_second).await
             };
             let scanning = (0..at_once).map(|at| go_on(&asker, format!("{round}-{at}"), &stop));
             let started = Instant::now();
@@ -78,7 +53,7 @@ pub(crate) async fn run(
             turns.push(measured);
         }
     }
-    ground.end().await?;
+    stage.ground.end().await?;
     let [quiet, busy] = turns;
     let side = |turns: &[Value]| {
         let mut side = turns::medians(turns, AT_ONCE, per_second);

@@ -1,10 +1,17 @@
 //! Two ways to be compared, measured in turns: what the machine does meanwhile meets both alike, and of
 //! each the median run counts, so that one that was disturbed decides nothing.
 
-use anteroom_load::{Pace, Paced};
+use std::time::Duration;
+
+use anteroom_load::{Pace, Paced, Protocol, Questions, Target};
+use anteroom_simapi::generate;
 use serde_json::{Value, json};
 
-use crate::{Settings, decisions, ground::Ground, say};
+use crate::{
+    Settings, ask, decisions,
+    ground::{Ground, Layout},
+    say,
+};
 
 /// How often each way has its turn. An odd number: the median is a run.
 const ROUNDS: usize = 5;
@@ -18,15 +25,69 @@ pub(crate) fn rounds(settings: &Settings) -> usize {
     }
 }
 
+/// Where the turns of one way are measured: the policy on hosts and paths, in force.
+pub(crate) struct Stage {
+    pub(crate) ground: Ground,
+    target: Target,
+    questions: Questions,
+    lasts: Duration,
+}
+
+impl Stage {
+    /// Over so many Ingresses, of which the first `asked` are asked for.
+    pub(crate) async fn start(
+        ingresses: usize,
+        asked: usize,
+        manifests: &'static [&'static str],
+        settings: &Settings,
+    ) -> anyhow::Result<Self> {
+        let layout = Layout {
+            ingresses,
+            services: 0,
+            pods: 0,
+            manifests,
+        };
+        let ground = Ground::start(layout, settings).await?;
+        let hosts = (0..asked)
+            .map(|index| generate::ingress_host(index, 0))
+            .collect();
+        let questions = ask::questions(ask::Rule::HostAndPath, hosts);
+        decisions::in_force(&ground, &questions).await?;
+        Ok(Self {
+            target: ground.target().await?,
+            ground,
+            questions,
+            lasts: settings.lasts,
+        })
+    }
+
+    /// Decisions a second in a closed loop.
+    pub(crate) async fn throughput(&self, at_once: usize) -> anyhow::Result<f64> {
+        let closed = decisions::run(self.paced(at_once, Pace::Closed)).await?;
+        Ok(closed.decisions_per_second)
+    }
+
+    fn paced(&self, at_once: usize, pace: Pace) -> Paced {
+        Paced {
+            target: self.target.clone(),
+            protocol: Protocol::Http1,
+            at_once,
+            pace,
+            lasts: self.lasts,
+            questions: self.questions.clone(),
+        }
+    }
+}
+
 /// One turn: one review at a time, then several in an open loop.
 pub(crate) async fn measure(
-    ground: &Ground,
-    of: impl Fn(usize, Pace) -> Paced,
+    stage: &Stage,
     at_once: usize,
     per_second: f64,
 ) -> anyhow::Result<Value> {
-    let (one, one_cpu) = decisions::counted(ground, of(1, Pace::Closed)).await?;
-    let open = of(at_once, Pace::Open { per_second });
+    let ground = &stage.ground;
+    let (one, one_cpu) = decisions::counted(ground, stage.paced(1, Pace::Closed)).await?;
+    let open = stage.paced(at_once, Pace::Open { per_second });
     let (several, several_cpu) = decisions::counted(ground, open).await?;
     say(&format!(
         "one at a time p50 {} p99 {} ms; {at_once} at {per_second:.0}/s p50 {} p99 {} ms",
