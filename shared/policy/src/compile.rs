@@ -46,7 +46,7 @@ pub const RULES_MAX: usize = 256;
 /// (`POLICY_UNSUPPORTED`), what a namespaced policy may not read (`POLICY_FORBIDDEN`). Of entries that
 /// is not known here: whoever resolves one sees to it.
 pub fn compile(manifest: &Value) -> Result<Policy, Vec<Problem>> {
-    compile_for(manifest, Driver::default())
+    compile_for(manifest, Driver::IN_CLUSTER)
 }
 
 /// What whoever drives evaluations knows beyond the facts of the cluster. A policy that needs what is not
@@ -64,6 +64,14 @@ pub struct Driver {
 }
 
 impl Driver {
+    /// What is known where the webhook drives evaluations.
+    pub const IN_CLUSTER: Self = Self {
+        mutation: false,
+        roles: false,
+        namespace_labels: false,
+        images: false,
+    };
+
     /// One that knows all of it.
     pub const ALL: Self = Self {
         mutation: true,
