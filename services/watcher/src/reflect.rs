@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anteroom_model::{Collection, Failure, ObjectKey, ResourceVersion, limits::OBJECT_BYTES_MAX};
 use async_trait::async_trait;
 use tokio::{sync::watch, time::Instant as Clock};
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{Instrument as _, Span};
 
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
 };
 use doubt::{Doubt, Verdict};
 use machine::{Command, Effect, Input, Machine};
-use parse::WatchEvent;
+use parse::{Page, WatchEvent};
 
 pub(crate) use parse::{RawObject, content_version};
 
@@ -163,6 +164,7 @@ pub(crate) async fn run_with(
         control,
         heard_at: Clock::now(),
         doubt: Doubt::default(),
+        ahead: None,
     };
     loop {
         if reflector.control.relist.has_changed().unwrap_or_default() {
@@ -248,6 +250,13 @@ struct Reflector<S> {
     /// When the source last said what it holds, or changed.
     heard_at: Clock,
     doubt: Doubt,
+    ahead: Option<Ahead>,
+}
+
+/// A page that was asked for before it was wanted. One that is never wanted is given up.
+struct Ahead {
+    path: String,
+    page: AbortOnDropHandle<Result<Page, Fault>>,
 }
 
 impl<S: Sink> Reflector<S> {
@@ -258,13 +267,15 @@ impl<S: Sink> Reflector<S> {
 
     async fn list(&mut self, token: Option<String>, limit: u32) {
         let path = paths::list(&self.target.collection, token.as_deref(), limit);
-        let accept = if self.target.metadata_only {
-            METADATA_LIST
-        } else {
-            JSON
+        let ahead = self.ahead.take().filter(|ahead| ahead.path == path);
+        let page = match ahead {
+            Some(ahead) => ahead
+                .page
+                .await
+                .unwrap_or_else(|e| Err(Fault::transport(e))),
+            None => fetch(self.api.clone(), path, self.accept()).await,
         };
-        let bytes = self.api.get_as(&path, accept, PAGE_BYTES_MAX).await;
-        let page = match bytes.and_then(|bytes| parse::page(&bytes)) {
+        let page = match page {
             Ok(page) => page,
             Err(fault) => return self.fail(fault).await,
         };
@@ -274,7 +285,9 @@ impl<S: Sink> Reflector<S> {
         };
         let complete = input_ends(&input);
         let mut objects = Some(page.objects);
-        for effect in self.machine.step(input, rand::random()) {
+        let effects = self.machine.step(input, rand::random());
+        self.ask_ahead();
+        for effect in effects {
             if effect == Effect::Deliver {
                 for object in objects.take().into_iter().flatten() {
                     match object {
@@ -292,6 +305,29 @@ impl<S: Sink> Reflector<S> {
         self.doubt.allowed();
         if complete && limit > 1 {
             self.heard_at = Clock::now();
+        }
+    }
+
+    /// Asks for the page that comes next, if there is one: the API server makes it while the objects of
+    /// the page before are handed on.
+    fn ask_ahead(&mut self) {
+        if let Command::List {
+            token: Some(token),
+            limit,
+        } = self.machine.command()
+        {
+            let path = paths::list(&self.target.collection, Some(&token), limit);
+            let page = fetch(self.api.clone(), path.clone(), self.accept());
+            let page = AbortOnDropHandle::new(tokio::spawn(page));
+            self.ahead = Some(Ahead { path, page });
+        }
+    }
+
+    /// How a page is asked for.
+    fn accept(&self) -> &'static str {
+        match self.target.metadata_only {
+            true => METADATA_LIST,
+            false => JSON,
         }
     }
 
@@ -495,6 +531,12 @@ fn not_ready(refused: &Fault) -> Fault {
         code: 403,
         message: format!("{refused}. It is not ready itself"),
     }
+}
+
+/// One page of a list, read.
+async fn fetch(api: ApiServer, path: String, accept: &'static str) -> Result<Page, Fault> {
+    let bytes = api.get_as(&path, accept, PAGE_BYTES_MAX).await?;
+    parse::page(&bytes)
 }
 
 /// Whether this page is the last one of its list.

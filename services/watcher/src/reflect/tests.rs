@@ -64,6 +64,17 @@ fn reflect_by<F>(
 where
     F: Future<Output = Response<Answer>> + Send + 'static,
 {
+    let (sender, notes) = mpsc::unbounded_channel();
+    reflect_into(answer, Channel(sender));
+    notes
+}
+
+fn reflect_into<F>(
+    answer: impl Fn(Request<Body>) -> F + Send + 'static,
+    sink: impl Sink + Sync + 'static,
+) where
+    F: Future<Output = Response<Answer>> + Send + 'static,
+{
     let service = tower::service_fn(move |request| {
         let answer = answer(request);
         async move { Ok::<_, Infallible>(answer.await) }
@@ -73,13 +84,11 @@ where
         left_at: ResourceVersion::default(),
         metadata_only: false,
     };
-    let (sender, notes) = mpsc::unbounded_channel();
     let metrics = WatcherMetrics::register(&Service::new("test").metrics);
     let metrics = metrics.of_watch(&anteroom_model::ViewId::new("pods.v1"));
     let (_, served) = watch::channel(());
     let api = ApiServer::new(Client::new(service, "default"));
-    tokio::spawn(run(api, target, Channel(sender), metrics, served));
-    notes
+    tokio::spawn(run(api, target, sink, metrics, served));
 }
 
 /// Forbids everything until it is told not to, and says of itself that it is not ready for so many
@@ -211,4 +220,69 @@ async fn an_event_is_handed_on_before_it_counts_as_heard() {
         "heard 13",
     ];
     assert_eq!(heard, expected);
+}
+
+/// Takes no object before the page behind it was asked for.
+struct Behind {
+    pages_asked: watch::Receiver<usize>,
+    taken: usize,
+    notes: mpsc::UnboundedSender<Note>,
+}
+
+#[async_trait]
+impl Sink for Behind {
+    async fn note(&mut self, note: Note) {
+        if matches!(note, Note::Put { .. }) {
+            self.taken += 1;
+            let ahead = (self.taken + 1).min(3);
+            let asked = self.pages_asked.wait_for(|asked| *asked >= ahead).await;
+            asked.unwrap();
+        }
+        let _ = self.notes.send(note);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_is_made_while_the_one_before_it_is_handed_on() {
+    let (asked, pages_asked) = watch::channel(0);
+    let answer = move |request: Request<Body>| {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        if !query.contains("watch=1") {
+            asked.send_modify(|asked| *asked += 1);
+        }
+        async move {
+            let (name, next) = match &query {
+                query if query.contains("watch=1") => {
+                    return Response::new(StreamBody::new(stream::pending()).boxed_unsync());
+                }
+                query if query.contains("continue=second") => ("b", "third"),
+                query if query.contains("continue=third") => ("c", ""),
+                _ => ("a", "second"),
+            };
+            let list = format!(
+                r#"{{"metadata":{{"resourceVersion":"10","continue":"{next}"}},
+                    "items":[{{"metadata":{{"name":"{name}","resourceVersion":"3"}}}}]}}"#
+            );
+            Response::new(Full::new(Bytes::from(list)).boxed_unsync())
+        }
+    };
+    let (notes, mut heard) = mpsc::unbounded_channel();
+    let sink = Behind {
+        pages_asked: pages_asked.clone(),
+        taken: 0,
+        notes,
+    };
+    reflect_into(answer, sink);
+    let mut names = Vec::new();
+    loop {
+        let note = tokio::time::timeout(STALE_AFTER / 2, heard.recv()).await;
+        match note.expect("no page is asked for ahead").unwrap() {
+            Note::Put { object, .. } => names.push(object.key.name.to_string()),
+            Note::Listed { .. } => break,
+            _ => {}
+        }
+    }
+    assert_eq!(names, ["a", "b", "c"]);
+    // Each page once.
+    assert_eq!(*pages_asked.borrow(), 3);
 }
