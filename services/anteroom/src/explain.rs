@@ -268,6 +268,33 @@ spec:
     }
 
     #[test]
+    fn what_a_request_does_not_carry_is_explained_too() {
+        let by_role = r#"
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: taints}
+spec:
+  rules:
+    - name: taints
+      match: {any: [{resources: {kinds: [Pod], namespaceSelector: {matchLabels: {a: b}}}}]}
+      exclude: {any: [{clusterRoles: [cluster-admin]}]}
+      validate: {deny: {}}
+"#;
+        let explained = explained(&[by_role]);
+        let page = text::page(&explained);
+        for line in [
+            "the object's namespace (kept as /v1/namespaces/?&)",
+            "the user's roles (kept as rbac.authorization.k8s.io/v1/clusterrolebindings/?&)",
+            "the user's roles (kept as rbac.authorization.k8s.io/v1/rolebindings/?&)",
+            "plan    one object, by its name",
+            "plan    index: objects with one of $names among subjects[].name",
+        ] {
+            assert!(page.contains(line), "{line}: {page}");
+        }
+        assert!(verdict(&explained, true).is_ok());
+    }
+
+    #[test]
     fn a_projection_of_an_entry_that_is_not_given_is_not_guessed() {
         let explained = explained(&[BY_LABEL]);
         let page = text::page(&explained);

@@ -67,8 +67,8 @@ impl Driver {
     /// What is known where the webhook drives evaluations.
     pub const IN_CLUSTER: Self = Self {
         mutation: false,
-        roles: false,
-        namespace_labels: false,
+        roles: true,
+        namespace_labels: true,
         images: false,
     };
 

@@ -7,6 +7,7 @@ mod foreach;
 mod message;
 mod mutate;
 mod scope;
+mod surroundings;
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -18,11 +19,13 @@ use thiserror::Error;
 use crate::{
     AdmissionRequest, FactTarget, FailureAction, Policy, Rule, VariableError, VariableErrorKind,
     matching,
+    matching::Surroundings,
     policy::{Validation, Work},
 };
 use conditions::Verdict;
 use facts::Facts;
 use scope::{Scope, States};
+pub(crate) use surroundings::{LABELS, NAMESPACE_SELECTOR, ROLES};
 
 /// Facts that one rule may read while one request is evaluated; more is an error.
 pub const FACTS_PER_RULE_MAX: usize = 64;
@@ -196,6 +199,7 @@ pub struct Evaluation<'a> {
     /// Begun when the new state violates the rule: whether the old one did too.
     earlier: Option<(String, Pass<'a>)>,
     facts: Facts,
+    known: Surroundings,
 }
 
 /// One state of the object against the rule.
@@ -205,6 +209,8 @@ struct Pass<'a> {
     lists: foreach::Lists,
     /// It matches, and its preconditions are met: each step would come to the same.
     applies: bool,
+    /// The request has the roles of whoever made it, where the rule names them.
+    has_roles: bool,
 }
 
 impl<'a> Pass<'a> {
@@ -214,6 +220,7 @@ impl<'a> Pass<'a> {
             states: States::new(&rule.context),
             lists: foreach::Lists::default(),
             applies: false,
+            has_roles: false,
         }
     }
 }
@@ -230,6 +237,7 @@ impl<'a> Evaluation<'a> {
             now: Pass::new(rule, Cow::Borrowed(request)),
             earlier: None,
             facts: Facts::default(),
+            known: Surroundings::default(),
         }
     }
 
@@ -270,7 +278,12 @@ impl<'a> Evaluation<'a> {
             return Some(RuleOutcome::NotMatched);
         }
         if self.earlier.is_none() {
-            let outcome = judge(self.rule, self.namespace, &mut self.now, &mut self.facts)?;
+            let outcome = judge(
+                self.rule,
+                self.namespace,
+                &mut self.now,
+                (&mut self.facts, &mut self.known),
+            )?;
             let RuleOutcome::Fail { message } = outcome else {
                 return Some(outcome);
             };
@@ -281,7 +294,12 @@ impl<'a> Evaluation<'a> {
         }
         let (message, pass) = self.earlier.as_mut()?;
         Some(
-            match judge(self.rule, self.namespace, pass, &mut self.facts)? {
+            match judge(
+                self.rule,
+                self.namespace,
+                pass,
+                (&mut self.facts, &mut self.known),
+            )? {
                 RuleOutcome::Fail { .. } => RuleOutcome::Skipped {
                     reason: "the object violated the rule before this change too".to_owned(),
                 },
@@ -308,10 +326,14 @@ fn judge(
     rule: &Rule,
     namespace: Option<&str>,
     pass: &mut Pass<'_>,
-    facts: &mut Facts,
+    (facts, known): (&mut Facts, &mut Surroundings),
 ) -> Option<RuleOutcome> {
-    if !pass.applies && !rule.matches.matches(&pass.request) {
-        return Some(RuleOutcome::NotMatched);
+    if !pass.applies {
+        match surroundings::speaks_of(rule, pass, facts, known) {
+            Ok(true) => {}
+            Ok(false) => return Some(RuleOutcome::NotMatched),
+            Err(stop) => return stop.outcome(),
+        }
     }
     let mut scope = Scope {
         request: &pass.request,

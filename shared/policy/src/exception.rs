@@ -2,7 +2,11 @@
 
 use serde_json::Value;
 
-use crate::{AdmissionRequest, Driver, Policy, Problem, Rule, compile, matching::Match, wildcard};
+use crate::{
+    AdmissionRequest, Driver, Policy, Problem, Rule, compile,
+    matching::{Match, Matched, Surroundings},
+    wildcard,
+};
 
 /// A compiled `PolicyException` of kyverno.io.
 #[derive(Debug)]
@@ -47,7 +51,7 @@ impl PolicyException {
             covered.policy == name && rules.any(|own| wildcard::matches(own, rule.name()))
         };
         self.covers.iter().any(is_meant)
-            && self.matches.matches(request)
-            && rule.matches.matches(request)
+            && self.matches.matches(request, &Surroundings::default()) == Matched::Yes
+            && rule.matches.matches(request, &Surroundings::default()) == Matched::Yes
     }
 }

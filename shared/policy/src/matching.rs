@@ -1,7 +1,9 @@
 //! `match` and `exclude`: whether a rule speaks of a request.
 
 mod kind;
+mod roles;
 mod selector;
+mod surroundings;
 mod users;
 
 use std::fmt;
@@ -9,7 +11,9 @@ use std::fmt;
 use serde_json::Value;
 
 pub use kind::KindPattern;
+pub(crate) use roles::{BINDINGS_OF_USER, Roles, names_of_user, roles_of};
 pub(crate) use selector::{Requirement, Selector, SetOperator};
+pub(crate) use surroundings::{Lacking, Matched, Surroundings};
 pub(crate) use users::{Subject, Users};
 
 use crate::{AdmissionRequest, Target, wildcard};
@@ -97,12 +101,37 @@ enum Side {
 }
 
 impl Match {
-    pub(crate) fn matches(&self, request: &AdmissionRequest) -> bool {
-        self.include.match_request(request, Side::Include)
-            && !self
-                .exclude
-                .as_ref()
-                .is_some_and(|exclude| exclude.match_request(request, Side::Exclude))
+    /// Whether it speaks of the request, as far as `known` tells.
+    pub(crate) fn matches(&self, request: &AdmissionRequest, known: &Surroundings) -> Matched {
+        let include = self.include.match_request(request, known, Side::Include);
+        match &self.exclude {
+            Some(exclude) if include != Matched::No => {
+                include.and(!exclude.match_request(request, known, Side::Exclude))
+            }
+            _ => include,
+        }
+    }
+
+    /// What has to be known of the request, and is not.
+    pub(crate) fn lacks(&self, request: &AdmissionRequest, known: &Surroundings) -> Lacking {
+        let labels = known.labels(request).is_none();
+        let roles = known.roles(request).is_none();
+        Lacking {
+            namespace_labels: labels && self.asks_labels(),
+            roles: roles && self.asks_roles(),
+        }
+    }
+
+    /// Whether it says anything of the labels of namespaces.
+    pub(crate) fn asks_labels(&self) -> bool {
+        self.filters()
+            .any(|filter| filter.namespace_selector.is_some())
+    }
+
+    /// Whether it says anything of roles.
+    pub(crate) fn asks_roles(&self) -> bool {
+        let exclude = self.exclude.as_ref().is_some_and(Filters::asks_roles);
+        self.include.asks_roles() || exclude
     }
 
     /// All filters, of either side.
@@ -129,23 +158,49 @@ impl Match {
 }
 
 impl Filters {
+    pub(crate) fn asks_labels(&self) -> bool {
+        let mut filters = self.filters().iter();
+        filters.any(|filter| filter.namespace_selector.is_some())
+    }
+
+    pub(crate) fn asks_roles(&self) -> bool {
+        self.filters().iter().any(|f| f.users.asks_roles())
+    }
+
     fn filters(&self) -> &[Filter] {
         match self {
             Self::Any(filters) | Self::All(filters) => filters,
         }
     }
 
-    fn match_request(&self, request: &AdmissionRequest, side: Side) -> bool {
-        let matches = |filter: &Filter| filter.matches(request, side);
+    fn match_request(
+        &self,
+        request: &AdmissionRequest,
+        known: &Surroundings,
+        side: Side,
+    ) -> Matched {
+        let mut each = self.filters().iter();
+        let mut each = each.by_ref().map(|f| f.matches(request, known, side));
         match self {
-            Self::Any(filters) => filters.iter().any(matches),
-            Self::All(filters) => filters.iter().all(matches),
+            Self::Any(_) => Matched::any(&mut each),
+            Self::All(_) => Matched::all(&mut each),
         }
     }
 }
 
 impl Filter {
-    fn matches(&self, request: &AdmissionRequest, side: Side) -> bool {
+    fn matches(&self, request: &AdmissionRequest, known: &Surroundings, side: Side) -> Matched {
+        if !self.matches_object(request) {
+            return Matched::No;
+        }
+        match self.matches_namespace(request, known) {
+            Matched::No => Matched::No,
+            labels => labels.and(self.matches_users(request, known, side)),
+        }
+    }
+
+    /// All that is said of the object itself.
+    fn matches_object(&self, request: &AdmissionRequest) -> bool {
         let object = request.matched_object();
         (self.operations.is_empty() || self.operations.contains(&request.operation()))
             && (self.kinds.is_empty() || self.kinds.iter().any(|kind| kind.matches(request)))
@@ -153,24 +208,35 @@ impl Filter {
             && matches_one(&self.namespaces, namespace_to_match(request))
             && matches_map(self.selector.as_ref(), object, "labels")
             && matches_map(self.annotations.as_ref(), object, "annotations")
-            && self.matches_namespace(request)
-            && self.matches_users(request, side)
     }
 
-    fn matches_namespace(&self, request: &AdmissionRequest) -> bool {
-        self.namespace_selector.as_ref().is_none_or(|selector| {
-            request.kind() != "Namespace" && selector.matches(request.namespace_labels())
-        })
+    /// A Namespace is in none, whatever its own labels.
+    fn matches_namespace(&self, request: &AdmissionRequest, known: &Surroundings) -> Matched {
+        let Some(selector) = &self.namespace_selector else {
+            return Matched::Yes;
+        };
+        if request.kind() == "Namespace" {
+            return Matched::No;
+        }
+        match known.labels(request) {
+            Some(labels) => selector.matches(Some(labels)).into(),
+            None => Matched::Unknown,
+        }
     }
 
     /// Of a request that nobody is known to have made, what is said of users selects nothing and excludes
     /// nothing.
-    fn matches_users(&self, request: &AdmissionRequest, side: Side) -> bool {
+    fn matches_users(
+        &self,
+        request: &AdmissionRequest,
+        known: &Surroundings,
+        side: Side,
+    ) -> Matched {
         match (request.has_user(), side) {
-            _ if self.users.is_empty() => true,
-            (true, _) => self.users.matches(request),
-            (false, Side::Include) => !self.is_about_users,
-            (false, Side::Exclude) => false,
+            _ if self.users.is_empty() => Matched::Yes,
+            (true, _) => self.users.matches(request, known),
+            (false, Side::Include) => (!self.is_about_users).into(),
+            (false, Side::Exclude) => Matched::No,
         }
     }
 

@@ -13,9 +13,13 @@ use crate::{
     call::{
         ApiCall, Concrete, ConfigMapCall, Data, ServiceCall, check_name, check_segment, confine,
     },
+    evaluate::NAMESPACE_SELECTOR,
     policy::{FactSource, Loader},
     template::Template,
 };
+
+/// What comes before the name in the path of a namespace.
+const NAMESPACES: &str = "/api/v1/namespaces/";
 
 /// A call, with every variable in its place.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,6 +101,13 @@ impl Policy {
         call: Call<'_>,
     ) -> Result<Permit<'_>, Refusal> {
         let rules = self.rules.iter().filter(|found| found.name == rule);
+        if let Call::Api { path, data: None } = call
+            && variable == NAMESPACE_SELECTOR
+            && rules.clone().any(|rule| rule.matches.asks_labels())
+            && let Ok(path) = self.namespace_path(path)
+        {
+            return Ok(Permit::Api { path });
+        }
         let entries = rules.flat_map(Rule::entries);
         let mut refused = None;
         for entry in entries.filter(|entry| entry.name == variable) {
@@ -124,6 +135,15 @@ impl Policy {
                 variable,
             },
         })
+    }
+
+    /// The path of a namespace, whose labels a rule is about.
+    fn namespace_path(&self, path: &str) -> Result<String, String> {
+        let name = path.strip_prefix(NAMESPACES).unwrap_or_default();
+        check_name(name)?;
+        let path = Concrete::parse(path)?;
+        confine(self.namespace(), &path).map_err(|error| error.to_string())?;
+        Ok(path.to_string())
     }
 
     fn api(&self, own: &ApiCall, path: &str, data: Option<&Value>) -> Result<Permit<'_>, String> {

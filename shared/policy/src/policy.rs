@@ -114,6 +114,8 @@ pub struct Rule {
     pub(crate) preconditions: Conditions,
     pub(crate) message: Option<Template>,
     pub(crate) work: Work,
+    /// An expression of it names `request.roles` or `request.clusterRoles`.
+    pub(crate) names_roles: bool,
 }
 
 impl Rule {

@@ -6,7 +6,7 @@ use anteroom_jmespath::Expression;
 use anteroom_model::EntryKind;
 
 use crate::{
-    NamedObject, Policy, Reference, Rule,
+    CollectionReference, NamedObject, Policy, Reference, Rule,
     call::ConfigMapCall,
     policy::{ContextEntry, Fact, FactSource, ForEach, Loader, Validation, Work},
     template::Prepared,
@@ -47,7 +47,8 @@ impl Policy {
     pub fn references(&self) -> impl Iterator<Item = Reference> {
         let mut by_name: BTreeMap<String, Reference> = BTreeMap::new();
         let all = self.sources().flat_map(|source| self.references_of(source));
-        for reference in all {
+        let surroundings = self.rules.iter().flat_map(Rule::surroundings);
+        for reference in all.chain(surroundings) {
             let name = reference.name();
             let rank = |reference: &Reference| (reference.is_inline(), reference.is_declared());
             let known = by_name.get(&name).map(rank);
@@ -100,6 +101,24 @@ impl Policy {
 }
 
 impl Rule {
+    /// What has to be kept of what a request does not carry.
+    fn surroundings(&self) -> impl Iterator<Item = Reference> + use<> {
+        let labels = self.matches.asks_labels();
+        let labels = labels.then(CollectionReference::namespaces);
+        let bindings = [false, true].map(CollectionReference::role_bindings);
+        let bindings = bindings.into_iter().filter(|_| self.reads_roles());
+        let bindings: Vec<_> = bindings.collect();
+        labels
+            .into_iter()
+            .chain(bindings)
+            .map(Reference::Collection)
+    }
+
+    /// Whether it is about the roles of whoever asks, in what it matches or in an expression.
+    pub(crate) fn reads_roles(&self) -> bool {
+        self.matches.asks_roles() || self.names_roles
+    }
+
     /// What it judges by `foreach`.
     pub(crate) fn each(&self) -> &[ForEach] {
         match &self.work {

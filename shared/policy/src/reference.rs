@@ -51,6 +51,35 @@ pub struct CollectionReference {
     pub inline: bool,
 }
 
+impl CollectionReference {
+    /// All namespaces: what a rule with a `namespaceSelector` needs.
+    pub fn namespaces() -> Self {
+        Self::needed("", "namespaces")
+    }
+
+    /// All bindings of roles, of those in namespaces or of the cluster's: what a rule needs that is about
+    /// roles.
+    pub fn role_bindings(cluster: bool) -> Self {
+        let resource = match cluster {
+            true => "clusterrolebindings",
+            false => "rolebindings",
+        };
+        Self::needed("rbac.authorization.k8s.io", resource)
+    }
+
+    /// Declared: nothing is decided without it. Inline: it is no call that could be made instead.
+    fn needed(group: &str, resource: &str) -> Self {
+        Self {
+            group: Some(group.to_owned()),
+            version: Some("v1".to_owned()),
+            resource: resource.to_owned(),
+            declared: true,
+            inline: true,
+            ..Self::default()
+        }
+    }
+}
+
 /// One object of the Kubernetes API, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamedObject {
@@ -170,6 +199,18 @@ pub enum FactTarget {
         /// The policy names it literally, so that it is referenced ([`Reference::Object`]).
         literal: bool,
     },
+    /// The object of a namespace, of which a `namespaceSelector` looks at the labels. Not for a driver that
+    /// gives them with the request ([`AdmissionRequest::with_namespace_labels`](crate::AdmissionRequest)).
+    NamespaceLabels {
+        /// Which.
+        namespace: String,
+    },
+    /// The list of all `RoleBinding`s, or of all `ClusterRoleBinding`s: whose roles a user has. Not for a
+    /// driver that gives them with the request (`request.roles`, `request.clusterRoles`).
+    RoleBindings {
+        /// Those of the cluster.
+        cluster: bool,
+    },
     /// `imageRegistry`: what a registry says of an image. Only of a policy that was compiled for a driver
     /// that reads [images](crate::Driver::images).
     Image {
@@ -195,6 +236,9 @@ impl std::fmt::Display for FactTarget {
             Self::Api(target) => f.write_str(&target.path),
             Self::Service { url, .. } => f.write_str(url),
             Self::ConfigMap { object, .. } => write!(f, "{CONFIG_MAP}{object}"),
+            Self::NamespaceLabels { namespace } => write!(f, "labels of namespace {namespace}"),
+            Self::RoleBindings { cluster: false } => f.write_str("rolebindings"),
+            Self::RoleBindings { cluster: true } => f.write_str("clusterrolebindings"),
             Self::Image { reference } => write!(f, "image {reference}"),
         }
     }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::{Operation, images};
+use crate::{Operation, images, matching::Roles};
 
 /// The name under which a rule finds them.
 const IMAGES: &str = "images";
@@ -112,6 +112,19 @@ impl AdmissionRequest {
     pub fn with_namespace_labels(mut self, labels: Map<String, Value>) -> Self {
         self.namespace_labels = Value::Object(labels);
         self
+    }
+
+    /// With the roles of whoever made it, in `request.roles` and `request.clusterRoles`.
+    pub(crate) fn with_roles(&self, roles: &Roles) -> Self {
+        let mut known = self.clone();
+        if let Some(Value::Object(request)) = known.root.get_mut("request") {
+            let lists = [
+                ("roles", &roles.roles),
+                ("clusterRoles", &roles.cluster_roles),
+            ];
+            request.extend(lists.map(|(field, list)| (field.to_owned(), list.clone().into())));
+        }
+        known
     }
 
     /// The same with another value in the context that variables are resolved in, for tests of policies:

@@ -42,8 +42,28 @@ const ALWAYS: &[&[&str]] = &[
     &[OBJECT, "metadata", "annotations"],
 ];
 
+/// What rules read that are about the roles of whoever asks. A request of the API server has them not.
+const ROLES: &[&[&str]] = &[&["roles"], &["clusterRoles"]];
+
 /// What rules read that are about who asks.
 const USERS: &[&[&str]] = &[&["userInfo", "groups"], &["roles"], &["clusterRoles"]];
+
+/// Whether an expression of the rule names the roles of whoever asks. One that takes the request whole
+/// does not: it gets what the API server sent.
+pub(crate) fn names_roles(rule: &Rule) -> bool {
+    let mut parts = RequestParts(Tree::NONE);
+    each_expression(rule, &mut |_, prepared| {
+        let mut of_one = RequestParts(Tree::NONE);
+        of_one.read_by(prepared);
+        if of_one != RequestParts::ALL {
+            parts.unite(&of_one);
+        }
+    });
+    let Tree::Fields(fields) = &parts.0 else {
+        return false;
+    };
+    ROLES.iter().any(|role| fields.contains_key(role[0]))
+}
 
 /// RequestParts of a JSON value. What is no object is one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,11 +119,8 @@ impl RequestParts {
     pub fn of(policy: &Policy) -> Self {
         let mut parts = Self::default();
         for rule in &policy.rules {
-            if rule
-                .matches
-                .filters()
-                .any(|filter| !filter.users.is_empty())
-            {
+            let mut filters = rule.matches.filters();
+            if rule.names_roles || filters.any(|filter| !filter.users.is_empty()) {
                 USERS.iter().for_each(|path| parts.add(path));
             }
             if rule.has_pattern() {

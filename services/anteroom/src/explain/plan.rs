@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use anteroom_jmespath::Expression;
 use anteroom_model::EntryKind;
 use anteroom_plan::{Document, Narrow, Objects, describe};
-use anteroom_policy::{Read, ReadSource, Usage};
+use anteroom_policy::{Read, ReadSource, Reference, Usage};
 use serde::Serialize;
 
 use super::{
@@ -162,22 +162,14 @@ fn source(source: &ReadSource, manifests: &Manifests) -> Source {
                 true => format!("resourceCache {}", reference.name()),
                 false => format!("{path} (kept as {})", reference.name()),
             };
-            let over = match is_list {
-                true => Over::Objects {
-                    document: Document::List { plural: None },
-                    projection: None,
-                },
-                false => Over::Said(Plan::Object),
+            kept(text, reference, *is_list)
+        }
+        ReadSource::Around { reference, is_list } => {
+            let text = match is_list {
+                true => format!("the user's roles (kept as {})", reference.name()),
+                false => format!("the object's namespace (kept as {})", reference.name()),
             };
-            let registered = Some(Registered {
-                kind: EntryKind::Implicit,
-                name: reference.name(),
-            });
-            Source {
-                text,
-                registered,
-                over,
-            }
+            kept(text, reference, *is_list)
         }
         ReadSource::Call { path } => said(path.clone(), Plan::Live),
         ReadSource::Image { reference } => said(format!("image {reference}"), Plan::Live),
@@ -187,6 +179,26 @@ fn source(source: &ReadSource, manifests: &Manifests) -> Source {
             "a source that this version cannot name".to_owned(),
             Plan::Live,
         ),
+    }
+}
+
+/// What the watcher keeps for a reference of the policy.
+fn kept(text: String, reference: &Reference, is_list: bool) -> Source {
+    let over = match is_list {
+        true => Over::Objects {
+            document: Document::List { plural: None },
+            projection: None,
+        },
+        false => Over::Said(Plan::Object),
+    };
+    let registered = Some(Registered {
+        kind: EntryKind::Implicit,
+        name: reference.name(),
+    });
+    Source {
+        text,
+        registered,
+        over,
     }
 }
 

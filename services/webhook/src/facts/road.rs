@@ -8,6 +8,8 @@
 //! | an API call that a view may answer | its view | a live read | |
 //! | any other call | a live read | | |
 //! | a ConfigMap | the labelled ones | the referenced ones, if it is named literally | a live read |
+//! | the labels of a namespace | the view of namespaces | a live read, if it is not in the view too |
+//! | bindings of roles | their view | | |
 //!
 //! Views of Secrets are found by what the watcher made of this policy's own reference alone, which it
 //! did by whether this policy was allowed to read them; an entry on Secrets, which was allowed to by its
@@ -127,6 +129,8 @@ pub(super) fn road(
         FactTarget::Api(target) => asked.api(target)?,
         FactTarget::Service { url, data } => (asked.live(LiveCall::Service { url, data }), None),
         FactTarget::ConfigMap { object, literal } => (asked.config_map(object, literal)?, None),
+        FactTarget::NamespaceLabels { namespace } => (asked.namespace(namespace), None),
+        FactTarget::RoleBindings { cluster } => (asked.role_bindings(cluster)?, None),
         other => {
             let message = format!("this version does not read {other}");
             return Err(FactError::RequestInvalid { message });
@@ -276,6 +280,35 @@ impl Asked<'_> {
         }
         ways.extend(self.live(LiveCall::ConfigMap { object }));
         Ok(ways)
+    }
+
+    /// An object is in a namespace that is there: one that the view does not have was made a moment ago,
+    /// and the API server knows it. What it does not know either is an error.
+    fn namespace(self, name: String) -> Vec<Way> {
+        let path = format!("/api/v1/namespaces/{name}");
+        let selection = Selection {
+            shape: Shape::Object,
+            object: Some(ObjectKey::new("", name)),
+            ..Selection::default()
+        };
+        let reference = Reference::Collection(CollectionReference::namespaces());
+        let mut ways = Vec::new();
+        if let Ok(binding) = self.bound(&reference, None) {
+            let mut way = self.view_way(binding, self.query.clone(), selection);
+            way.absent_is_answer = false;
+            ways.push(Way::View(way));
+        }
+        ways.extend(self.live(LiveCall::Api { path, data: None }));
+        ways
+    }
+
+    /// Of all namespaces, for a policy of one too: whose roles a user has is of the request, as the user's
+    /// groups are.
+    fn role_bindings(self, cluster: bool) -> Result<Vec<Way>, FactError> {
+        let reference = Reference::Collection(CollectionReference::role_bindings(cluster));
+        let binding = self.bound(&reference, None)?;
+        let query = self.query.clone();
+        Ok(vec![self.view(binding, query, Selection::default())])
     }
 
     fn live(self, call: LiveCall) -> Vec<Way> {

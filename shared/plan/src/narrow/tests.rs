@@ -90,6 +90,10 @@ fn what_objects_have_to_agree_in() {
             "metadata.name/0 among $names",
         ),
         (
+            "items[?subjects[?contains($names, name)]].{r: roleRef, s: subjects[?kind == 'User']}",
+            "subjects[].name/1 among $names",
+        ),
+        (
             "items[?to_string(spec.x) == $n]",
             "to_string(spec.x)/0 == $n",
         ),

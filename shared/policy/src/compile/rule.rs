@@ -13,6 +13,7 @@ use crate::{
     FailureAction, Rule,
     policy::{ContextEntry, Validation, Work},
     problem::Problems,
+    request_parts::names_roles,
     template::{Template, TemplateProblem},
     uses,
 };
@@ -96,6 +97,7 @@ pub(super) fn compile(
             preconditions,
             message: None,
             work: Work::Mutate(mutation),
+            names_roles: false,
         };
         return Some(noted(rule, problems));
     }
@@ -110,12 +112,18 @@ pub(super) fn compile(
         preconditions,
         message: validate.message,
         work: Work::Validate(validate.validation),
+        names_roles: false,
     };
     Some(noted(rule, problems))
 }
 
-/// What of its facts can be asked for in their place is worked out once.
-fn noted(rule: Rule, problems: &Problems) -> Rule {
+/// What of its facts can be asked for in their place is worked out once, and whether it names roles.
+fn noted(mut rule: Rule, problems: &mut Problems) -> Rule {
+    rule.names_roles = names_roles(&rule);
+    if rule.names_roles {
+        let message = "the roles of users are not known here";
+        problems.unsupported_unless(|driver| driver.roles, "request.roles", message);
+    }
     if problems.is_empty() {
         uses::note(&rule);
     }

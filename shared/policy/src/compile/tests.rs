@@ -146,7 +146,7 @@ fn a_driver_that_knows_more_has_fewer_problems() {
     }]}}"#;
     let manifest: Value = serde_saphyr::from_str(rule).unwrap();
     assert!(compile_for(&manifest, Driver::ALL).is_ok());
-    let problems = compile(&manifest).unwrap_err();
+    let problems = compile_for(&manifest, Driver::default()).unwrap_err();
     let paths: Vec<_> = problems.iter().map(|problem| &*problem.path).collect();
     assert_eq!(
         paths,

@@ -4,6 +4,7 @@ mod foreach;
 mod mutate;
 mod parts;
 mod patterns;
+mod surroundings;
 
 use anteroom_model::Failure;
 use proptest::prelude::*;

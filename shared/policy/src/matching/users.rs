@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::{Matched, Surroundings};
 use crate::{AdmissionRequest, wildcard};
 
 /// Of each part that is given, one must be the user's.
@@ -33,15 +34,28 @@ impl Users {
         subjects.is_empty() && roles.is_empty() && cluster_roles.is_empty()
     }
 
+    /// Whether it says anything of roles.
+    pub(crate) fn asks_roles(&self) -> bool {
+        !self.roles.is_empty() || !self.cluster_roles.is_empty()
+    }
+
     /// Of a request whose user is known.
-    pub(super) fn matches(&self, request: &AdmissionRequest) -> bool {
-        let has_one = |names: &[String], field| {
-            names.is_empty()
-                || texts(request.value(), field).any(|own| names.iter().any(|name| name == own))
+    pub(super) fn matches(&self, request: &AdmissionRequest, known: &Surroundings) -> Matched {
+        let is_subject = self.subjects.iter().any(|subject| subject.is(request));
+        if !self.subjects.is_empty() && !is_subject {
+            return Matched::No;
+        }
+        if !self.asks_roles() {
+            return Matched::Yes;
+        }
+        let Some(own) = known.roles(request) else {
+            return Matched::Unknown;
         };
-        has_one(&self.roles, "roles")
-            && has_one(&self.cluster_roles, "clusterRoles")
-            && (self.subjects.is_empty() || self.subjects.iter().any(|subject| subject.is(request)))
+        let has_one = |names: &[String], own: &[String]| {
+            names.is_empty() || own.iter().any(|o| names.contains(o))
+        };
+        (has_one(&self.roles, &own.roles) && has_one(&self.cluster_roles, &own.cluster_roles))
+            .into()
     }
 }
 
@@ -59,7 +73,7 @@ impl Subject {
     }
 }
 
-fn texts<'v>(of: &'v Value, field: &str) -> impl Iterator<Item = &'v str> {
+pub(super) fn texts<'v>(of: &'v Value, field: &str) -> impl Iterator<Item = &'v str> {
     let list = of.get(field).and_then(Value::as_array);
     list.into_iter().flatten().filter_map(Value::as_str)
 }

@@ -4,7 +4,9 @@ use anteroom_model::EntryKind;
 
 use super::{FoundUse, of};
 use crate::{
-    Reference, Rule,
+    CollectionReference, Reference, Rule,
+    evaluate::{LABELS, NAMESPACE_SELECTOR, ROLES},
+    matching::BINDINGS_OF_USER,
     policy::{Fact, FactSource},
 };
 
@@ -66,6 +68,14 @@ pub enum ReadSource {
         /// Whether a list of objects is meant, rather than one of them.
         is_list: bool,
     },
+    /// What a rule is about that a request does not carry: the labels of its namespace, whose roles its user
+    /// has.
+    Around {
+        /// What has to be kept for it.
+        reference: Reference,
+        /// Whether a list of objects is meant, rather than one of them.
+        is_list: bool,
+    },
     /// A call of the API server that only it can answer.
     Call {
         /// The path.
@@ -89,7 +99,8 @@ impl Rule {
     /// Every use of every fact that the rule reads, in the order of its fields. Worked out anew for each
     /// call: it is for people, not for requests.
     pub fn reads(&self) -> Vec<Read> {
-        let mut reads: Vec<Read> = of(self).iter().map(read).collect();
+        let around = self.around().into_iter();
+        let mut reads: Vec<Read> = around.chain(of(self).iter().map(read)).collect();
         // An expression about `request.object` has another form for a DELETE, which reads the same.
         let but_for_form = |read: &Read| Read {
             written: String::new(),
@@ -97,6 +108,43 @@ impl Rule {
         };
         reads.dedup_by(|next, one| but_for_form(next) == but_for_form(one));
         reads
+    }
+
+    /// What it reads of what a request does not carry.
+    fn around(&self) -> Vec<Read> {
+        let side = |includes: bool| if includes { "match" } else { "exclude" };
+        let read = |(variable, field): (&str, &str),
+                    reference,
+                    expression: &str,
+                    parameters: &[&str]| Read {
+            variable: variable.to_owned(),
+            source: ReadSource::Around {
+                is_list: !parameters.is_empty(),
+                reference: Reference::Collection(reference),
+            },
+            field: field.to_owned(),
+            written: variable.to_owned(),
+            usage: Usage::Part,
+            expression: expression.to_owned(),
+            parameters: parameters.iter().map(|&name| name.to_owned()).collect(),
+            in_message: false,
+            why_whole: None,
+        };
+        let labels = self.matches.asks_labels().then(|| {
+            let namespaces = CollectionReference::namespaces();
+            let field = side(self.matches.include.asks_labels());
+            read((NAMESPACE_SELECTOR, field), namespaces, LABELS, &[])
+        });
+        let field = match self.matches.asks_roles() {
+            true => side(self.matches.include.asks_roles()),
+            false => "request.roles",
+        };
+        let bindings = [false, true].map(|cluster| {
+            let bindings = CollectionReference::role_bindings(cluster);
+            read((ROLES, field), bindings, BINDINGS_OF_USER, &["names"])
+        });
+        let bindings = bindings.into_iter().filter(|_| self.reads_roles());
+        labels.into_iter().chain(bindings).collect()
     }
 }
 

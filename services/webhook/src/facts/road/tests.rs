@@ -493,3 +493,46 @@ fn a_path_whose_scope_is_not_the_resources_is_read_live() {
         }
     }
 }
+
+fn kept_collection(of: CollectionReference, view: &str) -> EntryRecord {
+    let name = Reference::Collection(of).name();
+    entry(
+        EntryKind::Implicit,
+        &name,
+        Binding::whole(ViewId::new(view)),
+    )
+}
+
+#[test]
+fn what_a_request_does_not_carry_is_in_views() {
+    let known = catalog(&[
+        kept_collection(CollectionReference::namespaces(), "namespaces"),
+        kept_collection(CollectionReference::role_bindings(false), "bindings"),
+    ]);
+    let labels = || FactTarget::NamespaceLabels {
+        namespace: "own".into(),
+    };
+    let live = "live /api/v1/namespaces/own".to_owned();
+    let bindings = |cluster| FactTarget::RoleBindings { cluster };
+    for reader in [None, Some("own")] {
+        let found = ways(labels(), reader, &known).unwrap();
+        assert_eq!(found, ["namespaces Object".to_owned(), live.clone()]);
+        let unknown = ways(labels(), reader, &catalog(&[])).unwrap();
+        assert_eq!(unknown, std::slice::from_ref(&live));
+        let found = ways(bindings(false), reader, &known).unwrap();
+        assert_eq!(found, ["bindings Document"]);
+        let error = ways(bindings(true), reader, &known).unwrap_err();
+        assert_eq!(error.code().as_str(), "AR103", "{error}");
+    }
+    // One that the view does not have may be new: the API server says whether it is there.
+    let road = road(need(labels()), &by(None), &known).unwrap();
+    let Some(Way::View(way)) = road.ways.front() else {
+        panic!("{road:?}");
+    };
+    let absent = FactError::ObjectNotFound {
+        resource: "namespaces".into(),
+        namespace: String::new(),
+        name: "own".into(),
+    };
+    assert!(!way.ends_with(&absent));
+}

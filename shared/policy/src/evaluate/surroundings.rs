@@ -1,0 +1,138 @@
+//! What a request does not carry, asked for where a rule is about it.
+
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+
+use serde_json::Value;
+
+use super::{
+    Pass, RuleError,
+    conditions::Stop,
+    facts::{Facts, Lookup, Question},
+};
+use crate::{
+    AdmissionRequest, FactTarget, Rule,
+    matching::{
+        BINDINGS_OF_USER, Lacking, Match, Matched, Surroundings, names_of_user, object_namespace,
+        roles_of,
+    },
+};
+
+/// What is made of a namespace.
+pub(crate) const LABELS: &str = "metadata.labels || `{}`";
+
+/// Of a namespace's labels, in place of a context entry's name.
+pub(crate) const NAMESPACE_SELECTOR: &str = "namespaceSelector";
+
+/// Of bindings, in place of a context entry's name.
+pub(crate) const ROLES: &str = "roles";
+
+/// Whether the rule speaks of the request. Where it does, and names the roles of whoever asks, the request
+/// has them from then on.
+pub(super) fn speaks_of(
+    rule: &Rule,
+    pass: &mut Pass<'_>,
+    facts: &mut Facts,
+    known: &mut Surroundings,
+) -> Result<bool, Stop> {
+    if !matches(&rule.matches, &pass.request, facts, known)? {
+        return Ok(false);
+    }
+    if rule.names_roles && !pass.has_roles {
+        if known.roles(&pass.request).is_none() {
+            let roles = Lacking {
+                roles: true,
+                ..Lacking::default()
+            };
+            ask(roles, &pass.request, facts, known)?;
+        }
+        if let Some(roles) = known.roles(&pass.request) {
+            pass.request = Cow::Owned(pass.request.with_roles(&roles));
+        }
+        pass.has_roles = true;
+    }
+    Ok(true)
+}
+
+/// Whether this speaks of the request. What does not depend on more than the request asks nobody.
+pub(super) fn matches(
+    matches: &Match,
+    request: &AdmissionRequest,
+    facts: &mut Facts,
+    known: &mut Surroundings,
+) -> Result<bool, Stop> {
+    match matches.matches(request, known) {
+        Matched::Yes => return Ok(true),
+        Matched::No => return Ok(false),
+        Matched::Unknown => ask(matches.lacks(request, known), request, facts, known)?,
+    }
+    Ok(matches.matches(request, known) == Matched::Yes)
+}
+
+/// Learns what is lacking, all of it at once.
+fn ask(
+    lacking: Lacking,
+    request: &AdmissionRequest,
+    facts: &mut Facts,
+    known: &mut Surroundings,
+) -> Result<(), Stop> {
+    let labels = lacking.namespace_labels.then(|| labels(request, facts));
+    let roles = lacking.roles.then(|| {
+        let bindings = [false, true].map(|cluster| bindings(cluster, request, facts));
+        let [own, of_cluster] = bindings;
+        let (own, of_cluster) = (own?, of_cluster?);
+        Ok::<_, Stop>(roles_of(request, &own, &of_cluster))
+    });
+    if let Some(labels) = labels {
+        known.namespace_labels = Some(labels?);
+    }
+    if let Some(roles) = roles {
+        known.roles = Some(roles?);
+    }
+    Ok(())
+}
+
+fn labels(request: &AdmissionRequest, facts: &mut Facts) -> Result<Arc<Value>, Stop> {
+    let target = FactTarget::NamespaceLabels {
+        namespace: object_namespace(request).to_owned(),
+    };
+    look_up(NAMESPACE_SELECTOR, &target, LABELS, BTreeMap::new(), facts)
+}
+
+fn bindings(
+    cluster: bool,
+    request: &AdmissionRequest,
+    facts: &mut Facts,
+) -> Result<Arc<Value>, Stop> {
+    let names = BTreeMap::from([("names".to_owned(), names_of_user(request))]);
+    let target = FactTarget::RoleBindings { cluster };
+    look_up(ROLES, &target, BINDINGS_OF_USER, names, facts)
+}
+
+fn look_up(
+    variable: &str,
+    target: &FactTarget,
+    expression: &str,
+    parameters: BTreeMap<String, Value>,
+    facts: &mut Facts,
+) -> Result<Arc<Value>, Stop> {
+    let question = Question {
+        target: target.clone(),
+        expression: expression.to_owned(),
+        parameters,
+        missing_key_is_error: false,
+        age_max_ms: None,
+        is_part: false,
+        is_large: false,
+    };
+    let error = match facts.look_up(variable, question) {
+        Lookup::Answer(Ok(value)) => return Ok(value),
+        Lookup::Pending | Lookup::Declined => return Err(Stop::Pending),
+        Lookup::TooMany => RuleError::TooManyFacts,
+        Lookup::Answer(Err(source)) => RuleError::Fact {
+            variable: variable.to_owned(),
+            entry: target.to_string(),
+            source,
+        },
+    };
+    Err(Stop::Error(Box::new(error)))
+}

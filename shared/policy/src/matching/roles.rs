@@ -1,0 +1,199 @@
+//! Which roles a user has, by the bindings of the cluster.
+//!
+//! A view gives the bindings that name the user, or a group of the user's; which of them count is decided
+//! here, as the API server does: by the kind of each subject.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::users::texts;
+use crate::AdmissionRequest;
+
+/// What is asked of a list of bindings: those with a subject of one of `$names`, and these subjects. By an
+/// index of the subjects' names, it costs what the user has rather than what there is.
+pub(crate) const BINDINGS_OF_USER: &str = "items[?subjects[?contains($names, name)]].\
+    {namespace: metadata.namespace, role: roleRef, subjects: subjects[?contains($names, name)]}";
+
+/// What comes before namespace and name in a service account's user name.
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+
+/// The roles of a user, in order, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Roles {
+    /// As in `namespace:name`.
+    pub(crate) roles: Vec<String>,
+    pub(crate) cluster_roles: Vec<String>,
+}
+
+impl Roles {
+    /// Those that a request says, as one that was made for a test of policies does.
+    pub(super) fn of_request(request: &AdmissionRequest) -> Option<Self> {
+        let of = |field| texts(request.value(), field).map(str::to_owned).collect();
+        let value = request.value();
+        let is_said = value.get("roles").is_some() || value.get("clusterRoles").is_some();
+        is_said.then(|| Self {
+            roles: of("roles"),
+            cluster_roles: of("clusterRoles"),
+        })
+    }
+}
+
+/// The names by which a subject of a binding may mean whoever made the request.
+pub(crate) fn names_of_user(request: &AdmissionRequest) -> Value {
+    let user = request.username();
+    let account = user.strip_prefix(SERVICE_ACCOUNT);
+    let account = account.and_then(|account| account.split_once(':'));
+    let groups = groups(request);
+    let names: BTreeSet<&str> = groups
+        .chain([user])
+        .chain(account.map(|(_, name)| name))
+        .filter(|name| !name.is_empty())
+        .collect();
+    names.into_iter().collect()
+}
+
+/// The roles by RoleBindings and ClusterRoleBindings, as [`BINDINGS_OF_USER`] finds them.
+pub(crate) fn roles_of(
+    request: &AdmissionRequest,
+    bindings: &Value,
+    cluster_bindings: &Value,
+) -> Roles {
+    let (mut roles, mut cluster_roles) = (BTreeSet::new(), BTreeSet::new());
+    let each = |bindings: &Value| bindings.as_array().cloned().unwrap_or_default();
+    for binding in each(bindings) {
+        let namespace = text(&binding, "namespace");
+        let role = &binding["role"];
+        match text(role, "kind") {
+            _ if !is_bound(&binding, namespace, request) => {}
+            "Role" => drop(roles.insert(format!("{namespace}:{}", text(role, "name")))),
+            "ClusterRole" => drop(cluster_roles.insert(text(role, "name").to_owned())),
+            _ => {}
+        }
+    }
+    for binding in each(cluster_bindings) {
+        let role = &binding["role"];
+        if text(role, "kind") == "ClusterRole" && is_bound(&binding, "", request) {
+            cluster_roles.insert(text(role, "name").to_owned());
+        }
+    }
+    Roles {
+        roles: roles.into_iter().collect(),
+        cluster_roles: cluster_roles.into_iter().collect(),
+    }
+}
+
+/// Whether a subject of the binding is whoever made the request. A service account without a namespace is
+/// one of the binding's.
+fn is_bound(binding: &Value, namespace: &str, request: &AdmissionRequest) -> bool {
+    let subjects = binding.get("subjects").and_then(Value::as_array);
+    subjects.into_iter().flatten().any(|subject| {
+        let name = text(subject, "name");
+        match text(subject, "kind") {
+            "User" => request.username() == name,
+            "Group" => groups(request).any(|group| group == name),
+            "ServiceAccount" => {
+                let of = Some(text(subject, "namespace")).filter(|of| !of.is_empty());
+                let of = of.unwrap_or(namespace);
+                let account = request.username().strip_prefix(SERVICE_ACCOUNT);
+                !of.is_empty() && account.and_then(|a| a.split_once(':')) == Some((of, name))
+            }
+            _ => false,
+        }
+    })
+}
+
+fn groups(request: &AdmissionRequest) -> impl Iterator<Item = &str> {
+    let user = request.value().get("userInfo").unwrap_or(&Value::Null);
+    texts(user, "groups")
+}
+
+fn text<'v>(value: &'v Value, field: &str) -> &'v str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_jmespath::{Environment, Expression};
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(user: &Value) -> AdmissionRequest {
+        AdmissionRequest::new(json!({
+            "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "object": {"metadata": {"name": "a"}}, "userInfo": user,
+        }))
+        .unwrap()
+    }
+
+    fn found(request: &AdmissionRequest, bindings: &Value) -> Value {
+        let expression = Expression::parse(BINDINGS_OF_USER).unwrap();
+        let parameters = serde_json::Map::from_iter([("names".to_owned(), names_of_user(request))]);
+        let environment = Environment::standard().with_parameters(&parameters);
+        let list = json!({"items": bindings});
+        expression.evaluate_json(&list, &environment).unwrap()
+    }
+
+    fn binding(namespace: &str, role: (&str, &str), subjects: &Value) -> Value {
+        json!({
+            "metadata": {"namespace": namespace, "name": "b"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role.0, "name": role.1},
+            "subjects": subjects,
+        })
+    }
+
+    #[test]
+    fn a_user_has_the_roles_of_its_bindings() {
+        let user = |name: &str| json!([{"kind": "User", "name": name}]);
+        let group = |name: &str| json!([{"kind": "Group", "name": name}]);
+        let account = |namespace: &str| json!([{"kind": "ServiceAccount", "name": "robot", "namespace": namespace}]);
+        let own = json!([{"kind": "ServiceAccount", "name": "robot"}]);
+        let bindings = json!([
+            binding("a", ("Role", "of-user"), &user("alice")),
+            binding("a", ("ClusterRole", "edit"), &user("alice")),
+            binding("b", ("Role", "of-group"), &group("ops")),
+            binding("b", ("Role", "of-account"), &account("a")),
+            binding("a", ("Role", "own"), &own),
+            binding("b", ("Role", "own"), &own),
+            // Who is no user, and whose name is another kind's.
+            binding("a", ("Role", "confused"), &group("alice")),
+            binding("a", ("Role", "confused"), &user("ops")),
+            binding("a", ("Role", "confused"), &user("robot")),
+            binding("a", ("Role", "nobody"), &Value::Null),
+            binding("a", ("Other", "other"), &user("alice")),
+        ]);
+        let cluster = json!([
+            binding("", ("ClusterRole", "admin"), &group("ops")),
+            binding("", ("ClusterRole", "of-account"), &account("a")),
+            binding("", ("ClusterRole", "homeless"), &own),
+            binding("", ("Role", "confused"), &user("alice")),
+        ]);
+        let (alice, robot) = (
+            json!({"username": "alice", "groups": ["ops", "system:authenticated"]}),
+            json!({"username": "system:serviceaccount:a:robot", "groups": ["system:serviceaccounts"]}),
+        );
+        let nobody = json!({});
+        for (user, roles, cluster_roles) in [
+            (
+                &alice,
+                vec!["a:of-user", "b:of-group"],
+                vec!["admin", "edit"],
+            ),
+            (&robot, vec!["a:own", "b:of-account"], vec!["of-account"]),
+            (&nobody, vec![], vec![]),
+        ] {
+            let request = of(user);
+            let (own, of_cluster) = (found(&request, &bindings), found(&request, &cluster));
+            let found = roles_of(&request, &own, &of_cluster);
+            assert_eq!(
+                (found.roles, found.cluster_roles.clone()),
+                (texts_of(&roles), texts_of(&cluster_roles))
+            );
+        }
+    }
+
+    fn texts_of(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+}
