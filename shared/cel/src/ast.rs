@@ -1,0 +1,125 @@
+//! A checked expression.
+
+use regex::Regex;
+
+use crate::{functions::Function, value::Val};
+
+/// A term.
+#[derive(Debug)]
+pub(crate) enum Expr {
+    Literal(Val<'static>),
+    Root(Root),
+    /// A field of `request` itself.
+    Request(&'static str),
+    /// One of the policy's variables, by its place among them.
+    Variable(usize),
+    /// The variable of a macro, by its place among those around it.
+    Local(usize),
+    /// `operand.field`
+    Select(Box<Expr>, Box<str>),
+    /// `has(operand.field)`
+    Has(Box<Expr>, Box<str>),
+    /// `has(request.field)`
+    HasRequest(&'static str),
+    /// `operand[index]`
+    Index(Box<(Expr, Expr)>),
+    /// `operand.?field`, `operand[?index]`
+    OptionalIndex(Box<(Expr, Expr)>),
+    Not(Box<Expr>),
+    Negate(Box<Expr>),
+    And(Box<(Expr, Expr)>),
+    Or(Box<(Expr, Expr)>),
+    /// `condition ? then : otherwise`
+    Conditional(Box<(Expr, Expr, Expr)>),
+    /// `left operator right`
+    Binary(Operator, Box<(Expr, Expr)>),
+    List(Vec<Element>),
+    Map(Vec<(Expr, Element)>),
+    Macro(Box<Macro>),
+    Call(Box<Call>),
+}
+
+/// An element of a list, or a value of a map.
+#[derive(Debug)]
+pub(crate) struct Element {
+    pub(crate) value: Expr,
+    /// `?value`: left out where it is an empty optional.
+    pub(crate) optional: bool,
+}
+
+/// What an expression may start from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Root {
+    Object,
+    OldObject,
+    Params,
+    Namespace,
+}
+
+/// An operator that wants both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operator {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    In,
+}
+
+impl Operator {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Add => "_+_",
+            Self::Subtract => "_-_",
+            Self::Multiply => "_*_",
+            Self::Divide => "_/_",
+            Self::Modulo => "_%_",
+            Self::Equal => "_==_",
+            Self::NotEqual => "_!=_",
+            Self::Less => "_<_",
+            Self::LessOrEqual => "_<=_",
+            Self::Greater => "_>_",
+            Self::GreaterOrEqual => "_>=_",
+            Self::In => "@in",
+        }
+    }
+}
+
+/// `range.all(x, body)` and its kin.
+#[derive(Debug)]
+pub(crate) struct Macro {
+    pub(crate) kind: MacroKind,
+    pub(crate) range: Expr,
+    /// Of `map(x, filter, body)`.
+    pub(crate) filter: Option<Expr>,
+    pub(crate) body: Expr,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MacroKind {
+    All,
+    Exists,
+    ExistsOne,
+    /// `filter(x, condition)` is `map(x, condition, x)`.
+    Map,
+    /// `optional.optMap(x, body)`
+    OptionalMap,
+    /// `optional.optFlatMap(x, body)`
+    OptionalFlatMap,
+}
+
+/// A call of a function; of a method the first argument is what it is called on.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) function: &'static Function,
+    pub(crate) arguments: Vec<Expr>,
+    /// Where a pattern is written out.
+    pub(crate) pattern: Option<Regex>,
+}

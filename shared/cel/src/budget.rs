@@ -1,0 +1,84 @@
+//! What an evaluation may cost.
+
+use crate::EvalError;
+
+/// Steps of one evaluation, about a tenth of a second of work: each term, each element that is looked at,
+/// and each [`STEP_BYTES`] of text that is.
+pub const STEPS_MAX: u64 = 2_000_000;
+
+/// Bytes of the texts and lists that one evaluation makes, whatever becomes of them.
+pub const BUILT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Bytes of text that are looked through in one step.
+const STEP_BYTES: usize = 32;
+
+/// What a list costs for each element, in bytes.
+const ELEMENT_BYTES: u64 = 32;
+
+/// What is left to an evaluation, shared by all expressions that are evaluated in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Steps; see [`STEPS_MAX`].
+    pub steps: u64,
+    /// Bytes that may be built; see [`BUILT_BYTES_MAX`].
+    pub built_bytes: u64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            steps: STEPS_MAX,
+            built_bytes: BUILT_BYTES_MAX,
+        }
+    }
+}
+
+impl Budget {
+    pub(crate) fn step(&mut self) -> Result<(), EvalError> {
+        self.steps(1)
+    }
+
+    pub(crate) fn steps(&mut self, count: u64) -> Result<(), EvalError> {
+        match self.steps.checked_sub(count) {
+            Some(left) => {
+                self.steps = left;
+                Ok(())
+            }
+            None => {
+                // Nothing goes on after this, whatever would forgive it.
+                self.steps = 0;
+                Err(EvalError::Steps)
+            }
+        }
+    }
+
+    /// Text is looked through.
+    pub(crate) fn look(&mut self, bytes: usize) -> Result<(), EvalError> {
+        self.steps((bytes / STEP_BYTES) as u64)
+    }
+
+    /// Text is made.
+    pub(crate) fn build(&mut self, bytes: usize) -> Result<(), EvalError> {
+        self.look(bytes)?;
+        self.take_bytes(bytes as u64)
+    }
+
+    /// A list is made.
+    pub(crate) fn elements(&mut self, count: usize) -> Result<(), EvalError> {
+        self.steps(count as u64 / 4)?;
+        self.take_bytes((count as u64).saturating_mul(ELEMENT_BYTES))
+    }
+
+    fn take_bytes(&mut self, bytes: u64) -> Result<(), EvalError> {
+        match self.built_bytes.checked_sub(bytes) {
+            Some(left) => {
+                self.built_bytes = left;
+                Ok(())
+            }
+            None => {
+                self.built_bytes = 0;
+                Err(EvalError::Bytes)
+            }
+        }
+    }
+}

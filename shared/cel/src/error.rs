@@ -1,0 +1,84 @@
+//! What can go wrong.
+
+use thiserror::Error;
+
+use crate::{
+    BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, STEPS_MAX,
+    value::{Val, type_names},
+};
+
+/// Why an expression is not compiled.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CompileError {
+    /// It is no expression, or one that can come to nothing but an error.
+    #[error("{0}")]
+    Invalid(String),
+    /// It uses what Kubernetes' CEL has and this crate has not.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+impl CompileError {
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::Invalid(message.into())
+    }
+}
+
+/// Why an evaluation came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum EvalError {
+    /// A map has no such key.
+    #[error("no such key: {0}")]
+    NoSuchKey(String),
+    /// A list is not that long.
+    #[error("index out of bounds: {0}")]
+    IndexOutOfBounds(i64),
+    /// An operator or function was given what it is not for.
+    #[error("no such overload: {function}({types})")]
+    NoSuchOverload {
+        /// Which.
+        function: String,
+        /// The types that it was given.
+        types: String,
+    },
+    /// `/ 0`
+    #[error("division by zero")]
+    DivisionByZero,
+    /// `% 0`
+    #[error("modulus by zero")]
+    ModulusByZero,
+    /// A number beyond its type.
+    #[error("{0} overflow")]
+    Overflow(&'static str),
+    /// A function refused its arguments.
+    #[error("{0}")]
+    Refused(String),
+    /// More steps than there may be.
+    #[error("the expression takes more than {STEPS_MAX} steps on this object")]
+    Steps,
+    /// More bytes than there may be.
+    #[error("the expression builds more than {BUILT_BYTES_MAX} bytes on this object")]
+    Bytes,
+    /// Variables that refer to variables, too deep.
+    #[error("the expression is evaluated more than {EVALUATION_DEPTH_MAX} levels deep")]
+    TooDeep,
+}
+
+impl EvalError {
+    /// Whether a limit was hit, which nothing around it forgives.
+    pub fn is_budget(&self) -> bool {
+        matches!(self, Self::Steps | Self::Bytes | Self::TooDeep)
+    }
+
+    pub(crate) fn refused(message: impl Into<String>) -> Self {
+        Self::Refused(message.into())
+    }
+
+    pub(crate) fn overload(function: &str, arguments: &[Val<'_>]) -> Self {
+        Self::NoSuchOverload {
+            function: function.to_owned(),
+            types: type_names(arguments),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Evaluation over a request, within a budget.
+
+mod arithmetic;
+mod collections;
+mod logic;
+
+use serde_json::Value;
+
+use crate::{
+    Budget, EvalError, Program,
+    ast::{Expr, Operator, Root},
+    functions::{Given, Tools},
+    value::{Val, compare, equal},
+};
+
+/// Levels of terms within terms, variables that refer to variables included.
+pub const EVALUATION_DEPTH_MAX: usize = 250;
+
+/// What expressions start from. What is left out is null.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Roots<'v> {
+    /// `object`
+    pub object: Option<&'v Value>,
+    /// `oldObject`
+    pub old_object: Option<&'v Value>,
+    /// `request`, as in an AdmissionReview. A field that is empty or null is not there, as where the API
+    /// server makes the request.
+    pub request: Option<&'v Value>,
+    /// `params`
+    pub params: Option<&'v Value>,
+    /// `namespaceObject`
+    pub namespace: Option<&'v Value>,
+}
+
+/// Expressions on their way through one request: what they find out of variables, they share, and their
+/// budget.
+pub struct Machine<'v> {
+    roots: Roots<'v>,
+    variables: &'v [Program],
+    /// What each variable came to.
+    known: Vec<Option<Result<Val<'v>, EvalError>>>,
+    /// The variables of macros, the innermost last.
+    locals: Vec<Val<'v>>,
+    depth: usize,
+    tools: Tools,
+}
+
+impl<'v> Machine<'v> {
+    /// `variables` are those that the programs were compiled with, in order.
+    pub fn new(roots: Roots<'v>, variables: &'v [Program], budget: Budget) -> Self {
+        Self {
+            roots,
+            variables,
+            known: vec![None; variables.len()],
+            locals: Vec::new(),
+            depth: 0,
+            tools: Tools::new(budget),
+        }
+    }
+
+    /// What is left of the budget.
+    pub fn budget(&self) -> &Budget {
+        &self.tools.budget
+    }
+
+    /// Whether the expression is true.
+    ///
+    /// # Errors
+    /// That it comes to an error, or to what is neither true nor false.
+    pub fn truth(&mut self, program: &'v Program) -> Result<bool, EvalError> {
+        match self.value(program)? {
+            Val::Bool(value) => Ok(value),
+            other => Err(EvalError::Refused(format!(
+                "it came to a {}, and not to true or false",
+                other.type_name()
+            ))),
+        }
+    }
+
+    /// What the expression comes to, if that is a string; `None`: null.
+    ///
+    /// # Errors
+    /// That it comes to an error, or to anything else.
+    pub fn text(&mut self, program: &'v Program) -> Result<Option<String>, EvalError> {
+        match self.value(program)? {
+            Val::Text(text) => Ok(Some(text.to_string())),
+            Val::Null => Ok(None),
+            other => Err(EvalError::Refused(format!(
+                "it came to a {}, and not to a string",
+                other.type_name()
+            ))),
+        }
+    }
+
+    pub(crate) fn value(&mut self, program: &'v Program) -> Result<Val<'v>, EvalError> {
+        self.eval(program.expr())
+    }
+
+    fn eval(&mut self, expr: &'v Expr) -> Result<Val<'v>, EvalError> {
+        self.tools.budget.step()?;
+        if self.depth == EVALUATION_DEPTH_MAX {
+            return Err(EvalError::TooDeep);
+        }
+        self.depth += 1;
+        let value = self.term(expr);
+        self.depth -= 1;
+        value
+    }
+
+    fn term(&mut self, expr: &'v Expr) -> Result<Val<'v>, EvalError> {
+        match expr {
+            Expr::Literal(value) => Ok(value.clone()),
+            Expr::Root(root) => Ok(self.root(*root)),
+            Expr::Request(field) => self
+                .request(field)
+                .ok_or_else(|| EvalError::NoSuchKey((*field).to_owned())),
+            Expr::HasRequest(field) => Ok(Val::Bool(self.request(field).is_some())),
+            Expr::Variable(at) => self.variable(*at),
+            Expr::Local(at) => Ok(self.locals.get(*at).cloned().unwrap_or(Val::Null)),
+            Expr::Select(operand, field) => self.select(operand, field),
+            Expr::Has(operand, field) => self.has(operand, field),
+            Expr::Index(pair) => self.index(&pair.0, &pair.1),
+            Expr::OptionalIndex(pair) => self.optional_index(&pair.0, &pair.1),
+            Expr::Not(operand) => match self.eval(operand)? {
+                Val::Bool(value) => Ok(Val::Bool(!value)),
+                other => Err(EvalError::overload("!_", &[other])),
+            },
+            Expr::Negate(operand) => arithmetic::negate(&self.eval(operand)?),
+            Expr::And(pair) => self.and(&pair.0, &pair.1),
+            Expr::Or(pair) => self.or(&pair.0, &pair.1),
+            Expr::Conditional(parts) => match self.eval(&parts.0)? {
+                Val::Bool(true) => self.eval(&parts.1),
+                Val::Bool(false) => self.eval(&parts.2),
+                other => Err(EvalError::overload("_?_:_", &[other])),
+            },
+            Expr::Binary(operator, pair) => self.binary(*operator, &pair.0, &pair.1),
+            Expr::List(elements) => self.list(elements),
+            Expr::Map(entries) => self.map(entries),
+            Expr::Macro(made) => self.run_macro(made),
+            Expr::Call(call) => {
+                let mut arguments = Vec::with_capacity(call.arguments.len());
+                for argument in &call.arguments {
+                    arguments.push(self.eval(argument)?);
+                }
+                let mut given = Given {
+                    name: call.function.name,
+                    pattern: call.pattern.as_ref(),
+                    tools: &mut self.tools,
+                };
+                (call.function.run)(&mut given, &arguments)
+            }
+        }
+    }
+
+    fn root(&self, root: Root) -> Val<'v> {
+        let value = match root {
+            Root::Object => self.roots.object,
+            Root::OldObject => self.roots.old_object,
+            Root::Params => self.roots.params,
+            Root::Namespace => self.roots.namespace,
+        };
+        value.map_or(Val::Null, Val::of)
+    }
+
+    fn request(&self, field: &str) -> Option<Val<'v>> {
+        let value = self.roots.request?.get(field)?;
+        let is_there = !value.is_null() && value.as_str() != Some("");
+        is_there.then(|| Val::of(value))
+    }
+
+    /// Evaluated where it is first referred to, once.
+    fn variable(&mut self, at: usize) -> Result<Val<'v>, EvalError> {
+        if let Some(Some(known)) = self.known.get(at) {
+            return known.clone();
+        }
+        let Some(program) = self.variables.get(at) else {
+            return Err(EvalError::refused("a variable is missing"));
+        };
+        let around = std::mem::take(&mut self.locals);
+        let value = self.eval(program.expr());
+        self.locals = around;
+        // Nothing is known of what was not evaluated to its end.
+        if !matches!(value, Err(EvalError::TooDeep)) {
+            self.known[at] = Some(value.clone());
+        }
+        value
+    }
+
+    fn binary(
+        &mut self,
+        operator: Operator,
+        left: &'v Expr,
+        right: &'v Expr,
+    ) -> Result<Val<'v>, EvalError> {
+        let (left, right) = (self.eval(left)?, self.eval(right)?);
+        let budget = &mut self.tools.budget;
+        Ok(Val::Bool(match operator {
+            Operator::Equal => equal(&left, &right, budget)?,
+            Operator::NotEqual => !equal(&left, &right, budget)?,
+            Operator::In => return self.contains(&left, &right),
+            Operator::Less
+            | Operator::LessOrEqual
+            | Operator::Greater
+            | Operator::GreaterOrEqual => {
+                let Some(order) = compare(&left, &right, budget)? else {
+                    return Err(EvalError::overload(operator.name(), &[left, right]));
+                };
+                order.is_some_and(|order| match operator {
+                    Operator::Less => order.is_lt(),
+                    Operator::LessOrEqual => order.is_le(),
+                    Operator::Greater => order.is_gt(),
+                    _ => order.is_ge(),
+                })
+            }
+            _ => return arithmetic::compute(operator, left, right, budget),
+        }))
+    }
+}

@@ -1,0 +1,176 @@
+//! Looking into values, and making lists and maps.
+
+use super::Machine;
+use crate::{
+    EvalError,
+    ast::{Element, Expr},
+    value::{List, Map, Val},
+};
+
+impl<'v> Machine<'v> {
+    pub(super) fn select(
+        &mut self,
+        operand: &'v Expr,
+        field: &'v str,
+    ) -> Result<Val<'v>, EvalError> {
+        match self.eval(operand)? {
+            Val::Map(map) => map
+                .field(field)
+                .ok_or_else(|| EvalError::NoSuchKey(field.to_owned())),
+            Val::Optional(None) => Ok(Val::Optional(None)),
+            Val::Optional(Some(inner)) => {
+                inside(&inner, &Val::Text(crate::value::Text::Lent(field)))
+            }
+            other => Err(no_field(&other, field)),
+        }
+    }
+
+    pub(super) fn has(&mut self, operand: &'v Expr, field: &'v str) -> Result<Val<'v>, EvalError> {
+        match self.eval(operand)? {
+            Val::Map(map) => Ok(Val::Bool(map.field(field).is_some())),
+            Val::Optional(None) => Ok(Val::Bool(false)),
+            Val::Optional(Some(inner)) => match &*inner {
+                Val::Map(map) => Ok(Val::Bool(map.field(field).is_some())),
+                other => Err(no_field(other, field)),
+            },
+            other => Err(no_field(&other, field)),
+        }
+    }
+
+    pub(super) fn index(
+        &mut self,
+        operand: &'v Expr,
+        index: &'v Expr,
+    ) -> Result<Val<'v>, EvalError> {
+        let (operand, index) = (self.eval(operand)?, self.eval(index)?);
+        match &operand {
+            Val::List(list) => {
+                let Some(at) = whole(&index) else {
+                    return Err(EvalError::overload("_[_]", &[operand, index]));
+                };
+                element(list, at).ok_or(EvalError::IndexOutOfBounds(at))
+            }
+            Val::Map(map) if Map::is_key(&index) => {
+                self.tools.budget.steps(map.len() as u64 / 64)?;
+                map.get(&index).ok_or_else(|| no_such_key(&index))
+            }
+            Val::Optional(None) => Ok(Val::Optional(None)),
+            Val::Optional(Some(inner)) => inside(inner, &index),
+            _ => Err(EvalError::overload("_[_]", &[operand, index])),
+        }
+    }
+
+    pub(super) fn optional_index(
+        &mut self,
+        operand: &'v Expr,
+        index: &'v Expr,
+    ) -> Result<Val<'v>, EvalError> {
+        let (operand, index) = (self.eval(operand)?, self.eval(index)?);
+        match &operand {
+            Val::Optional(None) => Ok(Val::Optional(None)),
+            Val::Optional(Some(inner)) => inside(inner, &index),
+            operand => inside(operand, &index),
+        }
+    }
+
+    pub(super) fn list(&mut self, elements: &'v [Element]) -> Result<Val<'v>, EvalError> {
+        let mut list = Vec::with_capacity(elements.len());
+        for element in elements {
+            list.extend(self.element(element)?);
+        }
+        self.tools.budget.elements(list.len())?;
+        Ok(Val::list(list))
+    }
+
+    /// `None` where it is an empty optional.
+    fn element(&mut self, element: &'v Element) -> Result<Option<Val<'v>>, EvalError> {
+        let value = self.eval(&element.value)?;
+        match (element.optional, value) {
+            (false, value) => Ok(Some(value)),
+            (true, Val::Optional(None)) => Ok(None),
+            (true, Val::Optional(Some(inner))) => Ok(Some((*inner).clone())),
+            (true, other) => Err(EvalError::overload("?_", &[other])),
+        }
+    }
+
+    pub(super) fn map(&mut self, entries: &'v [(Expr, Element)]) -> Result<Val<'v>, EvalError> {
+        let mut map: Vec<(Val<'v>, Val<'v>)> = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            let key = self.eval(key)?;
+            if !Map::is_key(&key) || matches!(key, Val::Double(_)) {
+                return Err(EvalError::Refused(format!(
+                    "a {} is no key of a map",
+                    key.type_name()
+                )));
+            }
+            self.tools.budget.steps(map.len() as u64 / 8)?;
+            if map
+                .iter()
+                .any(|(known, _)| crate::value::same_key(known, &key))
+            {
+                let message = format!("Failed with repeated key: {}", shown(&key));
+                return Err(EvalError::Refused(message));
+            }
+            if let Some(value) = self.element(value)? {
+                map.push((key, value));
+            }
+        }
+        self.tools.budget.elements(2 * map.len())?;
+        Ok(Val::Map(Map::Own(map.into())))
+    }
+}
+
+/// What is there of it, as an optional.
+fn inside<'v>(operand: &Val<'v>, index: &Val<'_>) -> Result<Val<'v>, EvalError> {
+    let found = match operand {
+        Val::List(list) => match whole(index) {
+            Some(at) => element(list, at),
+            None => return Err(overload(operand, index)),
+        },
+        Val::Map(map) if Map::is_key(index) => map.get(index),
+        _ => return Err(overload(operand, index)),
+    };
+    Ok(Val::Optional(found.map(std::sync::Arc::new)))
+}
+
+fn overload(operand: &Val<'_>, index: &Val<'_>) -> EvalError {
+    EvalError::overload("_[?_]", &[operand.clone(), index.clone()])
+}
+
+fn element<'v>(list: &List<'v>, at: i64) -> Option<Val<'v>> {
+    list.get(usize::try_from(at).ok()?)
+}
+
+/// A place in a list: a whole number of any type.
+fn whole(index: &Val<'_>) -> Option<i64> {
+    match index {
+        Val::Int(at) => Some(*at),
+        Val::Uint(at) => Some(i64::try_from(*at).unwrap_or(i64::MAX)),
+        // What is too large for an int is beyond any list.
+        Val::Double(at) if at.fract() == 0.0 => Some(*at as i64),
+        _ => None,
+    }
+}
+
+fn no_field(value: &Val<'_>, field: &str) -> EvalError {
+    EvalError::NoSuchOverload {
+        function: format!(".{field}"),
+        types: value.type_name().to_owned(),
+    }
+}
+
+fn no_such_key(key: &Val<'_>) -> EvalError {
+    EvalError::NoSuchKey(shown(key))
+}
+
+/// A key, for people.
+fn shown(key: &Val<'_>) -> String {
+    match key {
+        Val::Text(text) => text.to_string(),
+        Val::Bool(value) => value.to_string(),
+        Val::Int(value) => value.to_string(),
+        Val::Uint(value) => value.to_string(),
+        Val::Double(value) => value.to_string(),
+        other => other.type_name().to_owned(),
+    }
+}

@@ -1,0 +1,185 @@
+//! `&&`, `||` and the macros that are made of them. What one side says for good stands, whatever
+//! error the other side comes to, unless a limit was hit.
+
+use super::Machine;
+use crate::{
+    EvalError,
+    ast::{Expr, Macro, MacroKind},
+    value::{Val, equal},
+};
+
+/// What is known of an `&&` or `||` so far.
+enum Side {
+    Says(bool),
+    Fails(EvalError),
+}
+
+impl<'v> Machine<'v> {
+    pub(super) fn and(&mut self, left: &'v Expr, right: &'v Expr) -> Result<Val<'v>, EvalError> {
+        self.either(left, right, false, "_&&_")
+    }
+
+    pub(super) fn or(&mut self, left: &'v Expr, right: &'v Expr) -> Result<Val<'v>, EvalError> {
+        self.either(left, right, true, "_||_")
+    }
+
+    /// `decides` is the value that decides, whatever the other side comes to.
+    fn either(
+        &mut self,
+        left: &'v Expr,
+        right: &'v Expr,
+        decides: bool,
+        name: &str,
+    ) -> Result<Val<'v>, EvalError> {
+        let left = match self.side(left, name)? {
+            Side::Says(value) if value == decides => return Ok(Val::Bool(decides)),
+            left => left,
+        };
+        match (left, self.side(right, name)?) {
+            (_, Side::Says(value)) if value == decides => Ok(Val::Bool(decides)),
+            (Side::Fails(error), _) | (_, Side::Fails(error)) => Err(error),
+            _ => Ok(Val::Bool(!decides)),
+        }
+    }
+
+    /// An error here is a limit's.
+    fn side(&mut self, expr: &'v Expr, name: &str) -> Result<Side, EvalError> {
+        match self.eval(expr) {
+            Ok(Val::Bool(value)) => Ok(Side::Says(value)),
+            Ok(other) => Ok(Side::Fails(EvalError::overload(name, &[other]))),
+            Err(error) if error.is_budget() => Err(error),
+            Err(error) => Ok(Side::Fails(error)),
+        }
+    }
+
+    pub(super) fn run_macro(&mut self, made: &'v Macro) -> Result<Val<'v>, EvalError> {
+        let range = self.eval(&made.range)?;
+        if let MacroKind::OptionalMap | MacroKind::OptionalFlatMap = made.kind {
+            return self.optional_macro(made, range);
+        }
+        let elements = match range {
+            Val::List(elements) => elements,
+            Val::Map(entries) => {
+                self.tools.budget.elements(entries.len())?;
+                match Val::list(entries.keys()) {
+                    Val::List(keys) => keys,
+                    other => return Err(EvalError::overload("keys", &[other])),
+                }
+            }
+            other => {
+                let name = match made.kind {
+                    MacroKind::All => "all",
+                    MacroKind::Exists => "exists",
+                    MacroKind::ExistsOne => "exists_one",
+                    _ => "map",
+                };
+                return Err(EvalError::overload(name, &[other]));
+            }
+        };
+        let place = self.locals.len();
+        let result = match made.kind {
+            MacroKind::All => self.any(made, &elements, false),
+            MacroKind::Exists => self.any(made, &elements, true),
+            MacroKind::ExistsOne => self.exists_one(made, &elements),
+            _ => self.collect(made, &elements),
+        };
+        self.locals.truncate(place);
+        result
+    }
+
+    /// What the body comes to for an element.
+    fn of_element(&mut self, body: &'v Expr, element: Val<'v>) -> Result<Val<'v>, EvalError> {
+        self.locals.push(element);
+        let value = self.eval(body);
+        self.locals.pop();
+        value
+    }
+
+    /// Whether the body is `decides` for any element.
+    fn any(
+        &mut self,
+        made: &'v Macro,
+        elements: &crate::value::List<'v>,
+        decides: bool,
+    ) -> Result<Val<'v>, EvalError> {
+        let mut failed = None;
+        for element in elements.iter() {
+            match self.of_element(&made.body, element) {
+                Ok(Val::Bool(value)) if value == decides => return Ok(Val::Bool(decides)),
+                Ok(Val::Bool(_)) => {}
+                Ok(other) => failed = failed.or(Some(EvalError::overload("_&&_", &[other]))),
+                Err(error) if error.is_budget() => return Err(error),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(Val::Bool(!decides)),
+        }
+    }
+
+    fn exists_one(
+        &mut self,
+        made: &'v Macro,
+        elements: &crate::value::List<'v>,
+    ) -> Result<Val<'v>, EvalError> {
+        let mut count = 0_usize;
+        for element in elements.iter() {
+            match self.of_element(&made.body, element)? {
+                Val::Bool(value) => count += usize::from(value),
+                other => return Err(EvalError::overload("_?_:_", &[other])),
+            }
+        }
+        Ok(Val::Bool(count == 1))
+    }
+
+    fn collect(
+        &mut self,
+        made: &'v Macro,
+        elements: &crate::value::List<'v>,
+    ) -> Result<Val<'v>, EvalError> {
+        let mut all = Vec::new();
+        for element in elements.iter() {
+            if let Some(filter) = &made.filter {
+                match self.of_element(filter, element.clone())? {
+                    Val::Bool(true) => {}
+                    Val::Bool(false) => continue,
+                    other => return Err(EvalError::overload("_?_:_", &[other])),
+                }
+            }
+            self.tools.budget.elements(1)?;
+            let value = self.of_element(&made.body, element)?;
+            all.push(value);
+        }
+        Ok(Val::list(all))
+    }
+
+    fn optional_macro(&mut self, made: &'v Macro, range: Val<'v>) -> Result<Val<'v>, EvalError> {
+        let inner = match range {
+            Val::Optional(Some(inner)) => (*inner).clone(),
+            Val::Optional(None) => return Ok(Val::Optional(None)),
+            other => return Err(EvalError::overload("optMap", &[other])),
+        };
+        let value = self.of_element(&made.body, inner)?;
+        match (made.kind, value) {
+            (MacroKind::OptionalFlatMap, value @ Val::Optional(_)) => Ok(value),
+            (MacroKind::OptionalFlatMap, other) => Err(EvalError::overload("optFlatMap", &[other])),
+            (_, value) => Ok(Val::some(value)),
+        }
+    }
+
+    pub(super) fn contains(&mut self, value: &Val<'v>, of: &Val<'v>) -> Result<Val<'v>, EvalError> {
+        match of {
+            Val::List(elements) => {
+                for element in elements.iter() {
+                    if equal(value, &element, &mut self.tools.budget)? {
+                        return Ok(Val::Bool(true));
+                    }
+                }
+                Ok(Val::Bool(false))
+            }
+            Val::Map(entries) => Ok(Val::Bool(entries.get(value).is_some())),
+            _ => Err(EvalError::overload("@in", &[value.clone(), of.clone()])),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Conversions between types.
+
+use jiff::Timestamp;
+
+use super::{Answer, Function, Given, global, time};
+use crate::{
+    EvalError,
+    compile::Kind::{Any, Bool, Bytes, Double, Int, Text, Type, Uint},
+    value::Val,
+};
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    global("string", (1, 1), &[], Text, string),
+    global("int", (1, 1), &[], Int, int),
+    global("uint", (1, 1), &[], Uint, uint),
+    global("double", (1, 1), &[], Double, double),
+    global("bool", (1, 1), &[], Bool, boolean),
+    global("bytes", (1, 1), &[], Bytes, bytes),
+    global("type", (1, 1), &[], Type, type_of),
+    global("dyn", (1, 1), &[], Any, same),
+];
+
+fn string<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    Ok(match arguments {
+        [text @ Val::Text(_)] => text.clone(),
+        [Val::Bytes(bytes)] => {
+            given.budget().build(bytes.len())?;
+            match std::str::from_utf8(bytes) {
+                Ok(text) => Val::text(text),
+                Err(_) => return Err(EvalError::refused("invalid UTF-8 in bytes")),
+            }
+        }
+        [Val::Null | Val::List(_) | Val::Map(_) | Val::Optional(_) | Val::Type(_)] => {
+            return given.mismatch(arguments);
+        }
+        [value] => {
+            let text = shown(value);
+            given.budget().build(text.len())?;
+            Val::text(text)
+        }
+        other => return given.mismatch(other),
+    })
+}
+
+/// A value that has no parts, as a string.
+pub(super) fn shown(value: &Val<'_>) -> String {
+    match value {
+        Val::Bool(value) => value.to_string(),
+        Val::Int(value) => value.to_string(),
+        Val::Uint(value) => value.to_string(),
+        Val::Double(value) => shown_double(*value),
+        Val::Text(text) => text.to_string(),
+        Val::Duration(ns) => time::shown_duration(*ns),
+        Val::Timestamp(at) => at.to_string(),
+        Val::Quantity(quantity) => quantity.to_string(),
+        Val::Url(url) => url.to_string(),
+        Val::Ip(ip) => ip.to_string(),
+        Val::Cidr(cidr) => cidr.to_string(),
+        Val::Semver(version) => version.to_string(),
+        Val::Type(name) => (*name).to_owned(),
+        Val::Null => "null".to_owned(),
+        Val::Bytes(_) | Val::List(_) | Val::Map(_) | Val::Optional(_) => {
+            value.type_name().to_owned()
+        }
+    }
+}
+
+/// The shortest digits that say it, with an exponent from seven places on.
+fn shown_double(value: f64) -> String {
+    if value.is_nan() {
+        return "NaN".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    let text = format!("{value:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    match exponent.parse::<i32>() {
+        Ok(power) if !(-4..6).contains(&power) => {
+            let sign = if power < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:0>2}", power.unsigned_abs())
+        }
+        _ => value.to_string(),
+    }
+}
+
+fn unreadable<'v>(text: &str, to: &str) -> Answer<'v> {
+    let start: String = text.chars().take(40).collect();
+    Err(EvalError::Refused(format!("`{start}` is no {to}")))
+}
+
+fn int<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let overflow = || EvalError::Overflow("integer");
+    Ok(Val::Int(match arguments {
+        [Val::Int(value)] => *value,
+        [Val::Uint(value)] => i64::try_from(*value).map_err(|_| overflow())?,
+        // Both ends are left out: an int's own are not exact as doubles.
+        [Val::Double(value)] if *value > i64::MIN as f64 && *value < i64::MAX as f64 => {
+            *value as i64
+        }
+        [Val::Double(_)] => return Err(overflow()),
+        [Val::Text(text)] => match text.parse() {
+            Ok(value) => value,
+            Err(_) => return unreadable(text, "int"),
+        },
+        [Val::Timestamp(at)] => at.as_second(),
+        [Val::Duration(ns)] => *ns,
+        other => return given.mismatch(other),
+    }))
+}
+
+fn uint<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let overflow = || EvalError::Overflow("unsigned integer");
+    Ok(Val::Uint(match arguments {
+        [Val::Uint(value)] => *value,
+        [Val::Int(value)] => u64::try_from(*value).map_err(|_| overflow())?,
+        [Val::Double(value)] if *value >= 0.0 && *value < u64::MAX as f64 => *value as u64,
+        [Val::Double(_)] => return Err(overflow()),
+        [Val::Text(text)] => match text.parse() {
+            Ok(value) => value,
+            Err(_) => return unreadable(text, "uint"),
+        },
+        other => return given.mismatch(other),
+    }))
+}
+
+fn double<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    Ok(Val::Double(match arguments {
+        [Val::Double(value)] => *value,
+        [Val::Int(value)] => *value as f64,
+        [Val::Uint(value)] => *value as f64,
+        [Val::Text(text)] => match text.parse() {
+            Ok(value) => value,
+            Err(_) => return unreadable(text, "double"),
+        },
+        other => return given.mismatch(other),
+    }))
+}
+
+fn boolean<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    Ok(Val::Bool(match arguments {
+        [Val::Bool(value)] => *value,
+        [Val::Text(text)] => match &**text {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => true,
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
+            text => return unreadable(text, "bool"),
+        },
+        other => return given.mismatch(other),
+    }))
+}
+
+fn bytes<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    match arguments {
+        [bytes @ Val::Bytes(_)] => Ok(bytes.clone()),
+        [Val::Text(text)] => {
+            given.budget().build(text.len())?;
+            Ok(Val::Bytes(text.as_bytes().into()))
+        }
+        other => given.mismatch(other),
+    }
+}
+
+fn type_of<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    match arguments {
+        [value] => Ok(Val::Type(value.type_name())),
+        other => given.mismatch(other),
+    }
+}
+
+fn same<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    match arguments {
+        [value] => Ok(value.clone()),
+        other => given.mismatch(other),
+    }
+}
+
+/// As `timestamp()` and its kin read it.
+pub(super) fn timestamp(text: &str) -> Option<Timestamp> {
+    let bytes = text.as_bytes();
+    let is_there = |at: usize, byte: u8| bytes.get(at) == Some(&byte);
+    // Less is said in other standards, and is refused in this one.
+    let is_full = is_there(4, b'-') && is_there(10, b'T') && is_there(16, b':');
+    let has_zone = text.ends_with('Z') || text.get(19..)?.contains(['+', '-']);
+    (is_full && has_zone).then(|| text.parse().ok())?
+}

@@ -1,0 +1,218 @@
+//! `'%s of %d'.format([…])`
+
+use super::{Answer, Given, convert};
+use crate::{
+    EvalError,
+    value::{Map, Val},
+};
+
+/// The most digits behind the point that can be asked for.
+const PRECISION_MAX: usize = 100;
+
+/// Lists and maps within each other that are written out.
+const SHOWN_DEPTH_MAX: usize = 100;
+
+pub(super) fn format<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let [Val::Text(pattern), Val::List(values)] = arguments else {
+        return given.mismatch(arguments);
+    };
+    let mut text = String::new();
+    let mut values = values.iter();
+    let mut rest = &**pattern;
+    while let Some(at) = rest.find('%') {
+        given.budget().build(at)?;
+        text.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('%') {
+            text.push('%');
+            rest = after;
+            continue;
+        }
+        let precision = match rest.strip_prefix('.') {
+            None => None,
+            Some(after) => {
+                let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+                rest = &after[digits..];
+                Some(precision(&after[..digits])?)
+            }
+        };
+        let Some(verb) = rest.chars().next() else {
+            return Err(EvalError::refused("unexpected end of string in a format"));
+        };
+        rest = &rest[verb.len_utf8()..];
+        let Some(value) = values.next() else {
+            return Err(EvalError::refused(
+                "a format has more verbs than there are values",
+            ));
+        };
+        let shown = one(given, verb, precision, &value)?;
+        given.budget().build(shown.len())?;
+        text.push_str(&shown);
+    }
+    given.budget().build(rest.len())?;
+    text.push_str(rest);
+    Ok(Val::text(text))
+}
+
+fn precision(digits: &str) -> Result<usize, EvalError> {
+    let precision = digits.parse().ok();
+    let known = precision.filter(|precision| *precision <= PRECISION_MAX);
+    known.ok_or_else(|| {
+        EvalError::Refused(format!("`{digits}` is no precision up to {PRECISION_MAX}"))
+    })
+}
+
+fn one(
+    given: &mut Given<'_>,
+    verb: char,
+    precision: Option<usize>,
+    value: &Val<'_>,
+) -> Result<String, EvalError> {
+    let places = precision.unwrap_or(6);
+    Ok(match (verb, value) {
+        ('s', value) => {
+            let mut text = String::new();
+            show(given, value, 0, &mut text)?;
+            text
+        }
+        ('d', Val::Int(value)) => value.to_string(),
+        ('d', Val::Uint(value)) => value.to_string(),
+        ('f', Val::Double(value)) => fixed(*value, places),
+        ('f', Val::Int(value)) => fixed(*value as f64, places),
+        ('f', Val::Uint(value)) => fixed(*value as f64, places),
+        ('e', Val::Double(value)) => scientific(*value, places),
+        ('e', Val::Int(value)) => scientific(*value as f64, places),
+        ('e', Val::Uint(value)) => scientific(*value as f64, places),
+        ('b', Val::Bool(value)) => u8::from(*value).to_string(),
+        ('b', Val::Int(value)) => signed(*value, |value| format!("{value:b}")),
+        ('b', Val::Uint(value)) => format!("{value:b}"),
+        ('o', Val::Int(value)) => signed(*value, |value| format!("{value:o}")),
+        ('o', Val::Uint(value)) => format!("{value:o}"),
+        ('x' | 'X', value) => {
+            let text = match value {
+                Val::Int(value) => signed(*value, |value| format!("{value:x}")),
+                Val::Uint(value) => format!("{value:x}"),
+                Val::Text(text) => hex(given, text.as_bytes())?,
+                Val::Bytes(bytes) => hex(given, bytes)?,
+                other => return Err(unfit(verb, other)),
+            };
+            match verb {
+                'X' => text.to_uppercase(),
+                _ => text,
+            }
+        }
+        ('d' | 'f' | 'e' | 'b' | 'o', other) => return Err(unfit(verb, other)),
+        _ => {
+            return Err(EvalError::Refused(format!(
+                "a format has no verb `%{verb}`"
+            )));
+        }
+    })
+}
+
+fn unfit(verb: char, value: &Val<'_>) -> EvalError {
+    EvalError::Refused(format!("`%{verb}` is not for a {}", value.type_name()))
+}
+
+fn signed(value: i64, show: impl Fn(u64) -> String) -> String {
+    let sign = if value < 0 { "-" } else { "" };
+    format!("{sign}{}", show(value.unsigned_abs()))
+}
+
+fn hex(given: &mut Given<'_>, bytes: &[u8]) -> Result<String, EvalError> {
+    given.budget().build(2 * bytes.len())?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn special(value: f64) -> Option<&'static str> {
+    if value.is_nan() {
+        return Some("NaN");
+    }
+    value
+        .is_infinite()
+        .then_some(if value > 0.0 { "Infinity" } else { "-Infinity" })
+}
+
+fn fixed(value: f64, places: usize) -> String {
+    special(value).map_or_else(|| format!("{value:.places$}"), str::to_owned)
+}
+
+fn scientific(value: f64, places: usize) -> String {
+    if let Some(special) = special(value) {
+        return special.to_owned();
+    }
+    let text = format!("{value:.places$e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, exponent) = match exponent.strip_prefix('-') {
+        Some(exponent) => ('-', exponent),
+        None => ('+', exponent),
+    };
+    format!("{digits}e{sign}{exponent:0>2}")
+}
+
+/// A value as `%s` shows it.
+fn show(
+    given: &mut Given<'_>,
+    value: &Val<'_>,
+    depth: usize,
+    text: &mut String,
+) -> Result<(), EvalError> {
+    given.budget().step()?;
+    if depth == SHOWN_DEPTH_MAX {
+        let message = format!("more than {SHOWN_DEPTH_MAX} lists within each other are not shown");
+        return Err(EvalError::Refused(message));
+    }
+    let before = text.len();
+    match value {
+        Val::Text(value) => {
+            given.budget().build(value.len())?;
+            text.push_str(value);
+        }
+        Val::List(list) => {
+            text.push('[');
+            for (at, element) in list.iter().enumerate() {
+                if at > 0 {
+                    text.push_str(", ");
+                }
+                show(given, &element, depth + 1, text)?;
+            }
+            text.push(']');
+        }
+        Val::Map(map) => show_map(given, map, depth, text)?,
+        Val::Bytes(bytes) => {
+            given.budget().build(bytes.len())?;
+            text.push_str(&String::from_utf8_lossy(bytes));
+        }
+        Val::Null => text.push_str("null"),
+        Val::Optional(_) => return Err(unfit('s', value)),
+        value => text.push_str(&convert::shown(value)),
+    }
+    given.budget().look(text.len() - before)
+}
+
+fn show_map(
+    given: &mut Given<'_>,
+    map: &Map<'_>,
+    depth: usize,
+    text: &mut String,
+) -> Result<(), EvalError> {
+    given.budget().elements(2 * map.len())?;
+    let mut entries = Vec::with_capacity(map.len());
+    for (key, value) in map.entries() {
+        let mut shown = String::new();
+        show(given, &key, depth + 1, &mut shown)?;
+        entries.push((shown, value));
+    }
+    entries.sort_by(|(left, _), (right, _)| left.cmp(right));
+    text.push('{');
+    for (at, (key, value)) in entries.iter().enumerate() {
+        if at > 0 {
+            text.push_str(", ");
+        }
+        text.push_str(key);
+        text.push_str(": ");
+        show(given, value, depth + 1, text)?;
+    }
+    text.push('}');
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! Values that may be missing.
+
+use super::{Answer, Function, Given, global, method};
+use crate::{
+    EvalError,
+    compile::Kind::{self, Any, Bool, Optional},
+    value::Val,
+};
+
+const OF_OPTIONAL: &[Kind] = &[Optional];
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    global("optional.of", (1, 1), &[], Optional, of),
+    global(
+        "optional.ofNonZeroValue",
+        (1, 1),
+        &[],
+        Optional,
+        of_non_zero,
+    ),
+    global("optional.none", (0, 0), &[], Optional, none),
+    method("hasValue", (1, 1), OF_OPTIONAL, Bool, has_value),
+    method("value", (1, 1), OF_OPTIONAL, Any, value),
+    method("or", (2, 2), OF_OPTIONAL, Optional, or),
+    method("orValue", (2, 2), OF_OPTIONAL, Any, or_value),
+];
+
+fn of<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    match arguments {
+        [value] => Ok(Val::some(value.clone())),
+        other => given.mismatch(other),
+    }
+}
+
+fn of_non_zero<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let [value] = arguments else {
+        return given.mismatch(arguments);
+    };
+    let is_zero = match value {
+        Val::Null | Val::Bool(false) | Val::Int(0) | Val::Uint(0) | Val::Duration(0) => true,
+        Val::Double(value) => *value == 0.0,
+        Val::Text(text) => text.is_empty(),
+        Val::Bytes(bytes) => bytes.is_empty(),
+        Val::List(list) => list.len() == 0,
+        Val::Map(map) => map.len() == 0,
+        _ => false,
+    };
+    Ok(match is_zero {
+        true => Val::Optional(None),
+        false => Val::some(value.clone()),
+    })
+}
+
+fn none<'v>(_: &mut Given<'_>, _: &[Val<'v>]) -> Answer<'v> {
+    Ok(Val::Optional(None))
+}
+
+fn has_value<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    match arguments {
+        [Val::Optional(value)] => Ok(Val::Bool(value.is_some())),
+        other => given.mismatch(other),
+    }
+}
+
+fn value<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    match arguments {
+        [Val::Optional(Some(value))] => Ok((**value).clone()),
+        [Val::Optional(None)] => Err(EvalError::refused("optional.none() dereference")),
+        other => given.mismatch(other),
+    }
+}
+
+fn or<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    match arguments {
+        [Val::Optional(None), other @ Val::Optional(_)] => Ok(other.clone()),
+        [value @ Val::Optional(Some(_)), Val::Optional(_)] => Ok(value.clone()),
+        other => given.mismatch(other),
+    }
+}
+
+fn or_value<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    match arguments {
+        [Val::Optional(Some(value)), _] => Ok((**value).clone()),
+        [Val::Optional(None), other] => Ok(other.clone()),
+        other => given.mismatch(other),
+    }
+}

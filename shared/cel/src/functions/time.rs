@@ -1,0 +1,202 @@
+//! Timestamps and durations.
+
+use jiff::{
+    Timestamp, Zoned,
+    tz::{Offset, TimeZone},
+};
+
+use super::{Answer, Function, Given, convert, global, method};
+use crate::{
+    EvalError,
+    compile::Kind::{self, Duration, Int, Timestamp as Moment},
+    value::Val,
+};
+
+const OF_TIME: &[Kind] = &[Moment, Duration];
+const OF_MOMENT: &[Kind] = &[Moment];
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    global("timestamp", (1, 1), &[], Moment, timestamp),
+    global("duration", (1, 1), &[], Duration, duration),
+    method("getFullYear", (1, 2), OF_MOMENT, Int, part),
+    method("getMonth", (1, 2), OF_MOMENT, Int, part),
+    method("getDate", (1, 2), OF_MOMENT, Int, part),
+    method("getDayOfMonth", (1, 2), OF_MOMENT, Int, part),
+    method("getDayOfWeek", (1, 2), OF_MOMENT, Int, part),
+    method("getDayOfYear", (1, 2), OF_MOMENT, Int, part),
+    method("getHours", (1, 2), OF_TIME, Int, part),
+    method("getMinutes", (1, 2), OF_TIME, Int, part),
+    method("getSeconds", (1, 2), OF_TIME, Int, part),
+    method("getMilliseconds", (1, 2), OF_TIME, Int, part),
+];
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+fn timestamp<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    match arguments {
+        [value @ Val::Timestamp(_)] => Ok(value.clone()),
+        [Val::Int(seconds)] => Timestamp::from_second(*seconds)
+            .map(Val::Timestamp)
+            .map_err(|_| EvalError::Overflow("timestamp")),
+        [Val::Text(text)] => convert::timestamp(text).map(Val::Timestamp).ok_or_else(|| {
+            let start: String = text.chars().take(40).collect();
+            EvalError::Refused(format!(
+                "`{start}` is no timestamp as in 2024-01-02T03:04:05Z"
+            ))
+        }),
+        other => given.mismatch(other),
+    }
+}
+
+fn duration<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    match arguments {
+        [value @ Val::Duration(_)] => Ok(value.clone()),
+        [Val::Int(seconds)] => seconds
+            .checked_mul(SECOND_NS)
+            .map(Val::Duration)
+            .ok_or(EvalError::Overflow("duration")),
+        [Val::Text(text)] => parse_duration(text).map(Val::Duration).ok_or_else(|| {
+            let start: String = text.chars().take(40).collect();
+            EvalError::Refused(format!("`{start}` is no duration as in 1h30m"))
+        }),
+        other => given.mismatch(other),
+    }
+}
+
+/// Numbers with units, as in `1h30m` or `-1.5s`.
+fn parse_duration(text: &str) -> Option<i64> {
+    let (negative, mut rest) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    if rest == "0" {
+        return Some(0);
+    }
+    let mut sum: i128 = 0;
+    while !rest.is_empty() || sum == 0 && text.len() < 2 {
+        let number = rest
+            .find(|char: char| !char.is_ascii_digit() && char != '.')
+            .filter(|end| *end > 0)?;
+        let (digits, after) = rest.split_at(number);
+        let unit = after
+            .find(|char: char| char.is_ascii_digit() || char == '.')
+            .unwrap_or(after.len());
+        let (name, left) = after.split_at(unit);
+        let ns: i128 = match name {
+            "ns" => 1,
+            "us" | "µs" | "μs" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            _ => return None,
+        };
+        sum = sum.checked_add(scaled(digits, ns)?)?;
+        rest = left;
+    }
+    i64::try_from(if negative { -sum } else { sum }).ok()
+}
+
+/// A decimal number of units.
+fn scaled(digits: &str, unit: i128) -> Option<i128> {
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
+        return None;
+    }
+    let whole: i128 = match whole {
+        "" => 0,
+        whole => whole.parse().ok()?,
+    };
+    let (mut sum, mut place) = (whole.checked_mul(unit)?, unit);
+    for digit in fraction.bytes().take(18) {
+        place /= 10;
+        sum = sum.checked_add(i128::from(digit - b'0') * place)?;
+    }
+    Some(sum)
+}
+
+/// In seconds, as in `5400s` or `1.5s`.
+pub(super) fn shown_duration(ns: i64) -> String {
+    let sign = if ns < 0 { "-" } else { "" };
+    let (ns, second) = (ns.unsigned_abs(), SECOND_NS.unsigned_abs());
+    let (seconds, rest) = (ns / second, ns % second);
+    match rest {
+        0 => format!("{sign}{seconds}s"),
+        rest => {
+            let rest = format!("{rest:09}");
+            format!("{sign}{seconds}.{}s", rest.trim_end_matches('0'))
+        }
+    }
+}
+
+fn part<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let at = match arguments {
+        [Val::Duration(ns)] => return of_duration(given, *ns, arguments),
+        [Val::Timestamp(at)] => at.to_zoned(TimeZone::UTC),
+        [Val::Timestamp(at), Val::Text(zone)] => at.to_zoned(offset(zone)?),
+        other => return given.mismatch(other),
+    };
+    let Some(value) = of_moment(given.name, &at) else {
+        return given.mismatch(arguments);
+    };
+    Ok(Val::Int(value))
+}
+
+fn of_moment(name: &str, at: &Zoned) -> Option<i64> {
+    Some(match name {
+        "getFullYear" => i64::from(at.year()),
+        "getMonth" => i64::from(at.month()) - 1,
+        "getDate" => i64::from(at.day()),
+        "getDayOfMonth" => i64::from(at.day()) - 1,
+        "getDayOfWeek" => i64::from(at.weekday().to_sunday_zero_offset()),
+        "getDayOfYear" => i64::from(at.day_of_year()) - 1,
+        "getHours" => i64::from(at.hour()),
+        "getMinutes" => i64::from(at.minute()),
+        "getSeconds" => i64::from(at.second()),
+        "getMilliseconds" => i64::from(at.millisecond()),
+        _ => return None,
+    })
+}
+
+/// The duration whole, in that unit.
+fn of_duration<'v>(given: &Given<'_>, ns: i64, arguments: &[Val<'v>]) -> Answer<'v> {
+    let unit = match given.name {
+        "getHours" => 3600 * SECOND_NS,
+        "getMinutes" => 60 * SECOND_NS,
+        "getSeconds" => SECOND_NS,
+        "getMilliseconds" => 1_000_000,
+        _ => return given.mismatch(arguments),
+    };
+    Ok(Val::Int(ns / unit))
+}
+
+/// `UTC`, or an offset as in `+02:00`. Names of places are not known here.
+fn offset(zone: &str) -> Result<TimeZone, EvalError> {
+    if matches!(zone, "UTC" | "Z") {
+        return Ok(TimeZone::UTC);
+    }
+    let seconds = || {
+        let (negative, digits) = match zone.as_bytes().first()? {
+            b'-' => (true, &zone[1..]),
+            b'+' => (false, &zone[1..]),
+            _ => (false, zone),
+        };
+        let (hours, minutes) = digits.split_once(':')?;
+        let two = |digits: &str| -> Option<i32> {
+            let is_number = digits.len() == 2 && digits.bytes().all(|b| b.is_ascii_digit());
+            is_number.then(|| digits.parse().ok())?
+        };
+        let seconds = 3600 * two(hours)? + 60 * two(minutes)?;
+        Some(if negative { -seconds } else { seconds })
+    };
+    seconds()
+        .and_then(|seconds| Offset::from_seconds(seconds).ok())
+        .map(TimeZone::fixed)
+        .ok_or_else(|| {
+            let start: String = zone.chars().take(40).collect();
+            EvalError::Refused(format!(
+                "`{start}` is no time zone that is known here: UTC, or an offset as in +02:00"
+            ))
+        })
+}

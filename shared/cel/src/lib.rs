@@ -1,0 +1,47 @@
+//! CEL as Kubernetes' admission policies have it: compiled once, evaluated over borrowed JSON.
+//!
+//! ```
+//! use anteroom_cel::{Budget, Machine, Names, Program, Roots};
+//! use serde_json::json;
+//!
+//! let names = Names::default();
+//! let program = Program::compile("object.spec.replicas <= 5", &names)?;
+//! let object = json!({"spec": {"replicas": 3}});
+//! let roots = Roots { object: Some(&object), ..Roots::default() };
+//! let mut machine = Machine::new(roots, &[], Budget::default());
+//! assert!(machine.truth(&program)?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Text is parsed, and macros are expanded, by the `cel` crate. What it makes of the text is checked
+//! ([`Program::compile`]): every name is one that there is, every function is known and takes so many
+//! arguments, and what is known of types fits. Evaluation is this crate's own, since it has to end in
+//! bounded time and memory whatever a policy and an object come to, and since it works on the request's
+//! JSON in place: nothing is converted, and nothing copied that is only looked at.
+//!
+//! # Limits
+//!
+//! Source text: [`SOURCE_BYTES_MAX`], [`TOKENS_MAX`], [`NESTING_MAX`], [`CONDITIONALS_MAX`],
+//! [`EXPRESSION_DEPTH_MAX`]. Evaluation: [`Budget`], and [`EVALUATION_DEPTH_MAX`]. Each is an error with
+//! the limit in it. At these limits nothing overflows the stack of a 2 MiB thread.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod ast;
+mod budget;
+mod compile;
+mod error;
+mod evaluate;
+mod functions;
+mod reads;
+mod scan;
+mod value;
+
+pub use budget::{BUILT_BYTES_MAX, Budget, STEPS_MAX};
+pub use compile::{EXPRESSION_DEPTH_MAX, Names, Program};
+pub use error::{CompileError, EvalError};
+pub use evaluate::{EVALUATION_DEPTH_MAX, Machine, Roots};
+pub use functions::names as function_names;
+pub use scan::{CONDITIONALS_MAX, NESTING_MAX, SOURCE_BYTES_MAX, TOKENS_MAX};
+
+#[cfg(test)]
+mod tests;

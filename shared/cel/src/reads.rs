@@ -1,0 +1,82 @@
+//! What an expression reads, whatever the object.
+
+use crate::ast::{Expr, Root};
+
+/// What is read of a request and of what stands beside it.
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    pub(crate) namespace: bool,
+    pub(crate) variables: Vec<usize>,
+    /// From the request on.
+    pub(crate) paths: Vec<Box<[Box<str>]>>,
+}
+
+impl Reads {
+    pub(crate) fn of(expr: &Expr) -> Self {
+        let mut reads = Self::default();
+        reads.add(expr, &mut Vec::new());
+        reads.variables.sort_unstable();
+        reads.variables.dedup();
+        reads.paths.sort();
+        reads.paths.dedup();
+        reads
+    }
+
+    /// `below` are the fields that are taken of the term's value, the innermost last.
+    fn add<'e>(&mut self, expr: &'e Expr, below: &mut Vec<&'e str>) {
+        match expr {
+            Expr::Root(Root::Object | Root::OldObject) => self.path("object", below),
+            Expr::Root(Root::Namespace) => self.namespace = true,
+            Expr::Root(Root::Params) | Expr::Literal(_) | Expr::Local(_) => {}
+            Expr::Request(field) | Expr::HasRequest(field) => self.path(field, below),
+            Expr::Variable(at) => self.variables.push(*at),
+            Expr::Select(operand, field) | Expr::Has(operand, field) => {
+                below.push(field);
+                self.add(operand, below);
+                below.pop();
+            }
+            Expr::Not(operand) | Expr::Negate(operand) => self.apart(operand),
+            Expr::Index(pair) | Expr::OptionalIndex(pair) => match &pair.1 {
+                Expr::Literal(crate::value::Val::Text(field)) => {
+                    below.push(field);
+                    self.add(&pair.0, below);
+                    below.pop();
+                }
+                index => {
+                    self.apart(&pair.0);
+                    self.apart(index);
+                }
+            },
+            Expr::And(pair) | Expr::Or(pair) | Expr::Binary(_, pair) => {
+                self.apart(&pair.0);
+                self.apart(&pair.1);
+            }
+            Expr::Conditional(parts) => {
+                self.apart(&parts.0);
+                self.apart(&parts.1);
+                self.apart(&parts.2);
+            }
+            Expr::List(elements) => elements.iter().for_each(|one| self.apart(&one.value)),
+            Expr::Map(entries) => entries.iter().for_each(|(key, element)| {
+                self.apart(key);
+                self.apart(&element.value);
+            }),
+            Expr::Macro(made) => {
+                self.apart(&made.range);
+                made.filter.iter().for_each(|filter| self.apart(filter));
+                self.apart(&made.body);
+            }
+            Expr::Call(call) => call.arguments.iter().for_each(|one| self.apart(one)),
+        }
+    }
+
+    /// A term of which all is read that it comes to.
+    fn apart(&mut self, expr: &Expr) {
+        self.add(expr, &mut Vec::new());
+    }
+
+    fn path(&mut self, first: &str, below: &[&str]) {
+        let path = std::iter::once(first).chain(below.iter().rev().copied());
+        self.paths.push(path.map(Box::from).collect());
+    }
+}

@@ -1,0 +1,350 @@
+//! Expressions from end to end: what they come to, and what they may cost.
+
+use serde_json::{Value, json};
+
+use crate::{Budget, EvalError, Machine, Names, Program, Roots};
+
+mod limits;
+
+pub(crate) fn compiled(source: &str) -> Program {
+    Program::compile(source, &Names::default()).unwrap_or_else(|error| panic!("{source}: {error}"))
+}
+
+pub(crate) fn evaluated(source: &str, object: &Value) -> Result<bool, EvalError> {
+    let program = compiled(source);
+    let roots = Roots {
+        object: Some(object),
+        ..Roots::default()
+    };
+    Machine::new(roots, &[], Budget::default()).truth(&program)
+}
+
+pub(crate) fn all_true(object: &Value, sources: &[&str]) {
+    for source in sources {
+        assert_eq!(evaluated(source, object), Ok(true), "{source}");
+    }
+}
+
+pub(crate) fn all_errors(object: &Value, cases: &[(&str, &str)]) {
+    for (source, error) in cases {
+        let found = evaluated(source, object).map_err(|error| error.to_string());
+        assert_eq!(found, Err((*error).to_owned()), "{source}");
+    }
+}
+
+fn object() -> Value {
+    json!({
+        "metadata": {"name": "web", "labels": {"app": "shop"}},
+        "spec": {
+            "replicas": 3, "ratio": 0.5, "empty": null,
+            "containers": [
+                {"name": "a", "image": "x:1", "ports": [{"hostPort": 80}]},
+                {"name": "b", "image": "y:2"},
+            ],
+        },
+    })
+}
+
+#[test]
+fn what_is_there_and_what_is_not() {
+    all_true(
+        &object(),
+        &[
+            "object.metadata.name == 'web'",
+            "object['metadata'].labels['app'] == 'shop'",
+            "has(object.metadata.labels) && !has(object.metadata.annotations)",
+            "has(object.spec.empty) && object.spec.empty == null",
+            "'app' in object.metadata.labels && !('x' in object.metadata.labels)",
+            "object.spec.containers[1].name == 'b'",
+            "size(object.spec.containers) == 2 && object.spec.containers.size() == 2",
+            "object.?metadata.?annotations.orValue({}).size() == 0",
+            "object.?metadata.labels.app.orValue('none') == 'shop'",
+            "object.metadata.?annotations['a'].hasValue() == false",
+            "object.spec.containers[?7].hasValue() == false",
+            "object.spec.containers[?0].name.value() == 'a'",
+            "!has(object.?spec.nothing.below)",
+            "object.spec.replicas == 3 && object.spec.replicas < 3.5 && 2u < object.spec.replicas",
+            "type(object.spec.ratio) == double && type(object.spec.replicas) == int",
+            "oldObject == null && namespaceObject == null",
+            "{'a': 1, ?'b': optional.none(), ?'c': optional.of(2)} == {'a': 1, 'c': 2}",
+            "[1, ?optional.none(), ?optional.of(3)] == [1, 3]",
+            "optional.none().or(optional.of(1)).value() == 1",
+            "optional.of(2).optMap(x, x * 2).value() == 4",
+            "optional.of(2).optFlatMap(x, optional.none()).hasValue() == false",
+            "optional.ofNonZeroValue('') == optional.none()",
+            "{1: 'a'}[1u] == 'a' && {1: 'a'}[1.0] == 'a'",
+        ],
+    );
+    all_errors(
+        &object(),
+        &[
+            ("object.spec.nothing == 1", "no such key: nothing"),
+            ("object['a'] == 1", "no such key: a"),
+            (
+                "has(object.metadata.name.x)",
+                "no such overload: .x(string)",
+            ),
+            (
+                "object.spec.containers[2].name == 'a'",
+                "index out of bounds: 2",
+            ),
+            (
+                "object.spec.containers[-1].name == 'a'",
+                "index out of bounds: -1",
+            ),
+            (
+                "object.spec.containers['a'] == 1",
+                "no such overload: _[_](list, string)",
+            ),
+            ("oldObject.spec == 1", "no such overload: .spec(null_type)"),
+            (
+                "optional.none().value() == 1",
+                "optional.none() dereference",
+            ),
+            (
+                "object.spec.replicas",
+                "it came to a int, and not to true or false",
+            ),
+            ("{'a': 1, 'a': 2} == {}", "Failed with repeated key: a"),
+        ],
+    );
+}
+
+#[test]
+fn macros_and_logic() {
+    all_true(
+        &object(),
+        &[
+            "object.spec.containers.all(c, c.image.contains(':'))",
+            "object.spec.containers.exists(c, c.name == 'b')",
+            "object.spec.containers.exists_one(c, has(c.ports))",
+            "object.spec.containers.existsOne(c, has(c.ports))",
+            "object.spec.containers.map(c, c.name) == ['a', 'b']",
+            "object.spec.containers.map(c, has(c.ports), c.name) == ['a']",
+            "object.spec.containers.filter(c, !has(c.ports)).size() == 1",
+            "object.metadata.labels.all(key, key == 'app')",
+            "object.metadata.labels.map(k, object.metadata.labels[k]) == ['shop']",
+            "[].all(x, false) && ![].exists(x, true)",
+            // An inner name hides an outer one, and a root.
+            "[[1, 2], [3]].map(x, x.map(x, x + 1)) == [[2, 3], [4]]",
+            "[1].all(object, object == 1)",
+            "[1, 2].all(x, [3, 4].all(y, x < y && object.spec.replicas == 3))",
+            // What decides stands, whatever the other side comes to.
+            "true || object.nothing == 1",
+            "object.nothing == 1 || true",
+            "!(object.nothing == 1 && false)",
+            "[0, 1].exists(x, 1 / x == 1)",
+            "![1, 0].all(x, 1 / x == 2)",
+            "(1 < 2 ? 'a' : 'b') == 'a'",
+            "true ? true : object.nothing",
+        ],
+    );
+    all_errors(
+        &object(),
+        &[
+            ("object.nothing == 1 || false", "no such key: nothing"),
+            ("true && object.nothing == 1", "no such key: nothing"),
+            (
+                "object.spec.replicas && true",
+                "no such overload: _&&_(int)",
+            ),
+            ("[1, 0].all(x, 1 / x == 1)", "division by zero"),
+            ("[0].exists_one(x, 1 / x == 1)", "division by zero"),
+            ("[0].map(x, 1 % x) == []", "modulus by zero"),
+            ("object.spec.all(x, x)", "no such overload: _&&_(string)"),
+            (
+                "object.metadata.name.all(x, true)",
+                "no such overload: all(string)",
+            ),
+            (
+                "object.spec.replicas ? true : false",
+                "no such overload: _?_:_(int)",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn arithmetic_is_checked() {
+    all_true(
+        &json!({}),
+        &[
+            "1 + 2 * 3 - 8 / 3 % 2 == 7",
+            "-7 / 2 == -3 && -7 % 2 == -1",
+            "1.5 + 1.5 == 3.0 && 1.0 / 0.0 > 1e308",
+            "'a' + 'b' == 'ab' && b'a' + b'b' == b'ab' && [1] + [2] == [1, 2]",
+            "3u - 2u == 1u && 3u * 2u == 6u && 7u / 2u == 3u && 7u % 2u == 1u",
+            "duration('1h') + duration('30m') == duration('90m')",
+            "timestamp('2024-01-02T00:00:00Z') - duration('24h') == timestamp('2024-01-01T00:00:00Z')",
+            "timestamp('2024-01-02T00:00:00Z') - timestamp('2024-01-01T00:00:00Z') == duration('24h')",
+            "1 == 1.0 && 1u == 1 && !(1 == 2.0) && dyn('1') != 1",
+            "'a' < 'b' && b'a' < b'b' && false < true && duration('1s') < duration('2s')",
+            "!(double('NaN') < 1.0) && double('NaN') != double('NaN')",
+            "!!true && - -1 == 1",
+        ],
+    );
+    all_errors(
+        &json!({}),
+        &[
+            ("9223372036854775807 + 1 == 0", "integer overflow"),
+            ("-(-9223372036854775807 - 1) == 0", "integer overflow"),
+            ("(-9223372036854775807 - 1) / -1 == 0", "integer overflow"),
+            ("(-9223372036854775807 - 1) % -1 == 0", "integer overflow"),
+            ("0u - 1u == 0u", "unsigned integer overflow"),
+            ("1u / 0u == 0u", "division by zero"),
+            ("1u % 0u == 0u", "modulus by zero"),
+            ("dyn(1) + 1.0 == 2.0", "no such overload: _+_(int, double)"),
+            ("dyn('a') < 1", "no such overload: _<_(string, int)"),
+            ("1 in dyn('a')", "no such overload: @in(int, string)"),
+            (
+                "timestamp('9999-12-30T00:00:00Z') + duration('48h') == timestamp(0)",
+                "timestamp overflow",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_request_has_what_the_api_server_says() {
+    let request = json!({
+        "operation": "CREATE", "name": "", "namespace": "shop", "dryRun": false,
+        "kind": {"group": "", "version": "v1", "kind": "Pod"}, "options": null,
+        "userInfo": {"username": "ann", "groups": ["dev"]}, "object": {"a": 1},
+    });
+    let roots = Roots {
+        request: Some(&request),
+        ..Roots::default()
+    };
+    for (source, expected) in [
+        ("request.operation == 'CREATE'", Ok(true)),
+        (
+            "request.kind.kind == 'Pod' && 'dev' in request.userInfo.groups",
+            Ok(true),
+        ),
+        (
+            "has(request.name) || has(request.options) || has(request.subResource)",
+            Ok(false),
+        ),
+        (
+            "!request.dryRun && has(request.userInfo.username)",
+            Ok(true),
+        ),
+        ("request.name == ''", Err("no such key: name")),
+    ] {
+        let program = compiled(source);
+        let found = Machine::new(roots, &[], Budget::default()).truth(&program);
+        let found = found.map_err(|error| error.to_string());
+        assert_eq!(found, expected.map_err(str::to_owned), "{source}");
+    }
+}
+
+/// Programs, each of which may refer to those before it.
+fn chain(sources: &[String]) -> (Names, Vec<Program>) {
+    let (mut names, mut programs) = (Names::default(), Vec::new());
+    for (at, source) in sources.iter().enumerate() {
+        let program = Program::compile(source, &names).unwrap();
+        names.define(&format!("v{at}"), &program);
+        programs.push(program);
+    }
+    (names, programs)
+}
+
+#[test]
+fn variables_are_evaluated_once_and_only_if_they_are_wanted() {
+    let sources = [
+        "1 / 0 == 1",
+        "[1, 2].map(x, x)",
+        "variables.v1.map(y, y + 1)",
+    ];
+    let (names, variables) = chain(&sources.map(str::to_owned));
+    let roots = Roots::default();
+    let mut machine = Machine::new(roots, &variables, Budget::default());
+    let truth = |source: &str| Program::compile(source, &names).unwrap();
+    let (unused, used) = (
+        truth("true || variables.v0"),
+        truth("[7].all(x, variables.v2 == [2, 3])"),
+    );
+    let wrong = truth("variables.v0");
+    assert_eq!(machine.truth(&unused), Ok(true));
+    assert_eq!(machine.truth(&used), Ok(true));
+    let before = machine.budget().clone();
+    assert_eq!(machine.truth(&used), Ok(true));
+    let again = before.steps - machine.budget().steps;
+    assert!(again < 20, "{again}");
+    assert_eq!(machine.truth(&wrong), Err(EvalError::DivisionByZero));
+    assert_eq!(machine.truth(&wrong), Err(EvalError::DivisionByZero));
+}
+
+#[test]
+fn what_is_read_is_known() {
+    let (names, _) = chain(&["namespaceObject.metadata.name".to_owned()]);
+    let names = names.with_params();
+    let paths = |source: &str| {
+        let program = Program::compile(source, &names).unwrap();
+        let paths = program.request_paths().map(|path| path.join("."));
+        (
+            paths.collect::<Vec<_>>(),
+            program.reads_namespace(),
+            program.variables().to_vec(),
+        )
+    };
+    assert_eq!(
+        paths("object.spec.a.b == 1 && has(oldObject.x) && request.userInfo.groups == []"),
+        (
+            vec![
+                "object.spec.a.b".into(),
+                "object.x".into(),
+                "userInfo.groups".into()
+            ],
+            false,
+            vec![]
+        )
+    );
+    assert_eq!(
+        paths("object.spec['a'][0].b == 1 || object.?c.d[1].hasValue()"),
+        (
+            vec!["object.c.d".into(), "object.spec.a".into()],
+            false,
+            vec![]
+        )
+    );
+    assert_eq!(
+        paths("object.list.all(x, x.y == object.z[x])"),
+        (vec!["object.list".into(), "object.z".into()], false, vec![])
+    );
+    assert_eq!(
+        paths("object == params.x"),
+        (vec!["object".into()], false, vec![])
+    );
+    assert_eq!(paths("variables.v0 == 'a'"), (vec![], false, vec![0]));
+    assert_eq!(paths("namespaceObject.a == 'a'"), (vec![], true, vec![]));
+}
+
+#[test]
+fn a_template_stands_where_the_object_does() {
+    let names = Names::default().within_template(&["spec", "template"]);
+    let object = json!({
+        "metadata": {"name": "deployment"},
+        "spec": {"replicas": 2, "template": {
+            "metadata": {"name": "template"}, "spec": {"containers": [{"name": "a"}]},
+        }},
+    });
+    let roots = Roots {
+        object: Some(&object),
+        ..Roots::default()
+    };
+    for source in [
+        "object.spec.containers[0].name == 'a'",
+        "has(object.spec) && has(object.spec.containers) && !has(object.spec.replicas)",
+        "object.metadata.name == 'template'",
+        "object['spec']['containers'].size() == 1",
+        "object.?spec.?containers[?0].name.orValue('') == 'a'",
+        "object.kind == 'x' || 'object.spec' == 'obj' + 'ect.spec'",
+        "[object].all(o, o.spec.replicas == 2)",
+        "[{'spec': 1}].all(object, object.spec == 1)",
+    ] {
+        let program = Program::compile(source, &names).unwrap();
+        let found = Machine::new(roots, &[], Budget::default()).truth(&program);
+        assert_eq!(found, Ok(true), "{source}");
+    }
+}

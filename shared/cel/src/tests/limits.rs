@@ -1,0 +1,344 @@
+//! What an expression may cost, and texts that nobody meant to be one.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{chain, compiled, evaluated, object};
+use crate::{
+    Budget, EVALUATION_DEPTH_MAX, EXPRESSION_DEPTH_MAX, EvalError, Machine, Names, Program, Roots,
+    STEPS_MAX, TOKENS_MAX,
+};
+
+#[test]
+fn variables_that_grow_come_to_an_end() {
+    let doubling = |unit: &str, make: &dyn Fn(usize) -> String| {
+        let mut sources = vec![unit.to_owned()];
+        sources.extend((0..60).map(make));
+        chain(&sources)
+    };
+    let text = |at| format!("variables.v{at} + variables.v{at}");
+    let list = |at| format!("[variables.v{at}, variables.v{at}]");
+    for (unit, make, check, error) in [
+        (
+            "'0123456789'",
+            &text as &dyn Fn(usize) -> String,
+            "variables.v60 == ''",
+            EvalError::Bytes,
+        ),
+        ("[1, 2, 3]", &text, "variables.v60 == []", EvalError::Bytes),
+        // Small to hold, and huge to go through.
+        (
+            "[1]",
+            &list,
+            "variables.v60 == variables.v60",
+            EvalError::Steps,
+        ),
+        (
+            "[1]",
+            &list,
+            "'%s'.format([variables.v60]) == ''",
+            EvalError::Steps,
+        ),
+        (
+            "[1]",
+            &list,
+            "variables.v60.flatten(70) == []",
+            EvalError::Steps,
+        ),
+        (
+            "[1]",
+            &list,
+            "[variables.v60].distinct() == [] || [variables.v60, variables.v60].distinct() == []",
+            EvalError::Steps,
+        ),
+    ] {
+        let (names, variables) = doubling(unit, make);
+        let program = Program::compile(check, &names).unwrap();
+        let mut machine = Machine::new(Roots::default(), &variables, Budget::default());
+        let found = machine.truth(&program);
+        assert!(
+            found == Err(error.clone()) || matches!(found, Err(ref other) if other.is_budget()),
+            "{check}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_limit_is_not_forgiven() {
+    let object = json!({"list": vec![1; 2000]});
+    for source in [
+        "object.list.all(a, object.list.all(b, a == b)) || true",
+        "object.list.exists(a, object.list.all(b, a == b && object.list.all(c, c == 1))) || true",
+        "true && object.list.map(a, object.list.map(b, [a, b])) != []",
+        "object.list.all(a, object.list.distinct() == [1] && object.list.all(b, b == 1))",
+    ] {
+        let error = evaluated(source, &object).unwrap_err();
+        assert!(error.is_budget(), "{source}: {error}");
+    }
+    // It ends where the budget does, and not before.
+    let program = compiled("object.list.all(a, a == 1)");
+    let roots = Roots {
+        object: Some(&object),
+        ..Roots::default()
+    };
+    let with = |steps| {
+        let budget = Budget {
+            steps,
+            ..Budget::default()
+        };
+        let mut machine = Machine::new(roots, &[], budget);
+        (machine.truth(&program), machine.budget().steps)
+    };
+    let (found, left) = with(STEPS_MAX);
+    assert_eq!(found, Ok(true));
+    let needed = STEPS_MAX - left;
+    assert_eq!(with(needed), (Ok(true), 0));
+    assert_eq!(with(needed - 1), (Err(EvalError::Steps), 0));
+}
+
+#[test]
+fn built_bytes_end_at_the_edge() {
+    let program = compiled("('a' + 'b').size() == 2");
+    let with = |built_bytes| {
+        let budget = Budget {
+            built_bytes,
+            ..Budget::default()
+        };
+        Machine::new(Roots::default(), &[], budget).truth(&program)
+    };
+    assert_eq!(with(2), Ok(true));
+    assert_eq!(with(1), Err(EvalError::Bytes));
+}
+
+/// Runs on a stack as small as those that evaluations run on.
+fn on_small_stack(run: impl FnOnce() + Send + 'static) {
+    let builder = std::thread::Builder::new().stack_size(2 * 1024 * 1024);
+    builder.spawn(run).unwrap().join().unwrap();
+}
+
+#[test]
+fn what_nests_deep_is_an_error_and_never_overflows() {
+    on_small_stack(|| {
+        let many = |open: &str, count: usize, middle: &str, close: &str| {
+            format!("{}{middle}{}", open.repeat(count), close.repeat(count))
+        };
+        for count in [30, 60, 500, 5_000, 100_000] {
+            for source in [
+                many("(", count, "1", ")"),
+                many("[", count, "1", "]"),
+                many("{'a': ", count, "1", "}"),
+                many("size(", count, "1", ")"),
+                many("[1].all(x, ", count, "true", ")"),
+                many("-!", count, "1", ""),
+                many("!", count, "true", ""),
+                many("true ? ", count, "1", " : 2"),
+                many("true ? 1 : ", count, "1", ""),
+                format!("object{}", ".a".repeat(count)),
+                format!("object{}", ".?a".repeat(count)),
+                format!("object{}", "[0]".repeat(count)),
+                format!("object{}", ".trim()".repeat(count)),
+                format!("1{}", " + 1".repeat(count)),
+                format!("true{}", " && true".repeat(count)),
+                format!("true{}", " ? true".repeat(count)),
+                "(".repeat(count),
+                "[".repeat(count),
+                "'".repeat(count),
+                ".".repeat(count),
+                "a{".repeat(count),
+                "\"\\".repeat(count),
+            ] {
+                if let Ok(program) = Program::compile(&source, &Names::default()) {
+                    let object = json!({"a": 1});
+                    let roots = Roots {
+                        object: Some(&object),
+                        ..Roots::default()
+                    };
+                    let _ = Machine::new(roots, &[], Budget::default()).truth(&program);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn the_depth_of_an_expression_ends_at_the_edge() {
+    let of = |levels: usize| format!("object{}", ".a".repeat(levels - 1));
+    assert!(Program::compile(&of(EXPRESSION_DEPTH_MAX), &Names::default()).is_ok());
+    let error = Program::compile(&of(EXPRESSION_DEPTH_MAX + 1), &Names::default());
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains(&format!("{EXPRESSION_DEPTH_MAX} levels")),
+        "{error}"
+    );
+    let many = format!("true{}", " && true".repeat(TOKENS_MAX / 3 - 1));
+    assert!(Program::compile(&many, &Names::default()).is_ok());
+}
+
+#[test]
+fn variables_that_refer_to_variables_end_at_a_depth() {
+    on_small_stack(|| {
+        let mut sources = vec!["1".to_owned()];
+        sources.extend((0..EVALUATION_DEPTH_MAX).map(|at| format!("variables.v{at} + 1")));
+        let (names, variables) = chain(&sources);
+        let with = |at: usize| {
+            let program =
+                Program::compile(&format!("variables.v{at} == {}", at + 1), &names).unwrap();
+            Machine::new(Roots::default(), &variables, Budget::default()).truth(&program)
+        };
+        assert_eq!(with(20), Ok(true));
+        assert_eq!(with(EVALUATION_DEPTH_MAX - 1), Err(EvalError::TooDeep));
+        // In order, none of them is deep.
+        let mut machine = Machine::new(Roots::default(), &variables, Budget::default());
+        for variable in &variables {
+            let _ = machine.value(variable);
+        }
+    });
+}
+
+#[test]
+fn a_large_object_costs_what_is_looked_at() {
+    let object = json!({"spec": {"name": "a"}, "data": "x".repeat(1_500_000), "list": vec!["y"; 100_000],
+        "patterns": (0..1_000).map(|at| format!("x|{at}")).collect::<Vec<_>>()});
+    let program = compiled("object.spec.name == 'a' && size(object.list) > 5");
+    let roots = Roots {
+        object: Some(&object),
+        ..Roots::default()
+    };
+    let mut machine = Machine::new(roots, &[], Budget::default());
+    assert_eq!(machine.truth(&program), Ok(true));
+    assert!(STEPS_MAX - machine.budget().steps < 20);
+    for source in [
+        "object.data.replace('x', 'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy') == ''",
+        "object.list.map(a, object.data + a).size() == 0",
+        "object.data.split('').size() == 0",
+        "object.data.findAll('x').size() == 1500000",
+        "object.list.join(object.data) == ''",
+        "object.list.all(a, !object.data.matches('z'))",
+        "object.patterns.all(a, 'x'.matches(a))",
+        "object.list.sort() == object.list && object.list.all(a, object.list.indexOf('z') == -1)",
+    ] {
+        let error = evaluated(source, &object).unwrap_err();
+        assert!(error.is_budget(), "{source}: {error}");
+    }
+}
+
+#[test]
+fn patterns_are_bounded() {
+    for (source, error) in [
+        ("'a'.matches('(a')", "not a regular expression"),
+        (
+            "'a'.matches('a{1000}{1000}{1000}')",
+            "bytes when it is compiled",
+        ),
+        (
+            "'a'.matches('((((((((((((((((((((((((((((((((((((((((((((((((((((((((((a))))))))))))))))))))))))))))))))))))))))))))))))))))))))))')",
+            "not a regular expression",
+        ),
+    ] {
+        let found = Program::compile(source, &Names::default())
+            .unwrap_err()
+            .to_string();
+        assert!(found.contains(error), "{found}");
+    }
+    let found = evaluated("'a'.matches(object.p)", &json!({"p": "(a"})).unwrap_err();
+    assert!(
+        found.to_string().contains("not a regular expression"),
+        "{found}"
+    );
+}
+
+/// Texts that are often nearly expressions.
+fn nearly() -> impl Strategy<Value = String> {
+    let words = prop::sample::select(vec![
+        "object",
+        "oldObject",
+        "request",
+        "params",
+        "variables",
+        "x",
+        ".spec",
+        ".?a",
+        "[0]",
+        "[?'a']",
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        ":",
+        "?",
+        " && ",
+        " || ",
+        " == ",
+        " in ",
+        " + ",
+        "-",
+        "!",
+        "1",
+        "2u",
+        "1.5",
+        "'a'",
+        "b'\\xff'",
+        "r'\\d'",
+        "true",
+        "null",
+        "has(",
+        ".all(x, ",
+        ".map(x, ",
+        ".exists(x, ",
+        ".filter(x, ",
+        ".optMap(x, ",
+        ".size()",
+        ".matches('a+')",
+        ".format([1])",
+        ".split('')",
+        ".substring(1)",
+        "duration('1h')",
+        "timestamp('2024-01-01T00:00:00Z')",
+        "quantity('1Ki')",
+        "ip('::1')",
+        "cidr('10.0.0.0/8')",
+        "url('http://a')",
+        "semver('1.2.3')",
+        "optional.of(",
+        "optional.none()",
+        ".orValue(1)",
+        ".sum()",
+        ".sort()",
+        ".getHours('+01:00')",
+        "'é'",
+        "\"\\u00e9\"",
+        "'''",
+        "//",
+        "\n",
+        "type(",
+        "%",
+        "/",
+        "`a`",
+        ".lastIndexOf('a', 1)",
+        ".charAt(0)",
+        ".replace('a', 'b', 2)",
+        "strings.quote(",
+        "sets.contains([1], ",
+    ]);
+    prop::collection::vec(words, 0..14).prop_map(|words| words.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn no_text_makes_it_panic(source in prop_oneof![nearly(), ".{0,60}", "[a-z().\\[\\]?:'\"\\\\ +!-]{0,80}"]) {
+        let names = Names::default().with_params();
+        if let Ok(program) = Program::compile(&source, &names) {
+            let object = object();
+            let roots = Roots { object: Some(&object), params: Some(&object), request: Some(&object), ..Roots::default() };
+            let budget = Budget { steps: 50_000, built_bytes: 1 << 20 };
+            let mut machine = Machine::new(roots, &[], budget);
+            let _ = machine.truth(&program);
+            let _ = machine.text(&program);
+        }
+    }
+}

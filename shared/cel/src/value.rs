@@ -1,0 +1,131 @@
+//! Values of expressions.
+//!
+//! What comes from the request borrows its JSON; what is computed is shared. So a value is cheap to pass
+//! on, whatever its size.
+
+mod compare;
+mod list;
+mod map;
+
+use std::{net::IpAddr, ops::Deref, sync::Arc};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+pub(crate) use compare::{compare, equal};
+pub(crate) use list::List;
+pub(crate) use map::{Map, same_key};
+
+use crate::functions::{Cidr, Quantity, Url};
+
+/// A value.
+#[derive(Clone, Debug)]
+pub(crate) enum Val<'v> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    Text(Text<'v>),
+    Bytes(Arc<[u8]>),
+    List(List<'v>),
+    Map(Map<'v>),
+    /// Nanoseconds.
+    Duration(i64),
+    Timestamp(Timestamp),
+    /// The name of a type.
+    Type(&'static str),
+    Optional(Option<Arc<Val<'v>>>),
+    Quantity(Quantity),
+    Url(Arc<Url>),
+    Ip(IpAddr),
+    Cidr(Cidr),
+    Semver(Arc<semver::Version>),
+}
+
+/// A text, of the request or made.
+#[derive(Clone, Debug)]
+pub(crate) enum Text<'v> {
+    Lent(&'v str),
+    Own(Arc<str>),
+}
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Lent(text) => text,
+            Self::Own(text) => text,
+        }
+    }
+}
+
+impl<'v> Val<'v> {
+    /// A whole number is an int, as long as it is one of those; any other is a double.
+    pub(crate) fn of(json: &'v Value) -> Self {
+        match json {
+            Value::Null => Self::Null,
+            Value::Bool(value) => Self::Bool(*value),
+            Value::Number(number) => match number.as_i64() {
+                Some(whole) => Self::Int(whole),
+                None => Self::Double(number.as_f64().unwrap_or(f64::NAN)),
+            },
+            Value::String(text) => Self::Text(Text::Lent(text)),
+            Value::Array(elements) => Self::List(List::Json(elements)),
+            Value::Object(entries) => Self::Map(Map::Json(entries)),
+        }
+    }
+
+    pub(crate) fn text(text: impl Into<Arc<str>>) -> Self {
+        Self::Text(Text::Own(text.into()))
+    }
+
+    pub(crate) fn list(elements: Vec<Val<'v>>) -> Self {
+        Self::List(List::Own(elements.into()))
+    }
+
+    pub(crate) fn some(value: Val<'v>) -> Self {
+        Self::Optional(Some(Arc::new(value)))
+    }
+
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The name of its type, as `type()` has it.
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Null => "null_type",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Uint(_) => "uint",
+            Self::Double(_) => "double",
+            Self::Text(_) => "string",
+            Self::Bytes(_) => "bytes",
+            Self::List(_) => "list",
+            Self::Map(_) => "map",
+            Self::Duration(_) => "google.protobuf.Duration",
+            Self::Timestamp(_) => "google.protobuf.Timestamp",
+            Self::Type(_) => "type",
+            Self::Optional(_) => "optional_type",
+            Self::Quantity(_) => "kubernetes.Quantity",
+            Self::Url(_) => "kubernetes.URL",
+            Self::Ip(_) => "net.IP",
+            Self::Cidr(_) => "net.CIDR",
+            Self::Semver(_) => "kubernetes.Semver",
+        }
+    }
+}
+
+/// Types of arguments, for people.
+pub(crate) fn type_names(values: &[Val<'_>]) -> String {
+    let names: Vec<_> = values.iter().map(Val::type_name).collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests;
