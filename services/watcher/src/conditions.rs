@@ -160,8 +160,13 @@ pub(crate) struct Need {
     pub refused: bool,
 }
 
-/// Of a policy, from how it compiled and what it needs.
-pub(crate) fn of_policy(generation: i64, problems: &[Problem], needs: &[Need]) -> Ready {
+/// Of a policy, from how it compiled and what it needs; `remark` is said with it once it is ready.
+pub(crate) fn of_policy(
+    generation: i64,
+    problems: &[Problem],
+    needs: &[Need],
+    remark: &str,
+) -> Ready {
     let say = |status, reason: &str, message: String| {
         Ready::new(status, Failure::new(reason, message), generation)
     };
@@ -205,7 +210,7 @@ pub(crate) fn of_policy(generation: i64, problems: &[Problem], needs: &[Need]) -
             Some(_) => {}
         }
     }
-    say("True", "Succeeded", "the policy is served".into())
+    say("True", "Succeeded", format!("the policy is served{remark}"))
 }
 
 #[cfg(test)]

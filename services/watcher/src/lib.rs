@@ -46,6 +46,7 @@ mod publish;
 mod reflect;
 mod registry;
 mod resolve;
+mod rules;
 mod sinks;
 mod status;
 mod term;

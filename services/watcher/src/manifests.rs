@@ -1,11 +1,11 @@
 //! Entries and policies as the API server has them, read so that a malformed one is still somebody
 //! who can be told.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use anteroom_jmespath::Expression;
 use anteroom_model::{EntryKind, ErrorCode, Failure, ObjectKey, ResourceVersion};
-use anteroom_policy::{KindPattern, Problem, Reference};
+use anteroom_policy::{KindPattern, NotRun, Problem, Reference};
 use bytes::Bytes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Deserialize;
@@ -19,6 +19,7 @@ use crate::{
     discovery::spec_invalid,
     prune::{self, PruneError},
     reflect::{RawObject, content_version},
+    rules,
 };
 
 /// Objects by key, with what was read of them; a list that did not have one removes it.
@@ -223,6 +224,11 @@ pub(crate) struct PolicyManifest {
     pub version: ResourceVersion,
     /// What it was told last.
     pub conditions: Vec<Condition>,
+    /// Its rules that are not run.
+    pub not_run: Vec<NotRun>,
+    /// What its status should say of its rules, and what it says.
+    pub rules: Arc<Value>,
+    pub rules_said: Option<Arc<Value>>,
 }
 
 /// A policy as it is published: without its status and resource version.
@@ -251,6 +257,9 @@ impl PolicyManifest {
             kinds: Vec::new(),
             version: ResourceVersion::default(),
             conditions: Vec::new(),
+            not_run: Vec::new(),
+            rules: Arc::default(),
+            rules_said: None,
         };
         match read.compile(object, kind) {
             Ok(published) => {
@@ -291,9 +300,12 @@ impl PolicyManifest {
                     .collect();
                 self.references = policy.references().collect();
                 self.kinds = policy.targets().flat_map(|target| target.kinds).collect();
+                self.not_run = policy.not_run().to_vec();
             }
             Err(problems) => self.problems = problems,
         }
+        self.rules = Arc::new(rules::told(&manifest, &self.not_run));
+        self.rules_said = Some(Arc::new(rules::said(&status)));
         let conditions = status.get("conditions").cloned().unwrap_or_default();
         self.conditions = serde_json::from_value(conditions).unwrap_or_default();
         let body = anteroom_wire::body::encode_json(&manifest)?;

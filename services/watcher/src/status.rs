@@ -152,6 +152,10 @@ pub(crate) struct Wanted {
     pub ready: Ready,
     /// `None` for a policy.
     pub figures: Option<Figures>,
+    /// Of a policy: more fields of its status, as [`crate::rules`] tells them.
+    pub rules: Option<Arc<Value>>,
+    /// What the object says of them now.
+    pub rules_now: Option<Arc<Value>>,
     /// Of a `GlobalContextEntry`, whose status has its own words.
     pub global: bool,
     /// All conditions that the object has now.
@@ -165,6 +169,7 @@ pub(crate) struct Wanted {
 struct Written {
     conditions: Vec<Condition>,
     figures: Figures,
+    rules: Option<Arc<Value>>,
     at: Instant,
 }
 
@@ -173,6 +178,7 @@ struct Written {
 struct Plan {
     conditions: Vec<Condition>,
     figures: Figures,
+    rules: Option<Arc<Value>>,
     patch: Value,
     /// The condition is another one: say so in an Event.
     transition: bool,
@@ -196,11 +202,20 @@ impl Pace {
     }
 }
 
-/// Whether the condition is another one than what the object says.
+/// Whether the condition is another one than what the object says, or its rules are.
 fn is_news(wanted: &Wanted, written: Option<&Written>) -> bool {
+    is_condition_news(wanted, written) || is_rules_news(wanted, written)
+}
+
+fn is_condition_news(wanted: &Wanted, written: Option<&Written>) -> bool {
     let conditions = written.map_or(&wanted.conditions, |written| &written.conditions);
     let before = conditions::find(conditions);
     !before.is_some_and(|condition| wanted.ready.is_said_by(condition))
+}
+
+fn is_rules_news(wanted: &Wanted, written: Option<&Written>) -> bool {
+    let before = written.map_or(&wanted.rules_now, |written| &written.rules);
+    wanted.rules.is_some() && wanted.rules != *before
 }
 
 /// What of `wanted` is due.
@@ -213,13 +228,17 @@ fn plan(
 ) -> Option<Plan> {
     let conditions = written.map_or(&wanted.conditions, |written| &written.conditions);
     let before = conditions::find(conditions);
-    let news = is_news(wanted, written);
+    let (news, rules_news) = (
+        is_condition_news(wanted, written),
+        is_rules_news(wanted, written),
+    );
     let figures_now = written.map_or(&wanted.figures_now, |written| &written.figures);
     let figures = wanted.figures.as_ref().unwrap_or(figures_now);
     let since = written.map(|written| now.saturating_duration_since(written.at));
     let after = |interval| since.is_none_or(|since| since >= interval);
     let moved = figures.counts() != figures_now.counts();
     let due = news
+        || rules_news
         || (moved && (figures_now.objects.is_none() || after(pace.figures)))
         || (figures.heard != figures_now.heard && after(pace.time));
     if !due {
@@ -231,6 +250,11 @@ fn plan(
         conditions.clone()
     };
     let mut status = json!({"conditions": conditions_next});
+    if let Some(Value::Object(rules)) = wanted.rules.as_deref().filter(|_| rules_news) {
+        for (field, told) in rules {
+            status[field] = told.clone();
+        }
+    }
     if let Some(Figures {
         view,
         objects,
@@ -253,6 +277,7 @@ fn plan(
         transition: news && wanted.ready.differs_in_kind(before),
         conditions: conditions_next,
         figures: figures.clone(),
+        rules: wanted.rules.clone(),
     })
 }
 
@@ -428,11 +453,13 @@ impl StatusWriter {
                 let Plan {
                     conditions,
                     figures,
+                    rules,
                     ..
                 } = plan;
                 slot.written = Some(Written {
                     conditions,
                     figures,
+                    rules,
                     at: now,
                 });
             } else {

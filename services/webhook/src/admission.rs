@@ -1,11 +1,18 @@
 //! The admission of policies themselves. Pure.
 //!
-//! A policy that may not read what it names is refused where it is written, in the words that its
-//! status would have. Whatever else keeps one from being ready is told as a warning: an older version
-//! of this program must not keep anybody from installing what a newer one evaluates.
+//! | what is found | then |
+//! |---|---|
+//! | it may not read what it names | refused |
+//! | it is malformed: an unknown field, an expression that cannot be parsed, a cycle | refused |
+//! | something that Kyverno knows and this version does not evaluate | a warning: the policy is not in force |
+//! | some of its rules are not run here, as of `generate` | a warning for each |
+//!
+//! Each says which field, in the words that the policy's status would have. What is not evaluated is not
+//! refused: an older version of this program must not keep anybody from installing what a newer one
+//! evaluates.
 
 use anteroom_model::{ErrorCode, FactError, ObjectKey};
-use anteroom_policy::{Policy, Problem, compile};
+use anteroom_policy::{NotRun, Policy, Problem, compile};
 use serde_json::Value;
 
 use crate::catalog::Catalog;
@@ -33,21 +40,24 @@ pub(crate) fn judge(
     match compile(manifest) {
         Ok(policy) => Admission {
             refused: catalog.map_or_else(Vec::new, |catalog| refused_entries(&policy, catalog)),
-            warnings: Vec::new(),
+            warnings: policy.not_run().iter().map(passed_over).collect(),
         },
         Err(problems) => {
-            let is_forbidden = |problem: &Problem| problem.code == ErrorCode::POLICY_FORBIDDEN;
-            let (forbidden, others): (Vec<_>, Vec<_>) =
-                problems.into_iter().partition(is_forbidden);
-            let others = others.iter();
+            let is_later = |problem: &Problem| problem.code == ErrorCode::POLICY_UNSUPPORTED;
+            let (later, refused): (Vec<_>, Vec<_>) = problems.into_iter().partition(is_later);
+            let later = later.iter();
             Admission {
-                refused: forbidden.iter().map(ToString::to_string).collect(),
-                warnings: others
+                refused: refused.iter().map(ToString::to_string).collect(),
+                warnings: later
                     .map(|problem| format!("the policy is not in force: {problem}"))
                     .collect(),
             }
         }
     }
+}
+
+fn passed_over(NotRun { rule, kind }: &NotRun) -> String {
+    format!("rule `{rule}` is not run here, since it has `{kind}`; the policy's other rules are")
 }
 
 /// The entries that a namespaced policy may not read, as they are now.
@@ -132,11 +142,54 @@ mod tests {
 
     #[test]
     fn what_is_not_evaluated_is_told_and_not_refused() {
-        let image = json!({ "imageRegistry": { "reference": "nginx" } });
-        let mut manifest = policy("ClusterPolicy", &image);
-        manifest["spec"]["rules"][0]["nope"] = 1.into();
+        let mut manifest = policy("ClusterPolicy", &json!({ "variable": { "value": 1 } }));
+        let targets = json!({ "targets": [], "patchStrategicMerge": {} });
+        manifest["spec"]["rules"][0]["mutate"] = targets;
+        let rule = manifest["spec"]["rules"][0].as_object_mut().unwrap();
+        rule.remove("validate");
         let admission = judge(&manifest, None, None);
-        assert_eq!((admission.refused.len(), admission.warnings.len()), (0, 2));
-        assert!(admission.warnings[0].starts_with("the policy is not in force: AR30"));
+        assert_eq!(admission.refused, Vec::<String>::new());
+        let warnings = &admission.warnings;
+        assert!(!warnings.is_empty());
+        assert!(warnings[0].starts_with("the policy is not in force: AR301 spec.rules[0].mutate"));
+    }
+
+    #[test]
+    fn what_is_malformed_is_refused_with_its_field() {
+        let fine = policy("ClusterPolicy", &json!({ "variable": { "value": 1 } }));
+        assert_eq!(judge(&fine, None, None), Admission::default());
+        for (path, value, field) in [
+            ("/spec/rules/0/nope", json!(1), "spec.rules[0].nope"),
+            (
+                "/spec/rules/0/context/0/variable",
+                json!({ "jmesPath": "a[" }),
+                "spec.rules[0].context[0].variable.jmesPath",
+            ),
+            ("/spec/rules/0/name", json!(5), "spec.rules[0].name"),
+        ] {
+            let mut manifest = fine.clone();
+            let (parent, name) = path.rsplit_once('/').unwrap();
+            manifest.pointer_mut(parent).unwrap()[name] = value;
+            let refused = judge(&manifest, None, None).refused;
+            assert_eq!(refused.len(), 1, "{path}: {refused:?}");
+            assert!(refused[0].starts_with(&format!("AR302 {field}")), "{refused:?}");
+            // Whoever removes its finalizers only is not kept from it.
+            assert_eq!(judge(&manifest, Some(&manifest), None), Admission::default());
+        }
+    }
+
+    #[test]
+    fn of_rules_that_are_not_run_each_is_told() {
+        let mut manifest = policy("ClusterPolicy", &json!({ "variable": { "value": 1 } }));
+        let mut other = manifest["spec"]["rules"][0].clone();
+        other["name"] = "made".into();
+        other["generate"] = json!({ "kind": "ConfigMap" });
+        other.as_object_mut().unwrap().remove("validate");
+        let rules = manifest["spec"]["rules"].as_array_mut().unwrap();
+        rules.push(other);
+        let admission = judge(&manifest, None, None);
+        assert_eq!(admission.refused, Vec::<String>::new());
+        assert_eq!(admission.warnings.len(), 1);
+        assert!(admission.warnings[0].starts_with("rule `made` is not run here"));
     }
 }

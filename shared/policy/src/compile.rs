@@ -290,6 +290,14 @@ fn compile_rules(
     (rules, not_run)
 }
 
+/// The rules that are derived from a policy's own for what makes Pods, as if they were written so, in the
+/// order in which they are evaluated. None of a manifest that has no rules.
+pub fn derived_rules(manifest: &Value) -> Vec<Value> {
+    let own = manifest["spec"]["rules"].as_array();
+    let derived = autogen::derive(&manifest["metadata"], own.map_or(&[], Vec::as_slice));
+    derived.into_iter().map(|derived| derived.rule).collect()
+}
+
 /// Those for what makes Pods, after the policy's own.
 fn derive_rules(
     metadata: &Field<'_>,

@@ -65,7 +65,7 @@ mod wildcard;
 
 pub use compile::{
     CONTEXT_ENTRIES_MAX, Driver, MANIFEST_DEPTH_MAX, RULES_MAX, STALENESS_MAX_MS, compile,
-    compile_for,
+    compile_for, derived_rules,
 };
 pub use evaluate::{
     Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_MAX, FactRead, FactRequest, MUTATED_BYTES_MAX,

@@ -181,7 +181,7 @@ fn a_policy_is_ready_when_it_compiles_and_its_entries_are() {
             "spec.rules[0].mutate",
         ),
     ] {
-        let ready = of_policy(1, &problems, &entries);
+        let ready = of_policy(1, &problems, &entries, "");
         assert_eq!((ready.status, ready.reason.as_str()), (status, reason));
         assert!(ready.message.contains(says), "{ready:?}");
     }

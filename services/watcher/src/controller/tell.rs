@@ -12,6 +12,7 @@ use crate::{
     manifests::PolicyManifest,
     publish::ViewStats,
     registry::{self, EntryId},
+    rules,
     status::{Figures, Wanted},
 };
 
@@ -100,6 +101,8 @@ impl Controller {
             Wanted {
                 ready,
                 figures: Some(figures),
+                rules: None,
+                rules_now: None,
                 global,
                 conditions: said.conditions,
                 figures_now: Figures {
@@ -173,6 +176,8 @@ impl Controller {
             Wanted {
                 ready,
                 figures: None,
+                rules: Some(policy.rules),
+                rules_now: policy.rules_said,
                 global: false,
                 conditions: policy.conditions,
                 figures_now: Figures::default(),
@@ -206,7 +211,8 @@ impl Controller {
             let failure = crate::permits::forbidden("the policy");
             Ready::new("False", failure, generation)
         } else {
-            conditions::of_policy(generation, &policy.problems, &needs)
+            let remark = rules::remark(&policy.not_run);
+            conditions::of_policy(generation, &policy.problems, &needs, &remark)
         }
     }
 }

@@ -32,6 +32,8 @@ fn wanted(ready: Ready, figures: Option<Figures>) -> Wanted {
     Wanted {
         ready,
         figures,
+        rules: None,
+        rules_now: None,
         global: false,
         conditions: Vec::new(),
         figures_now: Figures::default(),
@@ -42,6 +44,7 @@ fn written(plan: &Plan, at: Instant) -> Written {
     Written {
         conditions: plan.conditions.clone(),
         figures: plan.figures.clone(),
+        rules: plan.rules.clone(),
         at,
     }
 }
@@ -64,6 +67,31 @@ fn a_condition_is_written_at_once_and_only_once() {
             .unwrap()
             .transition
     );
+}
+
+#[test]
+fn what_is_told_of_rules_is_written_once_and_is_no_transition() {
+    let start = Instant::now();
+    let told = |count: u64| Some(Arc::new(json!({"rulecount": {"validate": count}})));
+    let of = |rules| Wanted {
+        rules,
+        ..wanted(ready("True", "A"), None)
+    };
+    let done = plan(&of(told(1)), None, FEW, start, clock(1)).unwrap();
+    assert_eq!(done.patch["status"]["rulecount"]["validate"], 1);
+    let written = written(&done, start);
+    let again = |rules| plan(&of(rules), Some(&written), FEW, start, clock(2));
+    assert_eq!(again(told(1)), None);
+    let other = again(told(2)).unwrap();
+    assert_eq!(other.patch["status"]["rulecount"]["validate"], 2);
+    assert!(!other.transition, "the condition is the same");
+    // After a restart, what the object says is not written again.
+    let restarted = Wanted {
+        rules_now: told(1),
+        conditions: done.conditions.clone(),
+        ..of(told(1))
+    };
+    assert_eq!(plan(&restarted, None, FEW, start, clock(5)), None);
 }
 
 #[test]

@@ -1,0 +1,129 @@
+//! What a policy's status says of its rules: how many there are of each kind, which were derived for what
+//! makes Pods, and which are not run. Pure.
+//!
+//! `rulecount` and `autogen` are Kyverno's fields, with its meaning: derived rules are counted too.
+//! `notRun` is ours: `[{rule, kind, message}]`.
+
+use anteroom_policy::{NotRun, derived_rules};
+use serde_json::{Value, json};
+
+/// Kinds of rules, by the field that makes a rule one, and what the status counts them as.
+const KINDS: [(&str, &str); 4] = [
+    ("validate", "validate"),
+    ("mutate", "mutate"),
+    ("generate", "generate"),
+    ("verifyImages", "verifyimages"),
+];
+
+/// The longest text of derived rules that a status repeats whole. Beyond it, it gives their names alone:
+/// a policy of a megabyte must not become one of three.
+const DERIVED_BYTES_MAX: usize = 64 << 10;
+
+/// The fields of the status, for a merge patch: each is given, so that what was said before goes.
+pub(crate) fn told(manifest: &Value, not_run: &[NotRun]) -> Value {
+    let derived = derived_rules(manifest);
+    let own = manifest["spec"]["rules"].as_array();
+    let all = || own.into_iter().flatten().chain(&derived);
+    let mut counts = json!({});
+    for (field, counted_as) in KINDS {
+        counts[counted_as] = all().filter(|rule| !rule[field].is_null()).count().into();
+    }
+    let not_run = not_run.iter().map(|NotRun { rule, kind }| {
+        let message = format!("rules with `{kind}` are not run here; the policy's other rules are");
+        json!({"rule": rule, "kind": kind, "message": message})
+    });
+    json!({
+        "rulecount": counts,
+        "autogen": {"rules": within_bounds(derived)},
+        "notRun": not_run.collect::<Vec<_>>(),
+    })
+}
+
+fn within_bounds(derived: Vec<Value>) -> Value {
+    let derived = Value::Array(derived);
+    if derived.to_string().len() <= DERIVED_BYTES_MAX {
+        return derived;
+    }
+    let rules = derived.as_array().into_iter().flatten();
+    rules.map(|rule| json!({"name": rule["name"]})).collect()
+}
+
+/// What a status says of all that now.
+pub(crate) fn said(status: &Value) -> Value {
+    let mut said = json!({});
+    for field in ["rulecount", "autogen", "notRun"] {
+        said[field] = status[field].clone();
+    }
+    said
+}
+
+/// The end of the message of a policy that is ready: which of its rules are not run.
+pub(crate) fn remark(not_run: &[NotRun]) -> String {
+    let each: Vec<_> = not_run
+        .iter()
+        .map(|NotRun { rule, kind }| format!("`{rule}` ({kind})"))
+        .collect();
+    match each.is_empty() {
+        true => String::new(),
+        false => format!("; not run: {}", each.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(annotations: &Value) -> Value {
+        let pods = json!({"any": [{"resources": {"kinds": ["Pod"]}}]});
+        let services = json!({"any": [{"resources": {"kinds": ["Service"]}}]});
+        json!({
+            "metadata": {"name": "p", "annotations": annotations},
+            "spec": {"rules": [
+                {"name": "a", "match": pods, "validate": {"pattern": {"spec": {"x": "?*"}}}},
+                {"name": "b", "match": services, "mutate": {"patchStrategicMerge": {}}},
+                {"name": "c", "match": services, "verifyImages": []},
+            ]},
+        })
+    }
+
+    #[test]
+    fn derived_rules_are_counted_and_shown() {
+        let not_run = [NotRun {
+            rule: "c".into(),
+            kind: "verifyImages",
+        }];
+        let told = told(&manifest(&json!({})), &not_run);
+        let counts = json!({"validate": 3, "mutate": 1, "generate": 0, "verifyimages": 1});
+        assert_eq!(told["rulecount"], counts);
+        let rules = told["autogen"]["rules"].as_array().unwrap();
+        let names: Vec<_> = rules
+            .iter()
+            .map(|rule| rule["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["autogen-a", "autogen-cronjob-a"]);
+        assert_eq!(told["notRun"][0]["rule"], "c");
+        assert_eq!(remark(&not_run), "; not run: `c` (verifyImages)");
+        assert_eq!(said(&told), told);
+        assert_ne!(said(&json!({})), told);
+    }
+
+    #[test]
+    fn none_are_derived_where_nobody_asks_for_them() {
+        let none = json!({"pod-policies.kyverno.io/autogen-controllers": "none"});
+        let told = told(&manifest(&none), &[]);
+        assert_eq!(told["rulecount"]["validate"], 1);
+        assert_eq!(told["autogen"], json!({"rules": []}));
+        assert_eq!(told["notRun"], json!([]));
+        assert_eq!(remark(&[]), "");
+    }
+
+    #[test]
+    fn of_very_long_rules_only_the_names_are_told() {
+        let mut manifest = manifest(&json!({}));
+        let long = "x".repeat(DERIVED_BYTES_MAX);
+        manifest["spec"]["rules"][0]["validate"]["message"] = long.into();
+        let told = told(&manifest, &[]);
+        let names = json!([{"name": "autogen-a"}, {"name": "autogen-cronjob-a"}]);
+        assert_eq!(told["autogen"]["rules"], names);
+    }
+}
