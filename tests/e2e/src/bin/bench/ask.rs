@@ -5,11 +5,17 @@ use std::sync::Arc;
 use anteroom_load::{Case, Expected, Hosts, Questions, Slot, Template};
 use serde_json::{Value, json};
 
+use crate::pod;
+
 /// The path of every Ingress in the cluster.
 const PATH_OF_ALL: &str = "/";
 
 /// A path that no Ingress in the cluster has.
 const OTHER_PATH: &str = "/elsewhere";
+
+/// The tag of an image that is admitted, and one that is not.
+const TAG: &str = "1.27.3";
+const OTHER_TAG: &str = "latest";
 
 /// Which rule the policy under test enforces, as far as answers tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +28,8 @@ pub(crate) enum Rule {
     PodName,
     /// None that asks about other objects: no Ingress with [`OTHER_PATH`].
     NoContext,
+    /// Sixteen about Pods alone: no image with [`OTHER_TAG`].
+    Pods,
 }
 
 /// One of ten reviews asks for a host of these, which are taken; one of twenty for another path of such
@@ -37,6 +45,15 @@ pub(crate) fn questions(rule: Rule, hosts: Vec<String>) -> Questions {
             Expected::Allowed
         },
     };
+    if rule == Rule::Pods {
+        return Questions {
+            template: Arc::new(Template::new(&pod::review())),
+            cases: vec![
+                case(19, Hosts::Free, TAG, false),
+                case(1, Hosts::Free, OTHER_TAG, true),
+            ],
+        };
+    }
     let on_hosts = rule != Rule::NoContext && !hosts.is_empty();
     let hosts = Arc::new(hosts);
     let taken = || Hosts::Of(Arc::clone(&hosts));

@@ -47,6 +47,7 @@ pub(crate) fn all(report: &Value) -> Vec<Goal> {
     ] {
         of_decisions(&Found { report, name }, words, &mut goals);
     }
+    of_policies(report, &mut goals);
     of_change(report, &mut goals);
     of_size(report, &mut goals);
     for goal in &mut goals {
@@ -179,6 +180,31 @@ impl Run {
 fn worst<const N: usize>(figures: [Result<f64, Missing>; N]) -> Result<f64, Missing> {
     let all: Vec<f64> = figures.into_iter().collect::<Result<_, _>>()?;
     all.into_iter().reduce(f64::max).ok_or(Missing::NotMeasured)
+}
+
+/// What deciding and compiling cost that ask about no other object.
+fn of_policies(report: &Value, goals: &mut Vec<Goal>) {
+    let found = Found {
+        report,
+        name: "sixteen",
+    };
+    let cpu = |at_once| {
+        let closed = &found.row("HTTP/1.1", at_once)["closed"];
+        figure(&closed["cpu_ms_per_decision"]["webhook"])
+    };
+    goals.push(goal_of(
+        found.name,
+        "a decision through 16 usual policies without context, CPU of the webhook",
+        "< 1 ms",
+        worst([1, 8, 16].map(cpu)).map(|ms| (format!("{ms:.3} ms"), ms < 1.0)),
+    ));
+    let seconds = figure(&result(report, "compiled")["seconds"]);
+    goals.push(goal_of(
+        "compiled",
+        "300 policies compiled",
+        "< 1 s",
+        seconds.map(|seconds| (format!("{seconds:.3} s"), seconds < 1.0)),
+    ));
 }
 
 fn of_change(report: &Value, goals: &mut Vec<Goal>) {

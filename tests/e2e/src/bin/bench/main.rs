@@ -4,6 +4,7 @@
 mod ask;
 mod asked;
 mod beside;
+mod compiled;
 mod decisions;
 mod deltas;
 mod goals;
@@ -11,6 +12,7 @@ mod ground;
 mod indexed;
 mod machine;
 mod page;
+mod pod;
 mod real;
 mod scale;
 mod scans;

@@ -10,7 +10,7 @@ const INTRODUCTION: &str = include_str!("page/introduction.md");
 const METHOD: &str = include_str!("page/method.md");
 
 /// Scenarios of decisions, in the page's order, and what each is called there.
-const DECISIONS: [(&str, &str); 10] = [
+const DECISIONS: [(&str, &str); 11] = [
     ("no-context", "no context at all"),
     ("unique-call", "host and path, unchanged apiCall"),
     ("unique-entry", "host and path, entry"),
@@ -21,6 +21,7 @@ const DECISIONS: [(&str, &str); 10] = [
     ("count-entry", "filter and count, entry"),
     ("count-projection", "filter and count, projection"),
     ("count-pods", "Pods, filter and count, entry"),
+    ("sixteen", "a Pod through 16 policies, no context"),
 ];
 
 const MB: f64 = 1e6;

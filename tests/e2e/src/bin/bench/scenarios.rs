@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     Settings,
     ask::{Rule, questions},
-    beside, decisions,
+    beside, compiled, decisions,
     ground::{Ground, Layout},
     indexed,
     real::{self, Timed},
@@ -27,6 +27,8 @@ pub(crate) struct Scenario {
 enum What {
     /// Decisions by a policy.
     Decisions { rule: Rule, layout: Layout },
+    /// Compiling so many policies.
+    Compiled(usize),
     /// Decisions over few Ingresses and over many.
     Scale,
     /// Decisions while deltas arrive.
@@ -62,6 +64,7 @@ const COUNT_ENTRY: &str = include_str!("policies/count-entry.yaml");
 const COUNT_PROJECTION: &str = include_str!("policies/count-projection.yaml");
 const COUNT_PODS: &str = include_str!("policies/count-pods.yaml");
 const NO_CONTEXT: &str = include_str!("policies/no-context.yaml");
+const SIXTEEN: &str = include_str!("policies/sixteen.yaml");
 const ENTRY_INGRESSES: &str = include_str!("policies/entry-ingresses.yaml");
 const ENTRY_HOSTS: &str = include_str!("policies/entry-ingresses-hosts.yaml");
 const ENTRY_SERVICES: &str = include_str!("policies/entry-services.yaml");
@@ -152,6 +155,17 @@ pub(crate) const ALL: &[Scenario] = &[
                 ..ONLY_PODS
             },
         },
+    },
+    usual(
+        "sixteen",
+        "a Pod of 5 KB through 16 usual policies without context",
+        Rule::Pods,
+        &[SIXTEEN],
+    ),
+    Scenario {
+        name: "compiled",
+        about: "300 policies compiled",
+        what: What::Compiled(300),
     },
     Scenario {
         name: "scale",
@@ -274,6 +288,7 @@ pub(crate) async fn run(scenario: &Scenario, settings: &Settings) -> anyhow::Res
     };
     match &scenario.what {
         What::Decisions { rule, layout } => decide(*rule, fewer(layout, settings), settings).await,
+        What::Compiled(count) => compiled::run(SIXTEEN, *count),
         What::Scale => scale::run(scales, entry, settings).await,
         What::Beside => beside::run(USUAL.ingresses, DELTAS_PER_SECOND, entry, settings).await,
         What::Scans => scans::run(scales[1], entry, settings).await,
