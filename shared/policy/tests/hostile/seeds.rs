@@ -52,7 +52,7 @@ fn validations() -> Vec<Value> {
                 {"key": "{{ request.object.metadata.labels.a || '' }}", "operator": "AllNotIn", "value": "a-{{ request.name }}|b"},
                 {"key": "{{ length(request.object.spec.containers) }}", "operator": "GreaterThan", "value": "0"},
                 {"key": "{{ request.object.spec.containers[].resources.limits.memory }}", "operator": "AnyIn", "value": "1Mi-8Gi"},
-                {"key": "1h", "operator": "DurationLessThan", "value": "{{ request.object.spec.x || '2h' }}", "message": "{{ x }}"},
+                {"key": "1h", "operator": "DurationLessThan", "value": "{{ request.object.spec.x || '2h' }}", "message": "{{ request.name }}"},
             ]}}},
         }),
         json!({"preconditions": [{"key": "a", "operator": "In", "value": ["a"]}],
