@@ -45,6 +45,12 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_CACHE_API_CALLS", value_enum, default_value_t)]
     pub cache_api_calls: CacheApiCalls,
 
+    /// Keep views of all objects that policies with background scans are about, for the reporter. Each is a
+    /// watch, and takes the memory of its objects in this watcher's log, in every replica and in the
+    /// reporter
+    #[arg(long, env = "ANTEROOM_BACKGROUND_SCANS")]
+    pub background_scans: bool,
+
     /// Who may read Secrets, separated by commas: cachedcontextentry/NAME, globalcontextentry/NAME,
     /// clusterpolicy/NAME, policy/NAMESPACE/NAME, each with `*` for any run of characters. To change
     /// it, start the watchers anew, one after the other: a takeover publishes only what differs
@@ -99,6 +105,7 @@ impl Default for Args {
         Self {
             holder: None,
             cache_api_calls: CacheApiCalls::default(),
+            background_scans: false,
             allow_secrets: Vec::new(),
             api_call_bytes_max: None,
             live: LiveArgs::default(),

@@ -7,6 +7,7 @@ mod kinds;
 mod own;
 mod policies;
 mod retained;
+mod scans;
 mod tell;
 
 use std::{
@@ -94,6 +95,8 @@ pub(crate) struct Tools {
     pub checks: Arc<Checks>,
     /// Which calls of policies are kept.
     pub cache_api_calls: CacheApiCalls,
+    /// Views are kept for background scans.
+    pub background_scans: bool,
     /// Who may read Secrets.
     pub secrets: Arc<SecretsReaders>,
     /// What it takes of the process's memory.
@@ -296,6 +299,7 @@ impl Controller {
             for reference in references {
                 self.resolve_reference(&reference);
             }
+            self.scans_again();
         }
         self.settle();
     }

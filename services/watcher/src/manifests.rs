@@ -216,6 +216,8 @@ pub(crate) struct PolicyManifest {
     pub queries: Vec<EntryQuery>,
     /// What it has to have kept, or may have.
     pub references: Vec<Reference>,
+    /// Whose objects are scanned for it.
+    pub scanned: Vec<KindPattern>,
     /// It reads Secrets and nobody allowed it to.
     pub secrets_forbidden: bool,
     /// What it decides over; empty: it is for what is there already.
@@ -253,6 +255,7 @@ impl PolicyManifest {
             entries: Vec::new(),
             queries: Vec::new(),
             references: Vec::new(),
+            scanned: Vec::new(),
             secrets_forbidden: false,
             kinds: Vec::new(),
             version: ResourceVersion::default(),
@@ -299,6 +302,7 @@ impl PolicyManifest {
                     })
                     .collect();
                 self.references = policy.references().collect();
+                self.scanned = policy.scanned_kinds();
                 self.kinds = policy.targets().flat_map(|target| target.kinds).collect();
                 self.not_run = policy.not_run().to_vec();
             }

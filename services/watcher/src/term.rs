@@ -74,6 +74,8 @@ pub(crate) struct Setting {
     pub feeds: FeedOptions,
     /// Which calls of policies are kept.
     pub cache_api_calls: CacheApiCalls,
+    /// Views are kept for background scans.
+    pub background_scans: bool,
     /// The largest response of an API call.
     pub api_call_bytes_max: usize,
     /// Who may read Secrets.

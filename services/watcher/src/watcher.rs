@@ -66,6 +66,7 @@ pub async fn run(
             ..FeedOptions::default()
         },
         cache_api_calls: args.cache_api_calls,
+        background_scans: args.background_scans,
         api_call_bytes_max: args
             .api_call_bytes_max
             .and_then(|bytes| usize::try_from(bytes).ok())

@@ -100,6 +100,22 @@ impl Decider {
         Ok(verdict::decide(records, warnings))
     }
 
+    /// Takes an object that exists through the validating rules of these policies; the records of those
+    /// that speak of it.
+    pub(crate) async fn judge(
+        &self,
+        catalog: &Catalog,
+        policies: &[&Entry],
+        request: &AdmissionRequest,
+        timeout: Duration,
+    ) -> Vec<RuleRecord> {
+        let rules = policies.iter().flat_map(|entry| rules(entry));
+        let rules = rules.filter(|(_, rule, _)| !rule.is_mutation());
+        let running = rules.map(|rule| Running::of_existing(rule, request));
+        let deadline = Instant::now() + timeout;
+        self.run(catalog, running.collect(), deadline).await
+    }
+
     /// What becomes of a policy that is created or changed; any other review is admitted.
     ///
     /// # Errors
@@ -159,9 +175,20 @@ struct Running<'a> {
 
 impl<'a> Running<'a> {
     fn new(rule: (&'a Policy, &'a Rule, &'a Arc<RuleName>), request: &'a AdmissionRequest) -> Self {
+        Self::with(rule, Evaluation::start(rule.0, rule.1, request))
+    }
+
+    fn of_existing(
+        rule: (&'a Policy, &'a Rule, &'a Arc<RuleName>),
+        request: &'a AdmissionRequest,
+    ) -> Self {
+        Self::with(rule, Evaluation::of_existing(rule.0, rule.1, request))
+    }
+
+    fn with(rule: (&'a Policy, &'a Rule, &'a Arc<RuleName>), evaluation: Evaluation<'a>) -> Self {
         Self {
             rule,
-            evaluation: Evaluation::start(rule.0, rule.1, request),
+            evaluation,
             awaited: Vec::new(),
             origins: Vec::new(),
             report: None,

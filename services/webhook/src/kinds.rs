@@ -38,6 +38,11 @@ impl Kinds {
         }
     }
 
+    /// All of them, in order of group, version and resource.
+    pub(crate) fn records(&self) -> &[KindRecord] {
+        &self.records
+    }
+
     /// The kind behind a resource.
     pub(crate) fn of_resource(&self, gvr: &GroupVersionResource) -> Option<&KindRecord> {
         self.by_resource.get(gvr).map(|at| &self.records[*at])

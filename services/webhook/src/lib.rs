@@ -15,12 +15,14 @@
 //! - `response`: what the API server and its users are told.
 //! - `registration`: the ValidatingWebhookConfiguration, and the proof that the API server goes by it;
 //!   `tls`: the certificate.
+//! - `background`: existing objects through the same policies, for whoever reports on them.
 //! - `beats`: what this webhook says that it enforces.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod admission;
 mod args;
+pub mod background;
 mod beats;
 mod catalog;
 mod decide;

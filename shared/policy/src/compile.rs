@@ -26,7 +26,10 @@ use serde_json::Value;
 pub use context::CONTEXT_ENTRIES_MAX;
 pub use sources::STALENESS_MAX_MS;
 
-use crate::{FailureAction, FailurePolicy, NotRun, Policy, Problem, Rule, problem::Problems};
+use crate::{
+    FailureAction, FailurePolicy, NotRun, Policy, Problem, Reporting, Rule, background::Background,
+    problem::Problems,
+};
 pub(crate) use exception::exception;
 pub(crate) use expressions::root_fields;
 use fields::{Field, Known, Object};
@@ -156,6 +159,10 @@ fn compile_manifest(manifest: &Field<'_>, problems: &mut Problems) -> Option<Pol
         timeout_seconds: settings.timeout_seconds,
         admission: settings.admission,
         emit_warning: settings.emit_warning,
+        background: Background {
+            off: settings.background_off,
+            reporting: reporting(metadata.value()),
+        },
     })
 }
 
@@ -163,6 +170,7 @@ const SPEC: Known = Known {
     evaluated: &[
         "admission",
         "applyRules",
+        "background",
         "emitWarning",
         "failurePolicy",
         "rules",
@@ -170,10 +178,9 @@ const SPEC: Known = Known {
         "webhookConfiguration",
         "webhookTimeoutSeconds",
     ],
-    // About scans of what exists, and about rules of kinds that are problems themselves; what exists is
-    // changed by rules with targets alone, which are problems too.
+    // About rules of kinds that are problems themselves; what exists is changed by rules with targets
+    // alone, which are problems too.
     inert: &[
-        "background",
         "generateExisting",
         "generateExistingOnPolicyUpdate",
         "mutateExistingOnPolicyUpdate",
@@ -196,6 +203,7 @@ struct Settings {
     timeout_seconds: Option<u32>,
     admission: bool,
     emit_warning: bool,
+    background_off: bool,
 }
 
 impl Settings {
@@ -217,6 +225,7 @@ impl Settings {
                 .unwrap_or(otherwise)
         };
         let (admission, emit_warning) = (flag("admission", true), flag("emitWarning", false));
+        let background_off = !flag("background", true);
         Self {
             action: failure_action(spec.get("validationFailureAction"), problems)
                 .unwrap_or(FailureAction::Audit),
@@ -227,7 +236,21 @@ impl Settings {
             timeout_seconds,
             admission,
             emit_warning,
+            background_off,
         }
+    }
+}
+
+/// What annotations say of reports. What is not known there is left out, as nothing is decided by it.
+fn reporting(metadata: &Value) -> Reporting {
+    let annotation = |name: &str| {
+        let name = format!("policies.kyverno.io/{name}");
+        metadata["annotations"][name].as_str()
+    };
+    Reporting {
+        category: annotation("category").map(str::to_owned),
+        severity: annotation("severity").and_then(Reporting::severity_of),
+        unscored: annotation("scored") == Some("false"),
     }
 }
 

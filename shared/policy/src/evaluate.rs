@@ -230,10 +230,21 @@ impl<'a> Evaluation<'a> {
     /// `policy`'s.
     pub fn start(policy: &'a Policy, rule: &'a Rule, request: &'a AdmissionRequest) -> Self {
         let within = |namespace| matching::object_namespace(request) == namespace;
+        let applies = policy.admission && policy.namespace().is_none_or(within);
+        Self::start_if(applies, policy, rule, request)
+    }
+
+    /// As [`Evaluation::start`]; a rule that does not apply does not match.
+    pub(crate) fn start_if(
+        applies: bool,
+        policy: &'a Policy,
+        rule: &'a Rule,
+        request: &'a AdmissionRequest,
+    ) -> Self {
         Self {
             rule,
             namespace: policy.namespace(),
-            applies: policy.admission && policy.namespace().is_none_or(within),
+            applies,
             now: Pass::new(rule, Cow::Borrowed(request)),
             earlier: None,
             facts: Facts::default(),

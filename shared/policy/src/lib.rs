@@ -40,6 +40,7 @@
 //!   nothing; `{}` and `[]` of a patch are kept;
 //! - a quantity has a digit in it, and a large number reads as its digits (`1000000`, not `1e+06`).
 
+mod background;
 mod call;
 mod compile;
 mod evaluate;
@@ -63,6 +64,7 @@ mod template;
 mod uses;
 mod wildcard;
 
+pub use background::{NotScanned, Reporting, SCANNED_MAX, scanned};
 pub use compile::{
     CONTEXT_ENTRIES_MAX, Driver, MANIFEST_DEPTH_MAX, RULES_MAX, STALENESS_MAX_MS, compile,
     compile_for, derived_rules,

@@ -7,6 +7,7 @@ use anteroom_model::EntryKind;
 
 use crate::{
     CollectionReference, KindPattern, Operation,
+    background::Background,
     call::{ApiCall, ConfigMapCall, ServiceCall},
     matching::Match,
     mutation::Mutation,
@@ -27,6 +28,7 @@ pub struct Policy {
     pub(crate) timeout_seconds: Option<u32>,
     pub(crate) admission: bool,
     pub(crate) emit_warning: bool,
+    pub(crate) background: Background,
 }
 
 impl Policy {

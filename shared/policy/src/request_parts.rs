@@ -7,7 +7,11 @@
 
 mod expression;
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
@@ -17,6 +21,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     Policy, Rule,
+    compile::root_fields,
     policy::{Check, Validation, Work},
     template::Prepared,
     uses::each_expression,
@@ -132,6 +137,29 @@ impl RequestParts {
         parts
     }
 
+    /// Whether `policy` is about who asks: its matches, or any of its expressions. One that is put
+    /// together for each request, or takes the request as a whole, does not count.
+    pub(crate) fn are_of_users(policy: &Policy) -> bool {
+        policy.rules.iter().any(|rule| {
+            let mut found = rule.matches.filters().any(|f| !f.users.is_empty());
+            each_expression(rule, &mut |_, prepared| {
+                let mut parts = Self(Tree::NONE);
+                parts.read_by(prepared);
+                found |= parts.has_users() || names_account(prepared);
+            });
+            found
+        })
+    }
+
+    fn has_users(&self) -> bool {
+        match &self.0 {
+            Tree::All => false,
+            Tree::Fields(fields) => ["userInfo", "roles", "clusterRoles"]
+                .iter()
+                .any(|name| fields.contains_key(*name)),
+        }
+    }
+
     /// These too.
     pub fn unite(&mut self, other: &Self) {
         self.0.unite(&other.0);
@@ -196,6 +224,18 @@ impl RequestParts {
             path => self.0.add(path, end),
         }
     }
+}
+
+/// Whether the expression reads what a user name says of a service account.
+fn names_account(prepared: &Prepared) -> bool {
+    let mut names = BTreeSet::new();
+    if let Some(expression) = prepared.fixed() {
+        let ast = expression.ast();
+        root_fields(ast, ast.root(), &mut names);
+    }
+    ["serviceAccountName", "serviceAccountNamespace"]
+        .iter()
+        .any(|name| names.contains(name))
 }
 
 impl Rule {

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The users of the deployed configuration.
-const USERS: [&str; 4] = ["watcher", "replica", "webhook", "system"];
+const USERS: [&str; 5] = ["watcher", "replica", "webhook", "reporter", "system"];
 
 /// A nats-server, configured as it is deployed, that can be killed and started again over the same files, at the same address.
 #[derive(Debug)]

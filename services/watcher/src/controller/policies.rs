@@ -9,7 +9,7 @@ use crate::{
     manifests::{POLICY_API_VERSION, PolicyManifest, PublishedPolicy, Roster},
     permits::{self, SecretsReaders},
     reflect::{Note, RawObject},
-    registry::{Event, Referred},
+    registry::Event,
     status::Author,
 };
 
@@ -156,9 +156,7 @@ impl Controller {
         let allowed = id.may_read_secrets(&self.tools.secrets);
         manifest.secrets_forbidden =
             !allowed && manifest.references.iter().any(permits::is_of_secrets);
-        let mode = self.tools.cache_api_calls;
-        let references = manifest.references.iter().filter(|r| mode.keeps(r));
-        let kept: Vec<_> = references.map(|r| Referred::by(&id.0, r)).collect();
+        let kept = self.kept_for(&id, &manifest);
         let uid = Dependent(manifest.identity.uid.clone());
         let old = self.feed_mut(feed).roster.remove(&key);
         let mut queries = manifest.queries.clone();

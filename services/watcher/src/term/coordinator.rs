@@ -51,6 +51,7 @@ pub(super) fn spawn(
         metrics: setting.metrics.clone(),
         checks: Arc::clone(&setting.checks),
         cache_api_calls: setting.cache_api_calls,
+        background_scans: setting.background_scans,
         secrets: Arc::clone(&setting.secrets),
         memory: Arc::new(setting.feeds.memory.share()),
     };

@@ -1,0 +1,93 @@
+//! The reporter's options.
+
+use std::time::Duration;
+
+use anteroom_runtime::units::duration;
+
+/// How often everything is judged anew, where nobody says otherwise.
+const SCAN_INTERVAL: Duration = Duration::from_secs(60 * 60);
+
+/// The reporter's options.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Reporter")]
+// The derived id would be `Args`, which only one of several flattened structs may have.
+#[group(id = "ReporterArgs")]
+pub struct Args {
+    /// Whom the lease names as its holder [default: $POD_NAME, else $HOSTNAME and the process id]
+    #[arg(long, env = "ANTEROOM_REPORTER_ID")]
+    pub reporter_id: Option<String>,
+
+    /// The namespace of the Lease by which one reporter of several reports
+    #[arg(long, env = "ANTEROOM_REPORTER_NAMESPACE", default_value = "anteroom")]
+    pub reporter_namespace: String,
+
+    /// How often every object is judged anew, as in `1h`: what a policy says may depend on more than the
+    /// object and the policy, whose changes are judged at once
+    #[arg(
+        id = "background_scan_interval",
+        long = "background-scan-interval",
+        env = "ANTEROOM_BACKGROUND_SCAN_INTERVAL",
+        default_value = "1h",
+        value_parser = duration,
+        value_name = "DURATION"
+    )]
+    pub background_scan_interval: Duration,
+
+    /// Reports that are written in a second, at most
+    #[arg(
+        long,
+        env = "ANTEROOM_REPORT_WRITES_PER_SECOND",
+        default_value_t = 50,
+        value_parser = clap::value_parser!(u32).range(1..=10_000)
+    )]
+    pub report_writes_per_second: u32,
+
+    /// Events of violations that are written in a second, at most; 0: none are
+    #[arg(
+        long,
+        env = "ANTEROOM_EVENTS_PER_SECOND",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(0..=1_000)
+    )]
+    pub events_per_second: u32,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Self {
+            reporter_id: None,
+            reporter_namespace: "anteroom".to_owned(),
+            background_scan_interval: SCAN_INTERVAL,
+            report_writes_per_second: 50,
+            events_per_second: 10,
+        }
+    }
+}
+
+impl Args {
+    /// The name to go by.
+    pub(crate) fn holder(&self) -> String {
+        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let given = self.reporter_id.clone().or_else(|| variable("POD_NAME"));
+        given.unwrap_or_else(|| {
+            let host = variable("HOSTNAME").unwrap_or_else(|| "reporter".to_owned());
+            format!("{host}-{}", std::process::id())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_what_the_command_line_says() {
+        #[derive(clap::Parser)]
+        struct Alone {
+            #[command(flatten)]
+            args: Args,
+        }
+        let parsed = <Alone as clap::Parser>::parse_from(["reporter"]).args;
+        assert_eq!(format!("{parsed:?}"), format!("{:?}", Args::default()));
+    }
+}

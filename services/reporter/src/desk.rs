@@ -1,0 +1,91 @@
+//! What scanner and writer share: the book, and what is known around it.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use anteroom_model::ObjectKey;
+use anteroom_policy::Reporting;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::book::Book;
+
+/// What reports and Events say of a policy.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct About {
+    pub(crate) reporting: Reporting,
+    pub(crate) uid: Option<String>,
+}
+
+/// A kind of objects, as owner references name it: group and kind.
+pub(crate) type Kind = (String, String);
+
+/// Of which kinds it is not known yet what there is to say; `None`: of any.
+pub(crate) type Unsettled = Option<Arc<BTreeSet<Kind>>>;
+
+/// Shared by scanner and writer. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Desk {
+    book: Arc<Mutex<Book>>,
+    about: Arc<Mutex<Arc<HashMap<ObjectKey, About>>>>,
+    /// Changes with every change of the book.
+    changed: watch::Sender<()>,
+    unsettled: watch::Sender<Unsettled>,
+}
+
+impl Desk {
+    pub(crate) fn new() -> Self {
+        Self {
+            book: Arc::default(),
+            about: Arc::default(),
+            changed: watch::Sender::new(()),
+            unsettled: watch::Sender::new(None),
+        }
+    }
+
+    /// Works on the book, and tells those who wait for changes.
+    pub(crate) fn write<R>(&self, work: impl FnOnce(&mut Book) -> R) -> R {
+        let done = work(&mut self.book.lock());
+        self.changed.send_replace(());
+        done
+    }
+
+    /// Looks into the book.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Book) -> R) -> R {
+        look(&mut self.book.lock())
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    pub(crate) fn set_about(&self, about: HashMap<ObjectKey, About>) {
+        *self.about.lock() = Arc::new(about);
+    }
+
+    pub(crate) fn about(&self) -> Arc<HashMap<ObjectKey, About>> {
+        Arc::clone(&self.about.lock())
+    }
+
+    pub(crate) fn settle(&self, unsettled: BTreeSet<Kind>) {
+        self.unsettled.send_if_modified(|known| {
+            let modified = known.as_deref() != Some(&unsettled);
+            if modified {
+                *known = Some(Arc::new(unsettled));
+            }
+            modified
+        });
+    }
+
+    pub(crate) fn unsettled(&self) -> watch::Receiver<Unsettled> {
+        self.unsettled.subscribe()
+    }
+}
+
+/// The kind of a subject, as owner references name it.
+pub(crate) fn kind_of(api_version: &str, kind: &str) -> Kind {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    (group.to_owned(), kind.to_owned())
+}

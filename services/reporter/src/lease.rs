@@ -1,0 +1,207 @@
+//! Who reports: one at a time, by a Lease of the API server.
+//!
+//! Whoever holds the lease renews it; who does not sees whether it changes, by its own clock, and takes
+//! it once it has not changed for as long as it says. So wall clocks of two machines are never compared.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams},
+};
+
+/// How long the lease holds without being renewed.
+const DURATION: Duration = Duration::from_secs(15);
+
+/// How often it is renewed, and looked at.
+const PERIOD: Duration = Duration::from_secs(3);
+
+/// How long a holder that cannot renew it goes on: less than the others wait.
+const RENEWAL_MAX: Duration = Duration::from_secs(10);
+
+/// How long one request may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// What was seen of the lease, and when it was seen to change.
+#[derive(Clone, Debug)]
+struct Seen {
+    version: Option<String>,
+    since: Instant,
+}
+
+/// Whether it can be taken.
+fn is_free(seen: &mut Option<Seen>, lease: &Lease, holder: &str, now: Instant) -> bool {
+    let spec = lease.spec.as_ref();
+    let held_by = spec.and_then(|spec| spec.holder_identity.as_deref());
+    if held_by.is_none_or(|by| by.is_empty() || by == holder) {
+        return true;
+    }
+    let version = lease.metadata.resource_version.clone();
+    let known = seen.as_ref().filter(|seen| seen.version == version);
+    let since = known.map_or(now, |seen| seen.since);
+    *seen = Some(Seen { version, since });
+    let seconds = spec.and_then(|spec| spec.lease_duration_seconds);
+    let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let holds = seconds.map_or(DURATION, Duration::from_secs);
+    now.saturating_duration_since(since) >= holds
+}
+
+/// One who wants to hold the lease.
+pub(crate) struct Candidate {
+    api: Api<Lease>,
+    name: String,
+    holder: String,
+    seen: Option<Seen>,
+}
+
+impl Candidate {
+    pub(crate) fn new(client: &Client, namespace: &str, name: &str, holder: String) -> Self {
+        Self {
+            api: Api::namespaced(client.clone(), namespace),
+            name: name.to_owned(),
+            holder,
+            seen: None,
+        }
+    }
+
+    /// Waits until the lease is ours. `told` is told what is waited for.
+    pub(crate) async fn take(&mut self, told: impl Fn(String)) {
+        loop {
+            match self.try_once().await {
+                Ok(None) => return,
+                Ok(Some(by)) => told(format!("the lease {}, which {by} holds", self.name)),
+                Err(error) => told(format!("the lease {}: {error}", self.name)),
+            }
+            tokio::time::sleep(PERIOD).await;
+        }
+    }
+
+    /// Renews it until that fails for too long, or somebody else has it; says why it is lost.
+    pub(crate) async fn hold(&mut self) -> String {
+        let mut renewed = Instant::now();
+        loop {
+            tokio::time::sleep(PERIOD).await;
+            match self.try_once().await {
+                Ok(None) => renewed = Instant::now(),
+                Ok(Some(by)) => return format!("{by} took the lease {}", self.name),
+                Err(error) if renewed.elapsed() >= RENEWAL_MAX => {
+                    return format!("the lease {} could not be renewed: {error}", self.name);
+                }
+                Err(error) => tracing::warn!(%error, "the lease was not renewed"),
+            }
+        }
+    }
+
+    /// Lets it go, so that nobody has to wait.
+    pub(crate) async fn release(&mut self) {
+        let released = async {
+            let mut lease = self.api.get(&self.name).await?;
+            let spec = lease.spec.get_or_insert_default();
+            if spec.holder_identity.as_deref() == Some(&*self.holder) {
+                spec.holder_identity = None;
+                self.api
+                    .replace(&self.name, &PostParams::default(), &lease)
+                    .await?;
+            }
+            Ok::<(), kube::Error>(())
+        };
+        if let Ok(Err(error)) = tokio::time::timeout(REQUEST_TIMEOUT, released).await {
+            tracing::debug!(%error, "the lease was not released");
+        }
+    }
+
+    /// `None`: it is ours, from now on.
+    async fn try_once(&mut self) -> Result<Option<String>, String> {
+        match tokio::time::timeout(REQUEST_TIMEOUT, self.attempt()).await {
+            Ok(Ok(held_by)) => Ok(held_by),
+            // Somebody was faster: it is seen the next time.
+            Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
+                Ok(Some("somebody else".to_owned()))
+            }
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("the API server does not answer".to_owned()),
+        }
+    }
+
+    async fn attempt(&mut self) -> kube::Result<Option<String>> {
+        let Some(mut lease) = self.api.get_opt(&self.name).await? else {
+            let mut lease = Lease {
+                metadata: ObjectMeta {
+                    name: Some(self.name.clone()),
+                    ..ObjectMeta::default()
+                },
+                spec: None,
+            };
+            self.sign(&mut lease);
+            self.api.create(&PostParams::default(), &lease).await?;
+            return Ok(None);
+        };
+        if !is_free(&mut self.seen, &lease, &self.holder, Instant::now()) {
+            let held_by = lease.spec.and_then(|spec| spec.holder_identity);
+            return Ok(Some(held_by.unwrap_or_default()));
+        }
+        self.sign(&mut lease);
+        // With the version that it was read at: one of two who see it free fails.
+        self.api
+            .replace(&self.name, &PostParams::default(), &lease)
+            .await?;
+        Ok(None)
+    }
+
+    fn sign(&self, lease: &mut Lease) {
+        let now = MicroTime(Timestamp::now());
+        let spec: &mut LeaseSpec = lease.spec.get_or_insert_default();
+        if spec.holder_identity.as_deref() != Some(&*self.holder) {
+            spec.holder_identity = Some(self.holder.clone());
+            spec.acquire_time = Some(now.clone());
+            spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0) + 1);
+        }
+        spec.lease_duration_seconds = i32::try_from(DURATION.as_secs()).ok();
+        spec.renew_time = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lease(holder: &str, version: &str) -> Lease {
+        Lease {
+            metadata: ObjectMeta {
+                resource_version: Some(version.to_owned()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(holder.to_owned()),
+                lease_duration_seconds: Some(15),
+                ..LeaseSpec::default()
+            }),
+        }
+    }
+
+    #[test]
+    fn a_lease_is_free_once_it_has_not_changed_for_as_long_as_it_says() {
+        let begin = Instant::now();
+        let mut seen = None;
+        for (after_s, holder, version, free) in [
+            (0, "b", "1", false),
+            (14, "b", "1", false),
+            (15, "b", "1", true),
+            (16, "b", "2", false),
+            (30, "b", "2", false),
+            (31, "b", "2", true),
+            (32, "a", "3", true),
+            (33, "", "4", true),
+        ] {
+            let now = begin + Duration::from_secs(after_s);
+            let found = is_free(&mut seen, &lease(holder, version), "a", now);
+            assert_eq!(found, free, "after {after_s} s");
+        }
+        assert!(RENEWAL_MAX + REQUEST_TIMEOUT < DURATION);
+    }
+}

@@ -1,0 +1,61 @@
+//! `anteroom-reporter`: the reporter as a process of its own.
+
+use std::{process::ExitCode, sync::Arc};
+
+use anteroom_bus::{
+    Bus,
+    nats::{NatsArgs, NatsBus},
+};
+use anteroom_reporter::Args;
+use anteroom_runtime::{
+    kubernetes::KubernetesArgs,
+    process::{self, ProcessArgs},
+};
+use clap::Parser;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Scans what exists by the policies, from views, and writes PolicyReports and Events.
+#[derive(Parser)]
+#[command(name = "anteroom-reporter", version)]
+struct Cli {
+    #[command(flatten)]
+    reporter: Args,
+    #[command(flatten)]
+    kubernetes: KubernetesArgs,
+    #[command(flatten)]
+    nats: NatsArgs,
+    #[command(flatten)]
+    process: ProcessArgs,
+}
+
+fn main() -> ExitCode {
+    let Cli {
+        reporter,
+        kubernetes,
+        nats,
+        process,
+    } = Cli::parse();
+    process::run("reporter", &process, |service| async move {
+        let client = kubernetes.client().await?;
+        let bus = Arc::new(NatsBus::connect(nats.config("reporter")).await?);
+        let shared = Arc::clone(&bus) as Arc<dyn Bus>;
+        let ended = anteroom_reporter::run(reporter, shared, client, service).await;
+        bus.close().await;
+        ended
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn every_option_is_documented() {
+        let page = include_str!("../../../docs/options.md");
+        let command = super::Cli::command();
+        let missing = anteroom_runtime::testing::undocumented(&command, page);
+        assert!(missing.is_empty(), "not in docs/options.md: {missing:#?}");
+    }
+}

@@ -1,0 +1,145 @@
+//! What the reporter counts.
+
+use anteroom_runtime::Metrics;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+};
+
+use crate::result::Outcome;
+
+/// The reporter's metrics. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReporterMetrics {
+    leads: Gauge,
+    policies: Gauge,
+    views: Gauge,
+    objects: Gauge,
+    waiting: Gauge,
+    judged: Counter,
+    unreadable: Counter,
+    results: Family<ResultLabels, Counter>,
+    writes: Family<WriteLabels, Counter>,
+    events: Family<OutcomeLabels, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WriteLabels {
+    verb: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    outcome: &'static str,
+}
+
+impl ReporterMetrics {
+    pub(crate) fn registered(metrics: &Metrics) -> Self {
+        let own = Self::default();
+        metrics.register(
+            "anteroom_reporter_leads",
+            "Whether this reporter holds the lease",
+            own.leads.clone(),
+        );
+        metrics.register(
+            "anteroom_reporter_policies",
+            "Policies that are scanned",
+            own.policies.clone(),
+        );
+        metrics.register(
+            "anteroom_reporter_views",
+            "Views that are scanned",
+            own.views.clone(),
+        );
+        metrics.register(
+            "anteroom_reporter_objects",
+            "Objects that some policy speaks of",
+            own.objects.clone(),
+        );
+        metrics.register(
+            "anteroom_reporter_reports_waiting",
+            "Reports that may have to be written",
+            own.waiting.clone(),
+        );
+        metrics.register(
+            "anteroom_reporter_objects_judged",
+            "Objects taken through the policies, each time that they were",
+            own.judged.clone(),
+        );
+        metrics.register(
+            "anteroom_reporter_objects_unreadable",
+            "Objects that could not be read, and have no report",
+            own.unreadable.clone(),
+        );
+        metrics.register(
+            "anteroom_reporter_rule_results",
+            "Rules that spoke of an object, by result",
+            own.results.clone(),
+        );
+        metrics.register(
+            "anteroom_reporter_report_writes",
+            "Reports written and deleted, by outcome",
+            own.writes.clone(),
+        );
+        metrics.register(
+            "anteroom_reporter_events",
+            "Events of violations, by what became of them",
+            own.events.clone(),
+        );
+        own
+    }
+
+    pub(crate) fn leads(&self, leads: bool) {
+        self.leads.set(i64::from(leads));
+    }
+
+    pub(crate) fn policies(&self, count: usize) {
+        set(&self.policies, count);
+    }
+
+    pub(crate) fn views(&self, count: usize) {
+        set(&self.views, count);
+    }
+
+    pub(crate) fn objects(&self, count: usize) {
+        set(&self.objects, count);
+    }
+
+    pub(crate) fn waiting(&self, count: usize) {
+        set(&self.waiting, count);
+    }
+
+    pub(crate) fn judged(&self, count: usize) {
+        self.judged.inc_by(count as u64);
+    }
+
+    pub(crate) fn unreadable(&self) {
+        self.unreadable.inc();
+    }
+
+    pub(crate) fn result(&self, outcome: Outcome) {
+        let result = outcome.as_str();
+        self.results.get_or_create(&ResultLabels { result }).inc();
+    }
+
+    pub(crate) fn wrote(&self, verb: &'static str, well: bool) {
+        let outcome = if well { "ok" } else { "error" };
+        self.writes
+            .get_or_create(&WriteLabels { verb, outcome })
+            .inc();
+    }
+
+    pub(crate) fn event(&self, outcome: &'static str) {
+        self.events.get_or_create(&OutcomeLabels { outcome }).inc();
+    }
+}
+
+fn set(gauge: &Gauge, count: usize) {
+    gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+}

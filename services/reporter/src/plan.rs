@@ -1,0 +1,287 @@
+//! Which objects have to be judged by which policies: only what changed. Pure.
+//!
+//! For each policy and each view that it is scanned on ([`Finder`]) the plan knows up to which state of
+//! the view the policy has judged. A [`Walk`] leads from there to the view's state now: the objects that
+//! differ, or all of them where the policy is another one. Policies that stand at the same state walk
+//! together, so that an object is read once for all of them.
+//!
+//! A walk goes to its end, whatever becomes of the policies meanwhile: so it is always known of which
+//! objects something may be in the book. A policy that changed on the way begins anew afterwards.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anteroom_model::{ObjectKey, ViewId};
+
+use crate::book::Finder;
+
+/// A state of a view. Cheap to clone.
+pub(crate) trait State: Clone {
+    /// An object in it.
+    type Object;
+
+    /// Whether it is the very same.
+    fn is(&self, other: &Self) -> bool;
+
+    /// How to come from `before` (`None`: from nothing) to this one, in order.
+    fn since(&self, before: Option<&Self>) -> Vec<Step<Self::Object>>;
+
+    /// Every object.
+    fn all(&self) -> Vec<Self::Object>;
+
+    /// The object of this key.
+    fn get(&self, key: &ObjectKey) -> Option<Self::Object>;
+}
+
+/// One step of a walk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step<O> {
+    /// The object is there, and has to be judged.
+    Judge(O),
+    /// The object of this UID is gone.
+    Forget(String),
+}
+
+/// A policy on a walk.
+#[derive(Clone, Debug)]
+struct Walker {
+    policy: ObjectKey,
+    /// As in [`At`].
+    born: u64,
+    version: u64,
+}
+
+/// From one state of a view to another, for policies that stand at the same state.
+#[derive(Debug)]
+pub(crate) struct Walk<S: State> {
+    pub(crate) view: ViewId,
+    policies: Vec<Walker>,
+    steps: std::vec::IntoIter<Step<S::Object>>,
+    /// `None`: it leads nowhere, and looks at some objects again.
+    to: Option<S>,
+}
+
+impl<S: State> Walk<S> {
+    /// The next steps, at most so many; none: it is at its end.
+    pub(crate) fn take(&mut self, steps_max: usize) -> Vec<Step<S::Object>> {
+        self.steps.by_ref().take(steps_max).collect()
+    }
+
+    /// How many steps are left.
+    pub(crate) fn left(&self) -> usize {
+        self.steps.len()
+    }
+}
+
+/// Where a policy stands on a view.
+#[derive(Debug)]
+struct At<S> {
+    /// Of all objects of this state the policy has judged, and of no other; `None`: of none.
+    seen: Option<S>,
+    /// That was the policy as it is now.
+    is_current: bool,
+    /// When it was taken in: one that goes and comes again is another.
+    born: u64,
+    /// Counts the policy's versions.
+    version: u64,
+    walks: bool,
+}
+
+impl<S> Default for At<S> {
+    fn default() -> Self {
+        Self {
+            seen: None,
+            is_current: false,
+            born: 0,
+            version: 0,
+            walks: false,
+        }
+    }
+}
+
+impl<S> At<S> {
+    fn walker(&self, policy: &ObjectKey) -> Walker {
+        Walker {
+            policy: policy.clone(),
+            born: self.born,
+            version: self.version,
+        }
+    }
+}
+
+/// All policies that are scanned, and where they stand.
+#[derive(Debug)]
+pub(crate) struct Plan<S> {
+    finders: BTreeMap<Finder, At<S>>,
+    versions: u64,
+}
+
+impl<S> Default for Plan<S> {
+    fn default() -> Self {
+        Self {
+            finders: BTreeMap::new(),
+            versions: 0,
+        }
+    }
+}
+
+impl<S: State> Plan<S> {
+    /// From now on these are all. Whoever is no longer among them is forgotten, and has to be in the
+    /// book. Returns whether anybody is.
+    pub(crate) fn set(&mut self, finders: &BTreeSet<Finder>) -> bool {
+        let before = self.finders.len();
+        self.finders.retain(|finder, _| finders.contains(finder));
+        let forgotten = self.finders.len() != before;
+        for finder in finders {
+            if !self.finders.contains_key(finder) {
+                self.versions += 1;
+                let at = At {
+                    born: self.versions,
+                    version: self.versions,
+                    ..At::default()
+                };
+                self.finders.insert(finder.clone(), at);
+            }
+        }
+        forgotten
+    }
+
+    /// Whether it is among them.
+    pub(crate) fn has(&self, finder: &Finder) -> bool {
+        self.finders.contains_key(finder)
+    }
+
+    /// These policies have to judge everything anew: they are others now, or time has passed.
+    pub(crate) fn anew(&mut self, is_concerned: impl Fn(&ObjectKey) -> bool) {
+        for (finder, at) in &mut self.finders {
+            if is_concerned(&finder.policy) {
+                self.versions += 1;
+                at.version = self.versions;
+                at.is_current = false;
+            }
+        }
+    }
+
+    /// The walks that can begin, by the views as they are now (`None`: nobody knows).
+    pub(crate) fn walks(&mut self, now: impl Fn(&ViewId) -> Option<S>) -> Vec<Walk<S>> {
+        let views: BTreeSet<_> = self.finders.keys().map(|f| f.view.clone()).collect();
+        let mut walks = Vec::new();
+        for view in views {
+            if let Some(state) = now(&view) {
+                self.walks_on(&view, &state, &mut walks);
+            }
+        }
+        walks
+    }
+
+    fn walks_on(&mut self, view: &ViewId, to: &S, walks: &mut Vec<Walk<S>>) {
+        // Policies by where they stand; there are few such states.
+        let mut groups: Vec<(Option<S>, bool, Walk<S>)> = Vec::new();
+        for (finder, at) in &mut self.finders {
+            let there = at.is_current && at.seen.as_ref().is_some_and(|seen| seen.is(to));
+            if finder.view != *view || at.walks || there {
+                continue;
+            }
+            at.walks = true;
+            let policy = at.walker(&finder.policy);
+            let stands = |(seen, is_current, _): &&mut (Option<S>, bool, Walk<S>)| {
+                *is_current == at.is_current
+                    && match (seen, &at.seen) {
+                        (Some(one), Some(other)) => one.is(other),
+                        (None, None) => true,
+                        _ => false,
+                    }
+            };
+            match groups.iter_mut().find(stands) {
+                Some((_, _, walk)) => walk.policies.push(policy),
+                None => {
+                    let walk = Walk {
+                        view: view.clone(),
+                        policies: vec![policy],
+                        steps: steps(at.seen.as_ref(), at.is_current, to).into_iter(),
+                        to: Some(to.clone()),
+                    };
+                    groups.push((at.seen.clone(), at.is_current, walk));
+                }
+            }
+        }
+        walks.extend(groups.into_iter().map(|(_, _, walk)| walk));
+    }
+
+    /// A walk that looks at some objects again, by the state that the policy stands at; `None`: it is on
+    /// its way, or stands nowhere.
+    pub(crate) fn again(&mut self, finder: &Finder, objects: &[ObjectKey]) -> Option<Walk<S>> {
+        let at = self.finders.get_mut(finder).filter(|at| !at.walks)?;
+        let seen = at.seen.as_ref()?;
+        let objects = objects.iter().filter_map(|key| seen.get(key));
+        let steps: Vec<_> = objects.map(Step::Judge).collect();
+        at.walks = true;
+        Some(Walk {
+            view: finder.view.clone(),
+            policies: vec![at.walker(&finder.policy)],
+            steps: steps.into_iter(),
+            to: None,
+        })
+    }
+
+    /// Those who are on this walk, and are still the same policies' finders.
+    pub(crate) fn on(&self, walk: &Walk<S>) -> Vec<Finder> {
+        let finders = walk.policies.iter().map(|walker| {
+            let finder = Finder {
+                policy: walker.policy.clone(),
+                view: walk.view.clone(),
+            };
+            (finder, walker.born)
+        });
+        finders
+            .filter(|(finder, born)| self.finders.get(finder).is_some_and(|at| at.born == *born))
+            .map(|(finder, _)| finder)
+            .collect()
+    }
+
+    /// The walk is at its end.
+    pub(crate) fn arrived(&mut self, walk: Walk<S>) {
+        for walker in walk.policies {
+            let finder = Finder {
+                policy: walker.policy,
+                view: walk.view.clone(),
+            };
+            let at = self.finders.get_mut(&finder);
+            let Some(at) = at.filter(|at| at.born == walker.born) else {
+                continue;
+            };
+            at.walks = false;
+            if let Some(to) = &walk.to {
+                at.seen = Some(to.clone());
+                at.is_current = at.version == walker.version;
+            }
+        }
+    }
+
+    /// Those that have not judged everything yet, at some state.
+    pub(crate) fn unsettled(&self) -> impl Iterator<Item = &Finder> {
+        let unsettled = self.finders.iter().filter(|(_, at)| !at.is_current);
+        unsettled.map(|(finder, _)| finder)
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.finders.len()
+    }
+}
+
+fn steps<S: State>(seen: Option<&S>, is_current: bool, to: &S) -> Vec<Step<S::Object>> {
+    let steps = to.since(seen);
+    if is_current || seen.is_none() {
+        return steps;
+    }
+    // All of them, and what is gone.
+    let gone = steps
+        .into_iter()
+        .filter(|step| matches!(step, Step::Forget(_)));
+    let all = to.all().into_iter().map(Step::Judge);
+    gone.chain(all).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,315 @@
+//! The plan and the book beside a full scan, for any sequence of changes.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    book::{Book, tests::result},
+    result::{Outcome, Subject},
+};
+
+/// A view as a map, by name: an incarnation of the object, and what it says.
+#[derive(Clone, Debug)]
+struct Fake(Arc<BTreeMap<u8, (u32, u8)>>);
+
+/// Name, incarnation, content.
+type Thing = (u8, u32, u8);
+
+fn uid(name: u8, incarnation: u32) -> String {
+    format!("{name}-{incarnation}")
+}
+
+impl State for Fake {
+    type Object = Thing;
+
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    fn since(&self, before: Option<&Self>) -> Vec<Step<Thing>> {
+        let Some(Self(before)) = before else {
+            return self.all().into_iter().map(Step::Judge).collect();
+        };
+        let gone = before.iter().filter(|(name, (incarnation, _))| {
+            let now = self.0.get(*name);
+            now.is_none_or(|(now, _)| now != incarnation)
+        });
+        let gone = gone.map(|(name, (incarnation, _))| Step::Forget(uid(*name, *incarnation)));
+        let changed = self.0.iter();
+        let changed = changed.filter(|(name, now)| before.get(*name) != Some(*now));
+        let changed = changed
+            .map(|(name, (incarnation, content))| Step::Judge((*name, *incarnation, *content)));
+        gone.chain(changed).collect()
+    }
+
+    fn all(&self) -> Vec<Thing> {
+        let all = self.0.iter();
+        all.map(|(name, (incarnation, content))| (*name, *incarnation, *content))
+            .collect()
+    }
+
+    fn get(&self, key: &ObjectKey) -> Option<Thing> {
+        let name: u8 = key.name.parse().ok()?;
+        let (incarnation, content) = self.0.get(&name)?;
+        Some((name, *incarnation, *content))
+    }
+}
+
+fn subject((name, incarnation, _): Thing) -> Subject {
+    Subject {
+        uid: uid(name, incarnation).into(),
+        api_version: "v1".into(),
+        kind: "Pod".into(),
+        namespace: "".into(),
+        name: name.to_string().into(),
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Put(u8, u8, u8),
+    Delete(u8, u8),
+    /// The object goes and comes again between two looks.
+    Remake(u8, u8, u8),
+    /// The policy is this now; 0: it is gone.
+    Policy(u8, u8),
+    /// The view cannot be read, or can be again.
+    Unknown(u8, bool),
+    Begin,
+    Steps(usize),
+    Rescan,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        6 => (0..2_u8, 0..4_u8, 0..4_u8).prop_map(|(v, n, c)| Event::Put(v, n, c)),
+        2 => (0..2_u8, 0..4_u8).prop_map(|(v, n)| Event::Delete(v, n)),
+        1 => (0..2_u8, 0..4_u8, 0..4_u8).prop_map(|(v, n, c)| Event::Remake(v, n, c)),
+        3 => (0..3_u8, 0..4_u8).prop_map(|(p, c)| Event::Policy(p, c)),
+        1 => (0..2_u8, any::<bool>()).prop_map(|(v, u)| Event::Unknown(v, u)),
+        4 => Just(Event::Begin),
+        6 => (0..3_usize).prop_map(Event::Steps),
+        1 => Just(Event::Rescan),
+    ];
+    prop::collection::vec(event, 0..60)
+}
+
+/// What a policy says of an object; nothing of some.
+fn judge(policy: u8, content: u8) -> Vec<crate::result::RuleResult> {
+    match (policy + content) % 4 {
+        0 => Vec::new(),
+        1 => vec![result("r", Outcome::Pass)],
+        2 => vec![result("r", Outcome::Fail)],
+        _ => vec![result("r", Outcome::Fail), result("s", Outcome::Error)],
+    }
+}
+
+#[derive(Default)]
+struct World {
+    views: [BTreeMap<u8, (u32, u8)>; 2],
+    states: [Option<Fake>; 2],
+    unknown: [bool; 2],
+    policies: BTreeMap<u8, u8>,
+    incarnations: u32,
+    plan: Plan<Fake>,
+    book: Book,
+    walks: Vec<Walk<Fake>>,
+}
+
+fn view(index: usize) -> ViewId {
+    ViewId::new(format!("view{index}"))
+}
+
+fn finder(policy: u8, index: usize) -> Finder {
+    Finder {
+        policy: ObjectKey::new("", policy.to_string()),
+        view: view(index),
+    }
+}
+
+impl World {
+    fn views_of(policy: u8) -> Vec<usize> {
+        // One on each, and one on both.
+        match policy {
+            2 => vec![0, 1],
+            policy => vec![usize::from(policy)],
+        }
+    }
+
+    fn finders(&self) -> BTreeSet<Finder> {
+        let policies = self.policies.keys();
+        policies
+            .flat_map(|policy| {
+                Self::views_of(*policy)
+                    .into_iter()
+                    .map(|v| finder(*policy, v))
+            })
+            .collect()
+    }
+
+    fn take(&mut self, event: &Event) {
+        match *event {
+            Event::Put(view, name, content) => {
+                self.incarnations += 1;
+                let incarnation = self.incarnations;
+                let view = &mut self.views[usize::from(view)];
+                view.entry(name).or_insert((incarnation, 0)).1 = content;
+            }
+            Event::Delete(view, name) => {
+                self.views[usize::from(view)].remove(&name);
+            }
+            Event::Remake(view, name, content) => {
+                self.incarnations += 1;
+                let made = (self.incarnations, content);
+                self.views[usize::from(view)].insert(name, made);
+            }
+            Event::Policy(policy, 0) => {
+                self.policies.remove(&policy);
+                self.set();
+            }
+            Event::Policy(policy, content) => {
+                let before = self.policies.insert(policy, content);
+                self.set();
+                if before.is_some_and(|before| before != content) {
+                    let key = finder(policy, 0).policy;
+                    self.plan.anew(|changed| *changed == key);
+                }
+            }
+            Event::Unknown(view, unknown) => self.unknown[usize::from(view)] = unknown,
+            Event::Begin => self.begin(),
+            Event::Steps(count) => self.steps(count),
+            Event::Rescan => self.plan.anew(|_| true),
+        }
+    }
+
+    fn set(&mut self) {
+        if self.plan.set(&self.finders()) {
+            let plan = &self.plan;
+            self.book.retain(|finder| plan.has(finder));
+        }
+    }
+
+    fn begin(&mut self) {
+        for index in 0..2 {
+            let changed = self.states[index]
+                .as_ref()
+                .is_none_or(|state| *state.0 != self.views[index]);
+            if changed {
+                self.states[index] = Some(Fake(Arc::new(self.views[index].clone())));
+            }
+        }
+        let (states, unknown) = (&self.states, &self.unknown);
+        let now = |id: &ViewId| {
+            let index = (0..2).find(|index| view(*index) == *id)?;
+            states[index].clone().filter(|_| !unknown[index])
+        };
+        let begun = self.plan.walks(now);
+        self.walks.extend(begun);
+    }
+
+    /// Steps of the walk that has waited longest.
+    fn steps(&mut self, count: usize) {
+        if self.walks.is_empty() {
+            return;
+        }
+        let mut walk = self.walks.remove(0);
+        let index = usize::from(walk.view == view(1));
+        for step in walk.take(count) {
+            for finder in self.plan.on(&walk) {
+                assert_eq!(finder.view, view(index));
+                let number: u8 = finder.policy.name.parse().unwrap();
+                let content = &self.policies[&number];
+                match &step {
+                    Step::Judge(thing) => {
+                        let results = judge(*content, thing.2);
+                        self.book.put(&subject(*thing), &finder, results, 0);
+                    }
+                    Step::Forget(uid) => self.book.forget(uid, &finder),
+                }
+            }
+        }
+        match walk.left() {
+            0 => self.plan.arrived(walk),
+            _ => self.walks.push(walk),
+        }
+    }
+
+    fn settle(&mut self) {
+        self.unknown = [false; 2];
+        for _ in 0..1_000 {
+            self.begin();
+            if self.walks.is_empty() {
+                return;
+            }
+            self.steps(3);
+        }
+        panic!("it never comes to an end");
+    }
+
+    fn full_scan(&self) -> Book {
+        let mut book = Book::default();
+        for (policy, content) in &self.policies {
+            for index in Self::views_of(*policy) {
+                for thing in Fake(Arc::new(self.views[index].clone())).all() {
+                    let results = judge(*content, thing.2);
+                    book.put(&subject(thing), &finder(*policy, index), results, 0);
+                }
+            }
+        }
+        book
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn after_any_changes_the_book_is_that_of_a_full_scan(events in events()) {
+        let mut world = World::default();
+        for event in &events {
+            world.take(event);
+        }
+        world.settle();
+        prop_assert_eq!(world.book.all(), world.full_scan().all());
+        prop_assert_eq!(world.plan.unsettled().count(), 0);
+        prop_assert_eq!(world.plan.len(), world.finders().len());
+    }
+}
+
+#[test]
+fn policies_that_stand_together_walk_together() {
+    let mut plan = Plan::default();
+    plan.set(&[finder(0, 0), finder(2, 0)].into());
+    let state = |n: u8| Fake(Arc::new((0..n).map(|name| (name, (1, 1))).collect()));
+    let (one, two) = (state(3), state(4));
+    let mut walks = plan.walks(|_| Some(one.clone()));
+    assert_eq!(walks.len(), 1);
+    let mut walk = walks.remove(0);
+    assert_eq!((plan.on(&walk).len(), walk.left()), (2, 3));
+    assert!(plan.walks(|_| Some(two.clone())).is_empty(), "they walk");
+    walk.take(9);
+    plan.arrived(walk);
+    plan.anew(|policy| &*policy.name == "2");
+    let walks = plan.walks(|_| Some(two.clone()));
+    let left: Vec<_> = walks.iter().map(Walk::left).collect();
+    assert_eq!(left, [1, 4], "what came, and all");
+}
+
+#[test]
+fn objects_are_looked_at_again_where_the_policy_stands() {
+    let mut plan = Plan::default();
+    let finder = finder(0, 0);
+    plan.set(&[finder.clone()].into());
+    let keys = ["1", "9"].map(|name| ObjectKey::new("", name));
+    assert!(plan.again(&finder, &keys).is_none(), "it stands nowhere");
+    let state = Fake(Arc::new([(1, (1, 1)), (2, (1, 1))].into()));
+    let walk = plan.walks(|_| Some(state.clone())).remove(0);
+    assert!(plan.again(&finder, &keys).is_none(), "it walks");
+    plan.arrived(walk);
+    let mut walk = plan.again(&finder, &keys).unwrap();
+    assert_eq!(walk.take(9), [Step::Judge((1, 1, 1))]);
+    plan.arrived(walk);
+    assert_eq!(plan.unsettled().count(), 0);
+}

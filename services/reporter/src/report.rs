@@ -1,0 +1,283 @@
+//! From what is known of an object to its report, as Kyverno writes it. Pure.
+//!
+//! A report has the name of its object's UID, stands in the object's namespace, and is owned by the
+//! object, so that it goes with it.
+
+use anteroom_model::ObjectKey;
+use anteroom_policy::Reporting;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{
+    book::{Finding, Page},
+    result::{Outcome, Subject},
+};
+
+/// Results of one report, the worst first in being kept; what is left out is counted in an annotation,
+/// and in the summary.
+pub(crate) const RESULTS_MAX: usize = 1_000;
+
+/// The group and version of reports.
+pub(crate) const API_VERSION: &str = "wgpolicyk8s.io/v1alpha2";
+
+/// Whose report it is: nobody else's is touched.
+pub(crate) const OWN_LABEL: &str = "anteroom.dev/reporter";
+
+/// Its value.
+pub(crate) const OWN_VALUE: &str = "background-scan";
+
+/// What the report says, without its times.
+pub(crate) const CONTENT: &str = "anteroom.dev/content";
+
+/// How many results were left out.
+const LEFT_OUT: &str = "anteroom.dev/results-left-out";
+
+/// A report, ready to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Report {
+    /// What it says, without its times: to write only what changed.
+    pub(crate) content: String,
+    /// The manifest.
+    pub(crate) manifest: Value,
+}
+
+/// How many results there are of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Summary {
+    error: usize,
+    fail: usize,
+    pass: usize,
+    skip: usize,
+    warn: usize,
+}
+
+impl Summary {
+    fn add(&mut self, outcome: Outcome) {
+        let count = match outcome {
+            Outcome::Pass => &mut self.pass,
+            Outcome::Fail => &mut self.fail,
+            Outcome::Warn => &mut self.warn,
+            Outcome::Error => &mut self.error,
+            Outcome::Skip => &mut self.skip,
+        };
+        *count += 1;
+    }
+}
+
+/// The report on a page. `reporting` says what is to be said of a policy; nothing of one that is not
+/// known any more.
+pub(crate) fn report<'p>(
+    page: &Page,
+    reporting: impl Fn(&ObjectKey) -> Option<&'p Reporting>,
+) -> Report {
+    let mut summary = Summary::default();
+    let mut results: Vec<(&ObjectKey, &Finding)> = Vec::new();
+    for (finder, findings) in &page.findings {
+        for finding in findings {
+            summary.add(finding.result.outcome);
+            results.push((&finder.policy, finding));
+        }
+    }
+    let left_out = results.len().saturating_sub(RESULTS_MAX);
+    if left_out > 0 {
+        results.sort_by_key(|(_, finding)| !finding.result.outcome.is_bad());
+        results.truncate(RESULTS_MAX);
+    }
+    // By the policy's name in the report, as Kyverno sorts them.
+    let by_name = |(policy, finding): &(&ObjectKey, &Finding)| {
+        (policy_name(policy), finding.result.rule.clone())
+    };
+    results.sort_by_cached_key(by_name);
+    let result = |(policy, finding): &(&ObjectKey, &Finding)| {
+        result(
+            policy,
+            finding,
+            reporting(policy).cloned().unwrap_or_default(),
+        )
+    };
+    let timeless: Vec<Value> = results.iter().map(result).collect();
+    let subject = &page.subject;
+    let content = json!([timeless, summary, left_out, *subject.name, *subject.kind]);
+    let content = format!("{:016x}", xxh3_64(content.to_string().as_bytes()));
+    let timed = timeless.into_iter().zip(&results);
+    let timed = timed.map(|(mut result, (_, finding))| {
+        result["timestamp"] = json!({"seconds": finding.since_s, "nanos": 0});
+        result
+    });
+    let mut manifest = head(subject, &content, left_out);
+    manifest["results"] = timed.collect();
+    manifest["summary"] = json!(summary);
+    Report { content, manifest }
+}
+
+fn result(policy: &ObjectKey, finding: &Finding, reporting: Reporting) -> Value {
+    let mut result = Map::new();
+    let mut put = |name: &str, value: Value| result.insert(name.to_owned(), value);
+    put("source", "kyverno".into());
+    put("policy", policy_name(policy).into());
+    put("rule", (*finding.result.rule).into());
+    put("result", finding.result.outcome.as_str().into());
+    put("message", (*finding.result.message).into());
+    put("scored", (!reporting.unscored).into());
+    put("properties", json!({"process": "background scan"}));
+    if let Some(category) = reporting.category {
+        put("category", category.into());
+    }
+    if let Some(severity) = reporting.severity {
+        put("severity", severity.into());
+    }
+    Value::Object(result)
+}
+
+/// `name`, or `namespace/name` of a namespaced policy.
+pub(crate) fn policy_name(policy: &ObjectKey) -> String {
+    match &*policy.namespace {
+        "" => policy.name.to_string(),
+        namespace => format!("{namespace}/{}", policy.name),
+    }
+}
+
+/// The kind of the report on an object.
+pub(crate) fn kind(subject: &Subject) -> &'static str {
+    match subject.namespace.is_empty() {
+        true => "ClusterPolicyReport",
+        false => "PolicyReport",
+    }
+}
+
+fn head(subject: &Subject, content: &str, left_out: usize) -> Value {
+    let mut scope = json!({
+        "apiVersion": *subject.api_version, "kind": *subject.kind,
+        "name": *subject.name, "uid": *subject.uid,
+    });
+    let owner = scope.clone();
+    let mut metadata = json!({
+        "name": *subject.uid,
+        "labels": {"app.kubernetes.io/managed-by": "kyverno", OWN_LABEL: OWN_VALUE},
+        "annotations": {CONTENT: content},
+        "ownerReferences": [owner],
+    });
+    if !subject.namespace.is_empty() {
+        metadata["namespace"] = (*subject.namespace).into();
+        scope["namespace"] = (*subject.namespace).into();
+    }
+    if left_out > 0 {
+        metadata["annotations"][LEFT_OUT] = left_out.to_string().into();
+    }
+    json!({
+        "apiVersion": API_VERSION, "kind": kind(subject), "metadata": metadata, "scope": scope,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::book::{
+        Book,
+        tests::{finder, result, subject},
+    };
+
+    fn page(findings: &[(&str, &str, Outcome)]) -> Page {
+        let mut book = Book::default();
+        let mut by_policy: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+        for (policy, rule, outcome) in findings {
+            let results = by_policy.entry(policy).or_default();
+            results.push(result(rule, *outcome));
+        }
+        for (policy, results) in by_policy {
+            book.put(&subject("u"), &finder(policy), results, 7);
+        }
+        book.page("u").unwrap().clone()
+    }
+
+    fn made(page: &Page) -> Report {
+        let reporting = Reporting {
+            category: Some("C".into()),
+            severity: Some("high"),
+            unscored: false,
+        };
+        report(page, |policy| (&*policy.name == "p").then_some(&reporting))
+    }
+
+    #[test]
+    fn a_report_is_what_kyverno_writes() {
+        let report = made(&page(&[
+            ("q", "a", Outcome::Pass),
+            ("p", "b", Outcome::Fail),
+            ("p", "a", Outcome::Skip),
+        ]));
+        let mut expected = json!({
+            "apiVersion": "wgpolicyk8s.io/v1alpha2", "kind": "PolicyReport",
+            "metadata": {
+                "name": "u", "namespace": "n",
+                "labels": {"app.kubernetes.io/managed-by": "kyverno",
+                    "anteroom.dev/reporter": "background-scan"},
+                "annotations": {"anteroom.dev/content": report.content},
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "Pod", "name": "u", "uid": "u"}],
+            },
+            "scope": {"apiVersion": "v1", "kind": "Pod", "namespace": "n", "name": "u", "uid": "u"},
+            "results": [
+                {"policy": "p", "rule": "a", "result": "skip", "category": "C", "severity": "high"},
+                {"policy": "p", "rule": "b", "result": "fail", "category": "C", "severity": "high"},
+                {"policy": "q", "rule": "a", "result": "pass"},
+            ],
+            "summary": {"error": 0, "fail": 1, "pass": 1, "skip": 1, "warn": 0},
+        });
+        for result in expected["results"].as_array_mut().unwrap() {
+            result["message"] = "m".into();
+            result["scored"] = true.into();
+            result["source"] = "kyverno".into();
+            result["properties"] = json!({"process": "background scan"});
+            result["timestamp"] = json!({"seconds": 7, "nanos": 0});
+        }
+        assert_eq!(report.manifest, expected);
+    }
+
+    #[test]
+    fn what_is_cluster_scoped_has_a_report_of_its_own_kind() {
+        let mut page = page(&[("p", "r", Outcome::Pass)]);
+        page.subject.namespace = "".into();
+        let manifest = made(&page).manifest;
+        assert_eq!(manifest["kind"], "ClusterPolicyReport");
+        assert_eq!(manifest["metadata"].get("namespace"), None);
+        assert_eq!(manifest["scope"].get("namespace"), None);
+    }
+
+    #[test]
+    fn the_content_is_another_one_only_where_more_than_times_differ() {
+        let one = page(&[("p", "r", Outcome::Pass)]);
+        let mut later = one.clone();
+        let findings = later.findings.values_mut().flatten();
+        findings.for_each(|finding| finding.since_s = 9);
+        assert_eq!(made(&one).content, made(&later).content);
+        assert_ne!(made(&one).manifest, made(&later).manifest);
+        let other = page(&[("p", "r", Outcome::Fail)]);
+        assert_ne!(made(&one).content, made(&other).content);
+    }
+
+    #[test]
+    fn beyond_the_limit_what_is_bad_is_kept_and_the_rest_counted() {
+        let rules: Vec<_> = (0..=RESULTS_MAX).map(|n| format!("r{n:05}")).collect();
+        let some = |count: usize| -> Page {
+            let of = |rule| ("p", rule, Outcome::Pass);
+            let mut all: Vec<_> = rules[..count]
+                .iter()
+                .map(|rule| of(rule.as_str()))
+                .collect();
+            all[count - 1].2 = Outcome::Fail;
+            page(&all)
+        };
+        let full = made(&some(RESULTS_MAX)).manifest;
+        assert_eq!(full["metadata"]["annotations"].get(LEFT_OUT), None);
+        let over = made(&some(RESULTS_MAX + 1)).manifest;
+        assert_eq!(over["metadata"]["annotations"][LEFT_OUT], "1");
+        let results = over["results"].as_array().unwrap();
+        assert_eq!(results.len(), RESULTS_MAX);
+        assert_eq!(results[RESULTS_MAX - 1]["result"], "fail");
+        assert_eq!(over["summary"]["pass"], RESULTS_MAX);
+    }
+}

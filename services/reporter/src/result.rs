@@ -1,0 +1,189 @@
+//! What became of a rule on an object, as reports tell it.
+
+use std::sync::Arc;
+
+use anteroom_policy::{Policy, Reporting, RuleOutcome};
+use serde_json::Value;
+
+/// The length of a message; a longer one is cut, and ends with `…`.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 4 * 1024;
+
+/// What became of a rule, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Outcome {
+    /// The object complies.
+    Pass,
+    /// It violates the rule.
+    Fail,
+    /// It violates the rule of a policy that is not scored.
+    Warn,
+    /// Nobody knows.
+    Error,
+    /// The rule does not apply to it.
+    Skip,
+}
+
+impl Outcome {
+    /// As reports spell it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Warn => "warn",
+            Self::Error => "error",
+            Self::Skip => "skip",
+        }
+    }
+
+    /// Whether somebody should know of it.
+    pub(crate) fn is_bad(self) -> bool {
+        matches!(self, Self::Fail | Self::Warn | Self::Error)
+    }
+}
+
+/// What became of one rule on one object. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RuleResult {
+    pub(crate) rule: Arc<str>,
+    pub(crate) outcome: Outcome,
+    pub(crate) message: Arc<str>,
+}
+
+impl RuleResult {
+    /// Whether nobody knows.
+    pub(crate) fn is_error(&self) -> bool {
+        self.outcome == Outcome::Error
+    }
+
+    /// From what a rule of `policy` came to; `None` where it does not speak of the object.
+    pub(crate) fn of(policy: &Policy, rule: &str, outcome: &RuleOutcome) -> Option<Self> {
+        let Reporting { unscored, .. } = policy.reporting();
+        let (outcome, message) = match outcome {
+            RuleOutcome::NotMatched => return None,
+            RuleOutcome::Skipped { reason } => (Outcome::Skip, reason.clone()),
+            RuleOutcome::Pass | RuleOutcome::Mutated { .. } => {
+                let mut rules = policy.rules().iter();
+                let rule = rules.find(|known| known.name() == rule);
+                let message = rule.map(anteroom_policy::Rule::pass_message);
+                (Outcome::Pass, message.unwrap_or_default())
+            }
+            RuleOutcome::Fail { message } if *unscored => (Outcome::Warn, message.clone()),
+            RuleOutcome::Fail { message } => (Outcome::Fail, message.clone()),
+            RuleOutcome::Error(error) => (Outcome::Error, format!("{} {error}", error.code())),
+        };
+        Some(Self {
+            rule: rule.into(),
+            outcome,
+            message: cut(&message, MESSAGE_BYTES_MAX).into(),
+        })
+    }
+}
+
+/// The object that a report is about. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Subject {
+    pub(crate) uid: Arc<str>,
+    pub(crate) api_version: Arc<str>,
+    pub(crate) kind: Arc<str>,
+    /// Empty for what is cluster-scoped.
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+}
+
+impl Subject {
+    /// `None` where it is no object of the API: it has no name or no UID, or cannot be read.
+    pub(crate) fn of(object: &Value) -> Option<Self> {
+        let metadata = &object["metadata"];
+        let text = |value: &Value| value.as_str().filter(|t| !t.is_empty()).map(Arc::from);
+        Some(Self {
+            uid: text(&metadata["uid"])?,
+            api_version: text(&object["apiVersion"])?,
+            kind: text(&object["kind"])?,
+            namespace: text(&metadata["namespace"]).unwrap_or_default(),
+            name: text(&metadata["name"])?,
+        })
+    }
+}
+
+/// At most `bytes_max` of `text`, and never half a character; a mark where something is left out.
+pub(crate) fn cut(text: &str, bytes_max: usize) -> String {
+    const MARK: char = '…';
+    if text.len() <= bytes_max {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(bytes_max.saturating_sub(MARK.len_utf8()));
+    let mut cut = text[..end].to_owned();
+    cut.push(MARK);
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_policy::{Driver, compile_for};
+    use serde_json::json;
+
+    use super::*;
+
+    fn policy(scored: &str) -> Policy {
+        let manifest = json!({"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy",
+            "metadata": {"name": "p", "annotations": {"policies.kyverno.io/scored": scored}},
+            "spec": {"rules": [{"name": "r", "match": {"any": [{"resources": {"kinds": ["Node"]}}]},
+                "validate": {"message": "m", "pattern": {"x": 1}}}]}});
+        compile_for(&manifest, Driver::ALL).unwrap()
+    }
+
+    #[test]
+    fn every_outcome_has_its_word() {
+        let fail = RuleOutcome::Fail {
+            message: "taken".into(),
+        };
+        let skip = RuleOutcome::Skipped {
+            reason: "not met".into(),
+        };
+        for (scored, outcome, expected) in [
+            (
+                "true",
+                RuleOutcome::Pass,
+                Some(("pass", "validation rule 'r' passed.")),
+            ),
+            ("true", fail.clone(), Some(("fail", "taken"))),
+            ("false", fail, Some(("warn", "taken"))),
+            ("true", skip, Some(("skip", "not met"))),
+            (
+                "true",
+                RuleOutcome::Error(anteroom_policy::RuleError::TooManyFacts),
+                Some((
+                    "error",
+                    "AR203 the rule reads more than 64 facts for one request",
+                )),
+            ),
+            ("true", RuleOutcome::NotMatched, None),
+        ] {
+            let result = RuleResult::of(&policy(scored), "r", &outcome);
+            let found = result.as_ref().map(|r| (r.outcome.as_str(), &*r.message));
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn a_message_is_cut_at_its_limit() {
+        assert_eq!(cut("abcd", 4), "abcd");
+        assert_eq!(cut("abcde", 4), "a…");
+        assert_eq!(cut("äöü", 5), "ä…");
+        assert_eq!(cut("abc", 1), "…");
+    }
+
+    #[test]
+    fn an_object_has_to_have_a_name_and_a_uid() {
+        let object = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "a", "namespace": "n", "uid": "u"}});
+        let subject = Subject::of(&object).unwrap();
+        assert_eq!((&*subject.uid, &*subject.namespace), ("u", "n"));
+        for missing in ["name", "uid"] {
+            let mut object = object.clone();
+            object["metadata"][missing] = Value::Null;
+            assert_eq!(Subject::of(&object), None);
+        }
+        assert_eq!(Subject::of(&Value::Null), None);
+    }
+}

@@ -1,0 +1,50 @@
+//! A state of a view, for the plan.
+
+use anteroom_jmespath::{Node as _, Shape};
+use anteroom_model::ObjectKey;
+use anteroom_view::{Change, Object, Snapshot};
+
+use crate::plan::{State, Step};
+
+impl State for Snapshot {
+    type Object = Object;
+
+    fn is(&self, other: &Self) -> bool {
+        Snapshot::is(self, other)
+    }
+
+    fn since(&self, before: Option<&Self>) -> Vec<Step<Object>> {
+        let Some(before) = before else {
+            return self.all().into_iter().map(Step::Judge).collect();
+        };
+        let mut steps = Vec::new();
+        self.changes_since(before, |change| match change {
+            Change::Added(new) => steps.push(Step::Judge(new.clone())),
+            Change::Removed(old) => steps.extend(uid(old).map(Step::Forget)),
+            Change::Replaced { old, new } => {
+                // One that was deleted and made again under its name is another object.
+                let gone = uid(old).filter(|gone| uid(new).as_ref() != Some(gone));
+                steps.extend(gone.map(Step::Forget));
+                steps.push(Step::Judge(new.clone()));
+            }
+        });
+        steps
+    }
+
+    fn all(&self) -> Vec<Object> {
+        self.read().objects().cloned().collect()
+    }
+
+    fn get(&self, key: &ObjectKey) -> Option<Object> {
+        self.read().get(&key.namespace, &key.name).cloned()
+    }
+}
+
+/// The object's `metadata.uid`, read in place.
+fn uid(object: &Object) -> Option<String> {
+    let uid = object.node().field("metadata")?.field("uid")?;
+    match uid.shape() {
+        Shape::String(text) => Some(text.to_string()),
+        _ => None,
+    }
+}

@@ -1,0 +1,145 @@
+//! Reports at the API server.
+
+use std::time::Duration;
+
+use kube::{
+    Api, Client,
+    api::{
+        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+    },
+};
+use serde_json::Value;
+
+use crate::{
+    desk::{Kind, kind_of},
+    report::{CONTENT, OWN_LABEL, OWN_VALUE},
+};
+
+/// Who writes, for server-side apply.
+const FIELD_MANAGER: &str = "anteroom-reporter";
+
+/// Reports that are listed at once; only their metadata are.
+const PAGE: u32 = 500;
+
+/// How long one request may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// A report by its namespace (empty: a cluster-wide one) and name.
+pub(crate) type Key = (String, String);
+
+/// A report of ours that was there before.
+#[derive(Clone, Debug)]
+pub(crate) struct Listed {
+    pub(crate) key: Key,
+    /// What it says.
+    pub(crate) content: String,
+    /// The kind of its object.
+    pub(crate) owner: Kind,
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The API server does not have that, or does not serve the kind.
+    NotFound,
+    /// Its words, or what is to be said of it.
+    Refused(String),
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotFound => f.write_str("not found"),
+            Self::Refused(why) => f.write_str(why),
+        }
+    }
+}
+
+/// Reads and writes reports. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Store {
+    client: Client,
+}
+
+impl Store {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// All reports of ours.
+    pub(crate) async fn list(&self) -> Result<Vec<Listed>, Fault> {
+        let mut all = Vec::new();
+        for kind in ["PolicyReport", "ClusterPolicyReport"] {
+            let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource(kind));
+            let selector = format!("{OWN_LABEL}={OWN_VALUE}");
+            let mut parameters = ListParams::default().labels(&selector).limit(PAGE);
+            loop {
+                let page = within(api.list_metadata(&parameters)).await?;
+                all.extend(page.items.into_iter().map(|item| {
+                    let metadata = item.metadata;
+                    let owner = metadata.owner_references.unwrap_or_default();
+                    let owner = owner.into_iter().next().unwrap_or_default();
+                    let content = metadata.annotations.unwrap_or_default().remove(CONTENT);
+                    Listed {
+                        key: (
+                            metadata.namespace.unwrap_or_default(),
+                            metadata.name.unwrap_or_default(),
+                        ),
+                        content: content.unwrap_or_default(),
+                        owner: kind_of(&owner.api_version, &owner.kind),
+                    }
+                }));
+                match page.metadata.continue_ {
+                    Some(token) if !token.is_empty() => parameters.continue_token = Some(token),
+                    _ => break,
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Writes a report as a whole, whether it is there or not.
+    pub(crate) async fn apply(&self, key: &Key, manifest: &Value) -> Result<(), Fault> {
+        // The object is ours alone: whatever somebody else wrote into our fields goes.
+        let parameters = PatchParams::apply(FIELD_MANAGER).force();
+        let patch = Patch::Apply(manifest);
+        within(self.api(key).patch_metadata(&key.1, &parameters, &patch)).await?;
+        Ok(())
+    }
+
+    /// Removes a report. One that is gone already is removed.
+    pub(crate) async fn delete(&self, key: &Key) -> Result<(), Fault> {
+        let api = self.api(key);
+        match within(api.delete(&key.1, &DeleteParams::default())).await {
+            Ok(_) | Err(Fault::NotFound) => Ok(()),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn api(&self, (namespace, _): &Key) -> Api<DynamicObject> {
+        let client = self.client.clone();
+        match namespace.as_str() {
+            "" => Api::all_with(client, &resource("ClusterPolicyReport")),
+            namespace => Api::namespaced_with(client, namespace, &resource("PolicyReport")),
+        }
+    }
+}
+
+fn resource(kind: &str) -> ApiResource {
+    let gvk = GroupVersionKind::gvk("wgpolicyk8s.io", "v1alpha2", kind);
+    let plural = match kind {
+        "PolicyReport" => "policyreports",
+        _ => "clusterpolicyreports",
+    };
+    ApiResource::from_gvk_with_plural(&gvk, plural)
+}
+
+/// Within the time that a request may take.
+pub(crate) async fn within<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Fault> {
+    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(kube::Error::Api(status))) if status.code == 404 => Err(Fault::NotFound),
+        Ok(Err(error)) => Err(Fault::Refused(error.to_string())),
+        Err(_) => Err(Fault::Refused("the API server does not answer".to_owned())),
+    }
+}

@@ -1,0 +1,182 @@
+//! Which policies are evaluated on objects that exist, on which, and what is told of the results.
+
+use std::collections::BTreeMap;
+
+use anteroom_model::KindRecord;
+
+use crate::{
+    AdmissionRequest, CollectionReference, Evaluation, KindPattern, Operation, Policy,
+    RequestParts, Rule, matching,
+    policy::{Check, Validation, Work},
+};
+
+/// Collections that are scanned for one policy; a policy with wildcards in its kinds may name more.
+pub const SCANNED_MAX: usize = 128;
+
+/// Resources whose objects are never scanned, by group and plural: they are news or heartbeats rather
+/// than state, are written by whoever scans, or are secret.
+const NEVER_SCANNED: &[(&str, &str)] = &[
+    ("", "events"),
+    ("", "secrets"),
+    ("coordination.k8s.io", "leases"),
+    ("events.k8s.io", "events"),
+    ("wgpolicyk8s.io", "clusterpolicyreports"),
+    ("wgpolicyk8s.io", "policyreports"),
+];
+
+/// Why a policy is not evaluated on objects that exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotScanned {
+    /// It says so: `spec.background: false`.
+    Off,
+    /// It is about who asks, and nobody asks.
+    Users,
+    /// It has no rule that validates.
+    NothingToValidate,
+}
+
+/// What reports say of a policy's results, from its annotations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reporting {
+    /// `policies.kyverno.io/category`
+    pub category: Option<String>,
+    /// `policies.kyverno.io/severity`: one of `critical`, `high`, `medium`, `low`, `info`.
+    pub severity: Option<&'static str>,
+    /// `policies.kyverno.io/scored: "false"`: a violation is a warning.
+    pub unscored: bool,
+}
+
+/// What a manifest says of scans and of reports.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Background {
+    /// `spec.background: false`
+    pub(crate) off: bool,
+    pub(crate) reporting: Reporting,
+}
+
+impl Reporting {
+    /// From an annotation's value.
+    pub(crate) fn severity_of(text: &str) -> Option<&'static str> {
+        let known = ["critical", "high", "medium", "low", "info"];
+        known.into_iter().find(|severity| *severity == text)
+    }
+}
+
+impl Policy {
+    /// Why the policy is not evaluated on objects that exist; `None`: it is.
+    pub fn not_scanned(&self) -> Option<NotScanned> {
+        if self.background.off {
+            Some(NotScanned::Off)
+        } else if self.validating().next().is_none() {
+            Some(NotScanned::NothingToValidate)
+        } else if RequestParts::are_of_users(self) {
+            Some(NotScanned::Users)
+        } else {
+            None
+        }
+    }
+
+    /// Whether `spec.background` is true, be the policy scanned or not.
+    pub fn is_for_background(&self) -> bool {
+        !self.background.off
+    }
+
+    /// What reports say of its results.
+    pub fn reporting(&self) -> &Reporting {
+        &self.background.reporting
+    }
+
+    /// The rules that judge objects, in order.
+    pub fn validating(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().filter(|rule| !rule.is_mutation())
+    }
+
+    /// The kinds that the policy is evaluated on where they exist; none where it is not scanned.
+    pub fn scanned_kinds(&self) -> Vec<KindPattern> {
+        if self.not_scanned().is_some() {
+            return Vec::new();
+        }
+        let targets = self.validating().flat_map(|rule| rule.matches.targets());
+        let mut kinds: Vec<KindPattern> = Vec::new();
+        for target in targets {
+            // What exists counts as created.
+            if target.operations.contains(&Operation::Create) {
+                kinds.extend(target.kinds);
+            }
+        }
+        kinds.sort_by_key(ToString::to_string);
+        kinds.dedup();
+        kinds
+    }
+}
+
+/// The collections that hold objects of these kinds, of what the API server serves, in order, each
+/// resource once: in its group's preferred version, where a kind takes that in. `namespace` narrows them
+/// to what a namespaced policy speaks of; empty: all. At most [`SCANNED_MAX`].
+pub fn scanned<'k>(
+    patterns: &[KindPattern],
+    namespace: &str,
+    served: impl IntoIterator<Item = &'k KindRecord>,
+) -> Vec<(CollectionReference, &'k KindRecord)> {
+    let mut found: BTreeMap<(&str, &str), &KindRecord> = BTreeMap::new();
+    for record in served {
+        let gvr = &record.gvr;
+        let covers = |pattern: &KindPattern| {
+            let own = pattern.subresource.is_empty() || pattern.subresource == "*";
+            own && pattern.covers(&gvr.group, &gvr.version, &record.kind, "")
+        };
+        let place = (gvr.group.as_str(), gvr.resource.as_str());
+        let is_scanned = !NEVER_SCANNED.contains(&place)
+            && (namespace.is_empty() || record.namespaced)
+            && patterns.iter().any(covers);
+        if !is_scanned {
+            continue;
+        }
+        let known = found.entry(place).or_insert(record);
+        if record.preferred && !known.preferred {
+            *known = record;
+        }
+    }
+    let collection = |record: &'k KindRecord| {
+        let gvr = &record.gvr;
+        let reference = CollectionReference {
+            group: Some(gvr.group.clone()),
+            version: Some(gvr.version.clone()),
+            resource: gvr.resource.clone(),
+            namespace: namespace.to_owned(),
+            ..CollectionReference::default()
+        };
+        (reference, record)
+    };
+    found
+        .into_values()
+        .take(SCANNED_MAX)
+        .map(collection)
+        .collect()
+}
+
+impl Rule {
+    /// What a report says of an object that complies.
+    pub fn pass_message(&self) -> String {
+        let name = &self.name;
+        match &self.work {
+            Work::Validate(Validation::ForEach(_)) => "rule passed".to_owned(),
+            Work::Validate(Validation::Whole(Check::PodSecurity(_))) => {
+                format!("Validation rule '{name}' passed.")
+            }
+            _ => format!("validation rule '{name}' passed."),
+        }
+    }
+}
+
+impl<'a> Evaluation<'a> {
+    /// Begins on an object that exists: `request` is what would create it, by nobody. Whether the policy
+    /// is evaluated at admission makes no difference.
+    pub fn of_existing(policy: &'a Policy, rule: &'a Rule, request: &'a AdmissionRequest) -> Self {
+        let within = |namespace| matching::object_namespace(request) == namespace;
+        Self::start_if(policy.namespace().is_none_or(within), policy, rule, request)
+    }
+}
+
+#[cfg(test)]
+mod tests;
