@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use anteroom_jmespath::Expression;
 use anteroom_model::{EntryKind, ErrorCode, Failure, ObjectKey, ResourceVersion};
-use anteroom_policy::{KindPattern, NotRun, Problem, Reference};
+use anteroom_policy::{KindPattern, NotRun, Phase, Problem, Reference};
 use bytes::Bytes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Deserialize;
@@ -303,7 +303,10 @@ impl PolicyManifest {
                     .collect();
                 self.references = policy.references().collect();
                 self.scanned = policy.scanned_kinds();
-                self.kinds = policy.targets().flat_map(|target| target.kinds).collect();
+                let targets = Phase::ALL
+                    .into_iter()
+                    .flat_map(|phase| policy.targets(phase));
+                self.kinds = targets.flat_map(|target| target.kinds).collect();
                 self.not_run = policy.not_run().to_vec();
             }
             Err(problems) => self.problems = problems,

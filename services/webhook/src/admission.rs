@@ -172,9 +172,15 @@ mod tests {
             manifest.pointer_mut(parent).unwrap()[name] = value;
             let refused = judge(&manifest, None, None).refused;
             assert_eq!(refused.len(), 1, "{path}: {refused:?}");
-            assert!(refused[0].starts_with(&format!("AR302 {field}")), "{refused:?}");
+            assert!(
+                refused[0].starts_with(&format!("AR302 {field}")),
+                "{refused:?}"
+            );
             // Whoever removes its finalizers only is not kept from it.
-            assert_eq!(judge(&manifest, Some(&manifest), None), Admission::default());
+            assert_eq!(
+                judge(&manifest, Some(&manifest), None),
+                Admission::default()
+            );
         }
     }
 

@@ -43,8 +43,8 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_SERVICE_PORT", default_value_t = 443)]
     pub service_port: u16,
 
-    /// The ValidatingWebhookConfiguration that is kept in step with the policies. No other is
-    /// touched.
+    /// The name of the ValidatingWebhookConfiguration and of the MutatingWebhookConfiguration that are
+    /// kept in step with the policies. No others are touched.
     #[arg(
         long,
         env = "ANTEROOM_WEBHOOK_CONFIGURATION",

@@ -6,6 +6,7 @@ use anteroom_bus::Bus;
 use anteroom_model::{Revision, limits::WEBHOOK_BEAT_INTERVAL_MS};
 use anteroom_runtime::Shutdown;
 use anteroom_wire::webhook_beat::WebhookBeat;
+use futures::future::select_all;
 use tokio::{
     sync::watch,
     time::{MissedTickBehavior, interval, timeout},
@@ -24,8 +25,8 @@ pub(crate) struct Beats {
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) webhook: String,
     pub(crate) catalogs: Catalogs,
-    /// `None`: the webhook configuration is somebody else's, who sees to it that the API server calls.
-    pub(crate) called: Option<watch::Receiver<Called>>,
+    /// By each configuration; none: they are somebody else's, who sees to it that the API server calls.
+    pub(crate) called: Vec<watch::Receiver<Called>>,
 }
 
 impl Beats {
@@ -65,22 +66,23 @@ impl Beats {
 
     fn beat(&mut self) -> WebhookBeat {
         let compiled = self.catalogs.borrow_and_update().clone();
-        let called = self.called.as_mut().map(watch::Receiver::borrow_and_update);
+        let called = self.called.iter_mut();
+        let called = called.map(|called| called.borrow_and_update().clone());
         beat(
             &self.webhook,
             compiled.map(|catalog| catalog.position.clone()),
-            called.as_deref(),
+            called.reduce(|one, other| one.and(&other)).as_ref(),
         )
     }
 }
 
 /// Never, where there is nothing that could change.
-async fn changed(
-    called: &mut Option<watch::Receiver<Called>>,
-) -> Result<(), watch::error::RecvError> {
-    match called {
-        Some(called) => called.changed().await,
-        None => std::future::pending().await,
+async fn changed(called: &mut [watch::Receiver<Called>]) -> Result<(), watch::error::RecvError> {
+    let changes = called.iter_mut().map(|called| Box::pin(called.changed()));
+    let changes: Vec<_> = changes.collect();
+    match changes.is_empty() {
+        true => std::future::pending().await,
+        false => select_all(changes).await.0,
     }
 }
 

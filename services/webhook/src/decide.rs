@@ -1,25 +1,30 @@
 //! Takes a review through all policies that concern it.
+//!
+//! Rules that judge an object are asked side by side. Those that change it are asked one after the
+//! other, policy by policy in order of name, each about what those before it made of the object.
+
+mod course;
+mod running;
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_model::{ErrorCode, FactError, GroupVersionResource};
-use anteroom_policy::{
-    AdmissionRequest, Evaluation, Operation, Policy, RequestParts, Rule, RuleOutcome, RuleReport,
-    Step,
-};
+use anteroom_model::{ErrorCode, GroupVersionResource};
+use anteroom_policy::{AdmissionRequest, Operation, Phase, RequestParts};
 use futures::{StreamExt as _, stream::FuturesUnordered};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
     admission::{self, Admission},
     catalog::{Catalog, Catalogs},
-    facts::{Fact, Facts, Needs, Origin},
+    facts::Facts,
     metrics::WebhookMetrics,
     policies::{Concerned, Entry, Scope, Subject},
     review::{Review, ReviewError},
-    rule::RuleName,
-    verdict::{self, Blocked, Decision, FactRecord, RuleRecord},
+    verdict::{self, Blocked, Decision, RuleRecord},
 };
+use course::{Course, Next};
+use running::{NamedRule, Running};
 
 /// Takes reviews through the policies. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -38,7 +43,7 @@ impl Decider {
         }
     }
 
-    /// Decides within `timeout`, which is what the API server waits.
+    /// Decides by the rules of a phase, within `timeout`, which is what the API server waits.
     ///
     /// What a policy reads goes when the policy goes. So an error under policies that are no longer those
     /// in force is none: then those decide that are, once.
@@ -48,6 +53,7 @@ impl Decider {
     pub(crate) async fn decide(
         &self,
         review: &Review<'_>,
+        phase: Phase,
         scope: Scope,
         timeout: Duration,
     ) -> Result<Decision, ReviewError> {
@@ -55,11 +61,13 @@ impl Decider {
         let Some(catalog) = self.catalogs.borrow().clone() else {
             return Ok(not_ready(scope));
         };
-        let mut decision = self.decide_by(&catalog, review, scope, deadline).await?;
+        let mut decision = self
+            .decide_by(&catalog, review, phase, scope, deadline)
+            .await?;
         let now = self.catalogs.borrow().clone();
         let changed = now.filter(|now| !Arc::ptr_eq(&now.policies, &catalog.policies));
         if let Some(now) = changed.filter(|_| decision.error) {
-            decision = self.decide_by(&now, review, scope, deadline).await?;
+            decision = self.decide_by(&now, review, phase, scope, deadline).await?;
         }
         for record in &decision.rules {
             record.name.count(record.result(), &self.metrics);
@@ -72,6 +80,7 @@ impl Decider {
         &self,
         catalog: &Catalog,
         review: &Review<'_>,
+        phase: Phase,
         scope: Scope,
         deadline: Instant,
     ) -> Result<Decision, ReviewError> {
@@ -87,17 +96,49 @@ impl Decider {
                 _ => &review.head.namespace,
             },
         };
-        let Concerned { entries, parts } = catalog.policies.concerned(scope, &subject);
+        let Concerned { entries, parts } = catalog.policies.concerned(phase, scope, &subject);
         if entries.is_empty() {
             return Ok(Decision::default());
         }
         let request = review.request(parts)?;
         let request = request.with_resource_kind(kind.group, kind.version, kind.kind);
         let warnings = entries.iter().filter_map(|entry| unready(entry)).collect();
-        let rules = entries.iter().flat_map(|entry| rules(entry));
-        let running = rules.map(|rule| Running::new(rule, &request)).collect();
-        let records = self.run(catalog, running, deadline).await;
-        Ok(verdict::decide(records, warnings))
+        let (records, patch) = match phase {
+            Phase::Validation => {
+                let rules = entries.iter().flat_map(|entry| rules(entry, phase));
+                let running = rules.map(|rule| Running::new(rule, &request)).collect();
+                (self.run(catalog, running, deadline).await, None)
+            }
+            Phase::Mutation => self.change(catalog, &entries, request, deadline).await,
+        };
+        let mut decision = verdict::decide(records, warnings);
+        decision.patch = patch.filter(|_| decision.allowed());
+        Ok(decision)
+    }
+
+    /// Takes the object through the rules that change it: what was recorded, and the patch that comes of
+    /// it.
+    async fn change(
+        &self,
+        catalog: &Catalog,
+        entries: &[&Entry],
+        request: AdmissionRequest,
+        deadline: Instant,
+    ) -> (Vec<RuleRecord>, Option<Value>) {
+        let mut course = Course::new(request);
+        'policies: for entry in entries {
+            course.begin_policy();
+            for rule in rules(entry, Phase::Mutation) {
+                let running = vec![Running::new(rule, course.request())];
+                let mut records = self.run(catalog, running, deadline).await;
+                match records.pop().map(|record| course.take(record)) {
+                    None | Some(Next::Rule) => {}
+                    Some(Next::Policy) => break,
+                    Some(Next::Nobody) => break 'policies,
+                }
+            }
+        }
+        course.end()
     }
 
     /// Takes an object that exists through the validating rules of these policies; the records of those
@@ -109,8 +150,9 @@ impl Decider {
         request: &AdmissionRequest,
         timeout: Duration,
     ) -> Vec<RuleRecord> {
-        let rules = policies.iter().flat_map(|entry| rules(entry));
-        let rules = rules.filter(|(_, rule, _)| !rule.is_mutation());
+        let rules = policies
+            .iter()
+            .flat_map(|entry| rules(entry, Phase::Validation));
         let running = rules.map(|rule| Running::of_existing(rule, request));
         let deadline = Instant::now() + timeout;
         self.run(catalog, running.collect(), deadline).await
@@ -160,118 +202,6 @@ impl Decider {
             }
         }
         rules.into_iter().filter_map(Running::into_record).collect()
-    }
-}
-
-/// A rule on its way through the request.
-struct Running<'a> {
-    rule: (&'a Policy, &'a Rule, &'a Arc<RuleName>),
-    evaluation: Evaluation<'a>,
-    /// Facts that are on their way to it, by id.
-    awaited: Vec<u32>,
-    origins: Vec<(u32, Option<Arc<Origin>>)>,
-    report: Option<RuleReport>,
-}
-
-impl<'a> Running<'a> {
-    fn new(rule: (&'a Policy, &'a Rule, &'a Arc<RuleName>), request: &'a AdmissionRequest) -> Self {
-        Self::with(rule, Evaluation::start(rule.0, rule.1, request))
-    }
-
-    fn of_existing(
-        rule: (&'a Policy, &'a Rule, &'a Arc<RuleName>),
-        request: &'a AdmissionRequest,
-    ) -> Self {
-        Self::with(rule, Evaluation::of_existing(rule.0, rule.1, request))
-    }
-
-    fn with(rule: (&'a Policy, &'a Rule, &'a Arc<RuleName>), evaluation: Evaluation<'a>) -> Self {
-        Self {
-            rule,
-            evaluation,
-            awaited: Vec::new(),
-            origins: Vec::new(),
-            report: None,
-        }
-    }
-
-    /// Goes on, if nothing is waited for; what it needs then.
-    fn step(&mut self, asker: usize) -> Option<Needs<'a>> {
-        if !self.awaited.is_empty() || self.report.is_some() {
-            return None;
-        }
-        match self.evaluation.step() {
-            Step::Done(report) => {
-                self.report = Some(report);
-                None
-            }
-            Step::Need(requests) => {
-                self.awaited = requests.iter().map(|request| request.id).collect();
-                Some(Needs {
-                    asker,
-                    reader: &self.rule.2.reader,
-                    requests,
-                })
-            }
-        }
-    }
-
-    fn supply(&mut self, fact: Fact) {
-        self.awaited.retain(|id| *id != fact.id);
-        self.origins.push((fact.id, fact.origin));
-        match fact.answer {
-            Some(answer) => self.evaluation.supply(fact.id, answer),
-            None => self.evaluation.decline(fact.id),
-        }
-    }
-
-    /// Nothing is on its way any more: what did not come is not known.
-    fn give_up(&mut self) {
-        for id in std::mem::take(&mut self.awaited) {
-            let message = "nobody answered".to_owned();
-            self.evaluation
-                .supply(id, Err(FactError::RequestInvalid { message }));
-        }
-    }
-
-    /// `None` where the rule does not speak of the request.
-    fn into_record(self) -> Option<RuleRecord> {
-        let (policy, rule, name) = self.rule;
-        let report = self.report?;
-        (report.outcome != RuleOutcome::NotMatched)
-            .then(|| record(policy, rule, Arc::clone(name), report, &self.origins))
-    }
-}
-
-fn record(
-    policy: &Policy,
-    rule: &Rule,
-    name: Arc<RuleName>,
-    report: RuleReport,
-    origins: &[(u32, Option<Arc<Origin>>)],
-) -> RuleRecord {
-    let mut facts: Vec<FactRecord> = Vec::new();
-    for read in report.facts {
-        let fact = FactRecord {
-            origin: origins
-                .iter()
-                .find(|(id, _)| *id == read.id)
-                .and_then(|(_, origin)| origin.clone()),
-            error: read.error.as_ref().map(FactError::code),
-            entry: read.entry,
-        };
-        // Several uses of one fact, read from one state of it, are one thing to know.
-        if !facts.contains(&fact) {
-            facts.push(fact);
-        }
-    }
-    RuleRecord {
-        name,
-        action: rule.action(),
-        ignore_errors: policy.failure_policy() == anteroom_policy::FailurePolicy::Ignore,
-        warn_on_audit: policy.emit_warning(),
-        facts,
-        outcome: report.outcome,
     }
 }
 
@@ -330,10 +260,11 @@ fn resource_kind<'a>(catalog: &'a Catalog, review: &'a Review<'_>) -> ResourceKi
     }
 }
 
-fn rules(entry: &Entry) -> impl Iterator<Item = (&Policy, &Rule, &Arc<RuleName>)> {
-    entry.outcome.iter().flat_map(|policy| {
+fn rules(entry: &Entry, phase: Phase) -> impl Iterator<Item = NamedRule<'_>> {
+    entry.outcome.iter().flat_map(move |policy| {
         let named = policy.rules().iter().zip(&entry.names);
-        named.map(move |(rule, name)| (policy, rule, name))
+        let of_phase = named.filter(move |(rule, _)| rule.phase() == phase);
+        of_phase.map(move |(rule, name)| (policy, rule, name))
     })
 }
 

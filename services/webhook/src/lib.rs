@@ -13,7 +13,7 @@
 //! - `policies`: which policies concern a request.
 //! - `decide`: takes a request through them; `facts` asks the replicas; `verdict` decides.
 //! - `response`: what the API server and its users are told.
-//! - `registration`: the ValidatingWebhookConfiguration, and the proof that the API server goes by it;
+//! - `registration`: the two webhook configurations, and the proof that the API server goes by them;
 //!   `tls`: the certificate.
 //! - `background`: existing objects through the same policies, for whoever reports on them.
 //! - `beats`: what this webhook says that it enforces.
@@ -29,6 +29,7 @@ mod decide;
 mod facts;
 mod kinds;
 mod metrics;
+mod phase;
 mod policies;
 mod ready;
 mod registration;
@@ -46,6 +47,7 @@ use std::{
 };
 
 use anteroom_bus::Bus;
+use anteroom_policy::Phase;
 use anteroom_runtime::{Check, Service, Shutdown, certs::Certificates, supervise::Tasks};
 use anyhow::Context as _;
 use axum::{extract::Request, response::Response};
@@ -148,21 +150,29 @@ impl Webhook {
             certificate_ready(certificates.clone(), check, service.shutdown.clone()),
         );
 
-        let called = kube.map(|client| {
+        let registration = Registration::new(args);
+        let keep = |(client, phase): (Client, Phase)| {
             let (called_in, called) = watch::channel(Called::default());
+            let what = match phase {
+                Phase::Mutation => "mutating webhook configuration",
+                Phase::Validation => "webhook configuration",
+            };
             let keeper = Keeper {
+                phase,
                 client,
-                registration: Registration::new(args),
+                registration: registration.clone(),
                 metrics: metrics.clone(),
-                check: service
-                    .readiness
-                    .check("webhook configuration", "policies and a certificate"),
+                check: service.readiness.check(what, "policies and a certificate"),
                 called: called_in,
             };
             let keep = keeper.run(catalogs.clone(), trust.clone(), service.shutdown.clone());
-            tasks.spawn("webhook configuration", keep);
+            tasks.spawn(what, keep);
             called
-        });
+        };
+        let clients = kube
+            .into_iter()
+            .flat_map(|client| Phase::ALL.map(|phase| (client.clone(), phase)));
+        let called = clients.map(keep).collect();
 
         let beats = Beats {
             bus: Arc::clone(&bus),

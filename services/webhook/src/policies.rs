@@ -1,20 +1,19 @@
 //! The policies that are in force, found by what they speak of.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+mod index;
+
+use std::{collections::HashMap, sync::Arc};
 
 use anteroom_model::{EntryKind, GroupVersionResource, ObjectKey, Source, ViewId};
 use anteroom_policy::{
-    FailurePolicy, KindPattern, NamedObject, Operation, Policy, Problem, Reference, RequestParts,
-    Target, compile,
+    FailurePolicy, KindPattern, NamedObject, Operation, Phase, Policy, Problem, Reference,
+    RequestParts, Target, compile,
 };
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::rule::RuleName;
+use crate::{phase::ByPhase, rule::RuleName};
+use index::Index;
 
 /// What the API server waits for a webhook where a policy does not say.
 pub(crate) const TIMEOUT_SECONDS_DEFAULT: u32 = 10;
@@ -112,7 +111,7 @@ pub(crate) struct Entry {
     /// Through which webhook it is called.
     pub(crate) group: Group,
     /// What it has to be called for: of one that is not ready, as far as it can be read.
-    pub(crate) targets: Vec<Target>,
+    pub(crate) targets: ByPhase<Vec<Target>>,
     /// What it reads.
     pub(crate) needs: Vec<Need>,
     /// The policy, or everything that keeps it from being ready.
@@ -120,7 +119,7 @@ pub(crate) struct Entry {
     /// Of each of the policy's rules.
     pub(crate) names: Vec<Arc<RuleName>>,
     /// What it reads of a request.
-    parts: RequestParts,
+    parts: ByPhase<RequestParts>,
     /// Of which it was compiled.
     body: Bytes,
 }
@@ -138,11 +137,11 @@ impl Entry {
                 return Self {
                     key,
                     group: Group::UNREADY,
-                    targets: Vec::new(),
+                    targets: ByPhase::default(),
                     needs: Vec::new(),
                     outcome: Err(vec![problem]),
                     names: Vec::new(),
-                    parts: RequestParts::default(),
+                    parts: ByPhase::default(),
                     body,
                 };
             }
@@ -156,10 +155,10 @@ impl Entry {
         let (group, targets, needs) = match &outcome {
             Ok(policy) => (
                 Group::of(policy),
-                policy.targets().collect(),
+                ByPhase::of(|phase| policy.targets(phase).collect()),
                 Need::of(policy, &key),
             ),
-            Err(_) => (Group::UNREADY, readable_targets(&manifest), Vec::new()),
+            Err(_) => (Group::UNREADY, unready_targets(&manifest), Vec::new()),
         };
         let names = outcome.iter().flat_map(|policy| {
             let name = |rule| Arc::new(RuleName::of(policy, rule));
@@ -171,14 +170,17 @@ impl Entry {
             targets,
             needs,
             names: names.collect(),
-            parts: outcome.as_ref().map(RequestParts::of).unwrap_or_default(),
+            parts: match &outcome {
+                Ok(policy) => ByPhase::of(|phase| RequestParts::of(policy, phase)),
+                Err(_) => ByPhase::default(),
+            },
             outcome,
             body,
         }
     }
 
-    fn concerns(&self, subject: &Subject<'_>) -> bool {
-        self.targets.iter().any(|target| {
+    fn concerns(&self, phase: Phase, subject: &Subject<'_>) -> bool {
+        self.targets.get(phase).iter().any(|target| {
             target.operations.contains(&subject.operation)
                 && target.kinds.iter().any(|kind| {
                     kind.covers(
@@ -219,49 +221,7 @@ pub(crate) struct Subject<'a> {
 pub(crate) struct PolicySet {
     /// In order of key.
     entries: Vec<Arc<Entry>>,
-    /// Of the kinds that some policy names.
-    by_kind: HashMap<String, Candidates>,
-    /// Of all other kinds: the policies that name one with wildcards.
-    of_others: Candidates,
-}
-
-/// The policies that may speak of a kind.
-#[derive(Clone, Debug, Default)]
-struct Candidates {
-    /// Positions of those that speak of it wherever it lives, in order.
-    everywhere: Vec<usize>,
-    /// Of those of one namespace, by it.
-    by_namespace: HashMap<String, Vec<usize>>,
-    /// What all of them read of a request.
-    parts: RequestParts,
-}
-
-impl Candidates {
-    fn add(&mut self, at: usize, entry: &Entry) {
-        let positions = match entry.namespace() {
-            None => &mut self.everywhere,
-            Some(namespace) => self.by_namespace.entry(namespace.to_owned()).or_default(),
-        };
-        positions.push(at);
-        self.parts.unite(&entry.parts);
-    }
-
-    /// Positions, in order.
-    fn of(&self, namespace: &str) -> Cow<'_, [usize]> {
-        let mut more: Vec<usize> = match namespace {
-            "" => self.by_namespace.values().flatten().copied().collect(),
-            namespace => match self.by_namespace.get(namespace) {
-                Some(positions) => positions.clone(),
-                None => Vec::new(),
-            },
-        };
-        if more.is_empty() {
-            return Cow::Borrowed(&self.everywhere);
-        }
-        more.extend_from_slice(&self.everywhere);
-        more.sort_unstable();
-        Cow::Owned(more)
-    }
+    indexes: ByPhase<Index>,
 }
 
 /// The policies that a request concerns.
@@ -292,50 +252,27 @@ impl PolicySet {
             })
             .collect();
         entries.sort_by(|a, b| a.key.cmp(&b.key));
-        let mut set = Self {
+        Self {
+            indexes: ByPhase::of(|phase| Index::of(&entries, phase)),
             entries,
-            ..Self::default()
-        };
-        set.index();
-        set
-    }
-
-    fn index(&mut self) {
-        let kinds = |entry: &Entry| -> BTreeSet<String> {
-            let kinds = entry.targets.iter().flat_map(|target| &target.kinds);
-            kinds.map(|kind| kind.kind.clone()).collect()
-        };
-        let is_wildcard = |kind: &String| kind.contains(['*', '?']);
-        let named = self.entries.iter().flat_map(|entry| kinds(entry));
-        let mut by_kind: HashMap<String, Candidates> = named
-            .filter(|kind| !is_wildcard(kind))
-            .map(|kind| (kind, Candidates::default()))
-            .collect();
-        for (at, entry) in self.entries.iter().enumerate() {
-            let kinds = kinds(entry);
-            if kinds.iter().any(is_wildcard) {
-                self.of_others.add(at, entry);
-                by_kind.values_mut().for_each(|kind| kind.add(at, entry));
-                continue;
-            }
-            for kind in kinds {
-                if let Some(candidates) = by_kind.get_mut(&kind) {
-                    candidates.add(at, entry);
-                }
-            }
         }
-        self.by_kind = by_kind;
     }
 
-    /// Those that may speak of `subject`.
-    pub(crate) fn concerned(&self, scope: Scope, subject: &Subject<'_>) -> Concerned<'_> {
-        let candidates = self.by_kind.get(subject.kind).unwrap_or(&self.of_others);
+    /// Those of which rules of this phase may speak of `subject`.
+    pub(crate) fn concerned(
+        &self,
+        phase: Phase,
+        scope: Scope,
+        subject: &Subject<'_>,
+    ) -> Concerned<'_> {
+        let candidates = self.indexes.get(phase).candidates(subject.kind);
         let positions = candidates.of(subject.namespace);
         let entries = positions.iter().map(|at| &*self.entries[*at]);
-        let concerned = |entry: &&Entry| scope.contains(entry.group) && entry.concerns(subject);
+        let concerned =
+            |entry: &&Entry| scope.contains(entry.group) && entry.concerns(phase, subject);
         Concerned {
             entries: entries.filter(concerned).collect(),
-            parts: &candidates.parts,
+            parts: candidates.parts(),
         }
     }
 
@@ -353,6 +290,14 @@ impl PolicySet {
             .count();
         (ready, self.entries.len() - ready)
     }
+}
+
+/// Of a policy that is not ready, who works with its kinds is told once, whatever its rules do.
+fn unready_targets(manifest: &Value) -> ByPhase<Vec<Target>> {
+    ByPhase::of(|phase| match phase {
+        Phase::Mutation => Vec::new(),
+        Phase::Validation => readable_targets(manifest),
+    })
 }
 
 /// The kinds that a manifest names where one can be read, so that somebody who works with them is

@@ -1,6 +1,8 @@
-//! The ValidatingWebhookConfiguration that the policies come to. Pure; [`keep`] writes it, and
-//! [`proof`] shows that the API server goes by it.
+//! The two webhook configurations that the policies come to: of the rules that change objects, and of
+//! those that judge them. Pure; [`keep`] writes them, and [`proof`] shows that the API server goes by
+//! them.
 
+mod configuration;
 mod keep;
 pub(crate) mod proof;
 mod step;
@@ -8,22 +10,23 @@ mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anteroom_policy::{KindPattern, Operation, Target};
+use anteroom_policy::{KindPattern, Operation, Phase, Target};
 use k8s_openapi::{
     ByteString,
     api::admissionregistration::v1::{
-        RuleWithOperations, ServiceReference, ValidatingWebhook, ValidatingWebhookConfiguration,
-        WebhookClientConfig,
+        MutatingWebhook, RuleWithOperations, ServiceReference, WebhookClientConfig,
     },
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta},
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
 };
 
 use crate::{
     args::Args,
     kinds::{Kinds, ResourceName},
+    phase,
     policies::{Group, PolicySet},
 };
 
+pub(crate) use configuration::Configuration;
 pub(crate) use keep::{Called, Keeper};
 
 /// Set by the API server on every namespace.
@@ -38,8 +41,8 @@ const POLICIES_TIMEOUT_SECONDS: i32 = 5;
 /// How the API server reaches the webhook, and what it spares.
 #[derive(Clone, Debug)]
 pub(crate) struct Registration {
-    /// The object's name.
-    pub(crate) name: String,
+    /// The name of the object of either kind.
+    name: String,
     reach: Reach,
     /// Sorted, each once.
     exempt_namespaces: Vec<String>,
@@ -79,49 +82,50 @@ impl Registration {
         }
     }
 
-    /// The configuration for these policies, where the API server serves these kinds. `trust_pem`
-    /// is the authority of our certificate; empty: the API server's own trust store.
+    /// The configuration of a phase for these policies, where the API server serves these kinds.
+    /// `trust_pem` is the authority of our certificate; empty: the API server's own trust store.
     pub(crate) fn configuration(
         &self,
+        phase: Phase,
         policies: &PolicySet,
         kinds: &Kinds,
         trust_pem: &str,
-    ) -> ValidatingWebhookConfiguration {
+    ) -> Configuration {
         let mut groups: BTreeMap<Group, Vec<&Target>> = BTreeMap::new();
         for entry in policies.entries() {
             groups
                 .entry(entry.group)
                 .or_default()
-                .extend(&entry.targets);
+                .extend(entry.targets.get(phase));
         }
         let webhooks = groups.into_iter().filter_map(|(group, targets)| {
             let rules = rules(&targets, kinds);
-            (!rules.is_empty()).then(|| self.webhook(group, rules, trust_pem))
+            (!rules.is_empty()).then(|| self.webhook(phase, group, rules, trust_pem))
         });
-        let mut configuration = ValidatingWebhookConfiguration {
-            metadata: ObjectMeta {
-                name: Some(self.name.clone()),
-                labels: Some(BTreeMap::from([(
-                    "app.kubernetes.io/managed-by".to_owned(),
-                    "anteroom-webhook".to_owned(),
-                )])),
-                ..ObjectMeta::default()
-            },
-            webhooks: Some(webhooks.chain([self.of_policies(trust_pem)]).collect()),
+        let mut webhooks: Vec<_> = webhooks.collect();
+        match phase {
+            // As in Kyverno, what may be passed over changes an object first.
+            Phase::Mutation => webhooks.reverse(),
+            Phase::Validation => webhooks.push(self.of_policies(trust_pem)),
+        }
+        let mut configuration = Configuration {
+            phase,
+            name: self.name.clone(),
+            webhooks,
         };
         let probe = proof::webhook(
             &proof::token(&configuration),
             self.client_config(proof::PATH.to_owned(), trust_pem),
         );
-        configuration.webhooks.get_or_insert_default().push(probe);
+        configuration.webhooks.push(probe);
         configuration
     }
 
     /// Through which policies themselves are admitted. Where it does not answer they are: what they may
     /// not read is seen to at evaluation too.
-    fn of_policies(&self, trust_pem: &str) -> ValidatingWebhook {
+    fn of_policies(&self, trust_pem: &str) -> MutatingWebhook {
         let texts = |all: &[&str]| Some(all.iter().map(|&text| text.to_owned()).collect());
-        ValidatingWebhook {
+        MutatingWebhook {
             name: POLICIES.to_owned(),
             admission_review_versions: vec!["v1".to_owned()],
             client_config: self.client_config("/policies".to_owned(), trust_pem),
@@ -136,29 +140,32 @@ impl Registration {
             }]),
             side_effects: "None".to_owned(),
             timeout_seconds: Some(POLICIES_TIMEOUT_SECONDS),
-            ..ValidatingWebhook::default()
+            ..MutatingWebhook::default()
         }
     }
 
     fn webhook(
         &self,
+        phase: Phase,
         group: Group,
         rules: Vec<RuleWithOperations>,
         trust_pem: &str,
-    ) -> ValidatingWebhook {
+    ) -> MutatingWebhook {
         let action = if group.ignore { "ignore" } else { "fail" };
-        let seconds = group.timeout_seconds;
-        ValidatingWebhook {
-            name: format!("{action}-{seconds}.validate.anteroom.svc"),
+        let (verb, seconds) = (phase::verb(phase), group.timeout_seconds);
+        MutatingWebhook {
+            name: format!("{action}-{seconds}.{verb}.anteroom.svc"),
             admission_review_versions: vec!["v1".to_owned()],
-            client_config: self.client_config(format!("/validate/{action}/{seconds}"), trust_pem),
+            client_config: self.client_config(format!("/{verb}/{action}/{seconds}"), trust_pem),
             failure_policy: Some(if group.ignore { "Ignore" } else { "Fail" }.to_owned()),
             match_policy: Some("Equivalent".to_owned()),
             namespace_selector: Some(self.namespace_selector()),
+            // Whatever another webhook changes afterwards is seen too, as in Kyverno.
+            reinvocation_policy: (phase == Phase::Mutation).then(|| "IfNeeded".to_owned()),
             rules: Some(rules),
             side_effects: "None".to_owned(),
             timeout_seconds: i32::try_from(seconds).ok(),
-            ..ValidatingWebhook::default()
+            ..MutatingWebhook::default()
         }
     }
 

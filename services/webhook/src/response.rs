@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, io::Write as _};
 
 use anteroom_model::ErrorCode;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde::Serialize;
 
@@ -28,7 +29,10 @@ const RECORD_BYTES_MAX: usize = 8 * 1024;
 /// Facts of one rule in the record; the rest are counted.
 const FACTS_MAX: usize = 16;
 
-/// What a fact reads, as the record names it: paths may be long.
+/// Places that one rule changed in the record; the rest are counted.
+const CHANGED_MAX: usize = 16;
+
+/// What a fact reads, and a place that is changed, as the record names them: paths may be long.
 const ENTRY_BYTES_MAX: usize = 256;
 
 /// What is usual of an answer's length.
@@ -51,6 +55,12 @@ struct Response<'a> {
     status: Option<Status<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
+    /// What the patch is written in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    /// Base64 of its JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     audit_annotations: Option<Annotations>,
 }
@@ -81,11 +91,14 @@ struct Error<'a> {
 pub(crate) fn decided(review: &Review<'_>, decision: &Decision) -> Bytes {
     let refused = !decision.allowed();
     let message = refused.then(|| denial(review, &decision.blocked));
+    let patch = decision.patch.as_ref();
     envelope(&Response {
         uid: &review.head.uid,
         allowed: !refused,
         status: message.as_ref().map(|m| status(&decision.blocked, m)),
         warnings: warnings(&decision.warnings),
+        patch_type: patch.map(|_| "JSONPatch"),
+        patch: patch.map(|patch| BASE64_STANDARD.encode(json(patch))),
         audit_annotations: (!decision.rules.is_empty()).then(|| Annotations {
             decision: record(decision),
         }),
@@ -101,7 +114,7 @@ pub(crate) fn admitted(review: &Review<'_>, admission: &Admission) -> Bytes {
         allowed: !refused,
         status: refused.then(|| failure(403, "Forbidden", cut(&message, MESSAGE_BYTES_MAX))),
         warnings: warnings(&admission.warnings),
-        audit_annotations: None,
+        ..Response::default()
     })
 }
 
@@ -111,6 +124,15 @@ pub(crate) fn probed(review: &Review<'_>) -> Bytes {
     envelope(&Response {
         uid: &review.head.uid,
         status: Some(failure(403, "Forbidden", message)),
+        ..Response::default()
+    })
+}
+
+/// The answer to a review that no policy decides on.
+pub(crate) fn passed(review: &Review<'_>) -> Bytes {
+    envelope(&Response {
+        uid: &review.head.uid,
+        allowed: true,
         ..Response::default()
     })
 }
@@ -127,7 +149,7 @@ pub(crate) fn malformed(uid: &str, error: &ReviewError, ignore: bool) -> Bytes {
             true => warnings(std::slice::from_ref(&message)),
             false => Vec::new(),
         },
-        audit_annotations: None,
+        ..Response::default()
     })
 }
 
@@ -230,6 +252,10 @@ struct Rule<'a> {
     rule: &'a str,
     result: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    changed: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed_left_out: Option<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     facts: Vec<Fact<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     facts_left_out: Option<usize>,
@@ -246,13 +272,16 @@ struct Fact<'a> {
 
 impl<'a> Rule<'a> {
     fn of(record: &'a RuleRecord) -> Self {
-        let left_out = record.facts.len().checked_sub(FACTS_MAX);
+        let left_out = |all: usize, max| Some(all).filter(|all| *all > max).map(|all| all - max);
+        let changed = record.changed.iter().take(CHANGED_MAX);
         Self {
             policy: &record.name.policy,
             rule: record.name.rule(),
             result: record.result().as_str(),
+            changed: changed.map(|place| cut(place, ENTRY_BYTES_MAX)).collect(),
+            changed_left_out: left_out(record.changed.len(), CHANGED_MAX),
             facts: record.facts.iter().take(FACTS_MAX).map(Fact::of).collect(),
-            facts_left_out: left_out.filter(|left_out| *left_out > 0),
+            facts_left_out: left_out(record.facts.len(), FACTS_MAX),
         }
     }
 }

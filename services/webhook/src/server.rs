@@ -5,6 +5,7 @@
 //! | `/validate` | all, each by its own failure policy |
 //! | `/validate/fail`, `/validate/ignore` | those of this failure policy |
 //! | `/validate/fail/10` and so on | those of this failure policy and `timeoutSeconds`: what is registered |
+//! | `/mutate` and so on | the same, by the rules that change objects |
 //! | `/policies` | none: policies themselves are admitted |
 //! | `/probe` | none: every review is refused, see [`registration::proof`](crate::registration::proof) |
 
@@ -18,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use anteroom_policy::Phase;
 use anteroom_runtime::{Shutdown, certs::Certificates};
 use anyhow::Context as _;
 use axum::{
@@ -36,7 +38,9 @@ use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 use tower::{Service, make::Shared};
 
-use crate::{decide::Decider, metrics::WebhookMetrics, policies::Scope, registration::proof};
+use crate::{
+    decide::Decider, metrics::WebhookMetrics, phase, policies::Scope, registration::proof,
+};
 use answer::About;
 
 /// Reviews that are decided at once. One more is answered with 503, and so by its failure policy:
@@ -142,22 +146,31 @@ enum Place {
 
 /// `None`: there is no such path.
 fn place(path: &str) -> Option<Place> {
-    let about = match path {
-        "/policies" => About::Policies,
+    match path {
+        "/policies" => return Some(Place::Reviews(About::Policies)),
         proof::PATH => return Some(Place::Probe),
-        "/validate" => About::Objects(Scope::default()),
-        _ => {
-            let (action, timeout_seconds) = match path.strip_prefix("/validate/")?.split_once('/') {
-                None => (path.strip_prefix("/validate/")?, None),
-                Some((action, seconds)) => (action, Some(seconds.parse().ok()?)),
-            };
-            About::Objects(Scope {
-                ignore: Some(ignores(action)?),
-                timeout_seconds,
-            })
-        }
+        _ => {}
+    }
+    Phase::ALL.into_iter().find_map(|phase| {
+        let scope = scope(path.strip_prefix('/')?.strip_prefix(phase::verb(phase))?)?;
+        Some(Place::Reviews(About::Objects(phase, scope)))
+    })
+}
+
+/// From what follows the verb, as in `/fail/10`.
+fn scope(rest: &str) -> Option<Scope> {
+    if rest.is_empty() {
+        return Some(Scope::default());
+    }
+    let rest = rest.strip_prefix('/')?;
+    let (action, timeout_seconds) = match rest.split_once('/') {
+        None => (rest, None),
+        Some((action, seconds)) => (action, Some(seconds.parse().ok()?)),
     };
-    Some(Place::Reviews(about))
+    Some(Scope {
+        ignore: Some(ignores(action)?),
+        timeout_seconds,
+    })
 }
 
 fn ignores(action: &str) -> Option<bool> {
@@ -170,7 +183,8 @@ fn ignores(action: &str) -> Option<bool> {
 
 fn not_found(uri: &Uri) -> Response {
     let message = format!(
-        "there is no {}: AdmissionReviews go to /validate/fail or /validate/ignore",
+        "there is no {}: AdmissionReviews go to /validate/fail or /validate/ignore, and those of objects \
+         that may be changed to /mutate/fail or /mutate/ignore",
         uri.path()
     );
     let body = axum::Json(serde_json::json!({ "error": message }));
@@ -187,13 +201,15 @@ mod tests {
 
     #[test]
     fn a_path_says_which_policies_decide() {
-        let reviews = |ignore, timeout_seconds| {
+        let of = |phase, ignore, timeout_seconds| {
             let scope = Scope {
                 ignore,
                 timeout_seconds,
             };
-            Some(Place::Reviews(About::Objects(scope)))
+            Some(Place::Reviews(About::Objects(phase, scope)))
         };
+        let reviews = |ignore, seconds| of(Phase::Validation, ignore, seconds);
+        let changes = |ignore, seconds| of(Phase::Mutation, ignore, seconds);
         for (path, expected) in [
             ("/policies", Some(Place::Reviews(About::Policies))),
             (proof::PATH, Some(Place::Probe)),
@@ -202,6 +218,11 @@ mod tests {
             ("/validate/ignore", reviews(Some(true), None)),
             ("/validate/fail/10", reviews(Some(false), Some(10))),
             ("/validate/ignore/30", reviews(Some(true), Some(30))),
+            ("/mutate", changes(None, None)),
+            ("/mutate/fail", changes(Some(false), None)),
+            ("/mutate/ignore/30", changes(Some(true), Some(30))),
+            ("/mutate/", None),
+            ("/mutated/fail", None),
             ("/validate/", None),
             ("/validate/nope", None),
             ("/validate/fail/", None),

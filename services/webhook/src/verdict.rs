@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anteroom_model::ErrorCode;
 use anteroom_policy::{FailureAction, RuleError, RuleOutcome};
+use serde_json::Value;
 
 use crate::{facts::Origin, rule::RuleName};
 
@@ -16,7 +17,10 @@ pub(crate) struct RuleRecord {
     pub(crate) ignore_errors: bool,
     /// Whether a violation in Audit is told to the user.
     pub(crate) warn_on_audit: bool,
+    /// Of one that changes the object, without what it made of it.
     pub(crate) outcome: RuleOutcome,
+    /// Where it changed the object, as pointers into it.
+    pub(crate) changed: Vec<String>,
     pub(crate) facts: Vec<FactRecord>,
 }
 
@@ -84,6 +88,8 @@ pub(crate) struct Decision {
     pub(crate) rules: Vec<RuleRecord>,
     /// Whether any rule could not be evaluated.
     pub(crate) error: bool,
+    /// What is to be changed, by RFC 6902; `None`: nothing. Of a request that may go on.
+    pub(crate) patch: Option<Value>,
 }
 
 /// One reason for a denial.
@@ -175,6 +181,7 @@ mod tests {
             ignore_errors,
             warn_on_audit: false,
             outcome,
+            changed: Vec::new(),
             facts: Vec::new(),
         }
     }

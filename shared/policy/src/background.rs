@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anteroom_model::KindRecord;
 
 use crate::{
-    AdmissionRequest, CollectionReference, Evaluation, KindPattern, Operation, Policy,
+    AdmissionRequest, CollectionReference, Evaluation, KindPattern, Operation, Phase, Policy,
     RequestParts, Rule, matching,
     policy::{Check, Validation, Work},
 };
@@ -88,7 +88,7 @@ impl Policy {
 
     /// The rules that judge objects, in order.
     pub fn validating(&self) -> impl Iterator<Item = &Rule> {
-        self.rules.iter().filter(|rule| !rule.is_mutation())
+        self.rules_of(Phase::Validation)
     }
 
     /// The kinds that the policy is evaluated on where they exist; none where it is not scanned.
@@ -96,7 +96,9 @@ impl Policy {
         if self.not_scanned().is_some() {
             return Vec::new();
         }
-        let targets = self.validating().flat_map(|rule| rule.matches.targets());
+        let targets = self
+            .validating()
+            .flat_map(|rule| rule.matches.targets(Phase::Validation));
         let mut kinds: Vec<KindPattern> = Vec::new();
         for target in targets {
             // What exists counts as created.

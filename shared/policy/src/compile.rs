@@ -69,7 +69,7 @@ pub struct Driver {
 impl Driver {
     /// What is known where the webhook drives evaluations.
     pub const IN_CLUSTER: Self = Self {
-        mutation: false,
+        mutation: true,
         roles: true,
         namespace_labels: true,
         images: false,

@@ -77,7 +77,7 @@ pub use exception::PolicyException;
 pub use functions::{functions, query_functions};
 pub use matching::{KindPattern, Operation};
 pub use permit::{Call, Permit, Refusal};
-pub use policy::{FailureAction, FailurePolicy, NotRun, Policy, Rule, Target};
+pub use policy::{FailureAction, FailurePolicy, NotRun, Phase, Policy, Rule, Target};
 pub use problem::Problem;
 pub use reference::{
     ApiTarget, CALLS, CALLS_DECLARED, CALLS_OFF, CollectionReference, FactTarget, KeptTarget,

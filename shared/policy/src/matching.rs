@@ -16,7 +16,7 @@ pub(crate) use selector::{Requirement, Selector, SetOperator};
 pub(crate) use surroundings::{Lacking, Matched, Surroundings};
 pub(crate) use users::{Subject, Users};
 
-use crate::{AdmissionRequest, Target, wildcard};
+use crate::{AdmissionRequest, Phase, Target, wildcard};
 
 /// What is done to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -141,19 +141,31 @@ impl Match {
     }
 
     /// What to register for. Exclusions narrow nothing here: the API server has no way to say them.
-    pub(crate) fn targets(&self) -> impl Iterator<Item = Target> {
-        self.include.filters().iter().map(|filter| Target {
-            kinds: if filter.kinds.is_empty() {
-                vec![KindPattern::any()]
-            } else {
-                filter.kinds.clone()
-            },
-            operations: if filter.operations.is_empty() {
-                Operation::ALL.to_vec()
-            } else {
-                filter.operations.clone()
-            },
+    pub(crate) fn targets(&self, phase: Phase) -> impl Iterator<Item = Target> {
+        self.include.filters().iter().filter_map(move |filter| {
+            let operations = operations(phase, &filter.operations);
+            (!operations.is_empty()).then(|| Target {
+                kinds: match &*filter.kinds {
+                    [] => vec![KindPattern::any()],
+                    kinds => kinds.to_vec(),
+                },
+                operations,
+            })
         })
+    }
+}
+
+/// What a filter of a rule is about, which says so or does not. What is deleted is never changed; what is
+/// connected to, where it is said: as Kyverno has it.
+fn operations(phase: Phase, said: &[Operation]) -> Vec<Operation> {
+    match (phase, said) {
+        (Phase::Mutation, []) => vec![Operation::Create, Operation::Update],
+        (Phase::Validation, []) => Operation::ALL.to_vec(),
+        (Phase::Validation, said) => said.to_vec(),
+        (Phase::Mutation, said) => {
+            let changed = said.iter().filter(|said| **said != Operation::Delete);
+            changed.copied().collect()
+        }
     }
 }
 

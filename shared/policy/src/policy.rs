@@ -78,12 +78,33 @@ impl Policy {
         self.emit_warning
     }
 
-    /// What the webhook must be called for: a superset of what the rules match, one target for each
-    /// filter of each rule, in order. Empty where the policy is not evaluated at admission.
-    pub fn targets(&self) -> impl Iterator<Item = Target> {
-        let rules = if self.admission { &*self.rules } else { &[] };
-        rules.iter().flat_map(|rule| rule.matches.targets())
+    /// The rules of a phase, in the manifest's order.
+    pub fn rules_of(&self, phase: Phase) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().filter(move |rule| rule.phase() == phase)
     }
+
+    /// What the webhook must be called for in a phase: a superset of what its rules match, one target for
+    /// each filter of each rule, in order. Empty where the policy is not evaluated at admission.
+    pub fn targets(&self, phase: Phase) -> impl Iterator<Item = Target> {
+        let rules = self.admission.then(|| self.rules_of(phase));
+        let rules = rules.into_iter().flatten();
+        rules.flat_map(move |rule| rule.matches.targets(phase))
+    }
+}
+
+/// When a rule is asked at admission. The API server asks all that change an object before any that
+/// judge it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// Rules change the object (`mutate`).
+    Mutation,
+    /// Rules judge what has become of it (`validate`).
+    Validation,
+}
+
+impl Phase {
+    /// Both, in their order.
+    pub const ALL: [Self; 2] = [Self::Mutation, Self::Validation];
 }
 
 /// A rule that is not run, whatever the request.
@@ -126,9 +147,17 @@ impl Rule {
         &self.name
     }
 
+    /// When it is asked.
+    pub fn phase(&self) -> Phase {
+        match self.work {
+            Work::Mutate(_) => Phase::Mutation,
+            Work::Validate(_) => Phase::Validation,
+        }
+    }
+
     /// Whether it changes objects, rather than judges them.
     pub fn is_mutation(&self) -> bool {
-        matches!(self.work, Work::Mutate(_))
+        self.phase() == Phase::Mutation
     }
 
     /// What a violation leads to.

@@ -20,7 +20,7 @@ use serde::de::{
 use serde_json::{Map, Value};
 
 use crate::{
-    Policy, Rule,
+    Phase, Policy, Rule,
     compile::root_fields,
     policy::{Check, Validation, Work},
     template::Prepared,
@@ -120,10 +120,10 @@ impl RequestParts {
     /// All of a request.
     pub const ALL: Self = Self(Tree::All);
 
-    /// Those of a request that `policy` can read.
-    pub fn of(policy: &Policy) -> Self {
+    /// Those of a request that `policy` can read in a phase.
+    pub fn of(policy: &Policy, phase: Phase) -> Self {
         let mut parts = Self::default();
-        for rule in &policy.rules {
+        for rule in policy.rules_of(phase) {
             let mut filters = rule.matches.filters();
             if rule.names_roles || filters.any(|filter| !filter.users.is_empty()) {
                 USERS.iter().for_each(|path| parts.add(path));

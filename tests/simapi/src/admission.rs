@@ -1,7 +1,9 @@
-//! Admission: the validating webhooks that objects in the store register.
+//! Admission: the webhooks that objects in the store register. Those that mutate are asked first, one after
+//! the other; then those that validate, side by side.
 
 use std::time::Duration;
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
@@ -12,10 +14,13 @@ use crate::{
     store::{NAMESPACES, Store},
 };
 
+mod change;
 mod client;
 mod rules;
 
 use rules::{Configuration, Webhook};
+
+pub(crate) use change::change;
 
 pub(crate) const CONFIGURATIONS: &str =
     "validatingwebhookconfigurations.admissionregistration.k8s.io";
@@ -38,6 +43,7 @@ impl Operation {
 }
 
 /// What is to be admitted.
+#[derive(Clone, Copy)]
 pub(crate) struct Review<'a> {
     pub(crate) operation: Operation,
     pub(crate) resource: &'a ResourceType,
@@ -49,18 +55,22 @@ pub(crate) struct Review<'a> {
     pub(crate) old_object: Option<&'a Value>,
 }
 
+/// What a webhook that admits says beside it.
+#[derive(Default)]
+struct Admitted {
+    warnings: Vec<String>,
+    patch: Option<json_patch::Patch>,
+}
+
 /// One webhook's answer.
 enum Answer {
-    Allowed {
-        warnings: Vec<String>,
-    },
+    Allowed(Admitted),
     Denied(Failure),
     /// It gave no answer that counts.
     Failed(String),
 }
 
 /// Asks every validating webhook that wants to be asked; the warnings of all, or the first denial.
-/// Mutating webhooks are not simulated.
 pub(crate) async fn review(
     store: &Store,
     review: &Review<'_>,
@@ -70,7 +80,7 @@ pub(crate) async fn review(
     if review.resource.group == "admissionregistration.k8s.io" {
         return Ok(Vec::new());
     }
-    let webhooks = registered(store)?;
+    let webhooks = registered(store, CONFIGURATIONS)?;
     let namespace_labels = namespace_labels(store, review);
     let asked: Vec<&Webhook> = webhooks
         .iter()
@@ -79,36 +89,42 @@ pub(crate) async fn review(
     let answers = join_all(asked.iter().map(|webhook| ask(webhook, review, identity))).await;
     let mut warnings = Vec::new();
     for (webhook, answer) in asked.into_iter().zip(answers) {
-        match answer {
-            Answer::Allowed { warnings: more } => warnings.extend(more),
-            Answer::Denied(failure) => return Err(failure),
-            Answer::Failed(why) if webhook.fails_closed() => {
-                let message = format!(
-                    "failed calling webhook {:?}: failed to call webhook: {why}",
-                    webhook.name
-                );
-                return Err(Failure::new(
-                    500,
-                    "InternalError",
-                    format!("Internal error occurred: {message}"),
-                ));
-            }
-            Answer::Failed(why) => {
-                tracing::warn!(
-                    webhook = webhook.name,
-                    why,
-                    "failed calling webhook, failing open"
-                );
-            }
-        }
+        warnings.extend(admitted(webhook, answer)?.warnings);
     }
     Ok(warnings)
 }
 
+/// What a webhook said that admits; nothing, of one that may fail and did.
+fn admitted(webhook: &Webhook, answer: Answer) -> Result<Admitted, Failure> {
+    match answer {
+        Answer::Allowed(admitted) => Ok(admitted),
+        Answer::Denied(failure) => Err(failure),
+        Answer::Failed(why) if webhook.fails_closed() => {
+            let message = format!(
+                "failed calling webhook {:?}: failed to call webhook: {why}",
+                webhook.name
+            );
+            Err(Failure::new(
+                500,
+                "InternalError",
+                format!("Internal error occurred: {message}"),
+            ))
+        }
+        Answer::Failed(why) => {
+            tracing::warn!(
+                webhook = webhook.name,
+                why,
+                "failed calling webhook, failing open"
+            );
+            Ok(Admitted::default())
+        }
+    }
+}
+
 /// The webhooks of all configurations. One that cannot be read fails the request: nothing is
 /// admitted past a webhook that was not understood.
-fn registered(store: &Store) -> Result<Vec<Webhook>, Failure> {
-    let resource = ResourceName::from(CONFIGURATIONS);
+fn registered(store: &Store, configurations: &str) -> Result<Vec<Webhook>, Failure> {
+    let resource = ResourceName::from(configurations);
     let page = store.list(&resource, &Default::default(), None, None, usize::MAX);
     let mut webhooks = Vec::new();
     for object in page.map(|page| page.objects).unwrap_or_default() {
@@ -190,9 +206,13 @@ fn read_answer(webhook: &Webhook, uid: &str, body: &[u8]) -> Answer {
     if allowed {
         let warnings = response["warnings"].as_array().into_iter().flatten();
         let warnings = warnings.filter_map(|warning| warning.as_str().map(str::to_owned));
-        return Answer::Allowed {
-            warnings: warnings.collect(),
+        let Ok(patch) = read_patch(response) else {
+            return Answer::Failed("the response's patch is no JSONPatch in base64".into());
         };
+        return Answer::Allowed(Admitted {
+            warnings: warnings.collect(),
+            patch,
+        });
     }
     let status = &response["status"];
     let code = status["code"]
@@ -210,6 +230,15 @@ fn read_answer(webhook: &Webhook, uid: &str, body: &[u8]) -> Answer {
         "BadRequest"
     };
     Answer::Denied(Failure::new(code, reason, message))
+}
+
+fn read_patch(response: &Value) -> anyhow::Result<Option<json_patch::Patch>> {
+    let Some(patch) = response["patch"].as_str() else {
+        return Ok(None);
+    };
+    anyhow::ensure!(response["patchType"] == "JSONPatch");
+    let patch = BASE64_STANDARD.decode(patch)?;
+    Ok(Some(serde_json::from_slice(&patch)?))
 }
 
 #[cfg(test)]

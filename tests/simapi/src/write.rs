@@ -72,7 +72,7 @@ impl Write<'_> {
         self.check_namespace()?;
         metadata::prepare_create(&self.resource, &mut object, &self.app.identity);
         let warnings = self
-            .admit(Operation::Create, name, Some(&object), None)
+            .admit(Operation::Create, name, Some(&mut object), None)
             .await?;
         let stored = self.app.store.put(&self.name(), object, Expected::Absent);
         let stored = stored.map_err(|error| match error {
@@ -154,7 +154,7 @@ impl Write<'_> {
         let status_only = self.path.subresource.is_some();
         metadata::prepare_update(&self.resource, &old, &mut object, status_only)?;
         let warnings = self
-            .admit(Operation::Update, name, Some(&object), Some(&old))
+            .admit(Operation::Update, name, Some(&mut object), Some(&old))
             .await?;
         metadata_mut(&mut object)
             .insert("resourceVersion".into(), current.version.to_string().into());
@@ -339,14 +339,15 @@ impl Write<'_> {
         }
     }
 
+    /// The warnings of all webhooks, after those that change the object did.
     async fn admit(
         &self,
         operation: Operation,
         name: &str,
-        object: Option<&Value>,
+        object: Option<&mut Value>,
         old_object: Option<&Value>,
     ) -> Result<Vec<String>, Failure> {
-        let review = Review {
+        let review = |object| Review {
             operation,
             resource: &self.resource,
             version: &self.path.version,
@@ -356,6 +357,14 @@ impl Write<'_> {
             object,
             old_object,
         };
-        admission::review(&self.app.store, &review, &self.app.identity).await
+        let (store, identity) = (&self.app.store, &self.app.identity);
+        let sent = review(object.as_deref());
+        let (changed, mut warnings) = admission::change(store, &sent, identity).await?;
+        let judged = review(changed.as_ref());
+        warnings.extend(admission::review(store, &judged, identity).await?);
+        if let Some((object, changed)) = object.zip(changed) {
+            *object = changed;
+        }
+        Ok(warnings)
     }
 }

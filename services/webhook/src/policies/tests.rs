@@ -51,7 +51,7 @@ fn subject(kind: &str) -> Subject<'_> {
 }
 
 fn names(set: &PolicySet, scope: Scope, subject: &Subject<'_>) -> Vec<String> {
-    let concerned = set.concerned(scope, subject).entries;
+    let concerned = set.concerned(Phase::Validation, scope, subject).entries;
     let keys = concerned.iter().map(|entry| entry.key.to_string());
     keys.collect()
 }
@@ -82,6 +82,50 @@ fn policies_are_found_by_what_they_speak_of_in_order_of_name() {
         ..subject("Ingress")
     };
     assert_eq!(names(&set, all, &update), ["b", "d", "e"]);
+}
+
+#[test]
+fn each_phase_has_its_policies_and_reads_what_they_read() {
+    let changing = |manifest: &mut Value| {
+        let rule = manifest["spec"]["rules"][0].as_object_mut().unwrap();
+        rule.remove("validate");
+        let patch = json!({ "patchStrategicMerge": { "a": "{{ request.object.b }}" } });
+        rule.insert("mutate".to_owned(), patch);
+    };
+    let both = |manifest: &mut Value| {
+        let mut rule = json!({ "rules": [manifest["spec"]["rules"][0]] });
+        rule["rules"][0]["name"] = json!("another");
+        let mut other = json!({ "spec": rule });
+        changing(&mut other);
+        let rules = manifest["spec"]["rules"].as_array_mut().unwrap();
+        rules.push(other["spec"]["rules"][0].take());
+    };
+    let set = set(vec![
+        ("a", manifest(&["Ingress"], changing)),
+        ("b", manifest(&["Ingress"], |_| ())),
+        ("c", manifest(&["Ingress"], both)),
+        (
+            "d",
+            manifest(&["Ingress"], |manifest| {
+                manifest["spec"]["rules"][0]["mutate"] = json!(1);
+            }),
+        ),
+    ]);
+    let object = json!({ "a": 1, "b": 2 });
+    for (phase, expected, read) in [
+        (Phase::Mutation, &["a", "c"][..], object.clone()),
+        (Phase::Validation, &["b", "c", "d"], json!({})),
+    ] {
+        let concerned = set.concerned(phase, Scope::default(), &subject("Ingress"));
+        let names: Vec<_> = concerned
+            .entries
+            .iter()
+            .map(|entry| &*entry.key.name)
+            .collect();
+        assert_eq!(names, expected, "{phase:?}");
+        let parts = concerned.parts.field("object", &object.to_string());
+        assert_eq!(parts.unwrap().unwrap(), read, "{phase:?}");
+    }
 }
 
 #[test]
@@ -155,7 +199,7 @@ fn a_policy_that_is_not_ready_is_found_by_what_can_be_read_of_it() {
         ("c", manifest(&[], legacy)),
     ]);
     assert_eq!(set.counts(), (0, 3));
-    let concerned = set.concerned(Scope::default(), &subject("Ingress"));
+    let concerned = set.concerned(Phase::Validation, Scope::default(), &subject("Ingress"));
     let concerned = concerned.entries;
     let found: Vec<_> = concerned.iter().map(|entry| &*entry.key.name).collect();
     assert_eq!(found, ["a", "c"]);
@@ -217,7 +261,7 @@ fn what_is_read_of_a_request_is_what_its_policies_read() {
         ("Service", json!({ "b": 2, "c": 3 })),
         ("Pod", json!({ "b": 2 })),
     ] {
-        let concerned = set.concerned(Scope::default(), &subject(kind));
+        let concerned = set.concerned(Phase::Validation, Scope::default(), &subject(kind));
         let read = concerned.parts.field("object", &object.to_string());
         assert_eq!(read.unwrap().unwrap(), expected, "{kind}");
     }

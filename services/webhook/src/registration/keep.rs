@@ -1,10 +1,10 @@
-//! Keeping the configuration at the API server in step.
+//! Keeping a configuration at the API server in step.
 
 use std::{sync::Arc, time::Duration};
 
 use anteroom_model::Failure;
+use anteroom_policy::Phase;
 use anteroom_runtime::{Check, Shutdown, backoff::Backoff};
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::Client;
 use tokio::{
     sync::watch,
@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    Registration,
+    Configuration, Registration, configuration,
     proof::{self, Answer},
     step::{self, PROOF_PATIENCE, Step, step},
     write::{REQUEST_TIMEOUT, Unwritten, write},
@@ -40,10 +40,27 @@ pub(crate) struct Called {
     pub(crate) trouble: Option<Failure>,
 }
 
-/// Writes the configuration whenever policies, kinds or our authority change, and every so often; and
+impl Called {
+    /// For what both of two configurations come to: a policy may have rules in either.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        let position = match self.position.incarnation == other.position.incarnation {
+            true if other.position.revision < self.position.revision => &other.position,
+            true => &self.position,
+            // What one says of a log that is gone, nobody knows of the other.
+            false => &LogPosition::default(),
+        };
+        Self {
+            position: position.clone(),
+            trouble: self.trouble.clone().or_else(|| other.trouble.clone()),
+        }
+    }
+}
+
+/// Writes the configuration of a phase whenever policies, kinds or our authority change, and every so often; and
 /// says what the API server goes by. Not before the policies are known and there is a certificate to
 /// serve with.
 pub(crate) struct Keeper {
+    pub(crate) phase: Phase,
     pub(crate) client: Client,
     pub(crate) registration: Registration,
     pub(crate) metrics: WebhookMetrics,
@@ -55,13 +72,13 @@ pub(crate) struct Keeper {
 struct Wanted {
     catalog: Arc<Catalog>,
     trust: Arc<str>,
-    configuration: Arc<ValidatingWebhookConfiguration>,
+    configuration: Arc<Configuration>,
     token: String,
 }
 
 /// The last configuration that the API server acknowledged.
 struct Written {
-    configuration: Arc<ValidatingWebhookConfiguration>,
+    configuration: Arc<Configuration>,
     token: String,
     /// The newest position whose configuration it is.
     position: LogPosition,
@@ -118,9 +135,12 @@ impl Keeper {
                 Wanted { catalog, ..before }
             }
             _ => {
-                let configuration =
-                    self.registration
-                        .configuration(&catalog.policies, &catalog.kinds, &trust);
+                let configuration = self.registration.configuration(
+                    self.phase,
+                    &catalog.policies,
+                    &catalog.kinds,
+                    &trust,
+                );
                 Wanted {
                     token: proof::token_of(&configuration).to_owned(),
                     configuration: Arc::new(configuration),
@@ -184,7 +204,11 @@ impl Keeper {
                 now
             }
             Err(Unwritten::Outrun) => {
-                tracing::debug!("another webhook writes the configuration, and has read more");
+                let kind = configuration::kind(self.phase);
+                tracing::debug!(
+                    kind,
+                    "another webhook writes the configuration, and has read more"
+                );
                 now + OUTRUN_RETRY
             }
             Err(Unwritten::Refused(problem)) => {
@@ -218,6 +242,7 @@ impl Keeper {
                 let took = now.saturating_duration_since(written.stands.at);
                 self.metrics.proven(took);
                 tracing::debug!(
+                    kind = configuration::kind(self.phase),
                     took_ms = took.as_millis(),
                     "the API server goes by the webhook configuration"
                 );
@@ -227,8 +252,9 @@ impl Keeper {
             }
             Answer::NotYet if now < written.stands.at + PROOF_PATIENCE => {}
             Answer::NotYet => {
-                let message = "the API server has the webhook configuration, and does not go by it";
-                self.trouble("NotCalled", message.to_owned());
+                let kind = configuration::kind(self.phase);
+                let message = format!("the API server has the {kind}, and does not go by it");
+                self.trouble("NotCalled", message);
             }
             Answer::Unreachable(said) => self.trouble("NotReached", said),
             Answer::Unknowable(said) => {
@@ -279,6 +305,31 @@ fn speak_alike(before: &Catalog, now: &Catalog) -> bool {
 mod tests {
     use super::*;
     use crate::{catalog::Entries, kinds::Kinds, policies::PolicySet};
+
+    #[test]
+    fn of_two_configurations_the_one_that_lags_counts() {
+        let called = |log: &str, revision, trouble: Option<&str>| Called {
+            position: LogPosition {
+                incarnation: anteroom_model::Incarnation(log.into()),
+                revision: anteroom_model::Revision(revision),
+            },
+            trouble: trouble.map(|reason| Failure::new(reason, "why")),
+        };
+        for (one, other, expected) in [
+            (("a", 5, None), ("a", 5, None), ("a", 5, None)),
+            (("a", 5, None), ("a", 7, Some("X")), ("a", 5, Some("X"))),
+            (
+                ("a", 9, Some("Y")),
+                ("a", 7, Some("X")),
+                ("a", 7, Some("Y")),
+            ),
+            (("a", 5, None), ("b", 7, None), ("", 0, None)),
+            (("", 0, None), ("b", 7, None), ("", 0, None)),
+        ] {
+            let of = |(log, revision, trouble)| called(log, revision, trouble);
+            assert_eq!(of(one).and(&of(other)), of(expected), "{one:?} {other:?}");
+        }
+    }
 
     #[test]
     fn only_policies_and_kinds_have_a_part_in_the_configuration() {

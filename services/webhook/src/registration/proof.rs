@@ -9,15 +9,22 @@
 //! API server hands that refusal back, it calls by this configuration, for all that stands in it: a
 //! configuration takes effect whole.
 //!
+//! There is one such webhook in each of the two configurations, and a review for each. What changes objects
+//! is asked first: so a review with the label passes all other webhooks of ours, whatever policies say of
+//! reviews.
+//!
 //! It also shows that the API server reaches a webhook at all, through its Service and by its
 //! certificate; where it does not, it says why.
 
 use k8s_openapi::api::admissionregistration::v1::{
-    RuleWithOperations, ValidatingWebhook, ValidatingWebhookConfiguration, WebhookClientConfig,
+    MutatingWebhook, RuleWithOperations, WebhookClientConfig,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::{Client, core::Status};
 use serde_json::{Value, json};
+
+use super::Configuration;
+use crate::review::Review;
 
 /// The webhook of the proof.
 pub(crate) const NAME: &str = "probe.anteroom.svc";
@@ -48,15 +55,15 @@ pub(super) enum Answer {
 }
 
 /// Names the configuration by its content.
-pub(super) fn token(configuration: &ValidatingWebhookConfiguration) -> String {
+pub(super) fn token(configuration: &Configuration) -> String {
     // A configuration is plain data, and always JSON.
-    let content = serde_json::to_vec(configuration).unwrap_or_default();
+    let content = serde_json::to_vec(&configuration.object()).unwrap_or_default();
     format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&content))
 }
 
 /// The name of a configuration that has the webhook of the proof.
-pub(super) fn token_of(configuration: &ValidatingWebhookConfiguration) -> &str {
-    let webhooks = configuration.webhooks.iter().flatten();
+pub(super) fn token_of(configuration: &Configuration) -> &str {
+    let webhooks = configuration.webhooks.iter();
     let probe = webhooks.rev().find(|webhook| webhook.name == NAME);
     let labels = probe.and_then(|probe| probe.object_selector.as_ref()?.match_labels.as_ref());
     labels
@@ -65,9 +72,9 @@ pub(super) fn token_of(configuration: &ValidatingWebhookConfiguration) -> &str {
 }
 
 /// The webhook of the proof, for the configuration that `token` names.
-pub(super) fn webhook(token: &str, client_config: WebhookClientConfig) -> ValidatingWebhook {
+pub(super) fn webhook(token: &str, client_config: WebhookClientConfig) -> MutatingWebhook {
     let one = |text: &str| Some(vec![text.to_owned()]);
-    ValidatingWebhook {
+    MutatingWebhook {
         name: NAME.to_owned(),
         admission_review_versions: vec!["v1".to_owned()],
         client_config,
@@ -87,8 +94,15 @@ pub(super) fn webhook(token: &str, client_config: WebhookClientConfig) -> Valida
         }]),
         side_effects: "None".to_owned(),
         timeout_seconds: Some(TIMEOUT_SECONDS),
-        ..ValidatingWebhook::default()
+        ..MutatingWebhook::default()
     }
+}
+
+/// Whether somebody wants to know by this review what the API server goes by.
+pub(crate) fn is_asked_by(review: &Review<'_>) -> bool {
+    let kind = &review.head.kind;
+    (&*kind.group, &*kind.kind) == ("authentication.k8s.io", "SelfSubjectReview")
+        && review.head.object().contains(LABEL)
 }
 
 /// Makes the review for the configuration that `token` names.
@@ -130,7 +144,23 @@ fn read(status: &Status) -> Answer {
 
 #[cfg(test)]
 mod tests {
+    use anteroom_policy::Phase;
+
     use super::*;
+
+    #[test]
+    fn a_review_is_of_a_proof_by_its_kind_and_its_label() {
+        let asked = |kind: &str, labels: Value| {
+            let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+                "request": { "uid": "u", "operation": "CREATE",
+                    "kind": { "group": "authentication.k8s.io", "version": "v1", "kind": kind },
+                    "object": { "metadata": { "labels": labels } } } });
+            is_asked_by(&Review::parse(review.to_string().as_bytes()).unwrap())
+        };
+        assert!(asked("SelfSubjectReview", json!({ LABEL: "x" })));
+        assert!(!asked("SelfSubjectReview", json!({ "a": "x" })));
+        assert!(!asked("TokenReview", json!({ LABEL: "x" })));
+    }
 
     /// The words are those of kube-apiserver 1.36.
     #[test]
@@ -178,13 +208,22 @@ mod tests {
 
     #[test]
     fn each_configuration_has_a_name_of_its_own() {
-        let empty = ValidatingWebhookConfiguration::default();
-        let some = ValidatingWebhookConfiguration {
-            webhooks: Some(vec![webhook("x", WebhookClientConfig::default())]),
+        let empty = Configuration {
+            phase: Phase::Validation,
+            name: "a".to_owned(),
+            webhooks: Vec::new(),
+        };
+        let some = Configuration {
+            webhooks: vec![webhook("x", WebhookClientConfig::default())],
+            ..empty.clone()
+        };
+        let other = Configuration {
+            phase: Phase::Mutation,
             ..empty.clone()
         };
         assert_eq!(token(&empty), token(&empty.clone()));
         assert_ne!(token(&empty), token(&some));
+        assert_ne!(token(&empty), token(&other));
         assert!(token(&some).len() <= 63, "it is a label's value");
     }
 }

@@ -39,14 +39,18 @@ fn policy(kinds: &[&str], operations: &[&str], failure: &str, seconds: Option<u3
 }
 
 fn configuration(url: Option<&str>, policies: &[Value]) -> Value {
+    configuration_of(Phase::Validation, url, policies)
+}
+
+fn configuration_of(phase: Phase, url: Option<&str>, policies: &[Value]) -> Value {
     let manifests = policies.iter().enumerate().map(|(at, policy)| {
         let body = anteroom_wire::body::encode_json(policy).unwrap();
         (ObjectKey::new("", at.to_string()), body)
     });
     let set = PolicySet::build(&PolicySet::default(), manifests);
     assert_eq!(set.counts().1, 0, "{set:?}");
-    let made = registration(url).configuration(&set, &some_kinds::some(), "PEM");
-    let mut made = serde_json::to_value(made).unwrap();
+    let made = registration(url).configuration(phase, &set, &some_kinds::some(), "PEM");
+    let mut made = serde_json::to_value(made.object()).unwrap();
     // The last is the proof's: see below.
     let last = made["webhooks"].as_array_mut().unwrap().pop().unwrap();
     assert_eq!(last["name"], proof::NAME);
@@ -56,17 +60,19 @@ fn configuration(url: Option<&str>, policies: &[Value]) -> Value {
 /// A configuration is known by what is in it.
 #[test]
 fn each_configuration_can_be_proven() {
-    let probe = |kinds: &[&str]| {
+    let probe = |phase: Phase, kinds: &[&str]| {
         let body = anteroom_wire::body::encode_json(&policy(kinds, &[], "Fail", None)).unwrap();
         let manifests = [(ObjectKey::new("", "p"), body)];
         let set = PolicySet::build(&PolicySet::default(), manifests);
-        let made = registration(None).configuration(&set, &some_kinds::some(), "PEM");
+        let made = registration(None).configuration(phase, &set, &some_kinds::some(), "PEM");
         proof::token_of(&made).to_owned()
     };
-    let (pods, services) = (probe(&["Pod"]), probe(&["Service"]));
+    let of = |kinds: &[&str]| probe(Phase::Validation, kinds);
+    let (pods, services) = (of(&["Pod"]), of(&["Service"]));
     assert!(!pods.is_empty());
     assert_ne!(pods, services);
-    assert_eq!(probe(&["Pod"]), pods);
+    assert_eq!(of(&["Pod"]), pods);
+    assert_ne!(probe(Phase::Mutation, &["Pod"]), pods);
 }
 
 /// All webhooks but the last, through which policies themselves are admitted.
@@ -229,4 +235,82 @@ fn without_policies_or_kinds_there_is_no_webhook_of_objects() {
     assert_eq!(of_objects(&configuration(None, &[])), none);
     let unknown = [policy(&["Widget"], &["CREATE"], "Fail", None)];
     assert_eq!(of_objects(&configuration(None, &unknown)), none);
+}
+
+/// The same policy, where it changes what it is about.
+fn changing(mut policy: Value) -> Value {
+    let rule = policy["spec"]["rules"][0].as_object_mut().unwrap();
+    rule.remove("validate");
+    let patch = json!({ "patchStrategicMerge": { "metadata": { "labels": { "a": "b" } } } });
+    rule.insert("mutate".to_owned(), patch);
+    policy
+}
+
+#[test]
+fn rules_that_change_objects_are_of_the_other_configuration() {
+    let policies = [changing(policy(&["Service"], &[], "Fail", None))];
+    let none: &[Value] = &[];
+    assert_eq!(of_objects(&configuration(None, &policies)), none);
+    let made = configuration_of(Phase::Mutation, None, &policies);
+    assert_eq!(
+        made,
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
+            "metadata": {
+                "name": "anteroom",
+                "labels": { "app.kubernetes.io/managed-by": "anteroom-webhook" },
+            },
+            "webhooks": [{
+                "name": "fail-10.mutate.anteroom.svc",
+                "admissionReviewVersions": ["v1"],
+                "clientConfig": {
+                    "caBundle": "UEVN",
+                    "service": {
+                        "name": "anteroom-webhook", "namespace": "anteroom", "port": 443,
+                        "path": "/mutate/fail/10",
+                    },
+                },
+                "failurePolicy": "Fail",
+                "matchPolicy": "Equivalent",
+                "namespaceSelector": { "matchExpressions": [{
+                    "key": "kubernetes.io/metadata.name", "operator": "NotIn",
+                    "values": ["anteroom", "kube-system"],
+                }] },
+                "reinvocationPolicy": "IfNeeded",
+                "rules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
+                    "resources": ["services"], "scope": "*",
+                }],
+                "sideEffects": "None",
+                "timeoutSeconds": 10,
+            }],
+        })
+    );
+    let judged = [policy(&["Service"], &[], "Fail", None)];
+    assert_eq!(
+        configuration_of(Phase::Mutation, None, &judged)["webhooks"],
+        json!([])
+    );
+}
+
+#[test]
+fn what_may_be_passed_over_changes_objects_first() {
+    let policies = [
+        changing(policy(&["Pod"], &["CREATE"], "Fail", Some(30))),
+        changing(policy(&["Pod"], &["CREATE"], "Ignore", None)),
+        changing(policy(&["Service"], &["CREATE"], "Fail", None)),
+        policy(&["Service"], &["CREATE"], "Ignore", Some(20)),
+    ];
+    let made = configuration_of(Phase::Mutation, None, &policies);
+    let webhooks = made["webhooks"].as_array().unwrap().iter();
+    let names: Vec<_> = webhooks.map(|webhook| &webhook["name"]).collect();
+    assert_eq!(
+        names,
+        [
+            "ignore-10.mutate.anteroom.svc",
+            "fail-30.mutate.anteroom.svc",
+            "fail-10.mutate.anteroom.svc",
+        ]
+    );
 }

@@ -9,14 +9,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anteroom_model::{Incarnation, Revision};
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{Patch, PatchParams},
+    api::{DynamicObject, Patch, PatchParams},
 };
 use serde_json::Value;
 use tokio::time::timeout;
 
+use super::configuration::{self, Configuration};
 use crate::catalog::LogPosition;
 
 /// Who writes, for server-side apply.
@@ -50,34 +50,39 @@ enum Verdict {
 /// Writes it, if it does not say that already, and returns the resource version that it has then.
 pub(super) async fn write(
     client: &Client,
-    wanted: &ValidatingWebhookConfiguration,
+    wanted: &Configuration,
     position: &LogPosition,
 ) -> Result<Option<String>, Unwritten> {
-    let api: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
-    let name = wanted.metadata.name.as_deref().unwrap_or_default();
-    let there = within(api.get_opt(name)).await?;
-    match there.as_ref().map(|there| judge(there, wanted, position)) {
+    let resource = configuration::resource(wanted.phase);
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let (name, mut next) = (&*wanted.name, wanted.object());
+    let there = within(wanted, api.get_opt(name)).await?;
+    match there.as_ref().map(|there| judge(there, &next, position)) {
         Some(Verdict::Same) => Ok(there.and_then(|there| there.resource_version())),
         Some(Verdict::Newer) => Err(Unwritten::Outrun),
         Some(Verdict::Write) | None => {
-            let mut next = wanted.clone();
             next.metadata.resource_version = there.and_then(|there| there.resource_version());
             let annotations = next.metadata.annotations.get_or_insert_default();
             annotations.insert(POSITION.to_owned(), text(position));
             // The object is ours alone: whatever somebody else wrote into our fields goes.
             let parameters = PatchParams::apply(FIELD_MANAGER).force();
-            let written = within(api.patch(name, &parameters, &Patch::Apply(&next))).await?;
+            let next = Patch::Apply(&next);
+            let written = within(wanted, api.patch(name, &parameters, &next)).await?;
             Ok(written.resource_version())
         }
     }
 }
 
-async fn within<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Unwritten> {
+async fn within<T>(
+    wanted: &Configuration,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Unwritten> {
     match timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(Unwritten::Outrun),
         Ok(Err(error)) => Err(Unwritten::Refused(format!(
-            "the API server refuses the webhook configuration: {error}"
+            "the API server refuses the {}: {error}",
+            configuration::kind(wanted.phase)
         ))),
         Err(_) => Err(Unwritten::Refused(
             "the API server does not answer".to_owned(),
@@ -85,22 +90,12 @@ async fn within<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, 
     }
 }
 
-fn judge(
-    there: &ValidatingWebhookConfiguration,
-    wanted: &ValidatingWebhookConfiguration,
-    position: &LogPosition,
-) -> Verdict {
-    let value = |of: &ValidatingWebhookConfiguration| {
-        let mut webhooks = BTreeMap::new();
-        for webhook in of.webhooks.iter().flatten() {
-            let content = serde_json::to_value(webhook).unwrap_or_default();
-            webhooks.insert(webhook.name.clone(), content);
-        }
-        webhooks
-    };
-    let (theirs, ours) = (value(there), value(wanted));
-    let same = theirs.keys().eq(ours.keys())
-        && theirs.values().zip(ours.values()).all(|(a, b)| says(a, b))
+fn judge(there: &DynamicObject, wanted: &DynamicObject, position: &LogPosition) -> Verdict {
+    let (theirs, ours) = (webhooks(there), webhooks(wanted));
+    let same = theirs.len() == ours.len()
+        && ours
+            .iter()
+            .all(|(name, ours)| theirs.get(name).is_some_and(|theirs| says(theirs, ours)))
         && has_labels(there, wanted);
     if same {
         return Verdict::Same;
@@ -116,10 +111,14 @@ fn judge(
     }
 }
 
-fn has_labels(
-    there: &ValidatingWebhookConfiguration,
-    wanted: &ValidatingWebhookConfiguration,
-) -> bool {
+/// By name: the API server keeps them as it pleases.
+fn webhooks(of: &DynamicObject) -> BTreeMap<&str, &Value> {
+    let all = of.data["webhooks"].as_array().into_iter().flatten();
+    all.map(|webhook| (webhook["name"].as_str().unwrap_or_default(), webhook))
+        .collect()
+}
+
+fn has_labels(there: &DynamicObject, wanted: &DynamicObject) -> bool {
     let labels = wanted.labels();
     labels
         .iter()
@@ -153,8 +152,9 @@ fn read(text: &str) -> Option<LogPosition> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::admissionregistration::v1::{RuleWithOperations, ValidatingWebhook};
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+    use anteroom_policy::Phase;
+    use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, RuleWithOperations};
+    use serde_json::json;
 
     use super::*;
 
@@ -166,25 +166,24 @@ mod tests {
     }
 
     /// With a webhook for each of these resources.
-    fn of(resources: &[&str]) -> ValidatingWebhookConfiguration {
-        let webhook = |resource: &&str| ValidatingWebhook {
+    fn of(resources: &[&str]) -> DynamicObject {
+        let webhook = |resource: &&str| MutatingWebhook {
             name: (*resource).to_owned(),
             rules: Some(vec![RuleWithOperations {
                 resources: Some(vec![(*resource).to_owned()]),
                 ..RuleWithOperations::default()
             }]),
-            ..ValidatingWebhook::default()
+            ..MutatingWebhook::default()
         };
-        ValidatingWebhookConfiguration {
-            webhooks: Some(resources.iter().map(webhook).collect()),
-            ..ValidatingWebhookConfiguration::default()
-        }
+        let configuration = Configuration {
+            phase: Phase::Mutation,
+            name: "anteroom".to_owned(),
+            webhooks: resources.iter().map(webhook).collect(),
+        };
+        configuration.object()
     }
 
-    fn made_by(
-        mut configuration: ValidatingWebhookConfiguration,
-        position: &LogPosition,
-    ) -> ValidatingWebhookConfiguration {
+    fn made_by(mut configuration: DynamicObject, position: &LogPosition) -> DynamicObject {
         let annotations = BTreeMap::from([(POSITION.to_owned(), text(position))]);
         configuration.metadata.annotations = Some(annotations);
         configuration
@@ -195,7 +194,8 @@ mod tests {
         let here = at("a/b", 5);
         let wanted = of(&["pods"]);
         let mut labelled = wanted.clone();
-        labelled.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
+        let labels = labelled.metadata.labels.get_or_insert_default();
+        labels.insert("a".to_owned(), "b".to_owned());
         let other = || of(&["pods", "services"]);
         for (there, wanted, expected) in [
             (wanted.clone(), &wanted, Verdict::Same),
@@ -223,14 +223,12 @@ mod tests {
     #[test]
     fn what_the_api_server_fills_in_is_no_difference() {
         let (wanted, mut there) = (of(&["pods", "services"]), of(&["services", "pods"]));
-        for webhook in there.webhooks.iter_mut().flatten() {
-            webhook.match_policy = Some("Equivalent".to_owned());
-            webhook.object_selector = Some(LabelSelector::default());
+        for webhook in there.data["webhooks"].as_array_mut().unwrap() {
+            webhook["matchPolicy"] = "Equivalent".into();
+            webhook["objectSelector"] = json!({});
         }
         assert_eq!(judge(&there, &wanted, &at("a", 1)), Verdict::Same);
-        let first = there.webhooks.as_mut().unwrap().first_mut().unwrap();
-        let rule = first.rules.as_mut().unwrap().first_mut().unwrap();
-        rule.resources.as_mut().unwrap().push("*".to_owned());
+        there.data["webhooks"][0]["rules"][0]["resources"] = json!(["services", "*"]);
         assert_eq!(judge(&there, &wanted, &at("a", 1)), Verdict::Write);
     }
 }

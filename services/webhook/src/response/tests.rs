@@ -114,6 +114,7 @@ fn what_is_too_long_is_cut_and_says_so() {
         ignore_errors: false,
         warn_on_audit: false,
         outcome: RuleOutcome::Pass,
+        changed: Vec::new(),
         facts: Vec::new(),
     };
     let decision = Decision {
@@ -131,4 +132,47 @@ fn what_is_too_long_is_cut_and_says_so() {
 fn what_nobody_speaks_of_is_admitted_without_a_word() {
     let answer = answer(REVIEW, &Decision::default());
     assert_eq!(answer, json!({ "uid": "u", "allowed": true }));
+}
+
+#[test]
+fn a_patch_is_answered_as_the_api_server_reads_it_and_where_it_changes_is_recorded() {
+    let patch = json!([{ "op": "add", "path": "/a", "value": "ü" }]);
+    let rule = |changed: usize| RuleRecord {
+        name: Arc::new(RuleName::new(ObjectKey::new("", "p"), "r")),
+        action: FailureAction::Enforce,
+        ignore_errors: false,
+        warn_on_audit: false,
+        outcome: RuleOutcome::Mutated {
+            object: Value::Null,
+        },
+        changed: (0..changed).map(|at| format!("/a/{at}")).collect(),
+        facts: Vec::new(),
+    };
+    let decision = Decision {
+        rules: vec![rule(1), rule(CHANGED_MAX), rule(CHANGED_MAX + 1)],
+        patch: Some(patch.clone()),
+        ..Decision::default()
+    };
+    let answered = answer(REVIEW, &decision);
+    assert_eq!(answered["allowed"], true);
+    assert_eq!(answered["patchType"], "JSONPatch");
+    let sent = BASE64_STANDARD.decode(answered["patch"].as_str().unwrap());
+    assert_eq!(
+        serde_json::from_slice::<Value>(&sent.unwrap()).unwrap(),
+        patch
+    );
+    let record = answered["auditAnnotations"]["decision"].as_str().unwrap();
+    let record: Value = serde_json::from_str(record).unwrap();
+    let rules = record["rules"].as_array().unwrap();
+    assert_eq!(
+        rules[0],
+        json!({ "policy": "p", "rule": "r", "result": "pass", "changed": ["/a/0"] })
+    );
+    let listed = |rule: &Value| rule["changed"].as_array().unwrap().len();
+    assert_eq!((listed(&rules[1]), listed(&rules[2])), (16, 16));
+    assert_eq!(rules[1]["changedLeftOut"], Value::Null);
+    assert_eq!(rules[2]["changedLeftOut"], 1);
+
+    let unchanged = answer(REVIEW, &Decision::default());
+    assert!(unchanged.get("patch").is_none() && unchanged.get("patchType").is_none());
 }

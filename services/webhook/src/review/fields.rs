@@ -123,6 +123,13 @@ impl<'a> Head<'a> {
     }
 }
 
+impl Head<'_> {
+    /// Its JSON; empty where there is none.
+    pub(crate) fn object(&self) -> &str {
+        self.object
+    }
+}
+
 fn string(text: &str) -> serde_json::Result<Cow<'_, str>> {
     let Name(string) = serde_json::from_str(text)?;
     Ok(string)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anteroom_model::{ErrorCode, limits::REVIEW_BYTES_MAX};
+use anteroom_policy::Phase;
 use anteroom_runtime::telemetry;
 use axum::{body::Body, extract::Request, response::Response};
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use tracing::{Instrument as _, Span, field::Empty};
 use super::App;
 use crate::{
     policies::{Scope, TIMEOUT_SECONDS_DEFAULT},
+    registration::proof,
     response,
     review::{Review, ReviewError},
     verdict::Decision,
@@ -25,8 +27,8 @@ const TIMEOUT_SECONDS_MAX: u64 = 30;
 /// What a review is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum About {
-    /// Objects, which these policies decide on.
-    Objects(Scope),
+    /// Objects, which these policies decide on, by their rules of this phase.
+    Objects(Phase, Scope),
     /// Policies themselves.
     Policies,
 }
@@ -35,7 +37,7 @@ impl About {
     /// Whether an error outside of any policy admits.
     fn ignores_errors(self) -> bool {
         match self {
-            Self::Objects(scope) => scope.ignores_errors(),
+            Self::Objects(_, scope) => scope.ignores_errors(),
             Self::Policies => true,
         }
     }
@@ -66,7 +68,9 @@ async fn within(app: &App, about: About, request: Request) -> Response {
         }),
         Ok(Err(error)) => Err(error),
         Ok(Ok(body)) => match about {
-            About::Objects(scope) => review(app, scope, timeout, &body, begun).await,
+            About::Objects(phase, scope) => {
+                review(app, (phase, scope), timeout, &body, begun).await
+            }
             About::Policies => admit(app, &body),
         },
     };
@@ -86,14 +90,17 @@ pub(super) async fn probed(app: &App, request: Request) -> Response {
     };
     match parsed {
         Ok(refusal) => json(StatusCode::OK, refusal),
-        Err(error) => refused(app, About::Objects(Scope::default()), &error),
+        Err(error) => {
+            let about = About::Objects(Phase::Validation, Scope::default());
+            refused(app, about, &error)
+        }
     }
 }
 
 /// Decides and answers.
 async fn review(
     app: &App,
-    scope: Scope,
+    (phase, scope): (Phase, Scope),
     timeout: Duration,
     body: &Bytes,
     begun: Instant,
@@ -105,7 +112,11 @@ async fn review(
     span.record("namespace", &*review.head.namespace);
     span.record("name", &*review.head.name);
     span.record("operation", review.operation().as_str());
-    let decision = app.decider.decide(&review, scope, timeout).await?;
+    if proof::is_asked_by(&review) {
+        // Of the proof of another webhook configuration: no policy keeps the API server from that.
+        return Ok(json(StatusCode::OK, response::passed(&review)));
+    }
+    let decision = app.decider.decide(&review, phase, scope, timeout).await?;
     let took = begun.elapsed();
     app.metrics
         .decided(decision.allowed(), decision.error, took);
@@ -179,6 +190,7 @@ fn log(review: &Review<'_>, decision: &Decision, took: Duration) {
             name,
             took_us,
             record = record(),
+            changed = decision.patch.is_some(),
             "allowed"
         );
     }

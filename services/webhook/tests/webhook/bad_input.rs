@@ -87,7 +87,7 @@ async fn other_paths_and_methods_are_not_there() {
     let cluster = Cluster::with(&[]).await;
     let (_webhook, client) = cluster.webhook().await;
     let body = || ingress("CREATE", "shop", "a.example").to_string().into();
-    for path in ["/", "/validate/maybe", "/validate/fail/soon", "/mutate"] {
+    for path in ["/", "/validate/maybe", "/validate/fail/soon", "/mutation"] {
         let (status, answer) = client.post(Http::One, path, body()).await;
         assert_eq!(status, StatusCode::NOT_FOUND, "{path}");
         assert!(

@@ -8,6 +8,8 @@ mod bad_input;
 mod client;
 mod cluster;
 mod decisions;
+mod mutations;
+mod offline;
 mod registered;
 mod replicas;
 mod sources;

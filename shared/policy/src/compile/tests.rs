@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::operator::tests::any_json;
+use crate::{Phase, operator::tests::any_json};
 
 fn problems(manifest: &str) -> String {
     let manifest: Value = serde_saphyr::from_str(manifest).unwrap();
@@ -75,7 +75,7 @@ spec:
             ("two", FailureAction::Enforce)
         ]
     );
-    let targets: Vec<_> = policy.targets().collect();
+    let targets: Vec<_> = policy.targets(Phase::Validation).collect();
     assert_eq!(
         (
             targets.len(),

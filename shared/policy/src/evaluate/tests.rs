@@ -59,7 +59,8 @@ fn drive(
         said.push((fact.clone(), answer.clone()));
         answer
     });
-    let cut = crate::request_parts::tests::cut(&RequestParts::of(policy), request);
+    let parts = RequestParts::of(policy, policy.rules()[0].phase());
+    let cut = crate::request_parts::tests::cut(&parts, request);
     let repeat = |fact: &FactRequest| {
         let known = said.iter().find(|(asked, _)| asked == fact);
         known.map(|(_, answer)| answer.clone()).unwrap()

@@ -160,7 +160,7 @@ fn targets_are_kinds_and_operations_of_every_filter() {
         ]),
         exclude: None,
     };
-    let targets: Vec<_> = with.targets().collect();
+    let targets: Vec<_> = with.targets(crate::Phase::Validation).collect();
     assert_eq!(targets[0].operations, [Operation::Delete]);
     assert_eq!(targets[0].kinds[0].subresource, "exec");
     assert_eq!(targets[1].operations, Operation::ALL);

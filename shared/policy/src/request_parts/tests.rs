@@ -112,7 +112,7 @@ fn every_place_of_a_rule_is_looked_at() {
         }]},
     });
     let policy = compile(&manifest).unwrap();
-    let Tree::Fields(fields) = RequestParts::of(&policy).0 else {
+    let Tree::Fields(fields) = RequestParts::of(&policy, Phase::Validation).0 else {
         panic!("all of it");
     };
     let Some(Tree::Fields(object)) = fields.get(OBJECT) else {
@@ -138,7 +138,7 @@ fn a_pattern_and_a_pasted_expression_read_more_than_they_name() {
             "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
             "spec": {"rules": [rule]},
         });
-        RequestParts::of(&compile(&manifest).unwrap())
+        RequestParts::of(&compile(&manifest).unwrap(), Phase::Validation)
     };
     let matching = json!({"any": [{"resources": {"kinds": ["Service"]}}]});
     let of_pattern = rule(json!({"name": "r", "match": matching,

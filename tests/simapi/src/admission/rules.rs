@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Review;
 
-/// A ValidatingWebhookConfiguration, as far as it is simulated. A field that is not is refused.
+/// A configuration of either kind, as far as it is simulated. A field that is not is refused.
 #[derive(Debug, Deserialize)]
 pub(super) struct Configuration {
     #[serde(default)]
@@ -29,6 +29,8 @@ pub(super) struct Webhook {
     failure_policy: FailurePolicy,
     #[serde(default = "default_timeout_seconds")]
     pub(super) timeout_seconds: u64,
+    #[serde(default)]
+    reinvocation_policy: ReinvocationPolicy,
     /// Every resource is served in versions that hold the same, so the two policies are one.
     #[serde(default, rename = "matchPolicy")]
     _match_policy: Option<String>,
@@ -72,6 +74,14 @@ enum FailurePolicy {
     #[default]
     Fail,
     Ignore,
+}
+
+/// Of a webhook that mutates.
+#[derive(Debug, Default, PartialEq, Deserialize)]
+enum ReinvocationPolicy {
+    #[default]
+    Never,
+    IfNeeded,
 }
 
 #[derive(Debug, Deserialize)]
@@ -118,6 +128,11 @@ enum Operator {
 impl Webhook {
     pub(super) fn fails_closed(&self) -> bool {
         self.failure_policy == FailurePolicy::Fail
+    }
+
+    /// Whether it is asked once more where somebody changed the object after it.
+    pub(super) fn wants_again(&self) -> bool {
+        self.reinvocation_policy == ReinvocationPolicy::IfNeeded
     }
 
     /// Whether it is asked. `namespace_labels` is absent for an object that is in no namespace and

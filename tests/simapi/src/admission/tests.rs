@@ -9,7 +9,11 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::{SimApi, SimConfig, admission::CONFIGURATIONS, conformance::Target};
+use crate::{
+    SimApi, SimConfig,
+    admission::{CONFIGURATIONS, change},
+    conformance::Target,
+};
 
 /// A webhook that denies every object whose name begins with `bad`, over TLS of its own: its URL,
 /// and its CA for a configuration.
@@ -70,6 +74,14 @@ fn answer(review: &Value) -> Value {
     let name = request["name"].as_str().unwrap();
     let mut response = json!({"uid": request["uid"], "allowed": !name.starts_with("bad"),
         "warnings": [format!("{} {}", request["operation"].as_str().unwrap(), name)]});
+    // Of what changes an object: how often it was asked.
+    if let Some(at) = name.strip_prefix("count-") {
+        let pointer = format!("/data/{at}");
+        let asked = request["object"].pointer(&pointer).and_then(Value::as_str);
+        let patch = json!([{"op": "add", "path": pointer, "value": format!("{}x", asked.unwrap_or_default())}]);
+        response["patchType"] = "JSONPatch".into();
+        response["patch"] = BASE64_STANDARD.encode(patch.to_string()).into();
+    }
     if name.starts_with("bad") {
         response["status"] = json!({"code": 403, "message": format!("{name} is bad")});
     }
@@ -164,4 +176,24 @@ async fn a_webhook_that_does_not_answer_fails_as_its_policy_says() {
             .unwrap();
         assert_eq!(create(&format!("ignore-{index}")).await.code, 201);
     }
+}
+
+#[tokio::test]
+async fn what_changes_an_object_is_asked_again_where_another_changed_it_afterwards() {
+    let (sim, target) = start().await;
+    let (url, ca) = webhook().await;
+    let webhook = |name: &str, again: &str| {
+        let mut configuration = configuration(&url, &ca, "Fail");
+        configuration["metadata"]["name"] = name.into();
+        configuration["webhooks"][0]["reinvocationPolicy"] = again.into();
+        configuration
+    };
+    for (name, again) in [("a", "IfNeeded"), ("b", "Never"), ("c", "IfNeeded")] {
+        sim.put(change::CONFIGURATIONS, webhook(name, again))
+            .unwrap();
+    }
+    let object = json!({"metadata": {"name": "count-n"}, "data": {}});
+    let made = target.post(CONFIGMAPS, &object).await.unwrap();
+    // Three, and once more the first; then the last, which the first changed it after.
+    assert_eq!(made.body["data"]["n"], "xxxxx", "{made:?}");
 }

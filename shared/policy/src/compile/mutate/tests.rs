@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-use crate::{Driver, compile, compile_for};
+use crate::{Driver, Phase, compile, compile_for};
 
 /// The problems of a ClusterPolicy whose only rule mutates so.
 fn problems(mutate: &str) -> String {
@@ -142,8 +142,48 @@ fn loops_do_not_nest_without_end() {
 #[test]
 fn where_nobody_changes_objects_the_rule_is_a_problem() {
     let manifest = manifest("{patchStrategicMerge: {a: 1}}");
-    let problems = compile(&manifest).unwrap_err();
+    let problems = compile_for(&manifest, Driver::default()).unwrap_err();
     assert_eq!(problems.len(), 1);
     assert_eq!(problems[0].path, "spec.rules[0].mutate");
     assert_eq!(problems[0].code.as_str(), "AR301");
+    assert!(compile(&manifest).is_ok());
+}
+
+#[test]
+fn what_to_register_for_is_told_phase_by_phase() {
+    let rule = |name: &str, operations: &str, work: &str| {
+        format!(
+            "{{name: {name}, match: {{any: [{{resources: {{kinds: [{name}], operations: {operations}}}}}]}}, {work}}}"
+        )
+    };
+    let patch = "mutate: {patchStrategicMerge: {a: 1}}";
+    let rules = [
+        rule("Judged", "[]", "validate: {deny: {}}"),
+        rule("Changed", "[]", patch),
+        rule("Connected", "[CONNECT, DELETE]", patch),
+        rule("Deleted", "[DELETE]", patch),
+        rule("Refused", "[DELETE]", "validate: {deny: {}}"),
+    ];
+    let text = format!(
+        "{{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {{name: p}}, spec: {{rules: [{}]}}}}",
+        rules.join(", ")
+    );
+    let policy = compile(&serde_saphyr::from_str(&text).unwrap()).unwrap();
+    let targets = |phase| {
+        let targets = policy.targets(phase);
+        let told =
+            targets.map(|target| format!("{} {:?}", target.kinds[0].kind, target.operations));
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        targets(Phase::Mutation),
+        ["Changed [Create, Update]", "Connected [Connect]"]
+    );
+    assert_eq!(
+        targets(Phase::Validation),
+        [
+            "Judged [Create, Update, Delete, Connect]",
+            "Refused [Delete]"
+        ]
+    );
 }

@@ -1,0 +1,132 @@
+//! One rule on its way through a request.
+
+use std::sync::Arc;
+
+use anteroom_model::FactError;
+use anteroom_policy::{
+    AdmissionRequest, Evaluation, FailureAction, Phase, Policy, Rule, RuleOutcome, RuleReport, Step,
+};
+
+use crate::{
+    facts::{Fact, Needs, Origin},
+    rule::RuleName,
+    verdict::{FactRecord, RuleRecord},
+};
+
+/// A rule, its policy, and what records say of it.
+pub(super) type NamedRule<'a> = (&'a Policy, &'a Rule, &'a Arc<RuleName>);
+
+/// A rule on its way through the request.
+pub(super) struct Running<'a> {
+    rule: NamedRule<'a>,
+    evaluation: Evaluation<'a>,
+    /// Facts that are on their way to it, by id.
+    awaited: Vec<u32>,
+    origins: Vec<(u32, Option<Arc<Origin>>)>,
+    pub(super) report: Option<RuleReport>,
+}
+
+impl<'a> Running<'a> {
+    pub(super) fn new(rule: NamedRule<'a>, request: &'a AdmissionRequest) -> Self {
+        Self::with(rule, Evaluation::start(rule.0, rule.1, request))
+    }
+
+    pub(super) fn of_existing(rule: NamedRule<'a>, request: &'a AdmissionRequest) -> Self {
+        Self::with(rule, Evaluation::of_existing(rule.0, rule.1, request))
+    }
+
+    fn with(rule: NamedRule<'a>, evaluation: Evaluation<'a>) -> Self {
+        Self {
+            rule,
+            evaluation,
+            awaited: Vec::new(),
+            origins: Vec::new(),
+            report: None,
+        }
+    }
+
+    /// Goes on, if nothing is waited for; what it needs then.
+    pub(super) fn step(&mut self, asker: usize) -> Option<Needs<'a>> {
+        if !self.awaited.is_empty() || self.report.is_some() {
+            return None;
+        }
+        match self.evaluation.step() {
+            Step::Done(report) => {
+                self.report = Some(report);
+                None
+            }
+            Step::Need(requests) => {
+                self.awaited = requests.iter().map(|request| request.id).collect();
+                Some(Needs {
+                    asker,
+                    reader: &self.rule.2.reader,
+                    requests,
+                })
+            }
+        }
+    }
+
+    pub(super) fn supply(&mut self, fact: Fact) {
+        self.awaited.retain(|id| *id != fact.id);
+        self.origins.push((fact.id, fact.origin));
+        match fact.answer {
+            Some(answer) => self.evaluation.supply(fact.id, answer),
+            None => self.evaluation.decline(fact.id),
+        }
+    }
+
+    /// Nothing is on its way any more: what did not come is not known.
+    pub(super) fn give_up(&mut self) {
+        for id in std::mem::take(&mut self.awaited) {
+            let message = "nobody answered".to_owned();
+            self.evaluation
+                .supply(id, Err(FactError::RequestInvalid { message }));
+        }
+    }
+
+    /// `None` where the rule does not speak of the request.
+    pub(super) fn into_record(self) -> Option<RuleRecord> {
+        let (policy, rule, name) = self.rule;
+        let report = self.report?;
+        (report.outcome != RuleOutcome::NotMatched)
+            .then(|| record(policy, rule, Arc::clone(name), report, &self.origins))
+    }
+}
+
+fn record(
+    policy: &Policy,
+    rule: &Rule,
+    name: Arc<RuleName>,
+    report: RuleReport,
+    origins: &[(u32, Option<Arc<Origin>>)],
+) -> RuleRecord {
+    let mut facts: Vec<FactRecord> = Vec::new();
+    for read in report.facts {
+        let fact = FactRecord {
+            origin: origins
+                .iter()
+                .find(|(id, _)| *id == read.id)
+                .and_then(|(_, origin)| origin.clone()),
+            error: read.error.as_ref().map(FactError::code),
+            entry: read.entry,
+        };
+        // Several uses of one fact, read from one state of it, are one thing to know.
+        if !facts.contains(&fact) {
+            facts.push(fact);
+        }
+    }
+    RuleRecord {
+        name,
+        action: match rule.phase() {
+            Phase::Validation => rule.action(),
+            // A change that is not made cannot be told from one that nobody wants: it is the failure
+            // policy's to say.
+            Phase::Mutation => FailureAction::Enforce,
+        },
+        ignore_errors: policy.failure_policy() == anteroom_policy::FailurePolicy::Ignore,
+        warn_on_audit: policy.emit_warning(),
+        facts,
+        changed: Vec::new(),
+        outcome: report.outcome,
+    }
+}
