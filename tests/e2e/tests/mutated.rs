@@ -112,8 +112,9 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
     // What is taken away comes back; what is given is kept.
     for (given, expected) in [(json!("ours"), "ours"), (Value::Null, "nobody-yet")] {
         let patch = json!({ "metadata": { "labels": { "team": given } } });
-        let patched = api.patch("plain", &PatchParams::default(), &Patch::Merge(&patch));
-        let metadata = serde_json::to_value(patched.await?.metadata)?;
+        let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        let patched = api.patch("plain", &params, &patch).await?;
+        let metadata = serde_json::to_value(patched.metadata)?;
         has(&metadata, &json!({ "team": expected }), &noted(expected))?;
     }
 
