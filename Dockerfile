@@ -16,12 +16,14 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     cargo build --release --locked \
         --package anteroom \
         --package anteroom-cache-replica \
+        --package anteroom-reporter \
         --package anteroom-simapi \
         --package anteroom-watcher \
         --package anteroom-webhook \
     && mkdir /out \
     && cp target/release/anteroom \
         target/release/anteroom-cache-replica \
+        target/release/anteroom-reporter \
         target/release/anteroom-simapi \
         target/release/anteroom-watcher \
         target/release/anteroom-webhook \

@@ -1,4 +1,4 @@
-//! What the API server wrote down of what the watcher asked of it.
+//! What the API server wrote down of what the watcher and the reporter asked of it.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::Identity;
 
-/// One stage of one request of the watcher.
+/// One stage of one request.
 #[derive(Clone, Debug)]
 pub struct Asked {
     id: String,
@@ -37,22 +37,30 @@ impl Asked {
     }
 }
 
-/// What the API server is asked to write down: the watcher's requests, and nothing of what is in them.
+/// What the API server is asked to write down: the requests of watcher and reporter, and nothing of what
+/// is in them.
 pub fn policy() -> Value {
     json!({
         "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
         "rules": [
-            { "level": "Metadata", "users": [Identity::Watcher.user()] },
+            { "level": "Metadata", "users": [Identity::Watcher.user(), Identity::Reporter.user()] },
             { "level": "None" },
         ],
     })
 }
 
-/// All that was written down so far, in order.
+/// All that was written down of the watcher so far, in order.
 pub fn read(log: &Path) -> anyhow::Result<Vec<Asked>> {
+    read_of(log, Identity::Watcher)
+}
+
+/// All that was written down of one of them so far, in order.
+pub fn read_of(log: &Path, identity: Identity) -> anyhow::Result<Vec<Asked>> {
     let text = fs::read_to_string(log)?;
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    whole.lines().map(parse).collect()
+    let user = format!("\"{}\"", identity.user());
+    let own = whole.lines().filter(|line| line.contains(&user));
+    own.map(parse).collect()
 }
 
 fn parse(line: &str) -> anyhow::Result<Asked> {

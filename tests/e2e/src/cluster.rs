@@ -30,10 +30,12 @@ pub enum Identity {
     Watcher,
     /// The webhook's ServiceAccount.
     Webhook,
+    /// The reporter's ServiceAccount.
+    Reporter,
 }
 
 impl Identity {
-    const ALL: [Self; 3] = [Self::Admin, Self::Watcher, Self::Webhook];
+    const ALL: [Self; 4] = [Self::Admin, Self::Watcher, Self::Webhook, Self::Reporter];
 
     /// Its bearer token.
     pub fn token(self) -> &'static str {
@@ -41,6 +43,7 @@ impl Identity {
             Self::Admin => "admin-token",
             Self::Watcher => "watcher-token",
             Self::Webhook => "webhook-token",
+            Self::Reporter => "reporter-token",
         }
     }
 
@@ -50,6 +53,7 @@ impl Identity {
             Self::Admin => "admin",
             Self::Watcher => "system:serviceaccount:anteroom:anteroom-watcher",
             Self::Webhook => "system:serviceaccount:anteroom:anteroom-webhook",
+            Self::Reporter => "system:serviceaccount:anteroom:anteroom-reporter",
         }
     }
 
@@ -57,7 +61,7 @@ impl Identity {
     fn token_line(self) -> String {
         let groups = match self {
             Self::Admin => "system:masters",
-            Self::Watcher | Self::Webhook => {
+            Self::Watcher | Self::Webhook | Self::Reporter => {
                 "system:serviceaccounts,system:serviceaccounts:anteroom"
             }
         };
@@ -219,6 +223,11 @@ impl Cluster {
     /// What the watcher has asked of the API server so far.
     pub fn asked(&self) -> anyhow::Result<Vec<Asked>> {
         audit::read(&self.folder.join(AUDIT_LOG))
+    }
+
+    /// What the reporter asked of the API server so far.
+    pub fn asked_by_reporter(&self) -> anyhow::Result<Vec<Asked>> {
+        audit::read_of(&self.folder.join(AUDIT_LOG), Identity::Reporter)
     }
 
     /// The API server's URL.

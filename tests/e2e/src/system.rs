@@ -1,6 +1,9 @@
 //! The services together, each a process of its own.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anteroom_load::Target;
 use anyhow::Context;
@@ -42,6 +45,10 @@ pub struct SystemPlan {
     pub replica_args: Vec<(&'static str, String)>,
     /// Flags of the webhook.
     pub webhook_args: Vec<(&'static str, String)>,
+    /// A reporter too, with this kubeconfig file, and views for its scans.
+    pub reporter: Option<PathBuf>,
+    /// Flags of the reporter.
+    pub reporter_args: Vec<(&'static str, String)>,
     /// The watchers come to the API server by a [`Proxy`](crate::proxy::Proxy).
     pub proxied: bool,
 }
@@ -55,6 +62,8 @@ impl Default for SystemPlan {
             watcher_args: Vec::new(),
             replica_args: Vec::new(),
             webhook_args: Vec::new(),
+            reporter: None,
+            reporter_args: Vec::new(),
             proxied: false,
         }
     }
@@ -65,7 +74,7 @@ fn with_args(recipe: Recipe, args: &[(&'static str, String)]) -> Recipe {
         .fold(recipe, |recipe, (flag, value)| recipe.arg(flag, value))
 }
 
-/// Watchers, replicas and a webhook.
+/// Watchers, replicas, a webhook, and perhaps a reporter.
 #[derive(Debug)]
 pub struct System {
     /// The first watcher; `None` while it is killed.
@@ -76,6 +85,8 @@ pub struct System {
     pub replicas: Vec<Option<Running>>,
     /// The webhook.
     pub webhook: Running,
+    /// The reporter; `None` where the plan has none, or while it is killed.
+    pub reporter: Option<Running>,
 }
 
 impl System {
@@ -144,6 +155,10 @@ impl System {
             let recipe = recipe(&name, "anteroom-watcher", "watcher")?
                 .arg("--kubeconfig", watcher_kubeconfig.display())
                 .arg("--holder", format!("watcher-{index}"));
+            let recipe = match &plan.reporter {
+                Some(_) => recipe.env("ANTEROOM_BACKGROUND_SCANS", "true"),
+                None => recipe,
+            };
             with_args(recipe, &plan.watcher_args).start()
         };
         let replica = |index: usize| -> anyhow::Result<_> {
@@ -165,7 +180,17 @@ impl System {
             .arg("--listen-address", address)
             .arg("--webhook-url", format!("https://{address}"))
             .arg("--service-namespace", SYSTEM_NAMESPACE);
+        let reporter = match &plan.reporter {
+            Some(kubeconfig) => {
+                let recipe = recipe("reporter", "anteroom-reporter", "reporter")?
+                    .env("KUBECONFIG", kubeconfig.display())
+                    .arg("--reporter-namespace", SYSTEM_NAMESPACE);
+                Some(with_args(recipe, &plan.reporter_args).start()?)
+            }
+            None => None,
+        };
         Ok(Self {
+            reporter,
             watcher: Some(first),
             other_watchers,
             replicas,
@@ -180,6 +205,7 @@ impl System {
             .iter_mut()
             .chain(self.other_watchers.iter_mut().flatten())
             .chain(self.replicas.iter_mut().flatten())
+            .chain(self.reporter.iter_mut())
         {
             running.ready().await?;
         }
@@ -194,6 +220,7 @@ impl System {
             .chain(self.watcher)
             .chain(self.other_watchers.into_iter().flatten())
             .chain([self.webhook])
+            .chain(self.reporter)
     }
 }
 

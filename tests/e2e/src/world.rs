@@ -50,6 +50,17 @@ impl World {
         Self::start_as(&SystemPlan::default()).await
     }
 
+    /// As [`World::start`], with a reporter.
+    pub async fn start_reporting() -> anyhow::Result<Self> {
+        let plan = SystemPlan {
+            reporter: Some(std::path::PathBuf::new()), // It is written with the cluster.
+            // The same after a restart, so that its lease is its own.
+            reporter_args: vec![("--reporter-id", "reporter".to_owned())],
+            ..SystemPlan::default()
+        };
+        Self::start_as(&plan).await
+    }
+
     /// As [`World::start`], with so many of each service and flags of their own.
     pub async fn start_as(plan: &SystemPlan) -> anyhow::Result<Self> {
         anteroom_runtime::process::install_crypto_provider();
@@ -71,8 +82,12 @@ impl World {
             false => None,
         };
         let way = proxy.as_ref().map_or(cluster.address(), Proxy::address);
+        let mut plan = plan.clone();
+        if plan.reporter.is_some() {
+            plan.reporter = Some(cluster.kubeconfig_file(Identity::Reporter)?);
+        }
         let system = System::start_as(
-            plan,
+            &plan,
             path,
             &nats.url(),
             &cluster.kubeconfig_file_by(Identity::Watcher, way)?,

@@ -14,7 +14,7 @@ struct Args {}
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let Args {} = Args::parse();
-    let mut world = World::start().await?;
+    let mut world = World::start_reporting().await?;
     world.system.ready().await?;
     let kubeconfig = world.cluster.kubeconfig_file(Identity::Admin)?;
     say(&format!("KUBECONFIG={}", kubeconfig.display()));
