@@ -9,12 +9,19 @@ use clap::Parser;
 #[command(
     after_help = "Example:\n  cargo run -p anteroom-e2e --bin up\n  kubectl --kubeconfig … get cachedcontextentries"
 )]
-struct Args {}
+struct Args {
+    /// A reporter too.
+    #[arg(long)]
+    reporter: bool,
+}
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let Args {} = Args::parse();
-    let mut world = World::start_reporting().await?;
+    let Args { reporter } = Args::parse();
+    let mut world = match reporter {
+        true => World::start_reporting().await?,
+        false => World::start().await?,
+    };
     world.system.ready().await?;
     let kubeconfig = world.cluster.kubeconfig_file(Identity::Admin)?;
     say(&format!("KUBECONFIG={}", kubeconfig.display()));
