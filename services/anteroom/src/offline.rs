@@ -3,6 +3,7 @@
 pub(crate) mod apply;
 pub(crate) mod test;
 
+use anteroom_policy::Arrival;
 use clap::ValueEnum;
 
 /// How results are printed.
@@ -15,4 +16,12 @@ pub(crate) enum Format {
     Json,
     /// For CI systems: JUnit's XML.
     Junit,
+}
+
+/// A request that comes now.
+pub(crate) fn arrival() -> Arrival {
+    Arrival {
+        now_ns: jiff::Timestamp::now().as_nanosecond(),
+        seed: rand::random(),
+    }
 }

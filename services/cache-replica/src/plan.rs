@@ -28,9 +28,6 @@ const QUICK_RESULTS: u8 = 16;
 /// A query without an expression asks for the data whole.
 const WHOLE: &str = "@";
 
-/// Functions whose value is another one the next time.
-const VOLATILE: [&str; 4] = ["random", "time_now", "time_now_utc", "time_since"];
-
 /// An expression, ready to be evaluated.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -133,8 +130,8 @@ impl Plans {
         expression
             .check(self.functions)
             .map_err(|error| invalid(error.to_string()))?;
-        let functions = expression.ast().functions();
-        let repeatable = !functions.iter().any(|name| VOLATILE.contains(&&**name));
+        let mut functions = expression.ast().functions().iter();
+        let repeatable = !functions.any(|name| anteroom_policy::functions::is_of_occasion(name));
         Ok(Plan::new(expression, repeatable))
     }
 }

@@ -312,6 +312,7 @@ impl Scan {
                 false => MissingKey::Null,
             },
             budget: self.budget,
+            occasion: None,
         }
     }
 

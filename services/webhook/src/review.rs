@@ -8,7 +8,7 @@ mod fields;
 use std::borrow::Cow;
 
 use anteroom_model::ErrorCode;
-use anteroom_policy::{AdmissionRequest, Operation, RequestParts};
+use anteroom_policy::{AdmissionRequest, Arrival, Operation, RequestParts};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
@@ -100,6 +100,7 @@ pub(crate) struct Review<'a> {
     /// What decides who is concerned.
     pub(crate) head: Head<'a>,
     operation: Operation,
+    arrival: Arrival,
     fields: Fields<'a>,
 }
 
@@ -161,6 +162,10 @@ impl<'a> Review<'a> {
         Ok(Self {
             head,
             operation,
+            arrival: Arrival {
+                now_ns: jiff::Timestamp::now().as_nanosecond(),
+                seed: rand::random(),
+            },
             fields,
         })
     }
@@ -187,7 +192,9 @@ impl<'a> Review<'a> {
             }
         }
         let request = AdmissionRequest::new(Value::Object(request));
-        request.map_err(|error| malformed(error.to_string()))
+        request
+            .map(|request| request.arrived(self.arrival))
+            .map_err(|error| malformed(error.to_string()))
     }
 }
 

@@ -7,6 +7,7 @@ use std::hash::BuildHasher;
 use serde_json::Value;
 
 use crate::function::FunctionTable;
+use crate::occasion::Occasion;
 
 /// The steps of one evaluation unless its budget says otherwise: about a second of work.
 pub const STEPS_MAX: u64 = 20_000_000;
@@ -29,6 +30,8 @@ pub struct Environment<'e> {
     pub missing_key: MissingKey,
     /// How much the evaluation may take.
     pub budget: Budget,
+    /// The time, and chance; `None`: neither is known, and functions that need them are errors.
+    pub occasion: Option<&'e Occasion>,
 }
 
 impl Environment<'_> {
@@ -39,6 +42,7 @@ impl Environment<'_> {
             parameters: &(),
             missing_key: MissingKey::Null,
             budget: Budget::default(),
+            occasion: None,
         }
     }
 }
@@ -69,6 +73,12 @@ impl<'e> Environment<'e> {
     #[must_use]
     pub fn with_budget(self, budget: Budget) -> Self {
         Environment { budget, ..self }
+    }
+
+    /// The same on this occasion.
+    #[must_use]
+    pub fn with_occasion(self, occasion: Option<&'e Occasion>) -> Self {
+        Environment { occasion, ..self }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::environment::{Budget, Environment, MissingKey};
 use crate::error::{EvalError, Fault};
 use crate::function::Function;
 use crate::node::{Node, Shape};
+use crate::occasion::Occasion;
 use crate::value::{Array, Object, Text, Value};
 
 mod call;
@@ -33,6 +34,7 @@ pub(crate) struct Evaluator<'a, N> {
     parameters: Vec<&'a serde_json::Value>,
     missing_key: MissingKey,
     meter: Meter,
+    occasion: Option<&'a Occasion>,
     /// What the functions that are being called work with.
     stack: Vec<Value<'a, N>>,
 }
@@ -59,6 +61,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
                 .collect::<Result<_, _>>()?,
             missing_key: environment.missing_key,
             meter: Meter::new(environment.budget),
+            occasion: environment.occasion,
             stack: Vec::new(),
         })
     }

@@ -29,7 +29,12 @@ impl Function {
         &self.signature
     }
 
-    pub(crate) fn run(&self, call: &mut Call<'_>) -> Result<Handle, EvalError> {
+    /// Runs it on the arguments of a call, which are such as it takes: for a function that does what this
+    /// one does, and more.
+    ///
+    /// # Errors
+    /// Its own.
+    pub fn run(&self, call: &mut Call<'_>) -> Result<Handle, EvalError> {
         (self.body)(call)
     }
 }

@@ -23,6 +23,7 @@
 //!   expression is compiled once and never has text pasted into it.
 //! * Integers are exact, and compare exactly with floats: see [`Number`].
 //! * With [`MissingKey::Error`], a key that an object lacks is an error, as in Kyverno.
+//! * What time it is, and what chance gives, is handed in as an [`Occasion`].
 //! * `&expression` is only what the specification's grammar says, an argument of a function, so an
 //!   expression can not call itself. The separators of a list are required, and none may trail.
 //!
@@ -44,6 +45,7 @@ mod graft;
 mod lexer;
 mod node;
 mod number;
+mod occasion;
 mod parser;
 pub mod reads;
 mod value;
@@ -56,4 +58,5 @@ pub use expression::{EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, Expression, Lim
 pub use function::{Call, Function, FunctionTable, Handle, Handles, Reference, Signature, Types};
 pub use graft::Graft;
 pub use node::{Node, Number, Shape};
+pub use occasion::Occasion;
 pub use value::{Array, Borrowed, Object, Text, VALUE_DEPTH_MAX, Value};

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use anteroom_policy::{
-    AdmissionRequest, Driver, Evaluation, FailureAction, Policy, PolicyException, Problem, Rule,
-    RuleOutcome, Step, compile_for,
+    AdmissionRequest, Arrival, Driver, Evaluation, FailureAction, Policy, PolicyException, Problem,
+    Rule, RuleOutcome, Step, compile_for,
 };
 use serde_json::{Map, Value};
 
@@ -137,6 +137,8 @@ pub struct Bench {
     pub user: User,
     /// What excepts rules from resources.
     pub exceptions: Vec<PolicyException>,
+    /// When the requests come. Without one, a rule that asks what time it is, or for chance, is an error.
+    pub arrival: Option<Arrival>,
     pub(crate) world: World,
 }
 
@@ -206,6 +208,9 @@ fn rules(
         &bench.variables,
         namespace_labels(bench, resource),
     );
+    if let (Ok(of), Some(arrival)) = (&request, bench.arrival) {
+        request = Ok(of.clone().arrived(arrival));
+    }
     if let (Ok(request), Some(patched)) = (&mut request, &patched) {
         *request = request.with_object(patched.clone());
     }

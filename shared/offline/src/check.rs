@@ -133,6 +133,7 @@ fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
         bench.world.resources.extend(others);
     }
     bench.variables = suite.variables()?;
+    bench.arrival = suite.arrival;
     if let Some(path) = &suite.file.userinfo {
         bench.user = User::read(&suite.at(path))?;
     }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anteroom_policy::Arrival;
 use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
@@ -35,6 +36,8 @@ pub struct Suite {
     pub path: PathBuf,
     /// What people call it.
     pub name: String,
+    /// When its requests come. Without one, a rule that asks what time it is, or for chance, is an error.
+    pub arrival: Option<Arrival>,
     pub(crate) file: SuiteFile,
 }
 
@@ -197,6 +200,7 @@ impl Suite {
         Ok(Self {
             name: name.unwrap_or_else(otherwise),
             path: path.to_owned(),
+            arrival: None,
             file,
         })
     }

@@ -189,8 +189,8 @@ pub enum Step {
 
 /// One rule on its way through one request.
 ///
-/// Every step begins anew and goes on with what is known by then: what was loaded stays loaded, and a
-/// fact is asked for once. So a rule takes at most one step more than it reads facts.
+/// Every step begins anew and goes on with what is known by then: what was loaded stays loaded, a fact is
+/// asked for once, and chance gives the same again. So a rule takes at most one step more than it reads facts.
 pub struct Evaluation<'a> {
     rule: &'a Rule,
     namespace: Option<&'a str>,
@@ -247,13 +247,14 @@ impl<'a> Evaluation<'a> {
             applies,
             now: Pass::new(rule, Cow::Borrowed(request)),
             earlier: None,
-            facts: Facts::default(),
+            facts: Facts::on(request.occasion_of(&rule.name)),
             known: Surroundings::default(),
         }
     }
 
     /// Goes on as far as the facts at hand allow.
     pub fn step(&mut self) -> Step {
+        self.facts.begin();
         match self.outcome() {
             Some(outcome) => Step::Done(RuleReport {
                 outcome,

@@ -3,21 +3,27 @@
 //! The queries of context entries are evaluated with the same table and a few functions more
 //! ([`query_functions`]), which stand for what a rule does with a fact; no policy may write them.
 //!
-//! Of Kyverno's additions these are left out as yet: times, hashes,
-//! certificates, images and URLs. A policy that calls one of them is not ready.
+//! Some give another value the next time: [`is_of_occasion`]. What time it is, and what chance gives, comes
+//! from the evaluation's [`Occasion`](anteroom_jmespath::Occasion). A rule's evaluation has one; where a view
+//! is kept nobody has, so whatever calls one of these is evaluated in the rule.
 
+mod addresses;
 mod arithmetic;
+mod certificates;
+mod chance;
 mod collections;
 pub(crate) mod cut;
+mod hashes;
 pub(crate) mod membership;
 mod patterns;
 mod regexes;
 mod strings;
+mod times;
 mod versions;
 
 use std::sync::LazyLock;
 
-use anteroom_jmespath::{Call, EvalError, FunctionTable, Handle, Shape};
+use anteroom_jmespath::{Call, EvalError, Expression, FunctionTable, Handle, Shape};
 use serde_json::Value;
 
 /// The table, one for all.
@@ -29,6 +35,11 @@ pub fn functions() -> &'static FunctionTable {
         collections::register(&mut table);
         versions::register(&mut table);
         arithmetic::register(&mut table);
+        times::register(&mut table);
+        hashes::register(&mut table);
+        chance::register(&mut table);
+        addresses::register(&mut table);
+        certificates::register(&mut table);
         table
     });
     &TABLE
@@ -49,33 +60,18 @@ pub fn query_functions() -> &'static FunctionTable {
     &TABLE
 }
 
-/// Kyverno's functions that are not in the table.
-const LATER: &[&str] = &[
-    "image_normalize",
-    "is_external_url",
-    "md5",
-    "path_canonicalize",
-    "random",
-    "sha1",
-    "sha256",
-    "time_add",
-    "time_after",
-    "time_before",
-    "time_between",
-    "time_diff",
-    "time_now",
-    "time_now_utc",
-    "time_parse",
-    "time_since",
-    "time_to_cron",
-    "time_truncate",
-    "time_utc",
-    "x509_decode",
-];
+/// Those whose value is another one on another occasion.
+const OF_OCCASION: [&str; 4] = ["random", "time_now", "time_now_utc", "time_since"];
 
-/// Whether a function is one of Kyverno's that is not evaluated yet.
-pub(crate) fn is_later(name: &str) -> bool {
-    LATER.contains(&name)
+/// Whether a function's value is another one the next time: it depends on the time, or on chance.
+pub fn is_of_occasion(function: &str) -> bool {
+    OF_OCCASION.contains(&function)
+}
+
+/// Whether an expression calls such a function.
+pub(crate) fn calls_of_occasion(expression: &Expression) -> bool {
+    let mut called = expression.ast().functions().iter();
+    called.any(|function| is_of_occasion(function))
 }
 
 /// The text of a scalar, as functions take it that work on strings and numbers.

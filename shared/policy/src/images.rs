@@ -47,6 +47,11 @@ pub(crate) fn images(kind: &str, object: &Value) -> Option<Value> {
     (!images.is_empty()).then_some(Value::Object(images))
 }
 
+/// An image with its registry, and its digest or its tag; `None` of what is none.
+pub(crate) fn normal(image: &str) -> Option<String> {
+    Image::parse(image).map(|image| image.reference())
+}
+
 #[derive(Debug, PartialEq)]
 struct Image<'a> {
     registry: &'a str,
@@ -86,6 +91,15 @@ impl<'a> Image<'a> {
         })
     }
 
+    /// By its digest, or by its tag where it has none.
+    fn reference(&self) -> String {
+        let Self { registry, path, .. } = self;
+        match self.digest {
+            "" => format!("{registry}/{path}:{}", self.tag),
+            digest => format!("{registry}/{path}@{digest}"),
+        }
+    }
+
     fn value(&self) -> Value {
         let Self {
             registry,
@@ -93,14 +107,9 @@ impl<'a> Image<'a> {
             tag,
             digest,
         } = self;
-        let with_tag = format!("{registry}/{path}:{tag}");
-        let reference = match *digest {
-            "" => with_tag.clone(),
-            digest => format!("{registry}/{path}@{digest}"),
-        };
         let mut image = json!({
             "registry": registry, "path": path, "name": path.rsplit('/').next(),
-            "reference": reference, "referenceWithTag": with_tag,
+            "reference": self.reference(), "referenceWithTag": format!("{registry}/{path}:{tag}"),
         });
         for (name, value) in [("tag", tag), ("digest", digest)] {
             if !value.is_empty() {

@@ -83,7 +83,7 @@ pub use reference::{
     ApiTarget, CALLS, CALLS_DECLARED, CALLS_OFF, CollectionReference, FactTarget, KeptTarget,
     NamedObject, Reference,
 };
-pub use request::{AdmissionRequest, RequestError};
+pub use request::{AdmissionRequest, Arrival, RequestError};
 pub use request_parts::RequestParts;
 pub use scalar::duration_ns;
 pub use template::{VariableError, VariableErrorKind};

@@ -9,6 +9,7 @@ use crate::{
     CollectionReference, KindPattern, Operation,
     background::Background,
     call::{ApiCall, ConfigMapCall, ServiceCall},
+    functions::calls_of_occasion,
     matching::Match,
     mutation::Mutation,
     operator::Operator,
@@ -265,6 +266,18 @@ pub(crate) struct Fact {
 }
 
 impl Fact {
+    /// What is asked where the fact is kept.
+    pub(crate) fn asked(&self) -> Option<&Prepared> {
+        self.query.as_ref().filter(|_| self.on_occasion().is_none())
+    }
+
+    /// Its expression, if that speaks of the time or of chance: it is evaluated in the rule then, over the
+    /// data whole.
+    pub(crate) fn on_occasion(&self) -> Option<&Prepared> {
+        let query = self.query.as_ref();
+        query.filter(|query| calls_of_occasion(query.expression()))
+    }
+
     /// Says what may be asked for in its place: all that the rule can read of it. Said once; a second
     /// time changes nothing.
     pub(crate) fn note_cut(&self, expression: Expression) {

@@ -1,5 +1,6 @@
 //! What a rule sees of an AdmissionReview's request.
 
+use anteroom_jmespath::Occasion;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -47,7 +48,17 @@ pub struct AdmissionRequest {
     namespace: String,
     /// Null where nobody gave them.
     namespace_labels: Value,
+    arrival: Option<Arrival>,
     subresource: String,
+}
+
+/// When a request came, and what chance follows from: the same arrival gives the same values again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Nanoseconds after 1970-01-01T00:00:00Z.
+    pub now_ns: i128,
+    /// Any number, for each request another one.
+    pub seed: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -99,6 +110,7 @@ impl AdmissionRequest {
         Ok(Self {
             namespace: namespace.to_owned(),
             namespace_labels: Value::Null,
+            arrival: None,
             root: root(request, images),
             operation,
             kind,
@@ -125,6 +137,23 @@ impl AdmissionRequest {
             request.extend(lists.map(|(field, list)| (field.to_owned(), list.clone().into())));
         }
         known
+    }
+
+    /// As one that came then: what `time_now()`, `random()` and the like need.
+    #[must_use]
+    pub fn arrived(mut self, arrival: Arrival) -> Self {
+        self.arrival = Some(arrival);
+        self
+    }
+
+    /// The occasion as the rule of this name sees it. Rules draw each by itself.
+    pub(crate) fn occasion_of(&self, rule: &str) -> Option<Occasion> {
+        let Arrival { now_ns, seed } = self.arrival?;
+        // FNV-1a.
+        let own = rule.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Some(Occasion::new(now_ns, seed ^ own))
     }
 
     /// The same with another value in the context that variables are resolved in, for tests of policies:

@@ -3,6 +3,7 @@
 //! Everything that can be parsed before a request comes is parsed then. What a variable is replaced
 //! with is a value, or text in a text: it is never parsed again as a template or as an expression.
 
+mod document;
 mod parts;
 mod prepared;
 mod scan;
@@ -113,7 +114,8 @@ impl Variable {
         let trimmed = trimmed.strip_prefix('-').map_or(trimmed, str::trim);
         if trimmed == "@" {
             return Err(TemplateProblem::Unsupported(
-                "`{{ @ }}`, the field that is patched, is known in patterns and patches only"
+                "`{{ @ }}`, what the object has at the same place, is known in the values of patterns and \
+                 patches only"
                     .to_owned(),
             ));
         }
@@ -162,7 +164,8 @@ impl Template {
     pub(crate) fn parse(source: &str) -> Result<Self, TemplateProblem> {
         if scan::has_reference(source) {
             return Err(TemplateProblem::Unsupported(
-                "references to other fields, `$(…)`, are not resolved; write `\\$(` for the text"
+                "references to other fields, `$(…)`, are known in the values of patterns and patches only; \
+                 write `\\$(` for the text"
                     .to_owned(),
             ));
         }

@@ -235,6 +235,9 @@ fn is_kept(fact: &Fact) -> Result<Option<&Expression>, String> {
         FactSource::Image(_) => Err("a registry answers it"),
     };
     is_list?;
+    if fact.on_occasion().is_some() {
+        return Err("its own expression speaks of the time or of chance".to_owned());
+    }
     match &fact.query {
         None => Ok(None),
         Some(query) => match query.fixed() {

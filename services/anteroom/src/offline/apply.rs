@@ -13,7 +13,7 @@ use anyhow::{anyhow, bail};
 use clap::Args;
 use serde_json::Value;
 
-use super::Format;
+use super::{Format, arrival};
 use crate::{
     cli::{print, warn},
     input,
@@ -114,6 +114,7 @@ fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
     if let Some(path) = &args.userinfo {
         bench.user = User::read(path)?;
     }
+    bench.arrival = Some(arrival());
     let responses = anteroom_offline::apply(&bench);
     Ok(applied(&bench, &responses, args.audit_warn))
 }

@@ -8,7 +8,7 @@ use anteroom_offline::{
 use anyhow::bail;
 use clap::Args;
 
-use super::Format;
+use super::{Format, arrival};
 use crate::cli::print;
 
 #[derive(Args, Clone, Debug)]
@@ -76,6 +76,7 @@ fn run_suite(path: PathBuf, args: &TestArgs) -> Option<Checked> {
             });
         }
     };
+    suite.arrival = Some(arrival());
     if let Some(selector) = &args.test_case_selector
         && !selector.narrow(&mut suite)
     {

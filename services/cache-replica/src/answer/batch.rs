@@ -123,6 +123,7 @@ impl<'b> Asking<'b> {
                 false => MissingKey::Null,
             },
             budget,
+            occasion: None,
         }
     }
 }

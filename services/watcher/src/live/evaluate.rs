@@ -30,6 +30,7 @@ pub(super) fn evaluate(query: &Query, answer: &Value) -> Result<Bytes, FactError
             MissingKey::Null
         },
         budget: Budget::default(),
+        occasion: None,
     };
     let result = expression.evaluate(answer, &environment);
     let result = result.map_err(|error| {

@@ -7,6 +7,7 @@ use crate::error::{BudgetKind, EvalError, Fault};
 use crate::evaluator::{ELEMENT_BYTES, ENTRY_BYTES, Evaluator, Outcome};
 use crate::function::{Call, Handle, Handles, Types};
 use crate::node::{Node, Number, Shape};
+use crate::occasion::Occasion;
 use crate::value::{JsonText, Text, Value, too_deep};
 
 /// The evaluation as a function sees it, whatever the document is made of: values are known by
@@ -27,6 +28,7 @@ pub(crate) trait Host {
     fn to_json(&mut self, handle: Handle) -> Result<serde_json::Value, EvalError>;
     fn steps(&mut self, steps: usize) -> Result<(), EvalError>;
     fn build(&mut self, bytes: usize) -> Result<(), EvalError>;
+    fn occasion(&self) -> Option<&Occasion>;
 }
 
 impl<'a, N: Node<'a>> Evaluator<'a, N> {
@@ -296,5 +298,9 @@ impl<'a, N: Node<'a>> Host for Evaluator<'a, N> {
 
     fn build(&mut self, bytes: usize) -> Result<(), EvalError> {
         self.meter.build(bytes)
+    }
+
+    fn occasion(&self) -> Option<&Occasion> {
+        self.occasion
     }
 }

@@ -5,6 +5,7 @@ use crate::error::EvalError;
 use crate::evaluator::Host;
 use crate::function::Types;
 use crate::node::{Number, Shape};
+use crate::occasion::Occasion;
 use crate::value::STRING_BYTES_PER_STEP;
 
 /// A value during one call. Only the [`Call`] that gave it knows what it is.
@@ -285,6 +286,27 @@ impl<'c> Call<'c> {
         };
         let steps = string.len() / STRING_BYTES_PER_STEP;
         self.charge_steps(steps)
+    }
+
+    /// The time, in nanoseconds after 1970-01-01T00:00:00Z.
+    ///
+    /// # Errors
+    /// [`EvalError::InvalidValue`] where nobody says what time it is.
+    pub fn now_ns(&self) -> Result<i128, EvalError> {
+        let unknown = || self.invalid_value("what time it is is not known where this is evaluated");
+        self.host
+            .occasion()
+            .map(Occasion::now_ns)
+            .ok_or_else(unknown)
+    }
+
+    /// A number that chance gives.
+    ///
+    /// # Errors
+    /// [`EvalError::InvalidValue`] where nothing is left to chance.
+    pub fn draw(&self) -> Result<u64, EvalError> {
+        let none = || self.invalid_value("nothing is left to chance where this is evaluated");
+        self.host.occasion().map(Occasion::draw).ok_or_else(none)
     }
 
     /// Charges bytes that the function is about to allocate for itself.

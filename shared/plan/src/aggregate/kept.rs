@@ -166,6 +166,7 @@ impl Aggregate {
                 false => MissingKey::Null,
             },
             budget: KEY_BUDGET,
+            occasion: None,
         };
         let node = ViewNode::array_of(std::slice::from_ref(object), self.key.bare);
         match self.chain.evaluate(node, &environment) {

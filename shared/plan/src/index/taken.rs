@@ -27,6 +27,7 @@ impl IndexKey {
                 false => MissingKey::Null,
             },
             budget: KEY_BUDGET,
+            occasion: None,
         }
     }
 }

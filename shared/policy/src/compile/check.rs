@@ -22,14 +22,20 @@ const DENY: Known = Known {
 /// The ways.
 pub(super) const CHECKS: &[&str] = &["anyPattern", "deny", "pattern"];
 
-/// What is given of them; nothing where there is none, which is for the caller to say.
-pub(super) fn compile(of: &Object<'_>, names: &Names, problems: &mut Problems) -> Option<Check> {
+/// What is given of them; nothing where there is none, which is for the caller to say. `about` is the
+/// expression of what a pattern is held against.
+pub(super) fn compile(
+    of: &Object<'_>,
+    about: &str,
+    names: &Names,
+    problems: &mut Problems,
+) -> Option<Check> {
     if let Some(deny) = of.get("deny") {
         let deny = deny.object(&DENY, problems)?.get("conditions");
         return Some(Check::Deny(conditions::compile(deny, names, problems)));
     }
     if let Some(field) = of.get("pattern") {
-        return pattern(&field, names, problems).map(Check::Pattern);
+        return pattern(&field, about, names, problems).map(Check::Pattern);
     }
     if let Some(field) = of.get("podSecurity") {
         return pod_security::compile(&field, problems).map(Check::PodSecurity);
@@ -44,13 +50,19 @@ pub(super) fn compile(of: &Object<'_>, names: &Names, problems: &mut Problems) -
     }
     let patterns = fields.iter().take(PATTERNS_MAX);
     let patterns: Vec<_> = patterns
-        .filter_map(|field| pattern(field, names, problems))
+        .filter_map(|field| pattern(field, about, names, problems))
         .collect();
     Some(Check::AnyPattern(patterns))
 }
 
-fn pattern(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<ValueTemplate> {
-    let template = parsed(field.path(), ValueTemplate::parse(field.value()), problems)?;
+fn pattern(
+    field: &Field<'_>,
+    about: &str,
+    names: &Names,
+    problems: &mut Problems,
+) -> Option<ValueTemplate> {
+    let template = ValueTemplate::parse_document(field.value(), about);
+    let template = parsed(field.path(), template, problems)?;
     template.visit(&mut |prepared| names.check(field.path(), prepared, problems));
     if !field.value().is_object() {
         problems.invalid(field.path(), "an object is expected here");

@@ -3,16 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use anteroom_jmespath::{
-    EvalError,
-    ast::{Argument, Ast, Term, TermId},
-};
+use anteroom_jmespath::ast::{Argument, Ast, Term, TermId};
 
-use crate::{
-    functions::{self, functions},
-    problem::Problems,
-    template::Prepared,
-};
+use crate::{functions, problem::Problems, template::Prepared};
 
 /// What every rule has.
 const GIVEN: &[&str] = &[
@@ -93,18 +86,8 @@ impl Names {
 
 /// That every function exists and is given as many arguments as it takes.
 pub(super) fn check_functions(path: &str, prepared: &Prepared, problems: &mut Problems) {
-    let Err(error) = prepared.expression().check(functions()) else {
-        return;
-    };
-    match error {
-        EvalError::UnknownFunction { function } if functions::is_later(&function) => {
-            let message = format!(
-                "`{}`: this version has no function {function}()",
-                prepared.source()
-            );
-            problems.unsupported(path, message);
-        }
-        error => problems.invalid(path, format!("`{}`: {error}", prepared.source())),
+    if let Err(error) = prepared.expression().check(functions()) {
+        problems.invalid(path, format!("`{}`: {error}", prepared.source()));
     }
 }
 

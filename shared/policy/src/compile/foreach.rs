@@ -7,7 +7,7 @@ use super::{
     conditions, context,
     expressions::Names,
     fields::{Field, Known},
-    rule::parsed,
+    rule::{OBJECT, parsed},
 };
 use crate::{
     policy::{ContextEntry, ForEach, Loader},
@@ -94,11 +94,12 @@ fn one(
         }
         _ => {}
     }
-    let check = check::compile(&each, &names, problems);
     let whole = each
         .get("elementScope")
         .and_then(|scope| scope.boolean(problems))
-        .map(|is_element| !is_element);
+        .is_some_and(|is_element| !is_element);
+    let about = if whole { OBJECT } else { "element" };
+    let check = check::compile(&each, about, &names, problems);
     let given = GIVEN.iter().map(|name| {
         Arc::new(ContextEntry {
             name: (*name).to_owned(),
@@ -111,6 +112,6 @@ fn one(
         outer: outer.len(),
         preconditions,
         check: check?,
-        whole: whole.unwrap_or(false),
+        whole,
     })
 }

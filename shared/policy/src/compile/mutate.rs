@@ -8,7 +8,7 @@ use super::{
     conditions, context,
     expressions::Names,
     fields::{Field, Known, Object},
-    rule::parsed,
+    rule::{OBJECT, parsed},
 };
 use crate::{
     mutation::{MutateEach, Mutation, Patch},
@@ -133,7 +133,7 @@ impl Place<'_> {
         check_keys(field.value(), field.path(), self.problems);
         let parsed = parsed(
             field.path(),
-            ValueTemplate::parse(field.value()),
+            ValueTemplate::parse_document(field.value(), OBJECT),
             self.problems,
         )?;
         parsed.visit(&mut |prepared| names.check(field.path(), prepared, self.problems));

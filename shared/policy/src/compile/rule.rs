@@ -56,6 +56,9 @@ const VALIDATE: Known = Known {
     later: &["assert", "cel", "failureActionOverrides", "manifests"],
 };
 
+/// What a pattern or a patch of a rule is about.
+pub(super) const OBJECT: &str = "request.object";
+
 /// What a rule may do, one of them.
 const WORK: &[&str] = &["mutate", "validate"];
 
@@ -175,7 +178,7 @@ impl Validate {
             ([_], Some(each)) => {
                 Validation::ForEach(foreach::compile(&each, context, home, names, problems))
             }
-            ([_], None) => Validation::Whole(check::compile(&validate, names, problems)?),
+            ([_], None) => Validation::Whole(check::compile(&validate, OBJECT, names, problems)?),
             ([.., last], _) => {
                 let message = format!("only one of {} can be given", given.join(" and "));
                 problems.invalid(validate.child(last), message);

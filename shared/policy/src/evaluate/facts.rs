@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use anteroom_jmespath::Occasion;
 use anteroom_model::FactError;
 use serde_json::Value;
 
@@ -29,6 +30,10 @@ pub(super) struct Facts {
     parts: usize,
     /// What would be answered with the error that a part of it was answered with.
     refused: Vec<(Question, FactError)>,
+    /// When the rule is evaluated, and its chance.
+    pub(super) occasion: Option<Occasion>,
+    /// How often chance was asked for what stays known from step to step.
+    drawn: u64,
     /// Facts are always asked for whole.
     pub(super) only_whole: bool,
     /// This looks ahead: what is not known whether it will be needed is asked for only where little
@@ -83,6 +88,25 @@ pub(super) enum Lookup {
 }
 
 impl Facts {
+    pub(super) fn on(occasion: Option<Occasion>) -> Self {
+        Self {
+            occasion,
+            ..Self::default()
+        }
+    }
+
+    /// A step begins anew: chance gives what it gave the step before, behind what stays known of that.
+    pub(super) fn begin(&self) {
+        if let Some(occasion) = &self.occasion {
+            occasion.go_to(self.drawn);
+        }
+    }
+
+    /// What came of chance so far stays known.
+    pub(super) fn keep_drawn(&mut self) {
+        self.drawn = self.occasion.as_ref().map_or(0, Occasion::drawn);
+    }
+
     /// The answer to a question, asking it if it is new.
     pub(super) fn look_up(&mut self, variable: &str, question: Question) -> Lookup {
         if !question.is_part

@@ -164,7 +164,7 @@ impl Scope<'_> {
         );
         let result = bound
             .expression
-            .evaluate(root.node(), &environment(bound))
+            .evaluate(root.node(), &self.environment(bound))
             .and_then(|value| value.to_json_within(RESULT_BYTES_MAX));
         // Whatever came of it without the entry means nothing.
         match (root.missed(), result) {
@@ -234,6 +234,11 @@ impl Scope<'_> {
             },
         };
         self.states.0[entry] = state;
+        // An element's own entries are loaded anew in each step.
+        let is_given = |entry: &Arc<ContextEntry>| matches!(entry.loader, Loader::Given);
+        if !entries[..entry].iter().any(is_given) {
+            self.facts.keep_drawn();
+        }
         Ok(())
     }
 
@@ -251,7 +256,7 @@ impl Scope<'_> {
             (Some(value), Some(query)) => {
                 let document = value.value(self)?;
                 let bound = query.bind(self)?;
-                query_document(&document, &bound, query.source())
+                self.query_document(&document, &bound, query.source())
             }
             (None, Some(query)) => self.evaluate(query),
             (None, None) => Ok(Arc::new(Value::Null)),
@@ -274,6 +279,34 @@ impl Scope<'_> {
         }
     }
 
+    /// A query over a value by itself, which sees nothing of the context.
+    fn query_document(
+        &self,
+        document: &Value,
+        bound: &Bound,
+        written: &str,
+    ) -> Result<Arc<Value>, Interrupt> {
+        bound
+            .expression
+            .evaluate(document, &self.environment(bound))
+            .and_then(|value| value.to_json_within(RESULT_BYTES_MAX))
+            .map(Arc::new)
+            .map_err(|error| variable_error(written, &error).into())
+    }
+
+    fn environment<'b>(&'b self, bound: &'b Bound) -> Environment<'b> {
+        Environment::standard()
+            .with_functions(functions())
+            .with_parameters(&bound.parameters)
+            .with_missing_key(MissingKey::Error)
+            .with_occasion(self.facts.occasion.as_ref())
+            .with_budget(Budget {
+                steps: STEPS_MAX,
+                built_bytes: RESULT_BYTES_MAX,
+                ..Budget::default()
+            })
+    }
+
     /// Says of an entry that came to nothing why it did.
     fn variable_error(&self, written: &str, error: &EvalError) -> VariableError {
         let mut described = variable_error(written, error);
@@ -288,28 +321,6 @@ impl Scope<'_> {
         }
         described
     }
-}
-
-/// A query over a variable's own value, which sees nothing of the context.
-fn query_document(document: &Value, bound: &Bound, written: &str) -> Result<Arc<Value>, Interrupt> {
-    bound
-        .expression
-        .evaluate(document, &environment(bound))
-        .and_then(|value| value.to_json_within(RESULT_BYTES_MAX))
-        .map(Arc::new)
-        .map_err(|error| variable_error(written, &error).into())
-}
-
-fn environment(bound: &Bound) -> Environment<'_> {
-    Environment::standard()
-        .with_functions(functions())
-        .with_parameters(&bound.parameters)
-        .with_missing_key(MissingKey::Error)
-        .with_budget(Budget {
-            steps: STEPS_MAX,
-            built_bytes: RESULT_BYTES_MAX,
-            ..Budget::default()
-        })
 }
 
 fn variable_error(written: &str, error: &EvalError) -> VariableError {

@@ -2,6 +2,7 @@ mod context;
 mod facts;
 mod foreach;
 mod mutate;
+mod occasion;
 mod parts;
 mod patterns;
 mod surroundings;

@@ -6,6 +6,9 @@
 //! | `multiply` | two | with a number | with a number |
 //! | `divide` | two | two give a number; by a number | two give a number; by a number |
 //!
+//! `sum` adds what is in a list, one to the other: numbers as JMESPath does, quantities and durations too.
+//! Of nothing it is 0.
+//!
 //! A text is a quantity if it can be read as one, otherwise a duration. Quantities are kept to a
 //! billionth.
 
@@ -32,6 +35,7 @@ pub(super) fn register(table: &mut FunctionTable) {
         })
         .register("divide", pair(), |call| compute(call, Operation::Divide))
         .register("modulo", pair(), |call| compute(call, Operation::Modulo))
+        .register("sum", Signature::of([Types::ARRAY]), sum)
         .register(
             "round",
             Signature::of([Types::NUMBER, Types::NUMBER]),
@@ -59,12 +63,12 @@ enum Operand {
 }
 
 impl Operand {
-    fn read(call: &mut Call<'_>, index: usize) -> Result<Self, EvalError> {
-        let value = call.argument(index);
+    fn read(call: &mut Call<'_>, value: Handle) -> Result<Self, EvalError> {
         if let Ok(number) = call.number(value) {
             return Ok(Self::Number(number.float()));
         }
-        let text = super::string(call, index)?;
+        let text = call.string(value)?.to_owned();
+        call.charge_steps(text.len())?;
         if let Some(quantity) = Quantity::parse(&text) {
             let billionths = quantity.billionths();
             return billionths
@@ -92,10 +96,36 @@ impl Operand {
 }
 
 fn compute(call: &mut Call<'_>, operation: Operation) -> Result<Handle, EvalError> {
-    let (left, right) = (Operand::read(call, 0)?, Operand::read(call, 1)?);
+    let (left, right) = (call.argument(0), call.argument(1));
+    let (left, right) = (Operand::read(call, left)?, Operand::read(call, right)?);
     match computed(operation, left, right) {
         Ok(result) => result.write(call),
         Err(message) => Err(call.invalid_value(message)),
+    }
+}
+
+/// One added to the other, from the first on.
+fn sum(call: &mut Call<'_>) -> Result<Handle, EvalError> {
+    let list = call.argument(0);
+    let elements = call.elements(list)?;
+    let is_number = |call: &Call<'_>, value| call.number(value).is_ok();
+    if elements.clone().all(|element| is_number(call, element))
+        && let Some(standard) = FunctionTable::standard_shared().get("sum")
+    {
+        return standard.run(call);
+    }
+    let mut sum: Option<Operand> = None;
+    for element in elements {
+        let element = Operand::read(call, element)?;
+        sum = Some(match sum {
+            None => element,
+            Some(sum) => computed(Operation::Add, sum, element)
+                .map_err(|message| call.invalid_value(message))?,
+        });
+    }
+    match sum {
+        Some(sum) => sum.write(call),
+        None => call.new_number(Number::I64(0)),
     }
 }
 
@@ -239,7 +269,7 @@ fn quantity_text(billionths: i128, binary: bool) -> String {
 }
 
 /// As Go writes it: `1h30m0s`, `1.5s`, `20ms`.
-fn duration_text(ns: i128) -> String {
+pub(super) fn duration_text(ns: i128) -> String {
     const SECOND: u128 = 1_000_000_000;
     let (sign, rest) = (if ns < 0 { "-" } else { "" }, ns.unsigned_abs());
     let part = |units: u128, of: u128| {

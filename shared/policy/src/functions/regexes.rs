@@ -37,7 +37,7 @@ pub(super) fn compile(text: &str) -> Result<Regex, String> {
 }
 
 /// The same expression in the words of the regex crate.
-fn translate(text: &str) -> String {
+pub(super) fn translate(text: &str) -> String {
     let mut translated = String::with_capacity(text.len() + 16);
     let mut characters = text.chars().peekable();
     let mut class = Class::default();

@@ -1,4 +1,5 @@
-use anteroom_jmespath::{Environment, Expression};
+use anteroom_jmespath::{Environment, Expression, Occasion};
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::{membership::FUNCTIONS as MEMBERSHIP, *};
@@ -38,6 +39,31 @@ fn every_function_gives_what_kyverno_gives() {
         ("divide('100m', `3`)", json!("33m")),
         ("round(`2.345`, `1`)", json!(2.3)),
         ("round(`-2.5`, `0`)", json!(-3)),
+        ("sum(`[1, 2]`)", json!(3)),
+        ("sum(`[]`)", json!(0)),
+        ("sum(`[\"1Ki\", \"1\"]`)", json!("1025")),
+        ("sum(`[\"1h\", \"30m0s\", \"5s\"]`)", json!("1h30m5s")),
+        ("sum(`[\"1500m\"]`)", json!("1500m")),
+        ("md5('hello')", json!("5d41402abc4b2a76b9719d911017c592")),
+        (
+            "sha1('hello')",
+            json!("aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d"),
+        ),
+        (
+            "sha256('')",
+            json!("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+        ),
+        ("image_normalize('nginx')", json!("docker.io/nginx:latest")),
+        (
+            "image_normalize('docker.io/library/nginx')",
+            json!("docker.io/library/nginx:latest"),
+        ),
+        (
+            "image_normalize('ghcr.io/a/b:v1@sha256:ab12')",
+            json!("ghcr.io/a/b@sha256:ab12"),
+        ),
+        ("path_canonicalize('///run//x.sock')", json!("/run/x.sock")),
+        ("is_external_url('http://10.0.0.1')", json!(false)),
         ("compare('a', 'b')", json!(-1)),
         ("compare('a', 'a')", json!(0)),
         ("equal_fold('Web', 'wEB')", json!(true)),
@@ -117,6 +143,13 @@ fn what_a_function_cannot_use_is_an_error() {
         "semver_compare('1.0.0', '<1.0.0 || nonsense')",
         "to_upper(n)",
         "time_now()",
+        "random('[a-z]')",
+        "sum('a')",
+        "sum(`[1, \"1\"]`)",
+        "sum(`[\"1\", \"1h\"]`)",
+        "sum(`[\"x\", \"y\"]`)",
+        "image_normalize('a b')",
+        "x509_decode('a')",
         "add('1h', '30m')",
         "add(`1`, '1')",
         "subtract('x', `1`)",
@@ -198,4 +231,45 @@ fn a_membership_function_is_for_queries_alone_and_charged() {
     let environment = Environment::standard().with_functions(query_functions());
     let error = expression.evaluate_json(&json!(many), &environment);
     assert!(matches!(error, Err(EvalError::Budget { .. })), "{error:?}");
+}
+
+/// Whatever a function is given, it comes to a value or to an error, and to the same one again.
+#[test]
+fn no_function_panics() {
+    let names: Vec<&str> = functions().names().collect();
+    let any_text = proptest::sample::select(vec![
+        "2021-01-02T15:04:05-07:00",
+        "Mon Jan _2 15:04:05 MST 2006",
+        "1h30m",
+        "-9223372036854775808ns",
+        "100Mi",
+        "1e999999999",
+        "[a-z]{3}",
+        "(((",
+        "http://[::1]:80",
+        "ghcr.io/a:b@sha256:00",
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----",
+        "1.2.3 || >=4",
+        "{\"a\": [1]}",
+        "",
+        "é\u{0}*?",
+    ])
+    .prop_map(Value::from);
+    let argument = proptest::prop_oneof![any_json(), any_text];
+    let arguments = proptest::collection::vec(argument, 0..5);
+    let seeds = (proptest::sample::select(names), arguments, any::<u64>());
+    proptest::proptest!(proptest::test_runner::Config::with_cases(2_000), |((name, arguments, seed) in seeds)| {
+        let shown: Vec<_> = (0..arguments.len()).map(|at| match name {
+            "map" if at == 0 => "&@".to_owned(),
+            "sort_by" | "max_by" | "min_by" if at == 1 => "&@".to_owned(),
+            _ => format!("[{at}]"),
+        }).collect();
+        let expression = Expression::parse(&format!("{name}({})", shown.join(", "))).unwrap();
+        let found = || {
+            let occasion = Occasion::new(i128::from(seed) * 1_000, seed);
+            let environment = Environment::standard().with_functions(functions()).with_occasion(Some(&occasion));
+            expression.evaluate_json(&json!(arguments), &environment)
+        };
+        proptest::prop_assert_eq!(found(), found());
+    });
 }

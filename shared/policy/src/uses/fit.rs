@@ -13,6 +13,7 @@ use anteroom_jmespath::{
 };
 
 use super::part::Part;
+use crate::functions::is_of_occasion;
 
 /// Functions that see in which order an object's fields stand. A rule sees a fact's in another order
 /// than where the fact is kept.
@@ -257,9 +258,12 @@ impl Walk<'_> {
     }
 
     fn call(&self, function: &str) -> Result<(), String> {
-        match OF_ORDER.contains(&function) {
-            true => Err(of_order(&format!("{function}()"))),
-            false => Ok(()),
+        match function {
+            _ if OF_ORDER.contains(&function) => Err(of_order(&format!("{function}()"))),
+            _ if is_of_occasion(function) => {
+                Err(format!("`{function}()` speaks of the time or of chance"))
+            }
+            _ => Ok(()),
         }
     }
 

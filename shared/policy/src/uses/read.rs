@@ -166,8 +166,8 @@ fn read(found: &FoundUse<'_>) -> Read {
         Some((part, _)) => part.expression.parameters().map(str::to_owned).collect(),
         None => found
             .fact
-            .query
-            .iter()
+            .asked()
+            .into_iter()
             .flat_map(|query| query.expression().parameters().map(str::to_owned))
             .collect(),
     };
@@ -190,7 +190,7 @@ fn read(found: &FoundUse<'_>) -> Read {
 
 /// As it is sent, or as it is written where that differs from request to request.
 fn own_expression(fact: &Fact) -> &str {
-    match &fact.query {
+    match fact.asked() {
         None => "",
         Some(query) => match query.fixed() {
             Some(fixed) => fixed.as_str(),

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Interrupt, Scope, is_of_evaluation};
 use crate::{
-    ApiTarget, FactTarget, RuleError, VariableError,
+    ApiTarget, FactTarget, RuleError, VariableError, VariableErrorKind,
     call::{ApiCall, ConfigMapCall, ServiceCall, check_name, confine},
     evaluate::facts::{Lookup, Question},
     policy::{Fact, FactSource},
@@ -28,13 +28,37 @@ impl Scope<'_> {
             None => self.facts.look_up(name, question),
         };
         match (lookup, &fact.default) {
-            (Lookup::Answer(Ok(value)), _) => Ok(value),
+            (Lookup::Answer(Ok(value)), _) => self.of_occasion(name, entry, fact, value),
             (Lookup::Answer(Err(error)), Some(default)) if is_said_by_source(&error) => {
                 default.value(self)
             }
             (Lookup::Answer(Err(error)), _) => Err(unread(name, entry, error)),
             (Lookup::Pending | Lookup::Declined, _) => Err(Interrupt::Pending),
             (Lookup::TooMany, _) => Err(Interrupt::Rule(Box::new(RuleError::TooManyFacts))),
+        }
+    }
+
+    /// What the fact's own expression makes of the data, where that could not be asked for.
+    fn of_occasion(
+        &mut self,
+        name: &str,
+        entry: String,
+        fact: &Fact,
+        value: Arc<Value>,
+    ) -> Result<Arc<Value>, Interrupt> {
+        let Some(query) = fact.on_occasion() else {
+            return Ok(value);
+        };
+        let bound = query.bind(self)?;
+        match self.query_document(&value, &bound, query.source()) {
+            Err(Interrupt::Variable(error)) if error.kind == VariableErrorKind::OverBudget => {
+                Err(Interrupt::Variable(error))
+            }
+            // As it would be told by whoever keeps the data.
+            Err(Interrupt::Variable(VariableError { message, .. })) => {
+                Err(unread(name, entry, FactError::EvaluationFailed { message }))
+            }
+            found => found,
         }
     }
 
@@ -68,7 +92,7 @@ impl Scope<'_> {
     /// The question for all that the entry's own expression gives.
     pub(super) fn whole(&mut self, name: &str, fact: &Fact) -> Result<Question, Interrupt> {
         let target = self.target(name, &fact.source)?;
-        let bound = fact.query.as_ref().map(|query| query.bind(self));
+        let bound = fact.asked().map(|query| query.bind(self));
         let bound = bound.transpose()?;
         let is_config_map = matches!(target, FactTarget::ConfigMap { .. });
         let (expression, parameters) = match bound {
