@@ -37,6 +37,10 @@ pub const PARTS_PER_RULE_MAX: usize = 256;
 /// Elements that one `foreach` goes through; more is an error.
 pub const FOREACH_ELEMENTS_MAX: usize = 1_000;
 
+/// Elements that all `foreach` of one rule go through together, those that stand in others for each element
+/// of these; more is an error.
+pub const FOREACH_ELEMENTS_IN_ALL_MAX: usize = 20_000;
+
 /// Bytes, about, that the patches of one rule may go through: the object's, once for each patch. More
 /// is an error.
 pub const MUTATED_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -132,6 +136,11 @@ pub enum RuleError {
         /// How many there are.
         found: usize,
     },
+    /// All of them together have more.
+    #[error(
+        "the foreach of the rule go through more than {FOREACH_ELEMENTS_IN_ALL_MAX} elements in all"
+    )]
+    TooManyElementsInAll,
 }
 
 impl RuleError {
@@ -149,9 +158,10 @@ impl RuleError {
                 }
                 _ => ErrorCode::PATCH_FAILED,
             },
-            Self::TooManyFacts | Self::TooMuchPatched | Self::TooManyElements { .. } => {
-                ErrorCode::BUDGET_EXCEEDED
-            }
+            Self::TooManyFacts
+            | Self::TooMuchPatched
+            | Self::TooManyElements { .. }
+            | Self::TooManyElementsInAll => ErrorCode::BUDGET_EXCEEDED,
         }
     }
 }
@@ -370,7 +380,8 @@ fn judge(
             check::judge(rule, check, None, &"validate", &mut scope)
         }
         Work::Validate(Validation::ForEach(each)) => {
-            foreach::judge(rule, each, &mut pass.lists, &mut scope)
+            let lists = &mut pass.lists;
+            foreach::Walk { rule, lists }.judge(each, &mut scope)
         }
         Work::Mutate(mutation) => mutate::run(mutation, &mut scope),
     }

@@ -70,8 +70,8 @@ pub use compile::{
     compile_for, derived_rules,
 };
 pub use evaluate::{
-    Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_MAX, FactRead, FactRequest, MUTATED_BYTES_MAX,
-    PARTS_PER_RULE_MAX, RuleError, RuleOutcome, RuleReport, Step,
+    Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, FOREACH_ELEMENTS_MAX, FactRead,
+    FactRequest, MUTATED_BYTES_MAX, PARTS_PER_RULE_MAX, RuleError, RuleOutcome, RuleReport, Step,
 };
 pub use exception::PolicyException;
 pub use functions::{functions, query_functions};

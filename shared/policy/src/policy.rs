@@ -232,9 +232,37 @@ pub(crate) struct ForEach {
     /// How many of them are the rule's.
     pub(crate) outer: usize,
     pub(crate) preconditions: Conditions,
-    pub(crate) check: Check,
-    /// `elementScope: false`: a pattern is about the object, not about the element.
-    pub(crate) whole: bool,
+    pub(crate) work: Validation,
+    /// `elementScope`: whether a pattern is about the element, which has to be an object then. Where it
+    /// does not say, it is about an element that is one.
+    pub(crate) element_scope: Option<bool>,
+}
+
+impl ForEach {
+    /// The entries of its own and of those within it.
+    pub(crate) fn entries(&self) -> Vec<&Arc<ContextEntry>> {
+        let own = self.context[self.outer..].iter();
+        let inner = self.work.each().iter().flat_map(ForEach::entries);
+        own.chain(inner).collect()
+    }
+}
+
+impl Validation {
+    /// What it judges by `foreach`.
+    pub(crate) fn each(&self) -> &[ForEach] {
+        match self {
+            Self::Whole(_) => &[],
+            Self::ForEach(all) => all,
+        }
+    }
+
+    /// Whether something is held against a pattern, or another thing that reads it whole.
+    pub(crate) fn has_pattern(&self) -> bool {
+        match self {
+            Self::Whole(check) => !matches!(check, Check::Deny(_)),
+            Self::ForEach(all) => all.iter().any(|each| each.work.has_pattern()),
+        }
+    }
 }
 
 /// Where the value of a context entry comes from.

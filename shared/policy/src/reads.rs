@@ -8,7 +8,7 @@ use anteroom_model::EntryKind;
 use crate::{
     CollectionReference, NamedObject, Policy, Reference, Rule,
     call::ConfigMapCall,
-    policy::{ContextEntry, Fact, FactSource, ForEach, Loader, Validation, Work},
+    policy::{ContextEntry, Fact, FactSource, ForEach, Loader, Work},
     template::Prepared,
 };
 
@@ -122,15 +122,15 @@ impl Rule {
     /// What it judges by `foreach`.
     pub(crate) fn each(&self) -> &[ForEach] {
         match &self.work {
-            Work::Validate(Validation::ForEach(each)) => each,
-            Work::Validate(Validation::Whole(_)) | Work::Mutate(_) => &[],
+            Work::Validate(validation) => validation.each(),
+            Work::Mutate(_) => &[],
         }
     }
 
     /// All its context entries, those of each `foreach` included.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &ContextEntry> {
         let each = self.each().iter();
-        let mut inner: Vec<_> = each.flat_map(|each| &each.context[each.outer..]).collect();
+        let mut inner: Vec<_> = each.flat_map(ForEach::entries).collect();
         if let Work::Mutate(mutation) = &self.work {
             inner = mutation.entries();
         }

@@ -20,10 +20,7 @@ use serde::de::{
 use serde_json::{Map, Value};
 
 use crate::{
-    Phase, Policy, Rule,
-    compile::root_fields,
-    policy::{Check, Validation, Work},
-    template::Prepared,
+    Phase, Policy, Rule, compile::root_fields, policy::Work, template::Prepared,
     uses::each_expression,
 };
 
@@ -240,12 +237,8 @@ fn names_account(prepared: &Prepared) -> bool {
 
 impl Rule {
     fn has_pattern(&self) -> bool {
-        let is_pattern = |check: &Check| !matches!(check, Check::Deny(_));
         match &self.work {
-            Work::Validate(Validation::Whole(check)) => is_pattern(check),
-            Work::Validate(Validation::ForEach(all)) => {
-                all.iter().any(|each| is_pattern(&each.check))
-            }
+            Work::Validate(validation) => validation.has_pattern(),
             // What is patched is the whole object.
             Work::Mutate(_) => true,
         }

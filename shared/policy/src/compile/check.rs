@@ -19,9 +19,6 @@ const DENY: Known = Known {
     later: &[],
 };
 
-/// The ways.
-pub(super) const CHECKS: &[&str] = &["anyPattern", "deny", "pattern"];
-
 /// What is given of them; nothing where there is none, which is for the caller to say. `about` is the
 /// expression of what a pattern is held against.
 pub(super) fn compile(

@@ -3,20 +3,22 @@
 use std::sync::Arc;
 
 use super::{
-    check::{self, CHECKS},
-    conditions, context,
+    check, conditions, context,
     expressions::Names,
-    fields::{Field, Known},
-    rule::{OBJECT, parsed},
+    fields::{Field, Known, Object},
+    rule::parsed,
 };
 use crate::{
-    policy::{ContextEntry, ForEach, Loader},
+    policy::{ContextEntry, ForEach, Loader, Validation},
     problem::Problems,
     template::Prepared,
 };
 
-/// How many `foreach` a rule may have.
-const FOREACH_MAX: usize = 64;
+/// How many `foreach` stand beside each other.
+pub(super) const FOREACH_MAX: usize = 64;
+
+/// How many `foreach` stand in each other.
+pub(super) const FOREACH_LEVELS_MAX: usize = 8;
 
 const FOREACH: Known = Known {
     evaluated: &[
@@ -24,24 +26,33 @@ const FOREACH: Known = Known {
         "context",
         "deny",
         "elementScope",
+        "foreach",
         "list",
         "pattern",
         "preconditions",
     ],
     inert: &[],
-    later: &["foreach"],
+    later: &[],
 };
 
-/// What every `foreach` gives: the element and its place, also under the names by which an inner one
-/// would know them.
-const GIVEN: &[&str] = &["element", "element0", "elementIndex", "elementIndex0"];
+/// The ways to judge an element.
+const WAYS: &[&str] = &["anyPattern", "deny", "foreach", "pattern"];
 
-/// `outer` are the rule's entries, and `names` what it knows.
+/// What stands around a `foreach`.
+#[derive(Clone, Copy)]
+pub(super) struct Outer<'o> {
+    pub(super) entries: &'o [Arc<ContextEntry>],
+    pub(super) names: &'o Names,
+    pub(super) home: Option<&'o str>,
+    /// The expression of what a pattern is about that is not about an element.
+    pub(super) about: &'o str,
+    /// How many `foreach` it stands in.
+    pub(super) level: usize,
+}
+
 pub(super) fn compile(
     field: &Field<'_>,
-    outer: &[Arc<ContextEntry>],
-    home: Option<&str>,
-    names: &Names,
+    outer: Outer<'_>,
     problems: &mut Problems,
 ) -> Vec<ForEach> {
     let fields = field.list(problems);
@@ -51,20 +62,19 @@ pub(super) fn compile(
     if fields.len() > FOREACH_MAX {
         problems.invalid(field.path(), format!("more than {FOREACH_MAX} of them"));
     }
+    if outer.level >= FOREACH_LEVELS_MAX {
+        let message = format!("more than {FOREACH_LEVELS_MAX} of them in each other");
+        problems.invalid(field.path(), message);
+        return Vec::new();
+    }
     fields
         .iter()
         .take(FOREACH_MAX)
-        .filter_map(|field| one(field, outer, home, names, problems))
+        .filter_map(|field| one(field, outer, problems))
         .collect()
 }
 
-fn one(
-    field: &Field<'_>,
-    outer: &[Arc<ContextEntry>],
-    home: Option<&str>,
-    names: &Names,
-    problems: &mut Problems,
-) -> Option<ForEach> {
+fn one(field: &Field<'_>, outer: Outer<'_>, problems: &mut Problems) -> Option<ForEach> {
     let each = field.object(&FOREACH, problems)?;
     let list = each.required("list", problems).and_then(|field| {
         let list = parsed(
@@ -72,46 +82,80 @@ fn one(
             Prepared::parse(field.text(problems)?),
             problems,
         )?;
-        list.visit(&mut |prepared| names.check(field.path(), prepared, problems));
+        list.visit(&mut |prepared| outer.names.check(field.path(), prepared, problems));
         Some(list)
     });
-    let mut names = names.clone();
-    GIVEN.iter().for_each(|name| names.define(name));
-    let (inner, names) = context::compile_within(each.get("context"), home, names, problems);
+    let given = given(outer.level);
+    let mut names = outer.names.clone();
+    given.iter().for_each(|entry| names.define(&entry.name));
+    let own = each.get("context");
+    let (own, names) = context::compile_within(own, outer.home, names, problems);
     let preconditions = conditions::compile(each.get("preconditions"), &names, problems);
-    let given: Vec<_> = CHECKS
+    let element_scope = each
+        .get("elementScope")
+        .and_then(|scope| scope.boolean(problems));
+    let entries: Vec<_> = outer
+        .entries
         .iter()
-        .filter(|check| each.get(check).is_some())
+        .cloned()
+        .chain(given)
+        .chain(own)
+        .collect();
+    let inner = Outer {
+        entries: &entries,
+        names: &names,
+        about: match element_scope {
+            Some(false) => outer.about,
+            _ => "element",
+        },
+        level: outer.level + 1,
+        ..outer
+    };
+    let work = work(&each, inner, problems);
+    Some(ForEach {
+        list: list?,
+        outer: outer.entries.len(),
+        preconditions,
+        work: work?,
+        element_scope,
+        context: entries,
+    })
+}
+
+/// How each element is judged.
+fn work(each: &Object<'_>, inner: Outer<'_>, problems: &mut Problems) -> Option<Validation> {
+    let given: Vec<_> = WAYS
+        .iter()
+        .filter(|way| each.get(way).is_some())
         .copied()
         .collect();
     match &*given {
-        [] if !each.has_any(FOREACH.later) => {
-            problems.invalid(each.child("deny"), "it is required");
-        }
+        [] => problems.invalid(each.child("deny"), "it is required"),
         [_, .., last] => {
             let message = format!("only one of {} can be given", given.join(" and "));
             problems.invalid(each.child(last), message);
         }
         _ => {}
     }
-    let whole = each
-        .get("elementScope")
-        .and_then(|scope| scope.boolean(problems))
-        .is_some_and(|is_element| !is_element);
-    let about = if whole { OBJECT } else { "element" };
-    let check = check::compile(&each, about, &names, problems);
-    let given = GIVEN.iter().map(|name| {
+    match each.get("foreach") {
+        Some(field) => Some(Validation::ForEach(compile(&field, inner, problems))),
+        None => check::compile(each, inner.about, inner.names, problems).map(Validation::Whole),
+    }
+}
+
+/// What a `foreach` gives at its level: the element and its place, by the level's names too.
+pub(super) fn given(level: usize) -> Vec<Arc<ContextEntry>> {
+    let names = [
+        "element".to_owned(),
+        format!("element{level}"),
+        "elementIndex".to_owned(),
+        format!("elementIndex{level}"),
+    ];
+    let entry = |name| {
         Arc::new(ContextEntry {
-            name: (*name).to_owned(),
+            name,
             loader: Loader::Given,
         })
-    });
-    Some(ForEach {
-        list: list?,
-        context: outer.iter().cloned().chain(given).chain(inner).collect(),
-        outer: outer.len(),
-        preconditions,
-        check: check?,
-        whole,
-    })
+    };
+    names.into_iter().map(entry).collect()
 }

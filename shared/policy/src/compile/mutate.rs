@@ -8,21 +8,16 @@ use super::{
     conditions, context,
     expressions::Names,
     fields::{Field, Known, Object},
+    foreach::{FOREACH_LEVELS_MAX, FOREACH_MAX, given},
     rule::{OBJECT, parsed},
 };
 use crate::{
     mutation::{MutateEach, Mutation, Patch},
-    policy::{ContextEntry, Loader},
+    policy::ContextEntry,
     problem::Problems,
     template::{Prepared, ValueTemplate},
 };
 use anteroom_patch::{anchors::Anchor, merge};
-
-/// How many `foreach` stand beside each other.
-const FOREACH_MAX: usize = 64;
-
-/// How many `foreach` stand in each other.
-const FOREACH_LEVELS_MAX: usize = 8;
 
 const MUTATE: Known = Known {
     evaluated: &[
@@ -208,23 +203,6 @@ impl Place<'_> {
         list.visit(&mut |prepared| names.check(field.path(), prepared, self.problems));
         Some(list)
     }
-}
-
-/// What a `foreach` gives at its level: the element and its place, by the level's names too.
-fn given(level: usize) -> Vec<Arc<ContextEntry>> {
-    let names = [
-        "element".to_owned(),
-        format!("element{level}"),
-        "elementIndex".to_owned(),
-        format!("elementIndex{level}"),
-    ];
-    let entry = |name| {
-        Arc::new(ContextEntry {
-            name,
-            loader: Loader::Given,
-        })
-    };
-    names.into_iter().map(entry).collect()
 }
 
 /// Anchors and directives that a patch does not have.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     FailureAction, Rule,
-    policy::{ContextEntry, Validation, Work},
+    policy::{ContextEntry, ForEach, Validation, Work},
     problem::Problems,
     request_parts::names_roles,
     template::{Template, TemplateProblem},
@@ -176,7 +176,14 @@ impl Validate {
                 return None;
             }
             ([_], Some(each)) => {
-                Validation::ForEach(foreach::compile(&each, context, home, names, problems))
+                let outer = foreach::Outer {
+                    entries: context,
+                    names,
+                    home,
+                    about: OBJECT,
+                    level: 0,
+                };
+                Validation::ForEach(foreach::compile(&each, outer, problems))
             }
             ([_], None) => Validation::Whole(check::compile(&validate, OBJECT, names, problems)?),
             ([.., last], _) => {
@@ -186,11 +193,8 @@ impl Validate {
             }
         };
         let mut names_of_message = names.clone();
-        if let Validation::ForEach(all) = &validation {
-            all.iter()
-                .flat_map(|each| &each.context[each.outer..])
-                .for_each(|entry| names_of_message.define(&entry.name));
-        }
+        let of_elements = validation.each().iter().flat_map(ForEach::entries);
+        of_elements.for_each(|entry| names_of_message.define(&entry.name));
         Some(Self {
             action: failure_action(validate.get("failureAction"), problems).unwrap_or(action),
             allow_existing_violations: validate

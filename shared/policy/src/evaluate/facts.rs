@@ -10,7 +10,10 @@ use anteroom_jmespath::Occasion;
 use anteroom_model::FactError;
 use serde_json::Value;
 
-use super::{FACTS_PER_RULE_MAX, FactRead, FactRequest, PARTS_PER_RULE_MAX, scope};
+use super::{
+    FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, FactRead, FactRequest, PARTS_PER_RULE_MAX,
+    scope,
+};
 use crate::FactTarget;
 
 /// So many facts are looked through; of more it is kept where each is.
@@ -34,6 +37,8 @@ pub(super) struct Facts {
     pub(super) occasion: Option<Occasion>,
     /// How often chance was asked for what stays known from step to step.
     drawn: u64,
+    /// How many elements this step has gone through.
+    gone_through: usize,
     /// Facts are always asked for whole.
     pub(super) only_whole: bool,
     /// This looks ahead: what is not known whether it will be needed is asked for only where little
@@ -96,10 +101,17 @@ impl Facts {
     }
 
     /// A step begins anew: chance gives what it gave the step before, behind what stays known of that.
-    pub(super) fn begin(&self) {
+    pub(super) fn begin(&mut self) {
+        self.gone_through = 0;
         if let Some(occasion) = &self.occasion {
             occasion.go_to(self.drawn);
         }
+    }
+
+    /// Counts elements that are gone through; `false`: they are too many.
+    pub(super) fn go_through(&mut self, count: usize) -> bool {
+        self.gone_through = self.gone_through.saturating_add(count);
+        self.gone_through <= FOREACH_ELEMENTS_IN_ALL_MAX
     }
 
     /// What came of chance so far stays known.

@@ -13,8 +13,8 @@ use super::{
     scope::{Interrupt, Scope},
 };
 use crate::{
-    Rule, VariableErrorKind,
-    policy::{ContextEntry, ForEach},
+    Rule, VariableError, VariableErrorKind,
+    policy::{ContextEntry, ForEach, Validation},
     template::{Prepared, Resolve},
 };
 
@@ -27,12 +27,22 @@ pub(super) struct Lists(Vec<Option<Elements>>);
 pub(super) type Elements = Arc<[Arc<Value>]>;
 
 /// Where a `foreach` stands, for errors: written out only where there is one.
-struct Place(usize);
+struct Place<'p> {
+    outer: &'p dyn Display,
+    at: usize,
+}
 
-impl Display for Place {
+impl Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "validate.foreach[{}]", self.0)
+        write!(f, "{}.foreach[{}]", self.outer, self.at)
     }
+}
+
+/// A rule on its way through its `foreach`.
+pub(super) struct Walk<'w> {
+    pub(super) rule: &'w Rule,
+    /// Of those that stand in no other.
+    pub(super) lists: &'w mut Lists,
 }
 
 impl Lists {
@@ -44,6 +54,7 @@ impl Lists {
         scope: &mut Scope<'_>,
     ) -> Result<Elements, Stop> {
         if let Some(Some(known)) = self.0.get(at) {
+            go_through(known.len(), scope)?;
             return Ok(Arc::clone(known));
         }
         let elements = elements(&each.list, place, scope)?;
@@ -53,51 +64,142 @@ impl Lists {
     }
 }
 
-/// The first element that violates the rule, or cannot be judged, decides. `None` while a fact is
-/// waited for: then the elements after it were asked about too, so that their facts come together.
-pub(super) fn judge(
-    rule: &Rule,
-    all: &[ForEach],
-    lists: &mut Lists,
-    scope: &mut Scope<'_>,
-) -> Option<RuleOutcome> {
-    let (mut judged, mut pending) = (0_usize, false);
-    for (at, each) in all.iter().enumerate() {
-        let place = Place(at);
-        let elements = match lists.of(at, each, &place, scope) {
-            Ok(elements) => elements,
-            Err(stop) => match stop.outcome().filter(|_| !pending) {
-                Some(outcome) => return Some(outcome),
-                None => {
-                    pending = true;
+/// What stands around a `foreach`.
+#[derive(Clone, Copy)]
+struct Outer<'o> {
+    place: &'o dyn Display,
+    /// What patterns are about, if that is not the object.
+    about: Option<&'o Value>,
+    /// It stands in no other.
+    is_first: bool,
+}
+
+impl Walk<'_> {
+    /// What the rule's lists come to.
+    pub(super) fn judge(&mut self, all: &[ForEach], scope: &mut Scope<'_>) -> Option<RuleOutcome> {
+        let outer = Outer {
+            place: &"validate",
+            about: None,
+            is_first: true,
+        };
+        self.all(all, outer, scope)
+    }
+
+    /// The first element that violates the rule, or cannot be judged, decides. `None` while a fact is
+    /// waited for: then the elements after it were asked about too, so that their facts come together.
+    fn all(
+        &mut self,
+        all: &[ForEach],
+        outer: Outer<'_>,
+        scope: &mut Scope<'_>,
+    ) -> Option<RuleOutcome> {
+        let (mut judged, mut pending) = (0_usize, false);
+        for (at, each) in all.iter().enumerate() {
+            let place = Place {
+                outer: outer.place,
+                at,
+            };
+            let elements = match outer.is_first {
+                true => self.lists.of(at, each, &place, scope),
+                false => elements(&each.list, &place, scope),
+            };
+            let elements = match elements {
+                Ok(elements) => elements,
+                Err(stop) => match stop.outcome().filter(|_| !pending) {
+                    Some(outcome) => return Some(outcome),
+                    None => {
+                        pending = true;
+                        continue;
+                    }
+                },
+            };
+            for (index, element) in elements.iter().enumerate() {
+                // Kyverno passes over these.
+                if element.is_null() {
                     continue;
                 }
-            },
-        };
-        for (index, element) in elements.iter().enumerate() {
-            // Kyverno passes over these.
-            if element.is_null() {
-                continue;
-            }
-            match judge_element(rule, each, &place, element, index, scope) {
-                None => pending = true,
-                Some(_) if pending => {}
-                Some(RuleOutcome::Pass) => judged += 1,
-                Some(RuleOutcome::Skipped { .. }) => {}
-                Some(RuleOutcome::Fail { message }) => {
-                    let message = format!("validation failure: {message}");
-                    return Some(RuleOutcome::Fail { message });
+                let outer = Outer {
+                    place: &place,
+                    ..outer
+                };
+                match self.element(each, (element, index), outer, scope) {
+                    None => pending = true,
+                    Some(_) if pending => {}
+                    Some(RuleOutcome::Pass) => judged += 1,
+                    Some(RuleOutcome::Skipped { .. }) => {}
+                    Some(RuleOutcome::Fail { message }) => {
+                        let message = format!("validation failure: {message}");
+                        return Some(RuleOutcome::Fail { message });
+                    }
+                    Some(outcome) => return Some(outcome),
                 }
-                Some(outcome) => return Some(outcome),
             }
         }
+        match (pending, judged) {
+            (true, _) => None,
+            (false, 0) => Some(RuleOutcome::Skipped {
+                reason: "no element of a foreach is judged".to_owned(),
+            }),
+            (false, _) => Some(RuleOutcome::Pass),
+        }
     }
-    match (pending, judged) {
-        (true, _) => None,
-        (false, 0) => Some(RuleOutcome::Skipped {
-            reason: "no element of a foreach is judged".to_owned(),
-        }),
-        (false, _) => Some(RuleOutcome::Pass),
+
+    fn element(
+        &mut self,
+        each: &ForEach,
+        (element, index): (&Arc<Value>, usize),
+        outer: Outer<'_>,
+        scope: &mut Scope<'_>,
+    ) -> Option<RuleOutcome> {
+        // Of what is no object there is nothing to say but of what is around it.
+        let about = match each.element_scope {
+            Some(false) => outer.about,
+            _ if element.is_object() => Some(&**element),
+            Some(true) => return Some(RuleOutcome::Error(no_object(each, outer.place))),
+            None => outer.about,
+        };
+        let context = (&*each.context, each.outer);
+        within(context, element, index, scope, |scope| {
+            let place = outer.place;
+            let preconditions = format_args!("{place}.preconditions");
+            match conditions::evaluate(&each.preconditions, &preconditions, scope) {
+                Ok(Verdict { met: true, .. }) => match &each.work {
+                    Validation::Whole(check) => check::judge(self.rule, check, about, place, scope),
+                    Validation::ForEach(all) => {
+                        let inner = Outer {
+                            place,
+                            about,
+                            is_first: false,
+                        };
+                        self.all(all, inner, scope)
+                    }
+                },
+                Ok(_) => Some(RuleOutcome::Skipped {
+                    reason: String::new(),
+                }),
+                Err(stop) => stop.outcome(),
+            }
+        })
+    }
+}
+
+fn no_object(each: &ForEach, place: &dyn Display) -> RuleError {
+    RuleError::Variable {
+        place: format!("{place}.elementScope"),
+        source: VariableError {
+            expression: each.list.source().to_owned(),
+            message: "an element of it is no object, which `elementScope: true` is about"
+                .to_owned(),
+            kind: VariableErrorKind::Failed,
+        },
+    }
+}
+
+/// Counts elements that are gone through.
+fn go_through(count: usize, scope: &mut Scope<'_>) -> Result<(), Stop> {
+    match scope.facts.go_through(count) {
+        true => Ok(()),
+        false => Err(Stop::Error(Box::new(RuleError::TooManyElementsInAll))),
     }
 }
 
@@ -126,33 +228,8 @@ pub(super) fn elements(
             let error = RuleError::TooManyElements { found };
             Err(Stop::Error(Box::new(error)))
         }
-        _ => Ok(elements),
+        found => go_through(found, scope).map(|()| elements),
     }
-}
-
-fn judge_element(
-    rule: &Rule,
-    each: &ForEach,
-    place: &dyn Display,
-    element: &Arc<Value>,
-    index: usize,
-    outer: &mut Scope<'_>,
-) -> Option<RuleOutcome> {
-    let context = (&*each.context, each.outer);
-    within(context, element, index, outer, |scope| {
-        let preconditions = format_args!("{place}.preconditions");
-        match conditions::evaluate(&each.preconditions, &preconditions, scope) {
-            Ok(Verdict { met: true, .. }) => {
-                // Of what is no object there is nothing to say but of the object itself.
-                let element = Some(&**element).filter(|element| element.is_object() && !each.whole);
-                check::judge(rule, &each.check, element, place, scope)
-            }
-            Ok(_) => Some(RuleOutcome::Skipped {
-                reason: String::new(),
-            }),
-            Err(stop) => stop.outcome(),
-        }
-    })
 }
 
 /// What is made of one element, with the context of its `foreach`: that is all entries, and how many of

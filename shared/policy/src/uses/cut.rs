@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Rule,
     functions::cut,
-    policy::{Check, ContextEntry, ForEach, Loader},
+    policy::{ContextEntry, ForEach, Loader},
     template::Prepared,
 };
 
@@ -35,7 +35,11 @@ pub(super) fn note(rule: &Rule) {
         }
     };
     all(&rule.context);
-    rule.each().iter().for_each(|each| all(&each.context));
+    for each in rule.each() {
+        each.entries()
+            .into_iter()
+            .for_each(|entry| all(std::slice::from_ref(entry)));
+    }
     for entry in facts {
         if let Loader::Fact(fact) = &entry.loader
             && let Ok(own) = is_kept(fact)
@@ -62,13 +66,15 @@ pub(super) fn followed(rule: &Rule, place: &Place<'_>, query: &Expression) -> Op
 fn elements(each: &ForEach) -> impl Iterator<Item = &Arc<ContextEntry>> {
     each.context[each.outer..].iter().filter(|entry| {
         let is_given = matches!(entry.loader, Loader::Given);
-        is_given && matches!(&*entry.name, "element" | "element0")
+        is_given && !entry.name.starts_with("elementIndex")
     })
 }
 
-/// Whether each element is held against a pattern, which is no expression.
+/// Whether each element is held against a pattern, which is no expression. One within may be about an
+/// element around it.
 fn reads_elements(each: &ForEach) -> bool {
-    !each.whole && !matches!(each.check, Check::Deny(_))
+    let is_outer = !each.work.each().is_empty();
+    (is_outer || each.element_scope != Some(false)) && each.work.has_pattern()
 }
 
 /// The entry's own expression, cut to what is read; `None`: that is everything.

@@ -62,24 +62,8 @@ pub(crate) fn each<'r>(rule: &'r Rule, visit: &mut Visitor<'_, 'r>) {
     walk.conditions("preconditions", &rule.preconditions);
     match &rule.work {
         Work::Mutate(mutation) => walk.mutation("mutate", mutation, &rule.context),
-        Work::Validate(Validation::Whole(check)) => {
-            walk.check("validate", check);
-            walk.message(rule);
-        }
-        Work::Validate(Validation::ForEach(all)) => {
-            for (at, each) in all.iter().enumerate() {
-                let field = format!("validate.foreach[{at}]");
-                (walk.place.entries, walk.place.visible) = (&rule.context, rule.context.len());
-                walk.at(&format!("{field}.list"), |walk| {
-                    walk.root(&each.list, Flow::Elements(each));
-                });
-                walk.place.entries = &each.context;
-                walk.entries(&format!("{field}.context"), each.outer);
-                walk.place.visible = each.context.len();
-                walk.conditions(&format!("{field}.preconditions"), &each.preconditions);
-                walk.check(&field, &each.check);
-                walk.message(rule);
-            }
+        Work::Validate(validation) => {
+            walk.validation("validate", validation, &rule.context, rule);
         }
     }
 }
@@ -190,6 +174,36 @@ impl<'r> Walk<'_, 'r> {
                     self.at(&field, |walk| walk.value(pattern));
                 }
             }
+        }
+    }
+
+    /// With these entries around it.
+    fn validation(
+        &mut self,
+        field: &str,
+        validation: &'r Validation,
+        entries: &'r [Arc<ContextEntry>],
+        rule: &'r Rule,
+    ) {
+        let all = match validation {
+            Validation::Whole(check) => {
+                self.check(field, check);
+                self.message(rule);
+                return;
+            }
+            Validation::ForEach(all) => all,
+        };
+        for (at, each) in all.iter().enumerate() {
+            let field = format!("{field}.foreach[{at}]");
+            (self.place.entries, self.place.visible) = (entries, entries.len());
+            self.at(&format!("{field}.list"), |walk| {
+                walk.root(&each.list, Flow::Elements(each));
+            });
+            self.place.entries = &each.context;
+            self.entries(&format!("{field}.context"), each.outer);
+            self.place.visible = each.context.len();
+            self.conditions(&format!("{field}.preconditions"), &each.preconditions);
+            self.validation(&field, &each.work, &each.context, rule);
         }
     }
 

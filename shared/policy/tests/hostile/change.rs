@@ -132,7 +132,7 @@ fn part(of: &[Value], tape: &mut Tape<'_>) -> Value {
 pub(crate) fn once(document: &mut Value, others: &[Value], tape: &mut Tape<'_>) {
     let mut place = tape.below(places(document));
     at(document, &mut place, &mut |value| {
-        change(value, others, tape)
+        change(value, others, tape);
     });
 }
 

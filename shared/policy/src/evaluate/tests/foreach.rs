@@ -153,3 +153,159 @@ fn elements_are_limited() {
     );
     assert_eq!(error.code(), ErrorCode::BUDGET_EXCEEDED);
 }
+
+fn ports(ports: &[&[u16]]) -> Value {
+    let containers: Vec<_> = ports
+        .iter()
+        .enumerate()
+        .map(|(at, ports)| {
+            let ports: Vec<_> = ports.iter().map(|port| json!({"port": port})).collect();
+            json!({"name": format!("c{at}"), "ports": ports, "tags": ["x", "y"]})
+        })
+        .collect();
+    json!({"metadata": {"name": "it", "namespace": "ns"}, "spec": {"containers": containers}})
+}
+
+const NESTED: &str = r#"
+context: [{name: lowest, variable: {value: 1000}}]
+validate:
+  message: "{{ element0.name }}[{{ elementIndex0 }}] {{ element1.port }}[{{ elementIndex1 }}] = {{ element.port }}[{{ elementIndex }}] {{ name }}"
+  foreach:
+  - list: "request.object.spec.containers"
+    context: [{name: name, variable: {jmesPath: "element.name"}}]
+    preconditions: {all: [{key: "{{ element.name }}", operator: NotEquals, value: c0}]}
+    foreach:
+    - list: "element.ports"
+      context: [{name: own, variable: {jmesPath: "element.port"}}]
+      preconditions: {all: [{key: "{{ own }}", operator: NotEquals, value: 7}]}
+      deny: {conditions: {any: [{key: "{{ own }}", operator: LessThan, value: "{{ lowest }}"}]}}
+"#;
+
+#[test]
+fn a_foreach_in_a_foreach_knows_both_elements() {
+    let judge = |all: &[&[u16]]| outcome(NESTED, &create(&ports(all)));
+    assert_eq!(
+        judge(&[&[1], &[2000, 80]]),
+        fail("validation failure: validation failure: c1[1] 80[1] = 80[1] c1")
+    );
+    assert_eq!(judge(&[&[1], &[7, 2000]]), RuleOutcome::Pass);
+    for skipped in [&[&[1_u16][..]][..], &[&[1], &[]], &[&[1], &[7]]] {
+        assert!(
+            matches!(judge(skipped), RuleOutcome::Skipped { .. }),
+            "{skipped:?}"
+        );
+    }
+}
+
+#[test]
+fn what_a_pattern_within_is_about() {
+    let rule = |scope: &str, list: &str, pattern: &str| {
+        format!(
+            "validate: {{foreach: [{{list: request.object.spec.containers, foreach: [{{list: '{list}'{scope}, pattern: {pattern}}}]}}]}}"
+        )
+    };
+    let judge = |rule: &str| outcome(rule, &create(&ports(&[&[80]]))) == RuleOutcome::Pass;
+    // The inner element; what is around it, where that is no object or the scope says so.
+    assert!(judge(&rule("", "element.ports", "{port: 80}")));
+    assert!(judge(&rule("", "element.tags", "{name: c0}")));
+    assert!(judge(&rule(
+        ", elementScope: false",
+        "element.ports",
+        "{name: c0}"
+    )));
+    assert!(!judge(&rule(
+        ", elementScope: false",
+        "element.ports",
+        "{port: 80}"
+    )));
+    let outcome = outcome(
+        &rule(", elementScope: true", "element.tags", "{name: c0}"),
+        &create(&ports(&[&[80]])),
+    );
+    let RuleOutcome::Error(error) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert!(
+        error
+            .to_string()
+            .contains("validate.foreach[0].foreach[0].elementScope"),
+        "{error}"
+    );
+}
+
+#[test]
+fn errors_within_name_their_place() {
+    let rule = NESTED.replace("element.ports", "to_upper(element.ports)");
+    let RuleOutcome::Error(error) = outcome(&rule, &create(&ports(&[&[1], &[2]]))) else {
+        panic!("no error");
+    };
+    let text = error.to_string();
+    assert!(
+        text.contains("validate.foreach[0].foreach[0].list"),
+        "{text}"
+    );
+}
+
+#[test]
+fn elements_are_limited_in_all() {
+    let judge = |inner: usize| {
+        let tags = vec!["x"; inner];
+        let containers = vec![json!({"tags": tags}); 100];
+        let object = json!({"metadata": {"name": "it"}, "spec": {"containers": containers}});
+        let rule = "validate: {foreach: [{list: request.object.spec.containers, foreach: [{list: element.tags, deny: {conditions: {any: [{key: a, operator: Equals, value: b}]}}}]}]}";
+        outcome(rule, &create(&object))
+    };
+    let most = FOREACH_ELEMENTS_IN_ALL_MAX / 100 - 1;
+    assert_eq!(judge(most), RuleOutcome::Pass);
+    let outcome = judge(most + 1);
+    assert_eq!(outcome, RuleOutcome::Error(RuleError::TooManyElementsInAll));
+}
+
+#[test]
+fn what_is_here_and_what_is_referred_to() {
+    let object = json!({
+        "metadata": {"name": "it", "namespace": "ns"},
+        "spec": {"a": "x", "b": "X", "list": [{"image": "reg/app", "n": 3}], "low": 1, "high": 9},
+    });
+    let judge = |validate: &str| outcome(&format!("validate: {validate}"), &create(&object));
+    for (validate, passes) in [
+        // Held against itself.
+        (
+            "{pattern: {spec: {a: '{{ @ }}', list: [{n: '{{ @ }}'}]}}}",
+            true,
+        ),
+        (
+            "{pattern: {spec: {=(b): \"{{ to_upper('{{@}}') }}\"}}}",
+            true,
+        ),
+        ("{pattern: {spec: {a: \"{{ to_upper('{{@}}') }}\"}}}", false),
+        (
+            "{anyPattern: [{spec: {a: y}}, {spec: {a: '{{ @ }}'}}]}",
+            true,
+        ),
+        ("{pattern: {spec: {a: x, b: '$(./../a)'}}}", false),
+        ("{pattern: {spec: {b: X, =(a): '$(/spec/b)'}}}", false),
+        ("{pattern: {spec: {low: '$(<./../high)', high: '9'}}}", true),
+        (
+            "{pattern: {spec: {low: '$(>./../high)', high: '9'}}}",
+            false,
+        ),
+        (
+            "{foreach: [{list: request.object.spec.list, pattern: {image: '{{ @ }}', n: '{{ @ }}'}}]}",
+            true,
+        ),
+        (
+            "{foreach: [{list: request.object.spec.list, elementScope: false, pattern: {spec: {a: '{{ @ }}'}}}]}",
+            true,
+        ),
+    ] {
+        let found = judge(validate);
+        assert_eq!(found == RuleOutcome::Pass, passes, "{validate}: {found:?}");
+        assert!(
+            passes || matches!(found, RuleOutcome::Fail { .. }),
+            "{validate}: {found:?}"
+        );
+    }
+    let found = judge("{pattern: {spec: {none: '{{ @ }}'}}}");
+    assert!(matches!(found, RuleOutcome::Error(_)), "{found:?}");
+}
