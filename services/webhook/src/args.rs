@@ -80,6 +80,10 @@ pub struct Args {
     )]
     pub audit_cached_calls: f64,
 
+    /// Tell metrics by the names and labels of Kyverno's too, for dashboards that know those.
+    #[arg(long, env = "ANTEROOM_KYVERNO_METRIC_NAMES")]
+    pub kyverno_metric_names: bool,
+
     /// The certificate, where it is made by somebody else.
     #[command(flatten)]
     pub tls: TlsFileArgs,

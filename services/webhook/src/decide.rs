@@ -70,7 +70,8 @@ impl Decider {
             decision = self.decide_by(&now, review, phase, scope, deadline).await?;
         }
         for record in &decision.rules {
-            record.name.count(record.result(), &self.metrics);
+            let result = record.result();
+            record.name.count(result, record.took, &self.metrics);
         }
         Ok(decision)
     }

@@ -60,7 +60,7 @@ use beats::Beats;
 use catalog::Catalog;
 use decide::Decider;
 use facts::Facts;
-use metrics::WebhookMetrics;
+use metrics::{KyvernoMetrics, WebhookMetrics};
 use registration::{Called, Keeper, Registration};
 
 /// Runs the webhook until shutdown. `kube` is for our own certificate and webhook configuration;
@@ -97,7 +97,10 @@ impl Webhook {
         let address = listener.local_addr().context("the listener's address")?;
         tracing::info!(%address, "AdmissionReviews are received");
 
-        let metrics = WebhookMetrics::registered(&service.metrics);
+        let mut metrics = WebhookMetrics::registered(&service.metrics);
+        if args.kyverno_metric_names {
+            metrics.kyverno = Some(KyvernoMetrics::registered(&service.metrics));
+        }
         let tasks = Tasks::new(service.shutdown.clone());
         let certificates = Certificates::new(&service.metrics);
         let (catalogs_in, catalogs) = watch::channel(None::<Arc<Catalog>>);
@@ -184,6 +187,10 @@ impl Webhook {
 
         let hedge = Duration::from_millis(args.query_hedge_ms);
         let facts = Facts::new(bus, metrics.clone(), hedge, args.audit_cached_calls);
+        if let Some(kyverno) = metrics.kyverno.clone() {
+            let told = tell_policies(kyverno, catalogs.clone(), service.shutdown.clone());
+            tasks.spawn("metrics of policies", told);
+        }
         let decider = Decider::new(catalogs, facts, metrics.clone());
         let endpoint = server::Endpoint::new(decider, metrics);
         tasks.spawn(
@@ -221,6 +228,35 @@ impl Webhook {
     /// Waits until everything has ended, which it does on shutdown.
     pub async fn join(self) -> anyhow::Result<()> {
         self.tasks.join().await
+    }
+}
+
+/// Tells by Kyverno's names which rules there are.
+async fn tell_policies(
+    metrics: KyvernoMetrics,
+    mut catalogs: catalog::Catalogs,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let stop = shutdown.token();
+    let mut told: Option<Arc<policies::PolicySet>> = None;
+    loop {
+        let policies = catalogs
+            .borrow_and_update()
+            .as_ref()
+            .map(|c| Arc::clone(&c.policies));
+        if let Some(policies) = policies {
+            let is_told = told
+                .as_ref()
+                .is_some_and(|told| Arc::ptr_eq(told, &policies));
+            if !is_told {
+                metrics.policies(&policies);
+                told = Some(policies);
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            Ok(()) = catalogs.changed() => {}
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What the webhook counts.
 
+mod kyverno;
+
 use std::{
     sync::{Arc, OnceLock},
     time::Duration,
@@ -13,11 +15,15 @@ use prometheus_client::{
 };
 
 use crate::verdict::RuleResult;
+pub(crate) use kyverno::{KyvernoMetrics, OfRule, Seen};
 
 /// From a decision that asked nobody to one that took all the time there was.
 const SECONDS: [f64; 14] = [
     0.000_25, 0.000_5, 0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0,
 ];
+
+/// Of a rule: few, since there are many rules.
+const RULE_SECONDS: [f64; 6] = [0.000_1, 0.001, 0.01, 0.1, 1.0, 10.0];
 
 /// The webhook's metrics. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -27,6 +33,7 @@ pub(crate) struct WebhookMetrics {
     usual: Arc<Usual>,
     decision_seconds: Histogram,
     rules: Family<RuleLabels, Counter>,
+    rule_seconds: Family<RuleNameLabels, Histogram, fn() -> Histogram>,
     query_seconds: Family<OutcomeLabels, Histogram, fn() -> Histogram>,
     query_attempts: Counter,
     live_read_seconds: Family<OutcomeLabels, Histogram, fn() -> Histogram>,
@@ -36,6 +43,8 @@ pub(crate) struct WebhookMetrics {
     policies: Family<StateLabels, Gauge>,
     registrations: Family<OutcomeLabels, Counter>,
     proof_seconds: Histogram,
+    /// The same by other names, where that is asked for.
+    pub(crate) kyverno: Option<KyvernoMetrics>,
 }
 
 /// What nearly every decision counts.
@@ -58,6 +67,12 @@ struct RuleLabels {
     policy: String,
     rule: String,
     result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RuleNameLabels {
+    policy: String,
+    rule: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -112,6 +127,7 @@ impl WebhookMetrics {
             usual: Arc::default(),
             decision_seconds: histogram(),
             rules: Family::default(),
+            rule_seconds: Family::new_with_constructor(|| Histogram::new(RULE_SECONDS)),
             query_seconds: Family::new_with_constructor(histogram),
             query_attempts: Counter::default(),
             live_read_seconds: Family::new_with_constructor(histogram),
@@ -121,6 +137,7 @@ impl WebhookMetrics {
             policies: Family::default(),
             registrations: Family::default(),
             proof_seconds: histogram(),
+            kyverno: None,
         };
         metrics.register(
             "anteroom_admission_decisions",
@@ -136,6 +153,11 @@ impl WebhookMetrics {
             "anteroom_admission_rule_results",
             "Rules that matched a request, by result",
             own.rules.clone(),
+        );
+        metrics.register(
+            "anteroom_admission_rule_duration_seconds",
+            "From a rule's first step to its result, the facts that it waited for included",
+            own.rule_seconds.clone(),
         );
         metrics.register(
             "anteroom_webhook_query_duration_seconds",
@@ -209,6 +231,14 @@ impl WebhookMetrics {
             result: result.as_str(),
         };
         self.rules.get_or_create_owned(&labels)
+    }
+
+    /// Where it is told what such a rule takes.
+    pub(crate) fn rule_seconds(&self, policy: &str, rule: &str) -> Histogram {
+        self.rule_seconds.get_or_create_owned(&RuleNameLabels {
+            policy: policy.to_owned(),
+            rule: rule.to_owned(),
+        })
     }
 
     pub(crate) fn attempt(&self) {

@@ -175,6 +175,11 @@ impl<'a> Review<'a> {
         self.operation
     }
 
+    /// Whether nothing comes of it. Looked up when it is asked for.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.fields.iter().any(|field| field == ("dryRun", "true"))
+    }
+
     /// These parts of the request.
     ///
     /// # Errors

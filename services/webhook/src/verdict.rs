@@ -18,6 +18,8 @@ pub(crate) struct RuleRecord {
     /// Whether a violation in Audit is told to the user.
     pub(crate) warn_on_audit: bool,
     /// Of one that changes the object, without what it made of it.
+    /// From its first step to its report, the facts that it waited for included.
+    pub(crate) took: std::time::Duration,
     pub(crate) outcome: RuleOutcome,
     /// Where it changed the object, as pointers into it.
     pub(crate) changed: Vec<String>,
@@ -176,6 +178,7 @@ mod tests {
 
     fn record(outcome: RuleOutcome, action: FailureAction, ignore_errors: bool) -> RuleRecord {
         RuleRecord {
+            took: std::time::Duration::ZERO,
             name: Arc::new(RuleName::new(ObjectKey::new("", "p"), "r")),
             action,
             ignore_errors,

@@ -1,11 +1,12 @@
 //! One rule on its way through a request.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anteroom_model::FactError;
 use anteroom_policy::{
     AdmissionRequest, Evaluation, FailureAction, Phase, Policy, Rule, RuleOutcome, RuleReport, Step,
 };
+use tokio::time::Instant;
 
 use crate::{
     facts::{Fact, Needs, Origin},
@@ -24,6 +25,10 @@ pub(super) struct Running<'a> {
     awaited: Vec<u32>,
     origins: Vec<(u32, Option<Arc<Origin>>)>,
     pub(super) report: Option<RuleReport>,
+    /// When it was first stepped.
+    begun: Option<Instant>,
+    /// From there to the report.
+    took: Duration,
 }
 
 impl<'a> Running<'a> {
@@ -42,6 +47,8 @@ impl<'a> Running<'a> {
             awaited: Vec::new(),
             origins: Vec::new(),
             report: None,
+            begun: None,
+            took: Duration::ZERO,
         }
     }
 
@@ -50,8 +57,10 @@ impl<'a> Running<'a> {
         if !self.awaited.is_empty() || self.report.is_some() {
             return None;
         }
+        let begun = *self.begun.get_or_insert_with(Instant::now);
         match self.evaluation.step() {
             Step::Done(report) => {
+                self.took = begun.elapsed();
                 self.report = Some(report);
                 None
             }
@@ -88,8 +97,13 @@ impl<'a> Running<'a> {
     pub(super) fn into_record(self) -> Option<RuleRecord> {
         let (policy, rule, name) = self.rule;
         let report = self.report?;
-        (report.outcome != RuleOutcome::NotMatched)
-            .then(|| record(policy, rule, Arc::clone(name), report, &self.origins))
+        (report.outcome != RuleOutcome::NotMatched).then(|| {
+            let record = record(policy, rule, Arc::clone(name), report, &self.origins);
+            RuleRecord {
+                took: self.took,
+                ..record
+            }
+        })
     }
 }
 
@@ -127,6 +141,7 @@ fn record(
         warn_on_audit: policy.emit_warning(),
         facts,
         changed: Vec::new(),
+        took: Duration::ZERO,
         outcome: report.outcome,
     }
 }

@@ -109,6 +109,7 @@ fn what_is_too_long_is_cut_and_says_so() {
     assert_eq!(warnings[WARNINGS_MAX], "and 3 more warnings");
 
     let rule = RuleRecord {
+        took: std::time::Duration::ZERO,
         name: Arc::new(RuleName::new(ObjectKey::new("", "p".repeat(250)), "r")),
         action: FailureAction::Enforce,
         ignore_errors: false,
@@ -138,6 +139,7 @@ fn what_nobody_speaks_of_is_admitted_without_a_word() {
 fn a_patch_is_answered_as_the_api_server_reads_it_and_where_it_changes_is_recorded() {
     let patch = json!([{ "op": "add", "path": "/a", "value": "ü" }]);
     let rule = |changed: usize| RuleRecord {
+        took: std::time::Duration::ZERO,
         name: Arc::new(RuleName::new(ObjectKey::new("", "p"), "r")),
         action: FailureAction::Enforce,
         ignore_errors: false,

@@ -120,6 +120,9 @@ async fn review(
     let took = begun.elapsed();
     app.metrics
         .decided(decision.allowed(), decision.error, took);
+    if let Some(kyverno) = &app.metrics.kyverno {
+        kyverno.decided(&review, phase, &decision, took);
+    }
     log(&review, &decision, took);
     let answer = response::decided(&review, &decision);
     Ok(json(StatusCode::OK, answer))

@@ -17,6 +17,7 @@ fn course() -> Course {
 
 fn record(outcome: RuleOutcome, ignore_errors: bool) -> RuleRecord {
     RuleRecord {
+        took: std::time::Duration::ZERO,
         name: Arc::new(RuleName::new(ObjectKey::new("", "p"), "r")),
         action: FailureAction::Enforce,
         ignore_errors,

@@ -1,0 +1,392 @@
+//! The same by the names that Kyverno's metrics have, for dashboards and alerts that know those
+//! (`--kyverno-metric-names`).
+//!
+//! Their labels name kinds and namespaces, so there are far more series. Each rule remembers where it
+//! counts what, so that nothing is looked up by thirteen labels in the way of a decision.
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{Hash, Hasher as _},
+    sync::Arc,
+    time::Duration,
+};
+
+use anteroom_policy::{FailureAction, Operation, Phase, Policy, Rule};
+use anteroom_runtime::Metrics;
+use parking_lot::Mutex;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+};
+
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::{
+    policies::PolicySet,
+    review::Review,
+    verdict::{Decision, RuleRecord, RuleResult},
+};
+
+/// Kinds in namespaces that are told apart; what comes beyond is counted as of one other.
+const PLACES_MAX: usize = 2_000;
+
+/// In place of a kind and a namespace beyond that.
+const OTHER: &str = "other";
+
+/// From a rule that asks nobody to one that took all the time there was.
+const SECONDS: [f64; 8] = [0.000_1, 0.000_5, 0.001, 0.005, 0.025, 0.1, 1.0, 10.0];
+
+/// Metrics by Kyverno's names. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct KyvernoMetrics {
+    requests: Family<RequestLabels, Counter>,
+    review_seconds: Family<RequestLabels, Histogram, fn() -> Histogram>,
+    results: Family<ResultLabels, Counter>,
+    execution_seconds: Family<ResultLabels, Histogram, fn() -> Histogram>,
+    rules: Family<RuleLabels, Gauge>,
+    /// Of requests.
+    seen: Arc<Seen>,
+    requests_known: Arc<Mutex<HashSet<u64>>>,
+    results_known: Arc<Mutex<HashSet<u64>>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    resource_kind: String,
+    resource_namespace: String,
+    resource_request_operation: &'static str,
+    request_allowed: &'static str,
+    request_webhook: &'static str,
+}
+
+/// What labels say of a rule, whatever the request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct OfRule {
+    validation_mode: &'static str,
+    policy_type: &'static str,
+    background_mode: &'static str,
+    namespace: String,
+    name: String,
+    rule: String,
+    rule_type: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    policy_validation_mode: &'static str,
+    policy_type: &'static str,
+    policy_background_mode: &'static str,
+    policy_namespace: String,
+    policy_name: String,
+    resource_kind: String,
+    resource_namespace: String,
+    resource_request_operation: &'static str,
+    rule_name: String,
+    rule_result: &'static str,
+    rule_type: &'static str,
+    rule_execution_cause: &'static str,
+    dry_run: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RuleLabels {
+    policy_validation_mode: &'static str,
+    policy_type: &'static str,
+    policy_background_mode: &'static str,
+    policy_namespace: String,
+    policy_name: String,
+    rule_name: String,
+    rule_type: &'static str,
+    status_ready: &'static str,
+}
+
+impl OfRule {
+    pub(crate) fn of(policy: &Policy, rule: &Rule) -> Self {
+        let namespace = policy.namespace();
+        Self {
+            validation_mode: match rule.action() {
+                FailureAction::Enforce => "enforce",
+                FailureAction::Audit => "audit",
+            },
+            policy_type: match namespace {
+                Some(_) => "namespaced",
+                None => "cluster",
+            },
+            background_mode: text(policy.is_for_background()),
+            namespace: namespace.unwrap_or("-").to_owned(),
+            name: policy.name().to_owned(),
+            rule: rule.name().to_owned(),
+            rule_type: match rule.phase() {
+                Phase::Validation => "validate",
+                Phase::Mutation => "mutate",
+            },
+        }
+    }
+}
+
+impl KyvernoMetrics {
+    pub(crate) fn registered(metrics: &Metrics) -> Self {
+        let histogram: fn() -> Histogram = || Histogram::new(SECONDS);
+        let own = Self {
+            requests: Family::default(),
+            review_seconds: Family::new_with_constructor(histogram),
+            results: Family::default(),
+            execution_seconds: Family::new_with_constructor(histogram),
+            rules: Family::default(),
+            seen: Arc::default(),
+            requests_known: Arc::default(),
+            results_known: Arc::default(),
+        };
+        metrics.register(
+            "kyverno_admission_requests",
+            "Reviews decided",
+            own.requests.clone(),
+        );
+        metrics.register(
+            "kyverno_admission_review_duration_seconds",
+            "From a review's last byte to its answer",
+            own.review_seconds.clone(),
+        );
+        metrics.register(
+            "kyverno_policy_results",
+            "Rules that matched a request, by result",
+            own.results.clone(),
+        );
+        metrics.register(
+            "kyverno_policy_execution_duration_seconds",
+            "From a rule's first step to its result, facts included",
+            own.execution_seconds.clone(),
+        );
+        metrics.register(
+            "kyverno_policy_rule_info_total",
+            "1 for each rule that there is",
+            own.rules.clone(),
+        );
+        own
+    }
+
+    /// Counts a decision and all its rules.
+    pub(crate) fn decided(
+        &self,
+        review: &Review<'_>,
+        phase: Phase,
+        decision: &Decision,
+        took: Duration,
+    ) {
+        let allowed = decision.allowed();
+        let place = Place::of(review);
+        let key = (&place, phase == Phase::Mutation, allowed);
+        let counted = self.seen.get(&key, || {
+            let place = self.bounded(place, &self.requests_known);
+            let labels = RequestLabels {
+                resource_kind: place.kind.to_owned(),
+                resource_namespace: place.namespace.to_owned(),
+                resource_request_operation: place.operation,
+                request_allowed: text(allowed),
+                request_webhook: match phase {
+                    Phase::Validation => "ValidatingWebhookConfiguration",
+                    Phase::Mutation => "MutatingWebhookConfiguration",
+                },
+            };
+            Counted {
+                count: self.requests.get_or_create_owned(&labels),
+                seconds: self.review_seconds.get_or_create_owned(&labels),
+            }
+        });
+        counted.one(took);
+        for record in &decision.rules {
+            let key = (&place, record.result() as usize);
+            let counted = record.name.seen.get(&key, || self.rule(place, record));
+            counted.one(record.took);
+        }
+    }
+
+    fn rule(&self, place: Place<'_>, record: &RuleRecord) -> Counted {
+        let of = &record.name.of_rule;
+        let place = self.bounded(place, &self.results_known);
+        let labels = ResultLabels {
+            policy_validation_mode: of.validation_mode,
+            policy_type: of.policy_type,
+            policy_background_mode: of.background_mode,
+            policy_namespace: of.namespace.clone(),
+            policy_name: of.name.clone(),
+            resource_kind: place.kind.to_owned(),
+            resource_namespace: place.namespace.to_owned(),
+            resource_request_operation: place.operation,
+            rule_name: of.rule.clone(),
+            rule_result: match record.result() {
+                // It is not among a decision's records.
+                RuleResult::NotMatched | RuleResult::Skip => "skip",
+                RuleResult::Pass => "pass",
+                RuleResult::Fail => "fail",
+                RuleResult::Error => "error",
+            },
+            rule_type: of.rule_type,
+            rule_execution_cause: "admission_request",
+            dry_run: text(place.dry_run),
+        };
+        Counted {
+            count: self.results.get_or_create_owned(&labels),
+            seconds: self.execution_seconds.get_or_create_owned(&labels),
+        }
+    }
+
+    /// The same, or one that stands for all that come beyond the limit.
+    fn bounded<'p>(&self, place: Place<'p>, known: &Mutex<HashSet<u64>>) -> Place<'p> {
+        let key = hash(&(place.kind, place.namespace));
+        let mut known = known.lock();
+        if known.contains(&key) || known.len() < PLACES_MAX {
+            known.insert(key);
+            return place;
+        }
+        Place {
+            kind: OTHER,
+            namespace: OTHER,
+            ..place
+        }
+    }
+
+    /// These policies are in force now.
+    pub(crate) fn policies(&self, policies: &PolicySet) {
+        self.rules.clear();
+        let policies = policies.entries().iter();
+        for policy in policies.filter_map(|entry| entry.outcome.as_ref().ok()) {
+            for rule in policy.rules() {
+                let of = OfRule::of(policy, rule);
+                let labels = RuleLabels {
+                    policy_validation_mode: of.validation_mode,
+                    policy_type: of.policy_type,
+                    policy_background_mode: of.background_mode,
+                    policy_namespace: of.namespace,
+                    policy_name: of.name,
+                    rule_name: of.rule,
+                    rule_type: of.rule_type,
+                    status_ready: "true",
+                };
+                self.rules.get_or_create(&labels).set(1);
+            }
+        }
+    }
+}
+
+/// Where a request is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Place<'a> {
+    kind: &'a str,
+    namespace: &'a str,
+    operation: &'static str,
+    dry_run: bool,
+}
+
+impl<'a> Place<'a> {
+    fn of(review: &'a Review<'_>) -> Self {
+        Self {
+            kind: &review.head.kind.kind,
+            namespace: &review.head.namespace,
+            operation: match review.operation() {
+                Operation::Create => "create",
+                Operation::Update => "update",
+                Operation::Delete => "delete",
+                Operation::Connect => "connect",
+            },
+            dry_run: review.is_dry_run(),
+        }
+    }
+}
+
+/// Where something is counted.
+#[derive(Clone, Debug)]
+struct Counted {
+    count: Counter,
+    seconds: Histogram,
+}
+
+impl Counted {
+    fn one(&self, took: Duration) {
+        self.count.inc();
+        self.seconds.observe(took.as_secs_f64());
+    }
+}
+
+/// Where what was counted once is counted again, by a hash of what it is counted by.
+#[derive(Debug, Default)]
+pub(crate) struct Seen(Mutex<HashMap<u64, Counted>>);
+
+impl Seen {
+    fn get(&self, key: &impl Hash, make: impl FnOnce() -> Counted) -> Counted {
+        let mut seen = self.0.lock();
+        seen.entry(hash(key)).or_insert_with(make).clone()
+    }
+}
+
+fn hash(key: &impl Hash) -> u64 {
+    let mut hasher = Xxh3Default::new();
+    key.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn text(flag: bool) -> &'static str {
+    match flag {
+        true => "true",
+        false => "false",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn review(kind: &str, namespace: &str) -> String {
+        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+            "uid": "u", "kind": {"group": "", "version": "v1", "kind": kind},
+            "resource": {"group": "", "version": "v1", "resource": "x"}, "dryRun": true,
+            "namespace": namespace, "operation": "CREATE", "object": {"metadata": {}}}})
+        .to_string()
+    }
+
+    fn count(metrics: &KyvernoMetrics, kind: &str, namespace: &str) {
+        let body = review(kind, namespace);
+        let review = Review::parse(body.as_bytes()).unwrap();
+        assert!(review.is_dry_run());
+        let took = Duration::from_millis(1);
+        metrics.decided(&review, Phase::Validation, &Decision::default(), took);
+    }
+
+    #[test]
+    fn requests_are_counted_by_kyvernos_labels() {
+        let metrics = anteroom_runtime::Service::new("webhook").metrics;
+        let kyverno = KyvernoMetrics::registered(&metrics);
+        count(&kyverno, "Pod", "a");
+        count(&kyverno, "Pod", "a");
+        let text = metrics.encode();
+        let line = "kyverno_admission_requests_total{resource_kind=\"Pod\",resource_namespace=\"a\",\
+            resource_request_operation=\"create\",request_allowed=\"true\",\
+            request_webhook=\"ValidatingWebhookConfiguration\"} 2";
+        assert!(text.contains(line), "{text}");
+        assert!(
+            text.contains("kyverno_admission_review_duration_seconds_count{"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn beyond_the_limit_places_are_counted_together() {
+        let metrics = anteroom_runtime::Service::new("webhook").metrics;
+        let kyverno = KyvernoMetrics::registered(&metrics);
+        for number in 0..PLACES_MAX + 2 {
+            count(&kyverno, "Pod", &number.to_string());
+        }
+        count(&kyverno, "Pod", "0");
+        let text = metrics.encode();
+        let series = |text: &str| {
+            let lines = text.lines();
+            lines
+                .filter(|line| line.starts_with("kyverno_admission_requests_total{"))
+                .count()
+        };
+        assert_eq!(series(&text), PLACES_MAX + 1);
+        assert!(text.contains("resource_kind=\"other\",resource_namespace=\"other\""));
+    }
+}
