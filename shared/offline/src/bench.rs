@@ -274,19 +274,14 @@ fn judge(
     request: &AdmissionRequest,
     resource: &Resource,
 ) -> RuleOutcome {
-    let mut exceptions = bench.exceptions.iter();
-    let covers = |exception: &&PolicyException| exception.covers(policy, rule, request);
-    if let Some(exception) = exceptions.find(covers) {
-        let reason = format!("it is excepted by PolicyException {}", exception.name());
-        return RuleOutcome::Skipped { reason };
-    }
     let of_rule = bench.variables.of_rule(&loaded.bare_name, rule.name());
     let of_resource = bench
         .variables
         .of_resource(&loaded.bare_name, &resource.name);
     let request = request::of_rule(request, &of_rule);
     let facts = Facts::new(&bench.world, &of_resource, &of_rule);
-    let mut evaluation = Evaluation::start(policy, rule, &request).with_whole_facts();
+    let evaluation = Evaluation::start(policy, rule, &request).with_whole_facts();
+    let mut evaluation = evaluation.with_exceptions(&bench.exceptions);
     loop {
         match evaluation.step() {
             Step::Done(report) => return report.outcome,

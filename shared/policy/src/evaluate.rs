@@ -2,6 +2,7 @@
 
 mod check;
 mod conditions;
+mod excepted;
 mod facts;
 mod foreach;
 mod message;
@@ -17,12 +18,13 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    AdmissionRequest, FactTarget, FailureAction, Policy, Rule, VariableError, VariableErrorKind,
-    matching,
+    AdmissionRequest, FactTarget, FailureAction, Policy, PolicyException, Rule, VariableError,
+    VariableErrorKind, matching,
     matching::Surroundings,
-    policy::{Validation, Work},
+    policy::{Check, Validation, Work},
 };
 use conditions::Verdict;
+use excepted::Excepted;
 use facts::Facts;
 use scope::{Scope, States};
 pub(crate) use surroundings::{LABELS, NAMESPACE_SELECTOR, ROLES};
@@ -186,6 +188,8 @@ pub struct RuleReport {
     pub outcome: RuleOutcome,
     /// In the order in which they were asked for.
     pub facts: Vec<FactRead>,
+    /// The exceptions by which it was skipped, if it was, as [`PolicyException::name`] has them.
+    pub excepted_by: Vec<String>,
 }
 
 /// What to do next.
@@ -202,7 +206,10 @@ pub enum Step {
 /// Every step begins anew and goes on with what is known by then: what was loaded stays loaded, a fact is
 /// asked for once, and chance gives the same again. So a rule takes at most one step more than it reads facts.
 pub struct Evaluation<'a> {
+    policy: &'a Policy,
     rule: &'a Rule,
+    /// Those that are about the rule.
+    exceptions: Vec<&'a PolicyException>,
     namespace: Option<&'a str>,
     applies: bool,
     now: Pass<'a>,
@@ -221,6 +228,10 @@ struct Pass<'a> {
     applies: bool,
     /// The request has the roles of whoever made it, where the rule names them.
     has_roles: bool,
+    /// The exceptions that hold; `None`: it was not looked yet.
+    excepted: Option<Excepted<'a>>,
+    /// It is they that decide.
+    is_spared: bool,
 }
 
 impl<'a> Pass<'a> {
@@ -231,6 +242,8 @@ impl<'a> Pass<'a> {
             lists: foreach::Lists::default(),
             applies: false,
             has_roles: false,
+            excepted: None,
+            is_spared: false,
         }
     }
 }
@@ -252,7 +265,9 @@ impl<'a> Evaluation<'a> {
         request: &'a AdmissionRequest,
     ) -> Self {
         Self {
+            policy,
             rule,
+            exceptions: Vec::new(),
             namespace: policy.namespace(),
             applies,
             now: Pass::new(rule, Cow::Borrowed(request)),
@@ -262,6 +277,21 @@ impl<'a> Evaluation<'a> {
         }
     }
 
+    /// With the exceptions that there are; those that are not about the rule change nothing. An excepted rule
+    /// is skipped before its preconditions: it reads nothing then.
+    #[must_use]
+    pub fn with_exceptions(
+        mut self,
+        exceptions: impl IntoIterator<Item = &'a PolicyException>,
+    ) -> Self {
+        let about = |exception: &&PolicyException| exception.is_about(self.policy, self.rule);
+        self.exceptions = exceptions.into_iter().filter(about).collect();
+        // Of a fact that conditions read, the rule by itself may need less.
+        let reads = |exception: &&PolicyException| exception.conditions.is_some();
+        self.facts.only_whole |= self.exceptions.iter().any(reads);
+        self
+    }
+
     /// Goes on as far as the facts at hand allow.
     pub fn step(&mut self) -> Step {
         self.facts.begin();
@@ -269,6 +299,10 @@ impl<'a> Evaluation<'a> {
             Some(outcome) => Step::Done(RuleReport {
                 outcome,
                 facts: self.facts.record(),
+                excepted_by: match &self.now.excepted {
+                    Some(excepted) if self.now.is_spared => excepted.names(),
+                    _ => Vec::new(),
+                },
             }),
             None => Step::Need(self.facts.questions()),
         }
@@ -300,12 +334,9 @@ impl<'a> Evaluation<'a> {
             return Some(RuleOutcome::NotMatched);
         }
         if self.earlier.is_none() {
-            let outcome = judge(
-                self.rule,
-                self.namespace,
-                &mut self.now,
-                (&mut self.facts, &mut self.known),
-            )?;
+            let rule = (self.rule, &*self.exceptions);
+            let facts = (&mut self.facts, &mut self.known);
+            let outcome = judge(rule, self.namespace, &mut self.now, facts)?;
             let RuleOutcome::Fail { message } = outcome else {
                 return Some(outcome);
             };
@@ -315,22 +346,17 @@ impl<'a> Evaluation<'a> {
             }
         }
         let (message, pass) = self.earlier.as_mut()?;
-        Some(
-            match judge(
-                self.rule,
-                self.namespace,
-                pass,
-                (&mut self.facts, &mut self.known),
-            )? {
-                RuleOutcome::Fail { .. } => RuleOutcome::Skipped {
-                    reason: "the object violated the rule before this change too".to_owned(),
-                },
-                // An old state that complied, or of which nothing is known, excuses nothing.
-                _ => RuleOutcome::Fail {
-                    message: message.clone(),
-                },
+        let rule = (self.rule, &*self.exceptions);
+        let facts = (&mut self.facts, &mut self.known);
+        Some(match judge(rule, self.namespace, pass, facts)? {
+            RuleOutcome::Fail { .. } => RuleOutcome::Skipped {
+                reason: "the object violated the rule before this change too".to_owned(),
             },
-        )
+            // An old state that complied, or of which nothing is known, excuses nothing.
+            _ => RuleOutcome::Fail {
+                message: message.clone(),
+            },
+        })
     }
 
     /// Kyverno's `allowExistingViolations`: an update is not denied for what was wrong before.
@@ -344,10 +370,10 @@ impl<'a> Evaluation<'a> {
 }
 
 /// Takes the rule through one state of the object; `None` while a fact is waited for.
-fn judge(
-    rule: &Rule,
+fn judge<'a>(
+    (rule, exceptions): (&Rule, &[&'a PolicyException]),
     namespace: Option<&str>,
-    pass: &mut Pass<'_>,
+    pass: &mut Pass<'a>,
     (facts, known): (&mut Facts, &mut Surroundings),
 ) -> Option<RuleOutcome> {
     if !pass.applies {
@@ -365,6 +391,17 @@ fn judge(
         facts,
         visible: rule.context.len(),
     };
+    if pass.excepted.is_none() {
+        match excepted::holding(exceptions, rule, &mut scope, known) {
+            Ok(found) => pass.excepted = Some(found),
+            Err(stop) => return stop.outcome(),
+        }
+    }
+    let excepted = pass.excepted.get_or_insert_default();
+    if excepted.is_whole(rule) {
+        pass.is_spared = true;
+        return Some(excepted.outcome());
+    }
     if !pass.applies {
         match conditions::evaluate(&rule.preconditions, &"preconditions", &mut scope) {
             Ok(Verdict { met: true, .. }) => pass.applies = true,
@@ -376,6 +413,11 @@ fn judge(
         }
     }
     match &rule.work {
+        Work::Validate(Validation::Whole(Check::PodSecurity(security))) => {
+            let outcome = check::judge_security(rule, security, excepted, &scope);
+            pass.is_spared = outcome == excepted.outcome();
+            Some(outcome)
+        }
         Work::Validate(Validation::Whole(check)) => {
             check::judge(rule, check, None, &"validate", &mut scope)
         }

@@ -3,9 +3,8 @@
 use serde_json::Value;
 
 use crate::{
-    AdmissionRequest, Driver, Policy, Problem, Rule, compile,
-    matching::{Match, Matched, Surroundings},
-    wildcard,
+    Driver, Policy, Problem, Reference, RequestParts, Rule, compile, matching::Match,
+    pod_security::Exclusion, policy::Conditions, reads, wildcard,
 };
 
 /// A compiled `PolicyException` of kyverno.io.
@@ -14,6 +13,11 @@ pub struct PolicyException {
     pub(crate) name: String,
     pub(crate) matches: Match,
     pub(crate) covers: Vec<Covered>,
+    /// Evaluated in the context of the rule.
+    pub(crate) conditions: Option<Conditions>,
+    /// Of a rule of `podSecurity`, no more than this is let pass.
+    pub(crate) controls: Vec<Exclusion>,
+    pub(crate) background: bool,
 }
 
 /// Rules of one policy.
@@ -29,8 +33,7 @@ impl PolicyException {
     /// Compiles an exception of `v2` or an earlier version, for evaluations that are driven by `driver`.
     ///
     /// # Errors
-    /// Every problem: an exception with conditions, or one that is about controls of `podSecurity`, is not
-    /// evaluated (`POLICY_UNSUPPORTED`), and excepts nothing.
+    /// Every problem. What does not compile excepts nothing.
     pub fn compile(manifest: &Value, driver: Driver) -> Result<Self, Vec<Problem>> {
         compile::exception(manifest, driver)
     }
@@ -40,18 +43,35 @@ impl PolicyException {
         &self.name
     }
 
-    /// Whether `rule` of `policy` speaks of the request, and is not to be applied to it.
-    pub fn covers(&self, policy: &Policy, rule: &Rule, request: &AdmissionRequest) -> bool {
-        let name = match policy.namespace() {
-            Some(namespace) => format!("{namespace}/{}", policy.name()),
-            None => policy.name().to_owned(),
+    /// The policies that it is about: `name`, or `namespace/name` of a `Policy`.
+    pub fn policies(&self) -> impl Iterator<Item = &str> {
+        self.covers.iter().map(|covered| &*covered.policy)
+    }
+
+    /// Whether it is about this rule, whatever the request.
+    pub fn is_about(&self, policy: &Policy, rule: &Rule) -> bool {
+        let is_policy = |name: &str| match policy.namespace() {
+            None => name == policy.name(),
+            Some(namespace) => name.split_once('/') == Some((namespace, policy.name())),
         };
-        let is_meant = |covered: &Covered| {
+        self.covers.iter().any(|covered| {
             let mut rules = covered.rules.iter();
-            covered.policy == name && rules.any(|own| wildcard::matches(own, rule.name()))
-        };
-        self.covers.iter().any(is_meant)
-            && self.matches.matches(request, &Surroundings::default()) == Matched::Yes
-            && rule.matches.matches(request, &Surroundings::default()) == Matched::Yes
+            is_policy(&covered.policy) && rules.any(|own| wildcard::matches(own, rule.name()))
+        })
+    }
+
+    /// Whether it also holds where what exists already is judged (`spec.background`).
+    pub fn background(&self) -> bool {
+        self.background
+    }
+
+    /// What has to be kept for it to be decided whether it holds.
+    pub fn references(&self) -> impl Iterator<Item = Reference> {
+        reads::surroundings(self.matches.asks_labels(), self.matches.asks_roles())
+    }
+
+    /// What it can read of a request.
+    pub fn parts(&self) -> RequestParts {
+        RequestParts::of_exception(self)
     }
 }

@@ -184,7 +184,8 @@ impl Violation {
 }
 
 impl Exclusion {
-    fn covers(&self, violation: &Violation) -> bool {
+    /// Whether it lets this pass.
+    pub(crate) fn covers(&self, violation: &Violation) -> bool {
         let is_of_image = match &violation.image {
             None => self.images.is_empty(),
             Some(image) => self

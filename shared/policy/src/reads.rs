@@ -47,7 +47,10 @@ impl Policy {
     pub fn references(&self) -> impl Iterator<Item = Reference> {
         let mut by_name: BTreeMap<String, Reference> = BTreeMap::new();
         let all = self.sources().flat_map(|source| self.references_of(source));
-        let surroundings = self.rules.iter().flat_map(Rule::surroundings);
+        let surroundings = self
+            .rules
+            .iter()
+            .flat_map(|rule| surroundings(rule.matches.asks_labels(), rule.reads_roles()));
         for reference in all.chain(surroundings) {
             let name = reference.name();
             let rank = |reference: &Reference| (reference.is_inline(), reference.is_declared());
@@ -101,19 +104,6 @@ impl Policy {
 }
 
 impl Rule {
-    /// What has to be kept of what a request does not carry.
-    fn surroundings(&self) -> impl Iterator<Item = Reference> + use<> {
-        let labels = self.matches.asks_labels();
-        let labels = labels.then(CollectionReference::namespaces);
-        let bindings = [false, true].map(CollectionReference::role_bindings);
-        let bindings = bindings.into_iter().filter(|_| self.reads_roles());
-        let bindings: Vec<_> = bindings.collect();
-        labels
-            .into_iter()
-            .chain(bindings)
-            .map(Reference::Collection)
-    }
-
     /// Whether it is about the roles of whoever asks, in what it matches or in an expression.
     pub(crate) fn reads_roles(&self) -> bool {
         self.matches.asks_roles() || self.names_roles
@@ -136,6 +126,17 @@ impl Rule {
         }
         self.context.iter().chain(inner).map(|entry| &**entry)
     }
+}
+
+/// What has to be kept of what a request does not carry.
+pub(crate) fn surroundings(asks_labels: bool, asks_roles: bool) -> impl Iterator<Item = Reference> {
+    let labels = asks_labels.then(CollectionReference::namespaces);
+    let bindings = [false, true].map(CollectionReference::role_bindings);
+    let bindings = bindings.into_iter().filter(move |_| asks_roles);
+    labels
+        .into_iter()
+        .chain(bindings)
+        .map(Reference::Collection)
 }
 
 /// The entry in `entry` or `entry.projection`.

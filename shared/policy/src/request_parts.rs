@@ -20,7 +20,7 @@ use serde::de::{
 use serde_json::{Map, Value};
 
 use crate::{
-    Phase, Policy, Rule, compile::root_fields, policy::Work, template::Prepared,
+    Phase, Policy, PolicyException, Rule, compile::root_fields, policy::Work, template::Prepared,
     uses::each_expression,
 };
 
@@ -155,6 +155,19 @@ impl RequestParts {
                 .iter()
                 .any(|name| fields.contains_key(*name)),
         }
+    }
+
+    /// Those that an exception can read. Its conditions may be about anything.
+    pub(crate) fn of_exception(exception: &PolicyException) -> Self {
+        if exception.conditions.is_some() {
+            return Self::ALL;
+        }
+        let mut parts = Self::default();
+        let mut filters = exception.matches.filters();
+        if filters.any(|filter| !filter.users.is_empty()) {
+            USERS.iter().for_each(|path| parts.add(path));
+        }
+        parts
     }
 
     /// These too.

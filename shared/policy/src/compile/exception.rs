@@ -3,9 +3,10 @@
 use serde_json::Value;
 
 use super::{
-    Driver, MANIFEST_DEPTH_MAX,
+    Driver, MANIFEST_DEPTH_MAX, conditions,
+    expressions::Names,
     fields::{Field, Known},
-    is_deeper_than, resources,
+    is_deeper_than, pod_security, resources,
 };
 use crate::{
     Problem,
@@ -19,11 +20,19 @@ const MANIFEST: Known = Known {
     later: &[],
 };
 
+/// What is served of it; they say the same.
+const VERSIONS: &[&str] = &["kyverno.io/v2", "kyverno.io/v2beta1", "kyverno.io/v2alpha1"];
+
 const SPEC: Known = Known {
-    evaluated: &["exceptions", "match"],
-    // About scans of what exists.
-    inert: &["background"],
-    later: &["conditions", "podSecurity"],
+    evaluated: &[
+        "background",
+        "conditions",
+        "exceptions",
+        "match",
+        "podSecurity",
+    ],
+    inert: &[],
+    later: &[],
 };
 
 const EXCEPTION: Known = Known {
@@ -50,6 +59,9 @@ pub(crate) fn exception(manifest: &Value, driver: Driver) -> Result<PolicyExcept
 
 fn one(manifest: &Field<'_>, problems: &mut Problems) -> Option<PolicyException> {
     let manifest = manifest.object(&MANIFEST, problems)?;
+    if let Some(version) = manifest.required("apiVersion", problems) {
+        version.known_text(VERSIONS, problems);
+    }
     if let Some(kind) = manifest.required("kind", problems) {
         kind.known_text(&["PolicyException"], problems);
     }
@@ -66,10 +78,23 @@ fn one(manifest: &Field<'_>, problems: &mut Problems) -> Option<PolicyException>
     }
     let covers = fields.iter().filter_map(|field| covered(field, problems));
     let covers: Vec<_> = covers.collect();
+    let background = spec
+        .get("background")
+        .and_then(|field| field.boolean(problems));
+    let conditions = spec.get("conditions");
+    let conditions =
+        conditions.map(|field| conditions::compile(Some(field), &Names::open(), problems));
+    let controls = spec.get("podSecurity");
+    let controls = controls.map_or(Some(Vec::new()), |field| {
+        pod_security::exclusions(&field, problems)
+    });
     Some(PolicyException {
         name: format!("{namespace}/{name}"),
         matches: matches?,
         covers,
+        conditions,
+        controls: controls?,
+        background: background.unwrap_or(true),
     })
 }
 
@@ -88,7 +113,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{AdmissionRequest, compile};
+    use crate::{AdmissionRequest, Evaluation, Rule, Step, compile};
 
     fn exception(spec: &Value) -> Result<PolicyException, String> {
         let manifest = json!({
@@ -119,8 +144,17 @@ mod tests {
         let covered = |spec: &Value, name: &str| -> Vec<String> {
             let exception = exception(spec).unwrap();
             let rules = policy.rules().iter();
+            let request = request(name);
+            let is_covered = |rule: &&Rule| {
+                let evaluation = Evaluation::start(&policy, rule, &request);
+                let mut evaluation = evaluation.with_exceptions([&exception]);
+                let Step::Done(report) = evaluation.step() else {
+                    panic!("nothing is to be asked");
+                };
+                report.excepted_by == ["ns/e"]
+            };
             rules
-                .filter(|rule| exception.covers(&policy, rule, &request(name)))
+                .filter(is_covered)
                 .map(|rule| rule.name().to_owned())
                 .collect()
         };
@@ -154,8 +188,19 @@ mod tests {
         };
         assert_eq!(of(&json!({})), Ok(()));
         for (change, says) in [
-            (json!({"conditions": {}}), "AR301 spec.conditions"),
-            (json!({"podSecurity": []}), "AR301 spec.podSecurity"),
+            (
+                json!({"conditions": {"every": []}}),
+                "AR302 spec.conditions.every",
+            ),
+            (
+                json!({"conditions": {"any": [{"key": "{{ nothing() }}", "operator": "Equals"}]}}),
+                "AR302 spec.conditions.any[0].key",
+            ),
+            (
+                json!({"podSecurity": [{"controlName": "Sleep"}]}),
+                "AR302 spec.podSecurity[0].controlName",
+            ),
+            (json!({"background": "no"}), "AR302 spec.background"),
             (
                 json!({"exceptions": []}),
                 "AR302 spec.exceptions: it is empty",

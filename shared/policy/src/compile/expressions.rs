@@ -24,6 +24,8 @@ pub(super) struct Names {
     defined: BTreeSet<String>,
     /// Of all entries, for those that are used before they are defined.
     of_context: BTreeSet<String>,
+    /// Whatever else is named may be there.
+    is_open: bool,
 }
 
 impl Names {
@@ -31,6 +33,14 @@ impl Names {
     pub(super) fn with_context<'a>(mut self, names: impl Iterator<Item = &'a str>) -> Self {
         self.of_context.extend(names.map(str::to_owned));
         self
+    }
+
+    /// Of a place that several rules may lend their context to: which names there are is not known.
+    pub(super) fn open() -> Self {
+        Self {
+            is_open: true,
+            ..Self::default()
+        }
     }
 
     pub(super) fn define(&mut self, name: &str) {
@@ -49,6 +59,9 @@ impl Names {
     }
 
     pub(super) fn check_root(&self, path: &str, prepared: &Prepared, problems: &mut Problems) {
+        if self.is_open {
+            return;
+        }
         let ast = prepared.expression().ast();
         let mut fields = BTreeSet::new();
         root_fields(ast, ast.root(), &mut fields);

@@ -18,7 +18,7 @@ const EXCLUSION: Known = Known {
     later: &[],
 };
 
-/// Exclusions of one rule.
+/// Exclusions of one rule, or of one exception.
 const EXCLUSIONS_MAX: usize = 256;
 
 pub(super) fn compile(field: &Field<'_>, problems: &mut Problems) -> Option<PodSecurity> {
@@ -31,18 +31,25 @@ pub(super) fn compile(field: &Field<'_>, problems: &mut Problems) -> Option<PodS
         Some(field) => version(&field, problems),
     };
     let exclude = security.get("exclude");
-    let fields = exclude.map_or_else(Vec::new, |exclude| exclude.list(problems));
-    if fields.len() > EXCLUSIONS_MAX {
-        let message = format!("more than {EXCLUSIONS_MAX} of them");
-        problems.invalid(security.child("exclude"), message);
-    }
-    let fields = fields.iter().take(EXCLUSIONS_MAX);
-    let exclusions: Vec<_> = fields.map(|field| exclusion(field, problems)).collect();
+    let exclusions = exclude.map_or(Some(Vec::new()), |field| exclusions(&field, problems));
     Some(PodSecurity {
         level: level?,
         version: version?,
-        exclusions: exclusions.into_iter().collect::<Option<_>>()?,
+        exclusions: exclusions?,
     })
+}
+
+/// What is let pass.
+pub(super) fn exclusions(field: &Field<'_>, problems: &mut Problems) -> Option<Vec<Exclusion>> {
+    let fields = field.list(problems);
+    if fields.len() > EXCLUSIONS_MAX {
+        let message = format!("more than {EXCLUSIONS_MAX} of them");
+        problems.invalid(field.path(), message);
+    }
+    let fields = fields.iter().take(EXCLUSIONS_MAX);
+    // All of them, for all their problems.
+    let exclusions: Vec<_> = fields.map(|field| exclusion(field, problems)).collect();
+    exclusions.into_iter().collect()
 }
 
 fn version(field: &Field<'_>, problems: &mut Problems) -> Option<Version> {

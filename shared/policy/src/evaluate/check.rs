@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{
     RuleOutcome,
     conditions::{self, Stop, Verdict},
+    excepted::Excepted,
     message,
     scope::Scope,
 };
@@ -31,7 +32,9 @@ pub(super) fn judge(
         Check::Deny(deny) => {
             return judge_deny(rule, deny, &format_args!("{place}.deny.conditions"), scope);
         }
-        Check::PodSecurity(security) => return Some(judge_security(rule, security, scope)),
+        Check::PodSecurity(security) => {
+            return Some(judge_security(rule, security, &Excepted::default(), scope));
+        }
         Check::Pattern(pattern) => std::slice::from_ref(pattern),
         Check::AnyPattern(patterns) => patterns,
     };
@@ -54,8 +57,13 @@ pub(super) fn judge(
     }
 }
 
-/// Whether the Pod is what its standard asks for.
-fn judge_security(rule: &Rule, security: &PodSecurity, scope: &Scope<'_>) -> RuleOutcome {
+/// Whether the Pod is what its standard asks for, but for what is excepted.
+pub(super) fn judge_security(
+    rule: &Rule,
+    security: &PodSecurity,
+    excepted: &Excepted<'_>,
+    scope: &Scope<'_>,
+) -> RuleOutcome {
     let skipped = |reason: &str| RuleOutcome::Skipped {
         reason: reason.to_owned(),
     };
@@ -65,8 +73,13 @@ fn judge_security(rule: &Rule, security: &PodSecurity, scope: &Scope<'_>) -> Rul
     let Some(pod) = Pod::of(scope.request.matched_object()) else {
         return skipped("the object makes no Pods");
     };
-    match &*security.violations(&pod) {
-        [] => RuleOutcome::Pass,
+    let mut violations = security.violations(&pod);
+    if violations.is_empty() {
+        return RuleOutcome::Pass;
+    }
+    excepted.left(&mut violations);
+    match &*violations {
+        [] => excepted.outcome(),
         violations => RuleOutcome::Fail {
             message: security.message(&rule.name, violations),
         },

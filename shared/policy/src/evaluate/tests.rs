@@ -1,4 +1,5 @@
 mod context;
+mod excepted;
 mod facts;
 mod foreach;
 mod mutate;

@@ -1,0 +1,94 @@
+//! Exceptions that a request may fall under.
+
+use super::{
+    RuleError, RuleOutcome,
+    conditions::{self, Stop},
+    scope::Scope,
+    surroundings,
+};
+use crate::{
+    PolicyException, Rule,
+    matching::Surroundings,
+    pod_security::Violation,
+    policy::{Check, Validation, Work},
+};
+
+/// Those that hold for one state of the object.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Excepted<'a>(Vec<&'a PolicyException>);
+
+impl<'a> Excepted<'a> {
+    /// The rule is not applied at all. One that judges by a standard is, but for some controls, where these
+    /// are about nothing else.
+    pub(super) fn is_whole(&self, rule: &Rule) -> bool {
+        let is_standard = matches!(
+            &rule.work,
+            Work::Validate(Validation::Whole(Check::PodSecurity(_)))
+        );
+        let mut all = self.0.iter();
+        all.any(|exception| !is_standard || exception.controls.is_empty())
+    }
+
+    /// What is not let pass of what a standard finds.
+    pub(super) fn left(&self, violations: &mut Vec<Violation>) {
+        violations.retain(|violation| {
+            let mut controls = self.0.iter().flat_map(|exception| &exception.controls);
+            !controls.any(|exclusion| exclusion.covers(violation))
+        });
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        self.0.iter().map(|each| each.name().to_owned()).collect()
+    }
+
+    /// What becomes of the rule.
+    pub(super) fn outcome(&self) -> RuleOutcome {
+        let names = self.names().join(", ");
+        RuleOutcome::Skipped {
+            reason: format!("it is excepted by PolicyException {names}"),
+        }
+    }
+}
+
+/// Those of `all`, which are about the rule, that hold for the request.
+///
+/// One whose conditions cannot be evaluated does not hold. What is not known of the cluster is an error of
+/// the rule, since the exception may hold.
+pub(super) fn holding<'a>(
+    all: &[&'a PolicyException],
+    rule: &Rule,
+    scope: &mut Scope<'_>,
+    known: &mut Surroundings,
+) -> Result<Excepted<'a>, Stop> {
+    let (mut found, mut stop) = (Excepted::default(), None);
+    for exception in all {
+        match holds(exception, scope, known) {
+            Ok(true) => found.0.push(exception),
+            Ok(false) => {}
+            Err(error) => stop = stop.or(Some(error)),
+        }
+    }
+    match stop {
+        Some(stop) if !found.is_whole(rule) => Err(stop),
+        _ => Ok(found),
+    }
+}
+
+fn holds(
+    exception: &PolicyException,
+    scope: &mut Scope<'_>,
+    known: &mut Surroundings,
+) -> Result<bool, Stop> {
+    if !surroundings::matches(&exception.matches, scope.request, scope.facts, known)? {
+        return Ok(false);
+    }
+    let Some(conditions) = &exception.conditions else {
+        return Ok(true);
+    };
+    let place = format_args!("PolicyException {} conditions", exception.name);
+    match conditions::evaluate(conditions, &place, scope) {
+        Ok(verdict) => Ok(verdict.met),
+        Err(Stop::Error(error)) if matches!(*error, RuleError::Variable { .. }) => Ok(false),
+        Err(stop) => Err(stop),
+    }
+}

@@ -1,0 +1,219 @@
+//! Rules that exceptions are about.
+
+use super::*;
+
+const DENY: &str = "deny: {conditions: {all: [{key: a, operator: Equals, value: a}]}}";
+
+fn exception(spec: &str) -> PolicyException {
+    let manifest: Value = serde_saphyr::from_str(&format!(
+        "{{apiVersion: kyverno.io/v2, kind: PolicyException, metadata: {{name: e, namespace: ns}}, spec: {{\
+         exceptions: [{{policyName: p, ruleNames: ['r*']}}], {spec}}}}}"
+    ))
+    .unwrap();
+    PolicyException::compile(&manifest, crate::Driver::ALL).unwrap_or_else(|p| panic!("{p:#?}"))
+}
+
+/// What becomes of the policy's first rule, and what was asked.
+fn judged(
+    policy: &Policy,
+    exceptions: &[PolicyException],
+    request: &AdmissionRequest,
+    answer: impl Fn(&FactRequest) -> Result<Value, FactError>,
+) -> (RuleReport, Vec<String>) {
+    let evaluation = Evaluation::start(policy, &policy.rules()[0], request);
+    let mut evaluation = evaluation.with_exceptions(exceptions);
+    let mut asked = Vec::new();
+    loop {
+        match evaluation.step() {
+            Step::Done(report) => return (report, asked),
+            Step::Need(facts) => {
+                for fact in facts {
+                    assert!(!fact.is_part);
+                    asked.push(fact.target.to_string());
+                    evaluation.supply(fact.id, answer(&fact));
+                }
+            }
+        }
+    }
+}
+
+const ANY: &str = "match: {any: [{resources: {kinds: ['*']}}]}";
+const CONFIG: &str = "context: [{name: config, configMap: {name: c, namespace: ns}}]";
+
+fn config(fact: &FactRequest) -> Result<Value, FactError> {
+    assert!(
+        matches!(fact.target, FactTarget::ConfigMap { .. }),
+        "{fact:?}"
+    );
+    Ok(json!({"data": {"excepted": "a", "denied": "yes"}}))
+}
+
+fn labels(fact: &FactRequest) -> Result<Value, FactError> {
+    assert!(
+        matches!(fact.target, FactTarget::NamespaceLabels { .. }),
+        "{fact:?}"
+    );
+    Ok(json!({"env": "test"}))
+}
+
+#[test]
+fn an_exception_holds_by_its_match_and_its_conditions() {
+    let rule = policy(&format!("{{{CONFIG}, validate: {{{DENY}}}}}"));
+    let condition = |key: &str, value: &str| {
+        let condition = format!("{{key: \"{key}\", operator: Equals, value: {value}}}");
+        format!("{ANY}, conditions: {{any: [{condition}]}}")
+    };
+    let name = "{{ request.object.metadata.name }}";
+    for (spec, excepted, asked) in [
+        (ANY.to_owned(), true, vec![]),
+        (
+            "match: {any: [{resources: {kinds: [Pod]}}]}".to_owned(),
+            false,
+            vec![],
+        ),
+        (condition(name, "a"), true, vec![]),
+        (condition(name, "b"), false, vec![]),
+        // In the context of the rule.
+        (
+            condition("{{ config.data.excepted }}", "a"),
+            true,
+            vec!["configmap ns/c"],
+        ),
+        (
+            condition("{{ config.data.excepted }}", "b"),
+            false,
+            vec!["configmap ns/c"],
+        ),
+        // What cannot be evaluated does not hold.
+        (
+            condition("{{ request.object.metadata.x.y }}", "a"),
+            false,
+            vec![],
+        ),
+        (condition("{{ unheard.of }}", "a"), false, vec![]),
+    ] {
+        let exceptions = [exception(&spec)];
+        let (report, found) = judged(&rule, &exceptions, &create(&ingress("a", &[])), config);
+        assert_eq!(found, asked, "{spec}");
+        match excepted {
+            true => {
+                assert_eq!(report.excepted_by, ["ns/e"], "{spec}");
+                assert!(
+                    matches!(report.outcome, RuleOutcome::Skipped { .. }),
+                    "{spec} {report:?}"
+                );
+            }
+            false => {
+                assert!(report.excepted_by.is_empty());
+                assert!(
+                    matches!(report.outcome, RuleOutcome::Fail { .. }),
+                    "{spec} {report:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn an_exception_by_namespace_asks_for_its_labels_and_is_not_guessed() {
+    let rule = policy(&format!("{{validate: {{{DENY}}}}}"));
+    let by = |env: &str| {
+        let selector = format!("namespaceSelector: {{matchLabels: {{env: {env}}}}}");
+        exception(&format!("match: {{any: [{{resources: {{{selector}}}}}]}}"))
+    };
+    let request = create(&ingress("a", &[]));
+    let asked = ["labels of namespace ns"];
+    let (report, found) = judged(&rule, &[by("test")], &request, labels);
+    assert_eq!(
+        (&*report.excepted_by, &*found),
+        (&["ns/e".to_owned()][..], &asked.map(str::to_owned)[..])
+    );
+    let (report, _) = judged(&rule, &[by("prod")], &request, labels);
+    assert!(
+        matches!(report.outcome, RuleOutcome::Fail { .. }),
+        "{report:?}"
+    );
+    let (report, _) = judged(&rule, &[by("test")], &request, |_| Err(unsynced()));
+    assert!(
+        matches!(report.outcome, RuleOutcome::Error(_)),
+        "{report:?}"
+    );
+    // Another one holds, whatever this one does.
+    let both = [by("test"), exception(ANY)];
+    let (report, _) = judged(&rule, &both, &request, |_| Err(unsynced()));
+    assert_eq!(report.excepted_by, ["ns/e"]);
+    let labels = exception("match: {any: [{resources: {namespaceSelector: {}}}]}");
+    assert_eq!(labels.references().count(), 1);
+    assert_eq!(exception(ANY).references().count(), 0);
+}
+
+/// A fact that the rule reads in part is whole for the conditions.
+#[test]
+fn conditions_see_what_the_rule_does_not_read() {
+    let rule = format!(
+        "{{{CONFIG}, validate: {{deny: {{conditions: {{all: [\
+         {{key: \"{{{{ config.data.denied }}}}\", operator: Equals, value: yes}}]}}}}}}}}"
+    );
+    let spec = format!(
+        "{ANY}, conditions: {{all: [{{key: \"{{{{ config.data.excepted }}}}\", operator: Equals, value: a}}]}}"
+    );
+    let (report, _) = judged(
+        &policy(&rule),
+        &[exception(&spec)],
+        &create(&ingress("a", &[])),
+        config,
+    );
+    assert_eq!(report.excepted_by, ["ns/e"], "{report:?}");
+}
+
+#[test]
+fn of_a_standard_some_controls_are_let_pass() {
+    let rule = policy("{validate: {podSecurity: {level: restricted, version: latest}}}");
+    let pod = |user: &Value| {
+        AdmissionRequest::new(json!({
+            "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "object": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
+                "hostNetwork": user["hostNetwork"],
+                "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
+                "containers": [{"name": "c", "image": "i", "securityContext": {
+                    "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
+                }}],
+            }},
+        }))
+        .unwrap()
+    };
+    let (good, bad) = (
+        pod(&json!({"hostNetwork": false})),
+        pod(&json!({"hostNetwork": true})),
+    );
+    let control = |name: &str| {
+        [exception(&format!(
+            "{ANY}, podSecurity: [{{controlName: {name}}}]"
+        ))]
+    };
+    let judged =
+        |exceptions: &[PolicyException], request| judged(&rule, exceptions, request, nothing).0;
+    let host = control("Host Namespaces");
+    let other = control("Seccomp");
+    assert!(matches!(
+        judged(&[], &bad).outcome,
+        RuleOutcome::Fail { .. }
+    ));
+    assert!(matches!(
+        judged(&other, &bad).outcome,
+        RuleOutcome::Fail { .. }
+    ));
+    let spared = judged(&host, &bad);
+    assert!(
+        matches!(spared.outcome, RuleOutcome::Skipped { .. }),
+        "{spared:?}"
+    );
+    assert_eq!(spared.excepted_by, ["ns/e"]);
+    // Nothing had to be excepted.
+    let report = judged(&host, &good);
+    assert_eq!(
+        (report.outcome, &*report.excepted_by),
+        (RuleOutcome::Pass, &[][..])
+    );
+    assert_eq!(judged(&[exception(ANY)], &good).excepted_by, ["ns/e"]);
+}
