@@ -51,6 +51,16 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_BACKGROUND_SCANS")]
     pub background_scans: bool,
 
+    /// The namespace in which PolicyExceptions are taken into account; `*` for any. Whoever may write them
+    /// there may except anything from every policy [default: none is taken into account]
+    #[arg(
+        long,
+        env = "ANTEROOM_EXCEPTION_NAMESPACE",
+        value_name = "NAMESPACE",
+        value_parser = clap::builder::NonEmptyStringValueParser::new()
+    )]
+    pub exception_namespace: Option<String>,
+
     /// Who may read Secrets, separated by commas: cachedcontextentry/NAME, globalcontextentry/NAME,
     /// clusterpolicy/NAME, policy/NAMESPACE/NAME, each with `*` for any run of characters. To change
     /// it, start the watchers anew, one after the other: a takeover publishes only what differs
@@ -106,6 +116,7 @@ impl Default for Args {
             holder: None,
             cache_api_calls: CacheApiCalls::default(),
             background_scans: false,
+            exception_namespace: None,
             allow_secrets: Vec::new(),
             api_call_bytes_max: None,
             live: LiveArgs::default(),

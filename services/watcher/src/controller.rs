@@ -3,6 +3,7 @@
 
 mod enforce;
 mod entries;
+mod exceptions;
 mod kinds;
 mod own;
 mod policies;
@@ -40,6 +41,7 @@ use crate::{
 };
 use enforce::Standing;
 use entries::EntryFeed;
+use exceptions::ExceptionFeed;
 use own::OwnViews;
 use policies::{PolicyFeed, PolicyId};
 
@@ -72,6 +74,8 @@ pub(crate) enum Feed {
     ClusterPolicies,
     /// `Policy`.
     Policies,
+    /// `PolicyException`.
+    Exceptions,
 }
 
 /// What the controller works with.
@@ -101,6 +105,8 @@ pub(crate) struct Tools {
     pub secrets: Arc<SecretsReaders>,
     /// What it takes of the process's memory.
     pub memory: Arc<Share>,
+    /// Exceptions are read. Otherwise there are none.
+    pub reads_exceptions: bool,
 }
 
 /// One term of it.
@@ -114,6 +120,7 @@ pub(crate) struct Controller {
     global: EntryFeed,
     cluster_policies: PolicyFeed,
     policies: PolicyFeed,
+    exceptions: ExceptionFeed,
     /// The policies that read an entry.
     readers: HashMap<EntryId, BTreeSet<PolicyId>>,
     /// Whose UID is whose.
@@ -173,6 +180,7 @@ impl Controller {
             global: EntryFeed::new(EntryKind::Global),
             cluster_policies: PolicyFeed::new("ClusterPolicy", "clusterpolicies"),
             policies: PolicyFeed::new("Policy", "policies"),
+            exceptions: ExceptionFeed::default(),
             readers: HashMap::new(),
             by_uid: HashMap::new(),
             left,
@@ -200,6 +208,9 @@ impl Controller {
     ) -> anyhow::Result<()> {
         if let Some(record) = self.tools.cache_api_calls.record() {
             self.own_entry(&record);
+        }
+        if !self.tools.reads_exceptions {
+            self.no_exceptions();
         }
         let mut catalog = self.tools.discovery.catalog.subscribe();
         let mut ears = Ears {
@@ -275,6 +286,7 @@ impl Controller {
         match feed {
             Feed::Entries(kind) => self.entry_note(kind, note),
             Feed::ClusterPolicies | Feed::Policies => self.policy_note(feed, note),
+            Feed::Exceptions => self.exception_note(note),
         }
     }
 
@@ -397,7 +409,8 @@ impl Controller {
         let known = self.cached.is_known()
             && self.global.is_known()
             && self.cluster_policies.is_known()
-            && self.policies.is_known();
+            && self.policies.is_known()
+            && self.exceptions.is_known;
         if !known || self.catalog.is_none() {
             return;
         }

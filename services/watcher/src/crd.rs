@@ -1,5 +1,6 @@
 //! The custom resource definitions that the watcher needs.
 
+mod exception;
 mod global;
 mod policy;
 
@@ -20,6 +21,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         global::definition(),
         policy::definition("ClusterPolicy", "clusterpolicies", "cpol", "Cluster"),
         policy::definition("Policy", "policies", "pol", "Namespaced"),
+        exception::definition(),
     ]
 }
 
@@ -48,7 +50,8 @@ mod tests {
                 "cachedcontextentries.kyverno.io",
                 "globalcontextentries.kyverno.io",
                 "clusterpolicies.kyverno.io",
-                "policies.kyverno.io"
+                "policies.kyverno.io",
+                "policyexceptions.kyverno.io"
             ]
         );
         for crd in &crds {

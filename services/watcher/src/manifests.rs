@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use anteroom_jmespath::Expression;
 use anteroom_model::{EntryKind, ErrorCode, Failure, ObjectKey, ResourceVersion};
-use anteroom_policy::{KindPattern, NotRun, Phase, Problem, Reference};
+use anteroom_policy::{Driver, KindPattern, NotRun, Phase, PolicyException, Problem, Reference};
 use bytes::Bytes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Deserialize;
@@ -245,6 +245,9 @@ pub(crate) struct PublishedPolicy {
 /// The API version of policies.
 pub(crate) const POLICY_API_VERSION: &str = "kyverno.io/v1";
 
+/// The API version that exceptions are published in: all say the same.
+const EXCEPTION_API_VERSION: &str = "kyverno.io/v2";
+
 impl PolicyManifest {
     /// Reads and compiles one. A manifest that cannot even be published is a problem of its author,
     /// as one that does not compile is: nobody serves it.
@@ -270,25 +273,14 @@ impl PolicyManifest {
                 (read, Some(published))
             }
             Err(error) => {
-                let message = format!("the manifest cannot be published: {error}");
-                let (code, path) = (ErrorCode::POLICY_INVALID, String::new());
-                read.problems = vec![Problem {
-                    code,
-                    path,
-                    message,
-                }];
+                read.problems = vec![unpublished(&error)];
                 (read, None)
             }
         }
     }
 
     fn compile(&mut self, object: &RawObject, kind: &str) -> Result<PublishedPolicy, PruneError> {
-        let mut manifest = prune::prune(&object.json, POLICY_API_VERSION, kind)?;
-        let status = manifest.remove("status").unwrap_or_default();
-        if let Some(Value::Object(metadata)) = manifest.get_mut("metadata") {
-            metadata.remove("resourceVersion");
-        }
-        let manifest = Value::Object(manifest);
+        let (manifest, status, published) = published(object, POLICY_API_VERSION, kind)?;
         match anteroom_policy::compile(&manifest) {
             Ok(policy) => {
                 let entries = policy.entries().map(|(kind, name)| (kind, name.to_owned()));
@@ -315,11 +307,68 @@ impl PolicyManifest {
         self.rules_said = Some(Arc::new(rules::said(&status)));
         let conditions = status.get("conditions").cloned().unwrap_or_default();
         self.conditions = serde_json::from_value(conditions).unwrap_or_default();
-        let body = anteroom_wire::body::encode_json(&manifest)?;
-        Ok(PublishedPolicy {
-            version: content_version(&body),
-            body,
-        })
+        Ok(published)
+    }
+}
+
+/// A `PolicyException`.
+#[derive(Clone, Debug)]
+pub(crate) struct ExceptionManifest {
+    /// Of the object.
+    pub uid: String,
+    /// What keeps it from excepting anything.
+    pub problems: Vec<Problem>,
+    /// What has to be kept for it.
+    pub references: Vec<Reference>,
+}
+
+impl ExceptionManifest {
+    /// Reads and compiles one. What does not compile is published too: readers say the same of it.
+    pub(crate) fn read(object: &RawObject) -> (Self, Option<PublishedPolicy>) {
+        let mut read = Self {
+            uid: Identity::read(object).uid,
+            problems: Vec::new(),
+            references: Vec::new(),
+        };
+        let published = published(object, EXCEPTION_API_VERSION, "PolicyException");
+        match published {
+            Ok((manifest, _, published)) => {
+                match PolicyException::compile(&manifest, Driver::IN_CLUSTER) {
+                    Ok(exception) => read.references = exception.references().collect(),
+                    Err(problems) => read.problems = problems,
+                }
+                (read, Some(published))
+            }
+            Err(error) => {
+                read.problems = vec![unpublished(&error)];
+                (read, None)
+            }
+        }
+    }
+}
+
+/// A manifest as readers get it, and its status.
+fn published(
+    object: &RawObject,
+    api_version: &str,
+    kind: &str,
+) -> Result<(Value, Value, PublishedPolicy), PruneError> {
+    let mut manifest = prune::prune(&object.json, api_version, kind)?;
+    let status = manifest.remove("status").unwrap_or_default();
+    if let Some(Value::Object(metadata)) = manifest.get_mut("metadata") {
+        metadata.remove("resourceVersion");
+    }
+    let manifest = Value::Object(manifest);
+    let body = anteroom_wire::body::encode_json(&manifest)?;
+    let version = content_version(&body);
+    Ok((manifest, status, PublishedPolicy { version, body }))
+}
+
+fn unpublished(error: &PruneError) -> Problem {
+    Problem {
+        code: ErrorCode::POLICY_INVALID,
+        path: String::new(),
+        message: format!("the manifest cannot be published: {error}"),
     }
 }
 

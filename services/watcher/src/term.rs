@@ -80,6 +80,8 @@ pub(crate) struct Setting {
     pub api_call_bytes_max: usize,
     /// Who may read Secrets.
     pub secrets: Arc<SecretsReaders>,
+    /// Where exceptions are read; `*`: in all namespaces. `None`: nowhere.
+    pub exception_namespace: Option<Arc<str>>,
 }
 
 /// Leads until the term is over.

@@ -72,6 +72,7 @@ pub async fn run(
             .and_then(|bytes| usize::try_from(bytes).ok())
             .unwrap_or(API_CALL_BYTES_MAX),
         secrets: Arc::new(SecretsReaders(args.allow_secrets)),
+        exception_namespace: args.exception_namespace.map(Into::into),
     };
     let mut parts = JoinSet::new();
     let of = setting.clone();

@@ -1,4 +1,4 @@
-//! What the webhook knows: entries, kinds and policies, as the watcher published them.
+//! What the webhook knows: entries, kinds, policies and exceptions, as the watcher published them.
 //!
 //! A catalog is only ever replaced by a whole newer one. While the log or the watcher is away, the
 //! last one stays in force: a policy that was there is better enforced than forgotten, and the facts
@@ -13,7 +13,7 @@ use anteroom_model::{EntryKind, EntryRecord, EntryState, FactError, Incarnation,
 use anteroom_policy::{CALLS, CALLS_DECLARED, CALLS_OFF, Reference};
 use tokio::sync::watch;
 
-use crate::{kinds::Kinds, policies::PolicySet};
+use crate::{exceptions::Exceptions, kinds::Kinds, policies::PolicySet};
 
 pub(crate) use entries::Entries;
 pub(crate) use follow::follow;
@@ -24,7 +24,8 @@ pub(crate) struct Catalog {
     pub(crate) entries: Arc<Entries>,
     pub(crate) kinds: Arc<Kinds>,
     pub(crate) policies: Arc<PolicySet>,
-    /// Of the log, all of which is in here.
+    pub(crate) exceptions: Arc<Exceptions>,
+    /// Of the log, all of which is in here, but for exceptions.
     pub(crate) position: LogPosition,
 }
 
@@ -41,6 +42,12 @@ pub(crate) struct LogPosition {
 pub(crate) type Catalogs = watch::Receiver<Option<Arc<Catalog>>>;
 
 impl Catalog {
+    /// Whether the same policies and exceptions are in force.
+    pub(crate) fn decides_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.policies, &other.policies)
+            && Arc::ptr_eq(&self.exceptions, &other.exceptions)
+    }
+
     /// Whether a view may answer a policy's call that `reference` is kept for, or is the policy's own
     /// inline entry: which calls are, the watcher says.
     pub(crate) fn keeps(&self, reference: &Reference) -> bool {

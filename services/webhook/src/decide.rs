@@ -65,7 +65,7 @@ impl Decider {
             .decide_by(&catalog, review, phase, scope, deadline)
             .await?;
         let now = self.catalogs.borrow().clone();
-        let changed = now.filter(|now| !Arc::ptr_eq(&now.policies, &catalog.policies));
+        let changed = now.filter(|now| !now.decides_as(&catalog));
         if let Some(now) = changed.filter(|_| decision.error) {
             decision = self.decide_by(&now, review, phase, scope, deadline).await?;
         }
@@ -101,14 +101,15 @@ impl Decider {
         if entries.is_empty() {
             return Ok(Decision::default());
         }
-        let request = review.request(parts)?;
+        let request = review.request(&catalog.exceptions.parts(parts))?;
         let request = request.with_resource_kind(kind.group, kind.version, kind.kind);
         let warnings = entries.iter().filter_map(|entry| unready(entry)).collect();
         let (records, patch) = match phase {
             Phase::Validation => {
                 let rules = entries.iter().flat_map(|entry| rules(entry, phase));
-                let running = rules.map(|rule| Running::new(rule, &request)).collect();
-                (self.run(catalog, running, deadline).await, None)
+                let running = rules.map(|rule| Running::new(rule, &request, catalog));
+                let records = self.run(catalog, running.collect(), deadline).await;
+                (records, None)
             }
             Phase::Mutation => self.change(catalog, &entries, request, deadline).await,
         };
@@ -130,7 +131,7 @@ impl Decider {
         'policies: for entry in entries {
             course.begin_policy();
             for rule in rules(entry, Phase::Mutation) {
-                let running = vec![Running::new(rule, course.request())];
+                let running = vec![Running::new(rule, course.request(), catalog)];
                 let mut records = self.run(catalog, running, deadline).await;
                 match records.pop().map(|record| course.take(record)) {
                     None | Some(Next::Rule) => {}
@@ -154,7 +155,7 @@ impl Decider {
         let rules = policies
             .iter()
             .flat_map(|entry| rules(entry, Phase::Validation));
-        let running = rules.map(|rule| Running::of_existing(rule, request));
+        let running = rules.map(|rule| Running::of_existing(rule, request, catalog));
         let deadline = Instant::now() + timeout;
         self.run(catalog, running.collect(), deadline).await
     }

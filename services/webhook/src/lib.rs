@@ -26,6 +26,7 @@ pub mod background;
 mod beats;
 mod catalog;
 mod decide;
+mod exceptions;
 mod facts;
 mod kinds;
 mod metrics;

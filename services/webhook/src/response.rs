@@ -251,6 +251,9 @@ struct Rule<'a> {
     policy: &'a str,
     rule: &'a str,
     result: &'static str,
+    /// By which it was skipped.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    exceptions: &'a [String],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     changed: Vec<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -280,6 +283,7 @@ impl<'a> Rule<'a> {
             result: record.result().as_str(),
             changed: changed.map(|place| cut(place, ENTRY_BYTES_MAX)).collect(),
             changed_left_out: left_out(record.changed.len(), CHANGED_MAX),
+            exceptions: &record.excepted_by,
             facts: record.facts.iter().take(FACTS_MAX).map(Fact::of).collect(),
             facts_left_out: left_out(record.facts.len(), FACTS_MAX),
         }

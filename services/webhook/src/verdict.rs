@@ -24,6 +24,8 @@ pub(crate) struct RuleRecord {
     /// Where it changed the object, as pointers into it.
     pub(crate) changed: Vec<String>,
     pub(crate) facts: Vec<FactRecord>,
+    /// The exceptions by which it was skipped.
+    pub(crate) excepted_by: Vec<String>,
 }
 
 /// One fact that a rule asked for.
@@ -186,6 +188,7 @@ mod tests {
             outcome,
             changed: Vec::new(),
             facts: Vec::new(),
+            excepted_by: Vec::new(),
         }
     }
 

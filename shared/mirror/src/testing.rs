@@ -175,6 +175,7 @@ impl Writer {
             system::entries_source(),
             system::policies_source(),
             system::kinds_source(),
+            system::exceptions_source(),
         ] {
             let view = writer.open(system_info(source));
             writer.synced(&view).await;

@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | [`entries`] | [`EntryKind::key`](crate::EntryKind::key) | [`EntryRecord`](crate::EntryRecord) |
 //! | [`policies`] | namespace (empty for a `ClusterPolicy`) and name | the manifest, `kind` included |
+//! | [`exceptions`] | namespace and name | the manifest, `kind` included |
 //! | [`kinds`] | `Kind.version.group` | [`KindRecord`](crate::KindRecord) |
 //! | [`wanted`] | the view's name | [`WantedView`](crate::WantedView) |
 //! | [`references`] | the view's name, and `namespace/name` | [`ObjectReference`](crate::ObjectReference) |
@@ -25,6 +26,11 @@ pub fn policies_source() -> Source {
     system("policies")
 }
 
+/// The source of all exceptions from policies that are taken into account.
+pub fn exceptions_source() -> Source {
+    system("exceptions")
+}
+
 /// The source of all kinds that the API server serves.
 pub fn kinds_source() -> Source {
     system("kinds")
@@ -38,6 +44,11 @@ pub fn entries() -> ViewId {
 /// Every policy's manifest.
 pub fn policies() -> ViewId {
     policies_source().view_id()
+}
+
+/// Every manifest of an exception that is taken into account.
+pub fn exceptions() -> ViewId {
+    exceptions_source().view_id()
 }
 
 /// The API server's kinds: resource, scope and subresources of each.

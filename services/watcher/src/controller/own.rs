@@ -19,6 +19,7 @@ use crate::{
 pub(super) struct OwnViews {
     pub(super) entries: Tenure,
     pub(super) policies: Tenure,
+    pub(super) exceptions: Tenure,
     pub(super) kinds: Tenure,
     wanted: Tenure,
     references: Tenure,
@@ -49,6 +50,7 @@ impl OwnViews {
         Self {
             entries: open(system::entries_source()),
             policies: open(system::policies_source()),
+            exceptions: open(system::exceptions_source()),
             kinds: open(system::kinds_source()),
             wanted: open(system::wanted_source()),
             references: open(system::references_source()),
@@ -103,6 +105,9 @@ impl Controller {
         self.tools.publisher.with(|book| {
             for own in [&self.own.wanted, &self.own.references, &self.own.entries] {
                 book.heard(own, None, now);
+            }
+            if self.exceptions.is_nothing {
+                book.heard(&self.own.exceptions, None, now);
             }
         });
     }

@@ -68,7 +68,7 @@ impl Controller {
     fn feed_mut(&mut self, feed: Feed) -> &mut PolicyFeed {
         match feed {
             Feed::ClusterPolicies => &mut self.cluster_policies,
-            Feed::Policies | Feed::Entries(_) => &mut self.policies,
+            Feed::Policies | Feed::Entries(_) | Feed::Exceptions => &mut self.policies,
         }
     }
 

@@ -5,10 +5,7 @@ use std::sync::Arc;
 use anteroom_model::{
     Collection, EntryKind, GroupVersionResource, ResourceVersion, ViewId, system,
 };
-use tokio::{
-    sync::{mpsc, watch},
-    task::JoinSet,
-};
+use tokio::{sync::mpsc, task::JoinSet};
 
 use super::Setting;
 use crate::{
@@ -32,6 +29,12 @@ const KYVERNO: &str = "kyverno.io";
 /// The version of `GlobalContextEntry` that is asked for where it is not known which are served.
 const GLOBAL_VERSION: &str = "v2alpha1";
 
+/// The version of `PolicyException` that is asked for where it is not known which are served.
+const EXCEPTION_VERSION: &str = "v2";
+
+/// Stands for all namespaces.
+const ALL_NAMESPACES: &str = "*";
+
 pub(super) fn spawn(
     setting: &Setting,
     leadership: &Leadership,
@@ -54,6 +57,7 @@ pub(super) fn spawn(
         background_scans: setting.background_scans,
         secrets: Arc::clone(&setting.secrets),
         memory: Arc::new(setting.feeds.memory.share()),
+        reads_exceptions: setting.exception_namespace.is_some(),
     };
     let (sender, notes) = mpsc::channel(NOTES_MAX);
     let controller = Controller::new(tools, left);
@@ -86,12 +90,34 @@ pub(super) fn spawn(
     ] {
         let reader = reader.clone();
         tasks.spawn(async move {
-            reader.read(feed, version, plural, view).await;
+            reader
+                .read(feed, target(KYVERNO, version, plural, false), view)
+                .await;
+            Ok(())
+        });
+    }
+    if let Some(namespace) = setting.exception_namespace.clone() {
+        let reader = reader.clone();
+        tasks.spawn(async move {
+            let namespace = Some(&*namespace).filter(|namespace| *namespace != ALL_NAMESPACES);
+            let served = Served {
+                of: Feed::Exceptions,
+                plural: "policyexceptions",
+                version: EXCEPTION_VERSION,
+                view: system::exceptions(),
+            };
+            reader.read_served(served, namespace).await;
             Ok(())
         });
     }
     tasks.spawn(async move {
-        reader.read_global().await;
+        let served = Served {
+            of: Feed::Entries(EntryKind::Global),
+            plural: "globalcontextentries",
+            version: GLOBAL_VERSION,
+            view: system::entries(),
+        };
+        reader.read_served(served, None).await;
         Ok(())
     });
     // Definitions say that what is served may have changed. Where they may not be watched, the
@@ -123,31 +149,42 @@ struct Reader {
     notes: mpsc::Sender<(Feed, Note)>,
 }
 
+/// A kind that is served in several versions: which ones depends on who installed the definition.
+struct Served {
+    of: Feed,
+    plural: &'static str,
+    /// Where it is not known which are served.
+    version: &'static str,
+    view: ViewId,
+}
+
 impl Reader {
-    async fn read(&self, of: Feed, version: &str, plural: &str, view: ViewId) {
+    async fn read(&self, of: Feed, target: Target, view: ViewId) {
         let to = self.notes.clone();
         let sink = ForwardSink { of, to };
-        let target = target(KYVERNO, version, plural, false);
         watch(&self.setting, &self.discovery, target, sink, &view).await;
     }
 
-    /// In the version that the API server prefers: which it serves depends on who installed the
-    /// definition.
-    async fn read_global(&self) {
+    /// In the version that the API server prefers.
+    async fn read_served(&self, served: Served, namespace: Option<&str>) {
         let mut catalog = self.discovery.catalog.subscribe();
         // Where nothing is known yet, an answer of *not found* would say nothing.
         let _ = catalog.wait_for(Option::is_some).await;
         loop {
-            let version = global_version(&catalog);
-            let view = system::entries();
-            let of = Feed::Entries(EntryKind::Global);
+            let preferred = |catalog: &Option<Arc<Catalog>>| {
+                let catalog = catalog.as_deref()?;
+                preferred_version(catalog, served.plural)
+            };
+            let version = preferred(&catalog.borrow());
+            let version = version.unwrap_or_else(|| served.version.to_owned());
+            let mut target = target(KYVERNO, &version, served.plural, false);
+            target.collection.namespaces = namespace.map(str::to_owned).into_iter().collect();
             let other = |catalog: &Option<Arc<Catalog>>| {
-                let now = catalog.as_deref().and_then(served_version);
-                now.is_some_and(|now| now != version)
+                preferred(catalog).is_some_and(|now| now != version)
             };
             let ended = async { catalog.wait_for(other).await.is_err() };
             tokio::select! {
-                () = self.read(of, &version, "globalcontextentries", view) => {}
+                () = self.read(served.of, target, served.view.clone()) => {}
                 ended = ended => if ended {
                     return std::future::pending().await; // The term ends.
                 },
@@ -156,17 +193,11 @@ impl Reader {
     }
 }
 
-fn global_version(catalog: &watch::Receiver<Option<Arc<Catalog>>>) -> String {
-    let catalog = catalog.borrow();
-    let served = catalog.as_deref().and_then(served_version);
-    served.unwrap_or_else(|| GLOBAL_VERSION.to_owned())
-}
-
-fn served_version(catalog: &Catalog) -> Option<String> {
+fn preferred_version(catalog: &Catalog, plural: &str) -> Option<String> {
     let found = catalog.resolve(Wanted {
         group: Some(KYVERNO),
         version: None,
-        kind: "globalcontextentries",
+        kind: plural,
     });
     found.ok().map(|found| found.record.gvr.version.clone())
 }

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::watch, time::Instant};
 
 use super::{Catalog, Entries, LogPosition};
-use crate::{kinds::Kinds, metrics::WebhookMetrics, policies::PolicySet};
+use crate::{exceptions::Exceptions, kinds::Kinds, metrics::WebhookMetrics, policies::PolicySet};
 
 /// The least time between two catalogs: entries that are created by the hundred are taken in
 /// together.
@@ -37,7 +37,12 @@ pub(crate) async fn follow(
     let mut connected = connection.clone();
     let mirror = Mirror::start(
         bus,
-        Scope::Views(vec![system::entries(), system::kinds(), system::policies()]),
+        Scope::Views(vec![
+            system::entries(),
+            system::kinds(),
+            system::policies(),
+            system::exceptions(),
+        ]),
         MirrorConfig::default(),
         MirrorMetrics::registered(&service.metrics),
         &shutdown,
@@ -76,6 +81,10 @@ pub(crate) async fn follow(
 fn tell(catalog: &Catalog, before: Option<&Catalog>) {
     let (ready, unready) = catalog.policies.counts();
     let entries = catalog.entries.len();
+    let exceptions = catalog.exceptions.len();
+    if before.is_some_and(|before| !Arc::ptr_eq(&before.exceptions, &catalog.exceptions)) {
+        tracing::info!(exceptions, "exceptions are in force");
+    }
     if before.is_some_and(|before| Arc::ptr_eq(&before.policies, &catalog.policies)) {
         tracing::debug!(entries, "entries or kinds have changed");
         return;
@@ -94,7 +103,8 @@ struct Reader {
     entries: Part<Entries>,
     kinds: Part<Kinds>,
     policies: Part<PolicySet>,
-    /// Up to where all three were read last.
+    exceptions: Part<Exceptions>,
+    /// Up to where all but the exceptions were read last.
     position: LogPosition,
 }
 
@@ -163,6 +173,7 @@ impl Reader {
             entries: Part::new(system::entries()),
             kinds: Part::new(system::kinds()),
             policies: Part::new(system::policies()),
+            exceptions: Part::new(system::exceptions()),
             position: LogPosition::default(),
         }
     }
@@ -186,10 +197,14 @@ impl Reader {
             self.policies.refresh(&self.mirror, |before, view| {
                 PolicySet::build(before, objects(view))
             }),
+            self.exceptions.refresh(&self.mirror, |before, view| {
+                Exceptions::build(before, objects(view))
+            }),
         ];
         let known = self.entries.content.is_some()
             && self.kinds.content.is_some()
-            && self.policies.content.is_some();
+            && self.policies.content.is_some()
+            && self.exceptions.content.is_some();
         let parts = [
             &self.entries.position,
             &self.kinds.position,
@@ -202,6 +217,7 @@ impl Reader {
             entries: Arc::clone(&self.entries.value),
             kinds: Arc::clone(&self.kinds.value),
             policies: Arc::clone(&self.policies.value),
+            exceptions: Arc::clone(&self.exceptions.value),
             position: self.position.clone(),
         })
     }
@@ -211,6 +227,7 @@ impl Reader {
             (&self.entries.id, self.entries.content),
             (&self.kinds.id, self.kinds.content),
             (&self.policies.id, self.policies.content),
+            (&self.exceptions.id, self.exceptions.content),
         ];
         let missing: Vec<_> = parts
             .into_iter()
@@ -224,7 +241,12 @@ impl Reader {
     async fn changed(&self) {
         let mut views = self.mirror.views();
         let mut changes = Vec::new();
-        for id in [&self.entries.id, &self.kinds.id, &self.policies.id] {
+        for id in [
+            &self.entries.id,
+            &self.kinds.id,
+            &self.policies.id,
+            &self.exceptions.id,
+        ] {
             if let Some(view) = self.mirror.view(id) {
                 let mut status = view.status();
                 changes.push(Box::pin(async move {

@@ -9,6 +9,7 @@ use anteroom_policy::{
 use tokio::time::Instant;
 
 use crate::{
+    catalog::Catalog,
     facts::{Fact, Needs, Origin},
     rule::RuleName,
     verdict::{FactRecord, RuleRecord},
@@ -32,12 +33,27 @@ pub(super) struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    pub(super) fn new(rule: NamedRule<'a>, request: &'a AdmissionRequest) -> Self {
-        Self::with(rule, Evaluation::start(rule.0, rule.1, request))
+    /// `catalog` has the exceptions.
+    pub(super) fn new(
+        rule: NamedRule<'a>,
+        request: &'a AdmissionRequest,
+        catalog: &'a Catalog,
+    ) -> Self {
+        let evaluation = Evaluation::start(rule.0, rule.1, request);
+        let exceptions = catalog.exceptions.of(rule.0);
+        Self::with(rule, evaluation.with_exceptions(exceptions))
     }
 
-    pub(super) fn of_existing(rule: NamedRule<'a>, request: &'a AdmissionRequest) -> Self {
-        Self::with(rule, Evaluation::of_existing(rule.0, rule.1, request))
+    /// Where what exists is judged, exceptions that do not speak of it do not hold.
+    pub(super) fn of_existing(
+        rule: NamedRule<'a>,
+        request: &'a AdmissionRequest,
+        catalog: &'a Catalog,
+    ) -> Self {
+        let exceptions = catalog.exceptions.of(rule.0);
+        let exceptions = exceptions.filter(|exception| exception.background());
+        let evaluation = Evaluation::of_existing(rule.0, rule.1, request);
+        Self::with(rule, evaluation.with_exceptions(exceptions))
     }
 
     fn with(rule: NamedRule<'a>, evaluation: Evaluation<'a>) -> Self {
@@ -142,6 +158,7 @@ fn record(
         facts,
         changed: Vec::new(),
         took: Duration::ZERO,
+        excepted_by: report.excepted_by,
         outcome: report.outcome,
     }
 }

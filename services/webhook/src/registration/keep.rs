@@ -339,6 +339,7 @@ mod tests {
                 entries: Arc::clone(&before.entries),
                 kinds: Arc::clone(&before.kinds),
                 policies: Arc::clone(&before.policies),
+                exceptions: Arc::clone(&before.exceptions),
                 position: LogPosition::default(),
             };
             change(&mut now);

@@ -117,6 +117,7 @@ fn what_is_too_long_is_cut_and_says_so() {
         outcome: RuleOutcome::Pass,
         changed: Vec::new(),
         facts: Vec::new(),
+        excepted_by: Vec::new(),
     };
     let decision = Decision {
         rules: vec![rule; 100],

@@ -56,6 +56,17 @@ impl Client {
         answer["response"].clone()
     }
 
+    /// The first answer that admits, or does not: as soon as a change has come by the log, since each turn
+    /// waits for an answer.
+    pub(crate) async fn until(&self, path: &str, review: &Value, allowed: bool) -> Value {
+        loop {
+            let answer = self.review(path, review).await;
+            if answer["allowed"] == allowed {
+                return answer;
+            }
+        }
+    }
+
     pub(crate) async fn post(&self, http: Http, path: &str, body: Bytes) -> (StatusCode, Value) {
         let request = Request::post(format!("https://{}{path}", self.address))
             .header(header::HOST, self.address.to_string())

@@ -102,6 +102,7 @@ impl Cluster {
         )
         .await;
         self.policies(policies).await;
+        self.exceptions(&[]).await;
     }
 
     /// Writes these entries.
@@ -118,17 +119,20 @@ impl Cluster {
 
     /// Writes these policies.
     pub(crate) async fn policies(&self, policies: &[Value]) {
-        let changes: Vec<_> = policies
-            .iter()
-            .map(|policy| {
-                let metadata = &policy["metadata"];
-                let name = metadata["name"].as_str().unwrap();
-                let namespace = metadata["namespace"].as_str().unwrap_or_default();
-                let body = body::encode_json(policy).unwrap();
-                (ObjectKey::new(namespace, name), Some(body))
-            })
-            .collect();
+        let changes: Vec<_> = policies.iter().map(manifest).collect();
         self.write(system::policies_source(), &changes).await;
+    }
+
+    /// Writes these exceptions.
+    pub(crate) async fn exceptions(&self, exceptions: &[Value]) {
+        let changes: Vec<_> = exceptions.iter().map(manifest).collect();
+        self.write(system::exceptions_source(), &changes).await;
+    }
+
+    /// Removes an exception.
+    pub(crate) async fn remove_exception(&self, namespace: &str, name: &str) {
+        let change = (ObjectKey::new(namespace, name), None);
+        self.write(system::exceptions_source(), &[change]).await;
     }
 
     /// Removes the policy of this name.
@@ -269,4 +273,12 @@ pub(crate) fn unique_host(name: &str, change: impl FnOnce(&mut Value)) -> Value 
     });
     change(&mut policy);
     policy
+}
+
+fn manifest(manifest: &Value) -> (ObjectKey, Option<bytes::Bytes>) {
+    let metadata = &manifest["metadata"];
+    let name = metadata["name"].as_str().unwrap();
+    let namespace = metadata["namespace"].as_str().unwrap_or_default();
+    let body = body::encode_json(manifest).unwrap();
+    (ObjectKey::new(namespace, name), Some(body))
 }

@@ -10,6 +10,7 @@ mod cluster;
 mod decisions;
 mod mutations;
 mod offline;
+mod excepted;
 mod registered;
 mod replicas;
 mod sources;
