@@ -6,7 +6,7 @@
 mod course;
 mod running;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use anteroom_model::{ErrorCode, GroupVersionResource};
 use anteroom_policy::{AdmissionRequest, Operation, Phase, RequestParts};

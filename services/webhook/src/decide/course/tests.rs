@@ -25,6 +25,7 @@ fn record(outcome: RuleOutcome, ignore_errors: bool) -> RuleRecord {
         outcome,
         changed: Vec::new(),
         facts: Vec::new(),
+        excepted_by: Vec::new(),
     }
 }
 
