@@ -302,6 +302,29 @@ spec:
     }
 
     #[test]
+    fn what_a_rule_reads_to_change_an_object_is_explained_too() {
+        let policy = r#"
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: noted}
+spec:
+  rules:
+    - name: adds
+      match: {any: [{resources: {kinds: [Pod]}}]}
+      context:
+        - name: hosts
+          cachedContextEntry: {name: ingresses, jmesPath: "items[].spec.rules[].host"}
+      mutate: {patchStrategicMerge: {metadata: {annotations: {hosts: "{{ length(hosts) }}"}}}}
+"#;
+        let explained = explained(&[policy, DEMO[0]]);
+        let page = text::page(&explained);
+        assert!(explained[0].problems.is_empty(), "{page}");
+        for line in ["hosts <- CachedContextEntry ingresses", "used in mutate."] {
+            assert!(page.contains(line), "{line}: {page}");
+        }
+    }
+
+    #[test]
     fn a_policy_that_cannot_be_compiled_says_why() {
         let explained = explained(&[
             "{apiVersion: kyverno.io/v1, kind: Policy, metadata: {name: web, namespace: team}}",

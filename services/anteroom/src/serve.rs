@@ -139,3 +139,82 @@ pub(crate) async fn connect(nats: Option<&str>) -> anyhow::Result<Arc<dyn Bus>> 
         Some(url) => Arc::new(NatsBus::connect(NatsConfig::new([url], "default")).await?),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use anteroom_simapi::{SimApi, SimConfig};
+    use kube::{
+        Config,
+        api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams},
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+
+    /// A cluster with the webhook's namespace, and a policy that requires what it adds itself.
+    fn cluster(sim: &SimApi) {
+        for crd in anteroom_watcher::crds() {
+            sim.put(CRDS, serde_json::to_value(crd).unwrap()).unwrap();
+        }
+        for name in ["anteroom", "shop"] {
+            let namespace = json!({ "metadata": { "name": name } });
+            sim.put("namespaces", namespace).unwrap();
+        }
+        let of = json!({ "any": [{ "resources": { "kinds": ["ConfigMap"] } }] });
+        let policy = json!({
+            "metadata": { "name": "labels" },
+            "spec": { "rules": [
+                { "name": "requires", "match": of, "validate": { "failureAction": "Enforce",
+                    "message": "whose?", "pattern": { "metadata": { "labels": { "team": "?*" } } } } },
+                { "name": "adds", "match": of, "mutate": {
+                    "patchStrategicMerge": { "metadata": { "labels": { "team": "ours" } } } } },
+            ] },
+        });
+        sim.put("clusterpolicies.kyverno.io", policy).unwrap();
+    }
+
+    async fn ready(sim: &SimApi) {
+        let mut stats = sim.subscribe();
+        loop {
+            let policy = sim.get("clusterpolicies.kyverno.io", "", "labels").unwrap();
+            let conditions = policy["status"]["conditions"].as_array().into_iter();
+            if conditions
+                .flatten()
+                .any(|c| c["type"] == "Ready" && c["status"] == "True")
+            {
+                return;
+            }
+            stats.changed().await.unwrap();
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn in_one_process_an_object_is_changed_before_it_is_judged() {
+        anteroom_runtime::process::install_crypto_provider();
+        let sim = SimApi::start(SimConfig::default()).await.unwrap();
+        cluster(&sim);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let mut parts = PartsArgs::default();
+        parts.webhook.listen_address = address;
+        parts.webhook.webhook_url = Some(format!("https://{address}"));
+        let client = Client::try_from(Config::new(sim.url().parse().unwrap())).unwrap();
+        let service = Service::new("serve");
+        let bus = connect(None).await.unwrap();
+        let parts = Parts::start(parts, bus, client.clone(), Some(client.clone()), &service);
+        ready(&sim).await;
+
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
+        let api: Api<DynamicObject> = Api::namespaced_with(client, "shop", &kind);
+        let object = DynamicObject::new("c", &kind);
+        let made = api.create(&PostParams::default(), &object).await.unwrap();
+        let labels = made.metadata.labels.unwrap_or_default();
+        assert_eq!(labels.get("team").map(String::as_str), Some("ours"));
+        service.shutdown.trigger("the test is over");
+        parts.join().await.unwrap();
+        sim.shutdown().await;
+    }
+}
