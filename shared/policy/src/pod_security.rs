@@ -70,6 +70,10 @@ impl Version {
 }
 
 /// What a rule lets pass: all that is given must hold.
+///
+/// With images it is about containers with these. Without, Kyverno evaluates the Pod with one container in
+/// place of its own, which says nothing, and lets pass one violation for each that is found there, of the same
+/// field: so what a Pod of one container owes is let pass, and of a Pod of several only of the first.
 #[derive(Debug)]
 pub(crate) struct Exclusion {
     /// The control's name.
@@ -85,6 +89,8 @@ pub(crate) struct Exclusion {
 /// Something in a Pod that the standard does not allow.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Violation {
+    /// Of which check: a control may have one for each level.
+    check: usize,
     control: &'static str,
     reason: &'static str,
     /// As in `spec.containers[0].securityContext.privileged`.
@@ -93,6 +99,8 @@ pub(crate) struct Violation {
     image: Option<String>,
     /// What stands there; an empty text where something should stand.
     values: Vec<String>,
+    /// An exclusion's values are compared with what stands there.
+    is_compared: bool,
 }
 
 /// The names of all controls.
@@ -111,24 +119,56 @@ pub(crate) fn has_containers(control: &str) -> bool {
 impl PodSecurity {
     /// What is not allowed of a Pod, in the order of the controls.
     pub(crate) fn violations(&self, pod: &Pod<'_>) -> Vec<Violation> {
-        let mut found = Vec::new();
-        for check in checks::CHECKS {
-            if check.applies(self.level, self.version) {
-                (check.find)(pod, self.version, &mut |path, image, values| {
-                    found.push(Violation {
-                        control: check.control,
-                        reason: check.reason,
-                        path,
-                        image,
-                        values,
-                    });
+        let mut found = self.found(pod);
+        self.exclude(&self.exclusions, pod, &mut found);
+        found
+    }
+
+    /// Takes out of what was found of a Pod what these exclusions let pass.
+    pub(crate) fn exclude<'e>(
+        &self,
+        exclusions: impl IntoIterator<Item = &'e Exclusion>,
+        pod: &Pod<'_>,
+        found: &mut Vec<Violation>,
+    ) {
+        for exclusion in exclusions {
+            if exclusion.images.is_empty() {
+                let spec = pod.spec_alone();
+                let alone = self.found(&Pod {
+                    spec: &spec,
+                    ..*pod
                 });
+                for excluded in alone.iter().filter(|one| exclusion.covers(one)) {
+                    let is_same = |one: &Violation| {
+                        one.check == excluded.check && one.field() == excluded.field()
+                    };
+                    if let Some(at) = found.iter().position(is_same) {
+                        found.remove(at);
+                    }
+                }
+            } else {
+                found.retain(|one| !(exclusion.is_of_image(one) && exclusion.covers(one)));
             }
         }
-        found.retain(|violation| {
-            let mut exclusions = self.exclusions.iter();
-            !exclusions.any(|exclusion| exclusion.covers(violation))
-        });
+    }
+
+    /// Before anything is excluded.
+    fn found(&self, pod: &Pod<'_>) -> Vec<Violation> {
+        let mut found = Vec::new();
+        let checks = checks::CHECKS.iter().enumerate();
+        for (at, check) in checks.filter(|(_, check)| check.applies(self.level)) {
+            (check.find)(pod, self.version, &mut |path, image, values| {
+                found.push(Violation {
+                    check: at,
+                    control: check.control,
+                    reason: check.reason,
+                    path,
+                    image,
+                    is_compared: check.is_compared && values.iter().any(|value| !value.is_empty()),
+                    values,
+                });
+            });
+        }
         found
     }
 
@@ -142,10 +182,10 @@ impl PodSecurity {
             "Validation rule '{rule}' failed. It violates PodSecurity \"{level}:{version}\": "
         );
         for (at, violation) in violations.iter().enumerate() {
-            let is_first = at == 0 || violations[at - 1].control != violation.control;
+            let is_first = at == 0 || violations[at - 1].check != violation.check;
             let is_last = violations
                 .get(at + 1)
-                .is_none_or(|next| next.control != violation.control);
+                .is_none_or(|next| next.check != violation.check);
             if is_first {
                 let reason = violation.reason;
                 text.push_str(&format!("(Forbidden reason: {reason}, field error list: ["));
@@ -184,15 +224,18 @@ impl Violation {
 }
 
 impl Exclusion {
-    /// Whether it lets this pass.
-    pub(crate) fn covers(&self, violation: &Violation) -> bool {
-        let is_of_image = match &violation.image {
-            None => self.images.is_empty(),
-            Some(image) => self
-                .images
-                .iter()
-                .any(|pattern| wildcard::matches(pattern, image)),
+    /// About a container with one of the images.
+    fn is_of_image(&self, violation: &Violation) -> bool {
+        let image = violation.image.as_deref();
+        let is_like = |image| {
+            let mut patterns = self.images.iter();
+            patterns.any(|pattern| wildcard::matches(pattern, image))
         };
+        image.is_some_and(is_like)
+    }
+
+    /// About the control, the field and the values.
+    fn covers(&self, violation: &Violation) -> bool {
         let is_field = |field: &String| {
             let found = violation.field();
             let below = found.strip_prefix(field.as_str());
@@ -206,9 +249,8 @@ impl Exclusion {
                     .any(|known| wildcard::matches(known, value))
         };
         self.control == violation.control
-            && is_of_image
             && self.field.as_ref().is_none_or(is_field)
-            && violation.values.iter().all(is_value)
+            && (!violation.is_compared || violation.values.iter().all(is_value))
     }
 }
 

@@ -77,7 +77,7 @@ pub(super) fn judge_security(
     if violations.is_empty() {
         return RuleOutcome::Pass;
     }
-    excepted.left(&mut violations);
+    excepted.left(security, &pod, &mut violations);
     match &*violations {
         [] => excepted.outcome(),
         violations => RuleOutcome::Fail {

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     PolicyException, Rule,
     matching::Surroundings,
-    pod_security::Violation,
+    pod_security::{Pod, PodSecurity, Violation},
     policy::{Check, Validation, Work},
 };
 
@@ -30,11 +30,14 @@ impl<'a> Excepted<'a> {
     }
 
     /// What is not let pass of what a standard finds.
-    pub(super) fn left(&self, violations: &mut Vec<Violation>) {
-        violations.retain(|violation| {
-            let mut controls = self.0.iter().flat_map(|exception| &exception.controls);
-            !controls.any(|exclusion| exclusion.covers(violation))
-        });
+    pub(super) fn left(
+        &self,
+        security: &PodSecurity,
+        pod: &Pod<'_>,
+        violations: &mut Vec<Violation>,
+    ) {
+        let controls = self.0.iter().flat_map(|exception| &exception.controls);
+        security.exclude(controls, pod, violations);
     }
 
     pub(super) fn names(&self) -> Vec<String> {

@@ -14,20 +14,17 @@ pub(super) struct Check {
     /// As users are told it.
     pub(super) reason: &'static str,
     level: Level,
-    since: u32,
-    /// From which version on the restricted level has a stricter check in its place.
-    stricter_since: Option<u32>,
     pub(super) is_of_containers: bool,
+    /// What is found has a value that an exclusion's are compared with.
+    pub(super) is_compared: bool,
     pub(super) find: fn(&Pod<'_>, Version, &mut Tell<'_>),
 }
 
 impl Check {
-    pub(super) fn applies(&self, level: Level, version: Version) -> bool {
-        let is_replaced = level == Level::Restricted
-            && self
-                .stricter_since
-                .is_some_and(|minor| version.is_since(minor));
-        self.level <= level && version.is_since(self.since) && !is_replaced
+    /// Restricted asks for all that baseline does. As Kyverno has it, a check goes for every version: for one
+    /// that is older than the check, its first form does.
+    pub(super) fn applies(&self, level: Level) -> bool {
+        self.level <= level
     }
 
     const fn baseline(control: &'static str, reason: &'static str, find: Find) -> Self {
@@ -35,9 +32,8 @@ impl Check {
             control,
             reason,
             level: Level::Baseline,
-            since: 0,
-            stricter_since: None,
             is_of_containers: true,
+            is_compared: true,
             find,
         }
     }
@@ -56,13 +52,9 @@ impl Check {
         }
     }
 
-    const fn since(self, since: u32) -> Self {
-        Self { since, ..self }
-    }
-
-    const fn stricter_since(self, minor: u32) -> Self {
+    const fn not_compared(self) -> Self {
         Self {
-            stricter_since: Some(minor),
+            is_compared: false,
             ..self
         }
     }
@@ -75,23 +67,22 @@ pub(super) const CHECKS: &[Check] = &[
     Check::baseline("HostProcess", "hostProcess", host_process),
     Check::baseline("Host Namespaces", "host namespaces", host_namespaces).of_pod(),
     Check::baseline("Privileged Containers", "privileged", privileged),
-    Check::baseline("Capabilities", "non-default capabilities", capabilities).stricter_since(22),
-    Check::baseline("HostPath Volumes", "hostPath volumes", host_path)
-        .of_pod()
-        .stricter_since(0),
+    Check::baseline("Capabilities", "non-default capabilities", capabilities),
+    Check::baseline("HostPath Volumes", "hostPath volumes", host_path).of_pod(),
     Check::baseline("Host Ports", "hostPort", host_ports),
     Check::baseline(
         "Host Probes / Lifecycle Hooks",
         "probe or lifecycle host",
         host_probes,
-    )
-    .since(34),
+    ),
     Check::baseline("AppArmor", "forbidden AppArmor profile", app_armor),
     Check::baseline("SELinux", "seLinuxOptions", se_linux),
     Check::baseline("/proc Mount Type", "procMount", proc_mount),
-    Check::baseline("Seccomp", "seccompProfile", seccomp).stricter_since(19),
+    Check::baseline("Seccomp", "seccompProfile", seccomp),
     Check::baseline("Sysctls", "forbidden sysctls", sysctls).of_pod(),
-    Check::restricted("Volume Types", "restricted volume types", volume_types).of_pod(),
+    Check::restricted("Volume Types", "restricted volume types", volume_types)
+        .of_pod()
+        .not_compared(),
     Check::restricted(
         "Privilege Escalation",
         "allowPrivilegeEscalation != false",
@@ -102,14 +93,13 @@ pub(super) const CHECKS: &[Check] = &[
         "runAsNonRoot != true",
         run_as_non_root,
     ),
-    Check::restricted("Running as Non-root user", "runAsUser=0", run_as_user).since(23),
+    Check::restricted("Running as Non-root user", "runAsUser=0", run_as_user),
     Check::restricted("Seccomp", "seccompProfile", seccomp_restricted),
     Check::restricted(
         "Capabilities",
         "unrestricted capabilities",
         capabilities_restricted,
-    )
-    .since(22),
+    ),
 ];
 
 /// Of a field of security contexts: the Pod's own and each container's, where `is_bad`.
@@ -284,7 +274,7 @@ fn app_armor(pod: &Pod<'_>, _: Version, tell: &mut Tell<'_>) {
         let is_allowed =
             ["", "runtime/default"].contains(&&*profile) || profile.starts_with("localhost/");
         if key.starts_with(APP_ARMOR) && !is_allowed {
-            tell(format!("metadata.annotations.{key}"), None, vec![profile]);
+            tell(format!("metadata.annotations[{key}]"), None, vec![profile]);
         }
     }
 }
@@ -380,6 +370,7 @@ const VOLUME_TYPES: &[&str] = &[
     "downwardAPI",
     "emptyDir",
     "ephemeral",
+    "image",
     "persistentVolumeClaim",
     "projected",
     "secret",

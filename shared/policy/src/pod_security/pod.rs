@@ -1,6 +1,9 @@
 //! The Pod in an object, and its containers.
 
-use serde_json::Value;
+use serde_json::{Value, json};
+
+/// The lists of a Pod's containers.
+const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// A Pod, or the template of one.
 pub(crate) struct Pod<'o> {
@@ -38,16 +41,25 @@ impl<'o> Pod<'o> {
 
     pub(super) fn containers(&self) -> impl Iterator<Item = Container<'o>> {
         let spec = self.spec;
-        ["initContainers", "containers", "ephemeralContainers"]
-            .into_iter()
-            .flat_map(move |list| {
-                let containers = spec[list].as_array().map_or(&[][..], Vec::as_slice);
-                let one = move |(at, value)| Container {
-                    path: format!("spec.{list}[{at}]"),
-                    value,
-                };
-                containers.iter().enumerate().map(one)
-            })
+        CONTAINERS.into_iter().flat_map(move |list| {
+            let containers = spec[list].as_array().map_or(&[][..], Vec::as_slice);
+            let one = move |(at, value)| Container {
+                path: format!("spec.{list}[{at}]"),
+                value,
+            };
+            containers.iter().enumerate().map(one)
+        })
+    }
+
+    /// Its spec with one container that says nothing in place of its own: what of a Pod is not of its
+    /// containers, and what a container owes that says nothing.
+    pub(super) fn spec_alone(&self) -> Value {
+        let mut spec = self.spec.clone();
+        if let Some(fields) = spec.as_object_mut() {
+            fields.retain(|name, _| !CONTAINERS.contains(&name.as_str()));
+            fields.insert("containers".to_owned(), json!([{}]));
+        }
+        spec
     }
 
     pub(super) fn volumes(&self) -> impl Iterator<Item = (usize, &'o Value)> {

@@ -238,7 +238,11 @@ fn what_baseline_forbids_beside_security_contexts() {
     let expected =
         ["Host Probes / Lifecycle Hooks: spec.containers[0].livenessProbe.httpGet.host [10.0.0.1]"];
     assert_eq!(found(&security(Level::Baseline, None), &probe), expected);
-    assert!(found(&security(Level::Baseline, Some(33)), &probe).is_empty());
+    // Also for a version that is older than the check.
+    assert_eq!(
+        found(&security(Level::Baseline, Some(33)), &probe),
+        expected
+    );
 
     let mut annotated = pod(&json!({}), &json!({}));
     annotated["metadata"]["annotations"] = json!({
@@ -269,6 +273,7 @@ fn what_restricted_forbids_beside() {
             json!({"volumes": [{"name": "a", "hostPath": {"path": "/x"}}, {"name": "b", "nfs": {}}, {"name": "c", "secret": {}}]}),
             none(),
             &[
+                "HostPath Volumes: spec.volumes[0].hostPath [/x]",
                 "Volume Types: spec.volumes[0].hostPath [hostPath]",
                 "Volume Types: spec.volumes[1].nfs [nfs]",
             ],
@@ -461,6 +466,71 @@ fn what_a_rule_exempts() {
 }
 
 #[test]
+fn an_exclusion_without_images_lets_pass_what_one_silent_container_owes() {
+    let owing = json!({"securityContext": {
+        "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }});
+    let exclusion = |control: &str, field: &str, values: &[&str]| PodSecurity {
+        exclusions: vec![Exclusion {
+            control: control.to_owned(),
+            images: Vec::new(),
+            field: Some(field.to_owned()).filter(|field| !field.is_empty()),
+            values: values.iter().map(|text| (*text).to_owned()).collect(),
+        }],
+        ..security(Level::Restricted, None)
+    };
+    let non_root = "Running as Non-root";
+    let field = "spec.containers[*].securityContext.runAsNonRoot";
+    let of = |containers: usize| {
+        let mut pod = pod(&json!({}), &owing);
+        pod["spec"]["containers"] = vec![owing.clone(); containers].into();
+        pod
+    };
+    for (containers, security, left) in [
+        (1, exclusion(non_root, "", &[]), 0),
+        (1, exclusion(non_root, field, &[]), 0),
+        // What something should stand in has no value to compare.
+        (1, exclusion(non_root, field, &["true"]), 0),
+        (2, exclusion(non_root, "", &[]), 1),
+        (
+            1,
+            exclusion(non_root, "spec.securityContext.runAsNonRoot", &[]),
+            1,
+        ),
+        (1, exclusion("Seccomp", "", &[]), 1),
+    ] {
+        let pod = of(containers);
+        let found = security.violations(&Pod::of(&pod).unwrap());
+        assert_eq!(found.len(), left, "{containers} {security:?} {found:?}");
+    }
+}
+
+#[test]
+fn kinds_of_volumes_have_no_value_to_compare() {
+    let volumes = json!({"volumes": [{"name": "a", "flexVolume": {"driver": "x"}}]});
+    let pod = pod(&volumes, &json!({}));
+    let excluding = |field: &str| PodSecurity {
+        exclusions: vec![Exclusion {
+            control: "Volume Types".to_owned(),
+            images: Vec::new(),
+            field: Some(field.to_owned()),
+            values: vec!["driver".to_owned()],
+        }],
+        ..security(Level::Restricted, None)
+    };
+    let of_volumes = |security: &PodSecurity| {
+        let found = security.violations(&Pod::of(&pod).unwrap());
+        let found = found
+            .into_iter()
+            .filter(|one| one.control == "Volume Types");
+        found.count()
+    };
+    assert_eq!(of_volumes(&excluding("spec.volumes[*].flexVolume")), 0);
+    assert_eq!(of_volumes(&excluding("spec.volumes[*].nfs")), 1);
+}
+
+#[test]
 fn a_message_names_reason_field_and_value() {
     let security = security(Level::Restricted, Some(29));
     let bad = pod(
@@ -474,6 +544,8 @@ fn a_message_names_reason_field_and_value() {
          (Forbidden reason: host namespaces, field error list: \
          [spec.hostNetwork is forbidden, forbidden values found: true, \
          spec.hostPID is forbidden, forbidden values found: true])\
+         (Forbidden reason: non-default capabilities, field error list: \
+         [spec.containers[0].securityContext.capabilities.add is forbidden, forbidden values found: [A B]])\
          (Forbidden reason: allowPrivilegeEscalation != false, field error list: \
          [spec.containers[0].securityContext.allowPrivilegeEscalation: Required value])\
          (Forbidden reason: unrestricted capabilities, field error list: \
