@@ -23,7 +23,12 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
     /// The pattern does not speak of it.
-    Skip(String),
+    Skip {
+        reason: String,
+        /// Whether an anchor of the map itself says so, and not a list or a map within: only then what
+        /// stands beside it does not count either.
+        is_direct: bool,
+    },
     /// It differs.
     Differs(Difference),
 }
@@ -80,14 +85,9 @@ impl Anchor {
         .unwrap_or((Self::None, key))
     }
 
-    /// Conditions first, so that what they exclude is never called different.
-    fn rank(self, pattern: &Value) -> u8 {
-        match self {
-            Self::Condition | Self::Equality | Self::Negation | Self::Existence => 0,
-            Self::Global => 1,
-            Self::None if has_anchors(pattern) => 2,
-            Self::None => 3,
-        }
+    /// Whether it is judged before all that bears no anchor.
+    const fn is_first(self) -> bool {
+        !matches!(self, Self::None | Self::Global)
     }
 }
 
@@ -131,30 +131,90 @@ fn map(
 ) -> Result<(), Mismatch> {
     let expanded = metadata::expand(pattern, object);
     let pattern = expanded.as_ref().unwrap_or(pattern);
-    let mut keys: Vec<_> = pattern
+    let (first, others): (Vec<_>, Vec<_>) = pattern
         .iter()
-        .map(|(key, pattern)| (Anchor::parse(key), pattern))
-        .collect();
-    keys.sort_by_key(|((anchor, _), pattern)| anchor.rank(pattern));
-    keys.into_iter()
-        .try_for_each(|((anchor, key), pattern)| one_key(anchor, key, pattern, object, path))
+        .map(|(written, pattern)| Key::parse(written, pattern))
+        .partition(|key| key.anchor.is_first());
+    anchored(first, object, path)?;
+    in_order(others)
+        .into_iter()
+        .try_for_each(|key| one_key(key, object, path))
 }
 
-fn one_key(
+/// One entry of a pattern's map.
+#[derive(Clone, Copy, Debug)]
+struct Key<'p> {
+    written: &'p str,
     anchor: Anchor,
-    key: &str,
-    pattern: &Value,
+    name: &'p str,
+    pattern: &'p Value,
+}
+
+impl<'p> Key<'p> {
+    fn parse(written: &'p str, pattern: &'p Value) -> Self {
+        let (anchor, name) = Anchor::parse(written);
+        Self {
+            written,
+            anchor,
+            name,
+            pattern,
+        }
+    }
+}
+
+/// All anchors of a map are asked, in the order of their text, so conditions before all others.
+///
+/// One that says of the map itself that the pattern does not speak of it hides what follows. One that
+/// says so of something within counts only where no other anchor applied: a list of which the pattern
+/// speaks of no element says nothing of the list beside it.
+fn anchored(
+    mut keys: Vec<Key<'_>>,
     object: &Map<String, Value>,
-    outer: &str,
+    path: &str,
 ) -> Result<(), Mismatch> {
-    let (found, path) = (object.get(key), format!("{outer}{key}/"));
-    match (anchor, found) {
+    keys.sort_unstable_by_key(|key| key.written);
+    let (mut applied, mut skipped) = (0_usize, None);
+    for key in keys {
+        match one_key(key, object, path) {
+            Ok(()) => applied += 1,
+            Err(Mismatch::Skip {
+                reason,
+                is_direct: true,
+            }) => return Err(nested_skip(reason)),
+            Err(Mismatch::Skip { reason, .. }) => skipped = Some(reason),
+            Err(differs) => return Err(differs),
+        }
+    }
+    match skipped {
+        Some(reason) if applied == 0 => Err(nested_skip(reason)),
+        _ => Ok(()),
+    }
+}
+
+/// Those that may say that the pattern does not speak of the object come first, the last of the
+/// alphabet before the others; then the rest, in its order. The first that differs is told, and it
+/// decides between "differs" and "does not speak of it".
+fn in_order(mut keys: Vec<Key<'_>>) -> Vec<Key<'_>> {
+    keys.sort_unstable_by_key(|key| key.written);
+    let (mut ordered, rest): (Vec<_>, Vec<_>) = keys
+        .into_iter()
+        .partition(|key| key.anchor == Anchor::Global || has_anchors(key.pattern));
+    ordered.reverse();
+    ordered.extend(rest);
+    ordered
+}
+
+fn one_key(key: Key<'_>, object: &Map<String, Value>, outer: &str) -> Result<(), Mismatch> {
+    let (found, pattern) = (object.get(key.name), key.pattern);
+    let path = format!("{outer}{}/", key.name);
+    match (key.anchor, found) {
         (Anchor::None, found) => plain(pattern, found, &path),
-        (Anchor::Condition, None) => Err(Mismatch::Skip(format!(
-            "the condition at {path} speaks of what is not there"
-        ))),
+        (Anchor::Condition, None) => Err(Mismatch::Skip {
+            reason: format!("the condition at {path} speaks of what is not there"),
+            is_direct: true,
+        }),
         (Anchor::Condition | Anchor::Global, Some(found)) => {
-            element(pattern, found, &path).map_err(Mismatch::into_skip)
+            element(pattern, found, &path).map_err(Mismatch::into_direct_skip)
         }
         (Anchor::Equality, Some(found)) => element(pattern, found, &path),
         (Anchor::Negation, Some(_)) => Err(differs(&path, format!("{path} is not allowed"))),
@@ -217,22 +277,33 @@ fn each<'v>(
     for (at, (pattern, object)) in pairs.enumerate() {
         match element(pattern, object, &format!("{path}{at}/")) {
             Ok(()) => matched += 1,
-            Err(Mismatch::Skip(reason)) => skipped = Some(reason),
+            Err(Mismatch::Skip { reason, .. }) => skipped = Some(reason),
             Err(differs) => return Err(differs),
         }
     }
     match skipped {
-        Some(reason) if matched == 0 => Err(Mismatch::Skip(reason)),
+        Some(reason) if matched == 0 => Err(nested_skip(reason)),
         _ => Ok(()),
     }
 }
 
 impl Mismatch {
-    fn into_skip(self) -> Self {
-        match self {
-            Self::Differs(difference) => Self::Skip(difference.message),
-            skip @ Self::Skip(_) => skip,
+    fn into_direct_skip(self) -> Self {
+        let reason = match self {
+            Self::Differs(difference) => difference.message,
+            Self::Skip { reason, .. } => reason,
+        };
+        Self::Skip {
+            reason,
+            is_direct: true,
         }
+    }
+}
+
+fn nested_skip(reason: String) -> Mismatch {
+    Mismatch::Skip {
+        reason,
+        is_direct: false,
     }
 }
 

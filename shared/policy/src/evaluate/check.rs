@@ -110,7 +110,7 @@ fn judge_pattern(
 ) -> Option<RuleOutcome> {
     Some(match pattern::matches(pattern, object) {
         Ok(()) => RuleOutcome::Pass,
-        Err(Mismatch::Skip(reason)) => RuleOutcome::Skipped { reason },
+        Err(Mismatch::Skip { reason, .. }) => RuleOutcome::Skipped { reason },
         Err(Mismatch::Differs(difference)) => RuleOutcome::Fail {
             message: message::difference(rule, &difference, scope)?,
         },
@@ -128,7 +128,7 @@ fn judge_any(
     for (at, pattern) in patterns.iter().enumerate() {
         match pattern::matches(pattern, object) {
             Ok(()) => return Some(RuleOutcome::Pass),
-            Err(Mismatch::Skip(reason)) => skipped = Some(reason),
+            Err(Mismatch::Skip { reason, .. }) => skipped = Some(reason),
             Err(Mismatch::Differs(difference)) => differences.push((at, difference)),
         }
     }

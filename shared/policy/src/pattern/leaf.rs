@@ -121,7 +121,7 @@ fn is_end(text: &str) -> bool {
     is_number(whole) && is_number(fraction)
 }
 
-/// As durations, as quantities or as text: one of them is enough.
+/// As durations, as quantities or as text: by the first of these that both sides can be read as.
 fn compare(value: &Value, operand: &str, operator: Operator) -> bool {
     let text = match value {
         Value::Null => Some("0".to_owned()),
@@ -129,21 +129,17 @@ fn compare(value: &Value, operand: &str, operator: Operator) -> bool {
         Value::Number(number) => Some(number.to_string()),
         _ => None,
     };
-    let as_duration = || {
-        let (left, right) = (
-            Duration::parse(text.as_deref()?)?,
-            Duration::parse(operand)?,
-        );
-        Some(operator.accepts(left.cmp(&right)))
-    };
-    let as_quantity = || {
-        let (left, right) = (
-            Quantity::parse(text.as_deref()?)?,
-            Quantity::parse(operand)?,
-        );
-        Some(operator.accepts(left.cmp(&right)))
-    };
-    as_duration() == Some(true) || as_quantity() == Some(true) || as_text(value, operand, operator)
+    text.and_then(|text| order(&text, operand)).map_or_else(
+        || as_text(value, operand, operator),
+        |found| operator.accepts(found),
+    )
+}
+
+/// `None` where the two are not both durations and not both quantities.
+fn order(left: &str, right: &str) -> Option<Ordering> {
+    let durations = || Some(Duration::parse(left)?.cmp(&Duration::parse(right)?));
+    let quantities = || Some(Quantity::parse(left)?.cmp(&Quantity::parse(right)?));
+    durations().or_else(quantities)
 }
 
 fn as_text(value: &Value, operand: &str, operator: Operator) -> bool {

@@ -8,7 +8,7 @@ use crate::operator::tests::any_json;
 fn verdict(pattern: &Value, object: &Value) -> String {
     match matches(pattern, object) {
         Ok(()) => "ok".to_owned(),
-        Err(Mismatch::Skip(_)) => "skip".to_owned(),
+        Err(Mismatch::Skip { .. }) => "skip".to_owned(),
         Err(Mismatch::Differs(difference)) => difference.path,
     }
 }
@@ -33,6 +33,14 @@ fn leaves() {
         (json!("<=1h"), json!("3600s"), true),
         (json!(">1h"), json!("30m"), false),
         (json!("<=5"), json!(null), true),
+        // One reading is enough: what both sides are is not compared as text again.
+        (json!("!1Gi"), json!("1024Mi"), false),
+        (json!("!1Gi"), json!("1025Mi"), true),
+        (json!("!60s"), json!("1m"), false),
+        (json!("!60s"), json!("61s"), true),
+        (json!("!60s"), json!("soon"), true),
+        (json!("!0"), json!(null), false),
+        (json!("!x"), json!(null), false),
         (json!("1-10"), json!(10), true),
         (json!("1-10"), json!(11), false),
         (json!("1Mi-1Gi"), json!("100Mi"), true),
@@ -138,6 +146,99 @@ fn anchors() {
         (json!({ "spec": [] }), "/spec/"),
     ] {
         assert_eq!(verdict(&pattern, &pod), expected, "{pattern}");
+    }
+}
+
+#[test]
+fn a_list_of_which_nothing_is_said_does_not_hide_what_stands_beside_it() {
+    let object = json!({ "kept": "bad", "lists": {
+        "inits": [{ "image": "other/a", "pull": "Never" }],
+        "mains": [{ "image": "reg/a", "pull": "Never" }],
+        "node": "n",
+    } });
+    let of_reg = json!([{ "(image)": "reg/*", "pull": "Always" }]);
+    let of_all = json!([{ "(image)": "*", "pull": "Never" }]);
+    let with_global = json!([{ "<(image)": "reg/*" }]);
+    let differs = "/lists/mains/0/pull/";
+    for (lists, expected) in [
+        // None of the anchors applies.
+        (json!({ "=(inits)": of_reg, "node": "x" }), "skip"),
+        (json!({ "=(inits)": with_global, "node": "x" }), "skip"),
+        // A sibling differs, before it or after it.
+        (json!({ "=(inits)": of_reg, "=(mains)": of_reg }), differs),
+        (
+            json!({ "=(inits)": with_global, "=(mains)": of_reg }),
+            differs,
+        ),
+        (
+            json!({ "=(inits)": of_reg, "X(node)": "null" }),
+            "/lists/node/",
+        ),
+        (
+            json!({ "=(inits)": of_reg, "^(mains)": [{ "image": "z" }] }),
+            "/lists/mains/",
+        ),
+        // A sibling applies: what bears no anchor is judged too.
+        (
+            json!({ "=(inits)": of_reg, "=(mains)": of_all, "node": "x" }),
+            "/lists/node/",
+        ),
+        (
+            json!({ "=(inits)": of_reg, "=(absent)": "x", "node": "x" }),
+            "/lists/node/",
+        ),
+        (
+            json!({ "=(inits)": of_reg, "=(mains)": of_all, "node": "n" }),
+            "ok",
+        ),
+        // A condition of the map itself hides all of it.
+        (json!({ "(node)": "x", "=(mains)": of_reg }), "skip"),
+        (json!({ "(absent)": "x", "=(mains)": of_reg }), "skip"),
+        (json!({ "(inits)": of_reg, "=(mains)": of_reg }), "skip"),
+        (json!({ "(node)": "n", "=(mains)": of_reg }), differs),
+    ] {
+        let pattern = json!({ "lists": lists });
+        assert_eq!(verdict(&pattern, &object), expected, "{pattern}");
+    }
+}
+
+#[test]
+fn a_global_anchor_reaches_through_maps_and_not_through_lists() {
+    let object = json!({ "a": { "b": { "c": 1 } }, "d": 1 });
+    let global = json!({ "b": { "<(c)": 2 } });
+    for (pattern, expected) in [
+        (json!({ "=(a)": global, "=(d)": 2 }), "skip"),
+        // What differs before it is told first.
+        (
+            json!({ "(d)": 1, "=(a)": { "=(b)": { "c": 2 } } }),
+            "/a/b/c/",
+        ),
+        (json!({ "=(a)": global, "X(d)": "null" }), "skip"),
+        (
+            json!({ "=(a)": { "=(b)": { "(c)": 2 } }, "X(d)": "null" }),
+            "/d/",
+        ),
+    ] {
+        assert_eq!(verdict(&pattern, &object), expected, "{pattern}");
+    }
+}
+
+#[test]
+fn what_may_say_that_it_is_not_spoken_of_comes_first_from_the_end_of_the_alphabet() {
+    let object = json!({ "a": [{ "n": 1, "v": 1 }], "b": [{ "n": 1, "v": 1 }], "c": 1, "d": 1 });
+    let differs = json!([{ "(n)": 1, "v": 2 }]);
+    let skips = json!([{ "(n)": 2, "v": 2 }]);
+    for (pattern, expected) in [
+        (json!({ "a": differs, "b": skips }), "skip"),
+        (json!({ "a": skips, "b": differs }), "/b/0/v/"),
+        (json!({ "c": 2, "b": skips }), "skip"),
+        (json!({ "a": 2, "b": differs }), "/b/0/v/"),
+        (json!({ "d": 2, "c": 2 }), "/c/"),
+        // A global anchor stands where its sign stands in the alphabet: last of these.
+        (json!({ "<(c)": 2, "a": differs }), "/a/0/v/"),
+        (json!({ "<(c)": 2, "c": 2 }), "skip"),
+    ] {
+        assert_eq!(verdict(&pattern, &object), expected, "{pattern}");
     }
 }
 
