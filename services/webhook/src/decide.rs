@@ -131,8 +131,13 @@ impl Decider {
         'policies: for entry in entries {
             course.begin_policy();
             for rule in rules(entry, Phase::Mutation) {
-                let running = vec![Running::new(rule, course.request(), catalog)];
-                let mut records = self.run(catalog, running, deadline).await;
+                let running = Running::new(rule, course.request(), catalog);
+                // Rules that ask nobody never wait, so nothing else would end them.
+                let running = match Instant::now() < deadline {
+                    true => running,
+                    false => running.out_of_time(),
+                };
+                let mut records = self.run(catalog, vec![running], deadline).await;
                 match records.pop().map(|record| course.take(record)) {
                     None | Some(Next::Rule) => {}
                     Some(Next::Policy) => break,

@@ -129,6 +129,9 @@ pub enum RuleError {
     /// The rule patches a large object often.
     #[error("the patches of the rule go through more than {MUTATED_BYTES_MAX} bytes")]
     TooMuchPatched,
+    /// It was not begun: those before it took all the time that there was.
+    #[error("there was no time left to evaluate the rule")]
+    OutOfTime,
     /// The rule asked for more than it may.
     #[error("the rule reads more than {FACTS_PER_RULE_MAX} facts for one request")]
     TooManyFacts,
@@ -160,6 +163,7 @@ impl RuleError {
                 }
                 _ => ErrorCode::PATCH_FAILED,
             },
+            Self::OutOfTime => ErrorCode::DEADLINE_EXCEEDED,
             Self::TooManyFacts
             | Self::TooMuchPatched
             | Self::TooManyElements { .. }

@@ -91,6 +91,12 @@ impl Course {
         }
         for record in self.records.iter_mut().skip(self.of_others) {
             record.changed.clear();
+            if matches!(record.outcome, RuleOutcome::Mutated { .. }) {
+                let reason = "what it changed was undone: another rule of its policy failed";
+                record.outcome = RuleOutcome::Skipped {
+                    reason: reason.to_owned(),
+                };
+            }
         }
     }
 

@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_model::FactError;
 use anteroom_policy::{
-    AdmissionRequest, Evaluation, FailureAction, Phase, Policy, Rule, RuleOutcome, RuleReport, Step,
+    AdmissionRequest, Evaluation, FailureAction, Phase, Policy, Rule, RuleError, RuleOutcome,
+    RuleReport, Step,
 };
 use tokio::time::Instant;
 
@@ -100,6 +101,16 @@ impl<'a> Running<'a> {
         }
     }
 
+    /// It is not begun any more.
+    pub(super) fn out_of_time(mut self) -> Self {
+        self.report = Some(RuleReport {
+            outcome: RuleOutcome::Error(RuleError::OutOfTime),
+            facts: Vec::new(),
+            excepted_by: Vec::new(),
+        });
+        self
+    }
+
     /// Nothing is on its way any more: what did not come is not known.
     pub(super) fn give_up(&mut self) {
         for id in std::mem::take(&mut self.awaited) {
@@ -160,5 +171,41 @@ fn record(
         took: Duration::ZERO,
         excepted_by: report.excepted_by,
         outcome: report.outcome,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_model::{ErrorCode, ObjectKey};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_rule_that_there_is_no_time_for_is_an_error_of_its_policy() {
+        let rule = json!({
+            "name": "r", "match": { "any": [{ "resources": { "kinds": ["ConfigMap"] } }] },
+            "mutate": { "patchStrategicMerge": { "data": { "a": "b" } } },
+        });
+        let policy = anteroom_policy::compile(&json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "p" },
+            "spec": { "failurePolicy": "Ignore", "rules": [rule] },
+        }));
+        let policy = policy.unwrap();
+        let request = json!({
+            "operation": "CREATE", "kind": { "group": "", "version": "v1", "kind": "ConfigMap" },
+            "object": {},
+        });
+        let request = AdmissionRequest::new(request).unwrap();
+        let name = Arc::new(RuleName::new(ObjectKey::new("", "p"), "r"));
+        let (rule, catalog) = ((&policy, &policy.rules()[0], &name), Catalog::default());
+        let mut late = Running::new(rule, &request, &catalog).out_of_time();
+        assert!(late.step(0).is_none());
+        let record = late.into_record().unwrap();
+        assert!(record.ignore_errors);
+        let RuleOutcome::Error(error) = record.outcome else {
+            panic!("{:?}", record.outcome);
+        };
+        assert_eq!(error.code(), ErrorCode::DEADLINE_EXCEEDED);
     }
 }

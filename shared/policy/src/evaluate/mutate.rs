@@ -34,6 +34,15 @@ pub(super) fn run(mutation: &Mutation, scope: &mut Scope<'_>) -> Option<RuleOutc
     if let Err(stop) = work(mutation, "mutate", &mut object, scope) {
         return stop.outcome();
     }
+    // What is no object could not be stored, and would be taken for one that is deleted.
+    if !object.value.is_object() {
+        let source = PatchError::DoesNotApply {
+            operation: "mutate",
+            path: String::new(),
+            problem: "what the rule makes is no object".to_owned(),
+        };
+        return failed(source, "mutate".to_owned()).outcome();
+    }
     Some(match object.value == *scope.request.matched_object() {
         true => RuleOutcome::Skipped {
             reason: "no patches applied".to_owned(),
@@ -50,6 +59,19 @@ struct Object {
     schema: Schema,
     /// Bytes that patches went through.
     gone_through: usize,
+}
+
+impl Object {
+    /// Counts what it takes to go through all of it once more: a patch does, and comparing it or copying it for
+    /// the next list.
+    fn go_through(&mut self) -> Result<(), Stop> {
+        let weight = anteroom_patch::weight(&self.value);
+        self.gone_through = self.gone_through.saturating_add(weight);
+        match self.gone_through > MUTATED_BYTES_MAX {
+            true => Err(Stop::Error(Box::new(RuleError::TooMuchPatched))),
+            false => Ok(()),
+        }
+    }
 }
 
 fn schema(object: &Value) -> Schema {
@@ -89,6 +111,9 @@ fn each_list(
         };
         let elements = foreach::elements(&each.list, &place, &mut scope)?;
         each_element(each, &elements, &place, object, &mut scope)?;
+        if at + 1 < all.len() {
+            object.go_through()?;
+        }
         if at + 1 < all.len() && object.value != *scope.request.matched_object() {
             changed = Some(scope.request.with_object(object.value.clone()));
         }
@@ -152,11 +177,7 @@ fn apply(
     object: &mut Object,
     scope: &mut Scope<'_>,
 ) -> Result<(), Stop> {
-    let weight = anteroom_patch::weight(&object.value);
-    object.gone_through = object.gone_through.saturating_add(weight);
-    if object.gone_through > MUTATED_BYTES_MAX {
-        return Err(Stop::Error(Box::new(RuleError::TooMuchPatched)));
-    }
+    object.go_through()?;
     let patched = match patch {
         Patch::Merge(patch) => {
             let place = format!("{place}.patchStrategicMerge");

@@ -104,6 +104,9 @@ fn a_policy_that_ignores_failures_is_applied_whole_or_not_at_all() {
         [vec!["/list", "/a"], vec![], vec![], vec![], vec![]]
     );
     assert_eq!(patch.unwrap().as_array().unwrap().len(), 2);
+    // What was undone is not told as done.
+    let undone = |record: &&RuleRecord| matches!(record.outcome, RuleOutcome::Skipped { .. });
+    assert_eq!(records.iter().filter(undone).count(), 2);
 }
 
 #[test]

@@ -232,6 +232,19 @@ fn a_large_object_is_not_patched_without_end() {
     );
 }
 
+#[test]
+fn what_is_no_object_is_never_stored() {
+    for rule in [
+        "mutate: {patchStrategicMerge: {$patch: delete}}",
+        "mutate: {patchesJson6902: [{op: replace, path: '', value: '{{ request.name }}'}]}",
+    ] {
+        let RuleOutcome::Error(error) = outcome(rule, &pod()) else {
+            panic!("{rule}");
+        };
+        assert_eq!(error.code(), ErrorCode::PATCH_FAILED, "{rule}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_patch_and_no_object_panics(patch in any_json(), value in any_json(), spec in any_json()) {
