@@ -83,6 +83,11 @@ impl Program {
         self.0.reads.namespace
     }
 
+    /// Whether it refers to `params`, its own variables aside.
+    pub fn reads_params(&self) -> bool {
+        self.0.reads.params
+    }
+
     /// The variables that it refers to, by their place among those that it was compiled with.
     pub fn variables(&self) -> &[usize] {
         &self.0.reads.variables

@@ -6,6 +6,7 @@ use crate::ast::{Expr, Root};
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
     pub(crate) namespace: bool,
+    pub(crate) params: bool,
     pub(crate) variables: Vec<usize>,
     /// From the request on.
     pub(crate) paths: Vec<Box<[Box<str>]>>,
@@ -27,7 +28,8 @@ impl Reads {
         match expr {
             Expr::Root(Root::Object | Root::OldObject) => self.path("object", below),
             Expr::Root(Root::Namespace) => self.namespace = true,
-            Expr::Root(Root::Params) | Expr::Literal(_) | Expr::Local(_) => {}
+            Expr::Root(Root::Params) => self.params = true,
+            Expr::Literal(_) | Expr::Local(_) => {}
             Expr::Request(field) | Expr::HasRequest(field) => self.path(field, below),
             Expr::Variable(at) => self.variables.push(*at),
             Expr::Select(operand, field) | Expr::Has(operand, field) => {

@@ -80,6 +80,8 @@ codes! {
     POLICY_FORBIDDEN = "AR304";
     /// A patch of a policy does not apply to the object.
     PATCH_FAILED = "AR305";
+    /// A CEL expression of a rule came to an error.
+    CEL_FAILED = "AR306";
     /// The request's body is not an AdmissionReview.
     REVIEW_INVALID = "AR401";
     /// The AdmissionReview is of a version that is not spoken here.

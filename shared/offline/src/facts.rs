@@ -6,7 +6,7 @@
 use std::{cell::RefCell, collections::BTreeMap};
 
 use anteroom_jmespath::{Environment, Expression, MissingKey};
-use anteroom_model::{EntryKind, FactError, ObjectKey};
+use anteroom_model::{EntryKind, FactError, LabelSelector, NameSelector, ObjectKey};
 use anteroom_policy::{
     ApiTarget, CollectionReference, FactRequest, FactTarget, KeptTarget, Reference, query_functions,
 };
@@ -77,6 +77,7 @@ impl<'a> Facts<'a> {
                        "metadata": object["metadata"]})
             }
             FactTarget::Service { url, .. } => self.world.response(url)?,
+            FactTarget::NamespaceLabels { namespace } => self.world.namespace(namespace)?,
             other => return Err(unknown(&other.to_string())),
         };
         evaluate(&data, request)
@@ -125,14 +126,38 @@ impl World {
     }
 
     fn collection(&self, of: &CollectionReference) -> Result<Value, FactError> {
-        if !of.field_selector.is_empty() || !of.label_selector.is_empty() {
+        let (Ok(fields), Ok(labels)) = (
+            NameSelector::parse(&of.field_selector),
+            LabelSelector::parse(&of.label_selector),
+        ) else {
+            // Of other fields only an API server knows.
             return Err(unknown(&Reference::Collection(of.clone()).name()));
-        }
-        self.list(&of.resource, &of.namespace)
+        };
+        self.list_selected(&of.resource, &of.namespace, |own| {
+            let own_labels = &own.value["metadata"]["labels"];
+            fields.matches(&own.namespace, &own.name)
+                && labels.matches(|name| own_labels.get(name)?.as_str())
+        })
+    }
+
+    /// The Namespace of this name.
+    fn namespace(&self, name: &str) -> Result<Value, FactError> {
+        let key = ObjectKey::new("", name);
+        self.object("namespaces", &key).cloned()
     }
 
     /// All given objects of a type, in a namespace or in all.
     fn list(&self, resource: &str, namespace: &str) -> Result<Value, FactError> {
+        self.list_selected(resource, namespace, |_| true)
+    }
+
+    /// Those of them that are selected: of a type of which none is given, nothing is known.
+    fn list_selected(
+        &self,
+        resource: &str,
+        namespace: &str,
+        is_selected: impl Fn(&Resource) -> bool,
+    ) -> Result<Value, FactError> {
         let is_of_type =
             |own: &&Resource| own.plural() == resource || own.kind.eq_ignore_ascii_case(resource);
         let of_type: Vec<_> = self.resources.iter().filter(is_of_type).collect();
@@ -143,6 +168,7 @@ impl World {
         let items: Vec<_> = of_type
             .iter()
             .filter(is_inside)
+            .filter(|own| is_selected(own))
             .map(|own| &own.value)
             .collect();
         Ok(json!({
@@ -365,6 +391,45 @@ mod tests {
             let found = facts.answer(&asked(variable, target, expression));
             assert_eq!(found, Ok(answer), "{variable} {expression}");
         }
+    }
+
+    #[test]
+    fn collections_are_narrowed_as_an_api_server_does() {
+        let of = |value| Resource::new(value).unwrap();
+        let world = World {
+            resources: vec![
+                of(json!({"apiVersion": "v1", "kind": "ConfigMap",
+                          "metadata": {"name": "a", "namespace": "n", "labels": {"x": "1"}}})),
+                of(json!({"apiVersion": "v1", "kind": "ConfigMap",
+                          "metadata": {"name": "b", "namespace": "n"}})),
+                of(json!({"apiVersion": "v1", "kind": "Namespace",
+                          "metadata": {"name": "n", "labels": {"env": "prod"}}})),
+            ],
+            ..World::default()
+        };
+        let values = RuleValues::default();
+        let facts = Facts::new(&world, &Map::new(), &values);
+        let names = |fields: &str, labels: &str| {
+            let target = FactTarget::Collection(CollectionReference {
+                resource: "ConfigMap".to_owned(),
+                field_selector: fields.to_owned(),
+                label_selector: labels.to_owned(),
+                ..CollectionReference::default()
+            });
+            facts.answer(&asked("x", target, "items[].metadata.name"))
+        };
+        assert_eq!(names("", ""), Ok(json!(["a", "b"])));
+        assert_eq!(names("metadata.name=b", ""), Ok(json!(["b"])));
+        assert_eq!(names("", "x in (1, 2)"), Ok(json!(["a"])));
+        assert_eq!(names("metadata.name=b", "x=1"), Ok(json!([])));
+        assert!(names("status.phase=x", "").is_err());
+        let namespace = |name: &str| {
+            let namespace = name.to_owned();
+            let target = FactTarget::NamespaceLabels { namespace };
+            facts.answer(&asked("x", target, "metadata.labels.env"))
+        };
+        assert_eq!(namespace("n"), Ok(json!("prod")));
+        assert!(namespace("other").is_err());
     }
 
     #[test]

@@ -163,7 +163,7 @@ impl Rule {
         let name = &self.name;
         match &self.work {
             Work::Validate(Validation::ForEach(_)) => "rule passed".to_owned(),
-            Work::Validate(Validation::Whole(Check::PodSecurity(_))) => {
+            Work::Validate(Validation::Whole(Check::PodSecurity(_) | Check::Cel(_))) => {
                 format!("Validation rule '{name}' passed.")
             }
             _ => format!("validation rule '{name}' passed."),

@@ -6,6 +6,7 @@
 
 mod api_call;
 mod autogen;
+mod cel;
 mod check;
 mod conditions;
 mod context;
@@ -307,7 +308,7 @@ fn compile_rules(
                 rule: field.text_at("name").unwrap_or_default().to_owned(),
                 kind,
             }),
-            _ => rules.extend(rule::compile(field, action, home, problems)),
+            _ => rules.extend(rule::compile(field, action, home, &[], problems)),
         }
     }
     (rules, not_run)
@@ -336,7 +337,8 @@ fn derive_rules(
             let path = format!("{}[{}]", own.path(), derived.of);
             let field = Field::at(&derived.rule, path);
             let is_run = rule::not_run(&field).is_none();
-            is_run.then(|| rule::compile(&field, action, home, problems))?
+            let template = derived.template;
+            is_run.then(|| rule::compile(&field, action, home, template, problems))?
         })
         .collect()
 }

@@ -1,5 +1,6 @@
 //! One rule taken through one request, without IO.
 
+mod cel;
 mod check;
 mod conditions;
 mod excepted;
@@ -12,6 +13,7 @@ mod surroundings;
 
 use std::{borrow::Cow, collections::BTreeMap};
 
+use anteroom_cel::EvalError;
 use anteroom_model::{ErrorCode, FactError};
 use anteroom_patch::PatchError;
 use serde_json::Value;
@@ -118,6 +120,14 @@ pub enum RuleError {
         /// Why.
         source: VariableError,
     },
+    /// A CEL expression came to an error, or to what it must not.
+    #[error("{place} resulted in error: {source}")]
+    Cel {
+        /// Where it stands, as in `validate.cel.expressions[0].expression`.
+        place: String,
+        /// Why.
+        source: EvalError,
+    },
     /// A patch does not apply.
     #[error("{place}: {source}")]
     Patch {
@@ -157,6 +167,8 @@ impl RuleError {
                 ErrorCode::BUDGET_EXCEEDED
             }
             Self::Variable { .. } => ErrorCode::VARIABLE_UNRESOLVED,
+            Self::Cel { source, .. } if source.is_budget() => ErrorCode::BUDGET_EXCEEDED,
+            Self::Cel { .. } => ErrorCode::CEL_FAILED,
             Self::Patch { source, .. } => match source {
                 PatchError::TooLarge | PatchError::TooManyOperations { .. } => {
                     ErrorCode::BUDGET_EXCEEDED

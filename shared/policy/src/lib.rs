@@ -42,6 +42,7 @@
 
 mod background;
 mod call;
+mod cel;
 mod compile;
 mod evaluate;
 mod exception;

@@ -13,6 +13,7 @@ use crate::{
     call::{
         ApiCall, Concrete, ConfigMapCall, Data, ServiceCall, check_name, check_segment, confine,
     },
+    cel::NAMESPACE_OBJECT,
     evaluate::NAMESPACE_SELECTOR,
     policy::{FactSource, Loader},
     template::Template,
@@ -102,8 +103,11 @@ impl Policy {
     ) -> Result<Permit<'_>, Refusal> {
         let rules = self.rules.iter().filter(|found| found.name == rule);
         if let Call::Api { path, data: None } = call
-            && variable == NAMESPACE_SELECTOR
-            && rules.clone().any(|rule| rule.matches.asks_labels())
+            && rules.clone().any(|rule| match variable {
+                NAMESPACE_SELECTOR => rule.matches.asks_labels(),
+                NAMESPACE_OBJECT => rule.cel().is_some_and(|cel| cel.reads().namespace),
+                _ => false,
+            })
             && let Ok(path) = self.namespace_path(path)
         {
             return Ok(Permit::Api { path });
@@ -137,7 +141,7 @@ impl Policy {
         })
     }
 
-    /// The path of a namespace, whose labels a rule is about.
+    /// The path of a namespace that a rule is about.
     fn namespace_path(&self, path: &str) -> Result<String, String> {
         let name = path.strip_prefix(NAMESPACES).unwrap_or_default();
         check_name(name)?;

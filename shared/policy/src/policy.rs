@@ -9,6 +9,7 @@ use crate::{
     CollectionReference, KindPattern, Operation,
     background::Background,
     call::{ApiCall, ConfigMapCall, ServiceCall},
+    cel::Cel,
     functions::calls_of_occasion,
     matching::Match,
     mutation::Mutation,
@@ -221,6 +222,8 @@ pub(crate) enum Check {
     AnyPattern(Vec<ValueTemplate>),
     /// `podSecurity`: a violation where the Pod is less than its standard asks for.
     PodSecurity(PodSecurity),
+    /// `cel`: a violation where one of its expressions is not true.
+    Cel(Box<Cel>),
 }
 
 /// One `foreach`: how each element of a list is judged.
@@ -259,7 +262,7 @@ impl Validation {
     /// Whether something is held against a pattern, or another thing that reads it whole.
     pub(crate) fn has_pattern(&self) -> bool {
         match self {
-            Self::Whole(check) => !matches!(check, Check::Deny(_)),
+            Self::Whole(check) => !matches!(check, Check::Deny(_) | Check::Cel(_)),
             Self::ForEach(all) => all.iter().any(|each| each.work.has_pattern()),
         }
     }

@@ -8,7 +8,8 @@ use anteroom_model::EntryKind;
 use crate::{
     CollectionReference, NamedObject, Policy, Reference, Rule,
     call::ConfigMapCall,
-    policy::{ContextEntry, Fact, FactSource, ForEach, Loader, Work},
+    cel::Cel,
+    policy::{Check, ContextEntry, Fact, FactSource, ForEach, Loader, Validation, Work},
     template::Prepared,
 };
 
@@ -51,7 +52,9 @@ impl Policy {
             .rules
             .iter()
             .flat_map(|rule| surroundings(rule.matches.asks_labels(), rule.reads_roles()));
-        for reference in all.chain(surroundings) {
+        let beside = self.rules.iter().filter_map(Rule::cel);
+        let beside = beside.flat_map(Cel::references);
+        for reference in all.chain(surroundings).chain(beside) {
             let name = reference.name();
             let rank = |reference: &Reference| (reference.is_inline(), reference.is_declared());
             let known = by_name.get(&name).map(rank);
@@ -107,6 +110,14 @@ impl Rule {
     /// Whether it is about the roles of whoever asks, in what it matches or in an expression.
     pub(crate) fn reads_roles(&self) -> bool {
         self.matches.asks_roles() || self.names_roles
+    }
+
+    /// What it judges in CEL.
+    pub(crate) fn cel(&self) -> Option<&Cel> {
+        match &self.work {
+            Work::Validate(Validation::Whole(Check::Cel(cel))) => Some(cel),
+            _ => None,
+        }
     }
 
     /// What it judges by `foreach`.

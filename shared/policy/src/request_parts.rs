@@ -13,6 +13,7 @@ use std::{
     fmt,
 };
 
+use anteroom_cel::Program;
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
     value::SeqAccessDeserializer,
@@ -20,8 +21,8 @@ use serde::de::{
 use serde_json::{Map, Value};
 
 use crate::{
-    Phase, Policy, PolicyException, Rule, compile::root_fields, policy::Work, template::Prepared,
-    uses::each_expression,
+    Phase, Policy, PolicyException, Rule, cel::Cel, compile::root_fields, policy::Work,
+    template::Prepared, uses::each_expression,
 };
 
 /// The field that [`OLD_OBJECT`] is read like: a rule may be taken through either.
@@ -130,6 +131,11 @@ impl RequestParts {
                 parts.add(&[OBJECT]);
             }
             each_expression(rule, &mut |_, prepared| parts.read_by(prepared));
+            let programs = rule.cel().into_iter().flat_map(Cel::programs);
+            for path in programs.flat_map(Program::request_paths) {
+                let path: Vec<&str> = path.iter().map(|step| &**step).collect();
+                parts.add(&path);
+            }
         }
         parts
     }
@@ -144,7 +150,9 @@ impl RequestParts {
                 parts.read_by(prepared);
                 found |= parts.has_users() || names_account(prepared);
             });
-            found
+            let programs = rule.cel().into_iter().flat_map(Cel::programs);
+            let mut paths = programs.flat_map(Program::request_paths);
+            found || paths.any(|path| path.first().is_some_and(|first| **first == *"userInfo"))
         })
     }
 

@@ -66,7 +66,11 @@ impl Compiler<'_> {
         let name = name.strip_prefix('.').unwrap_or(name);
         match functions::find(name, target.is_some()) {
             Some(function) => self.function(function, target, arguments),
-            None => Err(unknown(name, target.is_some(), arguments.len())),
+            None => {
+                // What it is called on may say more of why there is no such function.
+                target.map(|target| self.term(target)).transpose()?;
+                Err(unknown(name, target.is_some(), arguments.len()))
+            }
         }
     }
 

@@ -31,8 +31,10 @@ const PREFIX: &str = "autogen-";
 pub(super) struct Derived {
     /// The place of the rule that it comes from.
     pub(super) of: usize,
-    /// The rule as if it were written so.
+    /// The rule as if it were written so, but for its CEL expressions.
     pub(super) rule: Value,
+    /// From the object to the template of its Pods.
+    pub(super) template: &'static [&'static str],
 }
 
 /// One way to make Pods.
@@ -54,7 +56,11 @@ pub(super) fn derive(metadata: &Value, rules: &[Value]) -> Vec<Derived> {
             .iter()
             .enumerate()
             .filter_map(|(of, rule)| Some((of, derived(rule, shape)?)))
-            .map(|(of, rule)| Derived { of, rule })
+            .map(|(of, rule)| Derived {
+                of,
+                rule,
+                template: shape.template,
+            })
             .collect::<Vec<_>>()
     };
     shapes.iter().flat_map(from).collect()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    check, conditions, context,
+    cel, check, conditions, context,
     expressions::Names,
     failure_action,
     fields::{Field, Known, Object},
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     FailureAction, Rule,
-    policy::{ContextEntry, ForEach, Validation, Work},
+    policy::{Check, ContextEntry, ForEach, Validation, Work},
     problem::Problems,
     request_parts::names_roles,
     template::{Template, TemplateProblem},
@@ -20,6 +20,7 @@ use crate::{
 
 const RULE: Known = Known {
     evaluated: &[
+        "celPreconditions",
         "context",
         "exclude",
         "match",
@@ -30,12 +31,7 @@ const RULE: Known = Known {
     ],
     // About Kyverno's own requests, and about reports.
     inert: &["reportProperties", "skipBackgroundRequests"],
-    later: &[
-        "celPreconditions",
-        "generate",
-        "imageExtractors",
-        "verifyImages",
-    ],
+    later: &["generate", "imageExtractors", "verifyImages"],
 };
 
 /// The kinds of rule that are not run, and where they are all that a policy has, problems themselves.
@@ -45,6 +41,7 @@ const VALIDATE: Known = Known {
     evaluated: &[
         "allowExistingViolations",
         "anyPattern",
+        "cel",
         "deny",
         "failureAction",
         "foreach",
@@ -53,7 +50,7 @@ const VALIDATE: Known = Known {
         "podSecurity",
     ],
     inert: &[],
-    later: &["assert", "cel", "failureActionOverrides", "manifests"],
+    later: &["assert", "failureActionOverrides", "manifests"],
 };
 
 /// What a pattern or a patch of a rule is about.
@@ -63,15 +60,24 @@ pub(super) const OBJECT: &str = "request.object";
 const WORK: &[&str] = &["mutate", "validate"];
 
 /// The other ways to validate, which are problems themselves.
-const OTHER_WAYS: &[&str] = &["assert", "cel", "manifests"];
+const OTHER_WAYS: &[&str] = &["assert", "manifests"];
 
 /// The ways of which one is given.
-const WAYS: &[&str] = &["deny", "foreach", "pattern", "anyPattern", "podSecurity"];
+const WAYS: &[&str] = &[
+    "deny",
+    "foreach",
+    "pattern",
+    "anyPattern",
+    "podSecurity",
+    "cel",
+];
 
+/// `template` is the path to the template of Pods, of a rule that is derived for what makes Pods.
 pub(super) fn compile(
     field: &Field<'_>,
     action: FailureAction,
     home: Option<&str>,
+    template: &[&str],
     problems: &mut Problems,
 ) -> Option<Rule> {
     let rule = field.object(&RULE, problems)?;
@@ -88,6 +94,7 @@ pub(super) fn compile(
     if let Some(mutate) = rule.get("mutate") {
         let message = "`mutate` is a Kyverno field that is not evaluated here";
         problems.unsupported_unless(|driver| driver.mutation, mutate.path(), message);
+        without_cel(&rule, problems);
         let outer = (&*context, &names);
         let mutation = mutate::compile(&mutate, outer, home, problems);
         let (name, matches, mutation) = (name?, matches?, mutation?);
@@ -104,7 +111,8 @@ pub(super) fn compile(
         };
         return Some(noted(rule, problems));
     }
-    let validate = Validate::compile(&rule, action, &context, home, &names, problems);
+    let place = (home, template);
+    let validate = Validate::compile(&rule, action, &context, place, &names, problems);
     let (name, matches, validate) = (name?, matches?, validate?);
     let rule = Rule {
         name,
@@ -152,7 +160,7 @@ impl Validate {
         rule: &Object<'_>,
         action: FailureAction,
         context: &[Arc<ContextEntry>],
-        home: Option<&str>,
+        (home, template): (Option<&str>, &[&str]),
         names: &Names,
         problems: &mut Problems,
     ) -> Option<Self> {
@@ -168,6 +176,10 @@ impl Validate {
             .filter(|way| validate.get(way).is_some())
             .copied()
             .collect();
+        let cel = validate.get("cel");
+        if cel.is_none() {
+            without_cel(rule, problems);
+        }
         let validation = match (&*given, validate.get("foreach")) {
             ([], _) => {
                 if !validate.has_any(OTHER_WAYS) {
@@ -185,7 +197,19 @@ impl Validate {
                 };
                 Validation::ForEach(foreach::compile(&each, outer, problems))
             }
-            ([_], None) => Validation::Whole(check::compile(&validate, OBJECT, names, problems)?),
+            ([_], None) => Validation::Whole(match cel {
+                Some(cel) => {
+                    let place = cel::Place {
+                        home,
+                        template,
+                        message: field.text_at("message").unwrap_or_default(),
+                        rule: &rule.child(""),
+                    };
+                    let cel = cel::compile(rule, &cel, &place, problems)?;
+                    Check::Cel(Box::new(cel))
+                }
+                None => check::compile(&validate, OBJECT, names, problems)?,
+            }),
             ([.., last], _) => {
                 let message = format!("only one of {} can be given", given.join(" and "));
                 problems.invalid(validate.child(last), message);
@@ -200,12 +224,22 @@ impl Validate {
             allow_existing_violations: validate
                 .get("allowExistingViolations")
                 .and_then(|field| field.boolean(problems))
-                .unwrap_or(true),
+                .unwrap_or(true)
+                // As in Kyverno: what was wrong before is wrong to a rule in CEL.
+                && !matches!(validation, Validation::Whole(Check::Cel(_))),
             message: validate
                 .get("message")
                 .and_then(|field| message(&field, &names_of_message, problems)),
             validation,
         })
+    }
+}
+
+/// Kyverno wants these with `validate.cel` alone.
+fn without_cel(rule: &Object<'_>, problems: &mut Problems) {
+    let field = rule.get("celPreconditions");
+    if let Some(field) = field.filter(|field| field.value() != &serde_json::json!([])) {
+        problems.invalid(field.path(), "celPreconditions come with validate.cel only");
     }
 }
 

@@ -123,11 +123,11 @@ match:
   - resources: {kinds: [Pod], annotations: {a: b}, namespaceSelector: {}}
     roles: ["ns:edit"]
 exclude: {clusterRoles: [admin]}
-celPreconditions: []
 context:
 - {name: a, imageRegistry: {reference: x}}
 - {name: b, apiCall: {service: {url: "http://s/", headers: [{key: a, valueFrom: {}}]}}}
 validate:
+  assert: {}
   manifests: {}
   failureActionOverrides: []
   foreach: [{list: request.object.spec, foreach: []}]

@@ -5,7 +5,7 @@ use std::{fmt::Display, sync::Arc};
 use serde_json::Value;
 
 use super::{
-    RuleOutcome,
+    RuleOutcome, cel,
     conditions::{self, Stop, Verdict},
     excepted::Excepted,
     message,
@@ -32,6 +32,7 @@ pub(super) fn judge(
         Check::Deny(deny) => {
             return judge_deny(rule, deny, &format_args!("{place}.deny.conditions"), scope);
         }
+        Check::Cel(rule) => return cel::judge(rule, scope),
         Check::PodSecurity(security) => {
             return Some(judge_security(rule, security, &Excepted::default(), scope));
         }

@@ -1,3 +1,4 @@
+mod cel;
 mod context;
 mod excepted;
 mod facts;

@@ -163,8 +163,8 @@ impl<'r> Walk<'_, 'r> {
             Check::Deny(conditions) => {
                 self.conditions(&format!("{field}.deny.conditions"), conditions);
             }
-            // No variable stands in it.
-            Check::PodSecurity(_) => {}
+            // No JMESPath stands in them.
+            Check::PodSecurity(_) | Check::Cel(_) => {}
             Check::Pattern(pattern) => {
                 self.at(&format!("{field}.pattern"), |walk| walk.value(pattern));
             }

@@ -5,6 +5,7 @@ use anteroom_model::EntryKind;
 use super::{FoundUse, of};
 use crate::{
     CollectionReference, Reference, Rule,
+    cel::{NAMESPACE_OBJECT, PARAMS, PARAMS_QUERY},
     evaluate::{LABELS, NAMESPACE_SELECTOR, ROLES},
     matching::BINDINGS_OF_USER,
     policy::{Fact, FactSource},
@@ -110,6 +111,40 @@ impl Rule {
         reads
     }
 
+    /// What its CEL expressions read, all of it whole.
+    fn beside_cel(&self) -> Vec<Read> {
+        let Some(cel) = self.cel() else {
+            return Vec::new();
+        };
+        let read = |variable: &str, expression: &str, source, parameters: &[&str]| Read {
+            variable: variable.to_owned(),
+            source,
+            field: "validate.cel".to_owned(),
+            written: variable.to_owned(),
+            usage: Usage::Whole,
+            expression: expression.to_owned(),
+            parameters: parameters.iter().map(|&name| name.to_owned()).collect(),
+            in_message: false,
+            why_whole: Some("a CEL expression reads it".to_owned()),
+        };
+        let params = cel.params.iter().map(|params| {
+            let source = ReadSource::Kept {
+                reference: Reference::Collection(params.collection.clone()),
+                path: String::new(),
+                is_list: true,
+            };
+            read(PARAMS, PARAMS_QUERY, source, &["namespace"])
+        });
+        let namespace = cel.reads().namespace.then(|| {
+            let source = ReadSource::Around {
+                reference: Reference::Collection(CollectionReference::namespaces()),
+                is_list: false,
+            };
+            read(NAMESPACE_OBJECT, "", source, &[])
+        });
+        params.chain(namespace).collect()
+    }
+
     /// What it reads of what a request does not carry.
     fn around(&self) -> Vec<Read> {
         let side = |includes: bool| if includes { "match" } else { "exclude" };
@@ -144,7 +179,11 @@ impl Rule {
             read((ROLES, field), bindings, BINDINGS_OF_USER, &["names"])
         });
         let bindings = bindings.into_iter().filter(|_| self.reads_roles());
-        labels.into_iter().chain(bindings).collect()
+        labels
+            .into_iter()
+            .chain(bindings)
+            .chain(self.beside_cel())
+            .collect()
     }
 }
 

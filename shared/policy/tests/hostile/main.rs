@@ -159,7 +159,7 @@ fn nothing_panics_and_everything_ends() {
         (&seen.refused, 300),
         (&seen.failed, 50),
         (&seen.passed, 50),
-        (&seen.mutated, 50),
+        (&seen.mutated, 20),
         (&seen.errors, 50),
     ];
     assert!(

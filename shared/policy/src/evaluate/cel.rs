@@ -1,0 +1,252 @@
+//! A rule in CEL.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anteroom_cel::{Budget, Machine, Program, Roots};
+use anteroom_model::FactError;
+use serde_json::Value;
+
+use super::{
+    RuleError, RuleOutcome,
+    conditions::Stop,
+    facts::{Facts, Lookup, Question},
+    scope::Scope,
+};
+use crate::{
+    FactTarget, Operation,
+    cel::{Cel, Judged, NAMESPACE_OBJECT, PARAMS, PARAMS_QUERY, Params, Placed, Reads},
+    matching,
+};
+
+/// Bytes of a message that an expression makes; a longer one is not used, as in Kubernetes.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 5 * 1024;
+
+/// What stands beside the request.
+#[derive(Default)]
+struct Beside {
+    /// `None`: the rule takes none.
+    params: Option<Vec<Arc<Value>>>,
+    namespace: Option<Arc<Value>>,
+}
+
+/// What becomes of the rule.
+enum Verdict {
+    /// A precondition is not met.
+    Apart,
+    Complies,
+    Violates(String),
+}
+
+/// Holds the object against the rule. `None` while a fact is waited for.
+pub(super) fn judge(cel: &Cel, scope: &mut Scope<'_>) -> Option<RuleOutcome> {
+    if scope.request.operation() == Operation::Delete {
+        return Some(skipped("a rule in CEL says nothing of a deletion"));
+    }
+    match verdict(cel, scope) {
+        Ok(Verdict::Apart) => Some(skipped("preconditions not met")),
+        Ok(Verdict::Complies) => Some(RuleOutcome::Pass),
+        Ok(Verdict::Violates(message)) => Some(RuleOutcome::Fail { message }),
+        Err(stop) => stop.outcome(),
+    }
+}
+
+fn skipped(reason: &str) -> RuleOutcome {
+    RuleOutcome::Skipped {
+        reason: reason.to_owned(),
+    }
+}
+
+fn verdict(cel: &Cel, scope: &mut Scope<'_>) -> Result<Verdict, Stop> {
+    let before = cel.read_before();
+    let mut applies_to_all = cel.preconditions.is_empty();
+    // A rule that its preconditions stop asks nobody, unless they do.
+    if !applies_to_all && !before.params {
+        let beside = beside(cel, before, scope)?;
+        let mut machine = machine(cel, scope, &beside, None, Budget::default());
+        if !applies(cel, &mut machine)? {
+            return Ok(Verdict::Apart);
+        }
+        applies_to_all = true;
+    }
+    // The rule goes through its parameters, whether it reads of them or not.
+    let reads = Reads {
+        params: true,
+        ..cel.reads()
+    };
+    let beside = beside(cel, reads, scope)?;
+    let Some(params) = &beside.params else {
+        let mut machine = machine(cel, scope, &beside, None, Budget::default());
+        return one(cel, applies_to_all, &mut machine);
+    };
+    let (mut budget, mut is_apart) = (Budget::default(), !params.is_empty());
+    for params in params {
+        let mut machine = machine(cel, scope, &beside, Some(params), budget);
+        match one(cel, applies_to_all, &mut machine)? {
+            Verdict::Apart => {}
+            Verdict::Complies => is_apart = false,
+            violation => return Ok(violation),
+        }
+        budget = machine.budget().clone();
+    }
+    // Where there are none, nothing is said against it.
+    Ok(match is_apart {
+        true => Verdict::Apart,
+        false => Verdict::Complies,
+    })
+}
+
+fn machine<'v>(
+    cel: &'v Cel,
+    scope: &Scope<'v>,
+    beside: &'v Beside,
+    params: Option<&'v Arc<Value>>,
+    budget: Budget,
+) -> Machine<'v> {
+    let request = scope.request;
+    let roots = Roots {
+        object: request.object(),
+        old_object: request.old_object(),
+        request: Some(request.value()),
+        params: params.map(|params| &**params),
+        namespace: beside.namespace.as_deref(),
+    };
+    Machine::new(roots, &cel.variables, budget)
+}
+
+/// Whether all preconditions are met. One that is not decides, whatever error another comes to.
+fn applies<'v>(cel: &'v Cel, machine: &mut Machine<'v>) -> Result<bool, Stop> {
+    let mut failed = None;
+    for condition in &cel.preconditions {
+        match truth(condition, machine) {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    failed.map_or(Ok(true), |error| Err(Stop::Error(error)))
+}
+
+/// For one object of parameters, or none. `applies_to_all`: the preconditions are met whichever it is.
+fn one<'v>(cel: &'v Cel, applies_to_all: bool, machine: &mut Machine<'v>) -> Result<Verdict, Stop> {
+    if !applies_to_all && !applies(cel, machine)? {
+        return Ok(Verdict::Apart);
+    }
+    for judged in &cel.expressions {
+        match truth(&judged.expression, machine) {
+            Ok(true) => {}
+            Ok(false) => return Ok(Verdict::Violates(message(judged, machine))),
+            Err(error) => return Err(Stop::Error(error)),
+        }
+    }
+    Ok(Verdict::Complies)
+}
+
+fn truth<'v>(expression: &'v Placed, machine: &mut Machine<'v>) -> Result<bool, Box<RuleError>> {
+    machine.truth(&expression.program).map_err(|source| {
+        Box::new(RuleError::Cel {
+            place: expression.place.clone(),
+            source,
+        })
+    })
+}
+
+/// What the expression for it gives, or else what is written, or else the expression itself.
+fn message<'v>(judged: &'v Judged, machine: &mut Machine<'v>) -> String {
+    let made = |program: &'v Program| {
+        let text = machine.text(program).ok().flatten()?;
+        let text = text.trim();
+        let is_fit = !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains('\n');
+        is_fit.then(|| text.to_owned())
+    };
+    let made = judged.message_expression.as_ref().and_then(made);
+    made.unwrap_or_else(|| match &*judged.message {
+        "" => {
+            let expression = judged.expression.program.source().trim();
+            format!("failed expression: {expression}")
+        }
+        message => message.to_owned(),
+    })
+}
+
+/// What is read that the request does not carry: asked for side by side.
+fn beside(cel: &Cel, reads: Reads, scope: &mut Scope<'_>) -> Result<Beside, Stop> {
+    let namespace = matching::object_namespace(scope.request).to_owned();
+    let params = cel.params.as_ref().filter(|_| reads.params);
+    let params = params.map(|params| params_of(params, &namespace, scope.facts));
+    let is_inside = reads.namespace && !namespace.is_empty();
+    let namespace = is_inside.then(|| namespace_of(&namespace, scope.facts));
+    Ok(Beside {
+        params: params.transpose()?,
+        namespace: namespace.transpose()?,
+    })
+}
+
+fn namespace_of(namespace: &str, facts: &mut Facts) -> Result<Arc<Value>, Stop> {
+    let target = FactTarget::NamespaceLabels {
+        namespace: namespace.to_owned(),
+    };
+    look_up(NAMESPACE_OBJECT, target, "", BTreeMap::new(), facts)
+}
+
+/// The objects of parameters, each of which the rule is about.
+fn params_of(params: &Params, namespace: &str, facts: &mut Facts) -> Result<Vec<Arc<Value>>, Stop> {
+    let namespace = match &*params.collection.namespace {
+        "" => namespace,
+        named => named,
+    };
+    let target = FactTarget::Collection(params.collection.clone());
+    let bound = BTreeMap::from([("namespace".to_owned(), namespace.into())]);
+    let entry = target.to_string();
+    let found = look_up(PARAMS, target, PARAMS_QUERY, bound, facts)?;
+    let found: Vec<_> = match &*found {
+        Value::Array(objects) => objects.iter().cloned().map(Arc::new).collect(),
+        Value::Null => Vec::new(),
+        // Whoever gives values by hand may give the one that is meant.
+        _ => vec![found],
+    };
+    if !found.is_empty() || params.may_be_absent {
+        return Ok(found);
+    }
+    Err(Stop::Error(Box::new(RuleError::Fact {
+        variable: PARAMS.to_owned(),
+        entry,
+        source: FactError::ObjectNotFound {
+            resource: params.collection.resource.clone(),
+            namespace: namespace.to_owned(),
+            name: match &params.name {
+                Some(name) => name.clone(),
+                None => params.collection.label_selector.clone(),
+            },
+        },
+    })))
+}
+
+fn look_up(
+    variable: &str,
+    target: FactTarget,
+    expression: &str,
+    parameters: BTreeMap<String, Value>,
+    facts: &mut Facts,
+) -> Result<Arc<Value>, Stop> {
+    let entry = target.to_string();
+    let question = Question {
+        target,
+        expression: expression.to_owned(),
+        parameters,
+        missing_key_is_error: false,
+        age_max_ms: None,
+        is_part: false,
+        is_large: false,
+    };
+    let error = match facts.look_up(variable, question) {
+        Lookup::Answer(Ok(value)) => return Ok(value),
+        Lookup::Pending | Lookup::Declined => return Err(Stop::Pending),
+        Lookup::TooMany => RuleError::TooManyFacts,
+        Lookup::Answer(Err(source)) => RuleError::Fact {
+            variable: variable.to_owned(),
+            entry,
+            source,
+        },
+    };
+    Err(Stop::Error(Box::new(error)))
+}
