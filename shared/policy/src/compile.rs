@@ -338,7 +338,10 @@ fn derive_rules(
             let field = Field::at(&derived.rule, path);
             let is_run = rule::not_run(&field).is_none();
             let template = derived.template;
-            is_run.then(|| rule::compile(&field, action, home, template, problems))?
+            let compile = || rule::compile(&field, action, home, template, problems);
+            let mut rule = is_run.then(compile)??;
+            rule.matches.kinds_alone.clone_from(&derived.kinds);
+            Some(rule)
         })
         .collect()
 }

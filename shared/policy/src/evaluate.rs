@@ -240,6 +240,8 @@ struct Pass<'a> {
     request: Cow<'a, AdmissionRequest>,
     states: States,
     lists: foreach::Lists,
+    /// It is of the old state, as if it were made now, by nobody.
+    is_earlier: bool,
     /// It matches, and its preconditions are met: each step would come to the same.
     applies: bool,
     /// The request has the roles of whoever made it, where the rule names them.
@@ -256,6 +258,7 @@ impl<'a> Pass<'a> {
             request,
             states: States::new(&rule.context),
             lists: foreach::Lists::default(),
+            is_earlier: false,
             applies: false,
             has_roles: false,
             excepted: None,
@@ -381,7 +384,9 @@ impl<'a> Evaluation<'a> {
             return None;
         }
         let request = self.now.request.of_old_object()?;
-        Some(Pass::new(self.rule, Cow::Owned(request)))
+        let mut pass = Pass::new(self.rule, Cow::Owned(request));
+        pass.is_earlier = true;
+        Some(pass)
     }
 }
 

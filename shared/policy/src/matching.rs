@@ -64,6 +64,11 @@ impl fmt::Display for Operation {
 pub(crate) struct Match {
     pub(crate) include: Filters,
     pub(crate) exclude: Option<Filters>,
+    /// Of a derived rule: it speaks of nothing else, whatever its filters say. Empty: of anything.
+    pub(crate) kinds_alone: Vec<&'static str>,
+    /// What it speaks of is let pass. Where nobody is known to have made a request, it does not hold for
+    /// somebody.
+    pub(crate) spares: bool,
 }
 
 /// Never empty, and no filter of it is.
@@ -103,13 +108,26 @@ enum Side {
 impl Match {
     /// Whether it speaks of the request, as far as `known` tells.
     pub(crate) fn matches(&self, request: &AdmissionRequest, known: &Surroundings) -> Matched {
-        let include = self.include.match_request(request, known, Side::Include);
+        if !self.kinds_alone.is_empty() && !self.kinds_alone.contains(&request.kind()) {
+            return Matched::No;
+        }
+        let side = match self.spares {
+            true => Side::Exclude,
+            false => Side::Include,
+        };
+        let include = self.include.match_request(request, known, side);
         match &self.exclude {
             Some(exclude) if include != Matched::No => {
                 include.and(!exclude.match_request(request, known, Side::Exclude))
             }
             _ => include,
         }
+    }
+
+    /// The same of what is let pass.
+    pub(crate) fn sparing(mut self) -> Self {
+        self.spares = true;
+        self
     }
 
     /// What has to be known of the request, and is not.

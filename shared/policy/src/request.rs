@@ -1,13 +1,16 @@
 //! What a rule sees of an AdmissionReview's request.
 
 use anteroom_jmespath::Occasion;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use crate::{Operation, images, matching::Roles};
 
 /// The name under which a rule finds them.
 const IMAGES: &str = "images";
+
+/// A user, and a group, that nobody is.
+const NOBODY: &str = "anteroom:nobody";
 
 /// Why a value is not an admission request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -295,6 +298,19 @@ impl AdmissionRequest {
         Some(earlier)
     }
 
+    /// The same request of a user whom nothing names but a wildcard.
+    pub(crate) fn by_nobody(&self) -> Self {
+        let mut request = self.clone();
+        if let Some(Value::Object(fields)) = request.root.get_mut("request") {
+            let user = json!({ "username": NOBODY, "groups": [NOBODY] });
+            fields.insert("userInfo".to_owned(), user);
+            for roles in ["roles", "clusterRoles"] {
+                fields.remove(roles);
+            }
+        }
+        request
+    }
+
     /// The same request about an object that was changed: what later rules see.
     #[must_use]
     pub fn with_object(&self, object: Value) -> Self {
@@ -355,8 +371,6 @@ fn service_account(username: &str) -> (&str, &str) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

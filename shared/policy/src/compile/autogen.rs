@@ -2,7 +2,9 @@
 //! Pod template stands in `spec.template`, one for CronJobs.
 //!
 //! A policy is left as it is where any of its rules speaks of Pods and of other kinds at once, or
-//! selects by what a template need not share with its controller: names, labels, annotations.
+//! selects by what a template need not share with its controller: names, labels, annotations; or where
+//! none names Pods or what makes them without a group and a version. A derived rule speaks of its own
+//! controllers alone, whatever else its filters let through.
 
 use serde_json::{Map, Value, json};
 
@@ -35,6 +37,8 @@ pub(super) struct Derived {
     pub(super) rule: Value,
     /// From the object to the template of its Pods.
     pub(super) template: &'static [&'static str],
+    /// Of what makes Pods in this way.
+    pub(super) kinds: Vec<&'static str>,
 }
 
 /// One way to make Pods.
@@ -47,7 +51,7 @@ struct Shape {
 
 /// The rules that `rules` lead to, beside themselves.
 pub(super) fn derive(metadata: &Value, rules: &[Value]) -> Vec<Derived> {
-    if !rules.iter().all(may_derive) {
+    if !rules.iter().all(may_derive) || !rules.iter().any(names_pods) {
         return Vec::new();
     }
     let shapes = shapes(metadata["annotations"][ANNOTATION].as_str());
@@ -60,6 +64,7 @@ pub(super) fn derive(metadata: &Value, rules: &[Value]) -> Vec<Derived> {
                 of,
                 rule,
                 template: shape.template,
+                kinds: shape.kinds.iter().copied().map(kind_alone).collect(),
             })
             .collect::<Vec<_>>()
     };
@@ -67,10 +72,10 @@ pub(super) fn derive(metadata: &Value, rules: &[Value]) -> Vec<Derived> {
 }
 
 fn shapes(annotation: Option<&str>) -> Vec<Shape> {
-    let named: Option<Vec<&str>> =
-        annotation.map(|names| names.split(',').map(str::trim).collect());
-    let wanted = |kind: &&str| {
-        let kind = kind.rsplit('/').next().unwrap_or(kind);
+    // Spaces count: a name with one before it is of no controller.
+    let named: Option<Vec<&str>> = annotation.map(|names| names.split(',').collect());
+    let wanted = |kind: &&'static str| {
+        let kind = kind_alone(kind);
         named.as_ref().is_none_or(|named| named.contains(&kind))
     };
     let all = [
@@ -88,6 +93,25 @@ fn shapes(annotation: Option<&str>) -> Vec<Shape> {
     all.into_iter()
         .filter(|shape| !shape.kinds.is_empty())
         .collect()
+}
+
+fn kind_alone(kind: &'static str) -> &'static str {
+    kind.rsplit('/').next().unwrap_or(kind)
+}
+
+/// Whether the rule names Pods, or what makes them, by the kind alone. Of `v1/Pod` nothing is derived
+/// unless some rule does.
+fn names_pods(rule: &Value) -> bool {
+    let kinds = |resources: &Value| {
+        let kinds = resources["kinds"].as_array().into_iter().flatten();
+        let mut kinds = kinds.filter_map(Value::as_str);
+        kinds.any(|kind| {
+            let mut known = CONTROLLERS.iter().copied().chain([CRON_JOB]);
+            kind == "Pod" || known.any(|known| kind_alone(known) == kind)
+        })
+    };
+    let blocks = [&rule["match"], &rule["exclude"]];
+    blocks.into_iter().flat_map(filters).any(kinds)
 }
 
 /// Whether nothing in the rule speaks against deriving from its policy.

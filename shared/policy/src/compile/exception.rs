@@ -11,6 +11,7 @@ use super::{
 use crate::{
     Problem,
     exception::{Covered, PolicyException},
+    matching::Match,
     problem::Problems,
 };
 
@@ -70,7 +71,7 @@ fn one(manifest: &Field<'_>, problems: &mut Problems) -> Option<PolicyException>
     let namespace = metadata.text_at("namespace").unwrap_or("default");
     let spec = manifest.required("spec", problems)?;
     let spec = spec.object(&SPEC, problems)?;
-    let matches = resources::compile(&spec, problems);
+    let matches = resources::compile(&spec, problems).map(Match::sparing);
     let exceptions = spec.required("exceptions", problems)?;
     let fields = exceptions.list(problems);
     if fields.is_empty() {

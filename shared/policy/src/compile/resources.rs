@@ -71,6 +71,8 @@ pub(super) fn compile(rule: &Object<'_>, problems: &mut Problems) -> Option<Matc
     Some(Match {
         include: include?,
         exclude,
+        kinds_alone: Vec::new(),
+        spares: false,
     })
 }
 

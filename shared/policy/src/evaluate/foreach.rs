@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{
     FOREACH_ELEMENTS_MAX, RuleError, RuleOutcome, check,
     conditions::{self, Stop, Verdict},
-    scope::{Interrupt, Scope},
+    scope::Scope,
 };
 use crate::{
     Rule, VariableError, VariableErrorKind,
@@ -57,7 +57,7 @@ impl Lists {
             go_through(known.len(), scope)?;
             return Ok(Arc::clone(known));
         }
-        let elements = elements(&each.list, place, scope)?;
+        let elements = judged_elements(&each.list, place, scope)?;
         self.0.resize(self.0.len().max(at + 1), None);
         self.0[at] = Some(Arc::clone(&elements));
         Ok(elements)
@@ -93,7 +93,7 @@ impl Walk<'_> {
         outer: Outer<'_>,
         scope: &mut Scope<'_>,
     ) -> Option<RuleOutcome> {
-        let (mut judged, mut pending) = (0_usize, false);
+        let (mut judged, mut pending, mut no_list) = (0_usize, false, None);
         for (at, each) in all.iter().enumerate() {
             let place = Place {
                 outer: outer.place,
@@ -101,10 +101,15 @@ impl Walk<'_> {
             };
             let elements = match outer.is_first {
                 true => self.lists.of(at, each, &place, scope),
-                false => elements(&each.list, &place, scope),
+                false => judged_elements(&each.list, &place, scope),
             };
             let elements = match elements {
                 Ok(elements) => elements,
+                // The other lists are judged all the same, as in Kyverno.
+                Err(Stop::Error(error)) if is_of(&error, VariableErrorKind::Failed) => {
+                    no_list = Some(*error);
+                    continue;
+                }
                 Err(stop) => match stop.outcome().filter(|_| !pending) {
                     Some(outcome) => return Some(outcome),
                     None => {
@@ -135,12 +140,13 @@ impl Walk<'_> {
                 }
             }
         }
-        match (pending, judged) {
-            (true, _) => None,
-            (false, 0) => Some(RuleOutcome::Skipped {
+        match (pending, judged, no_list) {
+            (true, ..) => None,
+            (false, 0, Some(error)) => Some(RuleOutcome::Error(error)),
+            (false, 0, None) => Some(RuleOutcome::Skipped {
                 reason: "no element of a foreach is judged".to_owned(),
             }),
-            (false, _) => Some(RuleOutcome::Pass),
+            (false, ..) => Some(RuleOutcome::Pass),
         }
     }
 
@@ -177,10 +183,21 @@ impl Walk<'_> {
                 Ok(_) => Some(RuleOutcome::Skipped {
                     reason: String::new(),
                 }),
+                // What its conditions are about is not there: the rule does not speak of it, as in Kyverno.
+                Err(Stop::Error(error)) if is_of(&error, VariableErrorKind::Missing) => {
+                    Some(RuleOutcome::Skipped {
+                        reason: error.to_string(),
+                    })
+                }
                 Err(stop) => stop.outcome(),
             }
         })
     }
+}
+
+/// Whether it is of a variable, and of this kind. What is wrong with a fact is never.
+fn is_of(error: &RuleError, kind: VariableErrorKind) -> bool {
+    matches!(error, RuleError::Variable { source, .. } if source.kind == kind)
 }
 
 fn no_object(each: &ForEach, place: &dyn Display) -> RuleError {
@@ -203,7 +220,19 @@ fn go_through(count: usize, scope: &mut Scope<'_>) -> Result<(), Stop> {
     }
 }
 
-/// What the list comes to; a single value is a list of one. A list that is not there has no elements.
+/// The same where elements are judged: a list that is not there has none.
+fn judged_elements(
+    list: &Prepared,
+    place: &dyn Display,
+    scope: &mut Scope<'_>,
+) -> Result<Elements, Stop> {
+    match elements(list, place, scope) {
+        Err(Stop::Error(error)) if is_of(&error, VariableErrorKind::Missing) => Ok(Arc::default()),
+        found => found,
+    }
+}
+
+/// What the list comes to; a single value is a list of one. One that is not there is an error.
 pub(super) fn elements(
     list: &Prepared,
     place: &dyn Display,
@@ -215,9 +244,6 @@ pub(super) fn elements(
             Value::Null => Arc::default(),
             single => Arc::new([Arc::new(single)]),
         },
-        Err(Interrupt::Variable(error)) if error.kind == VariableErrorKind::Missing => {
-            Arc::default()
-        }
         Err(interrupt) => {
             let error = interrupt.into_error(|| format!("{place}.list"));
             return Err(error.map_or(Stop::Pending, |error| Stop::Error(Box::new(error))));

@@ -34,7 +34,15 @@ pub(super) fn speaks_of(
     facts: &mut Facts,
     known: &mut Surroundings,
 ) -> Result<bool, Stop> {
-    if !matches(&rule.matches, &pass.request, facts, known)? {
+    let speaks = match pass.is_earlier {
+        // Whoever made the old state is not who asks now, and is known to nobody.
+        true => {
+            let (by_nobody, mut known) = (pass.request.by_nobody(), known.of_nobody());
+            matches(&rule.matches, &by_nobody, facts, &mut known)?
+        }
+        false => matches(&rule.matches, &pass.request, facts, known)?,
+    };
+    if !speaks {
         return Ok(false);
     }
     if rule.names_roles && !pass.has_roles {

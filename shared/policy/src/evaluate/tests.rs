@@ -1,3 +1,4 @@
+mod applies;
 mod cel;
 mod context;
 mod excepted;

@@ -79,6 +79,14 @@ pub(crate) struct Lacking {
 }
 
 impl Surroundings {
+    /// The same around a request of somebody who has no roles.
+    pub(crate) fn of_nobody(&self) -> Self {
+        Self {
+            namespace_labels: self.namespace_labels.clone(),
+            roles: Some(Roles::default()),
+        }
+    }
+
     /// The labels of the namespace that the object is in; none of an object that is in none. `None`: they
     /// are not known.
     pub(super) fn labels<'a>(&'a self, request: &'a AdmissionRequest) -> Option<&'a Value> {

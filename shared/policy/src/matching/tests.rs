@@ -134,12 +134,16 @@ fn any_all_and_exclude_combine() {
     let any = Match {
         include: Filters::Any(vec![named("a*"), named("b*")]),
         exclude: Some(Filters::Any(vec![named("*x"), named("*y")])),
+        kinds_alone: Vec::new(),
+        spares: false,
     };
     assert!(speaks(&any, "a") && speaks(&any, "b"));
     assert!(!speaks(&any, "c") && !speaks(&any, "ax") && !speaks(&any, "by"));
     let all = Match {
         include: Filters::All(vec![named("a*"), named("*b")]),
         exclude: Some(Filters::All(vec![named("*x*"), named("*y*")])),
+        kinds_alone: Vec::new(),
+        spares: false,
     };
     assert!(speaks(&all, "ab") && speaks(&all, "axb"));
     assert!(!speaks(&all, "a") && !speaks(&all, "axyb"));
@@ -159,6 +163,8 @@ fn targets_are_kinds_and_operations_of_every_filter() {
             },
         ]),
         exclude: None,
+        kinds_alone: Vec::new(),
+        spares: false,
     };
     let targets: Vec<_> = with.targets(crate::Phase::Validation).collect();
     assert_eq!(targets[0].operations, [Operation::Delete]);

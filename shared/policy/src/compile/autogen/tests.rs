@@ -31,6 +31,31 @@ fn rules_on_pods_alone_lead_to_two_each() {
 }
 
 #[test]
+fn some_rule_has_to_name_them_by_the_kind_alone() {
+    let mut excluding = on(&json!(["v1/Pod"]));
+    excluding["exclude"] = json!({ "any": [{ "resources": { "kinds": ["Pod"] } }] });
+    for (rules, expected) in [
+        (json!([on(&json!(["v1/Pod"]))]), 0),
+        (json!([on(&json!(["v1/Pod"])), on(&json!(["Service"]))]), 0),
+        (
+            json!([on(&json!(["v1/Pod"])), on(&json!(["apps/v1/Deployment"]))]),
+            0,
+        ),
+        (
+            json!([on(&json!(["v1/Pod"])), on(&json!(["Deployment"]))]),
+            2,
+        ),
+        (
+            json!([on(&json!(["v1/Pod"])), on(&json!(["CronJob", "Job"]))]),
+            2,
+        ),
+        (json!([excluding]), 2),
+    ] {
+        assert_eq!(names(&json!({}), &rules).len(), expected, "{rules}");
+    }
+}
+
+#[test]
 fn what_speaks_against_it_does_so_for_the_whole_policy() {
     let mut named = on(&json!(["Pod"]));
     named["match"]["any"][0]["resources"]["names"] = json!(["a*"]);
@@ -54,9 +79,14 @@ fn the_annotation_says_for_which_controllers() {
     for (annotation, expected) in [
         ("none", vec![]),
         (
-            "Deployment, StatefulSet",
+            "Deployment,StatefulSet",
             vec![json!(["apps/v1/Deployment", "apps/v1/StatefulSet"])],
         ),
+        (
+            "Deployment, StatefulSet",
+            vec![json!(["apps/v1/Deployment"])],
+        ),
+        (" Deployment", vec![]),
         ("CronJob", vec![json!(["batch/v1/CronJob"])]),
     ] {
         let metadata = json!({ "annotations": { ANNOTATION: annotation } });

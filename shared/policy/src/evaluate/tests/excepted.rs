@@ -217,3 +217,25 @@ fn of_a_standard_some_controls_are_let_pass() {
     );
     assert_eq!(judged(&[exception(ANY)], &good).excepted_by, ["ns/e"]);
 }
+
+#[test]
+fn nobody_known_is_not_who_an_exception_is_for() {
+    let rule = policy(&format!("validate: {{{DENY}}}"));
+    let with_user = create(&ingress("a", &[]));
+    let without = AdmissionRequest::new(json!({
+        "operation": "CREATE", "namespace": "ns",
+        "kind": {"group": "networking.k8s.io", "version": "v1", "kind": "Ingress"},
+        "object": ingress("a", &[]),
+    }))
+    .unwrap();
+    let robot =
+        "match: {any: [{resources: {kinds: ['*']}, subjects: [{kind: User, name: '*robot'}]}]}";
+    for (spec, request, expected) in [
+        (ANY, &without, &["ns/e"][..]),
+        (robot, &with_user, &["ns/e"]),
+        (robot, &without, &[]),
+    ] {
+        let (report, _) = judged(&rule, &[exception(spec)], request, nothing);
+        assert_eq!(report.excepted_by, expected, "{spec}: {report:?}");
+    }
+}

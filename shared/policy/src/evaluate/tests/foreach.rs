@@ -63,6 +63,92 @@ fn a_list_may_be_one_value_or_missing() {
     assert!(matches!(failed, RuleOutcome::Error(_)), "{failed:?}");
 }
 
+/// Two lists; each element is denied that is `bad`, where the conditions before it say so.
+fn two_lists(first: &str, second: &str, key: &str) -> String {
+    let each = |list: &str| {
+        format!(
+            "{{list: \"{list}\", preconditions: {{all: [{{key: \"{{{{ {key} }}}}\", operator: Equals, value: true}}]}}, \
+             deny: {{conditions: {{all: [{{key: \"{{{{ element.name }}}}\", operator: Equals, value: bad}}]}}}}}}"
+        )
+    };
+    format!(
+        "validate: {{message: m, foreach: [{}, {}]}}",
+        each(first),
+        each(second)
+    )
+}
+
+#[test]
+fn an_element_that_lacks_what_its_preconditions_are_about_is_passed_over() {
+    let named = |name: &str, judge: &Value| json!({"name": name, "judge": judge});
+    let (bad, good) = (named("bad", &json!(true)), named("good", &json!(true)));
+    for (key, elements, expected) in [
+        ("element.judge", json!([{"name": "bad"}]), "skip"),
+        ("element.judge", json!([{"name": "bad"}, good]), "pass"),
+        ("element.judge", json!([{"name": "bad"}, bad]), "fail"),
+        ("element.nope.judge", json!([bad]), "skip"),
+        // What cannot be computed is no lack.
+        ("length(element.judge)", json!([bad]), "error"),
+        (
+            "length(element.judge)",
+            json!([named("bad", &Value::Null)]),
+            "error",
+        ),
+    ] {
+        let rule = two_lists("request.object.a", "request.object.nope", key);
+        let found = outcome(&rule, &create(&json!({"a": elements})));
+        assert_eq!(verdict(&found), expected, "{key} {elements}: {found:?}");
+    }
+}
+
+#[test]
+fn what_an_element_cannot_know_of_a_fact_is_no_lack() {
+    let rule = policy(
+        r#"
+validate:
+  message: m
+  foreach:
+  - list: request.object.a
+    context: [{name: f, apiCall: {urlPath: "/api/v1/namespaces/images/configmaps/unread", jmesPath: data.state}}]
+    preconditions: {all: [{key: "{{ f }}", operator: Equals, value: x}]}
+    deny: {}
+"#,
+    );
+    let (report, _) = drive(&rule, &create(&json!({"a": [1]})), look_up);
+    assert_eq!(verdict(&report.outcome), "error");
+}
+
+#[test]
+fn a_list_that_cannot_be_computed_does_not_keep_the_others_from_being_judged() {
+    let element = |name: &str| json!([{"name": name, "judge": true}]);
+    let failing = "keys(request.object.name)";
+    for (first, second, name, expected) in [
+        (failing, "request.object.a", "good", "pass"),
+        (failing, "request.object.a", "bad", "fail"),
+        ("request.object.a", failing, "good", "pass"),
+        ("request.object.a", failing, "bad", "fail"),
+        (failing, "request.object.nope", "good", "error"),
+        ("`[]`", failing, "good", "error"),
+        (failing, failing, "good", "error"),
+    ] {
+        let rule = two_lists(first, second, "element.judge");
+        let object = json!({"name": "n", "a": element(name)});
+        let found = outcome(&rule, &create(&object));
+        assert_eq!(verdict(&found), expected, "{first} {second}: {found:?}");
+    }
+}
+
+fn verdict(outcome: &RuleOutcome) -> &'static str {
+    match outcome {
+        RuleOutcome::NotMatched => "not matched",
+        RuleOutcome::Skipped { .. } => "skip",
+        RuleOutcome::Pass => "pass",
+        RuleOutcome::Fail { .. } => "fail",
+        RuleOutcome::Mutated { .. } => "mutated",
+        RuleOutcome::Error(_) => "error",
+    }
+}
+
 const LOOKED_UP: &str = r#"
 context:
 - {name: allowed, apiCall: {urlPath: "/api/v1/namespaces/{{ request.namespace }}", jmesPath: "metadata.labels.allowed"}}

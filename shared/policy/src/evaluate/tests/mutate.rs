@@ -98,13 +98,18 @@ fn what_changes_nothing_is_skipped() {
         "mutate: {patchStrategicMerge: {spec: {'+(containers)': []}}}",
         "mutate: {patchStrategicMerge: {metadata: {'(name)': q}, spec: {a: 1}}}",
         "mutate: {patchesJson6902: [{op: remove, path: /spec/none}]}",
-        "mutate: {foreach: [{list: request.object.spec.none, patchStrategicMerge: {a: 1}}]}",
+        "mutate: {foreach: [{list: 'request.object.spec.none || `[]`', patchStrategicMerge: {a: 1}}]}",
     ] {
         let skipped = RuleOutcome::Skipped {
             reason: "no patches applied".to_owned(),
         };
         assert_eq!(outcome(rule, &pod()), skipped, "{rule}");
     }
+    let list = "mutate: {foreach: [{list: request.object.spec.none, patchStrategicMerge: {a: 1}}]}";
+    let RuleOutcome::Error(error) = outcome(list, &pod()) else {
+        panic!("a list to change by must be there");
+    };
+    assert_eq!(error.code(), ErrorCode::VARIABLE_UNRESOLVED);
     let policy = policy_of("mutate: {patchStrategicMerge: {spec: {a: 1}}}");
     let request = request("DELETE", &Value::Null, &pod());
     let facts = |_: &FactRequest| panic!("no fact is asked for");
