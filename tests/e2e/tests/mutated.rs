@@ -82,6 +82,22 @@ fn has(metadata: &Value, labels: &Value, annotations: &Value) -> anyhow::Result<
     Ok(())
 }
 
+/// The API server asks in the order in which it has the webhooks, whichever came first.
+async fn in_order(world: &World) -> anyhow::Result<()> {
+    let configuration = json!({ "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration", "metadata": {} });
+    let found = world.api(&configuration).get("anteroom").await?;
+    let webhooks = found.data["webhooks"].as_array().context("no webhooks")?;
+    let names: Vec<_> = webhooks.iter().map(|webhook| &webhook["name"]).collect();
+    let expected = [
+        "ignore-10.mutate.anteroom.svc",
+        "fail-10.mutate.anteroom.svc",
+        "probe.anteroom.svc",
+    ];
+    ensure!(names == expected, "{names:?}");
+    Ok(())
+}
+
 async fn story(world: &mut World) -> anyhow::Result<()> {
     world.system.ready().await?;
     for policy in policies() {
@@ -90,6 +106,7 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
     for policy in policies() {
         condition(world, &policy, "True", "").await?;
     }
+    in_order(world).await?;
     let (pod, api) = (pod("plain"), world.api(&pod("plain")));
     let parsed: DynamicObject = serde_json::from_value(pod.clone())?;
     let dry = PostParams {

@@ -13,6 +13,7 @@ use crate::{
 };
 
 const CONFIGURATIONS: &str = "validatingwebhookconfigurations.admissionregistration.k8s.io";
+const CHANGING: &str = "mutatingwebhookconfigurations.admissionregistration.k8s.io";
 
 fn kube_client(api: &SimApi) -> kube::Client {
     anteroom_runtime::process::install_crypto_provider();
@@ -26,9 +27,13 @@ fn start(cluster: &Cluster, api: &SimApi) -> Webhook {
 }
 
 async fn configuration(api: &SimApi, has: impl Fn(&Value) -> bool) -> Value {
+    configuration_of(CONFIGURATIONS, api, has).await
+}
+
+async fn configuration_of(kind: &str, api: &SimApi, has: impl Fn(&Value) -> bool) -> Value {
     let mut stats = api.subscribe();
     loop {
-        let objects = api.objects(CONFIGURATIONS).unwrap();
+        let objects = api.objects(kind).unwrap();
         let found = objects
             .first()
             .map(|body| serde_json::from_slice(body).unwrap());
@@ -87,6 +92,47 @@ async fn the_configuration_follows_the_policies() {
     );
     policy["request"]["object"]["kind"] = "ClusterPolicy".into();
     assert_eq!(client.review("/policies", &policy).await["allowed"], true);
+    api.shutdown().await;
+}
+
+/// Without policies only the proof is left of it.
+#[tokio::test]
+async fn what_changes_objects_is_registered_beside_what_judges_them() {
+    let api = SimApi::start(SimConfig::default()).await.unwrap();
+    let namespace = serde_json::json!({ "metadata": { "name": "anteroom" } });
+    api.put("namespaces", namespace).unwrap();
+    let changes = unique_host("changes", |policy| {
+        let rule = &mut policy["spec"]["rules"][0];
+        rule.as_object_mut().unwrap().remove("validate");
+        rule["mutate"]["patchStrategicMerge"]["metadata"]["labels"]["a"] = "b".into();
+    });
+    let cluster = Cluster::with(&[unique_host("hosts", |_| ()), changes]).await;
+    let webhook = start(&cluster, &api);
+    let _beats = cluster.beats(&[ingresses().as_str()]);
+    cluster.service.readiness.wait_ready().await;
+
+    let webhooks = |found: &Value| found["webhooks"].as_array().map_or(0, Vec::len);
+    let found = configuration_of(CHANGING, &api, |found| webhooks(found) == 2).await;
+    let only = &found["webhooks"][0];
+    assert_eq!(only["clientConfig"]["service"]["path"], "/mutate/fail/10");
+    assert_eq!(only["reinvocationPolicy"], "IfNeeded");
+    let operations = &only["rules"][0]["operations"];
+    assert_eq!(operations, &serde_json::json!(["CREATE", "UPDATE"]));
+    let judging = configuration(&api, |found| webhooks(found) == 3).await;
+    let only = &judging["webhooks"][0];
+    assert_eq!(only["clientConfig"]["service"]["path"], "/validate/fail/10");
+    assert_eq!(only.get("reinvocationPolicy"), None);
+    for of in [&found, &judging] {
+        assert!(of["metadata"]["annotations"]["anteroom.dev/position"].is_string());
+    }
+
+    let client = Client::of(&webhook).await;
+    let review = ingress("CREATE", "s", "a.example");
+    let answer = client.review("/mutate/fail/10", &review).await;
+    let made = crate::mutations::patched(&answer, review["request"]["object"].clone());
+    assert_eq!(made["metadata"]["labels"]["a"], "b");
+    cluster.remove_policy("changes").await;
+    configuration_of(CHANGING, &api, |found| webhooks(found) == 1).await;
     api.shutdown().await;
 }
 
