@@ -33,6 +33,7 @@ mod controller;
 mod crd;
 mod discovery;
 mod feeds;
+mod images;
 mod index;
 mod lead;
 mod left;

@@ -65,6 +65,8 @@ pub struct Driver {
     pub namespace_labels: bool,
     /// The data of images ([`FactTarget::Image`](crate::FactTarget)).
     pub images: bool,
+    /// How registries are signed in to (`imageRegistryCredentials`). Otherwise they are asked anonymously.
+    pub image_credentials: bool,
 }
 
 impl Driver {
@@ -73,7 +75,8 @@ impl Driver {
         mutation: true,
         roles: true,
         namespace_labels: true,
-        images: false,
+        images: true,
+        image_credentials: false,
     };
 
     /// One that knows all of it.
@@ -82,6 +85,7 @@ impl Driver {
         roles: true,
         namespace_labels: true,
         images: true,
+        image_credentials: true,
     };
 }
 

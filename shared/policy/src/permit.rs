@@ -44,6 +44,11 @@ pub enum Call<'a> {
         /// Which.
         object: &'a ObjectKey,
     },
+    /// What a registry says of an image.
+    Image {
+        /// Its reference.
+        reference: &'a str,
+    },
 }
 
 /// A call that the policy contains, and what is needed to make it.
@@ -65,6 +70,8 @@ pub enum Permit<'p> {
     },
     /// A ConfigMap.
     ConfigMap,
+    /// What a registry says of an image.
+    Image,
 }
 
 /// Why a call is not made.
@@ -124,6 +131,7 @@ impl Policy {
                 (FactSource::ConfigMap(own), Call::ConfigMap { object }) => {
                     self.config_map(own, object)
                 }
+                (FactSource::Image(own), Call::Image { reference }) => image(own, reference),
                 _ => continue,
             };
             match permit {
@@ -199,6 +207,13 @@ fn service<'p>(
         headers: &own.headers,
         ca_bundle: &own.ca_bundle,
     })
+}
+
+fn image(own: &Template, reference: &str) -> Result<Permit<'static>, String> {
+    match own.can_be(reference, |value| !value.contains(char::is_whitespace)) {
+        true => Ok(Permit::Image),
+        false => Err(format!("its image is not `{}`", own.source())),
+    }
 }
 
 fn covers_data(own: Option<&Data>, data: Option<&Value>) -> Result<(), String> {

@@ -59,6 +59,11 @@ pub enum LiveCall {
         /// Which.
         object: ObjectKey,
     },
+    /// What its registry says of an image.
+    Image {
+        /// As in `ghcr.io/shop/web:1.2`.
+        reference: String,
+    },
 }
 
 /// The answer.

@@ -52,6 +52,12 @@ pub(crate) enum CallFault {
         /// What is wrong with it.
         problem: String,
     },
+    /// What a registry says is not what it should be.
+    #[error("the registry's answer is not usable: {problem}")]
+    Registry {
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The bundle of certificates cannot be used.
     #[error("`caBundle` cannot be used: {problem}")]
     Bundle {
@@ -120,6 +126,7 @@ impl CallFault {
             Self::Redirected { .. } => "redirected".into(),
             Self::Unreadable { .. } => "unreadable".into(),
             Self::Bundle { .. } => "bundle".into(),
+            Self::Registry { .. } => "registry".into(),
         }
     }
 
@@ -140,6 +147,7 @@ impl CallFault {
             Self::Redirected { .. } => ("Redirected", ""),
             Self::Unreadable { .. } => ("Unreadable", ""),
             Self::Bundle { .. } => ("InvalidBundle", ""),
+            Self::Registry { .. } => ("InvalidAnswer", ""),
         };
         Failure::new(
             reason,

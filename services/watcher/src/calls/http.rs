@@ -54,6 +54,25 @@ pub(crate) struct Validators {
     modified: Option<HeaderValue>,
 }
 
+/// What was said, whatever it was; of what is no success only the beginning.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Said {
+    /// # Errors
+    /// [`CallFault::Status`] where it is no success.
+    pub(crate) fn succeeded(self) -> Result<Self, CallFault> {
+        match self.status.is_success() {
+            true => Ok(self),
+            false => Err(CallFault::status(self.status.as_u16(), &self.body)),
+        }
+    }
+}
+
 /// What came back.
 #[derive(Debug)]
 pub(crate) enum Answer {
@@ -78,33 +97,63 @@ impl HttpCall {
     }
 
     async fn follow(&self, known: &Validators) -> Result<Answer, CallFault> {
+        // The connection ends with the set that drives it.
+        let mut driver = JoinSet::new();
+        let response = self.arrive(known, &mut driver).await?;
+        if response.status() == StatusCode::NOT_MODIFIED && *known != Validators::default() {
+            return Ok(Answer::Unchanged);
+        }
+        let validators = Validators::of(response.headers());
+        let said = self.said(response).await?.succeeded()?;
+        Ok(Answer::Body(said.body, validators))
+    }
+
+    /// Makes the call, and gives whatever is said where it ends.
+    ///
+    /// # Errors
+    /// [`CallFault`], but for an answer that is no success.
+    pub(crate) async fn ask(&self, timeout: Duration) -> Result<Said, CallFault> {
+        let asked = tokio::time::timeout(timeout, async {
+            let mut driver = JoinSet::new();
+            let response = self.arrive(&Validators::default(), &mut driver).await?;
+            self.said(response).await
+        });
+        asked.await.unwrap_or(Err(CallFault::Slow { timeout }))
+    }
+
+    async fn said(&self, response: Response<Incoming>) -> Result<Said, CallFault> {
+        let (head, body) = response.into_parts();
+        let body = match head.status.is_success() {
+            true => body::read(body, self.bytes_max).await?,
+            false => body::read(body, PROBLEM_BYTES_MAX)
+                .await
+                .unwrap_or_default(),
+        };
+        Ok(Said {
+            status: head.status,
+            headers: head.headers,
+            body,
+        })
+    }
+
+    /// The answer at the end of all redirects.
+    async fn arrive(
+        &self,
+        known: &Validators,
+        driver: &mut JoinSet<()>,
+    ) -> Result<Response<Incoming>, CallFault> {
         let mut hop = Hop {
             url: self.url.clone(),
             data: self.data.clone(),
             headers: self.request_headers(known)?,
         };
         for _ in 0..=REDIRECTS_MAX {
-            // The connection ends with the set that drives it.
-            let mut driver = JoinSet::new();
-            let response = self.send(&hop, &mut driver).await?;
-            let status = response.status();
-            if status == StatusCode::NOT_MODIFIED && *known != Validators::default() {
-                return Ok(Answer::Unchanged);
+            driver.abort_all();
+            let response = self.send(&hop, driver).await?;
+            match redirect::next(&hop, &response)? {
+                Some(next) => hop = next,
+                None => return Ok(response),
             }
-            if let Some(next) = redirect::next(&hop, &response)? {
-                hop = next;
-                continue;
-            }
-            if !status.is_success() {
-                let text = body::read(response.into_body(), PROBLEM_BYTES_MAX).await;
-                return Err(CallFault::status(
-                    status.as_u16(),
-                    &text.unwrap_or_default(),
-                ));
-            }
-            let validators = Validators::of(response.headers());
-            let bytes = body::read(response.into_body(), self.bytes_max).await?;
-            return Ok(Answer::Body(bytes, validators));
         }
         Err(CallFault::Redirected {
             problem: format!("more than {REDIRECTS_MAX} redirects"),

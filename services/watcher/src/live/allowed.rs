@@ -12,13 +12,21 @@ use crate::calls::{CallTarget, is_of_secrets, parse_url};
 /// A read that may be made.
 #[derive(Clone)]
 pub(super) struct Allowed {
-    pub(super) target: CallTarget,
+    pub(super) target: Target,
     /// What is posted, as JSON.
     pub(super) data: Option<Bytes>,
     /// The answer is a ConfigMap, of which `{data, metadata}` are wanted.
     pub(super) config_map: bool,
     /// It reads Secrets.
     pub(super) secret: bool,
+}
+
+/// Where it is read.
+#[derive(Clone)]
+pub(super) enum Target {
+    Call(CallTarget),
+    /// Of its registry, by its reference.
+    Image(String),
 }
 
 impl Allowed {
@@ -37,6 +45,7 @@ impl Allowed {
                 (Call::Service { url, data }, data)
             }
             LiveCall::ConfigMap { object } => (Call::ConfigMap { object }, None),
+            LiveCall::Image { reference } => (Call::Image { reference }, None),
         };
         let permit = policy.permits(&request.rule, &request.variable, call);
         let permit = permit.map_err(|refusal| {
@@ -44,9 +53,10 @@ impl Allowed {
             failed(format!("policy `{policy}` does not read this: {refusal}"))
         })?;
         let target = match permit {
-            Permit::Api { path } => CallTarget::Api { path },
-            Permit::ConfigMap => match &request.call {
-                LiveCall::ConfigMap { object } => config_map(object),
+            Permit::Api { path } => Target::Call(CallTarget::Api { path }),
+            Permit::ConfigMap | Permit::Image => match &request.call {
+                LiveCall::ConfigMap { object } => Target::Call(config_map(object)),
+                LiveCall::Image { reference } => Target::Image(reference.clone()),
                 LiveCall::Api { .. } | LiveCall::Service { .. } => {
                     return Err(failed("the policy contains another call"));
                 }
@@ -55,10 +65,13 @@ impl Allowed {
                 url,
                 headers,
                 ca_bundle,
-            } => service(&url, headers, ca_bundle)?,
+            } => Target::Call(service(&url, headers, ca_bundle)?),
         };
         Ok(Self {
-            secret: matches!(&target, CallTarget::Api { path } if is_of_secrets(path)),
+            secret: matches!(
+                &target,
+                Target::Call(CallTarget::Api { path }) if is_of_secrets(path)
+            ),
             config_map: matches!(request.call, LiveCall::ConfigMap { .. }),
             data: data.map(|data| Bytes::from(data.to_string())),
             target,
@@ -69,7 +82,11 @@ impl Allowed {
     /// something there each time.
     pub(super) fn key(&self) -> Option<String> {
         let data = self.data.as_deref().map(String::from_utf8_lossy);
-        match &self.target {
+        let target = match &self.target {
+            Target::Image(reference) => return Some(format!("image {reference}")),
+            Target::Call(target) => target,
+        };
+        match target {
             CallTarget::Api { path } => Some(format!("{} {path} {data:?}", self.config_map)),
             CallTarget::Service { .. } if data.is_some() => None,
             CallTarget::Service {

@@ -20,6 +20,15 @@ pub struct LiveArgs {
     #[arg(long, env = "ANTEROOM_LIVE_READ_BYTES_MAX", default_value_t = 32 * 1024 * 1024,
           value_name = "BYTES")]
     pub live_read_bytes_max: usize,
+
+    /// Registries of images that are spoken to by http, separated by commas: hosts, with their port
+    #[arg(
+        long,
+        env = "ANTEROOM_INSECURE_REGISTRY",
+        value_delimiter = ',',
+        value_name = "HOST"
+    )]
+    pub insecure_registry: Vec<String>,
 }
 
 impl Default for LiveArgs {
@@ -28,6 +37,7 @@ impl Default for LiveArgs {
             live_reads_per_second: 100,
             live_read_concurrency: 16,
             live_read_bytes_max: 32 * 1024 * 1024,
+            insecure_registry: Vec::new(),
         }
     }
 }

@@ -15,11 +15,17 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::{
-    LiveTools, allowed::Allowed, bucket::Bucket, evaluate::evaluate, failed, flights::Flights,
+    LiveTools,
+    allowed::{Allowed, Target},
+    bucket::Bucket,
+    evaluate::evaluate,
+    failed,
+    flights::Flights,
     policies::Policies,
 };
 use crate::{
     calls::{Answer, CALL_TIMEOUT, CallFault, Validators, parse},
+    images::{Images, Registries},
     prune::prune,
 };
 
@@ -39,6 +45,7 @@ pub(super) struct Reader {
     bucket: Mutex<Bucket>,
     places: Semaphore,
     flights: Flights<String, Brought>,
+    images: Images,
 }
 
 impl Reader {
@@ -49,6 +56,9 @@ impl Reader {
             bucket: Mutex::new(Bucket::new(args.live_reads_per_second, Instant::now())),
             places: Semaphore::new(args.live_read_concurrency as usize),
             flights: Flights::default(),
+            images: Images::new(Registries {
+                insecure: args.insecure_registry.clone(),
+            }),
             tools,
         }
     }
@@ -186,9 +196,13 @@ impl Reader {
         };
         let _under_way = self.tools.metrics.under_way();
         // It is not cut short with its first reader's deadline: others may have joined.
+        let target = match &allowed.target {
+            Target::Image(reference) => return self.images.read(reference).await,
+            Target::Call(target) => target,
+        };
         let nothing_known = Validators::default();
         let answer = self.tools.caller.fetch(
-            &allowed.target,
+            target,
             allowed.data.as_ref(),
             &nothing_known,
             self.tools.args.live_read_bytes_max,

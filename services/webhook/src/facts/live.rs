@@ -129,6 +129,6 @@ impl Live {
 fn changes_nothing(call: &LiveCall) -> bool {
     match call {
         LiveCall::Api { data, .. } | LiveCall::Service { data, .. } => data.is_none(),
-        LiveCall::ConfigMap { .. } => true,
+        LiveCall::ConfigMap { .. } | LiveCall::Image { .. } => true,
     }
 }

@@ -10,6 +10,7 @@
 //! | a ConfigMap | the labelled ones | the referenced ones, if it is named literally | a live read |
 //! | the labels of a namespace | the view of namespaces | a live read, if it is not in the view too |
 //! | bindings of roles | their view | | |
+//! | what a registry says of an image | a live read | | |
 //!
 //! Views of Secrets are found by what the watcher made of this policy's own reference alone, which it
 //! did by whether this policy was allowed to read them; an entry on Secrets, which was allowed to by its
@@ -129,6 +130,7 @@ pub(super) fn road(
         FactTarget::Api(target) => asked.api(target)?,
         FactTarget::Service { url, data } => (asked.live(LiveCall::Service { url, data }), None),
         FactTarget::ConfigMap { object, literal } => (asked.config_map(object, literal)?, None),
+        FactTarget::Image { reference } => (asked.live(LiveCall::Image { reference }), None),
         FactTarget::NamespaceLabels { namespace } => (asked.namespace(namespace), None),
         FactTarget::RoleBindings { cluster } => (asked.role_bindings(cluster)?, None),
         other => {

@@ -47,9 +47,19 @@ const CONFIG_MAP: Known = Known {
 };
 
 const IMAGE_REGISTRY: Known = Known {
-    evaluated: &["jmesPath", "jmespath", "reference"],
-    // How a registry is reached is for whoever reads it.
-    inert: &["imageRegistryCredentials"],
+    evaluated: &[
+        "imageRegistryCredentials",
+        "jmesPath",
+        "jmespath",
+        "reference",
+    ],
+    inert: &[],
+    later: &[],
+};
+
+const CREDENTIALS: Known = Known {
+    evaluated: &["allowInsecureRegistry", "providers", "secrets"],
+    inert: &[],
     later: &[],
 };
 
@@ -64,6 +74,9 @@ impl Place<'_> {
         let reference = registry.required("reference", self.problems);
         let reference = reference.and_then(|field| self.template(&field));
         let query = self.query(&registry);
+        if let Some(credentials) = registry.get("imageRegistryCredentials") {
+            self.check_credentials(&credentials);
+        }
         Some(Fact {
             source: FactSource::Image(reference?),
             query: query?,
@@ -71,6 +84,31 @@ impl Place<'_> {
             age_max_ms: None,
             cut: Default::default(),
         })
+    }
+
+    /// Who signs in to no registry says so of what asks for it. `default` is what there is without a word.
+    fn check_credentials(&mut self, field: &Field<'_>) {
+        let known: fn(Driver) -> bool = |driver| driver.image_credentials;
+        let Some(credentials) = field.object(&CREDENTIALS, self.problems) else {
+            return;
+        };
+        for name in ["providers", "secrets"] {
+            let listed = credentials.get(name);
+            let texts = listed.map(|field| field.texts(self.problems));
+            let mut texts = texts.into_iter().flatten();
+            if texts.any(|text| name == "secrets" || text != "default") {
+                let message = "registries are asked anonymously here";
+                self.problems
+                    .unsupported_unless(known, credentials.child(name), message);
+            }
+        }
+        let insecure = credentials.get("allowInsecureRegistry");
+        if insecure.and_then(|field| field.boolean(self.problems)) == Some(true) {
+            let message =
+                "the watcher's `--insecure-registry` says which registries are spoken to by http";
+            let path = credentials.child("allowInsecureRegistry");
+            self.problems.unsupported_unless(known, path, message);
+        }
     }
 
     pub(super) fn cached_entry(&mut self, field: &Field<'_>) -> Option<Fact> {

@@ -163,6 +163,45 @@ fn a_driver_that_knows_more_has_fewer_problems() {
 }
 
 #[test]
+fn a_registry_that_has_to_be_signed_in_to_is_told() {
+    let policy = |credentials: &Value| {
+        json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+            "spec": {"rules": [{
+                "name": "r", "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+                "context": [{"name": "data", "imageRegistry": {
+                    "reference": "a", "imageRegistryCredentials": credentials,
+                }}],
+                "validate": {"deny": {}},
+            }]},
+        })
+    };
+    for (credentials, path) in [
+        (
+            json!({"providers": ["default"], "allowInsecureRegistry": false}),
+            None,
+        ),
+        (json!({"secrets": ["regcred"]}), Some("secrets")),
+        (
+            json!({"providers": ["default", "amazon"]}),
+            Some("providers"),
+        ),
+        (
+            json!({"allowInsecureRegistry": true}),
+            Some("allowInsecureRegistry"),
+        ),
+    ] {
+        let manifest = policy(&credentials);
+        assert!(compile_for(&manifest, Driver::ALL).is_ok(), "{credentials}");
+        let problem = compile(&manifest).err().map(|problems| problems[0].clone());
+        let found = problem.map(|problem| (problem.code.as_str().to_owned(), problem.path));
+        let place = "spec.rules[0].context[0].imageRegistry.imageRegistryCredentials";
+        let expected = path.map(|path| ("AR301".to_owned(), format!("{place}.{path}")));
+        assert_eq!(found, expected, "{credentials}");
+    }
+}
+
+#[test]
 fn rules_that_are_not_run_are_told_beside_those_that_are() {
     let policy = |rules: Value| {
         compile(&json!({

@@ -14,7 +14,7 @@ fn permits(own: Option<&str>, entry: &Value, call: Call<'_>) -> Result<String, S
     match policy.permits("r", "x", call) {
         Ok(Permit::Api { path }) => Ok(path),
         Ok(Permit::Service { url, .. }) => Ok(url),
-        Ok(Permit::ConfigMap) => Ok(String::new()),
+        Ok(Permit::ConfigMap | Permit::Image) => Ok(String::new()),
         Err(refusal) => Err(refusal.to_string()),
     }
 }
@@ -380,4 +380,28 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn the_policys_own_images_are_permitted() {
+    let image = |template: &str, reference: &str| {
+        let entry = json!({"imageRegistry": {"reference": template.replace("AAA", A)}});
+        permits(None, &entry, Call::Image { reference }).is_ok()
+    };
+    for (template, reference, permitted) in [
+        ("ghcr.io/a/b:1", "ghcr.io/a/b:1", true),
+        ("ghcr.io/a/b:1", "ghcr.io/a/b:2", false),
+        ("AAA", "registry.example:5000/a/b@sha256:0", true),
+        ("AAA", "two words", false),
+        ("ghcr.io/AAA", "ghcr.io/a/b", true),
+        ("ghcr.io/AAA", "evil.example/ghcr.io/a", false),
+    ] {
+        assert_eq!(
+            image(template, reference),
+            permitted,
+            "{template} {reference}"
+        );
+    }
+    let call = json!({"apiCall": {"urlPath": "/version"}});
+    assert!(permits(None, &call, Call::Image { reference: "a" }).is_err());
 }

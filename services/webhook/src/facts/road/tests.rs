@@ -111,6 +111,7 @@ fn ways(
             LiveCall::Api { path, .. } => format!("live {path}"),
             LiveCall::Service { url, .. } => format!("live {url}"),
             LiveCall::ConfigMap { object } => format!("live configmap {object}"),
+            LiveCall::Image { reference } => format!("live image {reference}"),
         },
     };
     Ok(road.ways.iter().map(short).collect())
@@ -535,4 +536,15 @@ fn what_a_request_does_not_carry_is_in_views() {
         name: "own".into(),
     };
     assert!(!way.ends_with(&absent));
+}
+
+#[test]
+fn an_image_is_read_live() {
+    let image = FactTarget::Image {
+        reference: "ghcr.io/a/b:1".into(),
+    };
+    for reader in [None, Some("own")] {
+        let found = ways(image.clone(), reader, &catalog(&[])).unwrap();
+        assert_eq!(found, ["live image ghcr.io/a/b:1"]);
+    }
 }
