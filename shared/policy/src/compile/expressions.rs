@@ -65,8 +65,13 @@ impl Names {
         let ast = prepared.expression().ast();
         let mut fields = BTreeSet::new();
         root_fields(ast, ast.root(), &mut fields);
+        let is_known = |name: &str| GIVEN.contains(&name) || self.defined.contains(name);
+        // As in Kyverno, which looks for one thing that may be known: `request.object.a || none`, where a
+        // text was meant. What is not known is missing then, as any key may be.
+        let is_computed = !ast.functions().is_empty() || prepared.source().contains('@');
+        let may_be_meant = is_computed || fields.iter().any(|name| is_known(name));
         for name in fields {
-            if GIVEN.contains(&name) || self.defined.contains(name) {
+            if is_known(name) {
                 continue;
             }
             let source = prepared.source();
@@ -78,7 +83,7 @@ impl Names {
                 let message =
                     format!("`{source}`: the context entry `{name}` must stand before its use");
                 problems.invalid(path, message);
-            } else {
+            } else if !may_be_meant {
                 let message = format!(
                     "`{source}`: there is no variable `{name}`; there are {}",
                     self.list()

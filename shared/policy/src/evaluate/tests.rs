@@ -9,6 +9,7 @@ mod occasion;
 mod parts;
 mod patterns;
 mod surroundings;
+mod unknown;
 
 use anteroom_model::Failure;
 use proptest::prelude::*;

@@ -115,7 +115,15 @@ fn document() -> impl Strategy<Value = Value> {
 }
 
 /// What can be asked for in place of a fact, most often.
-const USES: [&str; 60] = [
+const USES: [&str; 67] = [
+    // A name that nobody knows is a key that is missing.
+    "V || nobody",
+    "V[0].host || nobody || 'x'",
+    "V[0].host == nobody",
+    "contains(V[].host, nobody)",
+    "!nobody && V[].host",
+    "V && nobody",
+    "length(nobody || V)",
     "contains(V[].host, W[0].host)",
     "V[?host == 'H'].n && W[].rules[].host",
     "length(V) == length(W)",
