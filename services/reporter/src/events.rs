@@ -2,7 +2,15 @@
 //!
 //! An Event's name is made of what it says, so the same is never told twice while the API server keeps it.
 
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use anteroom_bus::Bus;
 use anteroom_model::ObjectKey;
+use anteroom_wire::violation::Violation as Admission;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event},
@@ -12,14 +20,15 @@ use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
 };
+use parking_lot::Mutex;
 use tokio::{sync::mpsc, time::Instant};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    desk::About,
+    desk::{About, Desk},
     metrics::ReporterMetrics,
     report::policy_name,
-    result::{Outcome, RuleResult, Subject, cut},
+    result::{RuleResult, Subject, cut},
     store::{Fault, within},
 };
 
@@ -32,8 +41,18 @@ const NOTE_BYTES_MAX: usize = 1_024;
 /// The longest name of an Event, without what makes it unique.
 const NAME_BYTES_MAX: usize = 200;
 
-/// Who tells.
-const CONTROLLER: &str = "kyverno-scan";
+/// Who tells of what a scan found, and of what was found at admission.
+const SCAN: &str = "kyverno-scan";
+const ADMISSION: &str = "kyverno-admission";
+
+/// For how long a request that is refused again and again is told of once.
+const AGAIN_AFTER_S: i64 = 10 * 60;
+
+/// Events that are remembered for that; beyond it, the API server's answer says that one was told.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// How long until webhooks are listened to again, where that was interrupted.
+const HEAR_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Where Events of what has no namespace are written.
 const NAMESPACE_OF_CLUSTER: &str = "default";
@@ -43,6 +62,25 @@ const NAMESPACE_OF_CLUSTER: &str = "default";
 pub(crate) struct Events {
     queue: mpsc::Sender<Event>,
     metrics: ReporterMetrics,
+    recent: Arc<Mutex<Recent>>,
+}
+
+/// The names of Events of admission that were told a moment ago.
+#[derive(Debug, Default)]
+struct Recent {
+    window: i64,
+    names: HashSet<String>,
+}
+
+impl Recent {
+    /// Whether it is new. As far as is remembered.
+    fn is_new(&mut self, window: i64, name: &str) -> bool {
+        if self.window != window || self.names.len() >= REMEMBERED_MAX {
+            self.names.clear();
+            self.window = window;
+        }
+        self.names.insert(name.to_owned())
+    }
 }
 
 /// Something that was found, to be told of.
@@ -68,6 +106,7 @@ impl Events {
         let events = Self {
             queue,
             metrics: metrics.clone(),
+            recent: Arc::default(),
         };
         let run = write(client, instance, waiting, metrics, per_second.max(1));
         (events, run)
@@ -75,54 +114,151 @@ impl Events {
 
     /// Tells of a violation.
     pub(crate) fn tell(&self, violation: &Violation<'_>) {
-        for event in violation.events() {
-            if self.queue.try_send(event).is_err() {
-                self.metrics.event("dropped");
+        violation.events().into_iter().for_each(|e| self.put(e));
+    }
+
+    /// Tells of what was found at admission: of a request that was refused, there is no object to tell it
+    /// on. The same within some minutes is told once.
+    pub(crate) fn tell_admission(&self, found: &Admission, desk: &Desk, now_s: i64) {
+        let (about, window) = (desk.about(), now_s / AGAIN_AFTER_S);
+        for event in admission_events(found, &about, window) {
+            let name = event.metadata.name.clone().unwrap_or_default();
+            if self.recent.lock().is_new(window, &name) {
+                self.put(event);
             }
         }
     }
+
+    fn put(&self, event: Event) {
+        if self.queue.try_send(event).is_err() {
+            self.metrics.event("dropped");
+        }
+    }
+}
+
+/// Hears what webhooks find, for ever, and tells of it; without Events, of nothing.
+pub(crate) async fn hear(bus: Arc<dyn Bus>, events: Option<Events>, desk: Desk) {
+    let Some(events) = events else {
+        return std::future::pending().await;
+    };
+    loop {
+        if let Ok(mut found) = bus.violations().await {
+            while let Some(found) = found.next().await {
+                events.tell_admission(&found, &desk, Timestamp::now().as_second());
+            }
+        }
+        // The bus is away, or this reader was too slow.
+        tokio::time::sleep(HEAR_AGAIN_AFTER).await;
+    }
+}
+
+fn admission_events(
+    found: &Admission,
+    about: &HashMap<ObjectKey, About>,
+    window: i64,
+) -> Vec<Event> {
+    let mut events = Vec::new();
+    for rule in &found.rules {
+        let policy = ObjectKey::new(rule.policy_namespace.as_str(), rule.policy.as_str());
+        let told = Told {
+            policy: &policy,
+            about: about.get(&policy),
+            object: ObjectReference {
+                api_version: Some(found.api_version.clone()),
+                kind: Some(found.kind.clone()),
+                namespace: Some(found.namespace.clone()).filter(|n| !n.is_empty()),
+                name: Some(found.name.clone()),
+                ..ObjectReference::default()
+            },
+            rule: &rule.rule,
+            word: if rule.error { "error" } else { "fail" },
+            message: &rule.message,
+            blocked: found.blocked,
+            controller: ADMISSION,
+            seed: format!("{}\n{window}", found.operation),
+        };
+        if !found.blocked && !found.name.is_empty() {
+            events.push(told.on_object());
+        }
+        events.push(told.on_policy());
+    }
+    events
 }
 
 impl Violation<'_> {
     /// On the object and on the policy.
     fn events(&self) -> [Event; 2] {
         let Self {
-            policy,
-            subject,
-            result,
-            ..
+            subject, result, ..
         } = self;
-        let object = ObjectReference {
-            api_version: Some(subject.api_version.to_string()),
-            kind: Some(subject.kind.to_string()),
-            namespace: Some(subject.namespace.to_string()).filter(|n| !n.is_empty()),
-            name: Some(subject.name.to_string()),
-            uid: Some(subject.uid.to_string()),
-            ..ObjectReference::default()
+        let told = Told {
+            policy: self.policy,
+            about: self.about,
+            object: ObjectReference {
+                api_version: Some(subject.api_version.to_string()),
+                kind: Some(subject.kind.to_string()),
+                namespace: Some(subject.namespace.to_string()).filter(|n| !n.is_empty()),
+                name: Some(subject.name.to_string()),
+                uid: Some(subject.uid.to_string()),
+                ..ObjectReference::default()
+            },
+            rule: &result.rule,
+            word: result.outcome.as_str(),
+            message: &result.message,
+            blocked: false,
+            controller: SCAN,
+            seed: format!("{}\n{}", subject.uid, self.since_s),
         };
-        let of_policy = ObjectReference {
+        [told.on_object(), told.on_policy()]
+    }
+}
+
+/// What Events tell of one rule and one object.
+struct Told<'a> {
+    policy: &'a ObjectKey,
+    about: Option<&'a About>,
+    object: ObjectReference,
+    rule: &'a str,
+    /// As in reports.
+    word: &'static str,
+    message: &'a str,
+    /// The request was refused.
+    blocked: bool,
+    controller: &'static str,
+    /// What makes it another one than the same at another time.
+    seed: String,
+}
+
+impl Told<'_> {
+    fn on_object(&self) -> Event {
+        let (policy, rule) = (policy_name(self.policy), self.rule);
+        let note = format!("policy {policy}/{rule} {}: {}", self.word, self.message);
+        self.event(self.object.clone(), None, &note)
+    }
+
+    fn on_policy(&self) -> Event {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let (kind, name) = (text(&self.object.kind), text(&self.object.name));
+        let place = match &self.object.namespace {
+            None => format!("{kind} {name}"),
+            Some(namespace) => format!("{kind} {namespace}/{name}"),
+        };
+        let blocked = if self.blocked { " (blocked)" } else { "" };
+        let (rule, word) = (self.rule, self.word);
+        let note = format!("{place}: [{rule}] {word}{blocked}; {}", self.message);
+        let namespace = Some(self.policy.namespace.to_string()).filter(|n| !n.is_empty());
+        let regarding = ObjectReference {
             api_version: Some("kyverno.io/v1".to_owned()),
-            kind: Some(match policy.namespace.is_empty() {
-                true => "ClusterPolicy".to_owned(),
-                false => "Policy".to_owned(),
+            kind: Some(match namespace {
+                None => "ClusterPolicy".to_owned(),
+                Some(_) => "Policy".to_owned(),
             }),
-            namespace: Some(policy.namespace.to_string()).filter(|n| !n.is_empty()),
-            name: Some(policy.name.to_string()),
+            namespace,
+            name: Some(self.policy.name.to_string()),
             uid: self.about.and_then(|about| about.uid.clone()),
             ..ObjectReference::default()
         };
-        let (rule, message) = (&result.rule, &result.message);
-        let word = result.outcome.as_str();
-        let on_object = format!("policy {}/{rule} {word}: {message}", policy_name(policy));
-        let place = match &*subject.namespace {
-            "" => format!("{} {}", subject.kind, subject.name),
-            namespace => format!("{} {namespace}/{}", subject.kind, subject.name),
-        };
-        let on_policy = format!("{place}: [{rule}] {word}; {message}");
-        [
-            self.event(object.clone(), None, &on_object),
-            self.event(of_policy, Some(object), &on_policy),
-        ]
+        self.event(regarding, Some(self.object.clone()), &note)
     }
 
     fn event(
@@ -131,16 +267,18 @@ impl Violation<'_> {
         related: Option<ObjectReference>,
         note: &str,
     ) -> Event {
-        let seed = format!("{}\n{}\n{note}", self.subject.uid, self.since_s);
-        let name = cut(
-            regarding.name.as_deref().unwrap_or_default(),
-            NAME_BYTES_MAX,
-        );
+        let seed = format!("{}\n{note}", self.seed);
+        let name = regarding.name.as_deref().filter(|name| !name.is_empty());
+        let name = cut(name.unwrap_or("unnamed"), NAME_BYTES_MAX);
         let name = name.trim_end_matches('…');
         let namespace = regarding.namespace.as_deref();
-        let reason = match self.result.outcome {
-            Outcome::Error => "PolicyError",
+        let reason = match self.word {
+            "error" => "PolicyError",
             _ => "PolicyViolation",
+        };
+        let action = match self.blocked {
+            true => "Resource Blocked",
+            false => "Resource Passed",
         };
         Event {
             metadata: ObjectMeta {
@@ -148,13 +286,13 @@ impl Violation<'_> {
                 namespace: Some(namespace.unwrap_or(NAMESPACE_OF_CLUSTER).to_owned()),
                 ..ObjectMeta::default()
             },
-            action: Some("Resource Passed".to_owned()),
+            action: Some(action.to_owned()),
             reason: Some(reason.to_owned()),
             type_: Some("Warning".to_owned()),
             note: Some(cut(note, NOTE_BYTES_MAX)),
             regarding: Some(regarding),
             related,
-            reporting_controller: Some(CONTROLLER.to_owned()),
+            reporting_controller: Some(self.controller.to_owned()),
             ..Event::default()
         }
     }
@@ -167,7 +305,7 @@ async fn write(
     metrics: ReporterMetrics,
     per_second: u32,
 ) {
-    let apart = std::time::Duration::from_secs(1) / per_second;
+    let apart = Duration::from_secs(1) / per_second;
     while let Some(mut event) = waiting.recv().await {
         let begun = Instant::now();
         event.event_time = Some(MicroTime(Timestamp::now()));
@@ -198,8 +336,13 @@ async fn write(
 
 #[cfg(test)]
 mod tests {
+    use anteroom_wire::violation::ViolatedRule;
+
     use super::*;
-    use crate::book::tests::{result, subject};
+    use crate::{
+        book::tests::{result, subject},
+        result::Outcome,
+    };
 
     fn events(namespace: &str, since_s: i64) -> [Event; 2] {
         let mut subject = subject("u");
@@ -242,5 +385,53 @@ mod tests {
         );
         assert_ne!(name(&events("n", 7)[0]), name(&events("n", 8)[0]));
         assert_eq!(events("", 7)[1].note.as_deref(), Some("Pod u: [r] fail; m"));
+    }
+
+    #[test]
+    fn a_refusal_is_told_of_on_the_policy_alone() {
+        let mut found = Admission {
+            operation: "CREATE".into(),
+            blocked: true,
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            namespace: "n".into(),
+            name: "a".into(),
+            rules: vec![ViolatedRule {
+                policy_namespace: "n".into(),
+                policy: "p".into(),
+                rule: "r".into(),
+                message: "m".into(),
+                ..ViolatedRule::default()
+            }],
+        };
+        let events = |found: &Admission| admission_events(found, &HashMap::new(), 1);
+        let refused = events(&found);
+        assert_eq!(refused.len(), 1);
+        assert_eq!(
+            refused[0].note.as_deref(),
+            Some("Pod n/a: [r] fail (blocked); m")
+        );
+        assert_eq!(refused[0].action.as_deref(), Some("Resource Blocked"));
+        assert_eq!(refused[0].metadata.namespace.as_deref(), Some("n"));
+        found.blocked = false;
+        found.rules[0].error = true;
+        let passed = events(&found);
+        assert_eq!(passed.len(), 2);
+        assert_eq!(passed[0].note.as_deref(), Some("policy n/p/r error: m"));
+        assert_eq!(passed[0].reason.as_deref(), Some("PolicyError"));
+        found.name = String::new();
+        assert_eq!(events(&found).len(), 1, "nobody knows yet on what");
+    }
+
+    #[test]
+    fn what_is_refused_again_and_again_is_told_once_in_a_while() {
+        let mut recent = Recent::default();
+        let found = [(1, "a"), (1, "a"), (1, "b"), (2, "a"), (2, "a")];
+        let new = found.map(|(window, name)| recent.is_new(window, name));
+        assert_eq!(new, [true, false, true, true, false]);
+        for number in 0..REMEMBERED_MAX + 1 {
+            recent.is_new(2, &number.to_string());
+        }
+        assert!(recent.names.len() <= REMEMBERED_MAX);
     }
 }

@@ -134,6 +134,7 @@ impl Reporter {
                 (Some(made.0), Some(made.1))
             }
         };
+        let hearing = events::hear(Arc::clone(&self.bus), events.clone(), desk.clone());
         let writer = Writer::new(
             Store::new(self.client.clone()),
             desk,
@@ -151,6 +152,7 @@ impl Reporter {
             ended = scanner.run() => ended,
             () = writer.run(check) => Ok(()),
             () = telling => Ok(()),
+            () = hearing => Ok(()),
         }
     }
 }

@@ -16,6 +16,7 @@
 //! - `registration`: the two webhook configurations, and the proof that the API server goes by them;
 //!   `tls`: the certificate.
 //! - `background`: existing objects through the same policies, for whoever reports on them.
+//! - `violations`: tells of requests that violate rules.
 //! - `beats`: what this webhook says that it enforces.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -40,6 +41,7 @@ mod rule;
 mod server;
 mod tls;
 mod verdict;
+mod violations;
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -63,6 +65,7 @@ use decide::Decider;
 use facts::Facts;
 use metrics::{KyvernoMetrics, WebhookMetrics};
 use registration::{Called, Keeper, Registration};
+use violations::Violations;
 
 /// Runs the webhook until shutdown. `kube` is for our own certificate and webhook configuration;
 /// without it the certificate lives in this process, and nothing is registered.
@@ -187,13 +190,20 @@ impl Webhook {
         tasks.spawn("beats", beats.run(service.shutdown.clone()));
 
         let hedge = Duration::from_millis(args.query_hedge_ms);
-        let facts = Facts::new(bus, metrics.clone(), hedge, args.audit_cached_calls);
+        let facts = Facts::new(
+            Arc::clone(&bus),
+            metrics.clone(),
+            hedge,
+            args.audit_cached_calls,
+        );
         if let Some(kyverno) = metrics.kyverno.clone() {
             let told = tell_policies(kyverno, catalogs.clone(), service.shutdown.clone());
             tasks.spawn("metrics of policies", told);
         }
         let decider = Decider::new(catalogs, facts, metrics.clone());
-        let endpoint = server::Endpoint::new(decider, metrics);
+        let (violations, telling) = Violations::new(bus, metrics.clone(), service.shutdown.clone());
+        tasks.spawn("violations", telling);
+        let endpoint = server::Endpoint::new(decider, violations, metrics);
         tasks.spawn(
             "server",
             server::serve(

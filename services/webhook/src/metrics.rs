@@ -43,6 +43,7 @@ pub(crate) struct WebhookMetrics {
     policies: Family<StateLabels, Gauge>,
     registrations: Family<OutcomeLabels, Counter>,
     proof_seconds: Histogram,
+    violations: Family<OutcomeLabels, Counter>,
     /// The same by other names, where that is asked for.
     pub(crate) kyverno: Option<KyvernoMetrics>,
 }
@@ -137,6 +138,7 @@ impl WebhookMetrics {
             policies: Family::default(),
             registrations: Family::default(),
             proof_seconds: histogram(),
+            violations: Family::default(),
             kyverno: None,
         };
         metrics.register(
@@ -188,6 +190,11 @@ impl WebhookMetrics {
             "anteroom_admission_reviews_in_flight",
             "Reviews that are being decided",
             own.reviews_in_flight.clone(),
+        );
+        metrics.register(
+            "anteroom_webhook_violations",
+            "Decisions with violations that were told to the reporter, by what became of that",
+            own.violations.clone(),
         );
         metrics.register(
             "anteroom_policies",
@@ -292,6 +299,12 @@ impl WebhookMetrics {
     pub(crate) fn registered_configuration(&self, written: bool) {
         let outcome = if written { "ok" } else { "error" };
         self.registrations
+            .get_or_create(&OutcomeLabels { outcome })
+            .inc();
+    }
+
+    pub(crate) fn violation(&self, outcome: &'static str) {
+        self.violations
             .get_or_create(&OutcomeLabels { outcome })
             .inc();
     }

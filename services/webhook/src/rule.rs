@@ -23,6 +23,8 @@ pub(crate) struct RuleName {
     counters: [OnceLock<Counter>; RuleResult::ALL.len()],
     /// As the counters.
     seconds: OnceLock<Histogram>,
+    /// Nobody scans what exists by its policy.
+    pub(crate) unscanned: bool,
     /// What Kyverno's labels say of it.
     pub(crate) of_rule: OfRule,
     /// Where it is counted by Kyverno's labels.
@@ -34,6 +36,7 @@ impl RuleName {
     pub(crate) fn of(policy: &Policy, rule: &Rule) -> Self {
         let key = ObjectKey::new(policy.namespace().unwrap_or_default(), policy.name());
         Self {
+            unscanned: policy.not_scanned().is_some(),
             of_rule: OfRule::of(policy, rule),
             ..Self::new(key, rule.name())
         }
@@ -51,6 +54,7 @@ impl RuleName {
             },
             counters: Default::default(),
             seconds: OnceLock::new(),
+            unscanned: false,
             of_rule: OfRule::default(),
             seen: Seen::default(),
         }

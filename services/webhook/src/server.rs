@@ -40,6 +40,7 @@ use tower::{Service, make::Shared};
 
 use crate::{
     decide::Decider, metrics::WebhookMetrics, phase, policies::Scope, registration::proof,
+    violations::Violations,
 };
 use answer::About;
 
@@ -57,6 +58,7 @@ const DRAIN: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 struct App {
     decider: Decider,
+    violations: Violations,
     metrics: WebhookMetrics,
     places: Semaphore,
 }
@@ -97,9 +99,10 @@ pub(crate) async fn serve(
 pub(crate) struct Endpoint(Arc<App>);
 
 impl Endpoint {
-    pub(crate) fn new(decider: Decider, metrics: WebhookMetrics) -> Self {
+    pub(crate) fn new(decider: Decider, violations: Violations, metrics: WebhookMetrics) -> Self {
         Self(Arc::new(App {
             decider,
+            violations,
             metrics,
             places: Semaphore::new(REVIEWS_MAX),
         }))

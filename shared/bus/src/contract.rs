@@ -9,6 +9,7 @@ use anteroom_wire::{
     beat::Beat,
     envelope::{Envelope, Record, TraceContext},
     replica_beat::ReplicaBeat,
+    violation::Violation,
     webhook_beat::WebhookBeat,
 };
 use async_trait::async_trait;
@@ -90,6 +91,12 @@ pub trait Bus: Debug + Send + Sync + 'static {
 
     /// The heartbeats of the webhooks, from now on. A slow reader loses the oldest.
     async fn webhook_beats(&self) -> Result<Beats<WebhookBeat>, BusError>;
+
+    /// As [`Bus::send_beat`]: what a webhook found at admission.
+    async fn send_violation(&self, violation: &Violation) -> Result<(), BusError>;
+
+    /// What webhooks find at admission, from now on. A slow reader loses the oldest.
+    async fn violations(&self) -> Result<Beats<Violation>, BusError>;
 
     /// Asks whoever serves `to`; one of them answers.
     async fn request(

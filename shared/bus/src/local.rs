@@ -15,7 +15,8 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use anteroom_model::{Group, Incarnation, Revision, ViewId, limits::TOMBSTONE_TTL_MS};
 use anteroom_wire::{
-    beat::Beat, envelope::Envelope, replica_beat::ReplicaBeat, webhook_beat::WebhookBeat,
+    beat::Beat, envelope::Envelope, replica_beat::ReplicaBeat, violation::Violation,
+    webhook_beat::WebhookBeat,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -283,6 +284,26 @@ impl Bus for LocalBus {
     async fn webhook_beats(&self) -> Result<Beats<WebhookBeat>, BusError> {
         self.link
             .webhook_beats()
+            .map(Beats)
+            .ok_or_else(|| BusError::Unavailable {
+                message: "this client was closed".to_owned(),
+            })
+    }
+
+    async fn send_violation(&self, violation: &Violation) -> Result<(), BusError> {
+        self.link.require_up()?;
+        let links = self.hub.with(|state| state.links.clone());
+        for link in links.iter().filter_map(std::sync::Weak::upgrade) {
+            if link.is_up() && !self.hub.happens(|chances| chances.beat_lost) {
+                link.hear_violation(violation);
+            }
+        }
+        Ok(())
+    }
+
+    async fn violations(&self) -> Result<Beats<Violation>, BusError> {
+        self.link
+            .violations()
             .map(Beats)
             .ok_or_else(|| BusError::Unavailable {
                 message: "this client was closed".to_owned(),

@@ -35,6 +35,7 @@ use anteroom_wire::{
     lease,
     replica_beat::ReplicaBeat,
     subject::Subjects,
+    violation::Violation,
     webhook_beat::WebhookBeat,
 };
 use async_nats::{Client, Event, HeaderMap};
@@ -409,6 +410,14 @@ impl Bus for NatsBus {
 
     async fn webhook_beats(&self) -> Result<Beats<WebhookBeat>, BusError> {
         beats::listen_webhooks(&self.shared).await
+    }
+
+    async fn send_violation(&self, violation: &Violation) -> Result<(), BusError> {
+        beats::send_violation(&self.shared, violation).await
+    }
+
+    async fn violations(&self) -> Result<Beats<Violation>, BusError> {
+        beats::listen_violations(&self.shared).await
     }
 
     async fn request(

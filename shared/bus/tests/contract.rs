@@ -88,7 +88,8 @@ contract! {
         a_thousand_views_are_served_at_once
         beats_reach_whoever_listens
         replicas_are_heard_too
-        webhooks_are_heard_too;
+        webhooks_are_heard_too
+        violations_are_heard_too;
     faults:
         the_connection_is_watched
         while_away_everything_fails_at_once

@@ -9,6 +9,7 @@
 //! - [`lease`]: who writes.
 //! - [`live`]: a live read through the watcher.
 //! - [`referenced`]: a record of an object that is referenced by itself.
+//! - [`violation`]: what a webhook found at admission.
 //! - [`subject`]: the names of subjects.
 
 pub mod beat;
@@ -21,6 +22,7 @@ pub mod query;
 pub mod referenced;
 pub mod replica_beat;
 pub mod subject;
+pub mod violation;
 pub mod webhook_beat;
 
 mod escape;

@@ -8,6 +8,7 @@
 //! | `ar.<cluster>.beat` | no | the writers' heartbeats |
 //! | `ar.<cluster>.rbeat` | no | the replicas' heartbeats |
 //! | `ar.<cluster>.wbeat` | no | the webhooks' heartbeats |
+//! | `ar.<cluster>.violation` | no | what webhooks found at admission |
 //! | `ar.<cluster>.q.<view>` | no | queries to any replica that serves the view |
 //! | `ar.<cluster>.qf.<view>` | no | queries to any replica that knows the view, whatever its state |
 //! | `ar.<cluster>.qi.<replica>.<view>` | no | queries to one replica |
@@ -48,6 +49,8 @@ pub enum Subject {
     ReplicaBeat,
     /// The webhooks' heartbeats.
     WebhookBeat,
+    /// What webhooks found at admission.
+    Violation,
     /// Live reads.
     Live,
     /// Queries to any replica that serves the view.
@@ -160,6 +163,11 @@ impl Subjects {
         self.of("wbeat", &[])
     }
 
+    /// What webhooks found at admission.
+    pub fn violation(&self) -> String {
+        self.of("violation", &[])
+    }
+
     /// Live reads, to any watcher.
     pub fn live(&self) -> String {
         self.of("live", &[])
@@ -217,6 +225,7 @@ impl Subjects {
             "beat" => Subject::Beat,
             "rbeat" => Subject::ReplicaBeat,
             "wbeat" => Subject::WebhookBeat,
+            "violation" => Subject::Violation,
             "live" => Subject::Live,
             "qf" => Subject::Fallback(view(next()?)?),
             "q" => Subject::Query(view(next()?)?),

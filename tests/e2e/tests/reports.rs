@@ -38,6 +38,7 @@ async fn reports_follow_objects_and_policies() -> anyhow::Result<()> {
     says(&world, "later", "fail").await?;
     is_told_of(&world, "later").await?;
     namespace_has_its_own_report(&world).await?;
+    a_refusal_is_told_of(&world).await?;
 
     // It follows its object.
     label(&world, "bad", Some("b")).await?;
@@ -200,6 +201,34 @@ async fn namespace_has_its_own_report(world: &World) -> anyhow::Result<()> {
         anyhow::Ok(())
     })
     .await
+}
+
+/// A request that is refused leaves no object: the policy has an Event.
+async fn a_refusal_is_told_of(world: &World) -> anyhow::Result<()> {
+    let mut enforces = policy();
+    enforces["metadata"]["name"] = "no-secrets".into();
+    enforces["spec"]["validationFailureAction"] = "Enforce".into();
+    let matched = &mut enforces["spec"]["rules"][0]["match"];
+    matched["any"][0]["resources"]["kinds"] = json!(["ServiceAccount"]);
+    world.create(&enforces).await?;
+    condition(world, &enforces, "True", "").await?;
+    let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": { "name": "nobodys", "namespace": NAMESPACE } });
+    ensure!(world.create(&account).await.is_err(), "it was admitted");
+    let event = json!({ "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {} });
+    let api: Api<DynamicObject> = world.api(&event);
+    wait::until("an Event of a refusal", async || {
+        let all = api.list(&ListParams::default()).await?.items;
+        let says = format!("ServiceAccount {NAMESPACE}/nobodys: [team] fail (blocked)");
+        let is_told = |event: &DynamicObject| {
+            let note = event.data["note"].as_str();
+            note.is_some_and(|note| note.starts_with(&says))
+        };
+        ensure!(all.iter().any(is_told), "none of {}", all.len());
+        anyhow::Ok(())
+    })
+    .await?;
+    world.delete(&enforces).await
 }
 
 /// There are Events of the violation, on the object and on the policy.

@@ -123,6 +123,7 @@ async fn review(
     if let Some(kyverno) = &app.metrics.kyverno {
         kyverno.decided(&review, phase, &decision, took);
     }
+    app.violations.tell(&review, &decision);
     log(&review, &decision, took);
     let answer = response::decided(&review, &decision);
     Ok(json(StatusCode::OK, answer))

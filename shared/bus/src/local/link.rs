@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat, webhook_beat::WebhookBeat};
+use anteroom_wire::{
+    beat::Beat, replica_beat::ReplicaBeat, violation::Violation, webhook_beat::WebhookBeat,
+};
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -21,6 +23,7 @@ pub(super) struct Link {
     beats: Mutex<Option<broadcast::Sender<Beat>>>,
     replica_beats: Mutex<Option<broadcast::Sender<ReplicaBeat>>>,
     webhook_beats: Mutex<Option<broadcast::Sender<WebhookBeat>>>,
+    violations: Mutex<Option<broadcast::Sender<Violation>>>,
 }
 
 #[derive(Debug)]
@@ -44,6 +47,7 @@ impl Link {
             beats: Mutex::new(Some(broadcast::Sender::new(beats_max))),
             replica_beats: Mutex::new(Some(broadcast::Sender::new(beats_max))),
             webhook_beats: Mutex::new(Some(broadcast::Sender::new(beats_max))),
+            violations: Mutex::new(Some(broadcast::Sender::new(beats_max))),
         };
         link.publish();
         link
@@ -137,11 +141,24 @@ impl Link {
         beats.as_ref().map(broadcast::Sender::subscribe)
     }
 
+    /// As [`Link::hear`], of what a webhook found.
+    pub(super) fn hear_violation(&self, violation: &Violation) {
+        if let Some(violations) = &*self.violations.lock() {
+            let _ = violations.send(violation.clone());
+        }
+    }
+
+    pub(super) fn violations(&self) -> Option<broadcast::Receiver<Violation>> {
+        let violations = self.violations.lock();
+        violations.as_ref().map(broadcast::Sender::subscribe)
+    }
+
     pub(super) fn close(&self) {
         self.closed.cancel();
         self.beats.lock().take();
         self.replica_beats.lock().take();
         self.webhook_beats.lock().take();
+        self.violations.lock().take();
         self.publish();
     }
 }

@@ -1,9 +1,10 @@
-//! The heartbeats of writers, replicas and webhooks: core pub/sub, never stored.
+//! The heartbeats of writers, replicas and webhooks, and what webhooks find: core pub/sub, never stored.
 
 use anteroom_wire::{
     WireError,
     beat::{self, Beat},
     replica_beat::{self, ReplicaBeat},
+    violation::{self, Violation},
     webhook_beat::{self, WebhookBeat},
 };
 use bytes::Bytes;
@@ -21,6 +22,9 @@ const REPLICA_BEATS_MAX: usize = 256;
 
 /// As [`BEATS_MAX`], of webhooks.
 const WEBHOOK_BEATS_MAX: usize = 256;
+
+/// As [`BEATS_MAX`], of violations.
+const VIOLATIONS_MAX: usize = 256;
 
 fn unavailable(error: &dyn std::fmt::Display) -> BusError {
     BusError::Unavailable {
@@ -40,6 +44,11 @@ pub(super) async fn send_replica(shared: &Shared, beat: &ReplicaBeat) -> Result<
 pub(super) async fn send_webhook(shared: &Shared, beat: &WebhookBeat) -> Result<(), BusError> {
     let subject = shared.subjects.webhook_beat();
     publish(shared, subject, webhook_beat::encode(beat)).await
+}
+
+pub(super) async fn send_violation(shared: &Shared, violation: &Violation) -> Result<(), BusError> {
+    let subject = shared.subjects.violation();
+    publish(shared, subject, violation::encode(violation)).await
 }
 
 async fn publish(
@@ -73,6 +82,11 @@ pub(super) async fn listen_replicas(shared: &Shared) -> Result<Beats<ReplicaBeat
 pub(super) async fn listen_webhooks(shared: &Shared) -> Result<Beats<WebhookBeat>, BusError> {
     let subject = shared.subjects.webhook_beat();
     hear(shared, subject, WEBHOOK_BEATS_MAX, webhook_beat::decode).await
+}
+
+pub(super) async fn listen_violations(shared: &Shared) -> Result<Beats<Violation>, BusError> {
+    let subject = shared.subjects.violation();
+    hear(shared, subject, VIOLATIONS_MAX, violation::decode).await
 }
 
 async fn hear<T: Clone + Send + 'static>(

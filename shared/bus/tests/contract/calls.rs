@@ -17,6 +17,7 @@ use anteroom_wire::{
     beat::{Beat, ViewBeat},
     envelope::TraceContext,
     replica_beat::ReplicaBeat,
+    violation::Violation,
     webhook_beat::WebhookBeat,
 };
 use bytes::Bytes;
@@ -453,6 +454,28 @@ pub(crate) async fn webhook_heard(from: &dyn Bus, beats: &mut Beats<WebhookBeat>
         loop {
             from.send_webhook_beat(&sent).await.unwrap();
             let next = tokio::time::timeout(Duration::from_millis(100), beats.next());
+            if let Ok(heard) = next.await {
+                assert_eq!(heard, Some(sent.clone()));
+                return;
+            }
+        }
+    })
+    .await;
+}
+
+pub(crate) async fn violations_are_heard_too(harness: impl Harness) {
+    let (webhook, reader) = (harness.client().await, harness.client().await);
+    let mut violations = reader.violations().await.unwrap();
+    let sent = Violation {
+        kind: "Pod".into(),
+        name: "a".into(),
+        ..Violation::default()
+    };
+    within(async {
+        loop {
+            // One may be lost.
+            webhook.send_violation(&sent).await.unwrap();
+            let next = tokio::time::timeout(Duration::from_millis(100), violations.next());
             if let Ok(heard) = next.await {
                 assert_eq!(heard, Some(sent.clone()));
                 return;

@@ -55,6 +55,7 @@ proptest! {
             (subjects.live(), Subject::Live),
             (subjects.replica_beat(), Subject::ReplicaBeat),
             (subjects.webhook_beat(), Subject::WebhookBeat),
+            (subjects.violation(), Subject::Violation),
             (subjects.direct(&replica, &view), Subject::Direct { replica, view }),
             (subjects.beat(), Subject::Beat),
         ];
