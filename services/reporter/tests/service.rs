@@ -1,0 +1,208 @@
+//! The reporter between an in-process bus, a watcher that keeps its views, and a simulated API server.
+
+#![allow(clippy::unwrap_used, reason = "tests may")]
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use anteroom_bus::local::LocalBus;
+use anteroom_runtime::Service;
+use anteroom_simapi::{Fault, SimApi, SimConfig, Stats};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use tokio::{task::JoinHandle, time::timeout};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const CONFIG_MAPS: &str = "configmaps";
+const POLICIES: &str = "clusterpolicies.kyverno.io";
+const REPORTS: &str = "policyreports.wgpolicyk8s.io";
+
+struct World {
+    sim: Arc<SimApi>,
+    bus: Arc<LocalBus>,
+    _watcher: JoinHandle<anyhow::Result<()>>,
+}
+
+struct Running {
+    service: Service,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Running {
+    async fn stop(self) {
+        self.service.shutdown.trigger("the test says so");
+        self.task.await.unwrap().unwrap();
+    }
+}
+
+impl World {
+    async fn start() -> Self {
+        let sim = Arc::new(SimApi::start(SimConfig::default()).await.unwrap());
+        let definitions = "customresourcedefinitions.apiextensions.k8s.io";
+        for crd in anteroom_watcher::crds() {
+            sim.put(definitions, serde_json::to_value(crd).unwrap())
+                .unwrap();
+        }
+        for (kind, plural, scope) in [
+            ("PolicyReport", "policyreports", "Namespaced"),
+            ("ClusterPolicyReport", "clusterpolicyreports", "Cluster"),
+        ] {
+            let crd = json!({
+                "metadata": {"name": format!("{plural}.wgpolicyk8s.io")},
+                "spec": {"group": "wgpolicyk8s.io", "scope": scope,
+                    "names": {"kind": kind, "plural": plural},
+                    "versions": [{"name": "v1alpha2", "served": true, "storage": true}]},
+            });
+            sim.put(definitions, crd).unwrap();
+        }
+        let bus = Arc::new(LocalBus::new());
+        let args = anteroom_watcher::Args {
+            holder: Some("w".into()),
+            background_scans: true,
+            ..anteroom_watcher::Args::default()
+        };
+        let service = Service::new("watcher");
+        let watcher = anteroom_watcher::run(args, Arc::new(bus.join()), client(&sim), service);
+        Self {
+            _watcher: tokio::spawn(watcher),
+            sim,
+            bus,
+        }
+    }
+
+    fn report_as(&self, name: &str) -> Running {
+        let service = Service::new("reporter");
+        let args = anteroom_reporter::Args {
+            reporter_id: Some(name.to_owned()),
+            ..anteroom_reporter::Args::default()
+        };
+        let bus = Arc::new(self.bus.join());
+        let run = anteroom_reporter::run(args, bus, client(&self.sim), service.clone());
+        Running {
+            service,
+            task: tokio::spawn(run),
+        }
+    }
+
+    fn put(&self, name: &str, team: &str) {
+        let object = json!({"metadata": {"name": name, "namespace": "default",
+            "labels": {"team": team}}});
+        self.sim.put(CONFIG_MAPS, object).unwrap();
+    }
+
+    /// Every rule's result by the name of the object.
+    fn reported(&self) -> BTreeMap<String, Vec<String>> {
+        let reports = self.sim.objects(REPORTS).unwrap();
+        let reports = reports
+            .iter()
+            .map(|body| serde_json::from_slice::<Value>(body).unwrap());
+        let result = |result: &Value| {
+            let text = |field: &str| result[field].as_str().unwrap_or_default().to_owned();
+            format!("{}/{}: {}", text("policy"), text("rule"), text("result"))
+        };
+        reports
+            .map(|report| {
+                let results = report["results"].as_array().cloned().unwrap_or_default();
+                let name = report["scope"]["name"].as_str().unwrap().to_owned();
+                (name, results.iter().map(result).collect())
+            })
+            .collect()
+    }
+
+    /// The reports say this, soon, and nothing else.
+    async fn until(&self, what: &str, expected: &[(&str, &[&str])]) {
+        let expected: BTreeMap<String, Vec<String>> = expected
+            .iter()
+            .map(|(name, results)| {
+                let results = results.iter().map(|result| (*result).to_owned());
+                ((*name).to_owned(), results.collect())
+            })
+            .collect();
+        // Each write is a request that the figures count.
+        let found = self.sim.wait_until(|_| self.reported() == expected);
+        let found = timeout(PATIENCE, found).await;
+        assert!(found.is_ok(), "{what}: {:#?}", self.reported());
+    }
+
+    fn stats(&self) -> Stats {
+        self.sim.stats()
+    }
+}
+
+fn client(sim: &SimApi) -> Client {
+    let mut config = Config::new(sim.url().parse().unwrap());
+    config.default_retry = false;
+    Client::try_from(config).unwrap()
+}
+
+fn policy(name: &str, team: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {"background": true, "rules": [{
+            "name": "r",
+            "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
+            "validate": {"message": "m", "pattern": {"metadata": {"labels": {"team": team}}}},
+        }]},
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reports_are_in_step_with_objects_and_policies() {
+    anteroom_runtime::process::install_crypto_provider();
+    let world = World::start().await;
+    world.put("one", "a");
+    world.put("two", "b");
+    world.sim.put(POLICIES, policy("p", "a")).unwrap();
+    let first = world.report_as("first");
+    let both: &[(&str, &[&str])] = &[("one", &["p/r: pass"]), ("two", &["p/r: fail"])];
+    world.until("what exists", both).await;
+
+    // A second policy goes beside the first, and changes by itself.
+    world.sim.put(POLICIES, policy("q", "b")).unwrap();
+    let with_q: &[(&str, &[&str])] = &[
+        ("one", &["p/r: pass", "q/r: fail"]),
+        ("two", &["p/r: fail", "q/r: pass"]),
+    ];
+    world.until("another policy", with_q).await;
+    world.sim.put(POLICIES, policy("q", "?")).unwrap();
+    let with_any: &[(&str, &[&str])] = &[
+        ("one", &["p/r: pass", "q/r: pass"]),
+        ("two", &["p/r: fail", "q/r: pass"]),
+    ];
+    world.until("the policy is another", with_any).await;
+    world.sim.delete(POLICIES, "", "q").unwrap();
+    world.until("the policy is gone", both).await;
+
+    // What cannot be written is written later.
+    let forbid = Fault::Forbid {
+        resource: REPORTS.into(),
+    };
+    world.sim.fault(forbid).unwrap();
+    world.put("three", "a");
+    world.sim.delete(CONFIG_MAPS, "default", "one").unwrap();
+    let refused = world
+        .sim
+        .wait_until(|stats| stats.count_status("patch", REPORTS, 403) > 0);
+    timeout(PATIENCE, refused).await.unwrap();
+    let allow = Fault::Allow {
+        resource: REPORTS.into(),
+    };
+    world.sim.fault(allow).unwrap();
+    let then: &[(&str, &[&str])] = &[("three", &["p/r: pass"]), ("two", &["p/r: fail"])];
+    world.until("what was refused", then).await;
+
+    // Another takes over, and writes nothing but what differs.
+    let second = world.report_as("second");
+    let patched = world.stats().count("patch", REPORTS);
+    first.stop().await;
+    world.put("two", "a");
+    let then: &[(&str, &[&str])] = &[("three", &["p/r: pass"]), ("two", &["p/r: pass"])];
+    world.until("the second one's", then).await;
+    assert_eq!(world.stats().count("patch", REPORTS), patched + 1);
+
+    // What exists was read by the watcher, once.
+    assert_eq!(world.stats().count("list", CONFIG_MAPS), 1);
+    assert_eq!(world.stats().watches_on(CONFIG_MAPS), 1);
+    second.stop().await;
+}
