@@ -116,9 +116,14 @@ impl Known {
     /// Whether nothing else was known at the moment of `other`.
     pub fn is(&self, other: &Self) -> bool {
         let (one, other) = (&self.0, &other.0);
-        Arc::ptr_eq(&one.policies, &other.policies)
+        one.decides_as(other)
             && Arc::ptr_eq(&one.entries, &other.entries)
             && Arc::ptr_eq(&one.kinds, &other.kinds)
+    }
+
+    /// Whether the same exceptions were in force at the moment of `other`.
+    pub fn excepts_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0.exceptions, &other.0.exceptions)
     }
 
     /// The policies that are scanned, in order of key.

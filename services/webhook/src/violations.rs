@@ -170,6 +170,7 @@ mod tests {
             warn_on_audit: false,
             facts: Vec::new(),
             changed: Vec::new(),
+            excepted_by: Vec::new(),
             took: std::time::Duration::ZERO,
             outcome,
         };

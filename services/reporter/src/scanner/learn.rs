@@ -45,7 +45,11 @@ impl Scanner {
                 .write(|book| book.retain(|finder| plan.has(finder)));
         }
         self.retries.retain(|finder| finders.contains(finder));
-        self.plan.anew(|policy| changed.contains(policy));
+        // Which policies other exceptions are about is for their rules to say.
+        let before = self.known.as_ref();
+        let excepts_as = before.is_none_or(|before| before.excepts_as(&known));
+        self.plan
+            .anew(|policy| !excepts_as || changed.contains(policy));
         self.desk.set_about(about(&policies));
         self.metrics.policies(policies.len());
         self.policies = policies;
