@@ -75,6 +75,7 @@ impl World {
         let service = Service::new("reporter");
         let args = anteroom_reporter::Args {
             reporter_id: Some(name.to_owned()),
+            reporter_namespace: "default".to_owned(), // One that is there.
             ..anteroom_reporter::Args::default()
         };
         let bus = Arc::new(self.bus.join());
