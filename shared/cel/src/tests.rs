@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::{Budget, EvalError, Machine, Names, Program, Roots};
 
 mod limits;
+mod oracle;
 
 pub(crate) fn compiled(source: &str) -> Program {
     Program::compile(source, &Names::default()).unwrap_or_else(|error| panic!("{source}: {error}"))

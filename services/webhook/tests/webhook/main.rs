@@ -5,6 +5,7 @@
 
 mod bad_days;
 mod bad_input;
+mod cel;
 mod client;
 mod cluster;
 mod decisions;
