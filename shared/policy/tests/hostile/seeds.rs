@@ -16,11 +16,35 @@ fn policy(rule: &Value) -> Value {
 
 /// Each compiles as it is.
 pub(crate) fn policies() -> Vec<Value> {
-    [validations(), mutations(), contexts()]
+    [validations(), mutations(), contexts(), expressions()]
         .concat()
         .iter()
         .map(policy)
         .collect()
+}
+
+/// In CEL, with all that may stand beside an expression.
+fn expressions() -> Vec<Value> {
+    vec![
+        json!({
+            "celPreconditions": [{"name": "a", "expression": "has(object.spec) && request.operation != 'DELETE'"}],
+            "validate": {"message": "m", "cel": {
+                "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+                "paramRef": {"selector": {"matchLabels": {"a": "b"}}, "parameterNotFoundAction": "Allow"},
+                "variables": [
+                    {"name": "all", "expression": "object.spec.containers + object.spec.?initContainers.orValue([])"},
+                    {"name": "env", "expression": "namespaceObject.metadata.?labels.env.orValue('')"}],
+                "expressions": [
+                    {"expression": "variables.all.all(c, c.image.matches('^[a-z]+:') || has(params.data))",
+                        "messageExpression": "'%s in %s'.format([variables.all, variables.env])"},
+                    {"expression": "variables.all.map(c, quantity(c.resources.limits.memory)).size() > 0", "message": "x"}],
+                "auditAnnotations": [{"key": "k", "valueExpression": "variables.env"}],
+            }},
+        }),
+        json!({"validate": {"cel": {"expressions": [
+            {"expression": "!has(object.metadata.labels) || object.metadata.labels.all(k, k.size() < 9)"},
+            {"expression": "object.?spec.?containers[?0].?name.orValue('a').lowerAscii().split('-').join() != ''"}]}}}),
+    ]
 }
 
 fn validations() -> Vec<Value> {
