@@ -1,3 +1,5 @@
+//! The time and chance that are handed to a rule.
+
 use super::*;
 use crate::{Arrival, functions};
 
