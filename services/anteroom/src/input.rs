@@ -29,7 +29,7 @@ pub(crate) fn documents(file: &Path) -> anyhow::Result<Vec<Value>> {
 }
 
 /// What stands in `file`, or comes from standard input (`-`), and its name for messages.
-fn text(file: &Path) -> anyhow::Result<(String, String)> {
+pub(crate) fn text(file: &Path) -> anyhow::Result<(String, String)> {
     if file != Path::new("-") {
         let open = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
         return Ok((file.display().to_string(), read(open)?));

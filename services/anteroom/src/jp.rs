@@ -2,14 +2,17 @@
 
 use std::path::PathBuf;
 
-use anteroom_jmespath::{Environment, Expression, MissingKey};
+use anteroom_jmespath::{Environment, Expression, MissingKey, Occasion};
+use anteroom_model::ErrorCode;
+use anteroom_policy::{Arrival, functions};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::{
-    cli::{parse_parameter, print},
+    cli::{Output, parse_parameter, print},
     input,
+    offline::arrival,
 };
 
 #[derive(Args, Clone, Debug)]
@@ -20,26 +23,39 @@ pub(crate) struct JpArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 enum JpCommand {
-    /// Evaluate an expression on a JSON or YAML document.
+    /// Evaluate expressions on a JSON or YAML document.
     #[command(after_help = "Examples:\n  \
         kubectl get ingresses -A -o json | anteroom jp query 'items[].spec.rules[].host'\n  \
         anteroom jp query -i pod.yaml 'metadata.labels.app || `none`'\n  \
+        anteroom jp query -i pod.yaml -q first.jmespath -q second.jmespath\n  \
         anteroom jp query -p host=example.com 'items[?spec.rules[?host==$host]] | length(@)' < list.json\n\n\
-        Exit codes: 0 a result was printed, 1 there is none (the error is on standard error), 2 wrong usage.")]
+        Of several expressions each result stands below its expression.\n\n\
+        Exit codes: 0 every result was printed, 1 one has none (the error is on standard error), 2 wrong usage.")]
     Query(QueryArgs),
-    /// Show how an expression is parsed.
-    Parse {
-        /// A JMESPath expression.
-        expression: String,
-    },
-    /// List the functions that an expression may call.
-    Function,
+    /// Show how expressions are parsed.
+    #[command(after_help = "Examples:\n  \
+        anteroom jp parse 'items[?kind==`Pod`].metadata.name'\n  \
+        anteroom jp parse -f expression.jmespath\n\n\
+        Exit codes: 0 they are expressions, 1 one is none (the error is on standard error), 2 wrong usage.")]
+    Parse(ParseArgs),
+    /// Describe the functions that an expression may call.
+    #[command(after_help = "Examples:\n  \
+        anteroom jp function\n  \
+        anteroom jp function time_since random\n  \
+        anteroom jp function -o json\n\n\
+        Exit codes: 0 done, 1 there is no such function, 2 wrong usage.")]
+    Function(FunctionArgs),
 }
 
 #[derive(Args, Clone, Debug)]
 struct QueryArgs {
-    /// A JMESPath expression.
-    expression: String,
+    /// JMESPath expressions.
+    #[arg(required_unless_present = "query_files")]
+    expressions: Vec<String>,
+
+    /// A file with one expression. May be given more than once.
+    #[arg(short, long = "query", value_name = "FILE")]
+    query_files: Vec<PathBuf>,
 
     /// The document, JSON or YAML; standard input if absent or `-`.
     #[arg(short, long, value_name = "FILE")]
@@ -62,30 +78,61 @@ struct QueryArgs {
     strict: bool,
 }
 
+#[derive(Args, Clone, Debug)]
+struct ParseArgs {
+    /// JMESPath expressions.
+    #[arg(required_unless_present = "files")]
+    expressions: Vec<String>,
+
+    /// A file with one expression. May be given more than once.
+    #[arg(short, long = "file", value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+#[derive(Args, Clone, Debug)]
+struct FunctionArgs {
+    /// Names of functions; all of them if absent.
+    names: Vec<String>,
+
+    /// How they are printed.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
 pub(crate) fn run(args: JpArgs) -> anyhow::Result<()> {
     match args.command {
         JpCommand::Query(args) => query(&args),
-        JpCommand::Parse { expression } => {
-            let expression = parse(&expression)?;
-            print(&format!("{:#?}", expression.ast()))
+        JpCommand::Parse(args) => {
+            for expression in expressions(&args.expressions, &args.files)? {
+                print(&format!("{:#?}", expression.ast()))?;
+            }
+            Ok(())
         }
-        JpCommand::Function => {
-            let names: Vec<_> = anteroom_policy::functions().names().collect();
-            print(&names.join("\n"))
-        }
+        JpCommand::Function(args) => describe(&args),
     }
+}
+
+/// Those of the command line, then those of files.
+fn expressions(texts: &[String], files: &[PathBuf]) -> anyhow::Result<Vec<Expression>> {
+    let of_files = files.iter().map(|file| input::text(file));
+    let of_files = of_files.collect::<anyhow::Result<Vec<_>>>()?;
+    let all = texts
+        .iter()
+        .map(String::as_str)
+        .chain(of_files.iter().map(|(_, text)| text.trim()));
+    all.map(parse).collect()
 }
 
 fn parse(text: &str) -> anyhow::Result<Expression> {
     match Expression::parse(text) {
         Ok(expression) => Ok(expression),
         // The text with a caret under the position is the most helpful form there is.
-        Err(error) => bail!("{}: {error}", anteroom_model::ErrorCode::EXPRESSION_INVALID),
+        Err(error) => bail!("{}: {error}", ErrorCode::EXPRESSION_INVALID),
     }
 }
 
 fn query(args: &QueryArgs) -> anyhow::Result<()> {
-    let expression = parse(&args.expression)?;
+    let expressions = expressions(&args.expressions, &args.query_files)?;
     let document = input::document(args.input.as_ref())?;
     let parameters: Map<String, Value> = args.parameters.iter().cloned().collect();
     let missing_key = if args.strict {
@@ -93,16 +140,120 @@ fn query(args: &QueryArgs) -> anyhow::Result<()> {
     } else {
         MissingKey::Null
     };
+    let Arrival { now_ns, seed } = arrival();
+    let occasion = Occasion::new(now_ns, seed);
     let environment = Environment::standard()
-        .with_functions(anteroom_policy::functions())
+        .with_functions(functions())
         .with_parameters(&parameters)
-        .with_missing_key(missing_key);
-    let result = expression
-        .evaluate_json(&document, &environment)
-        .with_context(|| anteroom_model::ErrorCode::EVALUATION_FAILED.to_string())?;
-    match &result {
-        Value::String(text) if args.unquoted => print(text),
-        value if args.compact => print(&value.to_string()),
-        value => print(&serde_json::to_string_pretty(value)?),
+        .with_missing_key(missing_key)
+        .with_occasion(Some(&occasion));
+    for expression in &expressions {
+        let result = expression
+            .evaluate_json(&document, &environment)
+            .with_context(|| ErrorCode::EVALUATION_FAILED.to_string())?;
+        if expressions.len() > 1 {
+            print(&format!("# {expression}"))?;
+        }
+        match &result {
+            Value::String(text) if args.unquoted => print(text)?,
+            value if args.compact => print(&value.to_string())?,
+            value => print(&serde_json::to_string_pretty(value)?)?,
+        }
+    }
+    Ok(())
+}
+
+/// One function, for people and for machines.
+struct Described {
+    name: String,
+    signature: String,
+    returns: &'static str,
+    note: &'static str,
+}
+
+impl Described {
+    fn of(name: &str) -> anyhow::Result<Self> {
+        let Some(function) = functions().get(name) else {
+            bail!("there is no function {name}(); `anteroom jp function` lists all");
+        };
+        let (returns, note) = functions::note(name).unwrap_or(("any", ""));
+        Ok(Self {
+            name: name.to_owned(),
+            signature: format!("{name}{}", function.signature()),
+            returns,
+            note,
+        })
+    }
+
+    fn text(&self) -> String {
+        let Self {
+            name,
+            signature,
+            returns,
+            note,
+        } = self;
+        format!("Name: {name}\n  Signature: {signature} -> {returns}\n  Note:      {note}\n")
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "name": self.name, "signature": self.signature, "returns": self.returns, "note": self.note,
+        })
+    }
+}
+
+fn describe(args: &FunctionArgs) -> anyhow::Result<()> {
+    let mut names: Vec<&str> = args.names.iter().map(String::as_str).collect();
+    if names.is_empty() {
+        names = functions().names().collect();
+        names.sort_unstable();
+    }
+    let all = names.into_iter().map(Described::of);
+    let all = all.collect::<anyhow::Result<Vec<_>>>()?;
+    match args.output {
+        Output::Text => {
+            let pages: Vec<_> = all.iter().map(Described::text).collect();
+            print(pages.join("\n").trim_end())
+        }
+        Output::Json => {
+            let list: Vec<_> = all.iter().map(Described::json).collect();
+            print(&serde_json::to_string_pretty(&list)?)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_described() {
+        let since = Described::of("time_since").unwrap();
+        assert_eq!(
+            since.text().lines().next_back().unwrap().split(':').next(),
+            Some("  Note")
+        );
+        assert!(
+            since
+                .text()
+                .contains("Signature: time_since(string, string, string) -> string")
+        );
+        assert_eq!(since.json()["name"], "time_since");
+        assert!(Described::of("nope").is_err());
+        for name in functions().names() {
+            assert!(!Described::of(name).unwrap().note.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn expressions_come_from_arguments_and_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("e.jmespath");
+        std::fs::write(&file, "\n items[0]\n").unwrap();
+        let all = expressions(&["a".to_owned()], std::slice::from_ref(&file)).unwrap();
+        let all: Vec<_> = all.iter().map(Expression::as_str).collect();
+        assert_eq!(all, ["a", "items[0]"]);
+        assert!(expressions(&[], &[folder.path().join("none")]).is_err());
+        assert!(expressions(&["a[".to_owned()], &[]).is_err());
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     verdict::{self, Blocked, Decision, RuleRecord},
 };
 use course::{Course, Next};
-use running::{NamedRule, Running};
+use running::{NamedRule, Running, records};
 
 /// Takes reviews through the policies. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -137,8 +137,10 @@ impl Decider {
                     true => running,
                     false => running.out_of_time(),
                 };
-                let mut records = self.run(catalog, vec![running], deadline).await;
-                match records.pop().map(|record| course.take(record)) {
+                let record = self.run(catalog, vec![running], deadline).await.pop();
+                let is_applied = record.as_ref().is_some_and(|one| one.outcome.is_applied());
+                match record.map(|record| course.take(record)) {
+                    Some(Next::Rule) if is_applied && rule.0.applies_one() => break,
                     None | Some(Next::Rule) => {}
                     Some(Next::Policy) => break,
                     Some(Next::Nobody) => break 'policies,
@@ -208,7 +210,7 @@ impl Decider {
                 None => rules.iter_mut().for_each(Running::give_up),
             }
         }
-        rules.into_iter().filter_map(Running::into_record).collect()
+        records(rules)
     }
 }
 

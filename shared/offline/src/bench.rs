@@ -214,12 +214,13 @@ fn rules(
     if let (Ok(request), Some(patched)) = (&mut request, &patched) {
         *request = request.with_object(patched.clone());
     }
-    let mut respond = |rule: &Rule| {
+    let mut respond = |rule: &Rule, action: &mut FailureAction| {
         let outcome = match &request {
             Ok(request) => judge(bench, loaded, (policy, rule), request, resource),
             Err(error) => return Some((Status::Error, error.to_string())),
         };
-        match outcome {
+        *action = outcome.1;
+        match outcome.0 {
             RuleOutcome::NotMatched => None,
             RuleOutcome::Pass => Some((Status::Pass, String::new())),
             RuleOutcome::Mutated { object } => {
@@ -236,18 +237,26 @@ fn rules(
         }
     };
     let mut response = |rule: &Rule| {
-        let (status, message) = respond(rule)?;
+        let mut action = rule.action();
+        let (status, message) = respond(rule, &mut action)?;
         Some(RuleResponse {
             rule: rule.name().to_owned(),
             status,
-            is_enforced: rule.action() == FailureAction::Enforce,
+            is_enforced: action == FailureAction::Enforce,
             message,
         })
     };
     let all = policy.rules().iter();
-    all.filter(|rule| rule.is_mutation() == is_mutation)
-        .filter_map(&mut response)
-        .collect()
+    let mut responses: Vec<RuleResponse> = Vec::new();
+    for rule in all.filter(|rule| rule.is_mutation() == is_mutation) {
+        let is_applied =
+            |one: &RuleResponse| matches!(one.status, Status::Pass | Status::Fail | Status::Warn);
+        if policy.applies_one() && responses.iter().any(is_applied) {
+            break;
+        }
+        responses.extend(response(rule));
+    }
+    responses
 }
 
 /// The labels of the resource's namespace: those that values give it, else those of the given Namespace.
@@ -266,14 +275,15 @@ fn namespace_labels(bench: &Bench, resource: &Resource) -> Map<String, Value> {
     labels
 }
 
-/// The webhook's own evaluation, with every fact at hand.
+/// The webhook's own evaluation, with every fact at hand: what becomes of the rule, and what a violation
+/// leads to.
 fn judge(
     bench: &Bench,
     loaded: &LoadedPolicy,
     (policy, rule): (&Policy, &Rule),
     request: &AdmissionRequest,
     resource: &Resource,
-) -> RuleOutcome {
+) -> (RuleOutcome, FailureAction) {
     let of_rule = bench.variables.of_rule(&loaded.bare_name, rule.name());
     let of_resource = bench
         .variables
@@ -284,7 +294,7 @@ fn judge(
     let mut evaluation = evaluation.with_exceptions(&bench.exceptions);
     loop {
         match evaluation.step() {
-            Step::Done(report) => return report.outcome,
+            Step::Done(report) => return (report.outcome, report.action),
             // Each turn answers everything, so there is an end to it.
             Step::Need(requests) => {
                 for request in requests {
@@ -358,5 +368,51 @@ mod tests {
             json!({"apiVersion": "kyverno.io/v1", "kind": "Policy", "metadata": {"name": "p"}});
         let policy = LoadedPolicy::new(&named).unwrap();
         assert!(policy.is_named("default/p") && policy.is_named("p") && !policy.is_named("q"));
+    }
+
+    /// `applyRules: One`: what follows the first rule that is applied counts for nothing.
+    #[test]
+    fn one_rule_is_applied_where_a_policy_says_so() {
+        let rule = |name: &str, condition: &str| {
+            format!(
+                "{{name: {name}, match: {{any: [{{resources: {{kinds: [Pod]}}}}]}}, preconditions: {{all: [{{key: a, operator: Equals, value: {condition}}}]}}, validate: {{deny: {{}}}}}}"
+            )
+        };
+        let rules = [rule("left", "b"), rule("first", "a"), rule("second", "a")].join(", ");
+        for (applies, expected) in [
+            ("One", vec![("left", Status::Skip), ("first", Status::Fail)]),
+            (
+                "All",
+                vec![
+                    ("left", Status::Skip),
+                    ("first", Status::Fail),
+                    ("second", Status::Fail),
+                ],
+            ),
+        ] {
+            let spec = format!(
+                "{{applyRules: {applies}, validationFailureActionOverrides: [{{action: Enforce, namespaces: [default]}}], rules: [{rules}]}}"
+            );
+            let metadata =
+                "{name: p, annotations: {pod-policies.kyverno.io/autogen-controllers: none}}";
+            let mut resource = pod("a", &json!({})).value;
+            resource["metadata"]["namespace"] = "default".into();
+            let bench = Bench::new(
+                vec![policy(&spec, metadata)],
+                vec![Resource::new(resource).unwrap()],
+            );
+            let responses = apply(&bench);
+            let rules: Vec<_> = responses[0]
+                .rules
+                .iter()
+                .map(|one| (&*one.rule, one.status))
+                .collect();
+            assert_eq!(rules, expected);
+            let failed = responses[0]
+                .rules
+                .iter()
+                .filter(|one| one.status == Status::Fail);
+            assert!(failed.into_iter().all(|one| one.is_enforced));
+        }
     }
 }

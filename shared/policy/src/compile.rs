@@ -4,6 +4,7 @@
 //! unread: a field is evaluated, or changes nothing that is decided here, or is a problem. Walking
 //! goes on after a problem.
 
+mod actions;
 mod api_call;
 mod autogen;
 mod cel;
@@ -28,9 +29,10 @@ pub use context::CONTEXT_ENTRIES_MAX;
 pub use sources::STALENESS_MAX_MS;
 
 use crate::{
-    FailureAction, FailurePolicy, NotRun, Policy, Problem, Reporting, Rule, background::Background,
-    problem::Problems,
+    FailureAction, FailurePolicy, MatchCondition, NotRun, Policy, Problem, Reporting, Rule,
+    background::Background, problem::Problems,
 };
+use actions::Actions;
 pub(crate) use exception::exception;
 pub(crate) use expressions::root_fields;
 use fields::{Field, Known, Object};
@@ -67,6 +69,8 @@ pub struct Driver {
     pub images: bool,
     /// How registries are signed in to (`imageRegistryCredentials`). Otherwise they are asked anonymously.
     pub image_credentials: bool,
+    /// That the API server is told the conditions of [`Policy::match_conditions`].
+    pub match_conditions: bool,
 }
 
 impl Driver {
@@ -77,6 +81,7 @@ impl Driver {
         namespace_labels: true,
         images: true,
         image_credentials: false,
+        match_conditions: false,
     };
 
     /// One that knows all of it.
@@ -86,6 +91,7 @@ impl Driver {
         namespace_labels: true,
         images: true,
         image_credentials: true,
+        match_conditions: true,
     };
 }
 
@@ -147,11 +153,11 @@ fn compile_manifest(manifest: &Field<'_>, problems: &mut Problems) -> Option<Pol
         .object(&SPEC, problems)?;
     let settings = Settings::compile(&spec, problems);
     let home = namespace.as_deref();
-    let (mut rules, not_run) = compile_rules(&spec, settings.action, home, problems);
+    let (mut rules, not_run) = compile_rules(&spec, &settings.actions, home, problems);
     if problems.is_empty() {
         let own = manifest.get("metadata").zip(spec.get("rules"));
         rules.extend(own.into_iter().flat_map(|(metadata, own)| {
-            derive_rules(&metadata, &own, settings.action, home, problems)
+            derive_rules(&metadata, &own, &settings.actions, home, problems)
         }));
     }
     Some(Policy {
@@ -164,6 +170,8 @@ fn compile_manifest(manifest: &Field<'_>, problems: &mut Problems) -> Option<Pol
         timeout_seconds: settings.timeout_seconds,
         admission: settings.admission,
         emit_warning: settings.emit_warning,
+        applies_one: settings.applies_one,
+        match_conditions: settings.match_conditions,
         background: Background {
             off: settings.background_off,
             reporting: reporting(metadata.value()),
@@ -180,6 +188,7 @@ const SPEC: Known = Known {
         "failurePolicy",
         "rules",
         "validationFailureAction",
+        "validationFailureActionOverrides",
         "webhookConfiguration",
         "webhookTimeoutSeconds",
     ],
@@ -192,23 +201,34 @@ const SPEC: Known = Known {
         "schemaValidation",
         "useServerSideApply",
     ],
-    later: &["validationFailureActionOverrides"],
+    later: &[],
 };
 
 const WEBHOOK_CONFIGURATION: Known = Known {
-    evaluated: &["failurePolicy", "timeoutSeconds"],
+    evaluated: &["failurePolicy", "matchConditions", "timeoutSeconds"],
     inert: &[],
-    later: &["matchConditions"],
+    later: &[],
+};
+
+/// As many as the API server takes.
+const MATCH_CONDITIONS_MAX: usize = 64;
+
+const MATCH_CONDITION: Known = Known {
+    evaluated: &["expression", "name"],
+    inert: &[],
+    later: &[],
 };
 
 /// What a policy says once for all its rules.
 struct Settings {
-    action: FailureAction,
+    actions: Actions,
     failure_policy: FailurePolicy,
     timeout_seconds: Option<u32>,
     admission: bool,
     emit_warning: bool,
     background_off: bool,
+    applies_one: bool,
+    match_conditions: Vec<MatchCondition>,
 }
 
 impl Settings {
@@ -223,7 +243,10 @@ impl Settings {
         let timeout_seconds = webhook_field("timeoutSeconds")
             .or_else(|| spec.get("webhookTimeoutSeconds"))
             .and_then(|field| field.integer(1..=30, problems));
-        check_apply_rules(spec, problems);
+        let applies_one = spec
+            .get("applyRules")
+            .and_then(|field| field.known_text(&["All", "One"], problems));
+        let match_conditions = match_conditions(webhook_field("matchConditions"), problems);
         let mut flag = |name, otherwise| {
             spec.get(name)
                 .and_then(|field| field.boolean(problems))
@@ -232,8 +255,7 @@ impl Settings {
         let (admission, emit_warning) = (flag("admission", true), flag("emitWarning", false));
         let background_off = !flag("background", true);
         Self {
-            action: failure_action(spec.get("validationFailureAction"), problems)
-                .unwrap_or(FailureAction::Audit),
+            actions: Actions::of_policy(spec, problems),
             failure_policy: match failure_policy {
                 Some("Ignore") => FailurePolicy::Ignore,
                 _ => FailurePolicy::Fail,
@@ -242,6 +264,8 @@ impl Settings {
             admission,
             emit_warning,
             background_off,
+            applies_one: applies_one == Some("One"),
+            match_conditions,
         }
     }
 }
@@ -259,16 +283,31 @@ fn reporting(metadata: &Value) -> Reporting {
     }
 }
 
-fn check_apply_rules(spec: &Object<'_>, problems: &mut Problems) {
-    let Some(field) = spec.get("applyRules") else {
-        return;
+/// The API server evaluates them; here they are only carried.
+fn match_conditions(field: Option<Field<'_>>, problems: &mut Problems) -> Vec<MatchCondition> {
+    let Some(field) = field else {
+        return Vec::new();
     };
-    if field.known_text(&["All", "One"], problems) == Some("One") {
-        problems.unsupported(
-            field.path(),
-            "`One` is not evaluated: every rule that matches is",
-        );
+    problems.unsupported_unless(
+        |driver| driver.match_conditions,
+        field.path(),
+        "the API server is not told these conditions",
+    );
+    let fields = field.list(problems);
+    if fields.len() > MATCH_CONDITIONS_MAX {
+        let message = format!("more than {MATCH_CONDITIONS_MAX} of them");
+        problems.invalid(field.path(), message);
     }
+    let mut one = |field: &Field<'_>| {
+        let condition = field.object(&MATCH_CONDITION, problems)?;
+        let mut text = |name| condition.required(name, problems)?.text(problems);
+        let (name, expression) = (text("name"), text("expression"));
+        Some(MatchCondition {
+            name: name?.to_owned(),
+            expression: expression?.to_owned(),
+        })
+    };
+    fields.iter().filter_map(&mut one).collect()
 }
 
 /// In the API's spelling, or the older one in lower case.
@@ -282,7 +321,7 @@ fn failure_action(field: Option<Field<'_>>, problems: &mut Problems) -> Option<F
 
 fn compile_rules(
     spec: &Object<'_>,
-    action: FailureAction,
+    actions: &Actions,
     home: Option<&str>,
     problems: &mut Problems,
 ) -> (Vec<Rule>, Vec<NotRun>) {
@@ -312,7 +351,7 @@ fn compile_rules(
                 rule: field.text_at("name").unwrap_or_default().to_owned(),
                 kind,
             }),
-            _ => rules.extend(rule::compile(field, action, home, &[], problems)),
+            _ => rules.extend(rule::compile(field, actions, home, &[], problems)),
         }
     }
     (rules, not_run)
@@ -330,7 +369,7 @@ pub fn derived_rules(manifest: &Value) -> Vec<Value> {
 fn derive_rules(
     metadata: &Field<'_>,
     own: &Field<'_>,
-    action: FailureAction,
+    actions: &Actions,
     home: Option<&str>,
     problems: &mut Problems,
 ) -> Vec<Rule> {
@@ -342,7 +381,7 @@ fn derive_rules(
             let field = Field::at(&derived.rule, path);
             let is_run = rule::not_run(&field).is_none();
             let template = derived.template;
-            let compile = || rule::compile(&field, action, home, template, problems);
+            let compile = || rule::compile(&field, actions, home, template, problems);
             let mut rule = is_run.then(compile)??;
             rule.matches.kinds_alone.clone_from(&derived.kinds);
             Some(rule)

@@ -25,7 +25,7 @@ use crate::{
     matching::Surroundings,
     policy::{Check, Validation, Work},
 };
-use conditions::Verdict;
+use conditions::{Stop, Verdict};
 use excepted::Excepted;
 use facts::Facts;
 use scope::{Scope, States};
@@ -158,6 +158,13 @@ pub enum RuleError {
     TooManyElementsInAll,
 }
 
+impl RuleOutcome {
+    /// Whether the rule was applied: not left alone, and no error.
+    pub fn is_applied(&self) -> bool {
+        matches!(self, Self::Pass | Self::Fail { .. } | Self::Mutated { .. })
+    }
+}
+
 impl RuleError {
     /// Its stable code.
     pub fn code(&self) -> ErrorCode {
@@ -202,6 +209,8 @@ pub struct FactRead {
 pub struct RuleReport {
     /// What became of it.
     pub outcome: RuleOutcome,
+    /// What a violation leads to, for this object.
+    pub action: FailureAction,
     /// In the order in which they were asked for.
     pub facts: Vec<FactRead>,
     /// The exceptions by which it was skipped, if it was, as [`PolicyException::name`] has them.
@@ -231,6 +240,7 @@ pub struct Evaluation<'a> {
     now: Pass<'a>,
     /// Begun when the new state violates the rule: whether the old one did too.
     earlier: Option<(String, Pass<'a>)>,
+    action: FailureAction,
     facts: Facts,
     known: Surroundings,
 }
@@ -291,6 +301,7 @@ impl<'a> Evaluation<'a> {
             applies,
             now: Pass::new(rule, Cow::Borrowed(request)),
             earlier: None,
+            action: rule.action,
             facts: Facts::on(request.occasion_of(&rule.name)),
             known: Surroundings::default(),
         }
@@ -317,6 +328,7 @@ impl<'a> Evaluation<'a> {
         match self.outcome() {
             Some(outcome) => Step::Done(RuleReport {
                 outcome,
+                action: self.action,
                 facts: self.facts.record(),
                 excepted_by: match &self.now.excepted {
                     Some(excepted) if self.now.is_spared => excepted.names(),
@@ -356,8 +368,9 @@ impl<'a> Evaluation<'a> {
             let rule = (self.rule, &*self.exceptions);
             let facts = (&mut self.facts, &mut self.known);
             let outcome = judge(rule, self.namespace, &mut self.now, facts)?;
-            let RuleOutcome::Fail { message } = outcome else {
-                return Some(outcome);
+            let message = match self.settled(outcome)? {
+                RuleOutcome::Fail { message } => message,
+                outcome => return Some(outcome),
             };
             match self.earlier_pass() {
                 Some(pass) => self.earlier = Some((message, pass)),
@@ -378,9 +391,33 @@ impl<'a> Evaluation<'a> {
         })
     }
 
+    /// Finds out what a violation leads to, where that matters. Where it cannot be known, it is as if it led
+    /// to a denial, and the failure policy says what becomes of the request.
+    fn settled(&mut self, outcome: RuleOutcome) -> Option<RuleOutcome> {
+        let matters = matches!(outcome, RuleOutcome::Fail { .. } | RuleOutcome::Error(_));
+        if !matters || self.rule.overrides.is_empty() {
+            return Some(outcome);
+        }
+        let request = &self.now.request;
+        match surroundings::action(self.rule, request, &mut self.facts, &mut self.known) {
+            Ok(action) => {
+                self.action = action;
+                Some(outcome)
+            }
+            Err(Stop::Pending) => None,
+            Err(Stop::Error(error)) => {
+                self.action = FailureAction::Enforce;
+                Some(match outcome {
+                    RuleOutcome::Error(error) => RuleOutcome::Error(error),
+                    _ => RuleOutcome::Error(*error),
+                })
+            }
+        }
+    }
+
     /// Kyverno's `allowExistingViolations`: an update is not denied for what was wrong before.
     fn earlier_pass(&self) -> Option<Pass<'a>> {
-        if !self.rule.allow_existing_violations || self.rule.action != FailureAction::Enforce {
+        if !self.rule.allow_existing_violations || self.action != FailureAction::Enforce {
             return None;
         }
         let request = self.now.request.of_old_object()?;

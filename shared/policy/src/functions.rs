@@ -15,6 +15,7 @@ mod collections;
 pub(crate) mod cut;
 mod hashes;
 pub(crate) mod membership;
+mod notes;
 mod patterns;
 mod regexes;
 mod strings;
@@ -24,6 +25,7 @@ mod versions;
 use std::sync::LazyLock;
 
 use anteroom_jmespath::{Call, EvalError, Expression, FunctionTable, Handle, Shape};
+pub use notes::note;
 use serde_json::Value;
 
 /// The table, one for all.

@@ -38,6 +38,9 @@
 //!   YAML of `patchesJson6902` no structure;
 //! - `+(key)` in an element of a list is about each element by itself; a condition of a patch writes
 //!   nothing; `{}` and `[]` of a patch are kept;
+//! - the time and chance are handed in with the request ([`AdmissionRequest::arrived`]), and are the same in
+//!   every step of an evaluation; names of hosts are not resolved;
+//! - `{{ @ }}` in a pattern about an element of a `foreach` is what the element has there;
 //! - a quantity has a digit in it, and a large number reads as its digits (`1000000`, not `1e+06`).
 
 mod background;
@@ -78,7 +81,9 @@ pub use exception::PolicyException;
 pub use functions::{functions, query_functions};
 pub use matching::{KindPattern, Operation};
 pub use permit::{Call, Permit, Refusal};
-pub use policy::{FailureAction, FailurePolicy, NotRun, Phase, Policy, Rule, Target};
+pub use policy::{
+    FailureAction, FailurePolicy, MatchCondition, NotRun, Phase, Policy, Rule, Target,
+};
 pub use problem::Problem;
 pub use reference::{
     ApiTarget, CALLS, CALLS_DECLARED, CALLS_OFF, CollectionReference, FactTarget, KeptTarget,

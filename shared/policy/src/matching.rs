@@ -1,6 +1,7 @@
 //! `match` and `exclude`: whether a rule speaks of a request.
 
 mod kind;
+mod overrides;
 mod roles;
 mod selector;
 mod surroundings;

@@ -111,7 +111,7 @@ impl Policy {
         let rules = self.rules.iter().filter(|found| found.name == rule);
         if let Call::Api { path, data: None } = call
             && rules.clone().any(|rule| match variable {
-                NAMESPACE_SELECTOR => rule.matches.asks_labels(),
+                NAMESPACE_SELECTOR => rule.asks_labels(),
                 NAMESPACE_OBJECT => rule.cel().is_some_and(|cel| cel.reads().namespace),
                 _ => false,
             })

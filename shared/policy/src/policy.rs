@@ -11,7 +11,7 @@ use crate::{
     call::{ApiCall, ConfigMapCall, ServiceCall},
     cel::Cel,
     functions::calls_of_occasion,
-    matching::Match,
+    matching::{Match, Selector},
     mutation::Mutation,
     operator::Operator,
     pod_security::PodSecurity,
@@ -30,6 +30,8 @@ pub struct Policy {
     pub(crate) timeout_seconds: Option<u32>,
     pub(crate) admission: bool,
     pub(crate) emit_warning: bool,
+    pub(crate) applies_one: bool,
+    pub(crate) match_conditions: Vec<MatchCondition>,
     pub(crate) background: Background,
 }
 
@@ -85,6 +87,18 @@ impl Policy {
         self.rules.iter().filter(move |rule| rule.phase() == phase)
     }
 
+    /// Whether of rules of one kind only the first is applied that the object complies with or violates
+    /// (`applyRules: One`): what those after it come to counts for nothing.
+    pub fn applies_one(&self) -> bool {
+        self.applies_one
+    }
+
+    /// What the API server asks before it calls the webhook for this policy
+    /// (`webhookConfiguration.matchConditions`): nothing of it is evaluated here.
+    pub fn match_conditions(&self) -> &[MatchCondition] {
+        &self.match_conditions
+    }
+
     /// What the webhook must be called for in a phase: a superset of what its rules match, one target for
     /// each filter of each rule, in order. Empty where the policy is not evaluated at admission.
     pub fn targets(&self, phase: Phase) -> impl Iterator<Item = Target> {
@@ -118,6 +132,25 @@ pub struct NotRun {
     pub kind: &'static str,
 }
 
+/// A condition that the API server evaluates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MatchCondition {
+    /// Its name.
+    pub name: String,
+    /// In CEL.
+    pub expression: String,
+}
+
+/// What a violation leads to for some objects.
+#[derive(Debug)]
+pub(crate) struct Override {
+    pub(crate) action: FailureAction,
+    /// Names with wildcards; `None`: all.
+    pub(crate) namespaces: Option<Vec<String>>,
+    /// What the labels of the namespace are.
+    pub(crate) selector: Option<Selector>,
+}
+
 /// Kinds and operations to register for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -132,6 +165,8 @@ pub struct Target {
 pub struct Rule {
     pub(crate) name: String,
     pub(crate) action: FailureAction,
+    /// The first that is about the object counts in place of the action.
+    pub(crate) overrides: Vec<Arc<Override>>,
     pub(crate) allow_existing_violations: bool,
     pub(crate) matches: Match,
     /// In the manifest's order: an entry sees those before it.
@@ -162,7 +197,8 @@ impl Rule {
         self.phase() == Phase::Mutation
     }
 
-    /// What a violation leads to.
+    /// What a violation leads to, unless an override is about the object: what it leads to for a request is
+    /// in the report of its evaluation.
     pub fn action(&self) -> FailureAction {
         self.action
     }

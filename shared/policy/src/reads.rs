@@ -51,7 +51,7 @@ impl Policy {
         let surroundings = self
             .rules
             .iter()
-            .flat_map(|rule| surroundings(rule.matches.asks_labels(), rule.reads_roles()));
+            .flat_map(|rule| surroundings(rule.asks_labels(), rule.reads_roles()));
         let beside = self.rules.iter().filter_map(Rule::cel);
         let beside = beside.flat_map(Cel::references);
         for reference in all.chain(surroundings).chain(beside) {

@@ -105,6 +105,7 @@ impl<'a> Running<'a> {
     pub(super) fn out_of_time(mut self) -> Self {
         self.report = Some(RuleReport {
             outcome: RuleOutcome::Error(RuleError::OutOfTime),
+            action: self.rule.1.action(),
             facts: Vec::new(),
             excepted_by: Vec::new(),
         });
@@ -121,7 +122,7 @@ impl<'a> Running<'a> {
     }
 
     /// `None` where the rule does not speak of the request.
-    pub(super) fn into_record(self) -> Option<RuleRecord> {
+    fn into_record(self) -> Option<RuleRecord> {
         let (policy, rule, name) = self.rule;
         let report = self.report?;
         (report.outcome != RuleOutcome::NotMatched).then(|| {
@@ -132,6 +133,26 @@ impl<'a> Running<'a> {
             }
         })
     }
+}
+
+/// What was recorded of rules, in their order. Where a policy applies one alone, what those after it came
+/// to counts for nothing.
+pub(super) fn records(all: Vec<Running<'_>>) -> Vec<RuleRecord> {
+    let mut applied: Option<&Policy> = None;
+    let mut records = Vec::new();
+    for running in all {
+        let policy = running.rule.0;
+        if applied.is_some_and(|applied| std::ptr::eq(applied, policy)) {
+            continue;
+        }
+        if let Some(record) = running.into_record() {
+            if policy.applies_one() && record.outcome.is_applied() {
+                applied = Some(policy);
+            }
+            records.push(record);
+        }
+    }
+    records
 }
 
 fn record(
@@ -159,7 +180,7 @@ fn record(
     RuleRecord {
         name,
         action: match rule.phase() {
-            Phase::Validation => rule.action(),
+            Phase::Validation => report.action,
             // A change that is not made cannot be told from one that nobody wants: it is the failure
             // policy's to say.
             Phase::Mutation => FailureAction::Enforce,

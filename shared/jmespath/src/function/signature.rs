@@ -32,6 +32,18 @@ impl Types {
     /// Any value, which an expression is not.
     pub const ANY: Types = Types(0b11_1111);
 
+    const SHORT: [(Types, &str); 9] = [
+        (Types::NULL, "null"),
+        (Types::BOOLEAN, "boolean"),
+        (Types::NUMBER, "number"),
+        (Types::STRING, "string"),
+        (Types::ARRAY, "array"),
+        (Types::OBJECT, "object"),
+        (Types::EXPRESSION, "&expression"),
+        (Types::ARRAY_OF_NUMBERS, "number[]"),
+        (Types::ARRAY_OF_STRINGS, "string[]"),
+    ];
+
     const NAMES: [(Types, &str); 9] = [
         (Types::NULL, "null"),
         (Types::BOOLEAN, "a boolean"),
@@ -154,6 +166,25 @@ impl Signature {
             .unwrap_or(Types::ANY)
     }
 
+    fn written(&self, index: usize) -> String {
+        let types = self.types(index);
+        let names: Vec<_> = match types {
+            Types::ANY => vec!["any"],
+            _ => Types::SHORT
+                .iter()
+                .filter(|(one, _)| types.has(*one))
+                .map(|(_, name)| *name)
+                .collect(),
+        };
+        let is_last = index + 1 == self.arguments.len();
+        let mark = match index >= self.required {
+            true => "?",
+            false if is_last && self.variadic => "...",
+            false => "",
+        };
+        format!("{}{mark}", names.join("|"))
+    }
+
     pub(crate) fn check_arity(&self, function: &str, found: usize) -> Result<(), EvalError> {
         let too_many = !self.variadic && found > self.arguments.len();
         if found >= self.required && !too_many {
@@ -169,6 +200,17 @@ impl Signature {
             expected,
             found,
         })
+    }
+}
+
+/// The types of the arguments, `?` behind one that may be left out, `...` behind one that may be repeated:
+/// `(string, string|number, any?)`.
+impl fmt::Display for Signature {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<_> = (0..self.arguments.len())
+            .map(|index| self.written(index))
+            .collect();
+        write!(formatter, "({})", all.join(", "))
     }
 }
 
@@ -200,6 +242,11 @@ mod tests {
             message(&some, 0),
             "f() takes at least 1 argument, and was given 0"
         );
+        let two = Signature::of([Types::STRING, Types::STRING | Types::NUMBER]);
+        assert_eq!(two.to_string(), "(string, number|string)");
+        assert_eq!(up_to_two.to_string(), "(any, string?)");
+        assert_eq!(some.to_string(), "(any...)");
+        assert_eq!(Signature::of([]).to_string(), "()");
         assert!(some.check_arity("f", 9).is_ok());
         assert!(up_to_two.check_arity("f", 2).is_ok());
     }

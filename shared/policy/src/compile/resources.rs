@@ -263,7 +263,7 @@ fn operations(field: &Field<'_>, problems: &mut Problems) -> Vec<Operation> {
         .collect()
 }
 
-fn selector(field: &Field<'_>, problems: &mut Problems) -> Option<Selector> {
+pub(super) fn selector(field: &Field<'_>, problems: &mut Problems) -> Option<Selector> {
     let object = field.object(&SELECTOR, problems)?;
     let mut selector = Selector::default();
     if let Some(labels) = object.get("matchLabels") {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::{
+    actions::Actions,
     cel, check, conditions, context,
     expressions::Names,
-    failure_action,
     fields::{Field, Known, Object},
     foreach, mutate, resources,
 };
 use crate::{
-    FailureAction, Rule,
+    Rule,
     policy::{Check, ContextEntry, ForEach, Validation, Work},
     problem::Problems,
     request_parts::names_roles,
@@ -44,13 +44,14 @@ const VALIDATE: Known = Known {
         "cel",
         "deny",
         "failureAction",
+        "failureActionOverrides",
         "foreach",
         "message",
         "pattern",
         "podSecurity",
     ],
     inert: &[],
-    later: &["assert", "failureActionOverrides", "manifests"],
+    later: &["assert", "manifests"],
 };
 
 /// What a pattern or a patch of a rule is about.
@@ -75,7 +76,7 @@ const WAYS: &[&str] = &[
 /// `template` is the path to the template of Pods, of a rule that is derived for what makes Pods.
 pub(super) fn compile(
     field: &Field<'_>,
-    action: FailureAction,
+    actions: &Actions,
     home: Option<&str>,
     template: &[&str],
     problems: &mut Problems,
@@ -100,7 +101,8 @@ pub(super) fn compile(
         let (name, matches, mutation) = (name?, matches?, mutation?);
         let rule = Rule {
             name,
-            action,
+            action: actions.action,
+            overrides: Vec::new(),
             allow_existing_violations: false,
             matches,
             context,
@@ -112,11 +114,12 @@ pub(super) fn compile(
         return Some(noted(rule, problems));
     }
     let place = (home, template);
-    let validate = Validate::compile(&rule, action, &context, place, &names, problems);
+    let validate = Validate::compile(&rule, actions, &context, place, &names, problems);
     let (name, matches, validate) = (name?, matches?, validate?);
     let rule = Rule {
         name,
-        action: validate.action,
+        action: validate.actions.action,
+        overrides: validate.actions.overrides,
         allow_existing_violations: validate.allow_existing_violations,
         matches,
         context,
@@ -149,7 +152,7 @@ pub(super) fn not_run(field: &Field<'_>) -> Option<&'static str> {
 }
 
 struct Validate {
-    action: FailureAction,
+    actions: Actions,
     allow_existing_violations: bool,
     message: Option<Template>,
     validation: Validation,
@@ -158,7 +161,7 @@ struct Validate {
 impl Validate {
     fn compile(
         rule: &Object<'_>,
-        action: FailureAction,
+        actions: &Actions,
         context: &[Arc<ContextEntry>],
         (home, template): (Option<&str>, &[&str]),
         names: &Names,
@@ -220,7 +223,7 @@ impl Validate {
         let of_elements = validation.each().iter().flat_map(ForEach::entries);
         of_elements.for_each(|entry| names_of_message.define(&entry.name));
         Some(Self {
-            action: failure_action(validate.get("failureAction"), problems).unwrap_or(action),
+            actions: actions.within(&validate, problems),
             allow_existing_violations: validate
                 .get("allowExistingViolations")
                 .and_then(|field| field.boolean(problems))

@@ -10,7 +10,7 @@ use super::{
     facts::{Facts, Lookup, Question},
 };
 use crate::{
-    AdmissionRequest, FactTarget, Rule,
+    AdmissionRequest, FactTarget, FailureAction, Rule,
     matching::{
         BINDINGS_OF_USER, Lacking, Match, Matched, Surroundings, names_of_user, object_namespace,
         roles_of,
@@ -74,6 +74,26 @@ pub(super) fn matches(
         Matched::Unknown => ask(matches.lacks(request, known), request, facts, known)?,
     }
     Ok(matches.matches(request, known) == Matched::Yes)
+}
+
+/// What a violation by this request leads to. Labels are asked for only where an override is about them.
+pub(super) fn action(
+    rule: &Rule,
+    request: &AdmissionRequest,
+    facts: &mut Facts,
+    known: &mut Surroundings,
+) -> Result<FailureAction, Stop> {
+    if let Some(action) = rule.action_for(request, known) {
+        return Ok(action);
+    }
+    let labels = Lacking {
+        namespace_labels: true,
+        ..Lacking::default()
+    };
+    ask(labels, request, facts, known)?;
+    Ok(rule
+        .action_for(request, known)
+        .unwrap_or(FailureAction::Enforce))
 }
 
 /// Learns what is lacking, all of it at once.

@@ -1,3 +1,4 @@
+mod actions;
 mod applies;
 mod cel;
 mod context;

@@ -165,7 +165,7 @@ impl Rule {
             in_message: false,
             why_whole: None,
         };
-        let labels = self.matches.asks_labels().then(|| {
+        let labels = self.asks_labels().then(|| {
             let namespaces = CollectionReference::namespaces();
             let field = side(self.matches.include.asks_labels());
             read((NAMESPACE_SELECTOR, field), namespaces, LABELS, &[])

@@ -1,0 +1,164 @@
+//! What a violation leads to, for which object.
+
+use super::*;
+use crate::{Driver, FailureAction::*, compile_for};
+
+fn of(spec: &str, validate: &str) -> Policy {
+    let mut spec: Value = serde_saphyr::from_str(spec).unwrap();
+    let mut fields: Value = serde_saphyr::from_str(validate).unwrap();
+    fields["deny"] = json!({"conditions": {"any": [
+        {"key": "{{ request.object.spec.rules[0].host }}", "operator": "Equals", "value": "x"},
+    ]}});
+    spec["rules"] = json!([{
+        "name": "r", "match": {"any": [{"resources": {"kinds": ["*"]}}]}, "validate": fields,
+    }]);
+    let manifest = json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"}, "spec": spec,
+    });
+    compile_for(&manifest, Driver::ALL).unwrap_or_else(|problems| panic!("{problems:#?}"))
+}
+
+fn report(policy: &Policy, labels: &Result<Value, FactError>) -> (RuleReport, usize) {
+    let request = create(&ingress("a", &["x"]));
+    let (report, asked) = drive_over(policy, &request, |_| labels.clone());
+    (report, asked.len())
+}
+
+const BY_LABEL: &str = "namespaceSelector: {matchLabels: {env: prod}}";
+
+#[test]
+fn the_first_override_about_the_object_counts() {
+    let labels = || Ok(json!({"env": "prod"}));
+    for (spec, validate, action, asks) in [
+        ("{}", "{}", Audit, 0),
+        ("{validationFailureAction: enforce}", "{}", Enforce, 0),
+        (
+            "{validationFailureAction: Enforce}",
+            "{failureAction: Audit}",
+            Audit,
+            0,
+        ),
+        // The request's namespace is `ns`.
+        (
+            "{validationFailureActionOverrides: [{action: enforce, namespaces: [other, 'n?']}]}",
+            "{}",
+            Enforce,
+            0,
+        ),
+        (
+            "{validationFailureActionOverrides: [{action: Enforce, namespaces: [other]}]}",
+            "{}",
+            Audit,
+            0,
+        ),
+        (
+            "{validationFailureActionOverrides: [{action: Audit, namespaces: [ns]}, {action: Enforce, namespaces: [ns]}]}",
+            "{}",
+            Audit,
+            0,
+        ),
+        // A rule that says so itself is asked alone.
+        (
+            "{validationFailureActionOverrides: [{action: Enforce, namespaces: [ns]}]}",
+            "{failureAction: Audit}",
+            Audit,
+            0,
+        ),
+        (
+            "{validationFailureAction: Audit}",
+            "{failureActionOverrides: [{action: Enforce, namespaces: [ns]}]}",
+            Enforce,
+            0,
+        ),
+        (
+            "{validationFailureActionOverrides: [{action: Enforce}]}",
+            "{}",
+            Audit,
+            0,
+        ),
+        (
+            &format!("{{validationFailureActionOverrides: [{{action: Enforce, {BY_LABEL}}}]}}"),
+            "{}",
+            Enforce,
+            1,
+        ),
+        (
+            &format!(
+                "{{validationFailureActionOverrides: [{{action: Enforce, namespaces: [other], {BY_LABEL}}}]}}"
+            ),
+            "{}",
+            Audit,
+            0,
+        ),
+        (
+            &format!(
+                "{{validationFailureActionOverrides: [{{action: Enforce, namespaces: [ns], {}}}]}}",
+                BY_LABEL.replace("prod", "dev")
+            ),
+            "{}",
+            Audit,
+            1,
+        ),
+    ] {
+        let (report, asked) = report(&of(spec, validate), &labels());
+        assert!(
+            matches!(report.outcome, RuleOutcome::Fail { .. }),
+            "{spec} {validate}"
+        );
+        assert_eq!((report.action, asked), (action, asks), "{spec} {validate}");
+    }
+}
+
+#[test]
+fn labels_that_are_not_known_leave_it_to_the_failure_policy() {
+    let policy = of(
+        &format!("{{validationFailureActionOverrides: [{{action: Enforce, {BY_LABEL}}}]}}"),
+        "{}",
+    );
+    let (report, _) = report(&policy, &Err(unsynced()));
+    assert!(
+        matches!(report.outcome, RuleOutcome::Error(_)),
+        "{report:?}"
+    );
+    assert_eq!(report.action, Enforce);
+    // Who complies is not asked about.
+    let request = create(&ingress("a", &["y"]));
+    let (report, _) = drive_over(&policy, &request, nothing);
+    assert_eq!(report.outcome, RuleOutcome::Pass);
+}
+
+#[test]
+fn what_is_wrong_with_an_override_is_told() {
+    let manifest = json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+        "spec": {
+            "validationFailureActionOverrides": [{"action": "Deny"}, {"namespaces": [""]}, {"action": "Audit", "x": 1}],
+            "webhookConfiguration": {"matchConditions": [{"name": "a", "expression": "true"}, {"name": "b"}]},
+            "rules": [{"name": "r", "match": {"any": [{"resources": {"kinds": ["Pod"]}}]}, "validate": {"deny": {}}}],
+        },
+    });
+    let problems = compile_for(&manifest, Driver::ALL).unwrap_err();
+    let paths: Vec<_> = problems.iter().map(|problem| &*problem.path).collect();
+    assert_eq!(
+        paths,
+        [
+            "spec.webhookConfiguration.matchConditions[1].expression",
+            "spec.validationFailureActionOverrides[0].action",
+            "spec.validationFailureActionOverrides[1].action",
+            "spec.validationFailureActionOverrides[1].namespaces[0]",
+            "spec.validationFailureActionOverrides[2].x",
+        ],
+        "{problems:#?}"
+    );
+}
+
+#[test]
+fn what_the_api_server_asks_first_is_carried() {
+    let spec = "{applyRules: One, webhookConfiguration: {matchConditions: [{name: a, expression: 'true'}]}}";
+    let policy = of(spec, "{}");
+    assert!(policy.applies_one());
+    let [condition] = policy.match_conditions() else {
+        panic!("{:?}", policy.match_conditions());
+    };
+    assert_eq!((&*condition.name, &*condition.expression), ("a", "true"));
+}
