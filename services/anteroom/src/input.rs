@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use serde_json::Value;
 
 /// The largest document that is read.
@@ -24,7 +24,7 @@ pub(crate) fn documents(file: &Path) -> anyhow::Result<Vec<Value>> {
     if let Ok(document) = serde_json::from_str(&text) {
         return Ok(vec![document]);
     }
-    let documents: Result<Vec<Value>, _> = serde_saphyr::from_multiple(&text);
+    let documents = anteroom_offline::yaml(&text).map_err(|message| anyhow!(message));
     documents.with_context(|| format!("{name} is not a JSON or YAML document"))
 }
 

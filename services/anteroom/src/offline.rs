@@ -1,10 +1,13 @@
 //! `anteroom test` and `anteroom apply`: policies against files, with the webhook's own evaluation.
 
 pub(crate) mod apply;
+mod assignments;
 pub(crate) mod test;
+mod told;
 
 use anteroom_policy::Arrival;
 use clap::ValueEnum;
+use serde_json::Value;
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -14,8 +17,26 @@ pub(crate) enum Format {
     Text,
     /// For machines: one JSON document.
     Json,
+    /// The same as YAML.
+    Yaml,
     /// For CI systems: JUnit's XML.
     Junit,
+    /// A table in Markdown.
+    Markdown,
+}
+
+/// A value as a document of YAML.
+pub(crate) fn yaml(value: &Value) -> anyhow::Result<String> {
+    Ok(serde_saphyr::to_string(value)?.trim_end().to_owned())
+}
+
+/// Values as documents of YAML, each with its mark before it.
+pub(crate) fn yaml_documents(values: &[Value]) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for value in values {
+        text.push_str(&format!("---\n{}\n", yaml(value)?));
+    }
+    Ok(text)
 }
 
 /// A request that comes now.

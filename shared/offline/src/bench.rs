@@ -3,13 +3,13 @@
 use std::fmt;
 
 use anteroom_policy::{
-    AdmissionRequest, Arrival, Driver, Evaluation, FailureAction, Policy, PolicyException, Problem,
-    Rule, RuleOutcome, Step, compile_for,
+    AdmissionRequest, Arrival, Driver, Evaluation, FailureAction, Operation, Policy,
+    PolicyException, Problem, Rule, RuleOutcome, Step, compile_for,
 };
 use serde_json::{Map, Value};
 
 use crate::{
-    facts::{Facts, World},
+    facts::{Facts, Unanswered, World},
     request::{self, User},
     resource::Resource,
     values::Variables,
@@ -96,6 +96,11 @@ impl LoadedPolicy {
     pub fn is_named(&self, name: &str) -> bool {
         self.name == name || self.bare_name == name
     }
+
+    /// The same, whatever namespace stands before the name.
+    pub(crate) fn is_nearly_named(&self, name: &str) -> bool {
+        name.rsplit('/').next() == Some(&*self.bare_name)
+    }
 }
 
 /// What became of one rule.
@@ -109,6 +114,8 @@ pub struct RuleResponse {
     pub is_enforced: bool,
     /// The violation, the error, or why it was skipped.
     pub message: String,
+    /// Entries of its context that nothing was given for, and that it went on without.
+    pub left_out: Vec<String>,
 }
 
 /// What one policy says of one resource: nothing, if no rule of it speaks of the resource.
@@ -139,6 +146,10 @@ pub struct Bench {
     pub exceptions: Vec<PolicyException>,
     /// When the requests come. Without one, a rule that asks what time it is, or for chance, is an error.
     pub arrival: Option<Arrival>,
+    /// An entry of a context that nothing was given for is a missing key, and else an error.
+    pub leaves_out: bool,
+    /// What the requests do, whatever values say.
+    pub(crate) operation: Option<Operation>,
     pub(crate) world: World,
 }
 
@@ -205,7 +216,7 @@ fn rules(
         &loaded.bare_name,
         resource,
         &bench.user,
-        &bench.variables,
+        (&bench.variables, bench.operation),
         namespace_labels(bench, resource),
     );
     if let (Ok(of), Some(arrival)) = (&request, bench.arrival) {
@@ -214,9 +225,9 @@ fn rules(
     if let (Ok(request), Some(patched)) = (&mut request, &patched) {
         *request = request.with_object(patched.clone());
     }
-    let mut respond = |rule: &Rule, action: &mut FailureAction| {
+    let mut respond = |rule: &Rule, action: &mut FailureAction, left_out: &mut Vec<String>| {
         let outcome = match &request {
-            Ok(request) => judge(bench, loaded, (policy, rule), request, resource),
+            Ok(request) => judge(bench, (loaded, policy, rule), request, resource, left_out),
             Err(error) => return Some((Status::Error, error.to_string())),
         };
         *action = outcome.1;
@@ -237,13 +248,14 @@ fn rules(
         }
     };
     let mut response = |rule: &Rule| {
-        let mut action = rule.action();
-        let (status, message) = respond(rule, &mut action)?;
+        let (mut action, mut left_out) = (rule.action(), Vec::new());
+        let (status, message) = respond(rule, &mut action, &mut left_out)?;
         Some(RuleResponse {
             rule: rule.name().to_owned(),
             status,
             is_enforced: action == FailureAction::Enforce,
             message,
+            left_out,
         })
     };
     let all = policy.rules().iter();
@@ -279,10 +291,10 @@ fn namespace_labels(bench: &Bench, resource: &Resource) -> Map<String, Value> {
 /// leads to.
 fn judge(
     bench: &Bench,
-    loaded: &LoadedPolicy,
-    (policy, rule): (&Policy, &Rule),
+    (loaded, policy, rule): (&LoadedPolicy, &Policy, &Rule),
     request: &AdmissionRequest,
     resource: &Resource,
+    left_out: &mut Vec<String>,
 ) -> (RuleOutcome, FailureAction) {
     let of_rule = bench.variables.of_rule(&loaded.bare_name, rule.name());
     let of_resource = bench
@@ -298,7 +310,16 @@ fn judge(
             // Each turn answers everything, so there is an end to it.
             Step::Need(requests) => {
                 for request in requests {
-                    evaluation.supply(request.id, facts.answer(&request));
+                    match facts.answer(&request) {
+                        Ok(value) => evaluation.supply(request.id, Ok(value)),
+                        Err(Unanswered::Nothing(_)) if bench.leaves_out => {
+                            evaluation.leave_out(request.id);
+                            left_out.push(request.variable);
+                        }
+                        Err(Unanswered::Nothing(error) | Unanswered::Failed(error)) => {
+                            evaluation.supply(request.id, Err(error));
+                        }
+                    }
                 }
             }
         }

@@ -58,12 +58,24 @@ pub fn documents(path: &Path) -> Result<Vec<Value>, InputError> {
     let text = text(path)?;
     let parsed = match serde_json::from_str(&text) {
         Ok(document) => vec![document],
-        Err(_) => serde_saphyr::from_multiple(&text).map_err(|error| InputError::Malformed {
+        Err(_) => yaml(&text).map_err(|message| InputError::Malformed {
             path: path.to_owned(),
-            message: format!("it is not a JSON or YAML document: {error}"),
+            message: format!("it is not a JSON or YAML document: {message}"),
         })?,
     };
     Ok(parsed.into_iter().flat_map(items).collect())
+}
+
+/// All documents of a text in YAML, nulls among them. Of two values for one key the last counts, as for
+/// `kubectl` and Kyverno.
+///
+/// # Errors
+/// Where and why it is no YAML.
+pub fn yaml(text: &str) -> Result<Vec<Value>, String> {
+    let options = serde_saphyr::options! {
+        duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
+    };
+    serde_saphyr::from_multiple_with_options(text, options).map_err(|error| error.to_string())
 }
 
 /// The manifests of a file, or of all files of manifests below a folder that are not hidden, in the order
@@ -188,6 +200,10 @@ mod tests {
         let found = manifests(folder.path()).unwrap();
         assert_eq!(found, [json!({"c": 3}), json!({"a": 1}), json!({"b": 2})]);
         assert!(manifests(&folder.path().join("nowhere")).is_err());
+        assert_eq!(
+            yaml("a: 1\nb: {c: 1, c: 2}\na: 3"),
+            Ok(vec![json!({"a": 3, "b": {"c": 2}})])
+        );
         write("bad.yaml", "a: [");
         let error = manifests(folder.path()).unwrap_err().to_string();
         assert!(error.contains("bad.yaml"), "{error}");

@@ -1,9 +1,10 @@
 //! Who answers for facts where there is no cluster.
 //!
 //! The given resources of a kind are all that there are of it. A kind of which none is given is unknown,
-//! and so is an entry without data: that is an error, and never an empty list.
+//! and so is an entry without data: never an empty list. Where nothing at all was given that could answer
+//! (no value, no mock, no resource of the kind), that is told apart: a test goes on without it.
 
-use std::{cell::RefCell, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use anteroom_jmespath::{Environment, Expression, MissingKey};
 use anteroom_model::{EntryKind, FactError, LabelSelector, NameSelector, ObjectKey};
@@ -14,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     resource::Resource,
-    suite::{ApiCallResponse, EntryData},
+    suite::{ApiCallResponse, EntryData, ProjectionData, ResponseData},
     values::{RuleValues, put, segments},
 };
 
@@ -32,8 +33,6 @@ pub(crate) struct Facts<'a> {
     /// What the rule's context entries are given, by name.
     given: Map<String, Value>,
     by_element: &'a BTreeMap<String, Vec<Value>>,
-    /// How often an entry was asked for whose values come by element.
-    asked: RefCell<BTreeMap<String, usize>>,
 }
 
 impl<'a> Facts<'a> {
@@ -51,12 +50,11 @@ impl<'a> Facts<'a> {
             world,
             given,
             by_element: &of_rule.by_element,
-            asked: RefCell::default(),
         }
     }
 
     /// What stands where a rule looks.
-    pub(crate) fn answer(&self, request: &FactRequest) -> Result<Value, FactError> {
+    pub(crate) fn answer(&self, request: &FactRequest) -> Result<Value, Unanswered> {
         if let Some(value) = self.value_of_element(&request.variable) {
             return Ok(value);
         }
@@ -76,38 +74,59 @@ impl<'a> Facts<'a> {
                 json!({"data": object.get("data").cloned().unwrap_or(json!({})),
                        "metadata": object["metadata"]})
             }
-            FactTarget::Service { url, .. } => self.world.response(url)?,
+            FactTarget::Service { url, data } => {
+                let response = self.world.response(url, data.is_some());
+                response.ok_or_else(|| nothing(url))?.data(url)?
+            }
             FactTarget::NamespaceLabels { namespace } => self.world.namespace(namespace)?,
-            other => return Err(unknown(&other.to_string())),
+            other => return Err(nothing(&other.to_string())),
         };
-        evaluate(&data, request)
+        Ok(evaluate(&data, request)?)
     }
 
-    /// Facts are asked for in the order of the elements.
+    /// The first of them stands for every element, as in Kyverno.
     fn value_of_element(&self, variable: &str) -> Option<Value> {
-        let values = self.by_element.get(variable)?;
-        let mut asked = self.asked.borrow_mut();
-        let at = asked.entry(variable.to_owned()).or_default();
-        *at += 1;
-        values.get(*at - 1).or(values.last()).cloned()
+        self.by_element.get(variable)?.first().cloned()
     }
 }
 
+/// Why a fact has no answer.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Unanswered {
+    /// Nothing was given that could answer.
+    Nothing(FactError),
+    /// What was given does not.
+    Failed(FactError),
+}
+
+impl From<FactError> for Unanswered {
+    fn from(error: FactError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+fn nothing(what: &str) -> Unanswered {
+    Unanswered::Nothing(unknown(what))
+}
+
 impl World {
-    fn entry(&self, kind: EntryKind, name: &str, projection: &str) -> Result<Value, FactError> {
+    fn entry(&self, kind: EntryKind, name: &str, projection: &str) -> Result<Value, Unanswered> {
+        if self.entries.is_empty() {
+            return Err(nothing(name));
+        }
         let whole = format!("{name}.{projection}");
         let find = |name: &str| self.entries.iter().find(|entry| entry.name == name);
         // Data may be given under the projection's full name.
         if let Some(entry) = find(&whole).filter(|_| !projection.is_empty()) {
-            return entry.data(&self.resources);
+            return Ok(entry.data()?);
         }
         let entry = find(name).ok_or_else(|| FactError::EntryNotFound {
             kind,
             entry: name.to_owned(),
         })?;
-        let data = entry.data(&self.resources)?;
+        let data = entry.data()?;
         if projection.is_empty() {
-            return Ok(data);
+            return Ok(entry.projected(data)?);
         }
         let mut all = entry.projections.iter();
         let Some(found) = all.find(|known| known.name == projection) else {
@@ -120,18 +139,20 @@ impl World {
                 } else {
                     names.join(", ")
                 },
-            });
+            }
+            .into());
         };
-        search(&found.path, &data, &Map::new(), false)
+        Ok(search(&found.path, &data, &Map::new(), false)?)
     }
 
-    fn collection(&self, of: &CollectionReference) -> Result<Value, FactError> {
+    fn collection(&self, of: &CollectionReference) -> Result<Value, Unanswered> {
         let (Ok(fields), Ok(labels)) = (
             NameSelector::parse(&of.field_selector),
             LabelSelector::parse(&of.label_selector),
         ) else {
             // Of other fields only an API server knows.
-            return Err(unknown(&Reference::Collection(of.clone()).name()));
+            let name = Reference::Collection(of.clone()).name();
+            return Err(self.unanswered(&of.resource, &name));
         };
         self.list_selected(&of.resource, &of.namespace, |own| {
             let own_labels = &own.value["metadata"]["labels"];
@@ -140,14 +161,26 @@ impl World {
         })
     }
 
-    /// The Namespace of this name.
+    /// The Namespace of this name. It is no entry of a context, which could be gone on without.
     fn namespace(&self, name: &str) -> Result<Value, FactError> {
         let key = ObjectKey::new("", name);
-        self.object("namespaces", &key).cloned()
+        match self.object("namespaces", &key) {
+            Ok(found) => Ok(found.clone()),
+            Err(Unanswered::Nothing(error) | Unanswered::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Of `what`, which reads objects of a type.
+    fn unanswered(&self, resource: &str, what: &str) -> Unanswered {
+        let mut all = self.resources.iter();
+        match all.any(|own| is_of_type(own, resource)) {
+            true => unknown(what).into(),
+            false => nothing(what),
+        }
     }
 
     /// All given objects of a type, in a namespace or in all.
-    fn list(&self, resource: &str, namespace: &str) -> Result<Value, FactError> {
+    fn list(&self, resource: &str, namespace: &str) -> Result<Value, Unanswered> {
         self.list_selected(resource, namespace, |_| true)
     }
 
@@ -157,12 +190,11 @@ impl World {
         resource: &str,
         namespace: &str,
         is_selected: impl Fn(&Resource) -> bool,
-    ) -> Result<Value, FactError> {
-        let is_of_type =
-            |own: &&Resource| own.plural() == resource || own.kind.eq_ignore_ascii_case(resource);
-        let of_type: Vec<_> = self.resources.iter().filter(is_of_type).collect();
+    ) -> Result<Value, Unanswered> {
+        let of_type = |own: &&Resource| is_of_type(own, resource);
+        let of_type: Vec<_> = self.resources.iter().filter(of_type).collect();
         let Some(first) = of_type.first() else {
-            return Err(unknown(resource));
+            return Err(nothing(resource));
         };
         let is_inside = |own: &&&Resource| namespace.is_empty() || own.namespace == namespace;
         let items: Vec<_> = of_type
@@ -176,7 +208,7 @@ impl World {
         }))
     }
 
-    fn object(&self, resource: &str, key: &ObjectKey) -> Result<&Value, FactError> {
+    fn object(&self, resource: &str, key: &ObjectKey) -> Result<&Value, Unanswered> {
         let mut all = self.resources.iter();
         let found = all.find(|own| {
             own.plural() == resource
@@ -185,19 +217,16 @@ impl World {
         });
         found
             .map(|own| &own.value)
-            .ok_or_else(|| unknown(&format!("{resource} {key}")))
+            .ok_or_else(|| self.unanswered(resource, &format!("{resource} {key}")))
     }
 
-    fn call(&self, target: &ApiTarget) -> Result<Value, FactError> {
-        if self
-            .responses
-            .iter()
-            .any(|known| known.url_path == target.path)
-        {
-            return self.response(&target.path);
+    fn call(&self, target: &ApiTarget) -> Result<Value, Unanswered> {
+        let is_post = target.data.is_some();
+        if let Some(response) = self.response(&target.path, is_post) {
+            return Ok(response.data(&target.path)?);
         }
-        let Some(kept) = target.kept.as_ref().filter(|_| target.data.is_none()) else {
-            return Err(unknown(&target.path));
+        let Some(kept) = target.kept.as_ref().filter(|_| !is_post) else {
+            return Err(nothing(&target.path));
         };
         let KeptTarget {
             reference,
@@ -222,7 +251,7 @@ impl World {
             _ => true,
         };
         if narrowed || !label_selector.is_empty() || !field_selector.is_empty() || limit.is_some() {
-            return Err(unknown(&target.path));
+            return Err(self.unanswered(resource, &target.path));
         }
         let within = match reference {
             Reference::Collection(of) if namespace.is_empty() => &of.namespace,
@@ -231,40 +260,63 @@ impl World {
         self.list(resource, within)
     }
 
-    /// What a test says that a call answers.
-    fn response(&self, url: &str) -> Result<Value, FactError> {
-        let mut all = self.responses.iter();
-        let found = all.find(|known| known.url_path == url);
-        let response = &found.ok_or_else(|| unknown(url))?.response;
-        match response.status_code {
-            Some(code) if !(200..300).contains(&code) => Err(FactError::LiveReadFailed {
-                code,
-                message: format!("{url} answered with {code}"),
-            }),
-            _ => Ok(response.body.clone()),
+    /// What a test says that a call answers: of those with its method before those with none.
+    fn response(&self, url: &str, is_post: bool) -> Option<&ResponseData> {
+        let method = if is_post { "POST" } else { "GET" };
+        let is_of = |known: &&ApiCallResponse, wanted: &str| {
+            let own = known.method.as_deref().unwrap_or_default();
+            known.url_path == url && own.trim().eq_ignore_ascii_case(wanted)
+        };
+        let find = |wanted| self.responses.iter().find(|known| is_of(known, wanted));
+        let found = find(method).or_else(|| find(""));
+        found.map(|found| &found.response)
+    }
+}
+
+impl ResponseData {
+    fn data(&self, url: &str) -> Result<Value, FactError> {
+        match self.status_code {
+            Some(code) if code != 0 && !(200..300).contains(&code) => {
+                Err(FactError::LiveReadFailed {
+                    code,
+                    message: format!("{url} answered with {code}"),
+                })
+            }
+            _ => Ok(self.body.clone()),
         }
     }
 }
 
 impl EntryData {
-    fn data(&self, resources: &[Resource]) -> Result<Value, FactError> {
-        let listed = match (&self.data, &self.resources) {
-            (Some(data), _) => return Ok(data.clone()),
-            (None, Some(listed)) => listed.clone(),
-            (None, None) => {
-                return Err(unknown(&format!(
-                    "entry {} among {} resources",
-                    self.name,
-                    resources.len()
-                )));
-            }
+    /// What `fieldPath` takes of what is given.
+    fn data(&self) -> Result<Value, FactError> {
+        let data = match (&self.data, &self.resources) {
+            (Some(data), _) => data.clone(),
+            (None, Some(listed)) => Value::Array(listed.clone()),
+            (None, None) => return Err(unknown(&format!("entry {}", self.name))),
         };
-        let Some(path) = self.field_path.as_deref().filter(|path| !path.is_empty()) else {
-            return Ok(Value::Array(listed));
-        };
-        let field = |object: &Value| search(path, object, &Map::new(), false);
-        listed.iter().map(field).collect()
+        match self.field_path.as_deref().filter(|path| !path.is_empty()) {
+            Some(path) => search(path, &data, &Map::new(), false),
+            None => Ok(data),
+        }
     }
+
+    /// What a rule sees that names no projection: where there are some, all by their names.
+    fn projected(&self, data: Value) -> Result<Value, FactError> {
+        if self.projections.is_empty() {
+            return Ok(data);
+        }
+        let project = |known: &ProjectionData| {
+            let value = search(&known.path, &data, &Map::new(), false)?;
+            Ok((known.name.clone(), value))
+        };
+        let all = self.projections.iter().map(project);
+        all.collect::<Result<Map<_, _>, _>>().map(Value::Object)
+    }
+}
+
+fn is_of_type(own: &Resource, resource: &str) -> bool {
+    own.plural() == resource || own.kind.eq_ignore_ascii_case(resource)
 }
 
 fn evaluate(data: &Value, request: &FactRequest) -> Result<Value, FactError> {
@@ -317,14 +369,23 @@ mod tests {
             entries: vec![EntryData {
                 name: "hosts".to_owned(),
                 resources: Some(vec![json!({"h": "a"}), json!({"h": "b"})]),
-                field_path: Some("h".to_owned()),
+                field_path: Some("[].h".to_owned()),
                 projections: vec![crate::suite::ProjectionData {
                     name: "count".to_owned(),
                     path: "length(@)".to_owned(),
                 }],
                 ..EntryData::default()
             }],
-            responses: Vec::new(),
+            responses: [("", "any"), ("post", "posted")]
+                .map(|(method, body)| ApiCallResponse {
+                    url_path: "/x".to_owned(),
+                    method: Some(method.to_owned()),
+                    response: ResponseData {
+                        body: body.into(),
+                        ..ResponseData::default()
+                    },
+                })
+                .to_vec(),
             resources: vec![
                 resource(
                     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"},
@@ -364,6 +425,14 @@ mod tests {
         })
     }
 
+    fn call(path: &str, is_post: bool) -> FactTarget {
+        FactTarget::Api(ApiTarget {
+            path: path.to_owned(),
+            data: is_post.then(|| json!({})),
+            kept: None,
+        })
+    }
+
     #[test]
     fn facts_come_from_values_then_entries_then_resources() {
         let world = world();
@@ -379,11 +448,12 @@ mod tests {
         };
         for (variable, target, expression, answer) in [
             ("given", entry("hosts", ""), "", json!({"a": 1})),
-            ("x", entry("hosts", ""), "[0]", json!("a")),
+            ("x", entry("hosts", ""), "", json!({"count": 2})),
+            ("x", call("/x", false), "", json!("any")),
+            ("x", call("/x", true), "", json!("posted")),
             ("x", entry("hosts", "count"), "", json!(2)),
             ("each", entry("hosts", ""), "", json!(1)),
-            ("each", entry("hosts", ""), "", json!(2)),
-            ("each", entry("hosts", ""), "", json!(2)),
+            ("each", entry("hosts", ""), "", json!(1)),
             ("x", config, "data", json!({"k": "v"})),
             ("x", pods(""), "items[].metadata.name", json!(["p"])),
             ("x", pods("elsewhere"), "items", json!([])),
@@ -445,14 +515,20 @@ mod tests {
             object: ObjectKey::new("default", "d"),
             literal: true,
         };
-        for target in [
-            entry("names", ""),
-            entry("hosts", "sum"),
-            FactTarget::Collection(secrets),
-            config,
+        let image = FactTarget::Image {
+            reference: "a".to_owned(),
+        };
+        for (target, is_nothing) in [
+            (entry("names", ""), false),
+            (entry("hosts", "sum"), false),
+            (FactTarget::Collection(secrets), true),
+            (config, false),
+            (call("/y", false), true),
+            (image, true),
         ] {
             let found = facts.answer(&asked("x", target.clone(), ""));
-            assert!(found.is_err(), "{target:?}");
+            let found = found.map_err(|why| matches!(why, Unanswered::Nothing(_)));
+            assert_eq!(found, Err(is_nothing), "{target:?}");
         }
     }
 }

@@ -30,9 +30,9 @@ mod values;
 
 pub use bench::{Bench, LoadedPolicy, Response, RuleResponse, Status, apply};
 pub use check::{Row, RowResult, check};
-pub use documents::{DOCUMENT_BYTES_MAX, FILES_MAX, InputError, documents, manifests};
+pub use documents::{DOCUMENT_BYTES_MAX, FILES_MAX, InputError, documents, manifests, yaml};
 pub use gather::{SUITES_MAX, suites};
-pub use report::{Applied, Checked, Counts, StatusCounts, applied, json, junit, table};
+pub use report::{Applied, Checked, Counts, StatusCounts, applied, json, junit, markdown, table};
 pub use request::User;
 pub use resource::Resource;
 pub use selector::{Selector, SelectorError};

@@ -3,6 +3,7 @@
 mod applied;
 mod json;
 mod junit;
+mod markdown;
 mod table;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use crate::check::{Row, RowResult};
 pub use applied::{Applied, StatusCounts, applied};
 pub use json::json;
 pub use junit::junit;
+pub use markdown::markdown;
 pub use table::table;
 
 /// A suite that was run.
@@ -81,6 +83,7 @@ pub(crate) mod testing {
             result,
             reason: reason.to_owned(),
             message: message.to_owned(),
+            remark: String::new(),
         };
         vec![
             Checked {

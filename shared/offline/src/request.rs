@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anteroom_policy::{AdmissionRequest, RequestError};
+use anteroom_policy::{AdmissionRequest, Operation, RequestError};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -56,7 +56,8 @@ const OF_REQUEST: &[&str] = &[
     "serviceAccountNamespace",
 ];
 
-/// The request that `policy` sees for the resource.
+/// The request that `policy` sees for the resource. An operation that is given counts more than what values
+/// say.
 ///
 /// # Errors
 /// That the values make no request of it.
@@ -64,10 +65,13 @@ pub(crate) fn request(
     policy: &str,
     resource: &Resource,
     user: &User,
-    variables: &Variables,
+    (variables, operation): (&Variables, Option<Operation>),
     namespace_labels: Map<String, Value>,
 ) -> Result<AdmissionRequest, RequestError> {
-    let values = variables.of_resource(policy, &resource.name);
+    let mut values = variables.of_resource(policy, &resource.name);
+    if let Some(operation) = operation {
+        values.insert("request.operation".to_owned(), operation.as_str().into());
+    }
     let operation = values.get("request.operation").and_then(Value::as_str);
     let operation = operation.unwrap_or("CREATE").to_owned();
     let mut root = Map::new();
@@ -161,8 +165,13 @@ mod tests {
     }
 
     fn made(values: &Value) -> AdmissionRequest {
-        let labels = Map::new();
-        request("p", &pod(), &User::default(), &variables(values), labels).unwrap()
+        made_by(values, None)
+    }
+
+    fn made_by(values: &Value, operation: Option<Operation>) -> AdmissionRequest {
+        let variables = variables(values);
+        let of = (&variables, operation);
+        request("p", &pod(), &User::default(), of, Map::new()).unwrap()
     }
 
     #[test]
@@ -176,6 +185,11 @@ mod tests {
         assert_eq!(update.old_object().unwrap()["spec"]["x"], 2);
         let delete = made(&json!({"request.operation": "DELETE"}));
         assert_eq!(delete.object(), None);
+        let forced = made_by(
+            &json!({"request.operation": "UPDATE"}),
+            Some(Operation::Delete),
+        );
+        assert_eq!(forced.value(), delete.value());
         assert_eq!(delete.matched_object()["spec"]["x"], 1);
     }
 
@@ -196,7 +210,8 @@ mod tests {
     #[test]
     fn values_that_make_no_request_are_told() {
         let variables = variables(&json!({"request.operation": "PATCH"}));
-        let made = request("p", &pod(), &User::default(), &variables, Map::new());
+        let of = (&variables, None);
+        let made = request("p", &pod(), &User::default(), of, Map::new());
         assert!(made.is_err());
     }
 }

@@ -21,8 +21,10 @@ pub struct Resource {
 
 impl Resource {
     /// From a manifest; `None` where it has no kind. A manifest that names no namespace is in `default`, but
-    /// for kinds that are known to be cluster-scoped.
+    /// for kinds that are known to be cluster-scoped. `annotations:` and the like with nothing behind them,
+    /// as templates leave them, are empty.
     pub fn new(mut value: Value) -> Option<Self> {
+        fill_empty(&mut value);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let api_version = text(&value["apiVersion"]);
         let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
@@ -99,6 +101,33 @@ impl Resource {
     }
 }
 
+/// Fields of manifests that hold objects, of which templates often leave the name alone.
+const OBJECTS: &[&str] = &[
+    "annotations",
+    "data",
+    "labels",
+    "matchLabels",
+    "nodeSelector",
+    "stringData",
+];
+
+/// Puts an empty object where a field that holds one is null.
+fn fill_empty(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if value.is_null() && OBJECTS.contains(&name.as_str()) {
+                    *value = json!({});
+                } else {
+                    fill_empty(value);
+                }
+            }
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(fill_empty),
+        _ => {}
+    }
+}
+
 /// The plural of a kind, in lower case.
 fn plural(kind: &str) -> String {
     let kind = kind.to_lowercase();
@@ -139,23 +168,51 @@ const CLUSTER_SCOPED: &[(&str, &[&str])] = &[
     ),
     ("apiextensions.k8s.io", &["CustomResourceDefinition"]),
     ("apiregistration.k8s.io", &["APIService"]),
-    ("certificates.k8s.io", &["CertificateSigningRequest"]),
+    (
+        "authentication.k8s.io",
+        &["SelfSubjectReview", "TokenReview"],
+    ),
+    (
+        "authorization.k8s.io",
+        &[
+            "SelfSubjectAccessReview",
+            "SelfSubjectRulesReview",
+            "SubjectAccessReview",
+        ],
+    ),
+    (
+        "certificates.k8s.io",
+        &["CertificateSigningRequest", "ClusterTrustBundle"],
+    ),
     (
         "flowcontrol.apiserver.k8s.io",
         &["FlowSchema", "PriorityLevelConfiguration"],
     ),
     ("kyverno.io", &["ClusterCleanupPolicy", "ClusterPolicy"]),
-    ("networking.k8s.io", &["IngressClass"]),
+    (
+        "networking.k8s.io",
+        &["IPAddress", "IngressClass", "ServiceCIDR"],
+    ),
     ("node.k8s.io", &["RuntimeClass"]),
     ("policy", &["PodSecurityPolicy"]),
     (
         "rbac.authorization.k8s.io",
         &["ClusterRole", "ClusterRoleBinding"],
     ),
+    (
+        "resource.k8s.io",
+        &["DeviceClass", "DeviceTaintRule", "ResourceSlice"],
+    ),
     ("scheduling.k8s.io", &["PriorityClass"]),
     (
         "storage.k8s.io",
-        &["CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"],
+        &[
+            "CSIDriver",
+            "CSINode",
+            "StorageClass",
+            "VolumeAttachment",
+            "VolumeAttributesClass",
+        ],
     ),
 ];
 
@@ -184,6 +241,23 @@ mod tests {
         assert_eq!(bare.title(), "Deployment/default");
         assert!(Resource::new(json!({"apiVersion": "v1"})).is_none());
         assert!(Resource::new(json!("text")).is_none());
+    }
+
+    #[test]
+    fn what_a_template_left_empty_is_an_object() {
+        let pod = resource(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "a", "annotations": null, "labels": null, "other": null},
+            "spec": {"nodeSelector": null, "terms": [{"matchLabels": null}]},
+        }));
+        assert_eq!(
+            pod.value["metadata"],
+            json!({"name": "a", "namespace": "default", "annotations": {}, "labels": {}, "other": null})
+        );
+        assert_eq!(
+            pod.value["spec"],
+            json!({"nodeSelector": {}, "terms": [{"matchLabels": {}}]})
+        );
     }
 
     #[test]

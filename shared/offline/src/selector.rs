@@ -69,12 +69,14 @@ impl Selector {
         }
         let mut names = std::mem::take(&mut expected.resources);
         names.extend(expected.resource.take());
-        if names.is_empty() {
+        let specs = &mut expected.resource_specs;
+        if names.is_empty() && specs.is_empty() {
             return self.resource == "*";
         }
         names.retain(|name| wildcard_matches(&self.resource, name));
+        specs.retain(|spec| wildcard_matches(&self.resource, &spec.name));
         expected.resources = names;
-        !expected.resources.is_empty()
+        !expected.resources.is_empty() || !expected.resource_specs.is_empty()
     }
 }
 

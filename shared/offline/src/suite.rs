@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use crate::{
     documents::{InputError, documents},
+    resource::Resource,
     values::{Values, Variables},
 };
 
@@ -75,6 +76,10 @@ pub(crate) struct SuiteFile {
     _json_payloads: Value,
     #[serde(rename = "paramResources")]
     _param_resources: Value,
+    #[serde(rename = "httpPayloads")]
+    _http_payloads: Value,
+    #[serde(rename = "envoyPayloads")]
+    _envoy_payloads: Value,
     /// What is in the cluster, beside the resources that are held against policies.
     pub(crate) cluster_resources: Vec<PathBuf>,
     #[serde(rename = "apiCallResponses")]
@@ -94,7 +99,7 @@ pub(crate) struct EntryData {
     pub(crate) data: Option<Value>,
     pub(crate) resources: Option<Vec<Value>>,
     pub(crate) resource_files: Vec<PathBuf>,
-    /// What is taken of each resource, as in `metadata.name`.
+    /// What is taken of the data, or of the list of resources, as in `[].metadata.name`.
     pub(crate) field_path: Option<String>,
     pub(crate) projections: Vec<ProjectionData>,
 }
@@ -137,15 +142,22 @@ pub struct Expected {
     pub result: String,
     /// The kind of the resources.
     pub kind: String,
+    /// `CREATE`, `UPDATE` or `DELETE`; without one, what values say.
+    pub operation: Option<String>,
     /// Their names; all of the kind, where there is none.
     pub resources: Vec<String>,
+    /// The same, in parts.
+    pub(crate) resource_specs: Vec<ResourceSpec>,
     pub(crate) resource: Option<String>,
     pub(crate) namespace: Option<String>,
     /// The file with what the resource has become.
     #[serde(alias = "patchedResource")]
     pub patched_resources: Option<PathBuf>,
+    /// What the file says nothing of is a failure.
+    pub fail_on_missing_resources: bool,
     /// The file with what is generated, which is not run.
     pub generated_resource: Option<PathBuf>,
+    pub(crate) generated_resources: Vec<PathBuf>,
     pub(crate) clone_source_resource: Option<PathBuf>,
     pub(crate) is_validating_admission_policy: bool,
     pub(crate) is_validating_policy: bool,
@@ -154,6 +166,41 @@ pub struct Expected {
     pub(crate) is_mutating_admission_policy: bool,
     pub(crate) is_generating_policy: bool,
     pub(crate) is_deleting_policy: bool,
+}
+
+/// A resource, as far as its parts are given.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct ResourceSpec {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
+    pub(crate) namespace: String,
+    /// The kind says it.
+    #[serde(rename = "subresource")]
+    _subresource: String,
+    pub(crate) name: String,
+}
+
+impl ResourceSpec {
+    pub(crate) fn is(&self, resource: &Resource) -> bool {
+        let parts = [
+            (&self.group, &resource.group),
+            (&self.version, &resource.version),
+            (&self.kind, &resource.kind),
+            (&self.namespace, &resource.namespace),
+            (&self.name, &resource.name),
+        ];
+        let mut parts = parts.into_iter();
+        parts.all(|(wanted, own)| wanted.is_empty() || wanted == own)
+    }
+
+    /// As in `Pod/default/web`.
+    pub(crate) fn title(&self) -> String {
+        let parts = [&*self.kind, &*self.namespace, &*self.name];
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
+        parts.collect::<Vec<_>>().join("/")
+    }
 }
 
 impl Expected {
@@ -177,32 +224,33 @@ impl Expected {
 }
 
 impl Suite {
-    /// Reads a suite.
+    /// Reads the suites of a file: one for each of its documents.
     ///
     /// # Errors
-    /// That the file cannot be read, or is no suite: a field that is not known is one that would be passed
-    /// over.
-    pub fn read(path: &Path) -> Result<Self, SuiteError> {
+    /// That the file cannot be read or is empty, or that one is no suite: a field that is not known is one
+    /// that would be passed over.
+    pub fn read(path: &Path) -> Result<Vec<Self>, SuiteError> {
         let malformed = |message: String| SuiteError::Malformed {
             path: path.to_owned(),
             message,
         };
-        let mut documents = documents(path)?;
-        let document = match (documents.pop(), documents.is_empty()) {
-            (Some(document), true) => document,
-            (None, _) => return Err(malformed("it is empty".to_owned())),
-            (Some(_), false) => return Err(malformed("it has several documents".to_owned())),
+        let documents = documents(path)?;
+        if documents.is_empty() {
+            return Err(malformed("it is empty".to_owned()));
+        }
+        let suite = |document: Value| {
+            let file = SuiteFile::deserialize(document);
+            let file: SuiteFile = file.map_err(|error| malformed(error.to_string()))?;
+            let name = file.metadata.name.clone().or_else(|| file.name.clone());
+            let otherwise = || path.display().to_string();
+            Ok(Self {
+                name: name.unwrap_or_else(otherwise),
+                path: path.to_owned(),
+                arrival: None,
+                file,
+            })
         };
-        let file =
-            SuiteFile::deserialize(document).map_err(|error| malformed(error.to_string()))?;
-        let name = file.metadata.name.clone().or_else(|| file.name.clone());
-        let otherwise = || path.display().to_string();
-        Ok(Self {
-            name: name.unwrap_or_else(otherwise),
-            path: path.to_owned(),
-            arrival: None,
-            file,
-        })
+        documents.into_iter().map(suite).collect()
     }
 
     /// What is expected, in the file's order.
@@ -216,17 +264,16 @@ impl Suite {
         folder.join(path)
     }
 
-    /// The values of its variables, out of the file or of the one that it names.
+    /// The values of its variables, out of the file, or else of the one that it names.
     ///
     /// # Errors
     /// That the other file cannot be read.
     pub(crate) fn variables(&self) -> Result<Variables, SuiteError> {
         let mut variables = Variables::default();
-        if let Some(path) = &self.file.variables {
-            variables.add(Values::read(&self.at(path))?);
-        }
-        if let Some(values) = &self.file.values {
-            variables.add(values.clone());
+        match (&self.file.values, &self.file.variables) {
+            (Some(values), _) => variables.add(values.clone()),
+            (None, Some(path)) => variables.add(Values::read(&self.at(path))?),
+            (None, None) => {}
         }
         Ok(variables)
     }
@@ -239,6 +286,10 @@ mod tests {
     use super::*;
 
     fn suite(text: &str) -> Result<Suite, SuiteError> {
+        read(text).map(|mut suites| suites.pop().unwrap())
+    }
+
+    fn read(text: &str) -> Result<Vec<Suite>, SuiteError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kyverno-test.yaml");
         fs::write(&path, text).unwrap();
@@ -258,10 +309,24 @@ mod tests {
     }
 
     #[test]
+    fn a_file_has_many_suites_and_each_its_values() {
+        let suites = read(
+            "name: a\nvariables: none.yaml\nvalues: {globalValues: {x: 1}}\n\
+             httpPayloads: [h.json]\nenvoyPayloads: [e.json]\n---\nname: b",
+        )
+        .unwrap();
+        let names: Vec<_> = suites.iter().map(|suite| &*suite.name).collect();
+        assert_eq!(names, ["a", "b"]);
+        // What stands in the suite counts alone.
+        let values = suites[0].variables().unwrap();
+        assert_eq!(values.of_resource("p", "r")["x"], 1);
+    }
+
+    #[test]
     fn what_is_no_suite_is_told() {
         for (text, says) in [
             ("", "it is empty"),
-            ("a: 1\n---\nb: 1", "several documents"),
+            ("results: []\n---\nb: 1", "unknown field `b`"),
             ("polices: []", "polices"),
             ("results: [{rool: a}]", "rool"),
             ("results: 3", "invalid type"),

@@ -70,7 +70,7 @@ fn a_suite_of_a_policy_in_cel() {
         fs::write(folder.path().join(name), text).unwrap();
     }
     let suite = Suite::read(&folder.path().join("kyverno-test.yaml")).unwrap();
-    let rows = check(&suite).unwrap();
+    let rows = check(&suite[0]).unwrap();
     let told: Vec<_> = rows
         .iter()
         .map(|row| format!("{} {} {}", row.resource, row.result.as_str(), row.reason))

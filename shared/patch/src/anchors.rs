@@ -6,6 +6,8 @@
 //! | `<(key)` | the whole patch is about documents where it is there and matches; in a list, in some element |
 //! | `+(key)` | the field is added where it is not there |
 //!
+//! An empty object says nothing, and is left out wherever it stands, as in Kyverno; an empty list is not.
+//!
 //! An element of a list with any of these stands for every element of the document's list that it is
 //! about. It is told which by its `name`, and by what its list is merged by.
 
@@ -45,6 +47,11 @@ impl Anchor {
         ]
         .into_iter()
         .find_map(|(prefix, anchor)| Some((anchor, inside(prefix)?)))
+    }
+
+    /// Whether anything in a value is to be added where it is not there.
+    pub fn adds(patch: &Value) -> bool {
+        adds(patch)
     }
 
     /// Whether a key looks like an anchor that only patterns have: `=(key)`, `X(key)`, `^(key)`.
@@ -101,7 +108,7 @@ struct Resolver<'m> {
 }
 
 impl Resolver<'_> {
-    /// `None`: there was nothing but conditions. Lists stand in objects, which know how they merge.
+    /// `None`: there was nothing but conditions, or nothing at all. Lists stand in objects, which know how they merge.
     fn value(
         &mut self,
         patch: &Value,
@@ -158,7 +165,7 @@ impl Resolver<'_> {
                 resolved.insert(key.to_owned(), made);
             }
         }
-        Ok((!resolved.is_empty() || patch.is_empty()).then_some(resolved))
+        Ok((!resolved.is_empty()).then_some(resolved))
     }
 
     /// The conditions of one kind that stand in an object.

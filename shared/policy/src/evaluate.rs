@@ -345,6 +345,13 @@ impl<'a> Evaluation<'a> {
         self.facts.supply(id, answer);
     }
 
+    /// Goes on without a fact of the context: its entry has no value, and is a missing key to whatever reads
+    /// it, whatever default it has of its own. Only for drivers without a cluster, where a fact is looked
+    /// for in files: of a cluster, what is not known is never absent.
+    pub fn leave_out(&mut self, id: u32) {
+        self.facts.leave_out(id);
+    }
+
     /// Says of a request that [is part](FactRequest::is_part) of a fact that it is not to be had without
     /// reading the fact. Of any other this says nothing.
     pub fn decline(&mut self, id: u32) {

@@ -23,6 +23,8 @@ pub(crate) enum Patch {
     Merge(ValueTemplate),
     /// `patchesJson6902`
     Json(Vec<PatchOperation>),
+    /// `patchesJson6902`, out of an expression: a list of operations, or one as JSON in a text.
+    Computed(Template),
 }
 
 /// One operation of a JSON patch.

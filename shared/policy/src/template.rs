@@ -82,6 +82,8 @@ pub(crate) struct Template {
     parts: Vec<Part>,
     /// Text, also where a lone variable has another value.
     is_text: bool,
+    /// It stands in YAML without quotes, so that a text which reads as a number there is one.
+    is_bare: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -181,6 +183,7 @@ impl Template {
             source: source.to_owned(),
             parts,
             is_text: false,
+            is_bare: false,
         })
     }
 
@@ -201,6 +204,9 @@ impl Template {
     /// A lone variable gives its value; anything else is text.
     pub(crate) fn value<R: Resolve>(&self, resolver: &mut R) -> Result<Arc<Value>, R::Interrupt> {
         match &*self.parts {
+            [Part::Variable(variable)] if self.is_bare => {
+                Ok(yaml::bare(variable.resolve(resolver)?))
+            }
             [Part::Variable(variable)] if !self.is_text => variable.resolve(resolver),
             _ => Ok(Arc::new(Value::String(self.text(resolver)?))),
         }

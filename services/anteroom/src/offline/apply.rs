@@ -6,25 +6,25 @@ use std::{
 };
 
 use anteroom_offline::{
-    Applied, Bench, LoadedPolicy, Resource, User, Values, Variables, applied, junit, manifests,
+    Applied, Bench, LoadedPolicy, Resource, User, Values, Variables, applied, manifests,
 };
 use anteroom_policy::{Driver, PolicyException};
 use anyhow::{anyhow, bail};
 use clap::Args;
 use serde_json::Value;
 
-use super::{Format, arrival};
-use crate::{
-    cli::{print, warn},
-    input,
-};
+use super::{Format, arrival, assignments::Assignments, told::tell};
+use crate::{cli::warn, input};
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     anteroom apply policy.yaml --resource pod.yaml\n  \
     anteroom apply policies/ -r manifests/ -o junit > results.xml\n  \
     helm template chart | anteroom apply policies/ --resource -\n  \
-    anteroom apply policy.yaml -r pod.yaml --set request.operation=UPDATE --set allowed.data.hosts=a\n\n\
+    anteroom apply policy.yaml -r pod.yaml --set request.operation=UPDATE,allowed.data.hosts=a\n  \
+    helm template chart | anteroom apply policies/ --stdin | kubectl apply -f -\n\n\
+    Objects that rules changed are printed as YAML before the rest, as all rules left them; --patched writes \
+    them to files.\n\n\
     Rules that read the cluster read the given resources: those of a kind are all that there are of it, and \
     a kind of which none is given is an error.\n\n\
     Exit codes: 0 nothing is violated, 1 something is, or a policy or rule has an error, 2 wrong usage, and \
@@ -34,24 +34,40 @@ pub(crate) struct ApplyArgs {
     #[arg(required = true, value_name = "POLICY")]
     policies: Vec<PathBuf>,
 
-    /// Files of resources, or folders with such files; `-` for standard input. May be given more than once.
-    #[arg(short, long = "resource", value_name = "FILE", required = true)]
+    /// Files of resources, or folders with such files, with commas between; `-` for standard input. May be
+    /// given more than once, also as `--resources`.
+    #[arg(
+        short,
+        long = "resource",
+        alias = "resources",
+        value_name = "FILE",
+        value_delimiter = ',',
+        required_unless_present_any = ["stdin", "cluster"]
+    )]
     resources: Vec<PathBuf>,
 
     /// A file with the values of variables, in Kyverno's format.
     #[arg(short = 'f', long, value_name = "FILE")]
     values_file: Option<PathBuf>,
 
-    /// Give a variable a value for all policies and resources. May be given more than once.
-    #[arg(short, long = "set", value_name = "NAME=VALUE", value_parser = parse_value)]
-    set: Vec<(String, Value)>,
+    /// Give variables values for all policies and resources, with commas between. May be given more than
+    /// once.
+    #[arg(short, long = "set", value_name = "NAME=VALUE", value_parser = Assignments::parse)]
+    set: Vec<Assignments>,
 
     /// A file that says who makes the requests, in Kyverno's format.
     #[arg(short, long, value_name = "FILE")]
     userinfo: Option<PathBuf>,
 
-    /// A file of PolicyExceptions, or a folder with such files. May be given more than once.
-    #[arg(long = "exception", value_name = "FILE")]
+    /// Files of PolicyExceptions, or folders with such files, with commas between. May be given more than
+    /// once, also as `--exceptions`.
+    #[arg(
+        short,
+        long = "exception",
+        alias = "exceptions",
+        value_name = "FILE",
+        value_delimiter = ','
+    )]
     exceptions: Vec<PathBuf>,
 
     /// Count a violation of a rule that only audits as a warning.
@@ -62,32 +78,75 @@ pub(crate) struct ApplyArgs {
     #[arg(long, value_name = "CODE", default_value_t = 0)]
     warn_exit_code: u8,
 
+    /// End with the exit code of warnings where nothing passes.
+    #[arg(long)]
+    warn_no_pass: bool,
+
     /// How it is printed.
     #[arg(short, long, value_enum, default_value_t)]
-    output: Format,
-}
+    pub(super) output: Format,
 
-/// `NAME=VALUE`, where the name may be a path; numbers, booleans and JSON keep their type.
-fn parse_value(text: &str) -> Result<(String, Value), String> {
-    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
-    if name.is_empty() {
-        return Err("expected NAME=VALUE".to_owned());
-    }
-    let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
-    Ok((name.to_owned(), value))
+    /// Write the objects that rules changed there, and do not print them: a file of all of them, or a folder
+    /// with a file for each.
+    #[arg(long, value_name = "PATH")]
+    pub(super) patched: Option<PathBuf>,
+
+    /// Print PolicyReports.
+    #[arg(short, long)]
+    pub(super) policy_report: bool,
+
+    /// Read resources from standard input, and print nothing but the objects that rules changed.
+    #[arg(short = 'i', long)]
+    pub(super) stdin: bool,
+
+    /// Show what complied and what was skipped, too.
+    #[arg(long)]
+    pub(super) detailed_results: bool,
+
+    /// Show a table.
+    #[arg(short, long)]
+    pub(super) table: bool,
+
+    /// Taken, and says nothing new: all resources are always gone through.
+    #[arg(long)]
+    continue_on_fail: bool,
+
+    /// Taken, and says nothing new: there are no colors.
+    #[arg(long)]
+    remove_color: bool,
+
+    /// Refused: no cluster is read. Background scans report on what is in one.
+    #[arg(short, long)]
+    cluster: bool,
 }
 
 pub(crate) fn run(args: &ApplyArgs) -> anyhow::Result<ExitCode> {
     let told = apply(args)?;
-    match args.output {
-        Format::Text => print(&told.text())?,
-        Format::Json => print(&serde_json::to_string_pretty(&told.json())?)?,
-        Format::Junit => print(junit(&told.suites()).trim_end())?,
+    tell(args, &told)?;
+    Ok(exit_code(&told, args).into())
+}
+
+/// Why the command line asks for what is not done here.
+fn check(args: &ApplyArgs) -> anyhow::Result<()> {
+    if args.cluster {
+        bail!(
+            "--cluster is not supported: only files are read here; in a cluster, background scans report on \
+             what is there"
+        );
     }
-    Ok(exit_code(&told, args.warn_exit_code).into())
+    let named = [&args.policies, &args.resources, &args.exceptions];
+    let mut named = named
+        .into_iter()
+        .flatten()
+        .map(|path| path.to_string_lossy());
+    if let Some(url) = named.find(|path| path.contains("://")) {
+        bail!("{url} is not read: nothing is fetched from elsewhere; fetch it, and name the file");
+    }
+    Ok(())
 }
 
 fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
+    check(args)?;
     let mut policies = Vec::new();
     for manifest in read(&args.policies)? {
         match LoadedPolicy::new(&manifest) {
@@ -101,7 +160,11 @@ fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
     if policies.is_empty() {
         bail!("there is no ClusterPolicy or Policy of kyverno.io in what was given");
     }
-    let resources: Vec<_> = read(&args.resources)?
+    let mut named = args.resources.clone();
+    if args.stdin && !named.iter().any(|path| path == Path::new("-")) {
+        named.push("-".into());
+    }
+    let resources: Vec<_> = read(&named)?
         .into_iter()
         .filter_map(Resource::new)
         .collect();
@@ -138,7 +201,7 @@ fn variables(args: &ApplyArgs) -> anyhow::Result<Variables> {
     if let Some(path) = &args.values_file {
         variables.add(Values::read(path)?);
     }
-    for (path, value) in &args.set {
+    for (path, value) in args.set.iter().flat_map(|set| &set.0) {
         variables.set(path.clone(), value.clone());
     }
     Ok(variables)
@@ -162,11 +225,12 @@ fn title(manifest: &Value) -> String {
     format!("{kind} {name}")
 }
 
-fn exit_code(told: &Applied, warn_exit_code: u8) -> u8 {
+fn exit_code(told: &Applied, args: &ApplyArgs) -> u8 {
     let counts = told.counts;
     match (counts.fail + counts.error, counts.warn) {
+        (0, 0) if args.warn_no_pass && counts.pass == 0 => args.warn_exit_code,
         (0, 0) => 0,
-        (0, _) => warn_exit_code,
+        (0, _) => args.warn_exit_code,
         _ => 1,
     }
 }
@@ -200,6 +264,29 @@ spec:
         deny: {conditions: {any: [{key: "{{ request.object.metadata.name }}", operator: AnyIn, value: "{{ taken }}"}]}}
 "#;
 
+    #[test]
+    fn what_is_elsewhere_is_refused_with_the_reason() {
+        for (line, says) in [
+            (&["apply", "p.yaml", "--cluster"][..], "--cluster"),
+            (
+                &["apply", "https://h/p.yaml", "-r", "r.yaml"],
+                "fetch it, and name the file",
+            ),
+            (
+                &["apply", "p.yaml", "--resources", "r.yaml,https://h/r.yaml"],
+                "https://h/r.yaml is not read",
+            ),
+        ] {
+            let args = Line::parse_from(line).args;
+            let error = apply(&args).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+        let line = ["apply", "p.yaml", "-r", "a,b", "--warn-no-pass", "-itp"];
+        let args = Line::parse_from(line).args;
+        assert_eq!(args.resources, [Path::new("a"), Path::new("b")]);
+        assert!(Line::try_parse_from(["apply", "p.yaml"]).is_err());
+    }
+
     fn told(flags: &[&str]) -> (u8, Value) {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
@@ -216,10 +303,7 @@ spec:
         let line = ["apply", &policy, "-r", &pods];
         let args = Line::parse_from(line.into_iter().chain(flags.iter().copied())).args;
         let told = apply(&args).unwrap();
-        (
-            exit_code(&told, args.warn_exit_code),
-            told.json()["summary"].clone(),
-        )
+        (exit_code(&told, &args), told.json()["summary"].clone())
     }
 
     #[test]
@@ -242,6 +326,10 @@ spec:
             (code, &summary["skip"], &summary["pass"]),
             (0, &json!(1), &json!(1))
         );
+        let (code, summary) = told(&["--set", "taken=[],x=1", "-e", &path]);
+        assert_eq!((code, &summary["skip"]), (0, &json!(1)));
+        let (code, summary) = told(&["--set", "taken=[]", "--warn-no-pass", "--warn-exit-code=3"]);
+        assert_eq!((code, &summary["pass"]), (0, &json!(2)));
         let (code, summary) = told(&[]);
         assert_eq!((code, &summary["error"]), (1, &json!(2)));
         let (code, summary) = told(&[

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use anteroom_offline::{
-    Checked, Counts, Row, RowResult, Selector, Suite, check, json, junit, suites, table,
+    Checked, Counts, Row, RowResult, Selector, Suite, check, json, junit, markdown, suites, table,
 };
 use anyhow::bail;
 use clap::Args;
 
-use super::{Format, arrival};
+use super::{Format, arrival, yaml};
 use crate::cli::print;
 
 #[derive(Args, Clone, Debug)]
@@ -42,40 +42,63 @@ pub(crate) struct TestArgs {
     #[arg(long)]
     detailed_results: bool,
 
-    /// How it is printed.
-    #[arg(short, long, value_enum, default_value_t)]
+    /// How it is printed. Also `--output-format`
+    #[arg(short, long, alias = "output-format", value_enum, default_value_t)]
     output: Format,
+
+    /// Taken, and says nothing new: a run without suites fails anyway.
+    #[arg(long)]
+    require_tests: bool,
+
+    /// Taken, and says nothing new: there are no colors.
+    #[arg(long)]
+    remove_color: bool,
+
+    /// Taken, and has no effect: no registry is asked, images are what values say.
+    #[arg(long)]
+    registry: bool,
 }
 
 pub(crate) fn run(args: &TestArgs) -> anyhow::Result<()> {
     let mut checked = Vec::new();
     for path in &args.paths {
         for file in suites(path, &args.file_name)? {
-            checked.extend(run_suite(file, args));
+            checked.extend(run_file(file, args));
         }
     }
     let counts = Counts::of(&checked);
     match args.output {
         Format::Text => print(page(&checked, counts, args).trim_end())?,
         Format::Json => print(&serde_json::to_string_pretty(&json(&checked))?)?,
+        Format::Yaml => print(&yaml(&json(&checked))?)?,
         Format::Junit => print(junit(&checked).trim_end())?,
+        Format::Markdown => {
+            let is_shown = |row: &&Row| !args.fail_only || row.result == RowResult::Fail;
+            let rows = checked.iter().flat_map(|suite| &suite.rows);
+            let rows = rows.filter(is_shown);
+            print(markdown(rows, args.detailed_results).trim_end())?;
+        }
     }
     verdict(&checked, counts, args)
 }
 
-/// `None` where no row of it is selected.
-fn run_suite(path: PathBuf, args: &TestArgs) -> Option<Checked> {
-    let mut suite = match Suite::read(&path) {
-        Ok(suite) => suite,
-        Err(error) => {
-            return Some(Checked {
-                name: path.display().to_string(),
-                path,
-                rows: Vec::new(),
-                error: Some(error.to_string()),
-            });
+fn run_file(path: PathBuf, args: &TestArgs) -> Vec<Checked> {
+    match Suite::read(&path) {
+        Ok(suites) => {
+            let suites = suites.into_iter();
+            suites.filter_map(|suite| run_suite(suite, args)).collect()
         }
-    };
+        Err(error) => vec![Checked {
+            name: path.display().to_string(),
+            path,
+            rows: Vec::new(),
+            error: Some(error.to_string()),
+        }],
+    }
+}
+
+/// `None` where no row of it is selected.
+fn run_suite(mut suite: Suite, args: &TestArgs) -> Option<Checked> {
     suite.arrival = Some(arrival());
     if let Some(selector) = &args.test_case_selector
         && !selector.narrow(&mut suite)
@@ -88,7 +111,7 @@ fn run_suite(path: PathBuf, args: &TestArgs) -> Option<Checked> {
     };
     Some(Checked {
         name: suite.name,
-        path,
+        path: suite.path,
         rows,
         error,
     })
@@ -198,7 +221,7 @@ spec:
         let found = anteroom_offline::suites(folder.path(), &args.file_name).unwrap();
         let checked: Vec<_> = found
             .into_iter()
-            .filter_map(|file| run_suite(file, &args))
+            .flat_map(|file| run_file(file, &args))
             .collect();
         let counts = Counts::of(&checked);
         let page = page(&checked, counts, &args);
@@ -233,6 +256,21 @@ spec:
         );
         let (_, page) = run_on(&suites, &["--fail-only"]);
         assert!(!page.contains("Pass   │"), "{page}");
+    }
+
+    #[test]
+    fn options_of_kyvernos_command_line_are_taken() {
+        let (result, _) = run_on(
+            &[&suite("fail")],
+            &[
+                "--require-tests",
+                "--remove-color",
+                "--registry",
+                "--output-format",
+                "yaml",
+            ],
+        );
+        assert!(result.is_ok());
     }
 
     #[test]

@@ -1,8 +1,8 @@
-use std::fs;
+use std::{fs, path::Path};
 
 use serde_json::json;
 
-use super::*;
+use super::{patched::tidied, *};
 
 const POLICY: &str = r#"
 apiVersion: kyverno.io/v1
@@ -35,6 +35,10 @@ const RESOURCES: &str = r#"
  spec: {template: {metadata: {labels: {a: b}}}}}
 "#;
 
+fn suite(path: &Path) -> Suite {
+    Suite::read(path).unwrap().remove(0)
+}
+
 /// The rows of a suite with these results.
 fn rows(results: &str) -> Vec<Row> {
     let folder = tempfile::tempdir().unwrap();
@@ -49,13 +53,17 @@ fn rows(results: &str) -> Vec<Row> {
         "differs.yaml",
         "{apiVersion: v1, kind: Pod, metadata: {name: good, labels: {a: c}}}",
     );
+    write(
+        "elsewhere.yaml",
+        "{apiVersion: v1, kind: Pod, metadata: {name: good, namespace: shop, labels: {a: c}}}",
+    );
     let test = folder.path().join("kyverno-test.yaml");
     fs::write(
         &test,
         format!("policies: [policy.yaml]\nresources: [resources.yaml]\nresults: [{{{results}}}]"),
     )
     .unwrap();
-    check(&Suite::read(&test).unwrap()).unwrap()
+    check(&suite(&test)).unwrap()
 }
 
 /// Each row as `RESOURCE RESULT REASON`.
@@ -125,6 +133,39 @@ fn rows_are_found_by_policy_rule_kind_and_resource() {
             "policy: labelled, rule: other, kind: Pod, resources: [good], result: pass",
             "Pod/good Fail Not found",
         ),
+        // No Deployment has the name.
+        (
+            "policy: labelled, rule: label, kind: Deployment, resources: [good], result: pass",
+            "Pod/default/good Pass Ok",
+        ),
+        (
+            "policy: labelled, kind: Pod, resources: [good], result: pass",
+            "Pod/default/good Pass Ok",
+        ),
+        (
+            "policy: shop/labelled, rule: label, kind: Pod, resources: [good], result: pass",
+            "Pod/default/good Pass Ok",
+        ),
+        (
+            "policy: labelled, rule: label, kind: Pod, result: fail, \
+             resourceSpecs: [{version: v1, kind: Pod, namespace: shop, name: bad}]",
+            "Pod/shop/bad Pass Ok",
+        ),
+        (
+            "policy: labelled, rule: label, kind: Pod, result: fail, \
+             resourceSpecs: [{version: v2, kind: Pod, name: bad}]",
+            "Pod/Pod/bad Fail Not found",
+        ),
+        (
+            "policy: labelled, rule: label, kind: Pod, resources: [good], result: pass, \
+             operation: PATCH",
+            "Pod/good Fail Not a result",
+        ),
+        (
+            "policy: labelled, rule: label, kind: Pod, resources: [good], result: pass, \
+             generatedResources: [g.yaml]",
+            "Pod/good Not run Not run",
+        ),
         (
             "policy: none, rule: label, kind: Pod, resources: [good], result: pass",
             "Pod/good Fail Not found",
@@ -160,17 +201,25 @@ fn what_is_excepted_is_skipped() {
          exceptions: [{policyName: labelled, ruleNames: [label]}]}}",
     );
     let test = folder.path().join("kyverno-test.yaml");
-    let suite = "policies: [policy.yaml]\nresources: [resources.yaml]\nexceptions: [exception.yaml]\n\
+    let text = "policies: [policy.yaml]\nresources: [resources.yaml]\nexceptions: [exception.yaml]\n\
         results: [{policy: labelled, rule: label, kind: Pod, resources: [bad], result: skip}]";
-    fs::write(&test, suite).unwrap();
-    let rows = check(&Suite::read(&test).unwrap()).unwrap();
+    fs::write(&test, text).unwrap();
+    let rows = check(&suite(&test)).unwrap();
     assert_eq!(rows[0].result, RowResult::Pass, "{rows:?}");
     assert_eq!(
         rows[0].message,
         "it is excepted by PolicyException default/e"
     );
     write("exception.yaml", "{kind: PolicyException}");
-    assert!(check(&Suite::read(&test).unwrap()).is_err());
+    let rows = check(&suite(&test)).unwrap();
+    assert_eq!(rows[0].reason, "Exception error");
+    write(
+        "exception.yaml",
+        "{apiVersion: policies.kyverno.io/v1, kind: PolicyException, metadata: {name: e}}",
+    );
+    let rows = check(&suite(&test)).unwrap();
+    assert_eq!(rows[0].reason, "Want skip, got fail");
+    assert!(rows[0].remark.contains("policies.kyverno.io/v1"));
 }
 
 #[test]
@@ -191,11 +240,92 @@ fn what_a_resource_became_is_compared_but_for_what_says_nothing() {
             "patchedResources: same.yaml, result: fail",
             "Fail Want fail, got pass",
         ),
+        ("patchedResources: elsewhere.yaml, result: pass", "Pass Ok"),
+        ("patchedResources: elsewhere.yaml, result: fail", "Pass Ok"),
+        (
+            "patchedResources: elsewhere.yaml, result: pass, failOnMissingResources: true",
+            "Fail Resource missing",
+        ),
     ] {
         assert_eq!(of(rest), [format!("Pod/default/good {row}")], "{rest}");
     }
     let missing = &of("patchedResources: none.yaml, result: pass")[0];
     assert!(missing.contains("Fail cannot read"), "{missing}");
+}
+
+#[test]
+fn what_is_not_compared_is_told() {
+    let rows = rows(
+        "policy: labelled, rule: label, kind: Pod, resources: [good], result: pass, \
+         patchedResources: elsewhere.yaml",
+    );
+    assert_eq!(
+        rows[0].remark,
+        "Pod/default/good does not stand in elsewhere.yaml: what it became is not compared"
+    );
+}
+
+#[test]
+fn rows_are_about_what_the_request_does_and_facts_that_nobody_gives_are_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "policy.yaml",
+        r#"
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: guarded}
+spec:
+  rules:
+    - name: kept
+      match: {any: [{resources: {kinds: [Pod], operations: [DELETE]}}]}
+      validate: {message: "kept", deny: {}}
+    - name: read
+      match: {any: [{resources: {kinds: [Pod]}}]}
+      context: [{name: tier, apiCall: {urlPath: /api/v1/namespaces/shop, jmesPath: metadata.labels}}]
+      validate:
+        message: "read"
+        deny: {conditions: {any: [{key: "{{ tier.of || 'none' }}", operator: Equals, value: gold}]}}
+"#,
+    );
+    write(
+        "pod.yaml",
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}}",
+    );
+    write(
+        "cluster.yaml",
+        "{apiVersion: cli.kyverno.io/v1alpha1, kind: ClusterResource, spec: {crds: [], resources: [\
+         {apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {of: gold}}}]}}",
+    );
+    write(
+        "other.yaml",
+        "{apiVersion: v1, kind: Namespace, metadata: {name: other}}",
+    );
+    let rows = |rest: &str| {
+        let test = folder.path().join("kyverno-test.yaml");
+        let text = format!(
+            "policies: [policy.yaml]\nresources: [pod.yaml]\n{rest}\nresults:\n\
+             - {{policy: guarded, rule: kept, kind: Pod, resources: [a], operation: DELETE, result: fail}}\n\
+             - {{policy: guarded, rule: kept, kind: Pod, resources: [a], result: fail}}\n\
+             - {{policy: guarded, rule: read, kind: Pod, resources: [a], result: pass}}"
+        );
+        fs::write(&test, text).unwrap();
+        let rows = check(&suite(&test)).unwrap();
+        let reasons: Vec<_> = rows.iter().map(|row| row.reason.clone()).collect();
+        (reasons, rows[2].remark.clone())
+    };
+    let (reasons, remark) = rows("");
+    assert_eq!(reasons, ["Ok", "Not found", "Ok"]);
+    assert_eq!(
+        remark,
+        "nothing was given for `tier`, which is taken as missing"
+    );
+    let (reasons, remark) = rows("clusterResources: [cluster.yaml]");
+    assert_eq!(reasons[2], "Want pass, got fail");
+    assert_eq!(remark, "");
+    // That a namespace is not among those that are given says nothing of it.
+    let (reasons, _) = rows("clusterResources: [other.yaml]");
+    assert_eq!(reasons[2], "Want pass, got error");
 }
 
 #[test]
@@ -245,14 +375,14 @@ spec:
         "{clusterRoles: [view], userInfo: {username: eve, groups: [dev]}}",
     );
     let reasons = |user: &str| -> Vec<String> {
-        let suite = format!(
+        let text = format!(
             "policies: [policy.yaml]\nresources: [pods.yaml]\n{user}\n\
              values: {{namespaceSelector: [{{name: shop, labels: {{env: prod}}}}]}}\n\
              results: [{{policy: guarded, rule: guard, kind: Pod, resources: [a, b], result: fail}}]"
         );
         let test = folder.path().join("kyverno-test.yaml");
-        fs::write(&test, suite).unwrap();
-        let rows = check(&Suite::read(&test).unwrap()).unwrap();
+        fs::write(&test, text).unwrap();
+        let rows = check(&suite(&test)).unwrap();
         rows.into_iter().map(|row| row.reason).collect()
     };
     assert_eq!(reasons(""), ["Ok", "Not found"]);

@@ -1,14 +1,15 @@
 //! What policies say of resources, where nothing is expected.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Checked;
 use crate::{
     bench::{Bench, Response, Status},
     check::{Row, RowResult},
+    resource::Resource,
 };
 
 /// How many rules came to what.
@@ -34,6 +35,8 @@ pub struct Applied {
     results: Vec<Told>,
     /// Policies that do not compile, and why.
     broken: Vec<(String, String)>,
+    /// The objects that rules changed, as all of them left them.
+    patched: Vec<Value>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -44,6 +47,9 @@ struct Told {
     status: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
+    /// The resource, as reports name it.
+    #[serde(skip)]
+    object: Value,
 }
 
 /// What the policies of a bench said. With `audit_warns` a violation of a rule that does not deny is a
@@ -53,6 +59,7 @@ pub fn applied(bench: &Bench, responses: &[Response], audit_warns: bool) -> Appl
         counts: StatusCounts::default(),
         results: Vec::new(),
         broken: Vec::new(),
+        patched: patched(bench, responses),
     };
     for policy in &bench.policies {
         if let Err(problems) = &policy.outcome {
@@ -67,8 +74,9 @@ pub fn applied(bench: &Bench, responses: &[Response], audit_warns: bool) -> Appl
                 Status::Fail if audit_warns && !rule.is_enforced => Status::Warn,
                 status => status,
             };
-            told.count(status);
+            told.counts.count(status);
             told.results.push(Told {
+                object: named(&bench.resources[response.resource]),
                 policy: bench.policies[response.policy].name.clone(),
                 rule: rule.rule.clone(),
                 resource: bench.resources[response.resource].title(),
@@ -80,25 +88,52 @@ pub fn applied(bench: &Bench, responses: &[Response], audit_warns: bool) -> Appl
     told
 }
 
-impl Applied {
+/// What became of each resource in the end, where a rule changed it.
+fn patched(bench: &Bench, responses: &[Response]) -> Vec<Value> {
+    let of = |at: usize| {
+        let mut all = responses.iter().filter(|response| response.resource == at);
+        all.rfind(|response| response.patched.is_some())?
+            .patched
+            .clone()
+    };
+    (0..bench.resources.len()).filter_map(of).collect()
+}
+
+fn named(resource: &Resource) -> Value {
+    let mut named = json!({
+        "apiVersion": resource.value["apiVersion"], "kind": resource.kind, "name": resource.name,
+    });
+    if !resource.namespace.is_empty() {
+        named["namespace"] = resource.namespace.as_str().into();
+    }
+    named
+}
+
+impl StatusCounts {
     fn count(&mut self, status: Status) {
-        let counts = &mut self.counts;
         *match status {
-            Status::Pass => &mut counts.pass,
-            Status::Fail => &mut counts.fail,
-            Status::Warn => &mut counts.warn,
-            Status::Error => &mut counts.error,
-            Status::Skip => &mut counts.skip,
+            Status::Pass => &mut self.pass,
+            Status::Fail => &mut self.fail,
+            Status::Warn => &mut self.warn,
+            Status::Error => &mut self.error,
+            Status::Skip => &mut self.skip,
         } += 1;
     }
+}
 
-    /// For people: what is not as it should be, and the counts.
-    pub fn text(&self) -> String {
+impl Applied {
+    /// The objects that rules changed, as all of them left them, in the order of the resources.
+    pub fn patched(&self) -> &[Value] {
+        &self.patched
+    }
+
+    /// For people: what is not as it should be, and the counts. With `all` also what is.
+    pub fn text(&self, all: bool) -> String {
         let mut text = String::new();
         for (policy, problems) in &self.broken {
             let _ = writeln!(text, "policy {policy} cannot be compiled: {problems}");
         }
-        let wrong = |told: &&Told| !["pass", "skip"].contains(&told.status);
+        let wrong = |told: &&Told| all || !["pass", "skip"].contains(&told.status);
         for told in self.results.iter().filter(wrong) {
             let Told {
                 policy,
@@ -106,12 +141,20 @@ impl Applied {
                 resource,
                 status,
                 message,
+                ..
             } = told;
+            let end = if message.is_empty() { "" } else { ": " };
             let _ = writeln!(
                 text,
-                "{status}: policy {policy}, rule {rule}, {resource}: {message}"
+                "{status}: policy {policy}, rule {rule}, {resource}{end}{message}"
             );
         }
+        text.push_str(&self.summary());
+        text.trim_start().to_owned()
+    }
+
+    /// The counts, on one line.
+    pub fn summary(&self) -> String {
         let StatusCounts {
             pass,
             fail,
@@ -119,21 +162,57 @@ impl Applied {
             error,
             skip,
         } = self.counts;
-        let _ = write!(
-            text,
-            "\npass: {pass}, fail: {fail}, warn: {warn}, error: {error}, skip: {skip}"
-        );
-        text.trim_start().to_owned()
+        format!("\npass: {pass}, fail: {fail}, warn: {warn}, error: {error}, skip: {skip}")
     }
 
     /// `{results: [{policy, rule, resource, status, message}], errors: [{policy, message}], summary: {pass,
-    /// fail, warn, error, skip}}`.
+    /// fail, warn, error, skip}, patched: [object]}`.
     pub fn json(&self) -> Value {
         let errors = self.broken.iter();
         let errors: Vec<_> = errors
             .map(|(policy, message)| json!({"policy": policy, "message": message}))
             .collect();
-        json!({"results": self.results, "errors": errors, "summary": self.counts})
+        json!({
+            "results": self.results, "errors": errors, "summary": self.counts,
+            "patched": self.patched,
+        })
+    }
+
+    /// A `PolicyReport` for each namespace, and a `ClusterPolicyReport` for what is in none.
+    pub fn policy_reports(&self) -> Vec<Value> {
+        let mut by_namespace: BTreeMap<Option<&str>, Vec<&Told>> = BTreeMap::new();
+        for told in &self.results {
+            let namespace = told.object["namespace"].as_str();
+            by_namespace.entry(namespace).or_default().push(told);
+        }
+        let report = |(namespace, all): (Option<&str>, Vec<&Told>)| {
+            let mut metadata = json!({"name": "anteroom-apply"});
+            let kind = match namespace {
+                Some(namespace) => {
+                    metadata["namespace"] = namespace.into();
+                    "PolicyReport"
+                }
+                None => "ClusterPolicyReport",
+            };
+            let count = |status| all.iter().filter(|told| told.status == status).count();
+            let statuses = ["pass", "fail", "warn", "error", "skip"];
+            let summary: Map<_, _> = statuses
+                .iter()
+                .map(|status| ((*status).to_owned(), count(*status).into()))
+                .collect();
+            let result = |told: &&Told| {
+                json!({
+                    "source": "kyverno", "policy": told.policy, "rule": told.rule,
+                    "result": told.status, "message": told.message, "scored": told.status != "warn",
+                    "resources": [told.object],
+                })
+            };
+            json!({
+                "apiVersion": "wgpolicyk8s.io/v1alpha2", "kind": kind, "metadata": metadata,
+                "results": all.iter().map(result).collect::<Vec<_>>(), "summary": summary,
+            })
+        };
+        by_namespace.into_iter().map(report).collect()
     }
 
     /// As suites, one for each policy, for [`junit`](super::junit()): what was skipped is not run.
@@ -159,6 +238,7 @@ impl Applied {
                 },
                 reason: told.status.to_owned(),
                 message: told.message.clone(),
+                remark: String::new(),
             };
             match suites.iter_mut().find(|suite| suite.name == told.policy) {
                 Some(suite) => suite.rows.push(row),
@@ -177,7 +257,7 @@ impl Applied {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LoadedPolicy, Resource, apply, junit};
+    use crate::{LoadedPolicy, apply, junit};
 
     #[test]
     fn what_policies_say_is_told_and_counted() {
@@ -226,7 +306,7 @@ mod tests {
             }
         );
         let told = applied(&bench, &responses, true);
-        let text = told.text();
+        let text = told.text(false);
         for line in [
             "policy broken cannot be compiled: AR302",
             "fail: policy e, rule label, Pod/default/bad: validation error: label it",
@@ -235,6 +315,22 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }
+        assert!(
+            told.text(true)
+                .contains("pass: policy e, rule label, Pod/default/good\n")
+        );
+        let reports = told.policy_reports();
+        assert_eq!(reports.len(), 1);
+        assert_eq!(reports[0]["metadata"]["namespace"], "default");
+        assert_eq!(
+            reports[0]["summary"],
+            json!({"pass": 2, "fail": 1, "warn": 1, "error": 0, "skip": 0})
+        );
+        let result = &reports[0]["results"][2];
+        assert_eq!(
+            (&result["result"], &result["resources"][0]["name"]),
+            (&json!("fail"), &json!("bad"))
+        );
         assert_eq!(told.json()["summary"]["warn"], 1);
         let xml = junit(&told.suites());
         assert!(

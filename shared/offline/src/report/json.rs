@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::{Checked, Counts};
 
-/// `{suites: [{name, path, rows: [{policy, rule, resource, result, reason, message}], error}], summary:
-/// {passed, failed, notRun, errors}}`, where `result` is `pass`, `fail` or `notRun`.
+/// `{suites: [{name, path, rows: [{policy, rule, resource, result, reason, message, remark}], error}],
+/// summary: {passed, failed, notRun, errors}}`, where `result` is `pass`, `fail` or `notRun`.
 pub fn json(suites: &[Checked]) -> Value {
     json!({"suites": suites, "summary": Counts::of(suites)})
 }

@@ -20,7 +20,10 @@ pub fn table<'r>(rows: impl IntoIterator<Item = &'r Row>, detailed: bool) -> Str
             row.resource.clone(),
             row.result.as_str().to_owned(),
             row.reason.clone(),
-            one_line(&row.message),
+            one_line(&match row.remark.is_empty() {
+                true => row.message.clone(),
+                false => format!("{} ({})", row.message, row.remark),
+            }),
         ]);
     }
     let columns = if detailed { 7 } else { 6 };

@@ -52,8 +52,13 @@ fn anchors_of_objects() {
         ),
         (json!({"(none)": {"+(c)": 1}}), None),
         (
-            json!({"spec": {"empty": {}}}),
-            Some(json!({"spec": {"empty": {}}})),
+            json!({"spec": {"empty": {}, "none": [], "c": {"d": {}}}, "+(other)": {}}),
+            Some(json!({"spec": {"none": []}})),
+        ),
+        (json!({"spec": {"empty": {}}}), None),
+        (
+            json!({"spec": {"list": [{"name": "v", "empty": {}}, {}]}}),
+            Some(json!({"spec": {"list": [{"name": "v"}]}})),
         ),
         (
             json!({"spec": {"gone": null}}),

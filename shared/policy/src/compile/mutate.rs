@@ -114,7 +114,7 @@ impl Place<'_> {
             }
             _ => {
                 let operations = operations::compile(&field, outer.1, self.problems)?;
-                Some(Mutation::Once(Patch::Json(operations)))
+                Some(Mutation::Once(operations))
             }
         }
     }
@@ -125,7 +125,7 @@ impl Place<'_> {
                 .invalid(field.path(), "an object is expected here");
             return None;
         }
-        check_keys(field.value(), field.path(), self.problems);
+        check_keys(field.value(), field.path(), false, self.problems);
         let parsed = parsed(
             field.path(),
             ValueTemplate::parse_document(field.value(), OBJECT),
@@ -205,13 +205,17 @@ impl Place<'_> {
     }
 }
 
-/// Anchors and directives that a patch does not have.
-fn check_keys(patch: &serde_json::Value, path: &str, problems: &mut Problems) {
+/// Anchors and directives that a patch does not have. What a condition matches is a pattern, with all anchors
+/// of patterns, unless it adds something too.
+fn check_keys(patch: &serde_json::Value, path: &str, is_pattern: bool, problems: &mut Problems) {
     match patch {
         serde_json::Value::Object(entries) => {
             for (key, value) in entries {
                 let path = format!("{path}.{key}");
-                if Anchor::is_of_patterns(key) {
+                let anchor = Anchor::of(key).map(|(anchor, _)| anchor);
+                let is_condition = matches!(anchor, Some(Anchor::Condition | Anchor::Global));
+                let is_below = is_pattern || (is_condition && !Anchor::adds(value));
+                if Anchor::is_of_patterns(key) && !is_pattern {
                     let message = format!(
                         "`{key}` is an anchor of patterns; a patch has `(key)`, `<(key)` and `+(key)`"
                     );
@@ -219,12 +223,12 @@ fn check_keys(patch: &serde_json::Value, path: &str, problems: &mut Problems) {
                 } else if key.starts_with('$') && !merge::is_directive(key) {
                     problems.invalid(&path, format!("there is no directive `{key}`"));
                 }
-                check_keys(value, &path, problems);
+                check_keys(value, &path, is_below, problems);
             }
         }
         serde_json::Value::Array(elements) => {
             for (at, element) in elements.iter().enumerate() {
-                check_keys(element, &format!("{path}[{at}]"), problems);
+                check_keys(element, &format!("{path}[{at}]"), is_pattern, problems);
             }
         }
         _ => {}

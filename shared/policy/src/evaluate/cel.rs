@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     RuleError, RuleOutcome,
     conditions::Stop,
-    facts::{Facts, Lookup, Question},
+    facts::{Facts, Lookup, Question, left_out},
     scope::Scope,
 };
 use crate::{
@@ -242,10 +242,13 @@ fn look_up(
         Lookup::Answer(Ok(value)) => return Ok(value),
         Lookup::Pending | Lookup::Declined => return Err(Stop::Pending),
         Lookup::TooMany => RuleError::TooManyFacts,
-        Lookup::Answer(Err(source)) => RuleError::Fact {
+        found => RuleError::Fact {
             variable: variable.to_owned(),
             entry,
-            source,
+            source: match found {
+                Lookup::Answer(Err(source)) => source,
+                _ => left_out(),
+            },
         },
     };
     Err(Stop::Error(Box::new(error)))

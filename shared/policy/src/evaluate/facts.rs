@@ -50,6 +50,7 @@ struct Fact {
     request: FactRequest,
     answer: Option<Result<Arc<Value>, FactError>>,
     is_declined: bool,
+    is_left_out: bool,
 }
 
 /// What is asked.
@@ -90,6 +91,8 @@ pub(super) enum Lookup {
     TooMany,
     /// A part that is not to be had without the fact.
     Declined,
+    /// The driver goes on without it.
+    LeftOut,
 }
 
 impl Facts {
@@ -129,6 +132,7 @@ impl Facts {
         if let Some(fact) = self.find(&question) {
             return match &fact.answer {
                 _ if fact.is_declined && question.is_part => Lookup::Declined,
+                _ if fact.is_left_out => Lookup::LeftOut,
                 Some(answer) => Lookup::Answer(answer.clone()),
                 None => Lookup::Pending,
             };
@@ -157,6 +161,7 @@ impl Facts {
             },
             answer: None,
             is_declined: false,
+            is_left_out: false,
         });
         Lookup::Pending
     }
@@ -232,6 +237,15 @@ impl Facts {
         }
     }
 
+    /// The evaluation goes on as if whoever asks had no value. The first answer counts here too.
+    pub(super) fn leave_out(&mut self, id: u32) {
+        let fact = self.facts.get_mut(id as usize);
+        if let Some(fact) = fact.filter(|fact| fact.answer.is_none()) {
+            fact.answer = Some(Err(left_out()));
+            fact.is_left_out = true;
+        }
+    }
+
     /// What was asked for, but for parts that were of no use.
     pub(super) fn record(&self) -> Vec<FactRead> {
         self.facts
@@ -251,6 +265,12 @@ impl Facts {
                 },
             )
             .collect()
+    }
+}
+
+pub(super) fn left_out() -> FactError {
+    FactError::RequestInvalid {
+        message: "nobody gives it a value".to_owned(),
     }
 }
 

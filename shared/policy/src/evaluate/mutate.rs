@@ -1,6 +1,6 @@
 //! One object under the patches of a rule.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use anteroom_patch::{PatchError, Schema, anchors, json, merge};
 use serde_json::{Map, Value};
@@ -191,13 +191,32 @@ fn apply(
                 .map(|operation| rendered_operation(operation, scope))
                 .collect::<Result<Vec<_>, _>>()
                 .map_err(|stop| stopped(stop, &place))?;
-            json::Patch::parse(&Value::Array(patch))
-                .and_then(|patch| patch.apply(&object.value, json::Leniency::KYVERNO))
-                .map_err(|error| failed(error, place))?
+            operated(object, &Value::Array(patch), place)?
+        }
+        Patch::Computed(operations) => {
+            let place = format!("{place}.patchesJson6902");
+            let patch = operations.value(scope);
+            let patch = patch.map_err(|stop| stopped(stop, &place))?;
+            operated(object, &listed(&patch), place)?
         }
     };
     object.value = patched;
     Ok(())
+}
+
+fn operated(object: &Object, patch: &Value, place: String) -> Result<Value, Stop> {
+    json::Patch::parse(patch)
+        .and_then(|patch| patch.apply(&object.value, json::Leniency::KYVERNO))
+        .map_err(|error| failed(error, place))
+}
+
+/// The operations that an expression gives: as a list, or as JSON in a text. Anything else is told where they
+/// are read.
+fn listed(patch: &Value) -> Cow<'_, Value> {
+    match patch.as_str().map(serde_json::from_str) {
+        Some(Ok(list)) => Cow::Owned(list),
+        _ => Cow::Borrowed(patch),
+    }
 }
 
 fn merged(object: &Object, patch: &Value) -> Result<Value, PatchError> {
@@ -263,11 +282,13 @@ fn rendered(patch: &ValueTemplate, scope: &mut Scope<'_>) -> Result<Value, Inter
     }
 }
 
-/// What a key says beside its name.
+/// What a key says beside its name. In what a condition matches there are anchors of patterns.
 fn special(key: &str) -> Option<Result<anchors::Anchor, ()>> {
     match anchors::Anchor::of(key) {
         Some((anchor, _)) => Some(Ok(anchor)),
-        None => merge::is_directive(key).then_some(Err(())),
+        None => {
+            (merge::is_directive(key) || anchors::Anchor::is_of_patterns(key)).then_some(Err(()))
+        }
     }
 }
 

@@ -217,7 +217,10 @@ impl Scope<'_> {
         let mut before = self.before(entry);
         let name = &entries[entry].name;
         let state = match &entries[entry].loader {
-            Loader::Fact(fact) => State::Loaded(before.load_fact(name, fact)?),
+            Loader::Fact(fact) => match before.load_fact(name, fact)? {
+                Some(value) => State::Loaded(value),
+                None => State::Absent(left_out(name)),
+            },
             // Never unloaded: see `States::within`.
             Loader::Given => State::Loaded(Arc::new(Value::Null)),
             Loader::Variable {
@@ -320,6 +323,15 @@ impl Scope<'_> {
             );
         }
         described
+    }
+}
+
+/// Of an entry that the driver goes on without.
+fn left_out(name: &str) -> VariableError {
+    VariableError {
+        expression: name.to_owned(),
+        message: "nobody gives it a value".to_owned(),
+        kind: VariableErrorKind::Missing,
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
+use anteroom_model::FactError;
 use serde_json::Value;
 
 use super::{
     Pass, RuleError,
     conditions::Stop,
-    facts::{Facts, Lookup, Question},
+    facts::{Facts, Lookup, Question, left_out},
 };
 use crate::{
     AdmissionRequest, FactTarget, FailureAction, Rule,
@@ -156,11 +157,16 @@ fn look_up(
         Lookup::Answer(Ok(value)) => return Ok(value),
         Lookup::Pending | Lookup::Declined => return Err(Stop::Pending),
         Lookup::TooMany => RuleError::TooManyFacts,
-        Lookup::Answer(Err(source)) => RuleError::Fact {
-            variable: variable.to_owned(),
-            entry: target.to_string(),
-            source,
-        },
+        Lookup::LeftOut => unread(variable, target, left_out()),
+        Lookup::Answer(Err(source)) => unread(variable, target, source),
     };
     Err(Stop::Error(Box::new(error)))
+}
+
+fn unread(variable: &str, target: &FactTarget, source: FactError) -> RuleError {
+    RuleError::Fact {
+        variable: variable.to_owned(),
+        entry: target.to_string(),
+        source,
+    }
 }

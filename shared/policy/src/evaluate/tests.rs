@@ -407,6 +407,48 @@ fn a_driver_that_does_not_answer_is_asked_again() {
 }
 
 #[test]
+fn what_a_driver_goes_on_without_is_a_missing_key() {
+    let outcome = |key: &str, default: &Value| {
+        let mut call = json!({"urlPath": "/api/v1/namespaces/x"});
+        if !default.is_null() {
+            call["default"] = default.clone();
+        }
+        let condition =
+            json!({"key": format!("{{{{ {key} }}}}"), "operator": "Equals", "value": "b"});
+        let rule = json!({
+            "context": [{"name": "c", "apiCall": call}],
+            "validate": {"message": "m", "deny": {"conditions": {"any": [condition]}}},
+        });
+        let policy = policy(&rule.to_string());
+        let request = create(&ingress("x", &["a"]));
+        for is_whole in [false, true] {
+            let mut evaluation = Evaluation::start(&policy, &policy.rules()[0], &request);
+            if is_whole {
+                evaluation = evaluation.with_whole_facts();
+            }
+            for _ in 0..8 {
+                match evaluation.step() {
+                    Step::Done(report) if is_whole => return report.outcome,
+                    Step::Done(_) => break,
+                    Step::Need(facts) => {
+                        facts.iter().for_each(|fact| evaluation.leave_out(fact.id));
+                    }
+                }
+            }
+        }
+        panic!("no end");
+    };
+    let is_denied = |outcome| matches!(outcome, RuleOutcome::Fail { .. });
+    assert!(is_denied(outcome("c.a || 'b'", &Value::Null)));
+    assert!(!is_denied(outcome("c.a || 'c'", &Value::Null)));
+    assert!(!is_denied(outcome("c.a || 'c'", &json!({"a": "b"}))));
+    assert!(matches!(
+        outcome("c.a", &Value::Null),
+        RuleOutcome::Error(RuleError::Variable { .. })
+    ));
+}
+
+#[test]
 fn an_evaluation_moves_between_threads() {
     fn moves<T: Send>() {}
     moves::<Evaluation<'static>>();

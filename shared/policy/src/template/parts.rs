@@ -13,6 +13,7 @@ impl Template {
             source: text.to_owned(),
             parts: if text.is_empty() { vec![] } else { vec![part] },
             is_text: true,
+            is_bare: false,
         }
     }
 
@@ -72,6 +73,7 @@ impl Template {
             source,
             parts,
             is_text: false,
+            is_bare: false,
         }
     }
 

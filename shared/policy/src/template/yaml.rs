@@ -3,6 +3,8 @@
 //! The YAML is read once, before any request, with marks where the variables are. So no value can change
 //! what the text means, unlike where variables are replaced first.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{
@@ -15,6 +17,8 @@ struct Hole {
     variable: Variable,
     /// In quotes: it stands for text, whatever its value.
     is_quoted: bool,
+    /// It begins a value without quotes.
+    is_bare: bool,
 }
 
 impl ValueTemplate {
@@ -28,10 +32,12 @@ impl ValueTemplate {
                 Piece::Text(text) => yaml.push_str(&text),
                 Piece::Hole(inside) => {
                     let is_quoted = yaml.ends_with(['"', '\'']);
+                    let is_bare = begins_value(&yaml);
                     yaml.push_str(&format!("{mark}{}{END}", holes.len()));
                     holes.push(Hole {
                         variable: Variable::parse(inside)?,
                         is_quoted,
+                        is_bare,
                     });
                 }
             }
@@ -42,6 +48,34 @@ impl ValueTemplate {
             return Err(TemplateProblem::Invalid("it nests too deep".to_owned()));
         }
         Ok(Marked { mark, holes }.value(&read))
+    }
+}
+
+/// Whether what comes after `yaml` begins a plain value, on the line of what it is the value of: at a line's
+/// own beginning it may be in a block of text.
+fn begins_value(yaml: &str) -> bool {
+    let line = yaml.rsplit('\n').next().unwrap_or_default();
+    let before = line.trim_end();
+    before.len() < line.len() && before.ends_with([':', '-', ',', '[', '{'])
+        || before.len() == line.len() && before.ends_with(['[', ','])
+}
+
+/// Characters of a text that may be a number, a boolean or null.
+const BARE_MAX: usize = 64;
+
+/// A value as it would read as YAML without quotes: of a text what is a number, a boolean or null. Any other
+/// text stays the text that it is, whatever characters are in it.
+pub(super) fn bare(value: Arc<Value>) -> Arc<Value> {
+    let Some(text) = value.as_str() else {
+        return value;
+    };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "+-._~".contains(c);
+    if text.len() > BARE_MAX || !text.chars().all(is_plain) {
+        return value;
+    }
+    match serde_saphyr::from_str(text) {
+        Ok(read @ (Value::Null | Value::Bool(_) | Value::Number(_))) => Arc::new(read),
+        _ => value,
     }
 }
 
@@ -74,10 +108,10 @@ impl Marked {
                     |(key, value): (&String, &Value)| (self.template(key), self.value(value));
                 ValueTemplate::Map(entries.iter().map(entry).collect())
             }
-            scalar => ValueTemplate::Fixed(std::sync::Arc::new(scalar.clone())),
+            scalar => ValueTemplate::Fixed(Arc::new(scalar.clone())),
         };
         match parsed.fixed() {
-            Some(fixed) => ValueTemplate::Fixed(std::sync::Arc::new(fixed)),
+            Some(fixed) => ValueTemplate::Fixed(Arc::new(fixed)),
             None => parsed,
         }
     }
@@ -85,7 +119,7 @@ impl Marked {
     fn template(&self, text: &str) -> Template {
         let mut parts = Vec::new();
         let mut source = String::new();
-        let mut is_text = false;
+        let (mut is_text, mut is_bare) = (false, false);
         let mut pieces = text.split(&*self.mark);
         let plain = |text: &str, parts: &mut Vec<Part>, source: &mut String| {
             if !text.is_empty() {
@@ -101,6 +135,7 @@ impl Marked {
                 source.push_str(&format!("{{{{ {} }}}}", hole.variable.query.source()));
                 parts.push(Part::Variable(hole.variable.clone()));
                 is_text |= hole.is_quoted;
+                is_bare |= hole.is_bare;
             }
             plain(rest, &mut parts, &mut source);
         }
@@ -108,6 +143,7 @@ impl Marked {
             source,
             parts,
             is_text,
+            is_bare: is_bare && !is_text,
         }
     }
 }
@@ -131,6 +167,42 @@ mod tests {
                 Value::Object(entries.iter().map(entry).collect())
             }
         }
+    }
+
+    #[test]
+    fn what_stands_without_quotes_is_read_so_and_nothing_of_it_is_structure() {
+        for (text, read) in [
+            ("80", json!(80)),
+            ("-1.5", json!(-1.5)),
+            ("true", json!(true)),
+            ("null", json!(null)),
+            ("~", json!(null)),
+            ("1Gi", json!("1Gi")),
+            ("yes", json!(true)),
+            ("[1]", json!("[1]")),
+            ("{a: 1}", json!("{a: 1}")),
+            ("80 # x", json!("80 # x")),
+            ("- 1", json!("- 1")),
+            ("80\n- op: remove", json!("80\n- op: remove")),
+            ("&a", json!("&a")),
+        ] {
+            assert_eq!(*bare(Arc::new(text.into())), read, "{text}");
+        }
+        let holes = |text: &str| {
+            let parsed = ValueTemplate::parse_yaml(text).unwrap();
+            let lists = parsed.elements().unwrap();
+            let one = |template: ValueTemplate| match template {
+                ValueTemplate::Text(template) => template.is_bare,
+                _ => panic!("{text}"),
+            };
+            lists.into_iter().map(one).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            holes("- {{ a }}\n- \"{{ a }}\"\n- '{{ a }}'"),
+            [true, false, false]
+        );
+        assert_eq!(holes("- |-\n  {{ a }}\n- >-\n  {{ a }}"), [false, false]);
+        assert_eq!(holes("[{{ a }},{{ b }}, \"{{ c }}\"]"), [true, true, false]);
     }
 
     #[test]

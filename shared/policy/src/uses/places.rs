@@ -237,6 +237,10 @@ impl<'r> Walk<'_, 'r> {
                     walk.value(patch);
                 });
             }
+            Patch::Computed(operations) => {
+                let field = format!("{field}.patchesJson6902");
+                self.at(&field, |walk| walk.template(operations));
+            }
             Patch::Json(operations) => {
                 for (at, operation) in operations.iter().enumerate() {
                     let field = format!("{field}.patchesJson6902[{at}]");

@@ -1,10 +1,10 @@
-//! `patchesJson6902`: a list of operations, or one as YAML in a text.
+//! `patchesJson6902`: a list of operations, one as YAML in a text, or an expression that gives one.
 
 use serde_json::Value;
 
 use crate::{
     compile::{expressions::Names, fields::Field, rule::parsed},
-    mutation::PatchOperation,
+    mutation::{Patch, PatchOperation},
     problem::Problems,
     template::{Template, ValueTemplate},
 };
@@ -13,17 +13,16 @@ use anteroom_patch::{OPERATIONS_MAX, json::OPERATIONS};
 /// What an operation has; anything else is passed over, as the RFC has it.
 const FIELDS: [&str; 4] = ["op", "path", "from", "value"];
 
-pub(super) fn compile(
-    field: &Field<'_>,
-    names: &Names,
-    problems: &mut Problems,
-) -> Option<Vec<PatchOperation>> {
+pub(super) fn compile(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<Patch> {
     let list = match field.value() {
         Value::String(text) => ValueTemplate::parse_yaml(text),
         list => ValueTemplate::parse(list),
     };
     let list = parsed(field.path(), list, problems)?;
     list.visit(&mut |prepared| names.check(field.path(), prepared, problems));
+    if list.lone_variable().is_some() {
+        return list.into_text().map(Patch::Computed);
+    }
     let Some(elements) = list.elements() else {
         problems.invalid(field.path(), "a list of operations is expected here");
         return None;
@@ -38,7 +37,8 @@ pub(super) fn compile(
         operation(element, &path, problems)
     };
     let all: Vec<_> = elements.into_iter().enumerate().map(one).collect();
-    all.into_iter().collect()
+    let all: Option<_> = all.into_iter().collect();
+    all.map(Patch::Json)
 }
 
 fn operation(

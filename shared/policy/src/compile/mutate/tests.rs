@@ -45,6 +45,14 @@ fn what_is_malformed_is_told_with_its_field() {
             "patchStrategicMerge.spec.=(a): `=(a)` is an anchor of patterns",
         ),
         (
+            "{patchStrategicMerge: {(spec): {'X(a)': null, '+(b)': 1}}}",
+            "patchStrategicMerge.(spec).X(a): `X(a)` is an anchor of patterns",
+        ),
+        (
+            "{patchesJson6902: 'x {{ request.name }}'}",
+            "patchesJson6902: a list of operations is expected here",
+        ),
+        (
             "{patchStrategicMerge: {spec: [{$replace: 1}]}}",
             "patchStrategicMerge.spec[0].$replace: there is no directive `$replace`",
         ),

@@ -20,14 +20,20 @@ type FactAnswer = Result<Arc<Value>, FactError>;
 const CONFIG_MAP_PARTS: &str = "{data: data, metadata: metadata}";
 
 impl Scope<'_> {
-    pub(super) fn load_fact(&mut self, name: &str, fact: &Fact) -> Result<Arc<Value>, Interrupt> {
+    /// `None`: nobody gives it a value, and whoever drives the evaluation goes on without.
+    pub(super) fn load_fact(
+        &mut self,
+        name: &str,
+        fact: &Fact,
+    ) -> Result<Option<Arc<Value>>, Interrupt> {
         let question = self.whole(name, fact)?;
         let entry = question.target.to_string();
         let lookup = match self.cut(name, fact, &question)? {
             Some(answer) => Lookup::Answer(answer),
             None => self.facts.look_up(name, question),
         };
-        match (lookup, &fact.default) {
+        let value = match (lookup, &fact.default) {
+            (Lookup::LeftOut, _) => return Ok(None),
             (Lookup::Answer(Ok(value)), _) => self.of_occasion(name, entry, fact, value),
             (Lookup::Answer(Err(error)), Some(default)) if is_said_by_source(&error) => {
                 default.value(self)
@@ -35,7 +41,8 @@ impl Scope<'_> {
             (Lookup::Answer(Err(error)), _) => Err(unread(name, entry, error)),
             (Lookup::Pending | Lookup::Declined, _) => Err(Interrupt::Pending),
             (Lookup::TooMany, _) => Err(Interrupt::Rule(Box::new(RuleError::TooManyFacts))),
-        }
+        };
+        value.map(Some)
     }
 
     /// What the fact's own expression makes of the data, where that could not be asked for.
@@ -85,7 +92,7 @@ impl Scope<'_> {
             Lookup::Answer(Err(error)) if is_of_evaluation(&error) => Ok(None),
             Lookup::Answer(answer) => Ok(Some(answer)),
             Lookup::Pending => Err(Interrupt::Pending),
-            Lookup::TooMany | Lookup::Declined => Ok(None),
+            Lookup::TooMany | Lookup::Declined | Lookup::LeftOut => Ok(None),
         }
     }
 

@@ -78,7 +78,7 @@ impl Scope<'_> {
         let error = match self.facts.look_up(&part.variable, asked) {
             Lookup::Answer(Ok(value)) => return Ok(Some(value)),
             Lookup::Pending => return Err(Interrupt::Pending),
-            Lookup::TooMany | Lookup::Declined => return Ok(None),
+            Lookup::TooMany | Lookup::Declined | Lookup::LeftOut => return Ok(None),
             Lookup::Answer(Err(error)) => error,
         };
         match missing_key(&error).filter(|_| part.misses_itself) {

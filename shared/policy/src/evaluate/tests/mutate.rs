@@ -57,6 +57,25 @@ fn each_way_to_patch() {
             "mutate: {patchesJson6902: \"- op: add\\n  path: /spec/a\\n  value: '{{ length(request.object.spec.volumes) }}'\\n- {op: add, path: /spec/b, value: 2}\"}",
             json!({"containers": pod()["spec"]["containers"], "volumes": two(), "a": "1", "b": 2}),
         ),
+        // Without quotes it is what it reads as; text stays text, whatever is in it.
+        (
+            "mutate: {patchesJson6902: \"- op: add\\n  path: /spec/a\\n  value: {{ to_string(length(request.object.spec.volumes)) }}\\n- {op: add, path: /spec/b, value: {{ '[1]' }} }\"}",
+            json!({"containers": pod()["spec"]["containers"], "volumes": two(), "a": 1, "b": "[1]"}),
+        ),
+        // Operations out of an expression, as a list and as text; a path is one of them, whatever is in it.
+        (
+            "mutate: {patchesJson6902: \"{{ request.object.spec.volumes[].{op: 'add', path: join('/', ['/spec', name]), value: name} }}\"}",
+            json!({"containers": pod()["spec"]["containers"], "volumes": two(), "v": "v"}),
+        ),
+        (
+            "mutate: {patchesJson6902: \"{{ to_string(request.object.spec.volumes[].{op: 'add', path: '/spec/x', value: name}) }}\"}",
+            json!({"containers": pod()["spec"]["containers"], "volumes": two(), "x": "v"}),
+        ),
+        // What a condition matches is a pattern.
+        (
+            "mutate: {patchStrategicMerge: {(spec): {X(hostNetwork): 'null', ^(containers): [{image: 'y*'}]}, spec: {a: 1, b: {}}}}",
+            json!({"containers": pod()["spec"]["containers"], "volumes": two(), "a": 1}),
+        ),
         // The last comes first in the list, so the order stays.
         (
             "mutate: {foreach: [{list: request.object.spec.containers, patchStrategicMerge: \
@@ -257,6 +276,7 @@ proptest! {
             json!({"patchStrategicMerge": {"spec": {"containers": [patch], "(a)": value, "+(b)": patch}}}),
             json!({"patchesJson6902": [{"op": "add", "path": "/spec/-1/a", "value": value}, patch]}),
             json!({"foreach": [{"list": "request.object.spec", "patchStrategicMerge": {"spec": patch}}]}),
+            json!({"patchesJson6902": "{{ request.object.spec }}"}),
         ];
         let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec});
         for mutate in patches {

@@ -187,6 +187,7 @@ impl Lexer {
                     source,
                     parts,
                     is_text: true,
+                    is_bare: false,
                 }));
             } else {
                 self.emit_all(&format!("'{written}'"));

@@ -1,0 +1,120 @@
+//! What `anteroom apply` prints and writes.
+
+use std::{fs, path::Path};
+
+use anteroom_offline::{Applied, junit, markdown, table};
+use anyhow::Context;
+use serde_json::Value;
+
+use super::{Format, apply::ApplyArgs, yaml, yaml_documents};
+use crate::cli::print;
+
+/// Prints what policies said, and what they made of resources.
+pub(super) fn tell(args: &ApplyArgs, told: &Applied) -> anyhow::Result<()> {
+    if let Some(path) = &args.patched {
+        write(path, told.patched())?;
+    }
+    let text = page(args, told)?;
+    match text.trim_end() {
+        "" => Ok(()),
+        text => print(text),
+    }
+}
+
+pub(super) fn page(args: &ApplyArgs, told: &Applied) -> anyhow::Result<String> {
+    let patched = match args.patched {
+        Some(_) => String::new(),
+        None => yaml_documents(told.patched())?,
+    };
+    if args.stdin {
+        return Ok(patched);
+    }
+    if args.policy_report {
+        let reports = told.policy_reports();
+        return match args.output {
+            Format::Json => Ok(serde_json::to_string_pretty(&reports)?),
+            _ => yaml_documents(&reports),
+        };
+    }
+    let suites = told.suites();
+    let rows = suites.iter().flat_map(|suite| &suite.rows);
+    Ok(match args.output {
+        Format::Text if args.table => {
+            let table = table(rows, args.detailed_results);
+            format!("{patched}{table}{}", told.summary())
+        }
+        Format::Text => match told.text(args.detailed_results) {
+            text if patched.is_empty() => text,
+            text => format!("{patched}\n{text}"),
+        },
+        Format::Json => serde_json::to_string_pretty(&told.json())?,
+        Format::Yaml => yaml(&told.json())?,
+        Format::Junit => junit(&suites),
+        Format::Markdown => markdown(rows, args.detailed_results),
+    })
+}
+
+/// To a file of all of them, or into a folder with a file for each.
+fn write(path: &Path, patched: &[Value]) -> anyhow::Result<()> {
+    let wrote = |path: &Path, text: String| {
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    let is_folder = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    if !is_folder {
+        return wrote(path, yaml_documents(patched)?);
+    }
+    fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+    for object in patched {
+        let name = path.join(file_name(object));
+        wrote(&name, format!("{}\n", yaml(object)?))?;
+    }
+    Ok(())
+}
+
+/// As in `default-pod-web.yaml`. What a name could not be in a path is left out of it.
+fn file_name(object: &Value) -> String {
+    let metadata = &object["metadata"];
+    let name = metadata["name"]
+        .as_str()
+        .or(metadata["generateName"].as_str());
+    let parts = [
+        metadata["namespace"].as_str(),
+        object["kind"].as_str(),
+        name,
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-_.".contains(*c);
+    let name: String = parts
+        .join("-")
+        .to_lowercase()
+        .chars()
+        .filter(is_plain)
+        .collect();
+    format!("{name}.yaml")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn objects_are_written_to_a_file_or_into_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let pod = |name: &str| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "n"}});
+        let file = folder.path().join("all.yaml");
+        write(&file, &[pod("a"), pod("b")]).unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        assert_eq!(
+            anteroom_offline::yaml(&text).unwrap(),
+            [pod("a"), pod("b")],
+            "{text}"
+        );
+        let within = folder.path().join("each/");
+        write(&within, &[pod("a"), pod("../../b")]).unwrap();
+        assert!(within.join("n-pod-a.yaml").is_file());
+        assert!(within.join("n-pod-....b.yaml").is_file());
+        assert!(write(Path::new("/nowhere/at/all"), &[]).is_err());
+    }
+}

@@ -1,0 +1,122 @@
+//! All that a suite names, read.
+
+use anteroom_policy::{Driver, PolicyException};
+use serde_json::Value;
+
+use crate::{
+    bench::{Bench, LoadedPolicy},
+    documents::{documents, manifests},
+    request::User,
+    resource::Resource,
+    suite::{Suite, SuiteError},
+};
+
+pub(super) struct Loaded {
+    pub(super) bench: Bench,
+    /// Kind and name of manifests that are policies of another language.
+    pub(super) others: Vec<(String, String)>,
+    /// Exceptions that do not compile: the policies that they are about, and why.
+    pub(super) broken: Vec<(Vec<String>, String)>,
+    /// What was passed over.
+    pub(super) remarks: Vec<String>,
+}
+
+/// Reads all that a suite names.
+///
+/// # Errors
+/// That one of its files cannot be used. What does not compile is told apart.
+pub(super) fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
+    let (mut policies, mut others) = (Vec::new(), Vec::new());
+    for path in &suite.file.policies {
+        for manifest in manifests(&suite.at(path))? {
+            match LoadedPolicy::new(&manifest) {
+                Some(policy) => policies.push(policy),
+                None => {
+                    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                    let name = text(&manifest["metadata"]["name"]);
+                    others.push((text(&manifest["kind"]), name));
+                }
+            }
+        }
+    }
+    let mut resources = Vec::new();
+    for path in &suite.file.resources {
+        let manifests = manifests(&suite.at(path))?;
+        resources.extend(manifests.into_iter().filter_map(Resource::new));
+    }
+    let mut loaded = Loaded {
+        bench: Bench::new(policies, resources),
+        others,
+        broken: Vec::new(),
+        remarks: Vec::new(),
+    };
+    for path in &suite.file.exceptions {
+        for manifest in manifests(&suite.at(path))? {
+            loaded.except(&manifest);
+        }
+    }
+    let bench = &mut loaded.bench;
+    for path in &suite.file.cluster_resources {
+        let manifests = manifests(&suite.at(path))?;
+        let others = manifests.into_iter().flat_map(in_cluster);
+        let others = others.filter_map(Resource::new);
+        bench.world.resources.extend(others);
+    }
+    bench.leaves_out = true;
+    bench.variables = suite.variables()?;
+    bench.arrival = suite.arrival;
+    if let Some(path) = &suite.file.userinfo {
+        bench.user = User::read(&suite.at(path))?;
+    }
+    bench.world.entries = suite.file.global_context_entries.clone();
+    bench.world.responses = suite.file.api_call_responses.clone();
+    for entry in &mut bench.world.entries {
+        for path in &entry.resource_files {
+            let documents = documents(&suite.at(path))?;
+            entry.resources.get_or_insert_default().extend(documents);
+        }
+    }
+    Ok(loaded)
+}
+
+/// What a `ClusterResource` lists; anything else is a resource itself.
+fn in_cluster(mut manifest: Value) -> Vec<Value> {
+    let is_list = manifest["kind"] == "ClusterResource"
+        && manifest["apiVersion"]
+            .as_str()
+            .is_some_and(|version| version.starts_with("cli.kyverno.io/"));
+    if !is_list {
+        return vec![manifest];
+    }
+    match manifest["spec"]["resources"].take() {
+        Value::Array(listed) => listed,
+        _ => Vec::new(),
+    }
+}
+
+impl Loaded {
+    /// An exception of another language is passed over; one that does not compile concerns the rows of its
+    /// policies, and of all where it names none.
+    fn except(&mut self, manifest: &Value) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let name = text(&manifest["metadata"]["name"]);
+        let version = text(&manifest["apiVersion"]);
+        if !version.is_empty() && !version.starts_with("kyverno.io/") {
+            let remark =
+                format!("exception {name} of {version} is not for policies that are run here");
+            self.remarks.push(remark);
+            return;
+        }
+        match PolicyException::compile(manifest, Driver::ALL) {
+            Ok(exception) => self.bench.exceptions.push(exception),
+            Err(problems) => {
+                let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+                let listed = manifest["spec"]["exceptions"].as_array();
+                let listed = listed.into_iter().flatten();
+                let policies = listed.map(|of| text(&of["policyName"])).collect();
+                let message = format!("exception {name}: {}", problems.join("; "));
+                self.broken.push((policies, message));
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The rows of a suite, out of what the rules came to.
+
+use super::{
+    Row, RowResult,
+    load::Loaded,
+    patched::{Comparison, compare},
+};
+use crate::{
+    bench::{LoadedPolicy, Response, RuleResponse, Status},
+    resource::Resource,
+    suite::{Expected, ResourceSpec, Suite},
+    values::is_rule,
+};
+
+/// What rows are made of.
+pub(super) struct Run<'a> {
+    pub(super) suite: &'a Suite,
+    pub(super) loaded: &'a Loaded,
+    pub(super) responses: &'a [Response],
+    /// Why nothing was run.
+    pub(super) problem: Option<String>,
+}
+
+/// How a row names its resources.
+#[derive(Clone, Copy)]
+enum Named<'a> {
+    All,
+    Name(&'a str),
+    Spec(&'a ResourceSpec),
+}
+
+impl Named<'_> {
+    fn is(self, resource: &Resource) -> bool {
+        match self {
+            Self::All => true,
+            Self::Name(name) => resource.is_selected_by(name),
+            Self::Spec(spec) => spec.is(resource),
+        }
+    }
+
+    fn title(self) -> String {
+        match self {
+            Self::All => String::new(),
+            Self::Name(name) => name.to_owned(),
+            Self::Spec(spec) => spec.title(),
+        }
+    }
+}
+
+impl Run<'_> {
+    pub(super) fn rows(&self, expected: &Expected) -> Vec<Row> {
+        let names = match (&*expected.resources, &expected.resource) {
+            ([], Some(name)) => std::slice::from_ref(name),
+            (names, _) => names,
+        };
+        let names = names.iter().map(|name| Named::Name(name));
+        let specs = expected.resource_specs.iter().map(Named::Spec);
+        let mut named: Vec<_> = names.chain(specs).collect();
+        if named.is_empty() {
+            named.push(Named::All);
+        }
+        let rows = named.into_iter().map(|named| self.rows_of(expected, named));
+        rows.flatten().collect()
+    }
+
+    /// Of the resources that are named, or of all of the kind.
+    fn rows_of(&self, expected: &Expected, named: Named<'_>) -> Vec<Row> {
+        let title = named.title();
+        let within = expected.namespace.as_deref().unwrap_or_default();
+        let parts = [&*expected.kind, within, &*title].into_iter();
+        let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
+        let row = |result, reason: &str, message: String| Row {
+            policy: expected.policy.clone(),
+            rule: expected.rule.clone(),
+            resource: parts.join("/"),
+            result,
+            reason: reason.to_owned(),
+            message,
+            remark: String::new(),
+        };
+        if let Some(reason) = self.not_run(expected) {
+            return vec![row(RowResult::NotRun, "Not run", reason)];
+        }
+        if let Some((reason, message)) = self.not_answered(expected) {
+            return vec![row(RowResult::Fail, reason, message)];
+        }
+        let (is_any_kind, mut remarks) = self.kind(expected, named);
+        remarks.extend(self.loaded.remarks.iter().cloned());
+        let is_meant = |response: &&Response| self.is_meant(response, expected, named, is_any_kind);
+        let is_rule =
+            |rule: &&RuleResponse| expected.rule.is_empty() || is_rule(&rule.rule, &expected.rule);
+        let mut rows = Vec::new();
+        for response in self.responses.iter().filter(is_meant) {
+            for rule in response.rules.iter().filter(is_rule) {
+                let mut remarks = remarks.clone();
+                let (result, reason) = self.verdict(expected, response, rule, &mut remarks);
+                rows.push(Row {
+                    rule: match expected.rule.is_empty() {
+                        true => rule.rule.clone(),
+                        false => expected.rule.clone(),
+                    },
+                    resource: self.loaded.bench.resources[response.resource].title(),
+                    remark: remarks.join("; "),
+                    ..row(result, &reason, rule.message.clone())
+                });
+            }
+        }
+        if rows.is_empty() {
+            let message = "no rule of this name says anything of such a resource".to_owned();
+            rows.push(row(RowResult::Fail, "Not found", message));
+        }
+        rows
+    }
+
+    /// Whether the kind says nothing, since no resource that is named is of it.
+    fn kind(&self, expected: &Expected, named: Named<'_>) -> (bool, Vec<String>) {
+        let mut resources = self.loaded.bench.resources.iter();
+        let is_of_kind = |own: &Resource| own.kind == expected.kind && named.is(own);
+        if expected.kind.is_empty() || matches!(named, Named::All) || resources.any(is_of_kind) {
+            return (expected.kind.is_empty(), Vec::new());
+        }
+        let kind = &expected.kind;
+        let remark = format!("there is no {kind} of this name: its kind is passed over");
+        (true, vec![remark])
+    }
+
+    fn is_meant(
+        &self,
+        response: &Response,
+        expected: &Expected,
+        named: Named<'_>,
+        is_any_kind: bool,
+    ) -> bool {
+        let bench = &self.loaded.bench;
+        let resource = &bench.resources[response.resource];
+        let within = expected.namespace.as_ref();
+        self.is_policy(&bench.policies[response.policy], expected)
+            && (is_any_kind || resource.kind == expected.kind)
+            && within.is_none_or(|namespace| resource.namespace == *namespace)
+            && named.is(resource)
+    }
+
+    /// Whether a row is about a policy: of the name, or where none is, of the name without its namespace.
+    fn is_policy(&self, policy: &LoadedPolicy, expected: &Expected) -> bool {
+        let name = &expected.policy;
+        let mut all = self.loaded.bench.policies.iter();
+        match all.any(|policy| policy.is_named(name)) {
+            true => policy.is_named(name),
+            false => policy.is_nearly_named(name),
+        }
+    }
+
+    /// Why nothing of it is run.
+    fn not_run(&self, expected: &Expected) -> Option<String> {
+        if let Some(kind) = expected.other_language() {
+            return Some(format!("a {kind} is not run"));
+        }
+        let mut others = self.loaded.others.iter();
+        if let Some((kind, _)) = others.find(|(_, name)| *name == expected.policy) {
+            return Some(format!("a {kind} is not run"));
+        }
+        let mut policies = self.loaded.bench.policies.iter();
+        let policy = policies.find(|policy| self.is_policy(policy, expected));
+        let policy = policy.and_then(|policy| policy.outcome.as_ref().ok());
+        let is_any = expected.rule.is_empty() && policy.is_some_and(|of| of.rules().is_empty());
+        let mut not_run = policy.into_iter().flat_map(|policy| policy.not_run());
+        if let Some(rule) = not_run.find(|not_run| is_any || is_rule(&expected.rule, &not_run.rule))
+        {
+            return Some(format!("a rule with `{}` is not run", rule.kind));
+        }
+        let is_generated =
+            expected.generated_resource.is_some() || !expected.generated_resources.is_empty();
+        is_generated.then(|| "what is generated is not made".to_owned())
+    }
+
+    /// Why nothing can be said of it.
+    fn not_answered(&self, expected: &Expected) -> Option<(&'static str, String)> {
+        if let Some(problem) = &self.problem {
+            return Some(("Not a result", problem.clone()));
+        }
+        let mut policies = self.loaded.bench.policies.iter();
+        let policy = policies.find(|policy| self.is_policy(policy, expected))?;
+        if let Err(problems) = &policy.outcome {
+            let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+            return Some(("Policy error", problems.join("; ")));
+        }
+        let mut broken = self.loaded.broken.iter();
+        let (_, message) = broken.find(|(policies, _)| {
+            let is_it = |name: &String| policy.is_named(name) || name.contains(['*', '?']);
+            policies.is_empty() || policies.iter().any(is_it)
+        })?;
+        Some(("Exception error", message.clone()))
+    }
+
+    fn verdict(
+        &self,
+        expected: &Expected,
+        response: &Response,
+        rule: &RuleResponse,
+        remarks: &mut Vec<String>,
+    ) -> (RowResult, String) {
+        for name in &rule.left_out {
+            remarks.push(format!(
+                "nothing was given for `{name}`, which is taken as missing"
+            ));
+        }
+        if let Some(path) = &expected.patched_resources {
+            let resource = &self.loaded.bench.resources[response.resource];
+            let patched = response.patched.as_ref().unwrap_or(&resource.value);
+            match compare(&self.suite.at(path), patched) {
+                Ok(Comparison::Same) => {}
+                // That it became something else is what a `fail` expects.
+                Ok(Comparison::Differs) if expected.result == Status::Fail.as_str() => {
+                    return (RowResult::Pass, "Ok".to_owned());
+                }
+                Ok(Comparison::Differs) => return (RowResult::Fail, "Resource diff".to_owned()),
+                Ok(Comparison::Missing) if expected.fail_on_missing_resources => {
+                    return (RowResult::Fail, "Resource missing".to_owned());
+                }
+                Ok(Comparison::Missing) => {
+                    remarks.push(format!(
+                        "{} does not stand in {}: what it became is not compared",
+                        resource.title(),
+                        path.display()
+                    ));
+                    // As above: it did not become what the file says.
+                    if expected.result == Status::Fail.as_str() {
+                        return (RowResult::Pass, "Ok".to_owned());
+                    }
+                }
+                Err(reason) => return (RowResult::Fail, reason),
+            }
+        }
+        if rule.status.as_str() == expected.result {
+            return (RowResult::Pass, "Ok".to_owned());
+        }
+        let reason = format!("Want {}, got {}", expected.result, rule.status);
+        (RowResult::Fail, reason)
+    }
+}
