@@ -208,12 +208,15 @@ impl<S: State> Plan<S> {
     }
 
     /// A walk that looks at some objects again, by the state that the policy stands at; `None`: it is on
-    /// its way, or stands nowhere.
+    /// its way, or stands nowhere, or none of them is there.
     pub(crate) fn again(&mut self, finder: &Finder, objects: &[ObjectKey]) -> Option<Walk<S>> {
         let at = self.finders.get_mut(finder).filter(|at| !at.walks)?;
         let seen = at.seen.as_ref()?;
         let objects = objects.iter().filter_map(|key| seen.get(key));
         let steps: Vec<_> = objects.map(Step::Judge).collect();
+        if steps.is_empty() {
+            return None;
+        }
         at.walks = true;
         Some(Walk {
             view: finder.view.clone(),

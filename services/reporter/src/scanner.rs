@@ -150,8 +150,11 @@ impl Scanner {
         self.walks.extend(self.plan.walks(state));
         for finder in self.retries.due(now) {
             let objects = self.desk.look(|book| book.errors_of(&finder));
+            if objects.is_empty() {
+                self.retries.done(&finder);
+                continue;
+            }
             match self.plan.again(&finder, &objects) {
-                _ if objects.is_empty() => self.retries.done(&finder),
                 Some(walk) => self.walks.push_back(walk),
                 // It is on its way, and comes to these objects too, or will be due again.
                 None => self.retries.later(&finder, now),

@@ -80,6 +80,8 @@ enum Event {
     Begin,
     Steps(usize),
     Rescan,
+    /// What the policy could not judge on the view is due again.
+    Retry(u8, u8),
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -92,6 +94,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         4 => Just(Event::Begin),
         6 => (0..3_usize).prop_map(Event::Steps),
         1 => Just(Event::Rescan),
+        2 => (0..3_u8, 0..2_u8).prop_map(|(p, v)| Event::Retry(p, v)),
     ];
     prop::collection::vec(event, 0..60)
 }
@@ -181,6 +184,12 @@ impl World {
             Event::Begin => self.begin(),
             Event::Steps(count) => self.steps(count),
             Event::Rescan => self.plan.anew(|_| true),
+            Event::Retry(policy, view) => {
+                let finder = finder(policy, usize::from(view));
+                let objects = self.book.errors_of(&finder);
+                let objects: Vec<_> = objects.into_iter().map(|o| ObjectKey::new("", o.name)).collect();
+                self.walks.extend(self.plan.again(&finder, &objects));
+            }
         }
     }
 
@@ -312,4 +321,20 @@ fn objects_are_looked_at_again_where_the_policy_stands() {
     assert_eq!(walk.take(9), [Step::Judge((1, 1, 1))]);
     plan.arrived(walk);
     assert_eq!(plan.unsettled().count(), 0);
+}
+
+#[test]
+fn a_policy_that_has_nothing_to_look_at_again_goes_on() {
+    let mut plan = Plan::default();
+    let finder = finder(0, 0);
+    plan.set(&[finder.clone()].into());
+    let state = |n: u8| Fake(Arc::new((0..n).map(|name| (name, (1, 1))).collect()));
+    let (one, two) = (state(1), state(2));
+    let walk = plan.walks(|_| Some(one.clone())).remove(0);
+    plan.arrived(walk);
+    for gone in [&[][..], &[ObjectKey::new("", "9")]] {
+        assert!(plan.again(&finder, gone).is_none());
+    }
+    let walks = plan.walks(|_| Some(two.clone()));
+    assert_eq!(walks.iter().map(Walk::left).collect::<Vec<_>>(), [1]);
 }
