@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    ops::Bound,
     sync::Arc,
 };
 
@@ -41,6 +42,8 @@ pub(crate) struct Book {
     pages: HashMap<Arc<str>, Page>,
     /// Pages that changed since they were last taken, or that are gone.
     changed: BTreeSet<Subject>,
+    /// The last one that was taken: each gets its turn, however often others change.
+    taken: Option<Subject>,
 }
 
 impl Book {
@@ -63,7 +66,7 @@ impl Book {
                 findings: BTreeMap::new(),
             });
         let known = page.findings.remove(finder).unwrap_or_default();
-        let same = |result: &RuleResult| known.iter().find(|known| known.result == *result);
+        let same = |result: &RuleResult| known.iter().find(|known| known.result.says_as(result));
         let findings: Vec<_> = results
             .into_iter()
             .map(|result| match same(&result) {
@@ -107,6 +110,14 @@ impl Book {
         });
     }
 
+    /// Something else is to be said of what these policies found.
+    pub(crate) fn touch(&mut self, is_concerned: impl Fn(&ObjectKey) -> bool) {
+        let pages = self.pages.values();
+        let concerned = pages.filter(|page| page.findings.keys().any(|f| is_concerned(&f.policy)));
+        self.changed
+            .extend(concerned.map(|page| page.subject.clone()));
+    }
+
     /// The objects (namespace and name) that this finder could not judge.
     pub(crate) fn errors_of(&self, finder: &Finder) -> Vec<ObjectKey> {
         let has_error = |page: &&Page| {
@@ -143,7 +154,13 @@ impl Book {
 
     /// The next object of which something changed.
     pub(crate) fn take_changed(&mut self) -> Option<Subject> {
-        self.changed.pop_first()
+        let after = |taken| (Bound::Excluded(taken), Bound::Unbounded);
+        let taken = self.taken.as_ref();
+        let next = taken.and_then(|taken| self.changed.range::<Subject, _>(after(taken)).next());
+        let next = next.or_else(|| self.changed.first()).cloned()?;
+        self.changed.remove(&next);
+        self.taken = Some(next.clone());
+        Some(next)
     }
 
     /// How many objects something changed of.
@@ -221,6 +238,52 @@ pub(crate) mod tests {
         book.put(&a, &p, Vec::new(), 5);
         assert_eq!(take_all(&mut book), ["a"]);
         assert_eq!(book.len(), 0);
+    }
+
+    #[test]
+    fn an_error_with_other_numbers_is_no_change() {
+        let mut book = Book::default();
+        let (a, p) = (subject("a"), finder("p"));
+        let error = |message: &str| {
+            let mut error = result("r", Outcome::Error);
+            error.message = message.into();
+            vec![error]
+        };
+        book.put(&a, &p, error("AR201 after 1 s"), 1);
+        take_all(&mut book);
+        book.put(&a, &p, error("AR201 after 2 s"), 2);
+        assert_eq!(take_all(&mut book), [""; 0]);
+        book.put(&a, &p, error("AR202 after 2 s"), 3);
+        assert_eq!(take_all(&mut book), ["a"]);
+    }
+
+    #[test]
+    fn each_change_gets_its_turn() {
+        let mut book = Book::default();
+        let mut taken = Vec::new();
+        book.put(
+            &subject("b"),
+            &finder("p"),
+            vec![result("r", Outcome::Pass)],
+            0,
+        );
+        for rule in ["1", "2", "3"] {
+            let changed = vec![result(rule, Outcome::Pass)];
+            book.put(&subject("a"), &finder("p"), changed, 0);
+            taken.extend(book.take_changed().map(|subject| subject.uid.to_string()));
+        }
+        assert_eq!(taken, ["a", "b", "a"]);
+    }
+
+    #[test]
+    fn what_a_policy_found_can_be_told_in_another_way() {
+        let mut book = Book::default();
+        let results = || vec![result("r", Outcome::Pass)];
+        book.put(&subject("a"), &finder("p"), results(), 1);
+        book.put(&subject("b"), &finder("q"), results(), 1);
+        take_all(&mut book);
+        book.touch(|policy| &*policy.name == "q");
+        assert_eq!(take_all(&mut book), ["b"]);
     }
 
     #[test]

@@ -55,6 +55,16 @@ impl RuleResult {
         self.outcome == Outcome::Error
     }
 
+    /// Whether it says the same. What is not known for the same reason is: how long something took, or
+    /// how many times it was tried, is no news.
+    pub(crate) fn says_as(&self, other: &Self) -> bool {
+        let same_message = match self.is_error() {
+            false => self.message == other.message,
+            true => is_same_error(&self.message, &other.message),
+        };
+        self.rule == other.rule && self.outcome == other.outcome && same_message
+    }
+
     /// From what a rule of `policy` came to; `None` where it does not speak of the object.
     pub(crate) fn of(policy: &Policy, rule: &str, outcome: &RuleOutcome) -> Option<Self> {
         let Reporting { unscored, .. } = policy.reporting();
@@ -76,6 +86,19 @@ impl RuleResult {
             outcome,
             message: cut(&message, MESSAGE_BYTES_MAX).into(),
         })
+    }
+}
+
+/// Whether two errors have one code, and texts that differ in numbers at most.
+fn is_same_error(one: &str, other: &str) -> bool {
+    fn numberless(text: &str) -> impl Iterator<Item = char> {
+        text.chars().filter(|c| !c.is_ascii_digit() && *c != '.')
+    }
+    match (one.split_once(' '), other.split_once(' ')) {
+        (Some((code, text)), Some((other_code, other_text))) => {
+            code == other_code && numberless(text).eq(numberless(other_text))
+        }
+        _ => one == other,
     }
 }
 
@@ -163,6 +186,42 @@ mod tests {
             let found = result.as_ref().map(|r| (r.outcome.as_str(), &*r.message));
             assert_eq!(found, expected);
         }
+    }
+
+    #[test]
+    fn an_error_is_no_other_for_its_numbers() {
+        let result = |outcome, message: &str| RuleResult {
+            rule: "r".into(),
+            outcome,
+            message: message.into(),
+        };
+        for (outcome, one, other, same) in [
+            (
+                Outcome::Error,
+                "AR201 late by 1.5 s",
+                "AR201 late by 30 s",
+                true,
+            ),
+            (
+                Outcome::Error,
+                "AR201 late by 1 s",
+                "AR202 late by 1 s",
+                false,
+            ),
+            (
+                Outcome::Error,
+                "AR201 late by 1 s",
+                "AR201 gone by 1 s",
+                false,
+            ),
+            (Outcome::Fail, "the limit is 1", "the limit is 2", false),
+            (Outcome::Fail, "the limit is 1", "the limit is 1", true),
+        ] {
+            let (one, other) = (result(outcome, one), result(outcome, other));
+            assert_eq!(one.says_as(&other), same, "{one:?} {other:?}");
+        }
+        let (error, fail) = (result(Outcome::Error, "m"), result(Outcome::Fail, "m"));
+        assert!(!error.says_as(&fail));
     }
 
     #[test]

@@ -50,10 +50,21 @@ impl Scanner {
         let excepts_as = before.is_none_or(|before| before.excepts_as(&known));
         self.plan
             .anew(|policy| !excepts_as || changed.contains(policy));
-        self.desk.set_about(about(&policies));
+        self.tell_about(about(&policies));
         self.metrics.policies(policies.len());
         self.policies = policies;
         self.known = Some(known);
+    }
+
+    /// Reports say it too, though nothing else was found.
+    fn tell_about(&self, about: HashMap<ObjectKey, About>) {
+        let before = self.desk.about();
+        let changed = told_otherwise(&before, &about);
+        self.desk.set_about(about);
+        if !changed.is_empty() {
+            self.desk
+                .write(|book| book.touch(|policy| changed.contains(policy)));
+        }
     }
 
     /// A view that is not known (any more) is taken for what it was: that an entry cannot be resolved for
@@ -96,4 +107,47 @@ fn about(policies: &BTreeMap<ObjectKey, Scanned>) -> HashMap<ObjectKey, About> {
         Some((key.clone(), about))
     };
     policies.iter().filter_map(about).collect()
+}
+
+/// The policies of which reports say something else now.
+fn told_otherwise(
+    before: &HashMap<ObjectKey, About>,
+    now: &HashMap<ObjectKey, About>,
+) -> BTreeSet<ObjectKey> {
+    let changed = now.iter().filter(|(key, about)| {
+        let before = before.get(*key);
+        before.is_some_and(|before| before.reporting != about.reporting)
+    });
+    changed.map(|(key, _)| key.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_policy::Reporting;
+
+    use super::*;
+
+    #[test]
+    fn a_policy_of_another_severity_is_told_otherwise() {
+        let about = |severity, uid: &str| About {
+            reporting: Reporting {
+                severity,
+                ..Reporting::default()
+            },
+            uid: Some(uid.to_owned()),
+        };
+        let all = |all: &[(&str, About)]| -> HashMap<ObjectKey, About> {
+            let all = all.iter();
+            all.map(|(name, about)| (ObjectKey::new("", *name), about.clone()))
+                .collect()
+        };
+        let before = all(&[("p", about(None, "1")), ("q", about(None, "1"))]);
+        let now = all(&[
+            ("p", about(Some("high"), "1")),
+            ("q", about(None, "2")),
+            ("new", about(Some("low"), "1")),
+        ]);
+        let expected = BTreeSet::from([ObjectKey::new("", "p")]);
+        assert_eq!(told_otherwise(&before, &now), expected);
+    }
 }
