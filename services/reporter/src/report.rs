@@ -18,6 +18,12 @@ use crate::{
 /// and in the summary.
 pub(crate) const RESULTS_MAX: usize = 1_000;
 
+/// Bytes of all results of one report: the API server takes objects of less than 1.5 MB.
+pub(crate) const RESULTS_BYTES_MAX: usize = 1_000_000;
+
+/// What is told beside each result, in bytes: its time.
+const TIME_BYTES: usize = 64;
+
 /// The group and version of reports.
 pub(crate) const API_VERSION: &str = "wgpolicyk8s.io/v1alpha2";
 
@@ -79,29 +85,37 @@ pub(crate) fn report<'p>(
             results.push((&finder.policy, finding));
         }
     }
-    let left_out = results.len().saturating_sub(RESULTS_MAX);
-    if left_out > 0 {
-        results.sort_by_key(|(_, finding)| !finding.result.outcome.is_bad());
-        results.truncate(RESULTS_MAX);
-    }
-    // By the policy's name in the report, as Kyverno sorts them.
-    let by_name = |(policy, finding): &(&ObjectKey, &Finding)| {
-        (policy_name(policy), finding.result.rule.clone())
+    let count = results.len();
+    // What is bad is kept first; then by the policy's name in the report, as Kyverno sorts them.
+    results.sort_by_cached_key(|(policy, finding)| {
+        let is_bad = finding.result.outcome.is_bad();
+        (!is_bad, policy_name(policy), finding.result.rule.clone())
+    });
+    let mut bytes = 0;
+    let mut kept: Vec<(&Finding, Value)> = results
+        .into_iter()
+        .take(RESULTS_MAX)
+        .map(|(policy, finding)| {
+            let reporting = reporting(policy).cloned().unwrap_or_default();
+            (finding, result(policy, finding, reporting))
+        })
+        .take_while(|(_, result)| {
+            bytes += result.to_string().len() + TIME_BYTES;
+            bytes <= RESULTS_BYTES_MAX
+        })
+        .collect();
+    let left_out = count - kept.len();
+    let by_name = |(_, result): &(&Finding, Value)| {
+        let text = |field: &str| result[field].as_str().unwrap_or_default().to_owned();
+        (text("policy"), text("rule"))
     };
-    results.sort_by_cached_key(by_name);
-    let result = |(policy, finding): &(&ObjectKey, &Finding)| {
-        result(
-            policy,
-            finding,
-            reporting(policy).cloned().unwrap_or_default(),
-        )
-    };
-    let timeless: Vec<Value> = results.iter().map(result).collect();
+    kept.sort_by_cached_key(by_name);
+    let (kept, timeless): (Vec<&Finding>, Vec<Value>) = kept.into_iter().unzip();
     let subject = &page.subject;
     let content = json!([timeless, summary, left_out, *subject.name, *subject.kind]);
     let content = format!("{:016x}", xxh3_64(content.to_string().as_bytes()));
-    let timed = timeless.into_iter().zip(&results);
-    let timed = timed.map(|(mut result, (_, finding))| {
+    let timed = timeless.into_iter().zip(kept);
+    let timed = timed.map(|(mut result, finding)| {
         result["timestamp"] = json!({"seconds": finding.since_s, "nanos": 0});
         result
     });
@@ -279,5 +293,30 @@ mod tests {
         assert_eq!(results.len(), RESULTS_MAX);
         assert_eq!(results[RESULTS_MAX - 1]["result"], "fail");
         assert_eq!(over["summary"]["pass"], RESULTS_MAX);
+    }
+
+    #[test]
+    fn a_report_is_not_larger_than_the_api_server_takes() {
+        let mut book = Book::default();
+        let long = |number: usize, outcome| {
+            let mut long = result(&format!("r{number:05}"), outcome);
+            long.message = "m".repeat(crate::result::MESSAGE_BYTES_MAX).into();
+            long
+        };
+        let mut results: Vec<_> = (0..RESULTS_MAX - 1)
+            .map(|number| long(number, Outcome::Pass))
+            .collect();
+        results.push(long(RESULTS_MAX, Outcome::Fail));
+        book.put(&subject("u"), &finder("p"), results, 7);
+        let manifest = made(book.page("u").unwrap()).manifest;
+        let kept = manifest["results"].as_array().unwrap();
+        assert_eq!(kept.last().unwrap()["result"], "fail");
+        let bytes = manifest["results"].to_string().len();
+        assert!(bytes <= RESULTS_BYTES_MAX && bytes > RESULTS_BYTES_MAX / 2);
+        let left_out = RESULTS_MAX - kept.len();
+        assert_eq!(
+            manifest["metadata"]["annotations"][LEFT_OUT],
+            left_out.to_string()
+        );
     }
 }
