@@ -27,6 +27,14 @@ const RENEWAL_MAX: Duration = Duration::from_secs(10);
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
 
+const SILENT: &str = "the API server does not answer";
+
+/// How long a holder may still go on that began to renew it last then; `None`: no more.
+fn time_left(renewed: Instant, now: Instant) -> Option<Duration> {
+    let left = RENEWAL_MAX.checked_sub(now.saturating_duration_since(renewed));
+    left.filter(|left| !left.is_zero())
+}
+
 /// What was seen of the lease, and when it was seen to change.
 #[derive(Clone, Debug)]
 struct Seen {
@@ -83,13 +91,19 @@ impl Candidate {
 
     /// Renews it until that fails for too long, or somebody else has it; says why it is lost.
     pub(crate) async fn hold(&mut self) -> String {
+        // Others count from when they see it change, which is never before it was asked for.
         let mut renewed = Instant::now();
         loop {
             tokio::time::sleep(PERIOD).await;
-            match self.try_once().await {
-                Ok(None) => renewed = Instant::now(),
+            let begun = Instant::now();
+            let Some(left) = time_left(renewed, begun) else {
+                return format!("the lease {} was not renewed in time", self.name);
+            };
+            let tried = tokio::time::timeout(left, self.try_once()).await;
+            match tried.unwrap_or_else(|_| Err(SILENT.to_owned())) {
+                Ok(None) => renewed = begun,
                 Ok(Some(by)) => return format!("{by} took the lease {}", self.name),
-                Err(error) if renewed.elapsed() >= RENEWAL_MAX => {
+                Err(error) if time_left(renewed, Instant::now()).is_none() => {
                     return format!("the lease {} could not be renewed: {error}", self.name);
                 }
                 Err(error) => tracing::warn!(%error, "the lease was not renewed"),
@@ -124,7 +138,7 @@ impl Candidate {
                 Ok(Some("somebody else".to_owned()))
             }
             Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("the API server does not answer".to_owned()),
+            Err(_) => Err(SILENT.to_owned()),
         }
     }
 
@@ -202,6 +216,17 @@ mod tests {
             let found = is_free(&mut seen, &lease(holder, version), "a", now);
             assert_eq!(found, free, "after {after_s} s");
         }
-        assert!(RENEWAL_MAX + REQUEST_TIMEOUT < DURATION);
+        assert!(RENEWAL_MAX < DURATION);
+    }
+
+    #[test]
+    fn a_holder_goes_on_for_less_than_the_others_wait() {
+        let renewed = Instant::now();
+        let after = |after: Duration| time_left(renewed, renewed + after);
+        assert_eq!(after(Duration::ZERO), Some(RENEWAL_MAX));
+        let least = Duration::from_millis(1);
+        assert_eq!(after(RENEWAL_MAX - least), Some(least));
+        assert_eq!(after(RENEWAL_MAX), None);
+        assert_eq!(after(DURATION), None);
     }
 }
