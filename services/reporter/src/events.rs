@@ -267,10 +267,9 @@ impl Told<'_> {
         related: Option<ObjectReference>,
         note: &str,
     ) -> Event {
-        let seed = format!("{}\n{note}", self.seed);
-        let name = regarding.name.as_deref().filter(|name| !name.is_empty());
-        let name = cut(name.unwrap_or("unnamed"), NAME_BYTES_MAX);
-        let name = name.trim_end_matches('…');
+        let name = regarding.name.as_deref().unwrap_or_default();
+        let seed = format!("{}\n{name}\n{note}", self.seed);
+        let name = as_name(name);
         let namespace = regarding.namespace.as_deref();
         let reason = match self.word {
             "error" => "PolicyError",
@@ -295,6 +294,25 @@ impl Told<'_> {
             reporting_controller: Some(self.controller.to_owned()),
             ..Event::default()
         }
+    }
+}
+
+/// What of an object's name an Event's name can be made of: of a DNS subdomain, though an object may have
+/// another one. What tells two apart is added to it.
+fn as_name(name: &str) -> String {
+    let plain = name.to_ascii_lowercase();
+    let plain = plain.replace(
+        |c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '-',
+        "-",
+    );
+    let labels = plain.split('.').map(|label| label.trim_matches('-'));
+    let labels: Vec<_> = labels.filter(|label| !label.is_empty()).collect();
+    let joined = labels.join(".");
+    // All of it is ASCII by now.
+    let cut = &joined[..joined.len().min(NAME_BYTES_MAX)];
+    match cut.trim_end_matches(['-', '.']) {
+        "" => "unnamed".to_owned(),
+        name => name.to_owned(),
     }
 }
 
@@ -385,6 +403,43 @@ mod tests {
         );
         assert_ne!(name(&events("n", 7)[0]), name(&events("n", 8)[0]));
         assert_eq!(events("", 7)[1].note.as_deref(), Some("Pod u: [r] fail; m"));
+    }
+
+    #[test]
+    fn an_event_has_a_name_that_the_api_server_takes() {
+        for (name, expected) in [
+            ("web-1.example", "web-1.example"),
+            ("system:node", "system-node"),
+            ("A_b", "a-b"),
+            ("a-.-b", "a.b"),
+            (".-:", "unnamed"),
+            ("", "unnamed"),
+            ("ä", "unnamed"),
+        ] {
+            assert_eq!(as_name(name), expected);
+        }
+        let cut_at = |end: &str| as_name(&format!("{}{end}b", "a".repeat(NAME_BYTES_MAX - 1)));
+        assert_eq!(cut_at("."), "a".repeat(NAME_BYTES_MAX - 1));
+        assert_eq!(cut_at("-"), "a".repeat(NAME_BYTES_MAX - 1));
+        assert_eq!(cut_at("a"), "a".repeat(NAME_BYTES_MAX));
+    }
+
+    #[test]
+    fn objects_whose_names_look_alike_have_events_of_their_own() {
+        let named = |name: &str| {
+            let mut subject = subject("u");
+            subject.name = name.into();
+            let violation = Violation {
+                policy: &ObjectKey::new("", "p"),
+                about: None,
+                subject: &subject,
+                result: &result("r", Outcome::Fail),
+                since_s: 7,
+            };
+            violation.events()[0].metadata.name.clone().unwrap()
+        };
+        assert!(named("a:b").starts_with("a-b."));
+        assert_ne!(named("a:b"), named("a-b"));
     }
 
     #[test]
