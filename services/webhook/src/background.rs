@@ -20,11 +20,12 @@ use crate::{
     policies::Entry,
 };
 
-/// How long the facts of one object may take.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the facts of one object may take: what waits for one that hangs waits no longer.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// After how long a query is asked a second time.
-const HEDGE: Duration = Duration::from_millis(150);
+/// After how long a query is asked a second time: never. Nobody waits for a scan, and what it asks twice
+/// takes room from admission. What was not answered is asked again later.
+const HEDGE: Duration = TIMEOUT;
 
 /// Takes existing objects through the policies. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -14,12 +14,23 @@ use crate::{
 pub const SCANNED_MAX: usize = 128;
 
 /// Resources whose objects are never scanned, by group and plural: they are news or heartbeats rather
-/// than state, are written by whoever scans, or are secret.
+/// than state, are written by whoever scans, or are secret; or they cannot be watched, and so take no
+/// room among those that can.
 const NEVER_SCANNED: &[(&str, &str)] = &[
+    ("", "bindings"),
+    ("", "componentstatuses"),
     ("", "events"),
     ("", "secrets"),
+    ("authentication.k8s.io", "selfsubjectreviews"),
+    ("authentication.k8s.io", "tokenreviews"),
+    ("authorization.k8s.io", "localsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectrulesreviews"),
+    ("authorization.k8s.io", "subjectaccessreviews"),
     ("coordination.k8s.io", "leases"),
     ("events.k8s.io", "events"),
+    ("metrics.k8s.io", "nodes"),
+    ("metrics.k8s.io", "pods"),
     ("wgpolicyk8s.io", "clusterpolicyreports"),
     ("wgpolicyk8s.io", "policyreports"),
 ];

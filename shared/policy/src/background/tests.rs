@@ -92,6 +92,13 @@ fn kinds_are_found_once_in_their_preferred_version() {
         served(["", "v1", "namespaces"], "Namespace", false, true),
         served(["", "v1", "secrets"], "Secret", true, true),
         served(["", "v1", "events"], "Event", true, true),
+        served(["", "v1", "bindings"], "Binding", true, true),
+        served(
+            ["authentication.k8s.io", "v1", "tokenreviews"],
+            "TokenReview",
+            false,
+            true,
+        ),
         served(["batch", "v1beta1", "cronjobs"], "CronJob", true, false),
         served(["batch", "v1", "cronjobs"], "CronJob", true, true),
     ];
