@@ -11,6 +11,7 @@
 //! - `scanner`: takes them through the policies, as the webhook does with requests.
 //! - `book`: what is known of each object; pure. `report`: what that is as a report; pure.
 //! - `writer`: brings the API server's reports in step with the book; `store` reads and writes them.
+//! - `ledger`: what those reports say, and which are looked at when; pure.
 //! - `events`: tells of violations. `lease`: one reporter of several does all that.
 //!
 //! Objects come from views alone: the API server is asked for nothing but reports and the lease.
@@ -22,6 +23,7 @@ mod book;
 mod desk;
 mod events;
 mod lease;
+mod ledger;
 mod metrics;
 mod plan;
 mod report;
@@ -34,6 +36,7 @@ mod writer;
 use std::sync::Arc;
 
 use anteroom_bus::Bus;
+use anteroom_mirror::MirrorMetrics;
 use anteroom_runtime::{Check, Service};
 use anteroom_webhook::background::Judge;
 use kube::Client;
@@ -75,6 +78,8 @@ pub async fn run(
         client,
         service: service.clone(),
         metrics,
+        // Once, for all terms.
+        mirrored: MirrorMetrics::registered(&service.scope("scans").metrics),
         judge,
         holder,
     };
@@ -108,6 +113,7 @@ struct Reporter {
     client: Client,
     service: Service,
     metrics: ReporterMetrics,
+    mirrored: MirrorMetrics,
     judge: Judge,
     holder: String,
 }
@@ -124,7 +130,8 @@ impl Reporter {
             desk.clone(),
             self.metrics.clone(),
             self.args.background_scan_interval,
-            &self.service,
+            self.mirrored.clone(),
+            &self.service.shutdown.token(),
         );
         let (events, telling) = match self.args.events_per_second {
             0 => (None, None),
@@ -141,6 +148,7 @@ impl Reporter {
             events,
             self.metrics.clone(),
             self.args.report_writes_per_second,
+            self.args.background_scan_interval,
         );
         let telling = async {
             match telling {

@@ -15,6 +15,7 @@ pub(crate) struct ReporterMetrics {
     policies: Gauge,
     views: Gauge,
     objects: Gauge,
+    unsettled: Gauge,
     waiting: Gauge,
     judged: Counter,
     unreadable: Counter,
@@ -63,6 +64,11 @@ impl ReporterMetrics {
             own.objects.clone(),
         );
         metrics.register(
+            "anteroom_reporter_kinds_unsettled",
+            "Kinds of which not every object was judged yet; one that stays cannot be read by the watcher",
+            own.unsettled.clone(),
+        );
+        metrics.register(
             "anteroom_reporter_reports_waiting",
             "Reports that may have to be written",
             own.waiting.clone(),
@@ -109,6 +115,10 @@ impl ReporterMetrics {
 
     pub(crate) fn objects(&self, count: usize) {
         set(&self.objects, count);
+    }
+
+    pub(crate) fn unsettled(&self, count: usize) {
+        set(&self.unsettled, count);
     }
 
     pub(crate) fn waiting(&self, count: usize) {

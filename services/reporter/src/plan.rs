@@ -58,12 +58,19 @@ pub(crate) struct Walk<S: State> {
     steps: std::vec::IntoIter<Step<S::Object>>,
     /// `None`: it leads nowhere, and looks at some objects again.
     to: Option<S>,
+    /// It is about changes alone.
+    is_of_changes: bool,
 }
 
 impl<S: State> Walk<S> {
     /// The next steps, at most so many; none: it is at its end.
     pub(crate) fn take(&mut self, steps_max: usize) -> Vec<Step<S::Object>> {
         self.steps.by_ref().take(steps_max).collect()
+    }
+
+    /// Whether it comes to objects that did not change: nothing that just happened waits for it.
+    pub(crate) fn is_of_all(&self) -> bool {
+        !self.is_of_changes
     }
 
     /// How many steps are left.
@@ -199,6 +206,7 @@ impl<S: State> Plan<S> {
                         policies: vec![policy],
                         steps: steps(at.seen.as_ref(), at.is_current, to).into_iter(),
                         to: Some(to.clone()),
+                        is_of_changes: at.is_current,
                     };
                     groups.push((at.seen.clone(), at.is_current, walk));
                 }
@@ -223,6 +231,7 @@ impl<S: State> Plan<S> {
             policies: vec![at.walker(&finder.policy)],
             steps: steps.into_iter(),
             to: None,
+            is_of_changes: false,
         })
     }
 

@@ -13,12 +13,12 @@ use anteroom_bus::{Bus, Scope};
 use anteroom_mirror::{Hold, Mirror, MirrorConfig, MirrorMetrics};
 use anteroom_model::{GroupVersionResource, ObjectKey, ViewId};
 use anteroom_policy::RuleOutcome;
-use anteroom_runtime::Service;
 use anteroom_view::{Object, Snapshot};
 use anteroom_webhook::background::{Judge, Known, Scanned};
 use futures::{StreamExt as _, future::select_all, stream};
 use jiff::Timestamp;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use self::retry::Retries;
 use crate::{
@@ -34,6 +34,9 @@ const SLICE: usize = 64;
 
 /// Objects that are judged side by side: while one waits for facts, others go on.
 const AT_ONCE: usize = 16;
+
+/// Every so many slices, one is of a walk over all objects, be there changes or not.
+const TURN_OF_ALL: u64 = 4;
 
 /// The least time between two looks at the views: changes that come together are taken in together.
 const PACE_MIN: Duration = Duration::from_millis(50);
@@ -63,6 +66,8 @@ pub(crate) struct Scanner {
     policies: BTreeMap<ObjectKey, Scanned>,
     collections: Collections,
     walks: VecDeque<Walk<Snapshot>>,
+    /// Counts slices.
+    turn: u64,
     retries: Retries,
     /// How often everything is judged anew.
     interval: Duration,
@@ -77,19 +82,14 @@ impl Scanner {
         desk: Desk,
         metrics: ReporterMetrics,
         interval: Duration,
-        service: &Service,
+        mirrored: MirrorMetrics,
+        stop: &CancellationToken,
     ) -> Self {
         let config = MirrorConfig {
             hold: Hold::new(|_| false),
             ..MirrorConfig::default()
         };
-        let mirror = Mirror::start(
-            bus,
-            Scope::All,
-            config,
-            MirrorMetrics::registered(&service.scope("scans").metrics),
-            &service.shutdown.token(),
-        );
+        let mirror = Mirror::start(bus, Scope::All, config, mirrored, stop);
         Self {
             judge,
             mirror,
@@ -100,6 +100,7 @@ impl Scanner {
             policies: BTreeMap::new(),
             collections: BTreeMap::new(),
             walks: VecDeque::new(),
+            turn: 0,
             retries: Retries::default(),
             interval,
             due: Instant::now() + interval,
@@ -118,7 +119,7 @@ impl Scanner {
             }
             self.plan_walks();
             self.tell_settled();
-            let Some(walk) = self.walks.pop_front() else {
+            let Some(walk) = self.next_walk() else {
                 tokio::time::sleep_until(begun + PACE_MIN).await;
                 tokio::select! {
                     biased;
@@ -162,9 +163,23 @@ impl Scanner {
         }
     }
 
+    /// What changed comes first, but for every so many slices: what is judged as a whole goes on too.
+    fn next_walk(&mut self) -> Option<Walk<Snapshot>> {
+        self.turn = self.turn.wrapping_add(1);
+        let is_turn_of_all = self.turn.is_multiple_of(TURN_OF_ALL);
+        let next = self
+            .walks
+            .iter()
+            .position(|walk| walk.is_of_all() == is_turn_of_all);
+        self.walks.remove(next.unwrap_or_default())
+    }
+
     /// One slice of a walk, which then waits for its next turn.
     async fn advance(&mut self, mut walk: Walk<Snapshot>) {
         let finders = self.plan.on(&walk);
+        if finders.is_empty() {
+            return self.plan.arrived(walk); // Nobody waits for what it would find.
+        }
         let steps = walk.take(SLICE);
         self.metrics.judged(steps.len());
         let found = self.find(&finders, steps).await;
@@ -257,7 +272,8 @@ impl Scanner {
         };
         let kinds = self.collections.iter();
         let kinds = kinds.filter(|((policy, _), (_, view))| is_unsettled(policy, view));
-        let kinds = kinds.map(|(_, (kind, _))| kind.clone()).collect();
+        let kinds: BTreeSet<Kind> = kinds.map(|(_, (kind, _))| kind.clone()).collect();
+        self.metrics.unsettled(kinds.len());
         self.desk.settle(kinds);
     }
 }

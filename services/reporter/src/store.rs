@@ -5,7 +5,8 @@ use std::time::Duration;
 use kube::{
     Api, Client,
     api::{
-        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, ObjectMeta, Patch,
+        PatchParams, Preconditions,
     },
 };
 use serde_json::Value;
@@ -44,6 +45,8 @@ pub(crate) enum Fault {
     NotFound,
     /// Its words, or what is to be said of it.
     Refused(String),
+    /// Somebody else's report has the name: it is left alone.
+    Foreign,
 }
 
 impl std::fmt::Display for Fault {
@@ -51,6 +54,11 @@ impl std::fmt::Display for Fault {
         match self {
             Self::NotFound => f.write_str("not found"),
             Self::Refused(why) => f.write_str(why),
+            Self::Foreign => write!(
+                f,
+                "a report of this name is there that is not labelled {OWN_LABEL}={OWN_VALUE}, and is \
+                 left alone; stop whoever else reports, and delete it"
+            ),
         }
     }
 }
@@ -98,21 +106,46 @@ impl Store {
         Ok(all)
     }
 
-    /// Writes a report as a whole, whether it is there or not.
-    pub(crate) async fn apply(&self, key: &Key, manifest: &Value) -> Result<(), Fault> {
+    /// Writes a report as a whole, whether it is there or not. What somebody else wrote under its name is
+    /// left alone.
+    pub(crate) async fn apply(&self, key: &Key, mut manifest: Value) -> Result<(), Fault> {
+        // Never another one that has taken its place meanwhile.
+        if let Some(uid) = self.uid_of_own(key).await? {
+            manifest["metadata"]["uid"] = uid.into();
+        }
         // The object is ours alone: whatever somebody else wrote into our fields goes.
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
-        let patch = Patch::Apply(manifest);
+        let patch = Patch::Apply(&manifest);
         within(self.api(key).patch_metadata(&key.1, &parameters, &patch)).await?;
         Ok(())
     }
 
-    /// Removes a report. One that is gone already is removed.
+    /// Removes a report. One that is gone already is removed, and one of somebody else was never ours.
     pub(crate) async fn delete(&self, key: &Key) -> Result<(), Fault> {
-        let api = self.api(key);
-        match within(api.delete(&key.1, &DeleteParams::default())).await {
+        let uid = match self.uid_of_own(key).await {
+            Ok(Some(uid)) => uid,
+            Ok(None) | Err(Fault::Foreign) => return Ok(()),
+            Err(fault) => return Err(fault),
+        };
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(uid),
+                ..Preconditions::default()
+            }),
+            ..DeleteParams::default()
+        };
+        match within(self.api(key).delete(&key.1, &parameters)).await {
             Ok(_) | Err(Fault::NotFound) => Ok(()),
             Err(fault) => Err(fault),
+        }
+    }
+
+    /// The UID of the report of this name; `None`: there is none.
+    async fn uid_of_own(&self, key: &Key) -> Result<Option<String>, Fault> {
+        let api = self.api(key);
+        match within(api.get_metadata_opt(&key.1)).await? {
+            Some(found) => own_uid(found.metadata).map(Some),
+            None => Ok(None),
         }
     }
 
@@ -134,6 +167,13 @@ fn resource(kind: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&gvk, plural)
 }
 
+/// The UID of a report that is ours.
+fn own_uid(metadata: ObjectMeta) -> Result<String, Fault> {
+    let labels = metadata.labels.unwrap_or_default();
+    let is_own = labels.get(OWN_LABEL).is_some_and(|v| v == OWN_VALUE);
+    metadata.uid.filter(|_| is_own).ok_or(Fault::Foreign)
+}
+
 /// Within the time that a request may take.
 pub(crate) async fn within<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Fault> {
     match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
@@ -141,5 +181,29 @@ pub(crate) async fn within<T>(request: impl Future<Output = kube::Result<T>>) ->
         Ok(Err(kube::Error::Api(status))) if status.code == 404 => Err(Fault::NotFound),
         Ok(Err(error)) => Err(Fault::Refused(error.to_string())),
         Err(_) => Err(Fault::Refused("the API server does not answer".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_without_the_label_is_somebody_elses() {
+        let metadata = |labels: &[(&str, &str)]| {
+            let labels = labels.iter();
+            let labels = labels.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            ObjectMeta {
+                uid: Some("u".to_owned()),
+                labels: Some(labels.collect()),
+                ..ObjectMeta::default()
+            }
+        };
+        let kyverno = ("app.kubernetes.io/managed-by", "kyverno");
+        let own = (OWN_LABEL, OWN_VALUE);
+        assert_eq!(own_uid(metadata(&[kyverno, own])), Ok("u".to_owned()));
+        for labels in [&[][..], &[kyverno], &[(OWN_LABEL, "other")]] {
+            assert_eq!(own_uid(metadata(labels)), Err(Fault::Foreign));
+        }
     }
 }

@@ -1,48 +1,32 @@
 //! Brings the reports at the API server in step with the book: only what changed is written, at a bounded
 //! rate, and what could not be written is written later.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Duration,
-};
+use std::time::Duration;
 
 use anteroom_runtime::{Check, backoff::Backoff};
 use futures::{
     StreamExt as _,
-    future::{BoxFuture, FutureExt as _},
+    future::{BoxFuture, Fuse, FusedFuture as _, FutureExt as _},
     stream::FuturesUnordered,
 };
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use crate::{
-    desk::{Desk, Kind},
+    desk::Desk,
     events::{Events, Violation},
+    ledger::{Deed, Ledger, RETRY_BASE_MS, RETRY_MAX_MS},
     metrics::ReporterMetrics,
     report::{self, Report},
     result::Subject,
-    store::{Fault, Key, Store},
+    store::{Fault, Key, Listed, Store},
 };
 
 /// Writes on their way at one time.
 const AT_ONCE: usize = 8;
 
-/// Waits after a write that failed, in milliseconds.
-const RETRY_BASE_MS: u64 = 500;
-const RETRY_MAX_MS: u64 = 60_000;
-
-/// What becomes of a report.
-enum Deed {
-    /// It says what it should.
-    Nothing,
-    Apply(Box<Report>),
-    Delete,
-}
-
 /// A write that has come to its end.
 struct Done {
     key: Key,
-    /// `None`: it was left over from another time.
-    subject: Option<Subject>,
     /// What the report says now; `None`: it is gone.
     content: Option<String>,
     result: Result<(), Fault>,
@@ -55,16 +39,10 @@ pub(crate) struct Writer {
     events: Option<Events>,
     metrics: ReporterMetrics,
     per_second: u32,
-    /// What the reports at the API server say.
-    written: HashMap<Key, String>,
-    /// Those of an earlier time whose objects have not been met yet, and of which kind these are.
-    left: HashMap<Key, Kind>,
+    ledger: Ledger,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
-    /// Which those are about; and whether they have to be looked at again.
-    busy: HashMap<Key, bool>,
-    backoffs: HashMap<Key, Backoff>,
-    /// To be looked at again, by when.
-    later: BTreeMap<(Instant, Key), Option<Subject>>,
+    /// How often the reports are listed again: others may have changed them.
+    interval: Duration,
 }
 
 impl Writer {
@@ -74,6 +52,7 @@ impl Writer {
         events: Option<Events>,
         metrics: ReporterMetrics,
         per_second: u32,
+        interval: Duration,
     ) -> Self {
         Self {
             store,
@@ -81,97 +60,114 @@ impl Writer {
             events,
             metrics,
             per_second: per_second.max(1),
-            written: HashMap::new(),
-            left: HashMap::new(),
+            ledger: Ledger::default(),
             under_way: FuturesUnordered::new(),
-            busy: HashMap::new(),
-            backoffs: HashMap::new(),
-            later: BTreeMap::new(),
+            interval,
         }
     }
 
     /// Writes until it is dropped.
     pub(crate) async fn run(mut self, check: &Check) {
-        self.read_all(check).await;
+        self.ledger.listing();
+        let listed = self.read_all(check).await;
+        self.ledger.listed(listed, Instant::now());
         check.ready();
         let (mut changes, mut unsettled) = (self.desk.changes(), self.desk.unsettled());
         let mut pace = interval(Duration::from_secs(1) / self.per_second);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         changes.mark_changed();
         unsettled.mark_changed();
+        let mut listing: Fuse<BoxFuture<'static, _>> = Fuse::terminated();
+        let mut list_at = Instant::now() + self.interval;
         loop {
-            while self.under_way.len() < AT_ONCE {
-                let Some((subject, key)) = self.next() else {
+            while self.has_room() {
+                let Some(key) = self.next() else {
                     break;
                 };
-                if self.begin(subject, key) {
+                if self.begin(key) {
                     pace.tick().await;
                 }
             }
             self.metrics
-                .waiting(self.desk.look(|book| book.waiting()) + self.later.len());
-            let due = self.later.first_key_value().map(|((at, _), _)| *at);
+                .waiting(self.desk.look(|book| book.waiting()) + self.ledger.waiting());
+            let due = self.wakes_at();
             tokio::select! {
                 Some(done) = self.under_way.next() => self.done(done),
-                Ok(()) = changes.changed(), if self.under_way.len() < AT_ONCE => {}
+                Ok(()) = changes.changed(), if self.has_room() => {}
                 Ok(()) = unsettled.changed() => {
                     let kinds = unsettled.borrow_and_update().clone();
-                    if let Some(kinds) = kinds {
-                        self.sweep(|kind| kinds.contains(kind));
-                    }
+                    self.ledger.settle(kinds, Instant::now());
                 }
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                () = sleep_until(list_at), if listing.is_terminated() => {
+                    self.ledger.listing();
+                    let store = self.store.clone();
+                    listing = async move { store.list().await }.boxed().fuse();
+                }
+                listed = &mut listing => {
+                    let now = Instant::now();
+                    list_at = now + self.interval;
+                    match listed {
+                        Ok(listed) => self.ledger.listed(listed, now),
+                        Err(fault) => tracing::warn!(%fault, "reports cannot be listed again"),
+                    }
+                }
             }
         }
     }
 
+    /// Whether another write can begin.
+    fn has_room(&self) -> bool {
+        self.under_way.len() < AT_ONCE
+    }
+
+    /// When there is something to do though nothing happens: never while nothing can begin.
+    fn wakes_at(&self) -> Option<Instant> {
+        self.ledger.next_at().filter(|_| self.has_room())
+    }
+
     /// Reads which reports there are.
-    async fn read_all(&mut self, check: &Check) {
+    async fn read_all(&mut self, check: &Check) -> Vec<Listed> {
         let mut backoff = Backoff::new(RETRY_BASE_MS, RETRY_MAX_MS);
-        let listed = loop {
+        loop {
             match self.store.list().await {
-                Ok(listed) => break listed,
+                Ok(listed) => return listed,
                 Err(fault) => {
                     tracing::warn!(%fault, "reports cannot be listed");
                     check.not_ready(format!("a list of PolicyReports (wgpolicyk8s.io): {fault}"));
                     sleep(backoff.next(rand::random())).await;
                 }
             }
-        };
-        for report in listed {
-            self.left.insert(report.key.clone(), report.owner);
-            self.written.insert(report.key, report.content);
         }
     }
 
-    /// What is looked at next: what changed, and what is due again.
-    fn next(&mut self) -> Option<(Option<Subject>, Key)> {
-        let due = self.later.first_entry();
-        if let Some(due) = due.filter(|due| due.key().0 <= Instant::now()) {
-            let ((_, key), subject) = due.remove_entry();
-            return Some((subject, key));
-        }
-        let subject = self.desk.look(crate::book::Book::take_changed)?;
-        let key = key(&subject);
-        Some((Some(subject), key))
+    /// What is looked at next: what is due again, and what changed.
+    fn next(&mut self) -> Option<Key> {
+        let due = self.ledger.take_due(Instant::now());
+        due.or_else(|| {
+            let subject = self.desk.look(crate::book::Book::take_changed)?;
+            Some(key(&subject))
+        })
     }
 
     /// Returns whether there is something to write.
-    fn begin(&mut self, subject: Option<Subject>, key: Key) -> bool {
-        if let Some(again) = self.busy.get_mut(&key) {
-            *again = true;
-            return false;
-        }
+    fn begin(&mut self, key: Key) -> bool {
         let (store, metrics) = (self.store.clone(), self.metrics.clone());
-        let write = match self.deed(&key) {
+        let report = self.report(&key);
+        let write = match self.ledger.begin(&key, report) {
             Deed::Nothing => return false,
+            Deed::Same => {
+                // It was told of when that was written.
+                self.desk.look(|book| book.told(&key.1));
+                return false;
+            }
             Deed::Apply(report) => async move {
-                let result = store.apply(&key, &report.manifest).await;
+                let result = store.apply(&key, report.manifest).await;
                 metrics.wrote("apply", result.is_ok());
+                let content = Some(report.content);
                 Done {
                     key,
-                    subject,
-                    content: Some(report.content),
+                    content,
                     result,
                 }
             }
@@ -179,10 +175,10 @@ impl Writer {
             Deed::Delete => async move {
                 let result = store.delete(&key).await;
                 metrics.wrote("delete", result.is_ok());
+                let content = None;
                 Done {
                     key,
-                    subject,
-                    content: None,
+                    content,
                     result,
                 }
             }
@@ -192,60 +188,32 @@ impl Writer {
         true
     }
 
-    fn deed(&mut self, key: &Key) -> Deed {
+    /// What is to be said; `None`: nothing.
+    fn report(&self, key: &Key) -> Option<Report> {
         let about = self.desk.about();
-        let report = self.desk.look(|book| {
+        self.desk.look(|book| {
             let page = book.page(&key.1)?;
             let of = |policy: &_| about.get(policy).map(|about| &about.reporting);
             Some(report::report(page, of))
-        });
-        let deed = match (report, self.written.get(key)) {
-            (None, None) => Deed::Nothing,
-            (None, Some(_)) => Deed::Delete,
-            (Some(report), Some(content)) if report.content == *content => {
-                // It was told of when that was written.
-                self.desk.look(|book| book.told(&key.1));
-                Deed::Nothing
-            }
-            (Some(report), _) => Deed::Apply(Box::new(report)),
-        };
-        self.left.remove(key);
-        if !matches!(deed, Deed::Nothing) {
-            self.busy.insert(key.clone(), false);
-        }
-        deed
+        })
     }
 
     fn done(&mut self, done: Done) {
         let Done {
             key,
-            subject,
             content,
             result,
         } = done;
-        let again = self.busy.remove(&key).unwrap_or_default();
-        match result {
-            Ok(()) => {
-                self.backoffs.remove(&key);
-                match content {
-                    Some(content) => {
-                        self.written.insert(key.clone(), content);
-                        self.tell(&key.1);
-                    }
-                    None => drop(self.written.remove(&key)),
-                }
-                if again {
-                    self.later.insert((Instant::now(), key), subject);
-                }
-            }
+        match &result {
+            Ok(()) if content.is_some() => self.tell(&key.1),
+            Ok(()) => {}
             Err(fault) => {
                 tracing::warn!(namespace = key.0, report = key.1, %fault, "a report was not written");
-                let backoff = self.backoffs.entry(key.clone());
-                let backoff = backoff.or_insert_with(|| Backoff::new(RETRY_BASE_MS, RETRY_MAX_MS));
-                let at = Instant::now() + backoff.next(rand::random());
-                self.later.insert((at, key), subject);
             }
         }
+        let content = result.map(|()| content).map_err(drop);
+        self.ledger
+            .done(key, content, rand::random(), Instant::now());
     }
 
     /// Tells of what is bad and new in a report that was written.
@@ -271,20 +239,6 @@ impl Writer {
             }
             book.told(uid);
         });
-    }
-
-    /// Reports that nobody has met an object of go, but for kinds of which not everything was judged yet.
-    fn sweep(&mut self, is_unsettled: impl Fn(&Kind) -> bool) {
-        let settled: Vec<Key> = self
-            .left
-            .extract_if(|_, kind| !is_unsettled(kind))
-            .map(|(key, _)| key)
-            .collect();
-        let now = Instant::now();
-        for key in settled {
-            // What is on a page is looked at as any other, and stays.
-            self.later.insert((now, key), None);
-        }
     }
 }
 

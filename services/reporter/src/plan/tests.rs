@@ -187,7 +187,10 @@ impl World {
             Event::Retry(policy, view) => {
                 let finder = finder(policy, usize::from(view));
                 let objects = self.book.errors_of(&finder);
-                let objects: Vec<_> = objects.into_iter().map(|o| ObjectKey::new("", o.name)).collect();
+                let objects: Vec<_> = objects
+                    .into_iter()
+                    .map(|o| ObjectKey::new("", o.name))
+                    .collect();
                 self.walks.extend(self.plan.again(&finder, &objects));
             }
         }
@@ -304,6 +307,8 @@ fn policies_that_stand_together_walk_together() {
     let walks = plan.walks(|_| Some(two.clone()));
     let left: Vec<_> = walks.iter().map(Walk::left).collect();
     assert_eq!(left, [1, 4], "what came, and all");
+    let of_all: Vec<_> = walks.iter().map(Walk::is_of_all).collect();
+    assert_eq!(of_all, [false, true]);
 }
 
 #[test]
