@@ -9,7 +9,10 @@ use std::{
 
 use anteroom_model::{ObjectKey, ViewId};
 
-use crate::result::{Outcome, RuleResult, Subject};
+use crate::{
+    report::{Said, policy_name},
+    result::{Outcome, RuleResult, Subject},
+};
 
 /// Who found a result: a policy, on an object of a view.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -150,6 +153,24 @@ impl Book {
         findings
             .flatten()
             .for_each(|finding| finding.is_new = false);
+    }
+
+    /// A report of before said this of the object: what it said too is no news, and is as old as that.
+    pub(crate) fn remember(&mut self, uid: &str, said: &Said) {
+        let page = self.pages.get_mut(uid);
+        let findings = page.into_iter().flat_map(|page| &mut page.findings);
+        for (finder, findings) in findings {
+            let policy = policy_name(&finder.policy);
+            for finding in findings.iter_mut().filter(|finding| finding.is_new) {
+                let result = &finding.result;
+                let (rule, outcome) = (result.rule.to_string(), result.outcome.as_str());
+                let place = (policy.clone(), rule, outcome.to_owned());
+                if let Some(since_s) = said.get(&place) {
+                    finding.since_s = *since_s;
+                    finding.is_new = false;
+                }
+            }
+        }
     }
 
     /// The next object of which something changed.

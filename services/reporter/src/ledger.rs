@@ -28,6 +28,8 @@ pub(crate) enum Deed {
     Nothing,
     /// It says what it should, and said so before: whoever has to be told of it was.
     Same,
+    /// One of an earlier time is another one now: what it said is read first.
+    Read,
     Apply(Box<Report>),
     Delete,
 }
@@ -88,10 +90,10 @@ impl Ledger {
         let Some(kinds) = &self.unsettled else {
             return;
         };
-        let settled: Vec<Key> = self
-            .left
-            .extract_if(|_, kind| !kinds.contains(kind))
-            .map(|(key, _)| key)
+        let settled = self.left.iter().filter(|(_, kind)| !kinds.contains(*kind));
+        let settled: Vec<Key> = settled
+            .map(|(key, _)| key.clone())
+            .filter(|key| !self.at.contains_key(key) && !self.busy.contains_key(key))
             .collect();
         // What is on a page is looked at as any other, and stays.
         settled.into_iter().for_each(|key| self.put_off(key, now));
@@ -142,11 +144,15 @@ impl Ledger {
                 return Deed::Nothing;
             }
             (None, Some(_)) => Deed::Delete,
+            (Some(_), _) if self.left.contains_key(key) => {
+                self.busy.insert(key.clone(), false);
+                return Deed::Read;
+            }
             (Some(report), _) => Deed::Apply(Box::new(report)),
         };
         self.left.remove(key);
         match deed {
-            Deed::Nothing | Deed::Same => drop(self.backoffs.remove(key)),
+            Deed::Nothing | Deed::Same | Deed::Read => drop(self.backoffs.remove(key)),
             Deed::Apply(_) | Deed::Delete => {
                 self.busy.insert(key.clone(), false);
                 self.touched.insert(key.clone());
@@ -154,6 +160,14 @@ impl Ledger {
             }
         }
         deed
+    }
+
+    /// What a report of an earlier time said was read: it is looked at as any other.
+    pub(crate) fn was_read(&mut self, key: Key, now: Instant) {
+        self.busy.remove(&key);
+        self.backoffs.remove(&key);
+        self.left.remove(&key);
+        self.put_off(key, now);
     }
 
     /// A write has come to its end: this is what the report says now (`None`: it is gone), or nobody
@@ -259,6 +273,14 @@ mod tests {
         assert_eq!(ledger.begin(&key("a"), Some(report("part"))), Deed::Nothing);
         ledger.settle(unsettled(&[]), now);
         assert_eq!(due(&mut ledger, now), ["a", "b"]);
+        assert_eq!(ledger.begin(&key("a"), Some(report("all"))), Deed::Read);
+        ledger.settle(unsettled(&[]), now);
+        ledger.done(key("a"), Err(()), 0, now);
+        let later = now + Duration::from_secs(60);
+        assert_eq!(due(&mut ledger, later), ["b", "a"], "it could not be read");
+        assert_eq!(ledger.begin(&key("a"), Some(report("all"))), Deed::Read);
+        ledger.was_read(key("a"), now);
+        assert_eq!(due(&mut ledger, now), ["a"]);
         assert_eq!(ledger.begin(&key("a"), Some(report("all"))), apply("all"));
         assert_eq!(ledger.begin(&key("b"), None), Deed::Delete);
     }

@@ -3,6 +3,8 @@
 //! A report has the name of its object's UID, stands in the object's namespace, and is owned by the
 //! object, so that it goes with it.
 
+use std::collections::HashMap;
+
 use anteroom_model::ObjectKey;
 use anteroom_policy::Reporting;
 use serde::Serialize;
@@ -152,6 +154,20 @@ pub(crate) fn policy_name(policy: &ObjectKey) -> String {
     }
 }
 
+/// What a report said of a policy's rule (policy, rule, result), and since when, in seconds since 1970.
+pub(crate) type Said = HashMap<(String, String, String), i64>;
+
+/// What a report says that was written by another reporter, or by this one at another time.
+pub(crate) fn said(report: &Value) -> Said {
+    let results = report["results"].as_array().into_iter().flatten();
+    let said = |result: &Value| {
+        let text = |field: &str| result[field].as_str().map(str::to_owned);
+        let since_s = result["timestamp"]["seconds"].as_i64()?;
+        Some(((text("policy")?, text("rule")?, text("result")?), since_s))
+    };
+    results.filter_map(said).collect()
+}
+
 /// The kind of the report on an object.
 pub(crate) fn kind(subject: &Subject) -> &'static str {
     match subject.namespace.is_empty() {
@@ -249,6 +265,23 @@ mod tests {
             result["timestamp"] = json!({"seconds": 7, "nanos": 0});
         }
         assert_eq!(report.manifest, expected);
+    }
+
+    #[test]
+    fn what_a_report_said_is_no_news() {
+        let before = made(&page(&[
+            ("p", "r", Outcome::Fail),
+            ("p", "s", Outcome::Pass),
+        ]));
+        let mut book = Book::default();
+        let now = vec![result("r", Outcome::Fail), result("s", Outcome::Fail)];
+        book.put(&subject("u"), &finder("p"), now, 9);
+        book.remember("u", &said(&before.manifest));
+        let found = &book.page("u").unwrap().findings[&finder("p")];
+        let found: Vec<_> = found.iter().map(|f| (f.since_s, f.is_new)).collect();
+        assert_eq!(found, [(7, false), (9, true)]);
+        assert!(said(&json!({"results": [{"policy": "p"}, 1]})).is_empty());
+        assert!(said(&Value::Null).is_empty());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{
     desk::{Kind, kind_of},
-    report::{CONTENT, OWN_LABEL, OWN_VALUE},
+    report::{CONTENT, OWN_LABEL, OWN_VALUE, Said, said},
 };
 
 /// Who writes, for server-side apply.
@@ -104,6 +104,12 @@ impl Store {
             }
         }
         Ok(all)
+    }
+
+    /// What a report says; nothing where it is gone.
+    pub(crate) async fn read(&self, key: &Key) -> Result<Said, Fault> {
+        let found = within(self.api(key).get_opt(&key.1)).await?;
+        Ok(found.map(|found| said(&found.data)).unwrap_or_default())
     }
 
     /// Writes a report as a whole, whether it is there or not. What somebody else wrote under its name is

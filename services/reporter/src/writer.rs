@@ -16,7 +16,7 @@ use crate::{
     events::{Events, Violation},
     ledger::{Deed, Ledger, RETRY_BASE_MS, RETRY_MAX_MS},
     metrics::ReporterMetrics,
-    report::{self, Report},
+    report::{self, Report, Said},
     result::Subject,
     store::{Fault, Key, Listed, Store},
 };
@@ -30,6 +30,8 @@ struct Done {
     /// What the report says now; `None`: it is gone.
     content: Option<String>,
     result: Result<(), Fault>,
+    /// It was read, and not written.
+    said: Option<Said>,
 }
 
 /// Writes reports.
@@ -161,6 +163,20 @@ impl Writer {
                 self.desk.look(|book| book.told(&key.1));
                 return false;
             }
+            Deed::Read => async move {
+                let (said, result) = match store.read(&key).await {
+                    Ok(said) => (Some(said), Ok(())),
+                    Err(fault) => (None, Err(fault)),
+                };
+                let content = None;
+                Done {
+                    key,
+                    content,
+                    result,
+                    said,
+                }
+            }
+            .boxed(),
             Deed::Apply(report) => async move {
                 let result = store.apply(&key, report.manifest).await;
                 metrics.wrote("apply", result.is_ok());
@@ -169,6 +185,7 @@ impl Writer {
                     key,
                     content,
                     result,
+                    said: None,
                 }
             }
             .boxed(),
@@ -180,6 +197,7 @@ impl Writer {
                     key,
                     content,
                     result,
+                    said: None,
                 }
             }
             .boxed(),
@@ -203,12 +221,17 @@ impl Writer {
             key,
             content,
             result,
+            said,
         } = done;
+        if let Some(said) = said {
+            self.desk.look(|book| book.remember(&key.1, &said));
+            return self.ledger.was_read(key, Instant::now());
+        }
         match &result {
             Ok(()) if content.is_some() => self.tell(&key.1),
             Ok(()) => {}
             Err(fault) => {
-                tracing::warn!(namespace = key.0, report = key.1, %fault, "a report was not written");
+                tracing::warn!(namespace = key.0, report = key.1, %fault, "a report was not written, or read");
             }
         }
         let content = result.map(|()| content).map_err(drop);
