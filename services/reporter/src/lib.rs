@@ -98,6 +98,7 @@ pub async fn run(
         }
     });
     let ended = tokio::select! {
+        biased; // A shutdown ends the rest too, which is no fault then.
         () = stop.cancelled() => Ok(()),
         ended = terms => ended,
         ended = Box::pin(follow) => ended,

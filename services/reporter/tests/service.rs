@@ -175,7 +175,7 @@ async fn reports_are_in_step_with_objects_and_policies() {
     world.sim.delete(POLICIES, "", "q").unwrap();
     world.until("the policy is gone", both).await;
 
-    // What cannot be written is written later.
+    // What cannot be read, and so not written, is written later.
     let forbid = Fault::Forbid {
         resource: REPORTS.into(),
     };
@@ -184,7 +184,7 @@ async fn reports_are_in_step_with_objects_and_policies() {
     world.sim.delete(CONFIG_MAPS, "default", "one").unwrap();
     let refused = world
         .sim
-        .wait_until(|stats| stats.count_status("patch", REPORTS, 403) > 0);
+        .wait_until(|stats| stats.count_status("get", REPORTS, 403) > 0);
     timeout(PATIENCE, refused).await.unwrap();
     let allow = Fault::Allow {
         resource: REPORTS.into(),
