@@ -21,6 +21,7 @@ use anteroom_model::FactError;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
+use tokio::{sync::Semaphore, time::timeout};
 
 use crate::calls::{CallFault, HttpCall, Said, SystemRoots, client_config};
 use cache::Cache;
@@ -38,8 +39,18 @@ const CONFIG_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The largest answer of whoever gives tokens.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
 
-/// How long one answer may take; an image takes up to five.
+/// How long an image may take, with all answers that it takes.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Images that are read at one time.
+const READS_AT_ONCE: usize = 8;
+
+/// Values in one document, about: a parsed one takes a hundred times the bytes of the shortest ones. Of
+/// images that are used, none has a tenth of that.
+const VALUES_MAX: usize = 10_000;
+
+/// What a parsed value takes at most, beside its text.
+const VALUE_BYTES: usize = 700;
 
 /// What is taken of an index, as other tools do where nothing else is asked for.
 const PLATFORM: (&str, &str) = ("linux", "amd64");
@@ -56,6 +67,7 @@ pub(crate) struct Images {
     registries: Arc<Registries>,
     roots: SystemRoots,
     cache: Arc<Cache>,
+    places: Arc<Semaphore>,
 }
 
 impl Images {
@@ -64,18 +76,29 @@ impl Images {
             registries: Arc::new(registries),
             roots: SystemRoots::default(),
             cache: Arc::default(),
+            places: Arc::new(Semaphore::new(READS_AT_ONCE)),
         }
     }
 
-    /// What its registry says of an image, and about how many bytes that are.
+    /// What its registry says of an image, and about how many bytes that takes. `wait` is how long a place
+    /// is waited for.
     ///
     /// # Errors
-    /// [`FactError::LiveReadFailed`] with the registry's status, or 0 where there was no answer that can be
-    /// used.
-    pub(crate) async fn read(&self, reference: &str) -> Result<(Arc<Value>, usize), FactError> {
+    /// [`FactError::LiveReadBusy`] where there is none; [`FactError::LiveReadFailed`] with the registry's
+    /// status, or 0 where there was no answer that can be used.
+    pub(crate) async fn read(
+        &self,
+        reference: &str,
+        wait: Duration,
+    ) -> Result<(Arc<Value>, usize), FactError> {
         if let Some(known) = self.cache.get(reference) {
             return Ok(known);
         }
+        let Ok(Ok(_place)) = timeout(wait, self.places.acquire()).await else {
+            return Err(FactError::LiveReadBusy {
+                message: format!("{READS_AT_ONCE} images are being read"),
+            });
+        };
         let read = async {
             let place = Place::parse(reference, &self.registries)?;
             let mut asker = Asker {
@@ -85,17 +108,46 @@ impl Images {
             };
             asker.image(reference).await
         };
-        let (data, bytes) = read.await.map_err(|fault| failed(reference, &fault))?;
+        let read = timeout(TIMEOUT, read).await;
+        let read = read.unwrap_or(Err(CallFault::Slow { timeout: TIMEOUT }));
+        let (data, bytes) = read.map_err(|fault| failed(reference, &fault))?;
         let data = Arc::new(data);
         self.cache.put(reference, &data, bytes);
         Ok((data, bytes))
     }
 }
 
+/// Who wrote a Pod reads it, and named the host: so of an answer it tells the status and the codes that
+/// registries have, and of a connection not what was wrong with it.
 fn failed(reference: &str, fault: &CallFault) -> FactError {
+    let told = match fault {
+        CallFault::Status { code, message } => {
+            let codes = registry_codes(message);
+            format!("the registry answers HTTP {code}{codes}")
+        }
+        CallFault::Unreachable { .. } => {
+            tracing::debug!(reference, %fault, "a registry cannot be read");
+            "the registry is out of reach".to_owned()
+        }
+        fault => fault.to_string(),
+    };
     FactError::LiveReadFailed {
         code: fault.code(),
-        message: format!("image {reference}: {fault}"),
+        message: format!("image {reference}: {told}"),
+    }
+}
+
+/// As in `: MANIFEST_UNKNOWN`: what the distribution specification has for clients.
+fn registry_codes(body: &str) -> String {
+    let body: Value = serde_json::from_str(body).unwrap_or_default();
+    let errors = body["errors"].as_array().into_iter().flatten();
+    let codes = errors.filter_map(|error| error["code"].as_str());
+    let is_code =
+        |code: &&str| code.len() <= 40 && code.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    let codes: Vec<_> = codes.filter(is_code).take(3).collect();
+    match codes.is_empty() {
+        true => String::new(),
+        false => format!(": {}", codes.join(", ")),
     }
 }
 
@@ -112,7 +164,7 @@ impl Asker<'_> {
         let identifier = self.place.identifier.clone();
         let (mut manifest, digest, mut bytes) = self.manifest(&identifier).await?;
         let mut list = None;
-        if let Some(entries) = manifest.get("manifests").and_then(Value::as_array) {
+        if let Some(entries) = entries_of_index(&manifest)? {
             let chosen = of_platform(entries)?.to_owned();
             let (of_platform, _, more) = self.manifest(&chosen).await?;
             list = Some(std::mem::replace(&mut manifest, of_platform));
@@ -123,7 +175,7 @@ impl Asker<'_> {
         let path = format!("blobs/{}", checked_digest(config)?);
         let said = self.get(&path, "*/*", CONFIG_BYTES_MAX).await?;
         has_digest(&said.body, config)?;
-        bytes += said.body.len();
+        bytes += weight(&said.body);
         let mut data = Map::from_iter([
             ("image".to_owned(), reference.into()),
             (
@@ -149,9 +201,13 @@ impl Asker<'_> {
         let said = self.get(&path, MANIFESTS, MANIFEST_BYTES_MAX).await?;
         if identifier.contains(':') {
             has_digest(&said.body, identifier)?;
-            return Ok((parsed(&said.body)?, identifier.to_owned(), said.body.len()));
+            return Ok((
+                parsed(&said.body)?,
+                identifier.to_owned(),
+                weight(&said.body),
+            ));
         }
-        Ok((parsed(&said.body)?, digest(&said.body), said.body.len()))
+        Ok((parsed(&said.body)?, digest(&said.body), weight(&said.body)))
     }
 
     /// Something of the repository; with a token where the registry asks for one.
@@ -213,6 +269,25 @@ impl Asker<'_> {
     }
 }
 
+/// The manifests that an index names; `None` for a manifest. What could be read as either is neither: who
+/// runs the image may read it otherwise.
+fn entries_of_index(manifest: &Value) -> Result<Option<&Vec<Value>>, CallFault> {
+    let entries = manifest.get("manifests").and_then(Value::as_array);
+    let has_layers = ["config", "layers"]
+        .iter()
+        .any(|name| manifest.get(name).is_some());
+    let media_type = manifest["mediaType"].as_str().unwrap_or_default();
+    let says_index = media_type.contains("image.index") || media_type.contains("manifest.list");
+    let says_otherwise = match entries {
+        Some(_) => has_layers || !(media_type.is_empty() || says_index),
+        None => says_index,
+    };
+    match says_otherwise {
+        true => Err(unusable("it is both an index and a manifest")),
+        false => Ok(entries),
+    }
+}
+
 /// The digest of the manifest that is taken.
 fn of_platform(entries: &[Value]) -> Result<&str, CallFault> {
     let (system, architecture) = PLATFORM;
@@ -252,7 +327,23 @@ fn has_digest(body: &[u8], wanted: &str) -> Result<(), CallFault> {
     }
 }
 
+/// Values in a document, or more.
+fn values(body: &[u8]) -> usize {
+    let begins_one = |byte: &&u8| matches!(byte, b'{' | b'[' | b',');
+    body.iter().filter(begins_one).count()
+}
+
+/// What a document takes, parsed, or more.
+fn weight(body: &[u8]) -> usize {
+    body.len() + values(body) * VALUE_BYTES
+}
+
 fn parsed(body: &[u8]) -> Result<Value, CallFault> {
+    if values(body) > VALUES_MAX {
+        return Err(unusable(&format!(
+            "a document with more than {VALUES_MAX} values"
+        )));
+    }
     let value: Value = crate::calls::parse(body)?;
     match value.is_object() {
         true => Ok(value),

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::Bus;
 use anteroom_model::{EntryKind, KindRecord, ObjectKey, ViewId};
-use anteroom_policy::{AdmissionRequest, Policy, Reference, RuleOutcome, scanned};
+use anteroom_policy::{AdmissionRequest, Arrival, Policy, Reference, RuleOutcome, scanned};
 use anteroom_runtime::{Check, Service};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -186,12 +186,38 @@ fn creation(object: Value) -> Option<AdmissionRequest> {
         "operation": "CREATE",
     });
     request["object"] = object;
-    AdmissionRequest::new(request).ok()
+    let arrival = Arrival {
+        now_ns: jiff::Timestamp::now().as_nanosecond(),
+        seed: rand::random(),
+    };
+    let request = AdmissionRequest::new(request).ok()?;
+    Some(request.arrived(arrival))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A rule about the time can be evaluated.
+    fn tells_the_time(request: &AdmissionRequest) -> bool {
+        let policy = anteroom_policy::compile(&json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+            "spec": {"rules": [{
+                "name": "r", "match": {"any": [{"resources": {"kinds": ["Deployment"]}}]},
+                "validate": {"deny": {"conditions": {"all": [{
+                    "key": "{{ time_after(time_now_utc(), '2020-01-01T00:00:00Z') }}",
+                    "operator": "Equals", "value": false,
+                }]}}},
+            }]},
+        }));
+        let policy = policy.unwrap();
+        let mut evaluation =
+            anteroom_policy::Evaluation::start(&policy, &policy.rules()[0], request);
+        let anteroom_policy::Step::Done(report) = evaluation.step() else {
+            return false;
+        };
+        report.outcome == RuleOutcome::Pass
+    }
 
     #[test]
     fn an_object_is_created_by_nobody() {
@@ -203,6 +229,7 @@ mod tests {
         assert_eq!(request.value()["object"], object);
         assert_eq!(request.value().get("userInfo"), None);
         assert!(creation(json!({"apiVersion": "v1"})).is_none());
+        assert!(tells_the_time(&request));
         assert!(creation(json!("text")).is_none());
     }
 }

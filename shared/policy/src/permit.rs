@@ -111,7 +111,8 @@ impl Policy {
         let rules = self.rules.iter().filter(|found| found.name == rule);
         if let Call::Api { path, data: None } = call
             && rules.clone().any(|rule| match variable {
-                NAMESPACE_SELECTOR => rule.asks_labels(),
+                // Also where only an exception is about them, which the policy does not know.
+                NAMESPACE_SELECTOR => true,
                 NAMESPACE_OBJECT => rule.cel().is_some_and(|cel| cel.reads().namespace),
                 _ => false,
             })

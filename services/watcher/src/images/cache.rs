@@ -15,7 +15,7 @@ const TAG_FRESH: Duration = Duration::from_secs(10);
 /// Images that are remembered; the oldest makes room.
 const IMAGES_MAX: usize = 512;
 
-/// Bytes of them, as they came; the oldest make room.
+/// Bytes of them, as they are held; the oldest make room.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Images, by reference.

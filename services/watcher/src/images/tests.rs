@@ -39,6 +39,17 @@ fn answer(path: &str) -> Option<Response<String>> {
         "/v2/shop/web/manifests/large" => ok(&" ".repeat(MANIFEST_BYTES_MAX + 1)),
         "/v2/shop/web/manifests/text" => ok("hello"),
         "/v2/shop/web/manifests/bare" => ok("{}"),
+        "/v2/shop/web/manifests/both" => {
+            let both = index("amd64").replacen('{', r#"{"layers": [], "#, 1);
+            ok(&both)
+        }
+        "/v2/shop/web/manifests/other" => {
+            let kind = r#"{"mediaType": "application/vnd.oci.image.manifest.v1+json", "#;
+            ok(&index("amd64").replacen('{', kind, 1))
+        }
+        "/v2/shop/web/manifests/values" => {
+            ok(&format!(r#"{{"a": [{}0]}}"#, "0,".repeat(VALUES_MAX)))
+        }
         "/v2/shop/web/manifests/moved" => redirect("/v2/shop/web/manifests/one"),
         "/v2/shop/web/manifests/round" => redirect("/v2/shop/web/manifests/round"),
         path if path == of_manifest => ok(&manifest()),
@@ -68,7 +79,7 @@ fn images(endpoint: &Endpoint) -> Images {
 }
 
 async fn error(images: &Images, reference: &str) -> (u16, String) {
-    let error = images.read(reference).await.unwrap_err();
+    let error = images.read(reference, WAIT).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::LIVE_READ_FAILED);
     match error {
         FactError::LiveReadFailed { code, message } => (code, message),
@@ -90,7 +101,7 @@ async fn an_image_is_read_by_tag_and_by_digest() {
         (&*manifest_digest, "@", &manifest_digest, false),
     ] {
         let reference = format!("{name}{separator}{identifier}");
-        let (data, bytes) = images.read(&reference).await.unwrap();
+        let (data, bytes) = images.read(&reference, WAIT).await.unwrap();
         assert_eq!(data["image"], json!(reference));
         assert_eq!(data["resolvedImage"], json!(format!("{name}@{resolved}")));
         assert_eq!(data["registry"], json!(endpoint.address.to_string()));
@@ -102,9 +113,38 @@ async fn an_image_is_read_by_tag_and_by_digest() {
         assert!(bytes >= CONFIG.len() + manifest().len());
         // What was just read is remembered.
         let served = endpoint.served();
-        images.read(&reference).await.unwrap();
+        images.read(&reference, WAIT).await.unwrap();
         assert_eq!(endpoint.served(), served);
     }
+}
+
+/// How long a place is waited for.
+const WAIT: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn what_stands_in_the_answer_of_some_host_is_not_told() {
+    let endpoint = Endpoint::start(|_, _| status(500, "the inner page")).await;
+    let reference = format!("{}/shop/web:one", endpoint.address);
+    let (code, message) = error(&images(&endpoint), &reference).await;
+    assert_eq!(code, 500);
+    assert!(
+        message.ends_with("the registry answers HTTP 500"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn only_so_many_are_read_at_one_time() {
+    let (_endpoint, images) = open().await;
+    let places = u32::try_from(READS_AT_ONCE).unwrap();
+    let all = Arc::clone(&images.places);
+    let _taken = all.acquire_many(places).await.unwrap();
+    let busy = images.read("a.example/b:c", Duration::ZERO).await;
+    let code = busy.unwrap_err().code();
+    let expected = FactError::LiveReadBusy {
+        message: String::new(),
+    };
+    assert_eq!(code, expected.code());
 }
 
 #[tokio::test]
@@ -117,6 +157,9 @@ async fn what_is_wrong_is_told_and_not_remembered() {
         (":large".to_owned(), 0, "over the limit"),
         (":text".to_owned(), 0, "not usable JSON"),
         (":bare".to_owned(), 0, "names no configuration"),
+        (":both".to_owned(), 0, "both an index and a manifest"),
+        (":other".to_owned(), 0, "both an index and a manifest"),
+        (":values".to_owned(), 0, "more than 10000 values"),
         (":round".to_owned(), 0, "more than 3 redirects"),
         (format!("@{wrong}"), 0, "has not the digest"),
         ("/Web".to_owned(), 0, "no reference of an image"),
@@ -169,7 +212,7 @@ async fn a_token_is_fetched_where_it_is_asked_for() {
     let endpoint = Endpoint::start(|_, request| with_token(request)).await;
     let images = images(&endpoint);
     let reference = format!("{}/shop/web:many", endpoint.address);
-    let (data, _) = images.read(&reference).await.unwrap();
+    let (data, _) = images.read(&reference, WAIT).await.unwrap();
     assert_eq!(data["configData"]["architecture"], "amd64");
     // Denied, a token, the index, the manifest, the configuration and where it is.
     assert_eq!(endpoint.served(), 6);

@@ -190,16 +190,20 @@ impl Reader {
         })?;
         tokio::time::sleep(wait).await;
         let most = deadline.saturating_duration_since(Instant::now());
+        let target = match &allowed.target {
+            // Who writes a Pod names the registry: one that is slow takes places from images alone.
+            Target::Image(reference) => {
+                let _under_way = self.tools.metrics.under_way();
+                return self.images.read(reference, most).await;
+            }
+            Target::Call(target) => target,
+        };
         let Ok(Ok(_place)) = tokio::time::timeout(most, self.places.acquire()).await else {
             let most = self.tools.args.live_read_concurrency;
             return Err(busy(format!("{most} live reads are under way")));
         };
         let _under_way = self.tools.metrics.under_way();
         // It is not cut short with its first reader's deadline: others may have joined.
-        let target = match &allowed.target {
-            Target::Image(reference) => return self.images.read(reference).await,
-            Target::Call(target) => target,
-        };
         let nothing_known = Validators::default();
         let answer = self.tools.caller.fetch(
             target,

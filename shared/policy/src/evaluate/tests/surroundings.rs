@@ -210,5 +210,13 @@ fn only_the_namespace_of_a_selector_is_read_live() {
     ] {
         assert!(!permits(&selector, path), "{path}");
     }
-    assert!(!permits(&policy("name: rule"), "/api/v1/namespaces/ns"));
+    // An exception from a rule may be about them where the rule is not.
+    assert!(permits(&policy("name: rule"), "/api/v1/namespaces/ns"));
+    let other = Policy::permits(
+        &selector,
+        "another",
+        NAMESPACE_SELECTOR,
+        call("/api/v1/namespaces/ns"),
+    );
+    assert!(other.is_err());
 }
