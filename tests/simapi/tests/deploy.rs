@@ -11,8 +11,9 @@ use std::{
 
 use serde_json::{Value, json};
 
-const SERVICES: [&str; 3] = [
+const SERVICES: [&str; 4] = [
     "anteroom-cache-replica",
+    "anteroom-reporter",
     "anteroom-watcher",
     "anteroom-webhook",
 ];
@@ -328,7 +329,8 @@ fn rights_are_the_least() {
             of_kind(&manifests, &["ServiceAccount"]).any(|of| name(of) == account),
             "{account}"
         );
-        let mounted = ["anteroom-watcher", "anteroom-webhook"].contains(&name(workload));
+        let callers = ["anteroom-reporter", "anteroom-watcher", "anteroom-webhook"];
+        let mounted = callers.contains(&name(workload));
         assert_eq!(
             pod["automountServiceAccountToken"],
             mounted,

@@ -416,11 +416,6 @@ fn a_live_read_of_a_namespace_is_the_policys_own() {
     );
     assert!(
         policy
-            .permits("rule", "namespaceSelector", call(path))
-            .is_err()
-    );
-    assert!(
-        policy
             .permits(
                 "rule",
                 "namespaceObject",
