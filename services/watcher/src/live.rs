@@ -20,7 +20,7 @@ use std::{sync::Arc, time::Duration};
 use anteroom_bus::{Address, Bus, BusError, Incoming, Serving};
 use anteroom_mirror::Mirror;
 use anteroom_model::FactError;
-use anteroom_runtime::telemetry;
+use anteroom_runtime::{Check, telemetry};
 use anteroom_wire::live;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument as _, field::Empty};
@@ -62,15 +62,20 @@ pub(crate) struct LiveTools {
 }
 
 /// Serves live reads until `stop` is cancelled. The place is taken once the policies were read: a
-/// watcher that knows none would refuse what is right.
-pub(crate) async fn serve(tools: LiveTools, stop: CancellationToken) {
+/// watcher that knows none would refuse what is right. `check` says whether it is: who waits for a watcher
+/// to be ready may ask it then.
+pub(crate) async fn serve(tools: LiveTools, check: Check, stop: CancellationToken) {
     let bus = Arc::clone(&tools.bus);
     let mirror = Arc::new(policies::mirror(Arc::clone(&bus), &stop));
     let reader = Arc::new(Reader::new(tools, Arc::clone(&mirror)));
     let requests = TaskTracker::new();
     while known(&mirror, &stop).await {
         match bus.serve(&Address::Live).await {
-            Ok(mut place) => take(&reader, &mut place, &requests, &stop).await,
+            Ok(mut place) => {
+                check.ready();
+                take(&reader, &mut place, &requests, &stop).await;
+                check.not_ready("the place on the bus that was lost");
+            }
             Err(error) => waits(&error, &stop).await,
         }
     }

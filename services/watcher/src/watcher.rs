@@ -91,8 +91,12 @@ pub async fn run(
             secrets.allows_policy(namespace, name)
         }),
     };
+    let check = service.readiness.check(
+        "live-reads",
+        "the policies to be read, and a place on the bus",
+    );
     let stop = setting.shutdown.token();
-    let live = tokio::spawn(async move { live::serve(live, stop).await });
+    let live = tokio::spawn(async move { live::serve(live, check, stop).await });
     let live = AbortOnDropHandle::new(live);
     parts.spawn(reach(setting.clone()));
     parts.spawn(led(setting.clone()));

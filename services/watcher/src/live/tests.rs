@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anteroom_bus::{Call, RequestError, local::LocalBus};
 use anteroom_mirror::testing::Writer;
 use anteroom_model::{ObjectKey, system};
+use anteroom_runtime::Readiness;
 use anteroom_seal::reply::ReplyKey;
 use anteroom_wire::{
     live::{LiveCall, LiveOutcome, LiveRequest},
@@ -24,6 +25,7 @@ struct Rig {
     writer: Writer,
     /// Requests that the API server has had.
     asked: Arc<AtomicUsize>,
+    readiness: Readiness,
     stop: CancellationToken,
     served: JoinHandle<()>,
 }
@@ -50,12 +52,14 @@ impl Rig {
             args,
             may_read_secrets: Arc::new(|namespace, name| (namespace, name) == ("", "allowed")),
         };
-        let stop = CancellationToken::new();
-        let served = tokio::spawn(serve(tools, stop.clone()));
+        let (readiness, stop) = (Readiness::default(), CancellationToken::new());
+        let check = readiness.check("live-reads", "a place");
+        let served = tokio::spawn(serve(tools, check, stop.clone()));
         Self {
             bus,
             writer,
             asked,
+            readiness,
             stop,
             served,
         }
@@ -91,19 +95,16 @@ impl Rig {
 
     async fn ask_within(&self, request: &LiveRequest, deadline: Duration) -> LiveOutcome {
         let body = live::encode_request(request).unwrap();
+        let call = Call {
+            body,
+            deadline,
+            trace: None,
+        };
         let asked = async {
-            loop {
-                let call = Call {
-                    body: body.clone(),
-                    deadline,
-                    trace: None,
-                };
-                match self.bus.request(&Address::Live, call, PATIENCE).await {
-                    // It takes its place once it knows the policies.
-                    Err(RequestError::NoResponders) => tokio::task::yield_now().await,
-                    answered => return answered.unwrap(),
-                }
-            }
+            // It takes its place once it knows the policies, and is ready then.
+            self.readiness.wait_ready().await;
+            let answered = self.bus.request(&Address::Live, call, PATIENCE).await;
+            answered.unwrap()
         };
         let answer = tokio::time::timeout(PATIENCE, asked).await.unwrap();
         live::decode_outcome(&answer).unwrap()
