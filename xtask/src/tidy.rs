@@ -13,7 +13,7 @@ use crate::shell::{root, say};
 const LINES_MAX: usize = 600;
 
 /// Which crates a crate may never reach, directly: the direction of the workspace's dependencies.
-const FORBIDDEN: [(&str, &[&str]); 10] = [
+const FORBIDDEN: [(&str, &[&str]); 12] = [
     (
         "shared/model",
         &["tokio", "async-nats", "kube", "rmp-serde", "anteroom-"],
@@ -96,6 +96,17 @@ const FORBIDDEN: [(&str, &[&str]); 10] = [
             "anteroom-mirror",
         ],
     ),
+    ("shared/bus", &["kube", "rmp-serde", "anteroom-mirror"]),
+    ("shared/mirror", &["async-nats", "kube", "rmp-serde"]),
+];
+
+/// What runs: nothing that is shared knows of it.
+const SERVICES: [&str; 5] = [
+    "anteroom",
+    "anteroom-cache-replica",
+    "anteroom-reporter",
+    "anteroom-watcher",
+    "anteroom-webhook",
 ];
 
 /// The one crate that may name each of these.
@@ -175,6 +186,10 @@ fn manifest(name: &str, text: &str, problems: &mut Vec<String>) {
         if folder == owner {
             problems.extend(reached.map(|d| format!("{name}: {owner} must not depend on {d}")));
         }
+    }
+    if folder.starts_with("shared/") {
+        let services = dependencies.iter().filter(|d| SERVICES.contains(d));
+        problems.extend(services.map(|d| format!("{name}: what is shared must not depend on {d}")));
     }
     for (dependency, owners) in ALONE {
         if dependencies.contains(&dependency) && !owners.contains(&folder) {

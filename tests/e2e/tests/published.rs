@@ -59,7 +59,6 @@ const KINDS: &[(&str, &str, &str, &[&str])] = &[
     ),
 ];
 
-/// Points C and D.
 #[tokio::test(flavor = "multi_thread")]
 async fn published_policies_pass_their_own_cluster_tests() -> anyhow::Result<()> {
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
