@@ -28,8 +28,9 @@ pub(crate) fn told(manifest: &Value, not_run: &[NotRun]) -> Value {
     for (field, counted_as) in KINDS {
         counts[counted_as] = all().filter(|rule| !rule[field].is_null()).count().into();
     }
-    let not_run = not_run.iter().map(|NotRun { rule, kind }| {
-        let message = format!("rules with `{kind}` are not run here; the policy's other rules are");
+    let not_run = not_run.iter().map(|NotRun { rule, kind, path }| {
+        let message =
+            format!("{path} is not supported: the rule is not run; the policy's other rules are");
         json!({"rule": rule, "kind": kind, "message": message})
     });
     json!({
@@ -61,7 +62,7 @@ pub(crate) fn said(status: &Value) -> Value {
 pub(crate) fn remark(not_run: &[NotRun]) -> String {
     let each: Vec<_> = not_run
         .iter()
-        .map(|NotRun { rule, kind }| format!("`{rule}` ({kind})"))
+        .map(|NotRun { rule, kind, .. }| format!("`{rule}` ({kind})"))
         .collect();
     match each.is_empty() {
         true => String::new(),
@@ -91,6 +92,7 @@ mod tests {
         let not_run = [NotRun {
             rule: "c".into(),
             kind: "verifyImages",
+            path: "spec.rules[2].verifyImages".into(),
         }];
         let told = told(&manifest(&json!({})), &not_run);
         let counts = json!({"validate": 3, "mutate": 1, "generate": 0, "verifyimages": 1});
@@ -102,6 +104,8 @@ mod tests {
             .collect();
         assert_eq!(names, ["autogen-a", "autogen-cronjob-a"]);
         assert_eq!(told["notRun"][0]["rule"], "c");
+        let message = told["notRun"][0]["message"].as_str().unwrap();
+        assert!(message.starts_with("spec.rules[2].verifyImages is not supported"));
         assert_eq!(remark(&not_run), "; not run: `c` (verifyImages)");
         assert_eq!(said(&told), told);
         assert_ne!(said(&json!({})), told);

@@ -5,7 +5,7 @@
 //! | it may not read what it names | refused |
 //! | it is malformed: an unknown field, an expression that cannot be parsed, a cycle | refused |
 //! | something that Kyverno knows and this version does not evaluate | a warning: the policy is not in force |
-//! | some of its rules are not run here, as of `generate` | a warning for each |
+//! | some of its rules are not run here, as of `generate` or `mutate.targets` | a warning for each |
 //!
 //! Each says which field, in the words that the policy's status would have. What is not evaluated is not
 //! refused: an older version of this program must not keep anybody from installing what a newer one
@@ -56,8 +56,10 @@ pub(crate) fn judge(
     }
 }
 
-fn passed_over(NotRun { rule, kind }: &NotRun) -> String {
-    format!("rule `{rule}` is not run here, since it has `{kind}`; the policy's other rules are")
+fn passed_over(NotRun { rule, path, .. }: &NotRun) -> String {
+    format!(
+        "rule `{rule}` is not run here: {path} is not supported; the policy's other rules are run"
+    )
 }
 
 /// The entries that a namespaced policy may not read, as they are now.
@@ -196,6 +198,7 @@ mod tests {
         let admission = judge(&manifest, None, None);
         assert_eq!(admission.refused, Vec::<String>::new());
         assert_eq!(admission.warnings.len(), 1);
-        assert!(admission.warnings[0].starts_with("rule `made` is not run here"));
+        let told = "rule `made` is not run here: spec.rules[1].generate is not supported";
+        assert!(admission.warnings[0].starts_with(told));
     }
 }

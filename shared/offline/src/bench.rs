@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use anteroom_model::ErrorCode;
 use anteroom_policy::{
-    AdmissionRequest, Arrival, Driver, Evaluation, FailureAction, Operation, Policy,
-    PolicyException, Problem, Rule, RuleOutcome, Step, compile_for,
+    AdmissionRequest, Arrival, Driver, Evaluation, FailureAction, NotRun, Operation, Policy,
+    PolicyException, Problem, Rule, RuleOutcome, Step, compile_for, none_run,
 };
 use serde_json::{Map, Value};
 
@@ -62,6 +63,8 @@ pub struct LoadedPolicy {
     is_unscored: bool,
     /// What it compiled to, or why it did not.
     pub outcome: Result<Policy, Vec<Problem>>,
+    /// The rules that are not run: of a policy that compiled, or all of one that has no others.
+    pub not_run: Vec<NotRun>,
 }
 
 impl LoadedPolicy {
@@ -80,6 +83,7 @@ impl LoadedPolicy {
             ("Policy", namespace) => namespace,
             _ => String::new(),
         };
+        let outcome = compile_for(manifest, Driver::ALL);
         Some(Self {
             name: match namespace.is_empty() {
                 true => bare_name.clone(),
@@ -88,8 +92,20 @@ impl LoadedPolicy {
             bare_name,
             kind,
             is_unscored: metadata["annotations"]["policies.kyverno.io/scored"] == "false",
-            outcome: compile_for(manifest, Driver::ALL),
+            not_run: match &outcome {
+                Ok(policy) => policy.not_run().to_vec(),
+                Err(problems) => none_run_but(problems, manifest),
+            },
+            outcome,
         })
+    }
+
+    /// What keeps it from being run at all; `None` where it compiles, or has only rules that are not run.
+    pub fn problems(&self) -> Option<&[Problem]> {
+        let problems = self.outcome.as_ref().err();
+        problems
+            .filter(|_| self.not_run.is_empty())
+            .map(Vec::as_slice)
     }
 
     /// Whether it is meant by a name, with its namespace or without.
@@ -100,6 +116,15 @@ impl LoadedPolicy {
     /// The same, whatever namespace stands before the name.
     pub(crate) fn is_nearly_named(&self, name: &str) -> bool {
         name.rsplit('/').next() == Some(&*self.bare_name)
+    }
+}
+
+/// The rules of a policy that has none that are run, unless something else is wrong with it.
+fn none_run_but(problems: &[Problem], manifest: &Value) -> Vec<NotRun> {
+    let mut codes = problems.iter().map(|problem| problem.code);
+    match codes.all(|code| code == ErrorCode::POLICY_UNSUPPORTED) {
+        true => none_run(manifest, Driver::ALL),
+        false => Vec::new(),
     }
 }
 

@@ -69,6 +69,8 @@ pub struct Driver {
     pub images: bool,
     /// How registries are signed in to (`imageRegistryCredentials`). Otherwise they are asked anonymously.
     pub image_credentials: bool,
+    /// How objects are changed that exist already (`mutate.targets`): rules that do are not run otherwise.
+    pub targets: bool,
     /// That the API server is told the conditions of [`Policy::match_conditions`].
     pub match_conditions: bool,
 }
@@ -81,16 +83,18 @@ impl Driver {
         namespace_labels: true,
         images: true,
         image_credentials: false,
+        targets: false,
         match_conditions: false,
     };
 
-    /// One that knows all of it.
+    /// One that knows all of it, but changes nothing that exists already.
     pub const ALL: Self = Self {
         mutation: true,
         roles: true,
         namespace_labels: true,
         images: true,
         image_credentials: true,
+        targets: false,
         match_conditions: true,
     };
 }
@@ -192,8 +196,8 @@ const SPEC: Known = Known {
         "webhookConfiguration",
         "webhookTimeoutSeconds",
     ],
-    // About rules of kinds that are problems themselves; what exists is changed by rules with targets
-    // alone, which are problems too.
+    // About rules of kinds that are not run; what exists is changed by rules with targets alone, which are
+    // not run either.
     inert: &[
         "generateExisting",
         "generateExistingOnPolicyUpdate",
@@ -337,7 +341,8 @@ fn compile_rules(
     }
     let mut names = BTreeSet::new();
     let (mut rules, mut not_run) = (Vec::new(), Vec::new());
-    let runs_none = fields.iter().all(|field| rule::not_run(field).is_some());
+    let driver = problems.driver();
+    let runs_none = (fields.iter()).all(|field| rule::not_run(field.value(), driver).is_some());
     for field in fields.iter().take(RULES_MAX) {
         if let Some(name) = field.text_at("name")
             && !names.insert(name)
@@ -345,16 +350,34 @@ fn compile_rules(
             let path = format!("{}.name", field.path());
             problems.invalid(path, format!("another rule is named `{name}`"));
         }
-        match rule::not_run(field) {
+        match rule::not_run(field.value(), driver) {
             // A policy of which nothing is run would be in force in name alone.
-            Some(kind) if !runs_none => not_run.push(NotRun {
-                rule: field.text_at("name").unwrap_or_default().to_owned(),
-                kind,
-            }),
+            Some(kind) if !runs_none => not_run.push(passed_over(field, kind)),
             _ => rules.extend(rule::compile(field, actions, home, &[], problems)),
         }
     }
     (rules, not_run)
+}
+
+fn passed_over(field: &Field<'_>, kind: &'static str) -> NotRun {
+    NotRun {
+        rule: field.text_at("name").unwrap_or_default().to_owned(),
+        kind,
+        path: format!("{}.{kind}", field.path()),
+    }
+}
+
+/// The rules of a manifest, where none of them is run by `driver`: why such a policy is no error to whoever
+/// only wants to know what the others say. None where any is run, or there are no rules.
+pub fn none_run(manifest: &Value, driver: Driver) -> Vec<NotRun> {
+    let rules = manifest["spec"]["rules"].as_array().into_iter().flatten();
+    let passed_over = |(at, rule): (usize, &Value)| {
+        let kind = rule::not_run(rule, driver)?;
+        let field = Field::at(rule, format!("spec.rules[{at}]"));
+        Some(passed_over(&field, kind))
+    };
+    let all: Option<Vec<_>> = rules.enumerate().map(passed_over).collect();
+    all.unwrap_or_default()
 }
 
 /// The rules that are derived from a policy's own for what makes Pods, as if they were written so, in the
@@ -379,7 +402,7 @@ fn derive_rules(
         .filter_map(|derived| {
             let path = format!("{}[{}]", own.path(), derived.of);
             let field = Field::at(&derived.rule, path);
-            let is_run = rule::not_run(&field).is_none();
+            let is_run = rule::not_run(&derived.rule, problems.driver()).is_none();
             let template = derived.template;
             let compile = || rule::compile(&field, actions, home, template, problems);
             let mut rule = is_run.then(compile)??;

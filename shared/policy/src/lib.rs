@@ -71,7 +71,7 @@ mod wildcard;
 pub use background::{NotScanned, Reporting, SCANNED_MAX, scanned};
 pub use compile::{
     CONTEXT_ENTRIES_MAX, Driver, MANIFEST_DEPTH_MAX, RULES_MAX, STALENESS_MAX_MS, compile,
-    compile_for, derived_rules,
+    compile_for, derived_rules, none_run,
 };
 pub use evaluate::{
     Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, FOREACH_ELEMENTS_MAX, FactRead,

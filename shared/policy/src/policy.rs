@@ -128,8 +128,11 @@ impl Phase {
 pub struct NotRun {
     /// Its name.
     pub rule: String,
-    /// What it does: `generate` or `verifyImages`.
+    /// What it does, by the field within the rule: `generate`, `verifyImages`, `mutate.targets`,
+    /// `validate.assert` or `validate.manifests`.
     pub kind: &'static str,
+    /// The field, as in `spec.rules[1].mutate.targets`.
+    pub path: String,
 }
 
 /// A condition that the API server evaluates.

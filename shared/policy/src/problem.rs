@@ -42,6 +42,11 @@ impl Problems {
         }
     }
 
+    /// Who evaluates the policy.
+    pub(crate) fn driver(&self) -> Driver {
+        self.driver
+    }
+
     /// A problem, unless whoever drives evaluations knows what is needed.
     pub(crate) fn unsupported_unless(
         &mut self,

@@ -19,6 +19,15 @@ kind: ClusterPolicy
 metadata: {name: broken}
 spec: {rules: 3}
 ---
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: unsupported}
+spec:
+  rules:
+    - name: asserts
+      match: {any: [{resources: {kinds: [Pod]}}]}
+      validate: {message: "m", assert: {any: []}}
+---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: other}
@@ -173,6 +182,10 @@ fn rows_are_found_by_policy_rule_kind_and_resource() {
         (
             "policy: broken, rule: label, kind: Pod, resources: [good], result: pass",
             "Pod/good Fail Policy error",
+        ),
+        (
+            "policy: unsupported, rule: asserts, kind: Pod, resources: [good], result: pass",
+            "Pod/good Not run Not run",
         ),
         (
             "policy: other, rule: x, kind: Pod, resources: [good], result: pass",

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
+use anteroom_policy::NotRun;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -35,6 +36,8 @@ pub struct Applied {
     results: Vec<Told>,
     /// Policies that do not compile, and why.
     broken: Vec<(String, String)>,
+    /// Policies, and rules of them that are not run.
+    not_run: Vec<(String, NotRun)>,
     /// The objects that rules changed, as all of them left them.
     patched: Vec<Value>,
 }
@@ -59,14 +62,18 @@ pub fn applied(bench: &Bench, responses: &[Response], audit_warns: bool) -> Appl
         counts: StatusCounts::default(),
         results: Vec::new(),
         broken: Vec::new(),
+        not_run: Vec::new(),
         patched: patched(bench, responses),
     };
     for policy in &bench.policies {
-        if let Err(problems) = &policy.outcome {
+        if let Some(problems) = policy.problems() {
             let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
             told.broken.push((policy.name.clone(), problems.join("; ")));
             told.counts.error += 1;
         }
+        let not_run = policy.not_run.iter();
+        told.not_run
+            .extend(not_run.map(|rule| (policy.name.clone(), rule.clone())));
     }
     for response in responses {
         for rule in &response.rules {
@@ -133,6 +140,12 @@ impl Applied {
         for (policy, problems) in &self.broken {
             let _ = writeln!(text, "policy {policy} cannot be compiled: {problems}");
         }
+        for (policy, NotRun { rule, path, .. }) in &self.not_run {
+            let _ = writeln!(
+                text,
+                "not run: policy {policy}, rule {rule}: {path} is not supported"
+            );
+        }
         let wrong = |told: &&Told| all || !["pass", "skip"].contains(&told.status);
         for told in self.results.iter().filter(wrong) {
             let Told {
@@ -165,15 +178,19 @@ impl Applied {
         format!("\npass: {pass}, fail: {fail}, warn: {warn}, error: {error}, skip: {skip}")
     }
 
-    /// `{results: [{policy, rule, resource, status, message}], errors: [{policy, message}], summary: {pass,
-    /// fail, warn, error, skip}, patched: [object]}`.
+    /// `{results: [{policy, rule, resource, status, message}], errors: [{policy, message}], notRun: [{policy,
+    /// rule, kind}], summary: {pass, fail, warn, error, skip}, patched: [object]}`.
     pub fn json(&self) -> Value {
         let errors = self.broken.iter();
         let errors: Vec<_> = errors
             .map(|(policy, message)| json!({"policy": policy, "message": message}))
             .collect();
+        let not_run = self.not_run.iter();
+        let not_run: Vec<_> = not_run
+            .map(|(policy, of)| json!({"policy": policy, "rule": of.rule, "kind": of.kind}))
+            .collect();
         json!({
-            "results": self.results, "errors": errors, "summary": self.counts,
+            "results": self.results, "errors": errors, "notRun": not_run, "summary": self.counts,
             "patched": self.patched,
         })
     }
@@ -336,6 +353,47 @@ mod tests {
         assert!(
             xml.contains("tests=\"5\" failures=\"1\" errors=\"1\""),
             "{xml}"
+        );
+    }
+
+    #[test]
+    fn rules_that_are_not_run_are_told_and_no_errors() {
+        let pods = json!({"any": [{"resources": {"kinds": ["Pod"]}}]});
+        let targets = json!({"name": "t", "match": pods, "mutate": {
+            "targets": [{"apiVersion": "v1", "kind": "ConfigMap"}], "patchStrategicMerge": {}}});
+        let judges = json!({"name": "j", "match": pods, "validate": {"deny": {}}});
+        let policy = |name: &str, rules: Value| {
+            LoadedPolicy::new(&json!({
+                "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": name},
+                "spec": {"rules": rules},
+            }))
+            .unwrap()
+        };
+        let mut wrong = targets.clone();
+        wrong["nope"] = 1.into();
+        let bench = Bench::new(
+            vec![
+                policy("some", json!([judges, targets])),
+                policy("none", json!([targets])),
+                policy("wrong", json!([wrong])),
+            ],
+            Vec::new(),
+        );
+        let told = applied(&bench, &[], false);
+        assert_eq!(told.counts.error, 1);
+        let text = told.text(false);
+        for line in [
+            "not run: policy some, rule t: spec.rules[1].mutate.targets is not supported\n",
+            "not run: policy none, rule t: spec.rules[0].mutate.targets is not supported\n",
+            "policy wrong cannot be compiled: ",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        let not_run = &told.json()["notRun"];
+        assert_eq!(not_run.as_array().map(Vec::len), Some(2));
+        assert_eq!(
+            not_run[0],
+            json!({"policy": "some", "rule": "t", "kind": "mutate.targets"})
         );
     }
 }

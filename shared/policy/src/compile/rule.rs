@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::{
     actions::Actions,
     cel, check, conditions, context,
@@ -10,7 +12,7 @@ use super::{
     foreach, mutate, resources,
 };
 use crate::{
-    Rule,
+    Driver, Rule,
     policy::{Check, ContextEntry, ForEach, Validation, Work},
     problem::Problems,
     request_parts::names_roles,
@@ -144,11 +146,24 @@ fn noted(mut rule: Rule, problems: &mut Problems) -> Rule {
     rule
 }
 
-/// What a rule does that is not run, and that it does nothing else.
-pub(super) fn not_run(field: &Field<'_>) -> Option<&'static str> {
-    let has = |name: &str| !field.value()[name].is_null();
-    let does = |names: &[&'static str]| names.iter().copied().find(|name| has(name));
-    does(OTHER_KINDS).filter(|_| does(WORK).is_none())
+/// What a rule does that is not run, as the path of its field within the rule, where it does nothing else.
+/// A rule that does something else too is compiled: its author is told what is wrong with it.
+pub(super) fn not_run(rule: &Value, driver: Driver) -> Option<&'static str> {
+    let given = |within: &Value, names: &[&str]| names.iter().any(|name| !within[*name].is_null());
+    let work = WORK.iter().filter(|work| given(rule, &[work]));
+    match *work.copied().collect::<Vec<_>>() {
+        [] => OTHER_KINDS
+            .iter()
+            .copied()
+            .find(|kind| given(rule, &[kind])),
+        _ if given(rule, OTHER_KINDS) => None,
+        ["mutate"] if driver.targets => None,
+        ["mutate"] => given(&rule["mutate"], &["targets"]).then_some("mutate.targets"),
+        ["validate"] if given(&rule["validate"], WAYS) => None,
+        ["validate"] if given(&rule["validate"], &["assert"]) => Some("validate.assert"),
+        ["validate"] => given(&rule["validate"], &["manifests"]).then_some("validate.manifests"),
+        _ => None,
+    }
 }
 
 struct Validate {

@@ -219,12 +219,57 @@ fn rules_that_are_not_run_are_told_beside_those_that_are() {
     let not_run = [NotRun {
         rule: "v".to_owned(),
         kind: "verifyImages",
+        path: "spec.rules[0].verifyImages".to_owned(),
     }];
     assert_eq!(found.not_run(), not_run);
     // A policy that generates derives nothing.
     let found = policy(json!([generate, validate])).unwrap();
     assert_eq!(found.rules().len(), 1);
     assert_eq!(found.not_run()[0].kind, "generate");
+    for (work, kind) in [
+        (
+            json!({"mutate": {"targets": [{"kind": "ConfigMap"}]}}),
+            "mutate.targets",
+        ),
+        (
+            json!({"mutate": {"targets": [], "patchStrategicMerge": {}}}),
+            "mutate.targets",
+        ),
+        (
+            json!({"validate": {"assert": {"a": 1}, "message": "m"}}),
+            "validate.assert",
+        ),
+        (
+            json!({"validate": {"manifests": {"attestors": []}}}),
+            "validate.manifests",
+        ),
+    ] {
+        let mut other = work.clone();
+        (other["name"], other["match"]) = ("o".into(), pods.clone());
+        let found = policy(json!([validate, other])).unwrap();
+        let names: Vec<_> = found.rules().iter().map(Rule::name).collect();
+        assert_eq!(names, ["r", "autogen-r", "autogen-cronjob-r"], "{work}");
+        let [not_run] = found.not_run() else {
+            panic!("{work}");
+        };
+        assert_eq!((&*not_run.rule, not_run.kind), ("o", kind));
+        assert_eq!(not_run.path, format!("spec.rules[1].{kind}"));
+        let problems = policy(json!([other])).unwrap_err();
+        assert_eq!(problems[0].code.as_str(), "AR301", "{problems:?}");
+        assert_eq!(problems[0].path, format!("spec.rules[0].{kind}"));
+    }
+    // What else such a rule does would be passed over in silence.
+    for work in [
+        json!({"mutate": {"targets": []}, "validate": {"deny": {}}}),
+        json!({"mutate": {"targets": []}, "generate": {}}),
+        json!({"validate": {"assert": {}, "pattern": {"a": 1}}}),
+        json!({"validate": {"manifests": {}, "foreach": []}}),
+        json!({"validate": {"deny": {}}, "verifyImages": []}),
+    ] {
+        let mut both = work.clone();
+        (both["name"], both["match"]) = ("o".into(), pods.clone());
+        assert!(policy(json!([validate, both])).is_err(), "{work}");
+    }
     // Nothing would be in force.
     let problems = policy(json!([generate, verify])).unwrap_err();
     assert_eq!(problems[0].path, "spec.rules[0].generate");
