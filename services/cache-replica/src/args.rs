@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anteroom_jmespath::{BUILT_BYTES_MAX, Budget, DEPTH_MAX, STEPS_MAX};
 use anteroom_mirror::MirrorConfig;
 use anteroom_model::limits::AGE_MAX_DEFAULT_MS;
-use anteroom_runtime::units::duration_ms;
+use anteroom_runtime::{instance, units::duration_ms};
 use anteroom_seal::Keys;
 
 use crate::{memory, sealed::Opener, shares};
@@ -152,12 +152,9 @@ impl Args {
 
     /// The name to go by. In a pod it is the pod's, so that it can be found.
     pub(crate) fn name(&self) -> String {
-        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        if let Some(name) = self.replica_id.clone().or_else(|| variable("POD_NAME")) {
-            return name;
-        }
-        let host = variable("HOSTNAME").unwrap_or_else(|| "replica".to_owned());
-        format!("{host}-{:06x}", rand::random::<u32>() & 0x00ff_ffff)
+        let drawn = || rand::random::<u32>() & 0x00ff_ffff;
+        let given = self.replica_id.clone().or_else(instance::pod);
+        given.unwrap_or_else(|| format!("{}-{:06x}", instance::place("replica"), drawn()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anteroom_runtime::units::duration;
+use anteroom_runtime::{instance, units::duration};
 
 /// How often everything is judged anew, where nobody says otherwise.
 const SCAN_INTERVAL: Duration = Duration::from_secs(60 * 60);
@@ -67,12 +67,8 @@ impl Default for Args {
 impl Args {
     /// The name to go by.
     pub(crate) fn holder(&self) -> String {
-        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let given = self.reporter_id.clone().or_else(|| variable("POD_NAME"));
-        given.unwrap_or_else(|| {
-            let host = variable("HOSTNAME").unwrap_or_else(|| "reporter".to_owned());
-            format!("{host}-{}", std::process::id())
-        })
+        let given = self.reporter_id.clone().or_else(instance::pod);
+        given.unwrap_or_else(|| format!("{}-{}", instance::place("reporter"), std::process::id()))
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use anteroom_runtime::units::{bytes, duration};
+use anteroom_runtime::{
+    instance,
+    units::{bytes, duration},
+};
 use anteroom_seal::Keys;
 
 use crate::feeds::LIMIT_MIN;
@@ -37,7 +40,8 @@ const STALE_AFTER: Duration = Duration::from_secs(60);
 #[group(id = "WatcherArgs")]
 pub struct Args {
     /// Whom the lease names as its holder: one name for each replica, kept over restarts, so that a
-    /// restarted one need not wait for its own lease [default: the host's name and the process id]
+    /// restarted one need not wait for its own lease [default: $POD_NAME, else the host's name and
+    /// the process id]
     #[arg(long, env = "ANTEROOM_HOLDER")]
     pub holder: Option<String>,
 
@@ -131,20 +135,10 @@ impl Default for Args {
 impl Args {
     /// The holder's name: as given, else the pod's (`POD_NAME`), else the host's and the process id.
     pub fn holder(&self) -> String {
-        let given = self
-            .holder
-            .clone()
-            .or_else(|| std::env::var("POD_NAME").ok());
-        given.filter(|name| !name.is_empty()).unwrap_or_else(|| {
-            let host = std::env::var("HOSTNAME").ok();
-            let host = host.or_else(|| std::fs::read_to_string("/etc/hostname").ok());
-            let host = host
-                .as_deref()
-                .map(str::trim)
-                .unwrap_or("watcher")
-                .to_owned();
-            format!("{host}-{}", std::process::id())
-        })
+        let given = self.holder.clone().filter(|name| !name.is_empty());
+        given
+            .or_else(instance::pod)
+            .unwrap_or_else(|| format!("{}-{}", instance::place("watcher"), std::process::id()))
     }
 }
 

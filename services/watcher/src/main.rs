@@ -2,7 +2,10 @@
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
-use anteroom_bus::nats::{NatsArgs, NatsBus};
+use anteroom_bus::{
+    Bus,
+    nats::{NatsArgs, NatsBus},
+};
 use anteroom_runtime::{
     kubernetes::KubernetesArgs,
     process::{self, ProcessArgs},
@@ -10,7 +13,6 @@ use anteroom_runtime::{
 };
 use anteroom_seal::{POLL_INTERVAL, SealArgs};
 use anteroom_watcher::Args;
-use anyhow::Context as _;
 use clap::Parser;
 
 #[global_allocator]
@@ -71,9 +73,11 @@ fn main() -> ExitCode {
             tokio::spawn(async move { keys.follow(&path, POLL_INTERVAL).await });
         }
         let client = kubernetes.client().await?;
-        let bus = NatsBus::connect(nats.config("watcher"));
-        let bus = bus.await.context("AR701: the options for NATS are wrong")?;
-        anteroom_watcher::run(watcher, Arc::new(bus), client, service).await
+        let bus = Arc::new(NatsBus::connect(nats.config("watcher")).await?);
+        let shared = Arc::clone(&bus) as Arc<dyn Bus>;
+        let ended = anteroom_watcher::run(watcher, shared, client, service).await;
+        bus.close().await;
+        ended
     })
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anteroom_runtime::certs::files::TlsFileArgs;
+use anteroom_runtime::{certs::files::TlsFileArgs, instance};
 use clap::Args as ClapArgs;
 
 /// The webhook's options.
@@ -98,11 +98,8 @@ impl Args {
     /// The name to go by. It is the same after a restart in the same place, so that the process that
     /// ended is not waited for.
     pub(crate) fn name(&self, port: u16) -> String {
-        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        self.webhook_id.clone().unwrap_or_else(|| {
-            let host = variable("POD_NAME").or_else(|| variable("HOSTNAME"));
-            format!("{}:{port}", host.as_deref().unwrap_or("webhook"))
-        })
+        let given = self.webhook_id.clone();
+        given.unwrap_or_else(|| format!("{}:{port}", instance::place("webhook")))
     }
 }
 

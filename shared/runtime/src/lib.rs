@@ -12,11 +12,13 @@
 //! - `kubernetes`: how the API server is reached; only with the feature of that name.
 //! - [`certs`]: self-signed certificates, and reloading them.
 //! - [`backoff`]: how long to wait before trying again.
+//! - [`instance`]: what a process is called that nobody named.
 //! - [`units`]: sizes and durations as people write them.
 
 pub mod admin;
 pub mod backoff;
 pub mod certs;
+pub mod instance;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 mod metrics;

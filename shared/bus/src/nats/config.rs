@@ -95,15 +95,15 @@ pub struct Tls {
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// A configuration that cannot work. NATS being away is none: it is waited for.
+/// A configuration that cannot work (AR701). NATS being away is none: it is waited for.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum NatsConfigError {
     /// No server is named.
-    #[error("no NATS server is named: give at least one, as in nats://nats:4222")]
+    #[error("AR701: no NATS server is named: give at least one, as in nats://nats:4222")]
     NoServer,
     /// A server's address cannot be parsed.
-    #[error("NATS server {address:?} is not an address: {source}")]
+    #[error("AR701: NATS server {address:?} is not an address: {source}")]
     Server {
         /// The address.
         address: String,
@@ -111,10 +111,10 @@ pub enum NatsConfigError {
         source: io::Error,
     },
     /// The cluster's name cannot be part of a subject.
-    #[error(transparent)]
+    #[error("AR701: {0}")]
     Cluster(#[from] WireError),
     /// A file cannot be read.
-    #[error("cannot read {what} {}: {source}", path.display())]
+    #[error("AR701: cannot read {what} {}: {source}", path.display())]
     File {
         /// What it should hold.
         what: &'static str,
@@ -124,7 +124,7 @@ pub enum NatsConfigError {
         source: io::Error,
     },
     /// The inbox prefix cannot be part of a subject.
-    #[error("inbox prefix {prefix:?} cannot be part of a subject: {source}")]
+    #[error("AR701: inbox prefix {prefix:?} cannot be part of a subject: {source}")]
     Inbox {
         /// The prefix.
         prefix: String,
@@ -132,7 +132,7 @@ pub enum NatsConfigError {
         source: async_nats::SubscribeError,
     },
     /// A number is out of its range.
-    #[error("{what} is {value}: it must be {range}")]
+    #[error("AR701: {what} is {value}: it must be {range}")]
     Range {
         /// What is out of its range.
         what: &'static str,
