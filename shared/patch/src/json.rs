@@ -15,11 +15,13 @@ use crate::{OPERATIONS_MAX, PatchError, pointer::Pointer, size};
 pub struct Leniency {
     /// `-1` is a list's last element, or behind it where something is added.
     pub negative_indexes: bool,
-    /// Nothing is done where what is to be removed is not there.
+    /// Nothing is done where what is to be removed is not there. `-` is no element that could be there.
     pub removes_missing: bool,
     /// What is missing on the way to where something is added is made: a list where the next step is a
     /// number or `-`, else an object.
     pub creates_parents: bool,
+    /// To a `test`, a field that is not there is null.
+    pub missing_is_null: bool,
 }
 
 impl Leniency {
@@ -28,6 +30,7 @@ impl Leniency {
         negative_indexes: false,
         removes_missing: false,
         creates_parents: false,
+        missing_is_null: false,
     };
 
     /// What Kyverno's policies count on.
@@ -35,6 +38,7 @@ impl Leniency {
         negative_indexes: true,
         removes_missing: true,
         creates_parents: true,
+        missing_is_null: true,
     };
 }
 

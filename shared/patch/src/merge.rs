@@ -143,6 +143,7 @@ fn object(
     for (key, patch) in patch.iter().filter(|(key, _)| !is_directive(key)) {
         let path = below(path, key)?;
         let found = merged.get(key);
+        check_shape(found, patch, &path)?;
         let made = match patch {
             Value::Array(elements) => {
                 let found = found.and_then(Value::as_array).map(Vec::as_slice);
@@ -168,6 +169,24 @@ fn object(
         }
     }
     Ok(Some(merged))
+}
+
+/// A patch takes a field away, or says more of it, and never makes a list of an object.
+fn check_shape(found: Option<&Value>, patch: &Value, path: &Path<'_>) -> Result<(), PatchError> {
+    let shape = |value: &Value| match value {
+        Value::Null => None,
+        Value::Object(_) => Some("an object"),
+        Value::Array(_) => Some("a list"),
+        _ => Some("a single value"),
+    };
+    match (found.and_then(shape), shape(patch)) {
+        (Some(found), Some(patched)) if found != patched => Err(PatchError::DoesNotApply {
+            operation: "merge",
+            path: path.text(),
+            problem: format!("the patch has {patched} where the object has {found}"),
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn retain(

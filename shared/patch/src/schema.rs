@@ -39,10 +39,14 @@ impl Schema {
     /// Of an object's `apiVersion` and `kind`.
     pub fn of(api_version: &str, kind: &str) -> Self {
         let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
-        KINDS
+        let known = KINDS
             .iter()
-            .find(|(of, name, _)| *of == group && *name == kind)
-            .map_or(Self::UNKNOWN, |(_, _, of)| Self(of))
+            .find(|(of, name, _)| *of == group && *name == kind);
+        match known {
+            Some((_, _, of)) => Self(of),
+            None if GROUPS.contains(&group) => Self(&BARE),
+            None => Self::UNKNOWN,
+        }
     }
 
     /// Of what is in this field.
@@ -160,6 +164,9 @@ const PLAIN: Type = Type(&[
     ("status", Field::Of(&CONDITIONS)),
 ]);
 
+/// Metadata, and nothing else that is merged.
+const BARE: Type = Type(&[("metadata", Field::Of(&METADATA))]);
+
 const NODE: Type = Type(&[
     ("metadata", Field::Of(&METADATA)),
     ("spec", Field::Of(&NODE_SPEC)),
@@ -212,6 +219,30 @@ const CSI_NODE_SPEC: Type = Type(&[("drivers", Field::Keyed(&["name"], &NOTHING)
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
+/// Groups of Kubernetes' own types: of those that are not among the [`KINDS`] only metadata is merged. What
+/// users define may be in any other group, whatever its name ends with.
+const GROUPS: &[&str] = &[
+    "",
+    ADMISSION,
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "apps",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "networking.k8s.io",
+    "node.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "resource.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+];
+
 /// Group and kind of each type.
 const KINDS: &[(&str, &str, &Type)] = &[
     ("", "ConfigMap", &PLAIN),
@@ -229,6 +260,7 @@ const KINDS: &[(&str, &str, &Type)] = &[
     ("", "Secret", &PLAIN),
     ("", "Service", &SERVICE),
     ("", "ServiceAccount", &SERVICE_ACCOUNT),
+    ("apiregistration.k8s.io", "APIService", &PLAIN),
     ("apps", "DaemonSet", &CONTROLLER),
     ("apps", "Deployment", &CONTROLLER),
     ("apps", "ReplicaSet", &CONTROLLER),

@@ -83,12 +83,33 @@ impl At<'_> {
                 let value = self.find(document, from)?.clone();
                 self.add(document, value, false)
             }
-            Action::Test(expected) => match is_same(self.find(document, self.path)?, expected) {
-                true => Ok(()),
-                false => Err(PatchError::TestFailed {
-                    path: self.path.to_string(),
-                }),
-            },
+            Action::Test(expected) => self.test(document, expected),
+        }
+    }
+
+    /// A field that is not there is null, where that is how it is meant.
+    fn test(&self, document: &mut Value, expected: &Value) -> Result<(), PatchError> {
+        let mut found = &mut *document;
+        let (last, before) = match self.path.steps().split_last() {
+            Some((last, before)) if self.leniency.missing_is_null => (Some(last), before),
+            _ => (None, self.path.steps()),
+        };
+        let refuse = |missing: Missing| self.refuse(missing.problem());
+        for step in before {
+            found = self.below(found, step).map_err(refuse)?;
+        }
+        let is_null = expected.is_null() && found.is_object();
+        let is_alike = match last.map(|last| self.below(found, last)) {
+            None => is_same(found, expected),
+            Some(Ok(found)) => is_same(found, expected),
+            Some(Err(Missing::NotThere(_))) if is_null => true,
+            Some(Err(missing)) => return Err(refuse(missing)),
+        };
+        match is_alike {
+            true => Ok(()),
+            false => Err(PatchError::TestFailed {
+                path: self.path.to_string(),
+            }),
         }
     }
 
@@ -177,10 +198,11 @@ impl At<'_> {
                 Err(missing) => return Err(self.refuse(missing.problem())),
             };
         }
-        match (self.below(parent, last), self.leniency.removes_missing) {
-            (Ok(_), _) => {}
-            (Err(Missing::NotThere(_)), true) => return Ok(()),
-            (Err(missing), _) => return Err(self.refuse(missing.problem())),
+        let is_allowed = self.leniency.removes_missing && !(parent.is_array() && last == "-");
+        match self.below(parent, last) {
+            Ok(_) => {}
+            Err(Missing::NotThere(_)) if is_allowed => return Ok(()),
+            Err(missing) => return Err(self.refuse(missing.problem())),
         }
         match parent {
             Value::Object(fields) => {

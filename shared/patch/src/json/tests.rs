@@ -422,3 +422,24 @@ proptest! {
         prop_assert_eq!(patched(&before, &patch, Leniency::NONE), Ok(after));
     }
 }
+
+#[test]
+fn a_test_of_null_and_a_removal_behind_the_end() {
+    let document = json!({"a": {"b": null}, "l": [1]});
+    let table = [
+        ("test", "/a/x", true, false),
+        ("test", "/a/b", true, true),
+        ("test", "/x/y", false, false),
+        ("test", "/l/7", false, false),
+        ("test", "/l/0", false, false),
+        ("remove", "/l/-", false, false),
+        ("remove", "/l/7", true, false),
+        ("remove", "/x/-", true, false),
+    ];
+    for (op, path, lenient, strict) in table {
+        let patch = json!([{"op": op, "path": path, "value": null}]);
+        let applies = |leniency| patched(&document, &patch, leniency) == Ok(document.clone());
+        assert_eq!(applies(Leniency::KYVERNO), lenient, "{op} {path}");
+        assert_eq!(applies(Leniency::NONE), strict, "{op} {path}");
+    }
+}

@@ -29,11 +29,12 @@ fn fields_of_objects() {
             json!({"a": {"c": 1}}),
         ),
         (
-            json!({"a": 1}),
+            json!({"a": null}),
             json!({"a": {"b": 1}}),
             json!({"a": {"b": 1}}),
         ),
-        (json!({"a": {"b": 1}}), json!({"a": [1]}), json!({"a": [1]})),
+        (json!({"a": {"b": 1}}), json!({"a": null}), json!({})),
+        (json!({"a": 1}), json!({"a": "b"}), json!({"a": "b"})),
         (json!({"a": {}}), json!({"a": {}}), json!({"a": {}})),
         (json!({}), json!({"a": {}}), json!({"a": {}})),
         (json!({"a": [1, 2]}), json!({"a": [3]}), json!({"a": [3]})),
@@ -41,6 +42,20 @@ fn fields_of_objects() {
     for (document, patch, expected) in table {
         let merged = merge(&document, &patch, Schema::UNKNOWN);
         assert_eq!(merged, Ok(expected), "{patch}");
+    }
+}
+
+#[test]
+fn one_shape_never_becomes_another() {
+    let shapes = [json!(1), json!({"b": 1}), json!([1])];
+    for found in &shapes {
+        for patch in &shapes {
+            let merged = of_pod(&json!({"a": found}), &json!({"a": patch}));
+            match std::mem::discriminant(found) == std::mem::discriminant(patch) {
+                true => assert_eq!(merged, Ok(json!({"a": patch}))),
+                false => assert!(merged.unwrap_err().contains("merge at `spec.a`")),
+            }
+        }
     }
 }
 
@@ -225,7 +240,21 @@ fn each_kind_has_its_own_keys() {
     let document = json!({"metadata": {"finalizers": ["a", "b"]}});
     let patch = json!({"metadata": {"finalizers": ["c", "b"]}});
     let all = json!({"metadata": {"finalizers": ["c", "b", "a"]}});
-    assert_eq!(merged_as(&document, &patch, "v1", "ConfigMap"), Ok(all));
+    for (api, kind, expected) in [
+        ("v1", "ConfigMap", &all),
+        // Of a kind without a table of its own, as of one that is newer than this.
+        ("coordination.k8s.io/v1", "Lease", &all),
+        ("apps/v1", "Newer", &all),
+        // What users define.
+        ("gateway.networking.k8s.io/v1", "Gateway", &patch),
+        ("example.com/v1", "Lease", &patch),
+    ] {
+        assert_eq!(
+            merged_as(&document, &patch, api, kind).as_ref(),
+            Ok(expected),
+            "{api}"
+        );
+    }
 }
 
 #[test]

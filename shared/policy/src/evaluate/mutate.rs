@@ -35,11 +35,12 @@ pub(super) fn run(mutation: &Mutation, scope: &mut Scope<'_>) -> Option<RuleOutc
         return stop.outcome();
     }
     // What is no object could not be stored, and would be taken for one that is deleted.
-    if !object.value.is_object() {
+    let kind = object.value.get("kind").and_then(Value::as_str);
+    if kind.unwrap_or_default().is_empty() {
         let source = PatchError::DoesNotApply {
             operation: "mutate",
             path: String::new(),
-            problem: "what the rule makes is no object".to_owned(),
+            problem: "what the rule makes is no object with a `kind`".to_owned(),
         };
         return failed(source, "mutate".to_owned()).outcome();
     }

@@ -167,6 +167,16 @@ fn a_patch_that_does_not_apply_is_an_error_of_the_rule() {
             "mutate.patchesJson6902: add at `/spec/a/9999`: element 9999 is more than 1000 behind the end",
             ErrorCode::PATCH_FAILED,
         ),
+        (
+            "mutate: {patchStrategicMerge: {spec: {volumes: v}}}",
+            "mutate.patchStrategicMerge: merge at `spec.volumes`: the patch has a single value where the object has a list",
+            ErrorCode::PATCH_FAILED,
+        ),
+        (
+            "mutate: {patchesJson6902: [{op: remove, path: /kind}]}",
+            "mutate: mutate at ``: what the rule makes is no object with a `kind`",
+            ErrorCode::PATCH_FAILED,
+        ),
     ];
     for (rule, message, code) in table {
         let found = outcome(rule, &pod());
