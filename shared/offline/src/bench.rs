@@ -326,7 +326,9 @@ fn judge(
         .variables
         .of_resource(&loaded.bare_name, &resource.name);
     let request = request::of_rule(request, &of_rule);
-    let facts = Facts::new(&bench.world, &of_resource, &of_rule);
+    let labels = namespace_labels(bench, resource);
+    let facts =
+        Facts::new(&bench.world, &of_resource, &of_rule).within(&resource.namespace, labels);
     let evaluation = Evaluation::start(policy, rule, &request).with_whole_facts();
     let mut evaluation = evaluation.with_exceptions(&bench.exceptions);
     loop {

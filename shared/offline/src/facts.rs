@@ -33,6 +33,8 @@ pub(crate) struct Facts<'a> {
     /// What the rule's context entries are given, by name.
     given: Map<String, Value>,
     by_element: &'a BTreeMap<String, Vec<Value>>,
+    /// The resource's namespace, and its labels.
+    within: (&'a str, Map<String, Value>),
 }
 
 impl<'a> Facts<'a> {
@@ -50,7 +52,14 @@ impl<'a> Facts<'a> {
             world,
             given,
             by_element: &of_rule.by_element,
+            within: ("", Map::new()),
         }
+    }
+
+    /// Of the resource's namespace the name and the labels are known, if nothing else of it.
+    pub(crate) fn within(mut self, namespace: &'a str, labels: Map<String, Value>) -> Self {
+        self.within = (namespace, labels);
+        self
     }
 
     /// What stands where a rule looks.
@@ -78,7 +87,13 @@ impl<'a> Facts<'a> {
                 let response = self.world.response(url, data.is_some());
                 response.ok_or_else(|| nothing(url))?.data(url)?
             }
-            FactTarget::NamespaceLabels { namespace } => self.world.namespace(namespace)?,
+            FactTarget::NamespaceLabels { namespace } => match self.world.namespace(namespace) {
+                Err(_) if self.within.0 == namespace => json!({
+                    "apiVersion": "v1", "kind": "Namespace",
+                    "metadata": {"name": namespace, "labels": self.within.1},
+                }),
+                found => found?,
+            },
             other => return Err(nothing(&other.to_string())),
         };
         Ok(evaluate(&data, request)?)
@@ -210,11 +225,8 @@ impl World {
 
     fn object(&self, resource: &str, key: &ObjectKey) -> Result<&Value, Unanswered> {
         let mut all = self.resources.iter();
-        let found = all.find(|own| {
-            own.plural() == resource
-                && own.name == *key.name
-                && (own.namespace == *key.namespace || own.namespace.is_empty())
-        });
+        let found =
+            all.find(|own| own.plural() == resource && own.is_at(&key.namespace, &key.name));
         found
             .map(|own| &own.value)
             .ok_or_else(|| self.unanswered(resource, &format!("{resource} {key}")))
@@ -431,6 +443,23 @@ mod tests {
             data: is_post.then(|| json!({})),
             kept: None,
         })
+    }
+
+    #[test]
+    fn of_a_namespace_that_is_not_given_the_name_and_the_labels_are_known() {
+        let values = RuleValues::default();
+        let (world, labels) = (world(), Map::from_iter([("a".to_owned(), "b".into())]));
+        let facts = Facts::new(&world, &Map::new(), &values).within("shop", labels);
+        let of = |namespace: &str| {
+            let namespace = namespace.to_owned();
+            let target = FactTarget::NamespaceLabels { namespace };
+            facts.answer(&asked("namespaceObject", target, ""))
+        };
+        assert_eq!(
+            of("shop").unwrap()["metadata"],
+            json!({"name": "shop", "labels": {"a": "b"}})
+        );
+        assert!(of("other").is_err());
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub struct Resource {
     pub name: String,
     /// The manifest, with its namespace.
     pub value: Value,
+    /// It names no namespace, and its kind is not known to be cluster-scoped: it may be in none.
+    pub(crate) is_assumed: bool,
 }
 
 impl Resource {
@@ -39,10 +41,12 @@ impl Resource {
             name = text(&metadata["generateName"]);
         }
         let mut namespace = text(&metadata["namespace"]);
+        let mut is_assumed = false;
         if is_cluster_scoped(&group, &kind) {
             namespace.clear();
         } else if namespace.is_empty() {
             "default".clone_into(&mut namespace);
+            is_assumed = true;
             if !value["metadata"].is_object() {
                 value["metadata"] = json!({});
             }
@@ -55,7 +59,18 @@ impl Resource {
             namespace,
             name,
             value,
+            is_assumed,
         })
+    }
+
+    /// Whether an API call of this namespace and name reads it; a call without a namespace reads what is in
+    /// none, or may be in none.
+    pub(crate) fn is_at(&self, namespace: &str, name: &str) -> bool {
+        let is_within = match namespace {
+            "" => self.namespace.is_empty() || self.is_assumed,
+            namespace => self.namespace == namespace || self.namespace.is_empty(),
+        };
+        is_within && self.name == name
     }
 
     /// Whether this is the same object of the API, whatever its content.
@@ -241,6 +256,18 @@ mod tests {
         assert_eq!(bare.title(), "Deployment/default");
         assert!(Resource::new(json!({"apiVersion": "v1"})).is_none());
         assert!(Resource::new(json!("text")).is_none());
+    }
+
+    #[test]
+    fn a_call_without_a_namespace_reads_what_may_be_in_none() {
+        let of = |metadata: Value| {
+            resource(json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata}))
+        };
+        let bare = of(json!({"name": "a"}));
+        assert!(bare.is_at("", "a") && bare.is_at("default", "a"));
+        assert!(!bare.is_at("", "b") && !bare.is_at("shop", "a"));
+        let inside = of(json!({"name": "a", "namespace": "shop"}));
+        assert!(inside.is_at("shop", "a") && !inside.is_at("", "a"));
     }
 
     #[test]

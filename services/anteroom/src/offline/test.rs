@@ -149,7 +149,7 @@ fn page(checked: &[Checked], counts: Counts, args: &TestArgs) -> String {
         errors,
     } = counts;
     page.push_str(&format!(
-        "{passed} passed, {failed} failed, {not_run} not run, of {} suites",
+        "Test Summary: {passed} tests passed and {failed} tests failed; {not_run} not run, of {} suites",
         checked.len()
     ));
     if errors > 0 {
@@ -234,7 +234,9 @@ spec:
         assert!(result.is_ok());
         assert!(page.contains("│ 1  │ labelled │ label │ Pod/default/p │ Pass   │ Ok     │"));
         assert!(
-            page.ends_with("1 passed, 0 failed, 0 not run, of 1 suites"),
+            page.ends_with(
+                "Test Summary: 1 tests passed and 0 tests failed; 0 not run, of 1 suites"
+            ),
             "{page}"
         );
     }

@@ -1,5 +1,7 @@
 //! All that a suite names, read.
 
+use std::path::PathBuf;
+
 use anteroom_policy::{Driver, PolicyException};
 use serde_json::Value;
 
@@ -27,7 +29,7 @@ pub(super) struct Loaded {
 /// That one of its files cannot be used. What does not compile is told apart.
 pub(super) fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
     let (mut policies, mut others) = (Vec::new(), Vec::new());
-    for path in &suite.file.policies {
+    for path in unique(&suite.file.policies) {
         for manifest in manifests(&suite.at(path))? {
             match LoadedPolicy::new(&manifest) {
                 Some(policy) => policies.push(policy),
@@ -40,7 +42,7 @@ pub(super) fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
         }
     }
     let mut resources = Vec::new();
-    for path in &suite.file.resources {
+    for path in unique(&suite.file.resources) {
         let manifests = manifests(&suite.at(path))?;
         resources.extend(manifests.into_iter().filter_map(Resource::new));
     }
@@ -77,6 +79,17 @@ pub(super) fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
         }
     }
     Ok(loaded)
+}
+
+/// Each path once: a policy that is named twice is held against a resource once.
+fn unique(paths: &[PathBuf]) -> Vec<&PathBuf> {
+    let mut found: Vec<&PathBuf> = Vec::new();
+    for path in paths {
+        if !found.contains(&path) {
+            found.push(path);
+        }
+    }
+    found
 }
 
 /// What a `ClusterResource` lists; anything else is a resource itself.

@@ -84,13 +84,19 @@ impl Run<'_> {
         if let Some((reason, message)) = self.not_answered(expected) {
             return vec![row(RowResult::Fail, reason, message)];
         }
-        let (is_any_kind, mut remarks) = self.kind(expected, named);
-        remarks.extend(self.loaded.remarks.iter().cloned());
-        let is_meant = |response: &&Response| self.is_meant(response, expected, named, is_any_kind);
+        let mut remarks = self.loaded.remarks.clone();
+        if !expected.kind.is_empty() && !self.has_kind(expected, named) {
+            let kind = &expected.kind;
+            remarks.push(format!(
+                "there is no {kind} of this name: its kind is passed over"
+            ));
+        }
+        let is_meant = |response: &&Response| self.is_meant(response, expected, named);
+        let meant: Vec<_> = self.responses.iter().filter(is_meant).collect();
         let is_rule =
             |rule: &&RuleResponse| expected.rule.is_empty() || is_rule(&rule.rule, &expected.rule);
         let mut rows = Vec::new();
-        for response in self.responses.iter().filter(is_meant) {
+        for response in &meant {
             for rule in response.rules.iter().filter(is_rule) {
                 let mut remarks = remarks.clone();
                 let (result, reason) = self.verdict(expected, response, rule, &mut remarks);
@@ -99,11 +105,18 @@ impl Run<'_> {
                         true => rule.rule.clone(),
                         false => expected.rule.clone(),
                     },
-                    resource: self.loaded.bench.resources[response.resource].title(),
+                    resource: self.title(response),
                     remark: remarks.join("; "),
                     ..row(result, &reason, rule.message.clone())
                 });
             }
+        }
+        if rows.is_empty() {
+            let unanswered = meant.iter().filter_map(|of| self.unanswered(expected, of));
+            rows.extend(unanswered.map(|(resource, reason, message)| Row {
+                resource,
+                ..row(RowResult::Pass, reason, message)
+            }));
         }
         if rows.is_empty() {
             let message = "no rule of this name says anything of such a resource".to_owned();
@@ -112,32 +125,56 @@ impl Run<'_> {
         rows
     }
 
-    /// Whether the kind says nothing, since no resource that is named is of it.
-    fn kind(&self, expected: &Expected, named: Named<'_>) -> (bool, Vec<String>) {
-        let mut resources = self.loaded.bench.resources.iter();
-        let is_of_kind = |own: &Resource| own.kind == expected.kind && named.is(own);
-        if expected.kind.is_empty() || matches!(named, Named::All) || resources.any(is_of_kind) {
-            return (expected.kind.is_empty(), Vec::new());
+    /// What a row passes with though its rule says nothing of a resource: that is what `skip` expects of a
+    /// rule that there is; and where the policy has no rule of the name, as where a suite kept an old one,
+    /// what its other rules come to must not speak against what is expected.
+    fn unanswered(
+        &self,
+        expected: &Expected,
+        response: &Response,
+    ) -> Option<(String, &'static str, String)> {
+        let policy = self.loaded.bench.policies.get(response.policy)?;
+        let policy = policy.outcome.as_ref().ok()?;
+        let mut rules = policy.rules().iter();
+        let resource = self.title(response);
+        if expected.rule.is_empty() || rules.any(|rule| is_rule(rule.name(), &expected.rule)) {
+            let message = "the rule does not speak of the resource".to_owned();
+            return (expected.result == Status::Skip.as_str())
+                .then_some((resource, "Excluded", message));
         }
-        let kind = &expected.kind;
-        let remark = format!("there is no {kind} of this name: its kind is passed over");
-        (true, vec![remark])
+        let other = response.rules.first()?;
+        let is_mild = |one: &RuleResponse| matches!(one.status, Status::Pass | Status::Skip);
+        let mut all = response.rules.iter();
+        let is_expected = all.any(|one| one.status.as_str() == expected.result)
+            || ["pass", "skip"].contains(&&*expected.result) && response.rules.iter().all(is_mild);
+        let (none, other) = (&expected.rule, &other.rule);
+        let message = format!("the policy has no rule `{none}`; it has `{other}`");
+        is_expected.then_some((resource, "Other rule", message))
     }
 
-    fn is_meant(
-        &self,
-        response: &Response,
-        expected: &Expected,
-        named: Named<'_>,
-        is_any_kind: bool,
-    ) -> bool {
+    fn title(&self, response: &Response) -> String {
+        self.loaded.bench.resources[response.resource].title()
+    }
+
+    /// Whether a resource that is named is of the row's kind.
+    fn has_kind(&self, expected: &Expected, named: Named<'_>) -> bool {
+        let mut resources = self.loaded.bench.resources.iter();
+        resources.any(|own| own.kind == expected.kind && named.is(own))
+    }
+
+    fn is_meant(&self, response: &Response, expected: &Expected, named: Named<'_>) -> bool {
         let bench = &self.loaded.bench;
         let resource = &bench.resources[response.resource];
         let within = expected.namespace.as_ref();
         self.is_policy(&bench.policies[response.policy], expected)
-            && (is_any_kind || resource.kind == expected.kind)
+            && (resource.kind == expected.kind || self.is_any_kind(expected, named))
             && within.is_none_or(|namespace| resource.namespace == *namespace)
             && named.is(resource)
+    }
+
+    /// Names mean resources of any kind, as for Kyverno; where there is none, the kind is what selects.
+    fn is_any_kind(&self, expected: &Expected, named: Named<'_>) -> bool {
+        !matches!(named, Named::All) || expected.kind.is_empty() || !self.has_kind(expected, named)
     }
 
     /// Whether a row is about a policy: of the name, or where none is, of the name without its namespace.

@@ -34,6 +34,13 @@ metadata: {name: other}
 "#;
 
 const RESOURCES: &str = r#"
+{apiVersion: v1, kind: Service, metadata: {name: twin}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: twin},
+ spec: {template: {metadata: {labels: {a: b}}}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: twin, labels: {a: b}}}
+---
 {apiVersion: v1, kind: Pod, metadata: {name: good, labels: {a: b}}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: bad, namespace: shop}}
@@ -69,7 +76,11 @@ fn rows(results: &str) -> Vec<Row> {
     let test = folder.path().join("kyverno-test.yaml");
     fs::write(
         &test,
-        format!("policies: [policy.yaml]\nresources: [resources.yaml]\nresults: [{{{results}}}]"),
+        // What is named twice counts once.
+        format!(
+            "policies: [policy.yaml, policy.yaml]\nresources: [resources.yaml]\n\
+             results: [{{{results}}}]"
+        ),
     )
     .unwrap();
     check(&suite(&test)).unwrap()
@@ -114,9 +125,18 @@ fn rows_are_found_by_policy_rule_kind_and_resource() {
             "resources: [default/bad], result: fail",
             &["Pod/default/bad Fail Not found"],
         ),
+        // A name means resources of any kind.
+        (
+            "resources: [twin], result: pass",
+            &[
+                "Deployment/default/twin Pass Ok",
+                "Pod/default/twin Pass Ok",
+            ],
+        ),
         (
             "result: pass",
             &[
+                "Pod/default/twin Pass Ok",
                 "Pod/default/good Pass Ok",
                 "Pod/shop/bad Fail Want pass, got fail",
             ],
@@ -136,11 +156,36 @@ fn rows_are_found_by_policy_rule_kind_and_resource() {
         ),
         (
             "policy: labelled, rule: label, kind: Service, resources: [web], result: skip",
-            "Service/web Fail Not found",
+            "Service/default/web Pass Excluded",
         ),
         (
+            "policy: labelled, rule: autogen-label, kind: Service, resources: [web], result: skip",
+            "Service/default/web Pass Excluded",
+        ),
+        (
+            "policy: labelled, rule: label, kind: Service, resources: [none], result: skip",
+            "Service/none Fail Not found",
+        ),
+        // A rule that the policy does not have: what its other rules say may not speak against it.
+        (
             "policy: labelled, rule: other, kind: Pod, resources: [good], result: pass",
+            "Pod/default/good Pass Other rule",
+        ),
+        (
+            "policy: labelled, rule: other, kind: Pod, resources: [good], result: fail",
             "Pod/good Fail Not found",
+        ),
+        (
+            "policy: labelled, rule: other, kind: Pod, resources: [good], result: skip",
+            "Pod/default/good Pass Other rule",
+        ),
+        (
+            "policy: labelled, rule: other, kind: Pod, resources: [bad], result: pass",
+            "Pod/bad Fail Not found",
+        ),
+        (
+            "policy: labelled, rule: other, kind: Service, resources: [web], result: skip",
+            "Service/web Fail Not found",
         ),
         // No Deployment has the name.
         (

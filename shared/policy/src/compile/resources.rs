@@ -1,5 +1,7 @@
 //! `match` and `exclude`.
 
+use serde_json::Map;
+
 use super::fields::{Field, Known, Object};
 use crate::{
     Driver, KindPattern, Operation,
@@ -138,7 +140,13 @@ fn list(field: &Field<'_>, problems: &mut Problems) -> Vec<Filter> {
 /// One filter: of resources, of users, or of both.
 fn filter(object: &Object<'_>, problems: &mut Problems) -> Option<Filter> {
     let users = users(object, problems);
-    let Some(field) = object.get("resources") else {
+    let selects_users = !users.is_empty();
+    // `resources: {}` beside users is about users alone, as if it were not there.
+    let about_resources = |field: &Field<'_>| {
+        let nothing = field.value().as_object().is_some_and(Map::is_empty);
+        !(selects_users && nothing)
+    };
+    let Some(field) = object.get("resources").filter(about_resources) else {
         if users.is_empty() {
             match object.has_any(USERS) {
                 true => problems.invalid(object.path(), "it selects nothing"),

@@ -277,6 +277,22 @@ fn rules_that_are_not_run_are_told_beside_those_that_are() {
 }
 
 #[test]
+fn a_filter_of_users_may_have_empty_resources() {
+    let found = |filter: Value| {
+        compile(&json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+            "spec": {"rules": [{
+                "name": "r", "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+                "exclude": {"any": [filter]}, "validate": {"deny": {}},
+            }]},
+        }))
+    };
+    assert!(found(json!({"clusterRoles": ["admin"], "resources": {}})).is_ok());
+    let problems = found(json!({"resources": {}})).unwrap_err();
+    assert_eq!(problems[0].path, "spec.rules[0].exclude.any[0].resources");
+}
+
+#[test]
 fn what_is_malformed() {
     insta::assert_snapshot!(rule_problems(
         r#"
