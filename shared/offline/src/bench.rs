@@ -330,7 +330,12 @@ fn judge(
     let facts =
         Facts::new(&bench.world, &of_resource, &of_rule).within(&resource.namespace, labels);
     let evaluation = Evaluation::start(policy, rule, &request).with_whole_facts();
-    let mut evaluation = evaluation.with_exceptions(&bench.exceptions);
+    let mut evaluation = evaluation
+        .with_exceptions(&bench.exceptions)
+        .with_given(facts.given());
+    if bench.leaves_out {
+        evaluation = evaluation.goes_without();
+    }
     loop {
         match evaluation.step() {
             Step::Done(report) => return (report.outcome, report.action),

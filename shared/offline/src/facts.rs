@@ -62,11 +62,18 @@ impl<'a> Facts<'a> {
         self
     }
 
-    /// What stands where a rule looks.
-    pub(crate) fn answer(&self, request: &FactRequest) -> Result<Value, Unanswered> {
-        if let Some(value) = self.value_of_element(&request.variable) {
-            return Ok(value);
+    /// The values of entries, by their names. The first of those by element stands for every element, as in
+    /// Kyverno.
+    pub(crate) fn given(&self) -> impl Iterator<Item = (String, Value)> {
+        let mut given = self.given.clone();
+        for (name, values) in self.by_element {
+            given.extend(values.first().map(|value| (name.clone(), value.clone())));
         }
+        given.into_iter()
+    }
+
+    /// What stands where a rule looks, where that is no entry of a context.
+    pub(crate) fn answer(&self, request: &FactRequest) -> Result<Value, Unanswered> {
         if let Some(value) = self.given.get(&request.variable) {
             return Ok(value.clone());
         }
@@ -97,11 +104,6 @@ impl<'a> Facts<'a> {
             other => return Err(nothing(&other.to_string())),
         };
         Ok(evaluate(&data, request)?)
-    }
-
-    /// The first of them stands for every element, as in Kyverno.
-    fn value_of_element(&self, variable: &str) -> Option<Value> {
-        self.by_element.get(variable)?.first().cloned()
     }
 }
 
@@ -471,6 +473,8 @@ mod tests {
             .by_element
             .insert("each".to_owned(), vec![1.into(), 2.into()]);
         let facts = Facts::new(&world, &Map::new(), &values);
+        let given: Map<_, _> = facts.given().collect();
+        assert_eq!(Value::Object(given), json!({"given": {"a": 1}, "each": 1}));
         let config = FactTarget::ConfigMap {
             object: ObjectKey::new("default", "c"),
             literal: true,
@@ -481,8 +485,6 @@ mod tests {
             ("x", call("/x", false), "", json!("any")),
             ("x", call("/x", true), "", json!("posted")),
             ("x", entry("hosts", "count"), "", json!(2)),
-            ("each", entry("hosts", ""), "", json!(1)),
-            ("each", entry("hosts", ""), "", json!(1)),
             ("x", config, "data", json!({"k": "v"})),
             ("x", pods(""), "items[].metadata.name", json!(["p"])),
             ("x", pods("elsewhere"), "items", json!([])),

@@ -11,7 +11,7 @@ mod mutate;
 mod scope;
 mod surroundings;
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use anteroom_cel::EvalError;
 use anteroom_model::{ErrorCode, FactError};
@@ -350,6 +350,24 @@ impl<'a> Evaluation<'a> {
     /// for in files: of a cluster, what is not known is never absent.
     pub fn leave_out(&mut self, id: u32) {
         self.facts.leave_out(id);
+    }
+
+    /// With values of entries of the context that would read facts, by their names: as if the entry's own
+    /// expression had come to that, and whatever it would have read. For drivers without a cluster.
+    #[must_use]
+    pub fn with_given(mut self, given: impl IntoIterator<Item = (String, Value)>) -> Self {
+        let given = given.into_iter();
+        let given = given.map(|(name, value)| (name, Arc::new(value)));
+        self.facts.given = given.collect();
+        self
+    }
+
+    /// An entry that names what it reads by a variable which is missing has no value then, as one that is
+    /// [left out](Self::leave_out). For the same drivers.
+    #[must_use]
+    pub fn goes_without(mut self) -> Self {
+        self.facts.goes_without = true;
+        self
     }
 
     /// Says of a request that [is part](FactRequest::is_part) of a fact that it is not to be had without

@@ -386,6 +386,53 @@ spec:
     assert_eq!(reasons[2], "Want pass, got error");
 }
 
+/// A call whose path nobody can write, since a variable in it is missing.
+#[test]
+fn a_value_stands_for_its_entry_whatever_the_entry_would_have_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "policy.yaml",
+        r#"
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: p}
+spec:
+  rules:
+    - name: r
+      match: {any: [{resources: {kinds: [Pod]}}]}
+      context: [{name: tier, apiCall: {urlPath: "/api/v1/namespaces/{{ request.userInfo.username }}", jmesPath: "kind"}}]
+      validate:
+        message: m
+        deny: {conditions: {any: [{key: "{{ tier || 'none' }}", operator: Equals, value: gold}]}}
+"#,
+    );
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: a}}";
+    write("pod.yaml", pod);
+    for (values, result) in [
+        ("{}", "pass"),
+        (
+            "{policies: [{name: p, rules: [{name: r, values: {tier: gold}}]}]}",
+            "fail",
+        ),
+        (
+            "{policies: [{name: p, rules: [{name: r, foreachValues: {tier: [gold, tin]}}]}]}",
+            "fail",
+        ),
+        ("{globalValues: {tier: gold}}", "fail"),
+        ("{globalValues: {tier: tin}}", "pass"),
+    ] {
+        let test = folder.path().join("kyverno-test.yaml");
+        let text = format!(
+            "policies: [policy.yaml]\nresources: [pod.yaml]\nvalues: {values}\nresults:\n\
+             - {{policy: p, rule: r, kind: Pod, resources: [a], result: {result}}}"
+        );
+        fs::write(&test, text).unwrap();
+        let rows = check(&suite(&test)).unwrap();
+        assert_eq!(rows[0].reason, "Ok", "{values}: {rows:?}");
+    }
+}
+
 #[test]
 fn numbers_are_compared_by_value_and_empty_things_say_nothing() {
     for (a, b, same) in [

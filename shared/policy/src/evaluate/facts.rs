@@ -41,6 +41,10 @@ pub(super) struct Facts {
     gone_through: usize,
     /// Facts are always asked for whole.
     pub(super) only_whole: bool,
+    /// Values of entries of the context, by their names: nothing is asked for those.
+    pub(super) given: BTreeMap<String, Arc<Value>>,
+    /// An entry of which it cannot even be said what it would read has no value, and is no error.
+    pub(super) goes_without: bool,
     /// This looks ahead: what is not known whether it will be needed is asked for only where little
     /// travels.
     pub(super) looks_ahead: bool,

@@ -26,7 +26,17 @@ impl Scope<'_> {
         name: &str,
         fact: &Fact,
     ) -> Result<Option<Arc<Value>>, Interrupt> {
-        let question = self.whole(name, fact)?;
+        if let Some(value) = self.facts.given.get(name) {
+            return Ok(Some(Arc::clone(value)));
+        }
+        let question = match self.whole(name, fact) {
+            Err(Interrupt::Variable(error))
+                if self.facts.goes_without && error.kind == VariableErrorKind::Missing =>
+            {
+                return Ok(None);
+            }
+            question => question?,
+        };
         let entry = question.target.to_string();
         let lookup = match self.cut(name, fact, &question)? {
             Some(answer) => Lookup::Answer(answer),
