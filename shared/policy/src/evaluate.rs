@@ -440,9 +440,10 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Kyverno's `allowExistingViolations`: an update is not denied for what was wrong before.
+    /// Kyverno's `allowExistingViolations`: an update is not denied for what was wrong before. It is asked of
+    /// rules that deny by themselves; what an override says for a namespace does not come into it.
     fn earlier_pass(&self) -> Option<Pass<'a>> {
-        if !self.rule.allow_existing_violations || self.action != FailureAction::Enforce {
+        if !self.rule.allow_existing_violations || self.rule.action != FailureAction::Enforce {
             return None;
         }
         let request = self.now.request.of_old_object()?;

@@ -4,16 +4,15 @@
 //! images.containers.NAME.{registry, path, name, tag, digest, reference, referenceWithTag}
 //! ```
 //!
-//! beside `initContainers` and `ephemeralContainers`. An image that cannot be taken apart is left out,
-//! so that a rule that looks at it finds nothing, never something else.
+//! beside `initContainers` and `ephemeralContainers`. Where one of them cannot be taken apart, there is an
+//! error in place of all, so that a rule about images never passes over one.
 
-use serde_json::{Map, Value, json};
+mod reference;
 
-/// The registry of an image that names none.
-const REGISTRY: &str = "docker.io";
+use serde_json::{Map, Value};
 
-/// The tag of an image that names neither tag nor digest.
-const TAG: &str = "latest";
+use reference::Image;
+pub(crate) use reference::normal;
 
 /// Where the Pod's spec stands in an object of each kind.
 const SPECS: &[(&str, &str)] = &[
@@ -28,167 +27,133 @@ const SPECS: &[(&str, &str)] = &[
 ];
 
 /// Those of an object of this kind; `None` where it has none.
-pub(crate) fn images(kind: &str, object: &Value) -> Option<Value> {
-    let (_, spec) = SPECS.iter().find(|(of, _)| *of == kind)?;
-    let spec = object.pointer(spec)?;
+///
+/// # Errors
+/// Why they cannot be told.
+pub(crate) fn images(kind: &str, object: &Value) -> Result<Option<Value>, String> {
+    let Some((_, spec)) = SPECS.iter().find(|(of, _)| *of == kind) else {
+        return Ok(None);
+    };
+    let Some(spec) = spec_of(object, spec)? else {
+        return Ok(None);
+    };
     let mut images = Map::new();
     for list in ["initContainers", "containers", "ephemeralContainers"] {
-        let containers = spec[list].as_array().map_or(&[][..], Vec::as_slice);
-        let taken_apart = containers.iter().filter_map(|container| {
-            let name = container["name"].as_str()?;
-            let image = Image::parse(container["image"].as_str()?)?;
-            Some((name.to_owned(), image.value()))
-        });
-        let taken_apart: Map<_, _> = taken_apart.collect();
-        if !taken_apart.is_empty() {
-            images.insert(list.to_owned(), Value::Object(taken_apart));
+        let mut found = Map::new();
+        if let Some(containers) = spec.get(list) {
+            each_of(containers, list, &mut found)?;
+        }
+        if !found.is_empty() {
+            images.insert(list.to_owned(), Value::Object(found));
         }
     }
-    (!images.is_empty()).then_some(Value::Object(images))
+    Ok((!images.is_empty()).then_some(Value::Object(images)))
 }
 
-/// An image with its registry, and its digest or its tag; `None` of what is none.
-pub(crate) fn normal(image: &str) -> Option<String> {
-    Image::parse(image).map(|image| image.reference())
-}
-
-#[derive(Debug, PartialEq)]
-struct Image<'a> {
-    registry: &'a str,
-    path: &'a str,
-    tag: &'a str,
-    digest: &'a str,
-}
-
-impl<'a> Image<'a> {
-    fn parse(text: &'a str) -> Option<Self> {
-        let (text, digest) = match text.split_once('@') {
-            Some((text, digest)) => (text, Some(digest)),
-            None => (text, None),
-        };
-        let (registry, rest) = text
-            .split_once('/')
-            .filter(|(first, _)| is_registry(first))
-            .unwrap_or((REGISTRY, text));
-        let (path, tag) = match rest.split_once(':') {
-            Some((path, tag)) => (path, Some(tag)),
-            None => (rest, None),
-        };
-        let is_part = |text: &str| !text.is_empty() && text.chars().all(is_of_part);
-        let is_path = path.split('/').all(is_part) && !path.contains(char::is_uppercase);
-        let is_tag = tag.is_none_or(is_part);
-        let is_digest = digest.is_none_or(|digest| {
-            let parts = digest.split_once(':');
-            parts.is_some_and(|(algorithm, hex)| is_part(algorithm) && is_hex(hex))
-        });
-        let digest = digest.unwrap_or_default();
-        let tag = tag.unwrap_or(if digest.is_empty() { TAG } else { "" });
-        (is_path && is_tag && is_digest).then_some(Self {
-            registry,
-            path,
-            tag,
-            digest,
-        })
-    }
-
-    /// By its digest, or by its tag where it has none.
-    fn reference(&self) -> String {
-        let Self { registry, path, .. } = self;
-        match self.digest {
-            "" => format!("{registry}/{path}:{}", self.tag),
-            digest => format!("{registry}/{path}@{digest}"),
+/// Null is as good as not there, on the way too.
+fn spec_of<'v>(object: &'v Value, path: &str) -> Result<Option<&'v Map<String, Value>>, String> {
+    let mut found = object;
+    for name in path.split('/').skip(1) {
+        match found {
+            Value::Object(entries) => found = entries.get(name).unwrap_or(&Value::Null),
+            Value::Null => return Ok(None),
+            _ => return Err(format!("what `{name}` should be in is no object")),
         }
     }
-
-    fn value(&self) -> Value {
-        let Self {
-            registry,
-            path,
-            tag,
-            digest,
-        } = self;
-        let mut image = json!({
-            "registry": registry, "path": path, "name": path.rsplit('/').next(),
-            "reference": self.reference(), "referenceWithTag": format!("{registry}/{path}:{tag}"),
-        });
-        for (name, value) in [("tag", tag), ("digest", digest)] {
-            if !value.is_empty() {
-                image[name] = (*value).into();
-            }
-        }
-        image
+    match found {
+        Value::Object(spec) => Ok(Some(spec)),
+        Value::Null => Ok(None),
+        _ => Err("the spec of the Pod is no object".to_owned()),
     }
 }
 
-fn is_of_part(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')
+/// Of a list its objects, of an object its values.
+fn each_of(containers: &Value, list: &str, found: &mut Map<String, Value>) -> Result<(), String> {
+    match containers {
+        Value::Null => Ok(()),
+        Value::Array(elements) => elements.iter().try_for_each(|element| match element {
+            Value::Object(container) => one(container, list, found),
+            Value::Array(_) => each_of(element, list, found),
+            _ => Ok(()),
+        }),
+        Value::Object(values) => values.values().try_for_each(|value| match value {
+            Value::Object(container) => one(container, list, found),
+            Value::Array(_) => Err(format!("`{list}` holds a list where a container should be")),
+            _ => Ok(()),
+        }),
+        _ => Err(format!("`{list}` is no list")),
+    }
 }
 
-fn is_hex(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit())
-}
-
-/// Whether what stands before the first `/` is a registry and no part of a path.
-fn is_registry(first: &str) -> bool {
-    first.contains(['.', ':']) || first == "localhost" || first.contains(char::is_uppercase)
+/// One without an image has none; one without a name could not be told from others.
+fn one(
+    container: &Map<String, Value>,
+    list: &str,
+    found: &mut Map<String, Value>,
+) -> Result<(), String> {
+    let text = |field| container.get(field).and_then(Value::as_str);
+    let Some(name) = text("name") else {
+        return Err(format!("a container of `{list}` has no name"));
+    };
+    let Some(image) = text("image").filter(|image| !image.trim().is_empty()) else {
+        return Ok(());
+    };
+    let Some(parsed) = Image::parse(image) else {
+        return Err(format!("`{image}` of container `{name}` is no image"));
+    };
+    found.insert(name.to_owned(), parsed.value());
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
-    fn an_image_is_taken_apart() {
-        for (text, expected) in [
-            ("nginx", ("docker.io", "nginx", "latest", "")),
-            ("nginx:1.2", ("docker.io", "nginx", "1.2", "")),
-            ("team/app", ("docker.io", "team/app", "latest", "")),
-            ("ghcr.io/team/app:v1", ("ghcr.io", "team/app", "v1", "")),
-            ("localhost/app", ("localhost", "app", "latest", "")),
-            ("reg:5000/app:v1", ("reg:5000", "app", "v1", "")),
-            (
-                "reg:5000/app@sha256:abc1",
-                ("reg:5000", "app", "", "sha256:abc1"),
-            ),
-            ("a.io/app:v1@sha256:ab", ("a.io", "app", "v1", "sha256:ab")),
-        ] {
-            let image = Image::parse(text).unwrap();
-            let found = (image.registry, image.path, image.tag, image.digest);
-            assert_eq!(found, expected, "{text}");
-        }
-        for text in [
-            "",
-            ":v1",
-            "a b",
-            "app:",
-            "Team",
-            "a.io/",
-            "a@",
-            "a@sha256:xyz",
-            "a//b",
-        ] {
-            assert_eq!(Image::parse(text), None, "{text}");
-        }
-    }
-
-    #[test]
     fn images_are_named_by_their_containers() {
+        let digest = format!("sha256:{}", "1f".repeat(32));
+        let digested = format!("z@{digest}");
         let spec = json!({
-            "containers": [{ "name": "a", "image": "a.io/x/y:1" }, { "name": "b", "image": "!" }],
-            "initContainers": [{ "name": "i", "image": "z@sha256:12" }],
+            "containers": [{ "name": "a", "image": "a.io/x/y:1" }, { "name": "b" }, "text"],
+            "initContainers": [{ "name": "i", "image": digested }],
         });
         let expected = json!({
             "containers": { "a": { "registry": "a.io", "path": "x/y", "name": "y", "tag": "1",
                 "reference": "a.io/x/y:1", "referenceWithTag": "a.io/x/y:1" } },
             "initContainers": { "i": { "registry": "docker.io", "path": "z", "name": "z",
-                "digest": "sha256:12", "reference": "docker.io/z@sha256:12",
+                "digest": digest, "reference": format!("docker.io/{digested}"),
                 "referenceWithTag": "docker.io/z:" } },
         });
         let pod = json!({ "spec": spec });
-        assert_eq!(images("Pod", &pod), Some(expected.clone()));
+        assert_eq!(images("Pod", &pod), Ok(Some(expected.clone())));
         let deployment = json!({ "spec": { "template": { "spec": spec } } });
-        assert_eq!(images("Deployment", &deployment), Some(expected));
-        assert_eq!(images("ConfigMap", &pod), None);
-        assert_eq!(images("Pod", &json!({ "spec": {} })), None);
+        assert_eq!(images("Deployment", &deployment), Ok(Some(expected)));
+        assert_eq!(images("ConfigMap", &pod), Ok(None));
+        for none in [
+            json!({}),
+            json!({ "spec": null }),
+            json!({ "spec": { "containers": null } }),
+        ] {
+            assert_eq!(images("Pod", &none), Ok(None), "{none}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_taken_apart_is_an_error_for_all() {
+        let good = json!({ "name": "a", "image": "nginx" });
+        for spec in [
+            json!({ "containers": [good, { "name": "b", "image": "!" }] }),
+            json!({ "containers": [good, { "image": "nginx" }] }),
+            json!({ "containers": [good, {}] }),
+            json!({ "containers": [good], "initContainers": "none" }),
+            json!({ "containers": { "a": [good] } }),
+            json!("text"),
+        ] {
+            let found = images("Pod", &json!({ "spec": spec }));
+            assert!(found.is_err(), "{spec}: {found:?}");
+        }
+        assert!(images("Deployment", &json!({ "spec": "text" })).is_err());
     }
 }

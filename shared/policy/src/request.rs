@@ -53,6 +53,8 @@ pub struct AdmissionRequest {
     namespace_labels: Value,
     arrival: Option<Arrival>,
     subresource: String,
+    /// Why the images cannot be told, if so.
+    no_images: Option<String>,
 }
 
 /// When a request came, and what chance follows from: the same arrival gives the same values again.
@@ -105,20 +107,42 @@ impl AdmissionRequest {
         let subresource = text(&request, &["subResource"])
             .unwrap_or_default()
             .to_owned();
-        let images = match &*subresource {
-            "" => images::images(&kind.kind, &request[matched]),
-            _ => None,
-        };
         let namespace = text(&request, &["namespace"]).unwrap_or_default();
-        Ok(Self {
+        let mut new = Self {
             namespace: namespace.to_owned(),
             namespace_labels: Value::Null,
             arrival: None,
-            root: root(request, images),
+            root: root(request),
             operation,
             kind,
             subresource,
-        })
+            no_images: None,
+        };
+        new.look_for_images();
+        Ok(new)
+    }
+
+    /// Puts the images of what is matched in place. The kind of what a subresource carries is its own: a Pod
+    /// where ephemeral containers are added.
+    fn look_for_images(&mut self) {
+        let object = self.matched_object();
+        let kind = match &*self.subresource {
+            "" => self.kind(),
+            _ => text(object, &["kind"]).unwrap_or_default(),
+        };
+        let (images, error) = match images::images(kind, object) {
+            Ok(images) => (images, None),
+            Err(error) => (None, Some(error)),
+        };
+        self.no_images = error;
+        self.root.remove(IMAGES);
+        self.root
+            .extend(images.map(|images| (IMAGES.to_owned(), images)));
+    }
+
+    /// Why the entry of this name of the context cannot be told, if so.
+    pub(crate) fn untold(&self, name: &str) -> Option<&str> {
+        self.no_images.as_deref().filter(|_| name == IMAGES)
     }
 
     /// With the labels of the namespace that the object is in, which a `namespaceSelector` is about: the
@@ -284,17 +308,12 @@ impl AdmissionRequest {
         let mut earlier = self.clone();
         earlier.operation = Operation::Create;
         earlier.subresource.clear();
-        let mut images = None;
         if let Some(Value::Object(request)) = earlier.root.get_mut("request") {
-            images = images::images(&earlier.kind.kind, &old);
             request.insert("object".to_owned(), old);
             request.insert("oldObject".to_owned(), Value::Null);
             request.insert("operation".to_owned(), Operation::Create.as_str().into());
         }
-        earlier.root.remove(IMAGES);
-        earlier
-            .root
-            .extend(images.map(|images| (IMAGES.to_owned(), images)));
+        earlier.look_for_images();
         Some(earlier)
     }
 
@@ -315,17 +334,10 @@ impl AdmissionRequest {
     #[must_use]
     pub fn with_object(&self, object: Value) -> Self {
         let mut changed = self.clone();
-        let images = match &*changed.subresource {
-            "" => images::images(&changed.kind.kind, &object),
-            _ => None,
-        };
         if let Some(Value::Object(request)) = changed.root.get_mut("request") {
             request.insert("object".to_owned(), object);
         }
-        changed.root.remove(IMAGES);
-        changed
-            .root
-            .extend(images.map(|images| (IMAGES.to_owned(), images)));
+        changed.look_for_images();
         changed
     }
 
@@ -348,17 +360,15 @@ fn text<'a>(value: &'a Value, path: &[&str]) -> Option<&'a str> {
     found.and_then(Value::as_str)
 }
 
-fn root(request: Value, images: Option<Value>) -> Map<String, Value> {
+fn root(request: Value) -> Map<String, Value> {
     let (namespace, name) =
         service_account(text(&request, &["userInfo", "username"]).unwrap_or_default());
     let (namespace, name) = (namespace.to_owned(), name.to_owned());
-    let mut root = Map::from_iter([
+    Map::from_iter([
         ("request".to_owned(), request),
         ("serviceAccountName".to_owned(), name.into()),
         ("serviceAccountNamespace".to_owned(), namespace.into()),
-    ]);
-    root.extend(images.map(|images| (IMAGES.to_owned(), images)));
-    root
+    ])
 }
 
 /// Namespace and name of a service account's user name; both empty for other users.
@@ -440,6 +450,23 @@ mod tests {
         assert_eq!(request.root()["request"]["namespace"], "there");
         assert_eq!(request.root()["request"]["object"]["spec"], json!({"x": 2}));
         assert_eq!(request.root()["serviceAccountName"], "robot");
+    }
+
+    #[test]
+    fn what_a_subresource_carries_may_be_a_pod() {
+        let of = |sub_resource: &str, kind: &str| {
+            AdmissionRequest::new(json!({
+                "operation": "UPDATE", "kind": {"group": "", "version": "v1", "kind": "Pod"},
+                "subResource": sub_resource,
+                "object": {"kind": kind, "metadata": {"name": "a"},
+                    "spec": {"ephemeralContainers": [{"name": "e", "image": "nginx"}]}},
+            }))
+            .unwrap()
+        };
+        let has_images = |sub_resource, kind| of(sub_resource, kind).root().contains_key(IMAGES);
+        assert!(has_images("ephemeralcontainers", "Pod"));
+        assert!(!has_images("binding", "Binding"));
+        assert!(has_images("", ""));
     }
 
     #[test]

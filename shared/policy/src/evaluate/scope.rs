@@ -143,6 +143,13 @@ impl Resolve for Scope<'_> {
             match self.turn(bound) {
                 Turn::Done(value) => return Ok(Arc::new(value)),
                 Turn::Missed(entry) => self.load(entry)?,
+                Turn::Untold(message) => {
+                    return Err(Interrupt::Variable(VariableError {
+                        expression: written.to_owned(),
+                        message,
+                        kind: VariableErrorKind::Failed,
+                    }));
+                }
                 Turn::Failed(error) => return Err(self.variable_error(written, &error).into()),
             }
         }
@@ -152,25 +159,24 @@ impl Resolve for Scope<'_> {
 enum Turn {
     Done(Value),
     Missed(usize),
+    /// What it looks up of the request cannot be told.
+    Untold(String),
     Failed(EvalError),
 }
 
 impl Scope<'_> {
     fn turn(&self, bound: &Bound) -> Turn {
-        let root = Root::new(
-            self.request.root(),
-            &self.entries[..self.visible],
-            self.states,
-        );
+        let root = Root::new(self.request, &self.entries[..self.visible], self.states);
         let result = bound
             .expression
             .evaluate(root.node(), &self.environment(bound))
             .and_then(|value| value.to_json_within(RESULT_BYTES_MAX));
         // Whatever came of it without the entry means nothing.
-        match (root.missed(), result) {
-            (Some(entry), _) => Turn::Missed(entry),
-            (None, Ok(value)) => Turn::Done(value),
-            (None, Err(error)) => Turn::Failed(error),
+        match (root.missed(), root.untold(), result) {
+            (Some(entry), ..) => Turn::Missed(entry),
+            (None, Some(reason), _) => Turn::Untold(reason.to_owned()),
+            (None, None, Ok(value)) => Turn::Done(value),
+            (None, None, Err(error)) => Turn::Failed(error),
         }
     }
 

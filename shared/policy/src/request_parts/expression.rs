@@ -4,8 +4,9 @@ use anteroom_jmespath::ast::{Argument, Ast, Term, TermId};
 
 use super::RequestParts;
 
-/// The images of Pods are taken from their specs.
-const IMAGES_OF: &[&str] = &["object", "spec"];
+/// The images of Pods are taken from their specs; where a subresource is asked for, the object says whether
+/// it is a Pod.
+const IMAGES_OF: &[&[&str]] = &[&["object", "spec"], &["object", "kind"]];
 
 /// Adds what `ast` reads, if it is evaluated on a rule's context.
 pub(super) fn add(ast: &Ast, parts: &mut RequestParts) {
@@ -99,7 +100,7 @@ impl<'a> Reader<'a, '_> {
         match at {
             At::Context if name == "request" => At::Request(Vec::new()),
             At::Context if name == "images" => {
-                self.parts.add(IMAGES_OF);
+                IMAGES_OF.iter().for_each(|path| self.parts.add(path));
                 At::Elsewhere
             }
             At::Context | At::Elsewhere => At::Elsewhere,

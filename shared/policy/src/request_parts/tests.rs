@@ -69,8 +69,8 @@ fn an_expression_reads_the_paths_that_it_names() {
 
 #[test]
 fn images_are_taken_from_the_spec() {
-    let object = json!({"spec": {"containers": []}, "status": 1});
-    let expected = json!({"spec": {"containers": []}});
+    let object = json!({"kind": "Pod", "spec": {"containers": []}, "status": 1});
+    let expected = json!({"kind": "Pod", "spec": {"containers": []}});
     assert_eq!(left("images.containers", &object), expected);
 }
 

@@ -3,22 +3,23 @@
 use std::{cell::Cell, iter, slice, sync::Arc, vec};
 
 use anteroom_jmespath::{Node, Shape};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{State, States};
-use crate::policy::ContextEntry;
+use crate::{AdmissionRequest, policy::ContextEntry};
 
 /// The request and the visible entries side by side. An entry of the same name hides an earlier one.
 pub(super) struct Root<'a> {
-    request: &'a Map<String, Value>,
+    request: &'a AdmissionRequest,
     entries: &'a [Arc<ContextEntry>],
     states: &'a States,
     missed: Cell<Option<usize>>,
+    untold: Cell<Option<&'a str>>,
 }
 
 impl<'a> Root<'a> {
     pub(super) fn new(
-        request: &'a Map<String, Value>,
+        request: &'a AdmissionRequest,
         entries: &'a [Arc<ContextEntry>],
         states: &'a States,
     ) -> Self {
@@ -27,6 +28,7 @@ impl<'a> Root<'a> {
             entries,
             states,
             missed: Cell::new(None),
+            untold: Cell::new(None),
         }
     }
 
@@ -40,9 +42,17 @@ impl<'a> Root<'a> {
         self.missed.get()
     }
 
+    /// Why what was looked up of the request cannot be told, if so.
+    pub(super) fn untold(&self) -> Option<&'a str> {
+        self.untold.get()
+    }
+
     fn field(&self, name: &str) -> Option<&'a Value> {
         let Some(entry) = self.entries.iter().rposition(|entry| entry.name == name) else {
-            return self.request.get(name);
+            if let Some(reason) = self.request.untold(name) {
+                self.untold.set(Some(reason));
+            }
+            return self.request.root().get(name);
         };
         match &self.states.0[entry] {
             State::Loaded(value) => Some(value),
@@ -66,7 +76,11 @@ impl<'a> Root<'a> {
                     State::Loaded(value) => Some((&*entry.name, &**value)),
                     State::Unloaded | State::Absent(_) => None,
                 });
-        let of_request = self.request.iter().map(|(name, value)| (&**name, value));
+        let of_request = self
+            .request
+            .root()
+            .iter()
+            .map(|(name, value)| (&**name, value));
         let all: std::collections::BTreeMap<_, _> = of_request.chain(loaded).collect();
         all.into_iter()
             .map(|(name, value)| (name, RootNode::Value(value)))

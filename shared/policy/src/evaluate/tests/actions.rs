@@ -162,3 +162,25 @@ fn what_the_api_server_asks_first_is_carried() {
     };
     assert_eq!((&*condition.name, &*condition.expression), ("a", "true"));
 }
+
+#[test]
+fn what_was_wrong_before_excuses_where_the_rule_denies_by_itself() {
+    let bad = ingress("a", &["x"]);
+    let update = request("UPDATE", &bad, &bad);
+    for (spec, is_excused) in [
+        ("{validationFailureAction: Enforce}", true),
+        ("{}", false),
+        (
+            "{validationFailureActionOverrides: [{action: Enforce, namespaces: [ns]}]}",
+            false,
+        ),
+        (
+            "{validationFailureAction: Enforce, validationFailureActionOverrides: [{action: Audit, namespaces: [ns]}]}",
+            true,
+        ),
+    ] {
+        let found = drive(&of(spec, "{}"), &update, nothing).0.outcome;
+        let excused = matches!(found, RuleOutcome::Skipped { .. });
+        assert_eq!(excused, is_excused, "{spec}: {found:?}");
+    }
+}

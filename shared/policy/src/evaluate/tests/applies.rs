@@ -89,3 +89,33 @@ fn a_derived_rule_speaks_of_its_own_controllers_alone() {
         }
     }
 }
+
+#[test]
+fn images_that_cannot_be_told_are_an_error_wherever_they_are_looked_at() {
+    let judge = |rule: &str, image: &str| {
+        let request = AdmissionRequest::new(json!({
+            "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "object": {"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [
+                {"name": "good", "image": "ghcr.io/a"}, {"name": "other", "image": image}]}},
+        }));
+        format!("{:?}", outcome(rule, &request.unwrap()))
+    };
+    let deny = "{validate: {message: m, deny: {conditions: {any: [\
+        {key: \"{{ images.containers.*.registry || `[]` }}\", operator: AnyNotIn, value: [ghcr.io]}]}}}}";
+    assert!(judge(deny, "ghcr.io/b").starts_with("Pass"));
+    assert!(judge(deny, "docker.io/b").starts_with("Fail"));
+    let found = judge(deny, "docker.io/B");
+    assert!(
+        found.starts_with("Error")
+            && found.contains("`docker.io/B` of container `other` is no image"),
+        "{found}"
+    );
+    // A rule that does not look at them does not mind.
+    let other = "{validate: {message: m, deny: {conditions: {any: [\
+        {key: '{{ request.object.metadata.name }}', operator: Equals, value: b}]}}}}";
+    assert!(judge(other, "docker.io/B").starts_with("Pass"));
+    // A default stands in for what cannot be told, as for anything else.
+    let default = "{context: [{name: found, variable: {jmesPath: 'images.containers.*.registry', default: []}}], \
+        validate: {message: m, deny: {conditions: {any: [{key: '{{ found }}', operator: AnyNotIn, value: [ghcr.io]}]}}}}";
+    assert!(judge(default, "docker.io/B").starts_with("Pass"));
+}
