@@ -122,10 +122,13 @@ impl AdmissionRequest {
         Ok(new)
     }
 
-    /// Puts the images of what is matched in place. The kind of what a subresource carries is its own: a Pod
-    /// where ephemeral containers are added.
+    /// Puts the images of the new state in place: what is deleted has none. The kind of what a subresource
+    /// carries is its own: a Pod where ephemeral containers are added.
     fn look_for_images(&mut self) {
-        let object = self.matched_object();
+        let object = match self.operation {
+            Operation::Delete => &Value::Null,
+            _ => self.matched_object(),
+        };
         let kind = match &*self.subresource {
             "" => self.kind(),
             _ => text(object, &["kind"]).unwrap_or_default(),
@@ -467,6 +470,18 @@ mod tests {
         assert!(has_images("ephemeralcontainers", "Pod"));
         assert!(!has_images("binding", "Binding"));
         assert!(has_images("", ""));
+    }
+
+    #[test]
+    fn what_is_deleted_has_no_images() {
+        let pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}});
+        let of = |operation: &str, field: &str| {
+            let mut request = json!({"operation": operation, "kind": {"group": "", "version": "v1", "kind": "Pod"}});
+            request[field] = pod.clone();
+            AdmissionRequest::new(request).unwrap()
+        };
+        assert!(of("CREATE", "object").root().contains_key(IMAGES));
+        assert!(!of("DELETE", "oldObject").root().contains_key(IMAGES));
     }
 
     #[test]

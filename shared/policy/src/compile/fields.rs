@@ -93,6 +93,17 @@ impl<'m> Field<'m> {
             .collect()
     }
 
+    /// A list of texts that have no variables in them. One may be empty: the namespace of what is in none,
+    /// the value of a label that has none.
+    pub(super) fn texts_or_empty(&self, problems: &mut Problems) -> Vec<String> {
+        let fields = self.list(problems);
+        let one = |field: &Field<'_>| match field.value.as_str() {
+            Some("") => Some(String::new()),
+            _ => field.plain_text(problems),
+        };
+        fields.iter().filter_map(one).collect()
+    }
+
     pub(super) fn text(&self, problems: &mut Problems) -> Option<&'m str> {
         self.expect(self.value.as_str(), "a string", problems)
     }

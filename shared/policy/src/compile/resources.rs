@@ -179,7 +179,10 @@ fn filter(object: &Object<'_>, problems: &mut Problems) -> Option<Filter> {
             .get("name")
             .and_then(|name| name.plain_text(problems)),
         names: texts("names", problems),
-        namespaces: texts("namespaces", problems),
+        namespaces: resources
+            .get("namespaces")
+            .map(|field| field.texts_or_empty(problems))
+            .unwrap_or_default(),
         operations: resources
             .get("operations")
             .map(|field| operations(&field, problems))
@@ -313,7 +316,7 @@ fn requirement(field: &Field<'_>, problems: &mut Problems) -> Option<Requirement
     let operator = SetOperator::parse(operator)?;
     let values = object
         .get("values")
-        .map(|field| field.texts(problems))
+        .map(|field| field.texts_or_empty(problems))
         .unwrap_or_default();
     if operator.takes_values() == values.is_empty() {
         let message = if values.is_empty() {

@@ -522,3 +522,23 @@ fn what_is_wrong_with_a_standard_is_told() {
         assert!(found.contains(expected), "{security}: {found}");
     }
 }
+
+#[test]
+fn a_label_may_have_no_value_and_an_object_no_namespace() {
+    let rule = |resources: &str| {
+        let resources: Value = serde_saphyr::from_str(resources).unwrap();
+        compile(&json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+            "spec": {"rules": [{"name": "r", "match": {"any": [{"resources": resources}]},
+                "validate": {"pattern": {"spec": {"a": 1}}}}]},
+        }))
+        .map(|_| ())
+    };
+    for resources in [
+        "{kinds: [Pod], selector: {matchExpressions: [{key: env, operator: In, values: ['', prod]}]}}",
+        "{kinds: ['*'], namespaces: ['']}",
+    ] {
+        assert_eq!(rule(resources), Ok(()), "{resources}");
+    }
+    assert!(rule("{kinds: ['*'], names: ['']}").is_err());
+}

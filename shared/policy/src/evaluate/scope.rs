@@ -69,7 +69,7 @@ pub(super) struct States(Vec<State>);
 enum State {
     Unloaded,
     Loaded(Arc<Value>),
-    /// A variable that came to nothing is as if it were not there, so that a `||` may stand in for it.
+    /// The driver goes on without it: it is as if it were not there, so that a `||` may stand in for it.
     Absent(VariableError),
 }
 
@@ -233,14 +233,11 @@ impl Scope<'_> {
                 value,
                 query,
                 default,
-            } => match before.load_variable(name, value.as_ref(), query.as_ref(), default.as_ref())
-            {
-                Ok(value) => State::Loaded(value),
-                Err(Interrupt::Variable(error)) if error.kind == VariableErrorKind::Missing => {
-                    State::Absent(error)
-                }
-                Err(interrupt) => return Err(interrupt),
-            },
+            } => {
+                let (value, query) = (value.as_ref(), query.as_ref());
+                let loaded = before.load_variable(name, value, query, default.as_ref());
+                State::Loaded(loaded.map_err(|interrupt| without_value(name, interrupt))?)
+            }
         };
         self.states.0[entry] = state;
         // An element's own entries are loaded anew in each step.
@@ -252,7 +249,8 @@ impl Scope<'_> {
     }
 
     /// The value, or what the query makes of it or of the context; where that comes to nothing, the
-    /// default; where there is none, the variable is not there.
+    /// default. Where there is none, that is an error wherever the variable is referred to: a `||` stands in
+    /// for what is not there, and the variable is.
     fn load_variable(
         &mut self,
         name: &str,
@@ -270,22 +268,26 @@ impl Scope<'_> {
             (None, Some(query)) => self.evaluate(query),
             (None, None) => Ok(Arc::new(Value::Null)),
         };
-        let reason = match found {
+        let default = default.filter(|_| query.is_some());
+        let (reason, default) = match found {
             Ok(found) if !found.is_null() => return Ok(found),
-            Ok(_) => VariableError {
-                expression: name.to_owned(),
-                message: "it came to null, and has no default".to_owned(),
-                kind: VariableErrorKind::Missing,
-            },
+            Ok(_) => {
+                let nothing = VariableError {
+                    expression: name.to_owned(),
+                    message: "it came to null, and has no default".to_owned(),
+                    kind: VariableErrorKind::Missing,
+                };
+                // As in Kyverno, none stands in for a null within a value of the variable's own.
+                (nothing, default.filter(|_| value.is_none()))
+            }
             // A default stands in for what is not there or does not fit, as in Kyverno; not for what
             // could not be read or computed to the end.
-            Err(Interrupt::Variable(error)) if error.kind != VariableErrorKind::OverBudget => error,
+            Err(Interrupt::Variable(error)) if error.kind != VariableErrorKind::OverBudget => {
+                (error, default)
+            }
             Err(interrupt) => return Err(interrupt),
         };
-        match default {
-            Some(default) if query.is_some() => default.value(self),
-            _ => Err(reason.into()),
-        }
+        default.map_or(Err(reason.into()), |default| default.value(self))
     }
 
     /// A query over a value by itself, which sees nothing of the context.
@@ -329,6 +331,20 @@ impl Scope<'_> {
             );
         }
         described
+    }
+}
+
+/// Says of a variable which one came to nothing, and why.
+fn without_value(name: &str, interrupt: Interrupt) -> Interrupt {
+    match interrupt {
+        Interrupt::Variable(error) if error.kind == VariableErrorKind::Missing => {
+            Interrupt::Variable(VariableError {
+                message: format!("context entry `{name}` has no value: {error}"),
+                expression: name.to_owned(),
+                kind: error.kind,
+            })
+        }
+        other => other,
     }
 }
 

@@ -145,15 +145,33 @@ fn a_default_stands_in_for_what_is_not_there() {
             "{jmesPath: \"request.object.nope | [0]\", default: d}",
             "1 d",
         ),
-        ("{jmesPath: request.object.nope}", "1 none"),
-        (
-            "{value: \"{{ request.object.nope }}\", default: d}",
-            "1 none",
-        ),
+        ("{value: {m: [1]}, jmesPath: nope, default: d}", "1 d"),
     ] {
         let context =
             format!("- {{name: one, variable: {{value: 1}}}}\n- {{name: two, variable: {two}}}");
         assert_eq!(shown(&context), fail(message), "{two}");
+    }
+}
+
+/// A `||` is about what is not there; a variable is, and comes to nothing.
+#[test]
+fn nothing_but_a_default_stands_in_for_a_variable() {
+    for two in [
+        "{jmesPath: request.object.nope}",
+        "{jmesPath: 'request.object.nope | [0]'}",
+        "{value: \"{{ request.object.nope }}\", default: d}",
+        "{value: {m: [1]}, jmesPath: 'm[5]', default: d}",
+    ] {
+        let rule = format!(
+            "{{context: [{{name: two, variable: {two}}}], validate: {{deny: {{conditions: {{all: \
+             [{{key: \"{{{{ two || 'none' }}}}\", operator: Equals, value: none}}]}}}}}}}}"
+        );
+        let found = format!("{:?}", outcome(&rule, &create(&ingress("x", &[]))));
+        let says = "context entry `two` has no value";
+        assert!(
+            found.starts_with("Error") && found.contains(says),
+            "{two}: {found}"
+        );
     }
 }
 
@@ -167,5 +185,5 @@ validate: {deny: {conditions: {all: [{key: "{{ v }}", operator: Equals, value: 1
         panic!()
     };
     assert_eq!(error.code(), ErrorCode::VARIABLE_UNRESOLVED);
-    insta::assert_snapshot!(error, @r#"validate.deny.conditions.all[0].key: variable `v`: Unknown key "v" in path: context entry `v` has no value: variable `request.object.nope`: Unknown key "nope" in path"#);
+    insta::assert_snapshot!(error, @r#"validate.deny.conditions.all[0].key: variable `v`: context entry `v` has no value: variable `request.object.nope`: Unknown key "nope" in path"#);
 }
