@@ -1,4 +1,5 @@
-//! `anteroom serve`: watcher, replica and webhook in one process, for a small cluster.
+//! `anteroom serve`: watcher, replica, webhook and, where what exists is scanned, reporter in one process,
+//! for a small cluster.
 
 use std::{sync::Arc, time::Duration};
 
@@ -48,6 +49,10 @@ pub(crate) struct PartsArgs {
 
     #[command(flatten)]
     pub(crate) webhook: anteroom_webhook::Args,
+
+    /// Used with `--background-scans` alone: otherwise there is nothing to report on.
+    #[command(flatten)]
+    pub(crate) reporter: anteroom_reporter::Args,
 }
 
 impl Default for PartsArgs {
@@ -87,14 +92,14 @@ async fn keys(args: &SealArgs, alone: bool) -> anyhow::Result<Keys> {
     Ok(args.keys().await?)
 }
 
-/// Watcher, replica and webhook, running.
+/// Watcher, replica and webhook, and perhaps a reporter, running.
 pub(crate) struct Parts {
     tasks: Tasks,
     bus: Arc<dyn Bus>,
 }
 
 impl Parts {
-    /// Starts all three as one process. A `webhook_client` lets the webhook register itself.
+    /// Starts all of them as one process. A `webhook_client` lets the webhook register itself.
     pub(crate) fn start(
         args: PartsArgs,
         bus: Arc<dyn Bus>,
@@ -107,8 +112,16 @@ impl Parts {
             watcher,
             replica,
             webhook,
+            reporter,
         } = args;
         let scope = |name| service.scope(name);
+        if watcher.background_scans {
+            let client = client.clone();
+            tasks.spawn(
+                "reporter",
+                anteroom_reporter::run(reporter, bus.clone(), client, scope("reporter")),
+            );
+        }
         tasks.spawn(
             "watcher",
             anteroom_watcher::run(watcher, bus.clone(), client, scope("watcher")),
@@ -124,7 +137,7 @@ impl Parts {
         Self { tasks, bus }
     }
 
-    /// Waits until all three have ended.
+    /// Waits until all of them have ended.
     pub(crate) async fn join(self) -> anyhow::Result<()> {
         let ended = self.tasks.join().await;
         self.bus.close().await;
@@ -157,6 +170,20 @@ mod tests {
     fn cluster(sim: &SimApi) {
         for crd in anteroom_watcher::crds() {
             sim.put(CRDS, serde_json::to_value(crd).unwrap()).unwrap();
+        }
+        let reports = json!({
+            "metadata": { "name": "policyreports.wgpolicyk8s.io" },
+            "spec": { "group": "wgpolicyk8s.io", "scope": "Namespaced",
+                "names": { "kind": "PolicyReport", "plural": "policyreports" },
+                "versions": [{ "name": "v1alpha2", "served": true, "storage": true }] },
+        });
+        let mut of_cluster = reports.clone();
+        of_cluster["metadata"]["name"] = "clusterpolicyreports.wgpolicyk8s.io".into();
+        of_cluster["spec"]["scope"] = "Cluster".into();
+        of_cluster["spec"]["names"] =
+            json!({ "kind": "ClusterPolicyReport", "plural": "clusterpolicyreports" });
+        for reports in [reports, of_cluster] {
+            sim.put(CRDS, reports).unwrap();
         }
         for name in ["anteroom", "shop"] {
             let namespace = json!({ "metadata": { "name": name } });
@@ -199,6 +226,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         drop(listener);
         let mut parts = PartsArgs::default();
+        parts.watcher.background_scans = true;
         parts.webhook.listen_address = address;
         parts.webhook.webhook_url = Some(format!("https://{address}"));
         let client = Client::try_from(Config::new(sim.url().parse().unwrap())).unwrap();
@@ -213,6 +241,14 @@ mod tests {
         let made = api.create(&PostParams::default(), &object).await.unwrap();
         let labels = made.metadata.labels.unwrap_or_default();
         assert_eq!(labels.get("team").map(String::as_str), Some("ours"));
+        // And what the policies say of it is reported.
+        let uid = made.metadata.uid.unwrap();
+        let reported = sim.wait_until(|_| {
+            let report = sim.get("policyreports.wgpolicyk8s.io", "shop", &uid);
+            report.is_some_and(|report| report["summary"]["pass"] == 1)
+        });
+        let patience = Duration::from_secs(60);
+        tokio::time::timeout(patience, reported).await.unwrap();
         service.shutdown.trigger("the test is over");
         parts.join().await.unwrap();
         sim.shutdown().await;

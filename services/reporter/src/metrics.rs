@@ -16,7 +16,10 @@ pub(crate) struct ReporterMetrics {
     views: Gauge,
     objects: Gauge,
     unsettled: Gauge,
+    left_out: Gauge,
     waiting: Gauge,
+    facts_waiting: Gauge,
+    facts_changed: Counter,
     judged: Counter,
     unreadable: Counter,
     results: Family<ResultLabels, Counter>,
@@ -69,9 +72,24 @@ impl ReporterMetrics {
             own.unsettled.clone(),
         );
         metrics.register(
+            "anteroom_reporter_kinds_left_out",
+            "Kinds that policies speak of and that are not scanned: too many for one policy, or not to be watched",
+            own.left_out.clone(),
+        );
+        metrics.register(
             "anteroom_reporter_reports_waiting",
             "Reports that may have to be written",
             own.waiting.clone(),
+        );
+        metrics.register(
+            "anteroom_reporter_changed_facts_waiting",
+            "Policies whose facts changed, and that have not judged by them yet",
+            own.facts_waiting.clone(),
+        );
+        metrics.register(
+            "anteroom_reporter_changed_facts",
+            "Times that a policy judged everything anew since its facts changed",
+            own.facts_changed.clone(),
         );
         metrics.register(
             "anteroom_reporter_objects_judged",
@@ -121,8 +139,20 @@ impl ReporterMetrics {
         set(&self.unsettled, count);
     }
 
+    pub(crate) fn left_out(&self, count: usize) {
+        set(&self.left_out, count);
+    }
+
     pub(crate) fn waiting(&self, count: usize) {
         set(&self.waiting, count);
+    }
+
+    pub(crate) fn facts_waiting(&self, count: usize) {
+        set(&self.facts_waiting, count);
+    }
+
+    pub(crate) fn facts_changed(&self) {
+        self.facts_changed.inc();
     }
 
     pub(crate) fn judged(&self, count: usize) {

@@ -5,10 +5,13 @@
 //! differ, or all of them where the policy is another one. Policies that stand at the same state walk
 //! together, so that an object is read once for all of them.
 //!
+//! What changes while a walk is under way is taken along, before what is left of it ([`Walk::extend`]).
+//! A policy that may have to wait for facts walks alone.
+//!
 //! A walk goes to its end, whatever becomes of the policies meanwhile: so it is always known of which
 //! objects something may be in the book. A policy that changed on the way begins anew afterwards.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use anteroom_model::{ObjectKey, ViewId};
 
@@ -27,6 +30,9 @@ pub(crate) trait State: Clone {
 
     /// Every object.
     fn all(&self) -> Vec<Self::Object>;
+
+    /// The object's UID; `None`: it has none, and is judged by nobody.
+    fn uid(object: &Self::Object) -> Option<String>;
 
     /// The object of this key.
     fn get(&self, key: &ObjectKey) -> Option<Self::Object>;
@@ -58,19 +64,61 @@ pub(crate) struct Walk<S: State> {
     steps: std::vec::IntoIter<Step<S::Object>>,
     /// `None`: it leads nowhere, and looks at some objects again.
     to: Option<S>,
-    /// It is about changes alone.
-    is_of_changes: bool,
+    /// So many of the steps that are next are about what just changed.
+    urgent: usize,
+    /// It may have to wait for facts.
+    waits: bool,
 }
 
 impl<S: State> Walk<S> {
     /// The next steps, at most so many; none: it is at its end.
     pub(crate) fn take(&mut self, steps_max: usize) -> Vec<Step<S::Object>> {
+        self.urgent = self.urgent.saturating_sub(steps_max);
         self.steps.by_ref().take(steps_max).collect()
     }
 
-    /// Whether it comes to objects that did not change: nothing that just happened waits for it.
+    /// Whether it is at objects that did not change: nothing that just happened waits for it.
     pub(crate) fn is_of_all(&self) -> bool {
-        !self.is_of_changes
+        self.urgent == 0
+    }
+
+    /// Whether judging on it may have to wait for facts.
+    pub(crate) fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// Whether it leads nowhere, and looks again at what could not be judged.
+    pub(crate) fn is_again(&self) -> bool {
+        self.to.is_none()
+    }
+
+    /// What is left of it is left undone.
+    pub(crate) fn end(&mut self) {
+        self.steps = Vec::new().into_iter();
+        self.urgent = 0;
+    }
+
+    /// The view is in this state now: what changed since is gone through first, so that it does not wait
+    /// for the rest, and the walk leads to that state.
+    pub(crate) fn extend(&mut self, now: &S) {
+        let Some(to) = self.to.as_ref().filter(|to| !to.is(now)) else {
+            return;
+        };
+        let changes = now.since(Some(to));
+        let changed: HashSet<String> = changes.iter().filter_map(uid::<S>).collect();
+        // What was to be said of them is of an earlier time.
+        let is_as_it_was =
+            |step: &Step<S::Object>| uid::<S>(step).is_none_or(|uid| !changed.contains(&uid));
+        self.urgent += changes.len();
+        let rest = std::mem::take(&mut self.steps).filter(is_as_it_was);
+        self.steps = changes
+            .into_iter()
+            .chain(rest)
+            .collect::<Vec<_>>()
+            .into_iter();
+        // Of those that were urgent before, some may be others now.
+        self.urgent = self.urgent.min(self.steps.len());
+        self.to = Some(now.clone());
     }
 
     /// How many steps are left.
@@ -168,19 +216,30 @@ impl<S: State> Plan<S> {
         }
     }
 
-    /// The walks that can begin, by the views as they are now (`None`: nobody knows).
-    pub(crate) fn walks(&mut self, now: impl Fn(&ViewId) -> Option<S>) -> Vec<Walk<S>> {
+    /// The walks that can begin, by the views as they are now (`None`: nobody knows). A policy that may
+    /// have to wait for facts walks alone, so that it holds up nobody.
+    pub(crate) fn walks(
+        &mut self,
+        now: impl Fn(&ViewId) -> Option<S>,
+        waits: impl Fn(&ObjectKey) -> bool,
+    ) -> Vec<Walk<S>> {
         let views: BTreeSet<_> = self.finders.keys().map(|f| f.view.clone()).collect();
         let mut walks = Vec::new();
         for view in views {
             if let Some(state) = now(&view) {
-                self.walks_on(&view, &state, &mut walks);
+                self.walks_on(&view, &state, &waits, &mut walks);
             }
         }
         walks
     }
 
-    fn walks_on(&mut self, view: &ViewId, to: &S, walks: &mut Vec<Walk<S>>) {
+    fn walks_on(
+        &mut self,
+        view: &ViewId,
+        to: &S,
+        waits: &impl Fn(&ObjectKey) -> bool,
+        walks: &mut Vec<Walk<S>>,
+    ) {
         // Policies by where they stand; there are few such states.
         let mut groups: Vec<(Option<S>, bool, Walk<S>)> = Vec::new();
         for (finder, at) in &mut self.finders {
@@ -190,8 +249,11 @@ impl<S: State> Plan<S> {
             }
             at.walks = true;
             let policy = at.walker(&finder.policy);
-            let stands = |(seen, is_current, _): &&mut (Option<S>, bool, Walk<S>)| {
-                *is_current == at.is_current
+            let waits = waits(&finder.policy);
+            let stands = |(seen, is_current, walk): &&mut (Option<S>, bool, Walk<S>)| {
+                !waits
+                    && !walk.waits
+                    && *is_current == at.is_current
                     && match (seen, &at.seen) {
                         (Some(one), Some(other)) => one.is(other),
                         (None, None) => true,
@@ -201,18 +263,26 @@ impl<S: State> Plan<S> {
             match groups.iter_mut().find(stands) {
                 Some((_, _, walk)) => walk.policies.push(policy),
                 None => {
+                    let steps = steps(at.seen.as_ref(), at.is_current, to);
                     let walk = Walk {
                         view: view.clone(),
                         policies: vec![policy],
-                        steps: steps(at.seen.as_ref(), at.is_current, to).into_iter(),
+                        urgent: if at.is_current { steps.len() } else { 0 },
+                        steps: steps.into_iter(),
                         to: Some(to.clone()),
-                        is_of_changes: at.is_current,
+                        waits,
                     };
                     groups.push((at.seen.clone(), at.is_current, walk));
                 }
             }
         }
         walks.extend(groups.into_iter().map(|(_, _, walk)| walk));
+    }
+
+    /// Whether the policy has to judge everything anew somewhere, or does so.
+    pub(crate) fn is_behind(&self, policy: &ObjectKey) -> bool {
+        let mut finders = self.finders.iter();
+        finders.any(|(finder, at)| finder.policy == *policy && !at.is_current)
     }
 
     /// A walk that looks at some objects again, by the state that the policy stands at; `None`: it is on
@@ -231,7 +301,8 @@ impl<S: State> Plan<S> {
             policies: vec![at.walker(&finder.policy)],
             steps: steps.into_iter(),
             to: None,
-            is_of_changes: false,
+            urgent: 0,
+            waits: true,
         })
     }
 
@@ -269,9 +340,9 @@ impl<S: State> Plan<S> {
         }
     }
 
-    /// Those that have not judged everything yet, at some state.
+    /// Those that have not judged everything once, at some state.
     pub(crate) fn unsettled(&self) -> impl Iterator<Item = &Finder> {
-        let unsettled = self.finders.iter().filter(|(_, at)| !at.is_current);
+        let unsettled = self.finders.iter().filter(|(_, at)| at.seen.is_none());
         unsettled.map(|(finder, _)| finder)
     }
 
@@ -279,6 +350,14 @@ impl<S: State> Plan<S> {
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.finders.len()
+    }
+}
+
+/// Whom a step is about.
+fn uid<S: State>(step: &Step<S::Object>) -> Option<String> {
+    match step {
+        Step::Judge(object) => S::uid(object),
+        Step::Forget(uid) => Some(uid.clone()),
     }
 }
 

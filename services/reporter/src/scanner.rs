@@ -1,42 +1,50 @@
 //! The scan: takes what changed in the views, or in the policies, through the policies.
 
+mod facts;
+mod lanes;
 mod learn;
 mod retry;
+mod slice;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
     time::Duration,
 };
 
 use anteroom_bus::{Bus, Scope};
-use anteroom_mirror::{Hold, Mirror, MirrorConfig, MirrorMetrics};
+use anteroom_mirror::{Changes, Hold, Mirror, MirrorConfig, MirrorMetrics};
 use anteroom_model::{GroupVersionResource, ObjectKey, ViewId};
-use anteroom_policy::RuleOutcome;
-use anteroom_view::{Object, Snapshot};
+use anteroom_view::Snapshot;
 use anteroom_webhook::background::{Judge, Known, Scanned};
-use futures::{StreamExt as _, future::select_all, stream};
+use futures::{
+    FutureExt as _, StreamExt as _,
+    future::{BoxFuture, select_all},
+    stream::FuturesUnordered,
+};
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::retry::Retries;
+use self::{
+    facts::{Facts, Mark},
+    lanes::{Candidate, Lane, Lanes},
+    retry::Retries,
+    slice::{Found, Patience, Slice, Tools},
+};
 use crate::{
     book::Finder,
     desk::{Desk, Kind},
     metrics::ReporterMetrics,
-    plan::{Plan, Step, Walk},
-    result::{RuleResult, Subject},
+    plan::{Plan, Walk},
+    result::RuleResult,
 };
 
 /// Objects that are judged in one go, before anything else gets its turn.
 const SLICE: usize = 64;
 
-/// Objects that are judged side by side: while one waits for facts, others go on.
-const AT_ONCE: usize = 16;
-
-/// Every so many slices, one is of a walk over all objects, be there changes or not.
-const TURN_OF_ALL: u64 = 4;
+/// How often a walk that is under way takes along what changed: it looks through all that is left of it.
+const EXTENDED_EVERY: Duration = Duration::from_secs(1);
 
 /// The least time between two looks at the views: changes that come together are taken in together.
 const PACE_MIN: Duration = Duration::from_millis(50);
@@ -47,12 +55,11 @@ const TICK: Duration = Duration::from_secs(1);
 /// The view of each policy's collections, as it was last known.
 type Collections = BTreeMap<(ObjectKey, GroupVersionResource), (Kind, Option<ViewId>)>;
 
-/// What was found of one object.
-enum Found {
-    Gone(String),
-    Judged(Subject, Vec<(ObjectKey, RuleResult)>),
-    /// It cannot be read, or is no object of the API.
-    Unreadable,
+/// A walk that waits for its turn.
+struct Waiting {
+    walk: Walk<Snapshot>,
+    /// When it last took along what changed.
+    extended_at: Instant,
 }
 
 /// The scan.
@@ -65,10 +72,16 @@ pub(crate) struct Scanner {
     known: Option<Known>,
     policies: BTreeMap<ObjectKey, Scanned>,
     collections: Collections,
-    walks: VecDeque<Walk<Snapshot>>,
-    /// Counts slices.
-    turn: u64,
+    walks: VecDeque<Waiting>,
+    under_way: FuturesUnordered<BoxFuture<'static, Slice>>,
+    lanes: Lanes,
     retries: Retries,
+    /// Of policies that may have to wait for facts.
+    patience: HashMap<ObjectKey, Patience>,
+    facts: Facts,
+    /// Which views change, those included that are not held here.
+    changes: Changes,
+    log_was_read: bool,
     /// How often everything is judged anew.
     interval: Duration,
     due: Instant,
@@ -85,8 +98,10 @@ impl Scanner {
         mirrored: MirrorMetrics,
         stop: &CancellationToken,
     ) -> Self {
+        let changes = Changes::default();
         let config = MirrorConfig {
             hold: Hold::new(|_| false),
+            changes: Some(changes.clone()),
             ..MirrorConfig::default()
         };
         let mirror = Mirror::start(bus, Scope::All, config, mirrored, stop);
@@ -100,8 +115,13 @@ impl Scanner {
             policies: BTreeMap::new(),
             collections: BTreeMap::new(),
             walks: VecDeque::new(),
-            turn: 0,
+            under_way: FuturesUnordered::new(),
+            lanes: Lanes::default(),
             retries: Retries::default(),
+            patience: HashMap::new(),
+            facts: Facts::new(interval),
+            changes,
+            log_was_read: false,
             interval,
             due: Instant::now() + interval,
         }
@@ -117,23 +137,47 @@ impl Scanner {
             if let Some(known) = self.judge.known().filter(|known| self.is_news(known)) {
                 self.learn(known);
             }
+            self.look_at_facts(begun);
             self.plan_walks();
             self.tell_settled();
-            let Some(walk) = self.next_walk() else {
+            self.begin_slices();
+            let news = async {
                 tokio::time::sleep_until(begun + PACE_MIN).await;
                 tokio::select! {
-                    biased;
-                    () = self.mirror.ended() => anyhow::bail!("the bus was closed"),
                     () = self.judge.changed() => {}
                     () = views_changed(&self.mirror) => {}
                     () = tokio::time::sleep(TICK) => {}
                 }
-                continue;
             };
-            self.advance(walk).await;
+            tokio::select! {
+                biased;
+                () = self.mirror.ended() => anyhow::bail!("the bus was closed"),
+                Some(slice) = self.under_way.next() => self.take_in(slice),
+                () = news => {}
+            }
             // Judging without facts never waits.
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Policies whose facts changed judge everything anew.
+    fn look_at_facts(&mut self, now: Instant) {
+        let mark = |views: &BTreeSet<ViewId>| mark(&self.changes, views);
+        if !self.log_was_read {
+            self.log_was_read = self.changes.were_read();
+            return self.facts.begin(mark);
+        }
+        let plan = &self.plan;
+        let due = self.facts.due(now, mark, |policy| plan.is_behind(policy));
+        for (policy, mark) in due {
+            for (view, (incarnation, revision)) in &mark {
+                self.judge.expect(view, incarnation, *revision);
+            }
+            tracing::debug!(%policy, "what the policy reads has changed");
+            self.metrics.facts_changed();
+            self.plan.anew(|changed| *changed == policy);
+        }
+        self.metrics.facts_waiting(self.facts.waiting());
     }
 
     fn plan_walks(&mut self) {
@@ -142,13 +186,13 @@ impl Scanner {
             self.due = now + self.interval;
             self.plan.anew(|_| true);
         }
-        let mirror = &self.mirror;
-        // Last-good data, whatever its age: what was true of an object is told until more is known.
-        let state = |id: &ViewId| {
-            let view = mirror.view(id)?;
-            Some(view.snapshot(Some(u64::MAX)).ok()?.0)
-        };
-        self.walks.extend(self.plan.walks(state));
+        let (mirror, policies) = (&self.mirror, &self.policies);
+        let waits = |policy: &ObjectKey| policies.get(policy).is_some_and(Scanned::may_wait);
+        let begun = self.plan.walks(|view| state(mirror, view), waits);
+        self.walks.extend(begun.into_iter().map(|walk| Waiting {
+            walk,
+            extended_at: now,
+        }));
         for finder in self.retries.due(now) {
             let objects = self.desk.look(|book| book.errors_of(&finder));
             if objects.is_empty() {
@@ -156,33 +200,104 @@ impl Scanner {
                 continue;
             }
             match self.plan.again(&finder, &objects) {
-                Some(walk) => self.walks.push_back(walk),
+                Some(walk) => {
+                    self.patience(&finder.policy).regain();
+                    self.walks.push_back(Waiting {
+                        walk,
+                        extended_at: now,
+                    });
+                }
                 // It is on its way, and comes to these objects too, or will be due again.
                 None => self.retries.later(&finder, now),
             }
         }
     }
 
-    /// What changed comes first, but for every so many slices: what is judged as a whole goes on too.
-    fn next_walk(&mut self) -> Option<Walk<Snapshot>> {
-        self.turn = self.turn.wrapping_add(1);
-        let is_turn_of_all = self.turn.is_multiple_of(TURN_OF_ALL);
-        let next = self
-            .walks
-            .iter()
-            .position(|walk| walk.is_of_all() == is_turn_of_all);
-        self.walks.remove(next.unwrap_or_default())
+    /// Lets go on whoever can.
+    fn begin_slices(&mut self) {
+        loop {
+            let candidates = self.walks.iter().map(|waiting| Candidate {
+                waits: waiting.walk.waits(),
+                is_of_all: waiting.walk.is_of_all(),
+            });
+            let Some((at, lane)) = self.lanes.next(&candidates) else {
+                return;
+            };
+            match self
+                .walks
+                .remove(at)
+                .and_then(|walk| self.slice(walk, lane))
+            {
+                Some(slice) => self.under_way.push(slice),
+                None => self.lanes.ended(lane),
+            }
+        }
     }
 
-    /// One slice of a walk, which then waits for its next turn.
-    async fn advance(&mut self, mut walk: Walk<Snapshot>) {
-        let finders = self.plan.on(&walk);
-        if finders.is_empty() {
-            return self.plan.arrived(walk); // Nobody waits for what it would find.
+    /// The next slice of a walk; `None`: nobody waits for what it would find.
+    fn slice(&mut self, waiting: Waiting, lane: Lane) -> Option<BoxFuture<'static, Slice>> {
+        let Waiting {
+            mut walk,
+            mut extended_at,
+        } = waiting;
+        let now = Instant::now();
+        if now.duration_since(extended_at) >= EXTENDED_EVERY {
+            extended_at = now;
+            if let Some(now) = state(&self.mirror, &walk.view) {
+                walk.extend(&now);
+            }
         }
+        let finders = self.plan.on(&walk);
+        let Some(known) = self.known.clone().filter(|_| !finders.is_empty()) else {
+            self.plan.arrived(walk);
+            return None;
+        };
+        let policies = finders.iter().map(|finder| &finder.policy);
+        let patience = match walk.waits() {
+            true => policies.clone().next().map(|policy| self.patience(policy)),
+            false => None,
+        };
+        let policies = policies.filter_map(|policy| self.policies.get(policy).cloned());
+        let tools = Tools {
+            judge: self.judge.clone(),
+            known,
+            policies: policies.collect(),
+            patience: patience.unwrap_or_default(),
+            metrics: self.metrics.clone(),
+        };
         let steps = walk.take(SLICE);
         self.metrics.judged(steps.len());
-        let found = self.find(&finders, steps).await;
+        let slice = async move {
+            let found = tools.find(steps).await;
+            // It cannot be judged now, and what is known of the rest is that it could not either.
+            if walk.is_again() && tools.patience.is_lost() {
+                walk.end();
+            }
+            let waiting = Waiting { walk, extended_at };
+            Slice {
+                waiting,
+                lane,
+                found,
+            }
+        };
+        Some(slice.boxed())
+    }
+
+    /// How long a policy's facts are worth waiting for.
+    fn patience(&mut self, policy: &ObjectKey) -> Patience {
+        self.patience.entry(policy.clone()).or_default().clone()
+    }
+
+    /// Writes down what a slice found. Its walk waits for its next turn.
+    fn take_in(&mut self, slice: Slice) {
+        let Slice {
+            waiting,
+            lane,
+            found,
+        } = slice;
+        self.lanes.ended(lane);
+        // Some may be gone meanwhile.
+        let finders = self.plan.on(&waiting.walk);
         let failed = self.desk.write(|book| {
             let mut failed: BTreeSet<&Finder> = BTreeSet::new();
             let now_s = Timestamp::now().as_second();
@@ -209,50 +324,10 @@ impl Scanner {
         failed
             .iter()
             .for_each(|finder| self.retries.put(finder, now));
-        match walk.left() {
-            0 => self.plan.arrived(walk),
-            _ => self.walks.push_back(walk),
+        match waiting.walk.left() {
+            0 => self.plan.arrived(waiting.walk),
+            _ => self.walks.push_back(waiting),
         }
-    }
-
-    async fn find(&self, finders: &[Finder], steps: Vec<Step<Object>>) -> Vec<Found> {
-        let Some(known) = &self.known else {
-            return Vec::new();
-        };
-        let policies: Vec<Scanned> = finders
-            .iter()
-            .filter_map(|finder| self.policies.get(&finder.policy).cloned())
-            .collect();
-        let policies = &*policies;
-        let finding = stream::iter(steps).map(|step| async move {
-            match step {
-                Step::Forget(uid) => Found::Gone(uid),
-                Step::Judge(object) => self.look_at(known, policies, &object).await,
-            }
-        });
-        // In order: what is gone may come again.
-        finding.buffered(AT_ONCE).collect().await
-    }
-
-    async fn look_at(&self, known: &Known, policies: &[Scanned], object: &Object) -> Found {
-        let Ok(value) = anteroom_wire::body::to_json(object.body()) else {
-            return Found::Unreadable;
-        };
-        let Some(subject) = Subject::of(&value) else {
-            return Found::Unreadable;
-        };
-        let judged = Box::pin(self.judge.judge(known, policies, value)).await;
-        let mut results = Vec::with_capacity(judged.len());
-        for judged in judged {
-            let policy = self.policies.get(&judged.policy).and_then(Scanned::policy);
-            let outcome: &RuleOutcome = &judged.outcome;
-            let result = policy.and_then(|p| RuleResult::of(p, &judged.rule, outcome));
-            if let Some(result) = result {
-                self.metrics.result(result.outcome);
-                results.push((judged.policy, result));
-            }
-        }
-        Found::Judged(subject, results)
     }
 
     /// Says of which kinds not everything was judged yet: of those no report is taken for left over.
@@ -276,6 +351,18 @@ impl Scanner {
         self.metrics.unsettled(kinds.len());
         self.desk.settle(kinds);
     }
+}
+
+/// Where the last change of each of these views stands.
+fn mark(changes: &Changes, views: &BTreeSet<ViewId>) -> Mark {
+    let last = |view: &ViewId| Some((view.clone(), changes.last(view)?));
+    views.iter().filter_map(last).collect()
+}
+
+/// Last-good data, whatever its age: what was true of an object is told until more is known.
+fn state(mirror: &Mirror, view: &ViewId) -> Option<Snapshot> {
+    let view = mirror.view(view)?;
+    Some(view.snapshot(Some(u64::MAX)).ok()?.0)
 }
 
 /// Waits until any view may have changed.
@@ -303,3 +390,6 @@ async fn views_changed(mirror: &Mirror) {
         () = any => {}
     }
 }
+
+#[cfg(test)]
+mod tests;

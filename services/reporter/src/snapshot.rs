@@ -35,6 +35,10 @@ impl State for Snapshot {
         self.read().objects().cloned().collect()
     }
 
+    fn uid(object: &Object) -> Option<String> {
+        uid(object)
+    }
+
     fn get(&self, key: &ObjectKey) -> Option<Object> {
         self.read().get(&key.namespace, &key.name).cloned()
     }

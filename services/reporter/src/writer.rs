@@ -12,7 +12,7 @@ use futures::{
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use crate::{
-    desk::Desk,
+    desk::{Desk, Unsettled},
     events::{Events, Violation},
     ledger::{Deed, Ledger, RETRY_BASE_MS, RETRY_MAX_MS},
     metrics::ReporterMetrics,
@@ -23,6 +23,9 @@ use crate::{
 
 /// Writes on their way at one time.
 const AT_ONCE: usize = 8;
+
+/// Kinds that are told of by name.
+const KINDS_NAMED_MAX: usize = 10;
 
 /// A write that has come to its end.
 struct Done {
@@ -98,6 +101,10 @@ impl Writer {
                 Ok(()) = changes.changed(), if self.has_room() => {}
                 Ok(()) = unsettled.changed() => {
                     let kinds = unsettled.borrow_and_update().clone();
+                    match waits_for(&kinds) {
+                        None => check.ready(),
+                        Some(kinds) => check.ready_but(kinds),
+                    }
                     self.ledger.settle(kinds, Instant::now());
                 }
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
@@ -265,6 +272,52 @@ impl Writer {
     }
 }
 
+/// Which kinds have no reports yet, or not all of them, for people; `None`: every kind has.
+fn waits_for(unsettled: &Unsettled) -> Option<String> {
+    let kinds = unsettled.as_ref().filter(|kinds| !kinds.is_empty())?;
+    let named = kinds.iter().take(KINDS_NAMED_MAX);
+    let named: Vec<_> = named
+        .map(|(group, kind)| match &**group {
+            "" => kind.clone(),
+            group => format!("{kind}.{group}"),
+        })
+        .collect();
+    let more = match kinds.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named = named.join(", ");
+    Some(format!(
+        "not everything was judged yet of {named}{more}: where that stays, the watcher may not read them"
+    ))
+}
+
 fn key(subject: &Subject) -> Key {
     (subject.namespace.to_string(), subject.uid.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, sync::Arc};
+
+    use super::*;
+
+    #[test]
+    fn kinds_without_reports_are_named() {
+        let told = |kinds: &[(&str, &str)]| {
+            let kinds: BTreeSet<_> = kinds
+                .iter()
+                .map(|(group, kind)| ((*group).to_owned(), (*kind).to_owned()))
+                .collect();
+            waits_for(&Some(Arc::new(kinds)))
+        };
+        assert_eq!(waits_for(&None), None);
+        assert_eq!(told(&[]), None);
+        let two = told(&[("", "Pod"), ("batch", "Job")]).unwrap();
+        assert!(two.contains("of Pod, Job.batch: "), "{two}");
+        let names: Vec<_> = (0..12).map(|number| format!("Kind{number:02}")).collect();
+        let many: Vec<_> = names.iter().map(|name| ("", &**name)).collect();
+        let many = told(&many).unwrap();
+        assert!(many.contains("Kind09 and 2 more: "), "{many}");
+    }
 }

@@ -76,6 +76,7 @@ impl World {
         let args = anteroom_reporter::Args {
             reporter_id: Some(name.to_owned()),
             reporter_namespace: "default".to_owned(), // One that is there.
+            report_writes_per_second: 1_000,
             ..anteroom_reporter::Args::default()
         };
         let bus = Arc::new(self.bus.join());
@@ -84,6 +85,33 @@ impl World {
             service,
             task: tokio::spawn(run),
         }
+    }
+
+    /// Answers queries, until it is dropped.
+    fn answer(&self) -> JoinHandle<anyhow::Result<()>> {
+        let args = anteroom_cache_replica::Args {
+            replica_id: Some("r".to_owned()),
+            ..anteroom_cache_replica::Args::default()
+        };
+        let service = Service::new("cache-replica");
+        tokio::spawn(anteroom_cache_replica::run(
+            args,
+            Arc::new(self.bus.join()),
+            service,
+        ))
+    }
+
+    /// Which team is the right one.
+    fn set(&self, team: &str) {
+        let settings = json!({"metadata": {"name": "settings", "namespace": "default"},
+            "data": {"team": team}});
+        self.sim.put(CONFIG_MAPS, settings).unwrap();
+    }
+
+    fn put_pod(&self, name: &str, team: &str) {
+        let pod = json!({"metadata": {"name": name, "namespace": "default",
+            "labels": {"team": team}}});
+        self.sim.put("pods", pod).unwrap();
     }
 
     fn put(&self, name: &str, team: &str) {
@@ -206,4 +234,88 @@ async fn reports_are_in_step_with_objects_and_policies() {
     assert_eq!(world.stats().count("list", CONFIG_MAPS), 1);
     assert_eq!(world.stats().watches_on(CONFIG_MAPS), 1);
     second.stop().await;
+}
+
+/// A policy on Pods whose context says which team is the right one.
+fn by_settings() -> Value {
+    json!({
+        "metadata": {"name": "by-settings"},
+        "spec": {"background": true, "rules": [{
+            "name": "r",
+            "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+            "context": [{"name": "settings", "configMap": {"name": "settings", "namespace": "default"}}],
+            "validate": {"message": "m", "deny": {"conditions": {"all": [{
+                "key": "{{ request.object.metadata.labels.team }}", "operator": "NotEquals",
+                "value": "{{ settings.data.team }}",
+            }]}}},
+        }]},
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_policy_reads_changes_what_it_says() {
+    anteroom_runtime::process::install_crypto_provider();
+    let world = World::start().await;
+    let _replica = world.answer();
+    world.set("team-a");
+    for (name, team) in [("one", "team-a"), ("two", "team-b")] {
+        world.put_pod(name, team);
+    }
+    world.sim.put(POLICIES, by_settings()).unwrap();
+    let reporter = world.report_as("first");
+    let before: &[(&str, &[&str])] = &[
+        ("one", &["by-settings/r: pass"]),
+        ("two", &["by-settings/r: fail"]),
+    ];
+    world.until("the fact", before).await;
+    world.set("team-b");
+    let after: &[(&str, &[&str])] = &[
+        ("one", &["by-settings/r: fail"]),
+        ("two", &["by-settings/r: pass"]),
+    ];
+    world.until("the fact is another", after).await;
+    reporter.stop().await;
+}
+
+/// So many objects would take minutes, each waiting for facts that never come.
+const PODS: usize = 150;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn facts_that_never_come_hold_up_no_other_policy() {
+    anteroom_runtime::process::install_crypto_provider();
+    let world = World::start().await;
+    // It is connected to, and never answers.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", silent.local_addr().unwrap());
+    for number in 0..PODS {
+        world.put_pod(&format!("pod-{number}"), "a");
+    }
+    let hangs = json!({
+        "metadata": {"name": "a-hangs"},
+        "spec": {"background": true, "rules": [{
+            "name": "r",
+            "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+            "context": [{"name": "answer", "apiCall": {"service": {"url": url}, "method": "GET"}}],
+            "validate": {"message": "m", "deny": {"conditions": {"all": [{
+                "key": "{{ answer }}", "operator": "Equals", "value": "no"}]}}},
+        }]},
+    });
+    world.sim.put(POLICIES, hangs).unwrap();
+    let mut quick = policy("quick", "a");
+    quick["spec"]["rules"][0]["match"]["any"][0]["resources"]["kinds"] = json!(["Pod"]);
+    world.sim.put(POLICIES, quick).unwrap();
+    let reporter = world.report_as("first");
+    let all_have = |wanted: &str| {
+        let reported = world.reported();
+        let mut having = reported
+            .values()
+            .filter(|results| results.iter().any(|r| r == wanted));
+        having.by_ref().count() == PODS
+    };
+    let quick = world.sim.wait_until(|_| all_have("quick/r: pass"));
+    timeout(PATIENCE / 2, quick).await.unwrap();
+    // Nor is what hangs waited for again and again.
+    let hung = world.sim.wait_until(|_| all_have("a-hangs/r: error"));
+    timeout(PATIENCE, hung).await.unwrap();
+    reporter.stop().await;
 }

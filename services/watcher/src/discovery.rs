@@ -20,8 +20,6 @@ pub(crate) struct Resource {
     pub record: KindRecord,
     /// As in `ingress`; may be empty.
     pub singular: String,
-    /// Whether it can be both listed and watched.
-    pub watchable: bool,
 }
 
 /// A group version that does not answer.
@@ -85,7 +83,7 @@ impl Catalog {
             [first, ..] if first.record.gvr.group.is_empty() => *first,
             several => return Err(Unresolved::Invalid(ambiguous(wanted, several))),
         };
-        if resource.watchable {
+        if resource.record.watchable {
             Ok(resource)
         } else {
             Err(Unresolved::Invalid(Failure::new(

@@ -3,10 +3,13 @@
 //! A [`Judge`] follows the log for policies, entries and kinds, as a webhook does, and asks the replicas
 //! for facts. It serves nothing, and registers nothing.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use anteroom_bus::Bus;
-use anteroom_model::{EntryKind, KindRecord, ObjectKey, ViewId};
+use anteroom_model::{
+    EntryKind, EntryRecord, GroupVersionResource, Incarnation, KindRecord, ObjectKey, Revision,
+    Source, ViewId,
+};
 use anteroom_policy::{AdmissionRequest, Arrival, Policy, Reference, RuleOutcome, scanned};
 use anteroom_runtime::{Check, Service};
 use serde_json::{Value, json};
@@ -20,8 +23,8 @@ use crate::{
     policies::Entry,
 };
 
-/// How long the facts of one object may take: what waits for one that hangs waits no longer.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the facts of one object may take at most: what waits for one that hangs waits no longer.
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// After how long a query is asked a second time: never. Nobody waits for a scan, and what it asks twice
 /// takes room from admission. What was not answered is asked again later.
@@ -51,6 +54,10 @@ pub struct Judged {
     pub rule: String,
     /// What became of it.
     pub outcome: RuleOutcome,
+    /// Somebody answered one of the facts that it asked for.
+    pub was_answered: bool,
+    /// From its first step to its end, facts included.
+    pub took: Duration,
 }
 
 /// A collection that is scanned for a policy.
@@ -60,6 +67,16 @@ pub struct Collection {
     pub kind: KindRecord,
     /// The view that holds it; `None`: there is none yet, or none any more.
     pub view: Option<ViewId>,
+}
+
+/// What is scanned for a policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Collections {
+    /// The collections.
+    pub found: Vec<Collection>,
+    /// How many resources that it speaks of are not scanned: as in
+    /// [`ScannedKinds`](anteroom_policy::ScannedKinds).
+    pub left_out: usize,
 }
 
 impl Judge {
@@ -78,7 +95,7 @@ impl Judge {
             catalogs_in,
             check,
         );
-        let facts = Facts::new(bus, metrics.clone(), HEDGE, 0.0);
+        let facts = Facts::new(bus, metrics.clone(), HEDGE, 0.0).for_scans();
         let decider = Decider::new(catalogs.clone(), facts, metrics);
         (Self { decider, catalogs }, follow)
     }
@@ -96,20 +113,37 @@ impl Judge {
     }
 
     /// Takes an object through the validating rules of these policies, in their order; those that do not
-    /// speak of it are left out. `object` is whole, with `apiVersion` and `kind`.
-    pub async fn judge(&self, known: &Known, policies: &[Scanned], object: Value) -> Vec<Judged> {
+    /// speak of it are left out. `object` is whole, with `apiVersion` and `kind`. All their facts together
+    /// may take `timeout`, at most [`TIMEOUT`].
+    pub async fn judge(
+        &self,
+        known: &Known,
+        policies: &[Scanned],
+        object: Value,
+        timeout: Duration,
+    ) -> Vec<Judged> {
         let Some(request) = creation(object) else {
             return Vec::new();
         };
         let entries: Vec<_> = policies.iter().map(|policy| &*policy.0).collect();
-        let judging = self.decider.judge(&known.0, &entries, &request, TIMEOUT);
+        let timeout = timeout.min(TIMEOUT);
+        let judging = self.decider.judge(&known.0, &entries, &request, timeout);
         let records = judging.await;
         let judged = |record: crate::verdict::RuleRecord| Judged {
             policy: record.name.reader.policy.clone(),
             rule: record.name.rule().to_owned(),
+            was_answered: record.facts.iter().any(|fact| fact.origin.is_some()),
+            took: record.took,
             outcome: record.outcome,
         };
         records.into_iter().map(judged).collect()
+    }
+}
+
+impl Judge {
+    /// The view has got so far in the log: from now on nothing is judged by an earlier state of it.
+    pub fn expect(&self, view: &ViewId, incarnation: &Incarnation, revision: Revision) {
+        self.decider.facts().expect(view, incarnation, revision);
     }
 }
 
@@ -137,24 +171,63 @@ impl Known {
         entries.filter(is_scanned).cloned().map(Scanned)
     }
 
-    /// What is scanned for a policy.
-    pub fn collections(&self, policy: &Scanned) -> Vec<Collection> {
+    /// The views that the policy's rules may read facts from, and its exceptions: when one of them changes,
+    /// so may what it says.
+    pub fn reads(&self, policy: &Scanned) -> BTreeSet<ViewId> {
         let Some(compiled) = policy.policy() else {
-            return Vec::new();
+            return BTreeSet::new();
+        };
+        let exceptions = self.0.exceptions.of(compiled);
+        let references = compiled
+            .references()
+            .chain(exceptions.flat_map(anteroom_policy::PolicyException::references));
+        let mut views: BTreeSet<ViewId> = references
+            .filter_map(|reference| self.view_of(&reference, policy.key()))
+            .collect();
+        for (kind, name, _) in compiled.entry_queries() {
+            match name {
+                Some(name) => views.extend(self.0.entries.get(kind, name).and_then(view_of_record)),
+                None => {
+                    let all = self.0.entries.of_kind(kind);
+                    views.extend(all.filter_map(view_of_record));
+                }
+            }
+        }
+        views
+    }
+
+    /// The view that a reference is answered from; `None`: no view answers it.
+    fn view_of(&self, reference: &Reference, policy: &ObjectKey) -> Option<ViewId> {
+        if let Reference::Object(object) = reference
+            && !reference.may_be_secrets()
+        {
+            let (group, version) = (object.group.as_str(), object.version.as_str());
+            let gvr = GroupVersionResource::new(group, version, object.resource.as_str());
+            return Some(Source::Objects { gvr }.view_id());
+        }
+        let name = reference.name_for(policy);
+        view_of_record(self.0.entries.get(EntryKind::Implicit, &name)?)
+    }
+
+    /// What is scanned for a policy.
+    pub fn collections(&self, policy: &Scanned) -> Collections {
+        let Some(compiled) = policy.policy() else {
+            return Collections::default();
         };
         let namespace = compiled.namespace().unwrap_or_default();
-        let found = scanned(&compiled.scanned_kinds(), namespace, self.0.kinds.records());
+        let kinds = scanned(&compiled.scanned_kinds(), namespace, self.0.kinds.records());
         let collection = |(reference, kind): (_, &KindRecord)| {
             let name = Reference::Collection(reference).name_for(&policy.0.key);
             let record = self.0.entries.get(EntryKind::Implicit, &name);
             Collection {
                 kind: kind.clone(),
-                view: record
-                    .and_then(|record| record.binding().ok())
-                    .map(|binding| binding.view.clone()),
+                view: record.and_then(view_of_record),
             }
         };
-        found.into_iter().map(collection).collect()
+        Collections {
+            found: kinds.found.into_iter().map(collection).collect(),
+            left_out: kinds.left_out,
+        }
     }
 }
 
@@ -169,10 +242,20 @@ impl Scanned {
         self.0.outcome.as_ref().ok()
     }
 
+    /// Whether judging by it may have to wait for a fact.
+    pub fn may_wait(&self) -> bool {
+        self.policy().is_some_and(Policy::may_wait)
+    }
+
     /// Whether it is the very same, compiled once.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
+}
+
+fn view_of_record(record: &EntryRecord) -> Option<ViewId> {
+    let binding = record.binding().ok()?;
+    Some(binding.view.clone())
 }
 
 /// The request that would create the object, by nobody.

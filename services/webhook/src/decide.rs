@@ -150,6 +150,11 @@ impl Decider {
         course.end()
     }
 
+    /// Where facts are read.
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
     /// Takes an object that exists through the validating rules of these policies; the records of those
     /// that speak of it.
     pub(crate) async fn judge(

@@ -24,7 +24,9 @@ mod views;
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, Call};
-use anteroom_model::{ErrorCode, FactError, ObjectKey, limits::QUERIES_PER_REQUEST_MAX};
+use anteroom_model::{
+    ErrorCode, FactError, Incarnation, ObjectKey, Revision, ViewId, limits::QUERIES_PER_REQUEST_MAX,
+};
 use anteroom_policy::FactRequest;
 use anteroom_runtime::telemetry;
 use anteroom_wire::{body, envelope::TraceContext};
@@ -158,6 +160,19 @@ impl Facts {
             views,
             live,
         }
+    }
+
+    /// For scans: its live reads leave room for others.
+    pub(crate) fn for_scans(self) -> Self {
+        Self {
+            live: self.live.for_scans(),
+            ..self
+        }
+    }
+
+    /// From now on no answer of the view is taken that is of an earlier state.
+    pub(crate) fn expect(&self, view: &ViewId, incarnation: &Incarnation, revision: Revision) {
+        self.views.expect(view, incarnation, revision);
     }
 
     /// Sets out for all that the rules need, side by side; what they want of one view travels

@@ -87,6 +87,7 @@ pub(crate) mod tests {
             namespaced: true,
             subresources: subresources.iter().map(|s| (*s).to_owned()).collect(),
             preferred: true,
+            watchable: true,
         }
     }
 

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anteroom_model::ErrorCode;
+use anteroom_policy::Phase;
 use anteroom_runtime::Metrics;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -51,8 +52,8 @@ pub(crate) struct WebhookMetrics {
 /// What nearly every decision counts.
 #[derive(Debug, Default)]
 struct Usual {
-    /// Without an error: denied, allowed.
-    decisions: [OnceLock<Counter>; 2],
+    /// Without an error, of each phase: denied, allowed.
+    decisions: [[OnceLock<Counter>; 2]; 2],
     /// Queries that were answered.
     query_seconds: OnceLock<Histogram>,
 }
@@ -61,6 +62,7 @@ struct Usual {
 struct DecisionLabels {
     decision: &'static str,
     cause: &'static str,
+    phase: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -143,7 +145,7 @@ impl WebhookMetrics {
         };
         metrics.register(
             "anteroom_admission_decisions",
-            "Reviews decided, by decision and by whether a rule could not be evaluated",
+            "Reviews decided, by decision, by whether a rule could not be evaluated, and by phase",
             own.decisions.clone(),
         );
         metrics.register(
@@ -214,16 +216,18 @@ impl WebhookMetrics {
         own
     }
 
-    pub(crate) fn decided(&self, allowed: bool, error: bool, took: Duration) {
+    /// A review makes one decision in each phase that policies ask it in.
+    pub(crate) fn decided(&self, phase: Phase, allowed: bool, error: bool, took: Duration) {
         let counter = || {
             self.decisions.get_or_create_owned(&DecisionLabels {
                 decision: if allowed { "allowed" } else { "denied" },
                 cause: if error { "error" } else { "policy" },
+                phase: phase_name(phase),
             })
         };
         match error {
             true => counter().inc(),
-            false => self.usual.decisions[usize::from(allowed)]
+            false => self.usual.decisions[phase as usize][usize::from(allowed)]
                 .get_or_init(counter)
                 .inc(),
         };
@@ -311,5 +315,13 @@ impl WebhookMetrics {
 
     pub(crate) fn proven(&self, took: Duration) {
         self.proof_seconds.observe(took.as_secs_f64());
+    }
+}
+
+/// As rules say it.
+fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Validation => "validate",
+        Phase::Mutation => "mutate",
     }
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_model::limits::{AGE_MAX_DEFAULT_MS, BEAT_SILENCE_MAX_MS, LAG_MAX_MS};
 
-use crate::{Hold, Open};
+use crate::{Changes, Hold, Open};
 
 /// The limits of a mirror, and what it holds. The defaults are those of [`anteroom_model::limits`].
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub struct MirrorConfig {
     pub hold: Hold,
     /// Opens bodies that are sealed. Without it, a view that has any fails with a reason.
     pub opener: Option<Arc<dyn Open>>,
+    /// Where it is noted which views change, those that are not held included.
+    pub changes: Option<Changes>,
 }
 
 impl MirrorConfig {
@@ -40,6 +42,7 @@ impl Default for MirrorConfig {
             restart_wait: Duration::from_millis(500),
             hold: Hold::all(),
             opener: None,
+            changes: None,
         }
     }
 }

@@ -28,6 +28,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod beats;
+mod changes;
 mod config;
 mod demand;
 mod effect;
@@ -44,6 +45,7 @@ mod status;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+pub use changes::Changes;
 pub use config::MirrorConfig;
 pub use demand::{Hold, Open};
 pub use handle::{ViewHandle, ViewSet};

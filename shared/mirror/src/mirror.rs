@@ -15,7 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Span;
 
 use crate::{
-    Hold, MirrorConfig, MirrorMetrics, MirrorReadiness, RereadCause, ViewHandle, ViewSet,
+    Changes, Hold, MirrorConfig, MirrorMetrics, MirrorReadiness, RereadCause, ViewHandle, ViewSet,
     beats::{self, Beats},
     demand::{Demand, Demands},
     effect::Effect,
@@ -65,6 +65,7 @@ impl Mirror {
             _stop: stop.clone().drop_guard(),
         };
         let task = Task {
+            changes: config.changes.clone(),
             machine: Machine::new(scope, config),
             clock: outlets.clock,
             outlets,
@@ -140,6 +141,7 @@ impl Mirror {
 
 struct Task {
     machine: Machine,
+    changes: Option<Changes>,
     clock: Clock,
     bus: Arc<dyn Bus>,
     follower: Follower,
@@ -187,6 +189,9 @@ impl Task {
     }
 
     fn log(&mut self, event: LogEvent) -> Vec<Effect> {
+        if let Some(changes) = &self.changes {
+            changes.take(&event);
+        }
         let span = self.span(&event);
         let caught_up = matches!(event, LogEvent::CaughtUp { .. });
         let effects = span.in_scope(|| self.machine.log(self.clock.now(), event));

@@ -323,6 +323,14 @@ pub struct KindRecord {
     /// Whether `gvr.version` is the group's preferred one for this kind.
     #[serde(default)]
     pub preferred: bool,
+    /// Whether it can be listed and watched, so that its objects can be in views.
+    #[serde(default = "yes")]
+    pub watchable: bool,
+}
+
+/// What an older writer meant, who did not say.
+fn yes() -> bool {
+    true
 }
 
 impl Failure {

@@ -1,6 +1,6 @@
 //! Which policies are evaluated on objects that exist, on which, and what is told of the results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anteroom_model::KindRecord;
 
@@ -14,8 +14,7 @@ use crate::{
 pub const SCANNED_MAX: usize = 128;
 
 /// Resources whose objects are never scanned, by group and plural: they are news or heartbeats rather
-/// than state, are written by whoever scans, or are secret; or they cannot be watched, and so take no
-/// room among those that can.
+/// than state, are written by whoever scans, or are secret; or nothing is ever stored of them.
 const NEVER_SCANNED: &[(&str, &str)] = &[
     ("", "bindings"),
     ("", "componentstatuses"),
@@ -55,6 +54,15 @@ pub struct Reporting {
     pub severity: Option<&'static str>,
     /// `policies.kyverno.io/scored: "false"`: a violation is a warning.
     pub unscored: bool,
+}
+
+/// What is scanned for a policy, of what the API server serves.
+#[derive(Clone, Debug, Default)]
+pub struct ScannedKinds<'k> {
+    /// The collections, each with the kind of its objects.
+    pub found: Vec<(CollectionReference, &'k KindRecord)>,
+    /// Resources of these kinds that are not: beyond [`SCANNED_MAX`], or they cannot be watched.
+    pub left_out: usize,
 }
 
 /// What a manifest says of scans and of reports.
@@ -125,13 +133,15 @@ impl Policy {
 
 /// The collections that hold objects of these kinds, of what the API server serves, in order, each
 /// resource once: in its group's preferred version, where a kind takes that in. `namespace` narrows them
-/// to what a namespaced policy speaks of; empty: all. At most [`SCANNED_MAX`].
+/// to what a namespaced policy speaks of; empty: all. At most [`SCANNED_MAX`]. What cannot be watched takes
+/// no room among them.
 pub fn scanned<'k>(
     patterns: &[KindPattern],
     namespace: &str,
     served: impl IntoIterator<Item = &'k KindRecord>,
-) -> Vec<(CollectionReference, &'k KindRecord)> {
+) -> ScannedKinds<'k> {
     let mut found: BTreeMap<(&str, &str), &KindRecord> = BTreeMap::new();
+    let mut unwatchable: BTreeSet<(&str, &str)> = BTreeSet::new();
     for record in served {
         let gvr = &record.gvr;
         let covers = |pattern: &KindPattern| {
@@ -143,6 +153,10 @@ pub fn scanned<'k>(
             && (namespace.is_empty() || record.namespaced)
             && patterns.iter().any(covers);
         if !is_scanned {
+            continue;
+        }
+        if !record.watchable {
+            unwatchable.insert(place);
             continue;
         }
         let known = found.entry(place).or_insert(record);
@@ -161,11 +175,15 @@ pub fn scanned<'k>(
         };
         (reference, record)
     };
-    found
-        .into_values()
-        .take(SCANNED_MAX)
-        .map(collection)
-        .collect()
+    unwatchable.retain(|place| !found.contains_key(place));
+    ScannedKinds {
+        left_out: found.len().saturating_sub(SCANNED_MAX) + unwatchable.len(),
+        found: found
+            .into_values()
+            .take(SCANNED_MAX)
+            .map(collection)
+            .collect(),
+    }
 }
 
 impl Rule {

@@ -68,7 +68,7 @@ mod template;
 mod uses;
 mod wildcard;
 
-pub use background::{NotScanned, Reporting, SCANNED_MAX, scanned};
+pub use background::{NotScanned, Reporting, SCANNED_MAX, ScannedKinds, scanned};
 pub use compile::{
     CONTEXT_ENTRIES_MAX, Driver, MANIFEST_DEPTH_MAX, RULES_MAX, STALENESS_MAX_MS, compile,
     compile_for, derived_rules, none_run,

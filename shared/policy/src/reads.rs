@@ -65,6 +65,12 @@ impl Policy {
         by_name.into_values()
     }
 
+    /// Whether a rule may have to wait for a fact: it has a context that is read from somewhere, or is
+    /// about what a request does not carry.
+    pub fn may_wait(&self) -> bool {
+        self.facts().next().is_some() || self.references().next().is_some()
+    }
+
     fn sources(&self) -> impl Iterator<Item = &FactSource> {
         self.facts().map(|fact| &fact.source)
     }

@@ -32,6 +32,9 @@ pub struct LiveRequest {
     /// is then sealed to it. Without it none is read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_key: Option<Bytes>,
+    /// It is for a scan of what exists: nobody waits for it, so it has to leave room for others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_scan: bool,
 }
 
 /// What is read. Variables have been put in their places.
@@ -161,6 +164,7 @@ mod tests {
                 selection: None,
             },
             reply_key: Some(Bytes::from_static(b"k")),
+            of_scan: true,
         };
         let bytes = encode_request(&request).unwrap();
         assert_eq!(decode_request(&bytes), Ok(request));

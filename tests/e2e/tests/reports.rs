@@ -41,8 +41,11 @@ async fn reports_follow_objects_and_policies() -> anyhow::Result<()> {
     a_refusal_is_told_of(&world).await?;
 
     // It follows its object.
-    label(&world, "bad", Some("b")).await?;
-    says(&world, "bad", "pass").await?;
+    for (team, result) in [(Some("b"), "pass"), (None, "fail"), (Some("b"), "pass")] {
+        label(&world, "bad", team).await?;
+        says(&world, "bad", result).await?;
+    }
+    another_policy_has_its_own_results(&world).await?;
     let later = uid(&world, "later").await?;
     world.delete(&config_map("later", None)).await?;
     is_gone(&world, &later).await?;
@@ -179,6 +182,71 @@ fn is_as_kyverno_writes_it(found: &DynamicObject, name: &str, uid: &str) -> anyh
         ensure!(result[field] == expected, "{field}: {result}");
     }
     Ok(())
+}
+
+/// A namespaced policy, which reads a fact: its results stand beside the other's, follow the fact, and go
+/// with it.
+async fn another_policy_has_its_own_results(world: &World) -> anyhow::Result<()> {
+    world.create(&settings("b")).await?;
+    let own = json!({
+        "apiVersion": "kyverno.io/v1", "kind": "Policy",
+        "metadata": { "name": "not-gone", "namespace": NAMESPACE },
+        "spec": { "validationFailureAction": "Audit", "rules": [{
+            "name": "team",
+            "match": { "any": [{ "resources": { "kinds": ["ConfigMap"], "names": ["bad"] } }] },
+            "context": [{ "name": "settings",
+                "configMap": { "name": "settings", "namespace": NAMESPACE } }],
+            "validate": { "message": "that team is gone", "deny": { "conditions": { "all": [{
+                "key": "{{ request.object.metadata.labels.team || '' }}", "operator": "Equals",
+                "value": "{{ settings.data.gone }}" }] } } },
+        }] },
+    });
+    world.create(&own).await?;
+    condition(world, &own, "True", "").await?;
+    have(world, "bad", &[("has-team", "pass"), ("not-gone", "fail")]).await?;
+    let patch = json!({ "data": { "gone": "c" } });
+    let api = world.api(&settings(""));
+    api.patch("settings", &PatchParams::default(), &Patch::Merge(&patch))
+        .await?;
+    have(world, "bad", &[("has-team", "pass"), ("not-gone", "pass")]).await?;
+    world.delete(&own).await?;
+    says(world, "bad", "pass").await?;
+    world.delete(&settings("")).await
+}
+
+fn settings(gone: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "gone": gone },
+        "metadata": { "name": "settings", "namespace": NAMESPACE, "labels": { "team": "x" } } })
+}
+
+/// The report on this ConfigMap has these results, and no other; its summary counts them.
+async fn have(world: &World, name: &str, expected: &[(&str, &str)]) -> anyhow::Result<()> {
+    let uid = uid(world, name).await?;
+    wait::until(&format!("the report on {name} to be whole"), async || {
+        let found = world.api(&report(&uid)).get(&uid).await?;
+        let results = found.data["results"].as_array().cloned();
+        let mut results: Vec<_> = results
+            .iter()
+            .flatten()
+            .map(|result| {
+                let policy = result["policy"].as_str().unwrap_or_default();
+                let policy = policy.rsplit('/').next().unwrap_or_default().to_owned();
+                (policy, result["result"].clone())
+            })
+            .collect();
+        results.sort_by(|one, other| one.0.cmp(&other.0));
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(policy, result)| ((*policy).to_owned(), json!(result)))
+            .collect();
+        ensure!(results == expected, "{results:?}");
+        for result in ["pass", "fail"] {
+            let count = expected.iter().filter(|(_, found)| found == result).count();
+            ensure!(found.data["summary"][result] == count, "{}", found.data);
+        }
+        anyhow::Ok(())
+    })
+    .await
 }
 
 async fn is_gone(world: &World, uid: &str) -> anyhow::Result<()> {

@@ -50,6 +50,10 @@ impl State for Fake {
             .collect()
     }
 
+    fn uid((name, incarnation, _): &Thing) -> Option<String> {
+        Some(uid(*name, *incarnation))
+    }
+
     fn get(&self, key: &ObjectKey) -> Option<Thing> {
         let name: u8 = key.name.parse().ok()?;
         let (incarnation, content) = self.0.get(&name)?;
@@ -80,6 +84,8 @@ enum Event {
     Begin,
     Steps(usize),
     Rescan,
+    /// The walk that has waited longest takes along what changed.
+    Extend,
     /// What the policy could not judge on the view is due again.
     Retry(u8, u8),
 }
@@ -94,6 +100,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         4 => Just(Event::Begin),
         6 => (0..3_usize).prop_map(Event::Steps),
         1 => Just(Event::Rescan),
+        3 => Just(Event::Extend),
         2 => (0..3_u8, 0..2_u8).prop_map(|(p, v)| Event::Retry(p, v)),
     ];
     prop::collection::vec(event, 0..60)
@@ -183,6 +190,7 @@ impl World {
             Event::Unknown(view, unknown) => self.unknown[usize::from(view)] = unknown,
             Event::Begin => self.begin(),
             Event::Steps(count) => self.steps(count),
+            Event::Extend => self.extend(),
             Event::Rescan => self.plan.anew(|_| true),
             Event::Retry(policy, view) => {
                 let finder = finder(policy, usize::from(view));
@@ -203,7 +211,18 @@ impl World {
         }
     }
 
-    fn begin(&mut self) {
+    fn extend(&mut self) {
+        self.look();
+        let Some(walk) = self.walks.first_mut() else {
+            return;
+        };
+        let index = usize::from(walk.view == view(1));
+        if let Some(now) = self.states[index].as_ref().filter(|_| !self.unknown[index]) {
+            walk.extend(now);
+        }
+    }
+
+    fn look(&mut self) {
         for index in 0..2 {
             let changed = self.states[index]
                 .as_ref()
@@ -212,12 +231,17 @@ impl World {
                 self.states[index] = Some(Fake(Arc::new(self.views[index].clone())));
             }
         }
+    }
+
+    fn begin(&mut self) {
+        self.look();
         let (states, unknown) = (&self.states, &self.unknown);
         let now = |id: &ViewId| {
             let index = (0..2).find(|index| view(*index) == *id)?;
             states[index].clone().filter(|_| !unknown[index])
         };
-        let begun = self.plan.walks(now);
+        // Policy 2 may wait for facts.
+        let begun = self.plan.walks(now, |policy| &*policy.name == "2");
         self.walks.extend(begun);
     }
 
@@ -290,21 +314,69 @@ proptest! {
     }
 }
 
+fn never(_: &ObjectKey) -> bool {
+    false
+}
+
+#[test]
+fn who_may_wait_for_facts_walks_alone() {
+    let mut plan = Plan::default();
+    plan.set(&[finder(0, 0), finder(2, 0)].into());
+    let state = Fake(Arc::new([(1, (1, 1))].into()));
+    let walks = plan.walks(|_| Some(state.clone()), |policy| &*policy.name == "2");
+    let on: Vec<_> = walks.iter().map(|walk| plan.on(walk).len()).collect();
+    assert_eq!(on, [1, 1]);
+    let waits: Vec<_> = walks.iter().map(Walk::waits).collect();
+    assert_eq!(waits, [false, true]);
+}
+
+#[test]
+fn what_changes_on_the_way_does_not_wait_for_the_rest() {
+    let mut plan = Plan::default();
+    plan.set(&[finder(0, 0)].into());
+    let state = |things: &[Thing]| {
+        let things = things
+            .iter()
+            .map(|(name, made, content)| (*name, (*made, *content)));
+        Fake(Arc::new(things.collect()))
+    };
+    let one = state(&[(1, 1, 0), (2, 1, 0), (3, 1, 0), (4, 1, 0)]);
+    let mut walk = plan.walks(|_| Some(one.clone()), never).remove(0);
+    assert_eq!(walk.take(1), [Step::Judge((1, 1, 0))]);
+    let two = state(&[(1, 1, 0), (2, 2, 0), (4, 1, 5), (5, 1, 0)]);
+    walk.extend(&two);
+    let changes = [
+        Step::Forget(uid(2, 1)),
+        Step::Forget(uid(3, 1)),
+        Step::Judge((2, 2, 0)),
+        Step::Judge((4, 1, 5)),
+        Step::Judge((5, 1, 0)),
+    ];
+    assert!(!walk.is_of_all());
+    assert_eq!(walk.take(9), changes);
+    assert!(walk.is_of_all());
+    plan.arrived(walk);
+    assert!(plan.walks(|_| Some(two.clone()), never).is_empty());
+}
+
 #[test]
 fn policies_that_stand_together_walk_together() {
     let mut plan = Plan::default();
     plan.set(&[finder(0, 0), finder(2, 0)].into());
     let state = |n: u8| Fake(Arc::new((0..n).map(|name| (name, (1, 1))).collect()));
     let (one, two) = (state(3), state(4));
-    let mut walks = plan.walks(|_| Some(one.clone()));
+    let mut walks = plan.walks(|_| Some(one.clone()), never);
     assert_eq!(walks.len(), 1);
     let mut walk = walks.remove(0);
     assert_eq!((plan.on(&walk).len(), walk.left()), (2, 3));
-    assert!(plan.walks(|_| Some(two.clone())).is_empty(), "they walk");
+    assert!(
+        plan.walks(|_| Some(two.clone()), never).is_empty(),
+        "they walk"
+    );
     walk.take(9);
     plan.arrived(walk);
     plan.anew(|policy| &*policy.name == "2");
-    let walks = plan.walks(|_| Some(two.clone()));
+    let walks = plan.walks(|_| Some(two.clone()), never);
     let left: Vec<_> = walks.iter().map(Walk::left).collect();
     assert_eq!(left, [1, 4], "what came, and all");
     let of_all: Vec<_> = walks.iter().map(Walk::is_of_all).collect();
@@ -319,7 +391,7 @@ fn objects_are_looked_at_again_where_the_policy_stands() {
     let keys = ["1", "9"].map(|name| ObjectKey::new("", name));
     assert!(plan.again(&finder, &keys).is_none(), "it stands nowhere");
     let state = Fake(Arc::new([(1, (1, 1)), (2, (1, 1))].into()));
-    let walk = plan.walks(|_| Some(state.clone())).remove(0);
+    let walk = plan.walks(|_| Some(state.clone()), never).remove(0);
     assert!(plan.again(&finder, &keys).is_none(), "it walks");
     plan.arrived(walk);
     let mut walk = plan.again(&finder, &keys).unwrap();
@@ -335,11 +407,11 @@ fn a_policy_that_has_nothing_to_look_at_again_goes_on() {
     plan.set(&[finder.clone()].into());
     let state = |n: u8| Fake(Arc::new((0..n).map(|name| (name, (1, 1))).collect()));
     let (one, two) = (state(1), state(2));
-    let walk = plan.walks(|_| Some(one.clone())).remove(0);
+    let walk = plan.walks(|_| Some(one.clone()), never).remove(0);
     plan.arrived(walk);
     for gone in [&[][..], &[ObjectKey::new("", "9")]] {
         assert!(plan.again(&finder, gone).is_none());
     }
-    let walks = plan.walks(|_| Some(two.clone()));
+    let walks = plan.walks(|_| Some(two.clone()), never);
     assert_eq!(walks.iter().map(Walk::left).collect::<Vec<_>>(), [1]);
 }

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use anteroom_mirror::Hold;
 use anteroom_model::{ObjectKey, ViewId};
 use anteroom_webhook::background::{Known, Scanned};
+use tokio::time::Instant;
 
-use super::Scanner;
+use super::{Scanner, mark};
 use crate::{book::Finder, desk::About};
 
 impl Scanner {
@@ -52,6 +53,14 @@ impl Scanner {
             .anew(|policy| !excepts_as || changed.contains(policy));
         self.tell_about(about(&policies));
         self.metrics.policies(policies.len());
+        let reads = policies.iter();
+        let reads = reads.map(|(key, policy)| (key.clone(), known.reads(policy)));
+        let changes = &self.changes;
+        self.facts.set(reads.collect(), Instant::now(), |views| {
+            mark(changes, views)
+        });
+        self.patience
+            .retain(|policy, _| policies.contains_key(policy));
         self.policies = policies;
         self.known = Some(known);
     }
@@ -75,8 +84,11 @@ impl Scanner {
         policies: &BTreeMap<ObjectKey, Scanned>,
     ) -> super::Collections {
         let mut collections = super::Collections::new();
+        let mut left_out = 0;
         for (key, policy) in policies {
-            for collection in known.collections(policy) {
+            let of_policy = known.collections(policy);
+            left_out += of_policy.left_out;
+            for collection in of_policy.found {
                 let gvr = collection.kind.gvr;
                 let kind = (gvr.group.clone(), collection.kind.kind);
                 let place = (key.clone(), gvr);
@@ -86,6 +98,7 @@ impl Scanner {
                 collections.insert(place, (kind, view));
             }
         }
+        self.metrics.left_out(left_out);
         collections
     }
 

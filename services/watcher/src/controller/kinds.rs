@@ -66,6 +66,7 @@ mod tests {
             namespaced: true,
             subresources: Vec::new(),
             preferred: true,
+            watchable: true,
         };
         let ingress = key(&record("networking.k8s.io", "Ingress"));
         assert_eq!(&*ingress.name, "Ingress.v1.networking.k8s.io");

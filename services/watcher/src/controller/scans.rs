@@ -35,10 +35,9 @@ impl Controller {
         else {
             return Vec::new();
         };
-        let served = catalog.resources.iter().filter(|served| served.watchable);
-        let records = served.map(|served| &served.record);
+        let records = catalog.resources.iter().map(|served| &served.record);
         let scanned = scanned(&manifest.scanned, &manifest.identity.namespace, records);
-        let references = scanned.into_iter().map(|(collection, _)| collection);
+        let references = scanned.found.into_iter().map(|(collection, _)| collection);
         references.map(Reference::Collection).collect()
     }
 

@@ -110,9 +110,9 @@ mod tests {
                 namespaced: true,
                 subresources: Vec::new(),
                 preferred: true,
+                watchable: true,
             },
             singular: String::new(),
-            watchable: true,
         });
         Catalog {
             resources: resources.collect(),

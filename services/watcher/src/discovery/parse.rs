@@ -95,9 +95,9 @@ fn read_resource(group: &str, version: &str, found: APIResourceDiscovery) -> Opt
             namespaced: found.scope.as_deref() == Some("Namespaced"),
             subresources,
             preferred: false,
+            watchable: watchable(&found.verbs),
         },
         singular: found.singular_resource.unwrap_or_default(),
-        watchable: watchable(&found.verbs),
     })
 }
 
@@ -126,9 +126,9 @@ pub(crate) fn parse_legacy_resources(
             kind: resource.kind,
             namespaced: resource.namespaced,
             preferred: false,
+            watchable: watchable(&resource.verbs),
         },
         singular: resource.singular_name,
-        watchable: watchable(&resource.verbs),
     });
     read.collect()
 }

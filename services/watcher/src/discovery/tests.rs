@@ -44,7 +44,7 @@ fn one_broken_group_takes_nothing_from_the_others() {
 fn a_resource_is_read_with_scope_subresources_and_preference() {
     let catalog = aggregated(AGGREGATED);
     let deployments = &catalog.resources[0];
-    assert!(deployments.watchable && deployments.record.namespaced);
+    assert!(deployments.record.watchable && deployments.record.namespaced);
     assert_eq!(deployments.record.subresources, ["scale", "status"]);
     let preferred: Vec<_> = catalog
         .resources
@@ -52,7 +52,7 @@ fn a_resource_is_read_with_scope_subresources_and_preference() {
         .map(|r| r.record.preferred)
         .collect();
     assert_eq!(preferred, [true, true, false, true]);
-    assert!(!catalog.resources[1].watchable);
+    assert!(!catalog.resources[1].record.watchable);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn legacy_lists_name_subresources_beside_their_resource() {
     let resources = parse_legacy_resources("", "v1", list.unwrap());
     assert_eq!(resources.len(), 2);
     assert_eq!(resources[0].record.subresources, ["log"]);
-    assert!(resources[0].watchable && !resources[1].watchable);
+    assert!(resources[0].record.watchable && !resources[1].record.watchable);
 }
 
 #[test]

@@ -10,17 +10,15 @@ use anteroom_mirror::Mirror;
 use anteroom_model::{FactError, ObjectKey};
 use anteroom_wire::live::{self, LiveOutcome, LiveReply, LiveRequest};
 use bytes::Bytes;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
 use super::{
     LiveTools,
     allowed::{Allowed, Target},
-    bucket::Bucket,
     evaluate::evaluate,
     failed,
     flights::Flights,
+    limits::Limits,
     policies::Policies,
 };
 use crate::{
@@ -42,9 +40,9 @@ type Brought = Result<(Arc<Value>, usize), FactError>;
 pub(super) struct Reader {
     tools: LiveTools,
     policies: Policies,
-    bucket: Mutex<Bucket>,
-    places: Semaphore,
-    flights: Flights<String, Brought>,
+    admission: Limits,
+    scans: Limits,
+    flights: Flights<(bool, String), Brought>,
     images: Images,
 }
 
@@ -53,8 +51,8 @@ impl Reader {
         let LiveTools { args, .. } = &tools;
         Self {
             policies: Policies::new(mirror),
-            bucket: Mutex::new(Bucket::new(args.live_reads_per_second, Instant::now())),
-            places: Semaphore::new(args.live_read_concurrency as usize),
+            admission: Limits::of_admission(args),
+            scans: Limits::of_scans(args),
             flights: Flights::default(),
             images: Images::new(Registries {
                 insecure: args.insecure_registry.clone(),
@@ -95,9 +93,11 @@ impl Reader {
         let allowed = self.allowed_soon(request).await?;
         let reply_key = self.check_secrets(request, &allowed)?;
         let secret = allowed.secret;
-        let key = allowed.key();
+        let of_scan = request.of_scan;
+        // Admission does not wait in a scan's queue, though both read the same.
+        let key = allowed.key().map(|key| (of_scan, key));
         let this = Arc::clone(self);
-        let read = move || async move { this.read(&allowed, deadline).await };
+        let read = move || async move { this.read(&allowed, of_scan, deadline).await };
         let (flight, shared) = match key {
             Some(key) => self.flights.join(key, read),
             None => Flights::default().join((), read),
@@ -181,27 +181,27 @@ impl Reader {
     }
 
     /// Reads, once there is room for it within the deadline of its first reader.
-    async fn read(&self, allowed: &Allowed, deadline: Instant) -> Brought {
-        let now = Instant::now();
-        let most = deadline.saturating_duration_since(now);
-        let wait = self.bucket.lock().take(now, most).ok_or_else(|| {
-            let most = self.tools.args.live_reads_per_second;
-            busy(format!("{most} live reads are begun in a second"))
-        })?;
-        tokio::time::sleep(wait).await;
-        let most = deadline.saturating_duration_since(Instant::now());
+    async fn read(&self, allowed: &Allowed, of_scan: bool, deadline: Instant) -> Brought {
+        let limits = match of_scan {
+            true => &self.scans,
+            false => &self.admission,
+        };
+        limits.turn(deadline).await?;
         let target = match &allowed.target {
-            // Who writes a Pod names the registry: one that is slow takes places from images alone.
             Target::Image(reference) => {
+                // Who writes a Pod names the registry: one that is slow takes places from images alone,
+                // of which scans take no more than their own.
+                let _place = match of_scan {
+                    true => Some(limits.place(deadline).await?),
+                    false => None,
+                };
+                let most = deadline.saturating_duration_since(Instant::now());
                 let _under_way = self.tools.metrics.under_way();
                 return self.images.read(reference, most).await;
             }
             Target::Call(target) => target,
         };
-        let Ok(Ok(_place)) = tokio::time::timeout(most, self.places.acquire()).await else {
-            let most = self.tools.args.live_read_concurrency;
-            return Err(busy(format!("{most} live reads are under way")));
-        };
+        let _place = limits.place(deadline).await?;
         let _under_way = self.tools.metrics.under_way();
         // It is not cut short with its first reader's deadline: others may have joined.
         let nothing_known = Validators::default();
@@ -259,10 +259,6 @@ fn read_failed(fault: &CallFault) -> FactError {
 
 fn ended() -> FactError {
     failed("the read ended unexpectedly")
-}
-
-fn busy(message: String) -> FactError {
-    FactError::LiveReadBusy { message }
 }
 
 fn exceeded(given: Duration) -> FactError {

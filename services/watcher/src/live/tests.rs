@@ -152,6 +152,7 @@ fn get(policy: &str, variable: &str, path: &str) -> LiveRequest {
             selection: None,
         },
         reply_key: None,
+        of_scan: false,
     }
 }
 
@@ -379,6 +380,28 @@ async fn over_the_limits_a_watcher_says_so() {
         .unwrap_err();
     assert!(matches!(busy, FactError::LiveReadBusy { .. }), "{busy}");
     assert_eq!(rig.asked.load(Ordering::SeqCst), 1);
+}
+
+/// What scans read takes nothing from admission, and the other way round.
+#[tokio::test]
+async fn scans_have_limits_of_their_own() {
+    let args = LiveArgs {
+        live_reads_per_second: 1,
+        ..LiveArgs::default()
+    };
+    let mut rig = Rig::new(args).await;
+    rig.policy("", "p", reads()).await;
+    let of_admission = get("p", "version", "/version");
+    let of_scan = LiveRequest {
+        of_scan: true,
+        ..of_admission.clone()
+    };
+    let soon = Duration::from_millis(100);
+    rig.ask(&of_scan).await.unwrap();
+    let busy = rig.ask_within(&of_scan, soon).await.unwrap_err();
+    assert!(matches!(busy, FactError::LiveReadBusy { .. }), "{busy}");
+    rig.ask_within(&of_admission, PATIENCE).await.unwrap();
+    assert_eq!(rig.asked.load(Ordering::SeqCst), 2);
 }
 
 /// Point C: an answer over the limit of size is an error.

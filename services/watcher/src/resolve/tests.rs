@@ -13,9 +13,9 @@ fn served(group: &str, version: &str, plural: &str, kind: &str, namespaced: bool
             namespaced,
             subresources: Vec::new(),
             preferred: true,
+            watchable: kind != "Review",
         },
         singular: kind.to_lowercase(),
-        watchable: kind != "Review",
     }
 }
 

@@ -151,6 +151,7 @@ async fn write_catalog(writer: &mut Writer, view: &ViewId, which: Which) {
         namespaced: true,
         subresources: vec!["status".to_owned()],
         preferred: true,
+        watchable: true,
     };
     put(
         writer,

@@ -80,6 +80,12 @@ impl Entries {
         self.named[at].record.as_ref()
     }
 
+    /// All of this kind.
+    pub(crate) fn of_kind(&self, kind: EntryKind) -> impl Iterator<Item = &EntryRecord> {
+        let records = self.named.iter().filter_map(|item| item.record.as_ref());
+        records.filter(move |record| record.kind == kind)
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.named.len()

@@ -45,21 +45,26 @@ impl Floors {
 
     /// An answer came. Positions of two logs are not compared: whichever log answers is the one.
     pub(super) fn raise(&self, view: &ViewId, reply: &QueryReply) {
+        self.raise_to(view, &reply.incarnation, reply.revision);
+    }
+
+    /// The view is known to have got so far: what was read before that is too old.
+    pub(super) fn raise_to(&self, view: &ViewId, incarnation: &Incarnation, revision: Revision) {
         let now = Instant::now();
         let mut positions = self.0.lock();
         if let Some((floor, read_at)) = positions.by_view.get_mut(view) {
-            if floor.incarnation != reply.incarnation {
-                floor.incarnation = reply.incarnation.clone();
-                floor.revision = reply.revision;
+            if floor.incarnation != *incarnation {
+                floor.incarnation = incarnation.clone();
+                floor.revision = revision;
             }
-            floor.revision = floor.revision.max(reply.revision);
+            floor.revision = floor.revision.max(revision);
             *read_at = now;
             return;
         }
         positions.forget_idle(now);
         let floor = Floor {
-            incarnation: reply.incarnation.clone(),
-            revision: reply.revision,
+            incarnation: incarnation.clone(),
+            revision,
         };
         positions.by_view.insert(view.clone(), (floor, now));
     }

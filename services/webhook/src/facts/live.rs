@@ -22,6 +22,7 @@ pub(super) struct Live {
     metrics: WebhookMetrics,
     /// No read is asked for a second time before this.
     hedge_min: Duration,
+    of_scans: bool,
 }
 
 impl Live {
@@ -30,7 +31,14 @@ impl Live {
             bus,
             metrics,
             hedge_min,
+            of_scans: false,
         }
+    }
+
+    /// For scans: what it reads leaves room for others.
+    pub(super) fn for_scans(mut self) -> Self {
+        self.of_scans = true;
+        self
     }
 
     /// Reads what `way` says for a context entry of a policy.
@@ -94,6 +102,7 @@ impl Live {
             call: way.call,
             query: way.query,
             reply_key: seal.public(),
+            of_scan: self.of_scans,
         };
         let body = encode_request(&request).map_err(|error| too_large(&error))?;
         let left = deadline.saturating_duration_since(Instant::now());

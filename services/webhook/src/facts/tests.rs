@@ -268,6 +268,23 @@ async fn an_object_by_name_is_asked_of_the_objects_of_its_type() {
     assert_eq!(code(&world.answer(pod(true)).await), "AR109");
 }
 
+/// A watcher knows those for which nobody waits.
+#[tokio::test]
+async fn a_live_read_of_a_scan_says_so() {
+    for of_scan in [false, true] {
+        let mut world = World::new(0.0);
+        if of_scan {
+            world.facts = world.facts.clone().for_scans();
+        }
+        let _watcher = world.watcher(|_, request| Ok(json!(request.of_scan))).await;
+        let service = FactTarget::Service {
+            url: "https://s".into(),
+            data: None,
+        };
+        assert_eq!(world.answer(service).await.answer, Some(Ok(json!(of_scan))));
+    }
+}
+
 #[tokio::test]
 async fn a_live_read_carries_whose_it_is_and_what_it_says_comes_back() {
     let world = World::new(0.0);

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Address, Bus, RequestError};
-use anteroom_model::{FactError, ViewId, limits::REFERENCE_WAIT_MAX_MS};
+use anteroom_model::{FactError, Incarnation, Revision, ViewId, limits::REFERENCE_WAIT_MAX_MS};
 use anteroom_wire::query::{Query, QueryReply, QueryRequest, decode_outcome, encode_request};
 use bytes::Bytes;
 use serde_json::Value;
@@ -104,6 +104,11 @@ impl Views {
             hedge,
             floors: Arc::default(),
         }
+    }
+
+    /// From now on the view has got so far for everybody who asks here.
+    pub(super) fn expect(&self, view: &ViewId, incarnation: &Incarnation, revision: Revision) {
+        self.floors.raise_to(view, incarnation, revision);
     }
 
     /// Asks one view. Where it is on its way, and `waits`, it is asked again for a while.

@@ -21,6 +21,7 @@ use prometheus_client::{
 
 use xxhash_rust::xxh3::Xxh3Default;
 
+use super::phase_name;
 use crate::{
     policies::PolicySet,
     review::Review,
@@ -104,10 +105,7 @@ impl OfRule {
     pub(crate) fn of(policy: &Policy, rule: &Rule) -> Self {
         let namespace = policy.namespace();
         Self {
-            validation_mode: match rule.action() {
-                FailureAction::Enforce => "enforce",
-                FailureAction::Audit => "audit",
-            },
+            validation_mode: mode(rule.action()),
             policy_type: match namespace {
                 Some(_) => "namespaced",
                 None => "cluster",
@@ -116,10 +114,7 @@ impl OfRule {
             namespace: namespace.unwrap_or("-").to_owned(),
             name: policy.name().to_owned(),
             rule: rule.name().to_owned(),
-            rule_type: match rule.phase() {
-                Phase::Validation => "validate",
-                Phase::Mutation => "mutate",
-            },
+            rule_type: phase_name(rule.phase()),
         }
     }
 }
@@ -195,7 +190,7 @@ impl KyvernoMetrics {
         });
         counted.one(took);
         for record in &decision.rules {
-            let key = (&place, record.result() as usize);
+            let key = (&place, record.result() as usize, mode(record.action));
             let counted = record.name.seen.get(&key, || self.rule(place, record));
             counted.one(record.took);
         }
@@ -205,7 +200,8 @@ impl KyvernoMetrics {
         let of = &record.name.of_rule;
         let place = self.bounded(place, &self.results_known);
         let labels = ResultLabels {
-            policy_validation_mode: of.validation_mode,
+            // Namespaces may have actions of their own.
+            policy_validation_mode: mode(record.action),
             policy_type: of.policy_type,
             policy_background_mode: of.background_mode,
             policy_namespace: of.namespace.clone(),
@@ -325,6 +321,13 @@ fn hash(key: &impl Hash) -> u64 {
     hasher.finish()
 }
 
+fn mode(action: FailureAction) -> &'static str {
+    match action {
+        FailureAction::Enforce => "enforce",
+        FailureAction::Audit => "audit",
+    }
+}
+
 fn text(flag: bool) -> &'static str {
     match flag {
         true => "true",
@@ -369,6 +372,42 @@ mod tests {
             text.contains("kyverno_admission_review_duration_seconds_count{"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_rule_is_counted_by_the_action_that_it_had() {
+        let metrics = anteroom_runtime::Service::new("webhook").metrics;
+        let kyverno = KyvernoMetrics::registered(&metrics);
+        let name = Arc::new(crate::rule::RuleName::new(
+            anteroom_model::ObjectKey::new("", "p"),
+            "r",
+        ));
+        let body = review("Pod", "a");
+        let review = Review::parse(body.as_bytes()).unwrap();
+        for action in [FailureAction::Enforce, FailureAction::Audit] {
+            let record = RuleRecord {
+                name: Arc::clone(&name),
+                action,
+                ignore_errors: false,
+                warn_on_audit: false,
+                took: Duration::ZERO,
+                outcome: anteroom_policy::RuleOutcome::Pass,
+                changed: Vec::new(),
+                facts: Vec::new(),
+                excepted_by: Vec::new(),
+            };
+            let decision = Decision {
+                rules: vec![record],
+                ..Decision::default()
+            };
+            kyverno.decided(&review, Phase::Validation, &decision, Duration::ZERO);
+        }
+        let text = metrics.encode();
+        for mode in ["enforce", "audit"] {
+            let line = format!("kyverno_policy_results_total{{policy_validation_mode=\"{mode}\"");
+            let one = text.lines().filter(|found| found.starts_with(&line));
+            assert_eq!(one.count(), 1, "{text}");
+        }
     }
 
     #[test]

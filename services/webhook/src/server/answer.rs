@@ -119,7 +119,7 @@ async fn review(
     let decision = app.decider.decide(&review, phase, scope, timeout).await?;
     let took = begun.elapsed();
     app.metrics
-        .decided(decision.allowed(), decision.error, took);
+        .decided(phase, decision.allowed(), decision.error, took);
     if let Some(kyverno) = &app.metrics.kyverno {
         kyverno.decided(&review, phase, &decision, took);
     }

@@ -56,7 +56,7 @@ async fn an_error_denies_admits_or_warns_as_the_policy_says() {
     let ignored = format!("policy b-ignore.unique-host: {text}");
     assert_eq!(admitted["warnings"], json!([ignored]));
     let metrics = cluster.service.metrics.encode();
-    let line = "anteroom_admission_decisions_total{decision=\"denied\",cause=\"error\"} 1";
+    let line = "anteroom_admission_decisions_total{decision=\"denied\",cause=\"error\",phase=\"validate\"} 1";
     assert!(metrics.contains(line), "{metrics}");
 }
 

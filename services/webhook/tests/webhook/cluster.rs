@@ -90,6 +90,7 @@ impl Cluster {
             namespaced: true,
             subresources: vec!["status".into()],
             preferred: true,
+            watchable: true,
         };
         self.entries(&[bound(EntryKind::Cached, "ingresses", ingresses())])
             .await;

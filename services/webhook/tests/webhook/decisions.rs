@@ -47,7 +47,7 @@ async fn a_taken_host_is_denied_in_words_and_a_free_one_is_admitted() {
     assert_eq!(replica.calls(), asked);
     let metrics = cluster.service.metrics.encode();
     for line in [
-        "anteroom_admission_decisions_total{decision=\"denied\",cause=\"policy\"} 3",
+        "anteroom_admission_decisions_total{decision=\"denied\",cause=\"policy\",phase=\"validate\"} 3",
         "anteroom_admission_rule_results_total{policy=\"hosts\",rule=\"unique-host\",result=\"fail\"} 3",
         "anteroom_policies{state=\"ready\"} 1",
         "anteroom_webhook_query_duration_seconds_count{outcome=\"ok\"} 6",

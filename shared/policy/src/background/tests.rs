@@ -82,6 +82,7 @@ fn served(gvr: [&str; 3], kind: &str, namespaced: bool, preferred: bool) -> Kind
         namespaced,
         subresources: Vec::new(),
         preferred,
+        watchable: true,
     }
 }
 
@@ -108,6 +109,7 @@ fn kinds_are_found_once_in_their_preferred_version() {
             .map(|p| KindPattern::parse(p).unwrap())
             .collect();
         scanned(&patterns, namespace, &served)
+            .found
             .iter()
             .map(|(reference, _)| crate::Reference::Collection(reference.clone()).name())
             .collect()
@@ -139,8 +141,30 @@ fn no_more_are_scanned_than_the_limit() {
         .map(|n| served(["", "v1", &format!("kind{n:04}")], "Kind", true, true))
         .collect();
     let all = [KindPattern::any()];
-    assert_eq!(scanned(&all, "", &many).len(), SCANNED_MAX);
-    assert_eq!(scanned(&all, "", &many[1..]).len(), SCANNED_MAX);
+    for (served, left_out) in [(&many[..], 1), (&many[1..], 0)] {
+        let scanned = scanned(&all, "", served);
+        assert_eq!(
+            (scanned.found.len(), scanned.left_out),
+            (SCANNED_MAX, left_out)
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_watched_takes_no_room() {
+    let mut many: Vec<_> = (0..=SCANNED_MAX)
+        .map(|n| served(["", "v1", &format!("kind{n:04}")], "Kind", true, true))
+        .collect();
+    many[0].watchable = false;
+    let mut older = many[1].clone();
+    older.gvr.version = "v0".to_owned();
+    older.watchable = false;
+    many.push(older);
+    let all = [KindPattern::any()];
+    let scanned = scanned(&all, "", &many);
+    assert_eq!((scanned.found.len(), scanned.left_out), (SCANNED_MAX, 1));
+    let last = scanned.found.last().map(|(_, kind)| &*kind.gvr.resource);
+    assert_eq!(last, Some("kind0128"));
 }
 
 #[test]

@@ -1,0 +1,159 @@
+//! One slice of a walk: some objects through the walk's policies. It owns all that it needs, so that others
+//! go on beside it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use anteroom_model::ObjectKey;
+use anteroom_view::Object;
+use anteroom_webhook::background::{Judge, Judged, Known, Scanned, TIMEOUT};
+use futures::{StreamExt as _, stream};
+
+use super::{Waiting, lanes::Lane};
+use crate::{
+    metrics::ReporterMetrics,
+    plan::Step,
+    result::{RuleResult, Subject},
+};
+
+/// Objects that are judged side by side: while one waits for facts, others go on.
+const AT_ONCE: usize = 16;
+
+/// A policy whose facts were waited for in vain so many times in a row is not waited for so long again.
+const IN_VAIN_MAX: u32 = AT_ONCE as u32;
+
+/// How long such a policy is waited for, for each object: long enough for whoever answers at once.
+const TIMEOUT_IN_VAIN: Duration = Duration::from_millis(200);
+
+/// An error after that time was waited for.
+const WAITED: Duration = Duration::from_secs(1);
+
+/// What was found of one object.
+pub(super) enum Found {
+    Gone(String),
+    Judged(Subject, Vec<(ObjectKey, RuleResult)>),
+    /// It cannot be read, or is no object of the API.
+    Unreadable,
+}
+
+/// A slice that has come to its end, and its walk.
+pub(super) struct Slice {
+    pub(super) waiting: Waiting,
+    pub(super) lane: Lane,
+    pub(super) found: Vec<Found>,
+}
+
+/// How long a policy's facts are worth waiting for. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Patience(Arc<AtomicU32>);
+
+impl Patience {
+    /// How long facts may take.
+    fn timeout(&self) -> Duration {
+        match self.is_lost() {
+            true => TIMEOUT_IN_VAIN,
+            false => TIMEOUT,
+        }
+    }
+
+    /// Whether nobody has answered for so long that waiting is of no use.
+    pub(super) fn is_lost(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= IN_VAIN_MAX
+    }
+
+    /// It is tried again as if nothing had been.
+    pub(super) fn regain(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// What became of a rule.
+    fn note(&self, is_error: bool, was_answered: bool, took: Duration) {
+        if was_answered && !is_error {
+            self.regain();
+        } else if is_error && took >= WAITED {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What a slice works with.
+pub(super) struct Tools {
+    pub(super) judge: Judge,
+    pub(super) known: Known,
+    pub(super) policies: Vec<Scanned>,
+    pub(super) patience: Patience,
+    pub(super) metrics: ReporterMetrics,
+}
+
+impl Tools {
+    pub(super) async fn find(&self, steps: Vec<Step<Object>>) -> Vec<Found> {
+        let finding = stream::iter(steps).map(|step| async move {
+            match step {
+                Step::Forget(uid) => Found::Gone(uid),
+                Step::Judge(object) => self.look_at(&object).await,
+            }
+        });
+        // In order: what is gone may come again.
+        finding.buffered(AT_ONCE).collect().await
+    }
+
+    async fn look_at(&self, object: &Object) -> Found {
+        let Ok(value) = anteroom_wire::body::to_json(object.body()) else {
+            return Found::Unreadable;
+        };
+        let Some(subject) = Subject::of(&value) else {
+            return Found::Unreadable;
+        };
+        let timeout = self.patience.timeout();
+        let judging = self
+            .judge
+            .judge(&self.known, &self.policies, value, timeout);
+        let judged = Box::pin(judging).await;
+        let results = judged.into_iter().filter_map(|judged| self.result(judged));
+        Found::Judged(subject, results.collect())
+    }
+
+    fn result(&self, judged: Judged) -> Option<(ObjectKey, RuleResult)> {
+        let Judged {
+            policy: key,
+            rule,
+            outcome,
+            was_answered,
+            took,
+        } = judged;
+        let mut policies = self.policies.iter();
+        let policy = policies.find(|policy| *policy.key() == key)?.policy()?;
+        let result = RuleResult::of(policy, &rule, &outcome)?;
+        self.patience.note(result.is_error(), was_answered, took);
+        self.metrics.result(result.outcome);
+        Some((key, result))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_never_answers_is_not_waited_for_again_and_again() {
+        let patience = Patience::default();
+        let long = Duration::from_secs(10);
+        for _ in 1..IN_VAIN_MAX {
+            patience.note(true, false, long);
+            patience.note(true, false, Duration::ZERO); // That costs nothing.
+            patience.note(false, false, long); // It asked nobody.
+        }
+        assert_eq!(patience.timeout(), TIMEOUT);
+        patience.note(true, false, long);
+        assert_eq!(patience.timeout(), TIMEOUT_IN_VAIN);
+        patience.note(true, true, TIMEOUT_IN_VAIN);
+        assert!(patience.is_lost(), "an answer to one fact of two is none");
+        patience.note(false, true, TIMEOUT_IN_VAIN);
+        assert_eq!(patience.timeout(), TIMEOUT);
+    }
+}

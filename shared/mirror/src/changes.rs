@@ -1,0 +1,128 @@
+//! Where the last change of each view stands in the log, be the view held or not.
+
+use std::{collections::HashMap, sync::Arc};
+
+use anteroom_bus::LogEvent;
+use anteroom_model::{Incarnation, Revision, ViewId};
+use anteroom_wire::envelope::Record;
+use parking_lot::Mutex;
+
+/// Where the last change of each view stands in the log that a mirror follows, be the view held there or
+/// not: for whoever works by views that others hold. Put it into the mirror's configuration
+/// ([`MirrorConfig::changes`](crate::MirrorConfig)). Cheap to clone.
+///
+/// What a view's writer says of it is no change of it, only an object that comes, changes or goes is.
+#[derive(Clone, Debug, Default)]
+pub struct Changes(Arc<Mutex<Noted>>);
+
+#[derive(Debug, Default)]
+struct Noted {
+    incarnation: Incarnation,
+    last: HashMap<ViewId, Revision>,
+    was_read: bool,
+}
+
+impl Changes {
+    /// The log, and the position in it of the view's last change that was read; `None`: there is none.
+    pub fn last(&self, view: &ViewId) -> Option<(Incarnation, Revision)> {
+        let noted = self.0.lock();
+        let last = noted.last.get(view)?;
+        Some((noted.incarnation.clone(), *last))
+    }
+
+    /// Whether the log was read to its end once: before that, what is noted was there before.
+    pub fn were_read(&self) -> bool {
+        self.0.lock().was_read
+    }
+
+    /// An event of the log.
+    pub(crate) fn take(&self, event: &LogEvent) {
+        match event {
+            LogEvent::Restart { incarnation, .. } => {
+                let mut noted = self.0.lock();
+                if noted.incarnation != *incarnation {
+                    noted.incarnation = incarnation.clone();
+                    noted.last.clear();
+                }
+            }
+            LogEvent::Record { revision, envelope } => match envelope.as_deref() {
+                Ok(envelope) => {
+                    if let Record::Delta { view, .. } = &envelope.record {
+                        self.note(view, *revision);
+                    }
+                }
+                // It may have been a change.
+                Err(unreadable) => {
+                    if let Some(view) = &unreadable.view {
+                        self.note(view, *revision);
+                    }
+                }
+            },
+            LogEvent::CaughtUp { .. } => self.0.lock().was_read = true,
+            LogEvent::Away { .. } => {}
+        }
+    }
+
+    fn note(&self, view: &ViewId, revision: Revision) {
+        let mut noted = self.0.lock();
+        match noted.last.get_mut(view) {
+            // A log that is read again says the same again.
+            Some(last) => *last = revision.max(*last),
+            None => {
+                noted.last.insert(view.clone(), revision);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_bus::{RestartCause, Unreadable};
+
+    use super::*;
+
+    fn unreadable(view: &str, revision: u64) -> LogEvent {
+        LogEvent::Record {
+            revision: Revision(revision),
+            envelope: Err(Unreadable {
+                view: Some(ViewId::new(view)),
+                error: anteroom_wire::WireError::Protocol {
+                    found: String::new(),
+                },
+            }),
+        }
+    }
+
+    fn restart(incarnation: &str) -> LogEvent {
+        LogEvent::Restart {
+            incarnation: Incarnation(incarnation.into()),
+            cause: RestartCause::Asked,
+        }
+    }
+
+    #[test]
+    fn the_last_position_counts_and_another_log_begins_anew() {
+        let changes = Changes::default();
+        let last = |view: &str| {
+            let last = changes.last(&ViewId::new(view));
+            last.map(|(log, revision)| (log.0.to_string(), revision.0))
+        };
+        changes.take(&restart("one"));
+        for (view, revision) in [("a", 3), ("b", 4), ("a", 7)] {
+            changes.take(&unreadable(view, revision));
+        }
+        assert_eq!(last("a"), Some(("one".to_owned(), 7)));
+        assert!(!changes.were_read());
+        changes.take(&LogEvent::CaughtUp {
+            revision: Revision(7),
+        });
+        assert!(changes.were_read());
+        changes.take(&restart("one"));
+        changes.take(&unreadable("a", 3));
+        assert_eq!(last("a"), Some(("one".to_owned(), 7)), "it is read again");
+        assert_eq!(last("c"), None);
+        changes.take(&restart("two"));
+        changes.take(&unreadable("b", 2));
+        assert_eq!((last("a"), last("b")), (None, Some(("two".to_owned(), 2))));
+    }
+}
