@@ -222,6 +222,8 @@ pub(crate) struct PolicyManifest {
     pub secrets_forbidden: bool,
     /// What it decides over; empty: it is for what is there already.
     pub kinds: Vec<KindPattern>,
+    /// It has `matchConditions`, which the API server may refuse.
+    pub has_conditions: bool,
     /// Of its content, as it is published.
     pub version: ResourceVersion,
     /// What it was told last.
@@ -261,6 +263,7 @@ impl PolicyManifest {
             scanned: Vec::new(),
             secrets_forbidden: false,
             kinds: Vec::new(),
+            has_conditions: false,
             version: ResourceVersion::default(),
             conditions: Vec::new(),
             not_run: Vec::new(),
@@ -300,6 +303,7 @@ impl PolicyManifest {
                     .flat_map(|phase| policy.targets(phase));
                 self.kinds = targets.flat_map(|target| target.kinds).collect();
                 self.not_run = policy.not_run().to_vec();
+                self.has_conditions = !policy.match_conditions().is_empty();
             }
             Err(problems) => self.problems = problems,
         }

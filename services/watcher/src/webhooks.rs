@@ -23,7 +23,7 @@ use std::{
 };
 
 use anteroom_model::{
-    Failure, Incarnation, Revision,
+    Failure, Incarnation, ObjectKey, Revision,
     limits::{WEBHOOK_BEAT_INTERVAL_MS, WEBHOOK_SILENCE_MAX_MS, WEBHOOKS_AWAY_MAX_MS},
 };
 use anteroom_wire::webhook_beat::WebhookBeat;
@@ -39,6 +39,9 @@ pub(crate) const LISTEN: Duration = Duration::from_millis(WEBHOOK_BEAT_INTERVAL_
 
 /// What is said of a policy that the webhooks do not enforce yet.
 pub(crate) const NOT_ENFORCED: &str = "NotEnforced";
+
+/// What is said of a policy whose conditions the API server does not take.
+const CONDITIONS_REFUSED: &str = "ConditionsRefused";
 
 /// What is said of policies that nobody enforces.
 const NO_WEBHOOK: &str = "NoWebhook";
@@ -69,6 +72,7 @@ impl Webhooks {
         let before = self.heard.get(&beat.webhook);
         let news = before.is_none_or(|(_, before)| {
             (&before.incarnation, before.enforced) != (&beat.incarnation, beat.enforced)
+                || (&before.refused, before.refused_more) != (&beat.refused, beat.refused_more)
         });
         self.heard.insert(beat.webhook.clone(), (now, beat));
         news
@@ -96,6 +100,46 @@ impl Webhooks {
             true => Err(nobody()),
             false => Ok(()),
         }
+    }
+
+    /// The policies that any webhook is not called for, since the API server does not take their conditions.
+    pub(crate) fn refused(&self) -> impl Iterator<Item = ObjectKey> {
+        let beats = self.heard.values().flat_map(|(_, beat)| &beat.refused);
+        beats.map(|refused| ObjectKey::new(&*refused.namespace, &*refused.name))
+    }
+
+    /// Why a policy with conditions whose place in this log is `revision` is not called for. Only a webhook
+    /// that is called for all else up to there has been told of the policy as it is.
+    ///
+    /// # Errors
+    /// The API server's words, for the policy's author.
+    pub(crate) fn call_for(
+        &self,
+        key: &ObjectKey,
+        log: &Incarnation,
+        revision: Revision,
+    ) -> Result<(), Failure> {
+        let beats = self.heard.values().map(|(_, beat)| beat);
+        let mut beats = beats.filter(|beat| beat.incarnation == *log && beat.enforced >= revision);
+        let why = beats.find_map(|beat| {
+            let named = beat.refused.iter();
+            let mut named = named.filter(|one| {
+                (&*one.namespace, &*one.name) == (&*key.namespace, &*key.name)
+            });
+            match named.next() {
+                Some(refused) => Some(format!(
+                    "the API server does not take its webhookConfiguration.matchConditions, so nobody asks \
+                     the policy: {}",
+                    refused.why
+                )),
+                None => beat.refused_more.then(|| {
+                    "the matchConditions of more policies are refused by the API server than are told of: \
+                     this may be one of them"
+                        .to_owned()
+                }),
+            }
+        });
+        why.map_or(Ok(()), |why| Err(Failure::new(CONDITIONS_REFUSED, why)))
     }
 
     /// Why a policy is not in force yet whose place in this log is `revision`; `None`: it is on its way

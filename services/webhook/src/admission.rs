@@ -1,4 +1,4 @@
-//! The admission of policies themselves. Pure.
+//! The admission of policies themselves, and of exceptions from them. Pure.
 //!
 //! | what is found | then |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! evaluates.
 
 use anteroom_model::{ErrorCode, FactError, ObjectKey};
-use anteroom_policy::{NotRun, Policy, Problem, compile};
+use anteroom_policy::{Driver, NotRun, Policy, PolicyException, Problem, compile};
 use serde_json::Value;
 
 use crate::catalog::Catalog;
@@ -37,22 +37,26 @@ pub(crate) fn judge(
     if before.is_some_and(|before| before["spec"] == manifest["spec"]) {
         return Admission::default();
     }
+    if manifest["kind"] == "PolicyException" {
+        let problems = PolicyException::compile(manifest, Driver::IN_CLUSTER).err();
+        return problems.map_or_else(Admission::default, |found| of_problems(found, "exception"));
+    }
     match compile(manifest) {
         Ok(policy) => Admission {
             refused: catalog.map_or_else(Vec::new, |catalog| refused_entries(&policy, catalog)),
             warnings: policy.not_run().iter().map(passed_over).collect(),
         },
-        Err(problems) => {
-            let is_later = |problem: &Problem| problem.code == ErrorCode::POLICY_UNSUPPORTED;
-            let (later, refused): (Vec<_>, Vec<_>) = problems.into_iter().partition(is_later);
-            let later = later.iter();
-            Admission {
-                refused: refused.iter().map(ToString::to_string).collect(),
-                warnings: later
-                    .map(|problem| format!("the policy is not in force: {problem}"))
-                    .collect(),
-            }
-        }
+        Err(problems) => of_problems(problems, "policy"),
+    }
+}
+
+fn of_problems(problems: Vec<Problem>, what: &str) -> Admission {
+    let is_later = |problem: &Problem| problem.code == ErrorCode::POLICY_UNSUPPORTED;
+    let (later, refused): (Vec<_>, Vec<_>) = problems.into_iter().partition(is_later);
+    let warning = |problem: &Problem| format!("the {what} is not in force: {problem}");
+    Admission {
+        refused: refused.iter().map(ToString::to_string).collect(),
+        warnings: later.iter().map(warning).collect(),
     }
 }
 
@@ -200,5 +204,32 @@ mod tests {
         assert_eq!(admission.warnings.len(), 1);
         let told = "rule `made` is not run here: spec.rules[1].generate is not supported";
         assert!(admission.warnings[0].starts_with(told));
+    }
+
+    #[test]
+    fn an_exception_that_excepts_nothing_is_told_when_it_is_written() {
+        let exception = |spec: &Value| {
+            let manifest = json!({
+                "apiVersion": "kyverno.io/v2", "kind": "PolicyException",
+                "metadata": { "name": "e", "namespace": "n" }, "spec": spec,
+            });
+            judge(&manifest, None, None)
+        };
+        let matching = json!({ "any": [{ "resources": { "kinds": ["Pod"] } }] });
+        let names = json!([{ "policyName": "p", "ruleNames": ["r"] }]);
+        let sound = exception(&json!({ "match": matching, "exceptions": names }));
+        assert_eq!(sound, Admission::default());
+        for (spec, field) in [
+            (json!({ "match": matching }), "spec.exceptions"),
+            (
+                json!({ "match": matching, "exceptions": names, "nope": 1 }),
+                "spec.nope",
+            ),
+        ] {
+            let admission = exception(&spec);
+            assert_eq!(admission.refused.len(), 1, "{admission:?}");
+            let start = format!("AR302 {field}");
+            assert!(admission.refused[0].starts_with(&start), "{admission:?}");
+        }
     }
 }

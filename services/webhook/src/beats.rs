@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anteroom_bus::Bus;
 use anteroom_model::{Revision, limits::WEBHOOK_BEAT_INTERVAL_MS};
 use anteroom_runtime::Shutdown;
-use anteroom_wire::webhook_beat::WebhookBeat;
+use anteroom_wire::webhook_beat::{REFUSED_MAX, RefusedPolicy, WebhookBeat};
 use futures::future::select_all;
 use tokio::{
     sync::watch,
@@ -97,7 +97,17 @@ fn beat(webhook: &str, compiled: Option<LogPosition>, called: Option<&Called>) -
         Some(called) if called.position.incarnation != incarnation => Revision(0),
         Some(called) => called.position.revision.min(revision),
     };
+    let refused = called.map(|called| &*called.refused);
+    let named = refused.into_iter().flatten().take(REFUSED_MAX);
     WebhookBeat {
+        refused: named
+            .map(|(key, why)| RefusedPolicy {
+                namespace: key.namespace.to_string(),
+                name: key.name.to_string(),
+                why: why.clone(),
+            })
+            .collect(),
+        refused_more: refused.is_some_and(|refused| refused.len() > REFUSED_MAX),
         webhook: webhook.to_owned(),
         leaving: false,
         incarnation,
@@ -109,7 +119,7 @@ fn beat(webhook: &str, compiled: Option<LogPosition>, called: Option<&Called>) -
 
 #[cfg(test)]
 mod tests {
-    use anteroom_model::{Failure, Incarnation};
+    use anteroom_model::{Failure, Incarnation, ObjectKey};
 
     use super::*;
 
@@ -121,6 +131,7 @@ mod tests {
         };
         let called = |position| Called {
             position,
+            refused: Arc::default(),
             trouble: Some(Failure::new("X", "why")),
         };
         for (compiled, called_for, expected) in [
@@ -138,6 +149,20 @@ mod tests {
                 (Revision(compiled), Revision(enforced))
             );
             assert_eq!(said.trouble.is_some(), called_for.is_some());
+        }
+    }
+
+    #[test]
+    fn a_beat_names_what_is_refused_and_says_if_there_is_more() {
+        for (count, named, more) in [(0, 0, false), (100, 100, false), (101, 100, true)] {
+            let refused =
+                (0..count).map(|at| (ObjectKey::new("ns", format!("p{at}")), "no".to_owned()));
+            let called = Called {
+                refused: Arc::new(refused.collect()),
+                ..Called::default()
+            };
+            let said = beat("w", None, Some(&called));
+            assert_eq!((said.refused.len(), said.refused_more), (named, more));
         }
     }
 }

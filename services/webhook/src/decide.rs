@@ -54,7 +54,7 @@ impl Decider {
         &self,
         review: &Review<'_>,
         phase: Phase,
-        scope: Scope,
+        scope: &Scope,
         timeout: Duration,
     ) -> Result<Decision, ReviewError> {
         let deadline = Instant::now() + timeout - margin(timeout);
@@ -82,7 +82,7 @@ impl Decider {
         catalog: &Catalog,
         review: &Review<'_>,
         phase: Phase,
-        scope: Scope,
+        scope: &Scope,
         deadline: Instant,
     ) -> Result<Decision, ReviewError> {
         let kind = resource_kind(catalog, review);
@@ -225,7 +225,7 @@ fn margin(timeout: Duration) -> Duration {
 }
 
 /// The policies have not been read yet: nobody knows whether the request is allowed.
-fn not_ready(scope: Scope) -> Decision {
+fn not_ready(scope: &Scope) -> Decision {
     let code = ErrorCode::NOT_READY;
     let message = format!("{code} the webhook has not read its policies yet: try again");
     let mut decision = Decision {

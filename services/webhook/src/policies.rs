@@ -44,24 +44,31 @@ impl Group {
 }
 
 /// Which policies a call is about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scope {
     /// `None`: whatever their failure policy.
     pub(crate) ignore: Option<bool>,
     /// `None`: whatever their timeout.
     pub(crate) timeout_seconds: Option<u32>,
+    /// The one policy that the webhook is of, whatever else it is now. `None`: all that share webhooks.
+    pub(crate) policy: Option<ObjectKey>,
 }
 
 impl Scope {
-    fn contains(self, group: Group) -> bool {
-        self.ignore.is_none_or(|ignore| ignore == group.ignore)
+    fn contains(&self, entry: &Entry) -> bool {
+        if let Some(key) = &self.policy {
+            return entry.key == *key;
+        }
+        let group = entry.group;
+        !entry.is_apart()
+            && self.ignore.is_none_or(|ignore| ignore == group.ignore)
             && self
                 .timeout_seconds
                 .is_none_or(|seconds| seconds == group.timeout_seconds)
     }
 
     /// Whether an error outside of any policy admits.
-    pub(crate) fn ignores_errors(self) -> bool {
+    pub(crate) fn ignores_errors(&self) -> bool {
         self.ignore == Some(true)
     }
 }
@@ -179,6 +186,12 @@ impl Entry {
         }
     }
 
+    /// Whether it has webhooks of its own, since the API server is to ask its conditions before.
+    pub(crate) fn is_apart(&self) -> bool {
+        let policy = self.outcome.as_ref();
+        policy.is_ok_and(|policy| !policy.match_conditions().is_empty())
+    }
+
     fn concerns(&self, phase: Phase, subject: &Subject<'_>) -> bool {
         self.targets.get(phase).iter().any(|target| {
             target.operations.contains(&subject.operation)
@@ -262,14 +275,13 @@ impl PolicySet {
     pub(crate) fn concerned(
         &self,
         phase: Phase,
-        scope: Scope,
+        scope: &Scope,
         subject: &Subject<'_>,
     ) -> Concerned<'_> {
         let candidates = self.indexes.get(phase).candidates(subject.kind);
         let positions = candidates.of(subject.namespace);
         let entries = positions.iter().map(|at| &*self.entries[*at]);
-        let concerned =
-            |entry: &&Entry| scope.contains(entry.group) && entry.concerns(phase, subject);
+        let concerned = |entry: &&Entry| scope.contains(entry) && entry.concerns(phase, subject);
         Concerned {
             entries: entries.filter(concerned).collect(),
             parts: candidates.parts(),

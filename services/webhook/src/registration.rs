@@ -2,9 +2,11 @@
 //! those that judge them. Pure; [`keep`] writes them, and [`proof`] shows that the API server goes by
 //! them.
 
+mod apart;
 mod configuration;
 mod keep;
 pub(crate) mod proof;
+mod refused;
 mod step;
 mod write;
 
@@ -26,13 +28,17 @@ use crate::{
     policies::{Group, PolicySet},
 };
 
+pub(crate) use apart::OF_POLICY;
 pub(crate) use configuration::Configuration;
 pub(crate) use keep::{Called, Keeper};
+
+use apart::Apart;
+use refused::Refusals;
 
 /// Set by the API server on every namespace.
 const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// The webhook through which policies themselves are admitted.
+/// The webhook through which policies, and exceptions from them, are admitted themselves.
 const POLICIES: &str = "policies.anteroom.svc";
 
 /// How long the API server waits for it.
@@ -83,16 +89,18 @@ impl Registration {
     }
 
     /// The configuration of a phase for these policies, where the API server serves these kinds.
-    /// `trust_pem` is the authority of our certificate; empty: the API server's own trust store.
+    /// `trust_pem` is the authority of our certificate; empty: the API server's own trust store. What the API
+    /// server refuses is left out.
     pub(crate) fn configuration(
         &self,
         phase: Phase,
         policies: &PolicySet,
         kinds: &Kinds,
         trust_pem: &str,
+        refusals: &Refusals,
     ) -> Configuration {
         let mut groups: BTreeMap<Group, Vec<&Target>> = BTreeMap::new();
-        for entry in policies.entries() {
+        for entry in policies.entries().iter().filter(|entry| !entry.is_apart()) {
             groups
                 .entry(entry.group)
                 .or_default()
@@ -103,15 +111,21 @@ impl Registration {
             (!rules.is_empty()).then(|| self.webhook(phase, group, rules, trust_pem))
         });
         let mut webhooks: Vec<_> = webhooks.collect();
-        match phase {
+        if phase == Phase::Mutation {
             // As in Kyverno, what may be passed over changes an object first.
-            Phase::Mutation => webhooks.reverse(),
-            Phase::Validation => webhooks.push(self.of_policies(trust_pem)),
+            webhooks.reverse();
+        }
+        let apart = self.apart(phase, policies, kinds, trust_pem, refusals);
+        webhooks.extend(apart.webhooks.iter().map(|(_, webhook)| webhook.clone()));
+        if phase == Phase::Validation {
+            webhooks.push(self.of_policies(trust_pem));
         }
         let mut configuration = Configuration {
             phase,
             name: self.name.clone(),
             webhooks,
+            apart: apart.webhooks,
+            left_out: apart.left_out,
         };
         let probe = proof::webhook(
             &proof::token(&configuration),
@@ -121,23 +135,57 @@ impl Registration {
         configuration
     }
 
-    /// Through which policies themselves are admitted. Where it does not answer they are: what they may
+    /// The webhooks of single policies, after all others: what may be passed over first, as in Kyverno.
+    fn apart<'r>(
+        &self,
+        phase: Phase,
+        policies: &PolicySet,
+        kinds: &Kinds,
+        trust_pem: &str,
+        refusals: &'r Refusals,
+    ) -> Apart<'r> {
+        let mut apart = Apart::new(refusals);
+        for ignore in [true, false] {
+            let entries = policies.entries().iter();
+            for entry in entries.filter(|entry| entry.is_apart() && entry.group.ignore == ignore) {
+                let targets: Vec<_> = entry.targets.get(phase).iter().collect();
+                let rules = rules(&targets, kinds);
+                if let (false, Ok(policy)) = (rules.is_empty(), &entry.outcome) {
+                    let shared = self.webhook(phase, entry.group, rules, trust_pem);
+                    let path = path(phase, entry.group) + &apart::path(&entry.key);
+                    let webhook = MutatingWebhook {
+                        name: apart::name(phase, &entry.key),
+                        client_config: self.client_config(path, trust_pem),
+                        ..shared
+                    };
+                    apart.add(&entry.key, policy, webhook);
+                }
+            }
+        }
+        apart
+    }
+
+    /// Through which policies and exceptions are admitted. Where it does not answer they are: what they may
     /// not read is seen to at evaluation too.
     fn of_policies(&self, trust_pem: &str) -> MutatingWebhook {
         let texts = |all: &[&str]| Some(all.iter().map(|&text| text.to_owned()).collect());
+        let of = |versions: &[&str], resources: &[&str]| RuleWithOperations {
+            api_groups: texts(&["kyverno.io"]),
+            api_versions: texts(versions),
+            operations: texts(&["CREATE", "UPDATE"]),
+            resources: texts(resources),
+            scope: Some("*".to_owned()),
+        };
         MutatingWebhook {
             name: POLICIES.to_owned(),
             admission_review_versions: vec!["v1".to_owned()],
             client_config: self.client_config("/policies".to_owned(), trust_pem),
             failure_policy: Some("Ignore".to_owned()),
             match_policy: Some("Equivalent".to_owned()),
-            rules: Some(vec![RuleWithOperations {
-                api_groups: texts(&["kyverno.io"]),
-                api_versions: texts(&["v1"]),
-                operations: texts(&["CREATE", "UPDATE"]),
-                resources: texts(&["clusterpolicies", "policies"]),
-                scope: Some("*".to_owned()),
-            }]),
+            rules: Some(vec![
+                of(&["v1"], &["clusterpolicies", "policies"]),
+                of(&["v2", "v2beta1"], &["policyexceptions"]),
+            ]),
             side_effects: "None".to_owned(),
             timeout_seconds: Some(POLICIES_TIMEOUT_SECONDS),
             ..MutatingWebhook::default()
@@ -156,7 +204,7 @@ impl Registration {
         MutatingWebhook {
             name: format!("{action}-{seconds}.{verb}.anteroom.svc"),
             admission_review_versions: vec!["v1".to_owned()],
-            client_config: self.client_config(format!("/{verb}/{action}/{seconds}"), trust_pem),
+            client_config: self.client_config(path(phase, group), trust_pem),
             failure_policy: Some(if group.ignore { "Ignore" } else { "Fail" }.to_owned()),
             match_policy: Some("Equivalent".to_owned()),
             namespace_selector: Some(self.namespace_selector()),
@@ -204,6 +252,13 @@ impl Registration {
             match_labels: None,
         }
     }
+}
+
+/// Where the reviews of a group go.
+fn path(phase: Phase, group: Group) -> String {
+    let action = if group.ignore { "ignore" } else { "fail" };
+    let (verb, seconds) = (phase::verb(phase), group.timeout_seconds);
+    format!("/{verb}/{action}/{seconds}")
 }
 
 /// One rule for each group, version and set of operations; in order, so that one set of policies has

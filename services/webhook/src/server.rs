@@ -5,6 +5,7 @@
 //! | `/validate` | all, each by its own failure policy |
 //! | `/validate/fail`, `/validate/ignore` | those of this failure policy |
 //! | `/validate/fail/10` and so on | those of this failure policy and `timeoutSeconds`: what is registered |
+//! | `/validate/fail/10/policy/NAME`, `…/policy/NAMESPACE/NAME` | this one alone: of one that has `matchConditions`, and is of none of the above |
 //! | `/mutate` and so on | the same, by the rules that change objects |
 //! | `/policies` | none: policies themselves are admitted |
 //! | `/probe` | none: every review is refused, see [`registration::proof`](crate::registration::proof) |
@@ -19,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use anteroom_model::ObjectKey;
 use anteroom_policy::Phase;
 use anteroom_runtime::{Shutdown, certs::Certificates};
 use anyhow::Context as _;
@@ -39,7 +41,11 @@ use tokio::sync::Semaphore;
 use tower::{Service, make::Shared};
 
 use crate::{
-    decide::Decider, metrics::WebhookMetrics, phase, policies::Scope, registration::proof,
+    decide::Decider,
+    metrics::WebhookMetrics,
+    phase,
+    policies::Scope,
+    registration::{OF_POLICY, proof},
     violations::Violations,
 };
 use answer::About;
@@ -141,7 +147,7 @@ impl Service<http::Request<Incoming>> for Endpoint {
 }
 
 /// What a path is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Reviews(About),
     Probe,
@@ -160,10 +166,14 @@ fn place(path: &str) -> Option<Place> {
     })
 }
 
-/// From what follows the verb, as in `/fail/10`.
+/// From what follows the verb, as in `/fail/10` or `/fail/10/policy/NAMESPACE/NAME`.
 fn scope(rest: &str) -> Option<Scope> {
+    let (rest, policy) = match rest.split_once(OF_POLICY) {
+        None => (rest, None),
+        Some((rest, policy)) => (rest, Some(key_in(policy)?)),
+    };
     if rest.is_empty() {
-        return Some(Scope::default());
+        return policy.is_none().then(Scope::default);
     }
     let rest = rest.strip_prefix('/')?;
     let (action, timeout_seconds) = match rest.split_once('/') {
@@ -173,7 +183,15 @@ fn scope(rest: &str) -> Option<Scope> {
     Some(Scope {
         ignore: Some(ignores(action)?),
         timeout_seconds,
+        policy,
     })
+}
+
+/// `NAME` or `NAMESPACE/NAME`.
+fn key_in(path: &str) -> Option<ObjectKey> {
+    let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+    let is_whole = !name.is_empty() && !name.contains('/') && !path.starts_with('/');
+    is_whole.then(|| ObjectKey::new(namespace, name))
 }
 
 fn ignores(action: &str) -> Option<bool> {
@@ -203,11 +221,46 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_path_may_name_one_policy() {
+        let of = |path: &str| match place(path)? {
+            Place::Reviews(About::Objects(phase, scope)) => {
+                let policy = scope.policy?;
+                assert_eq!(scope.ignore, Some(path.contains("ignore")), "{path}");
+                Some((phase, policy.to_string()))
+            }
+            _ => None,
+        };
+        let (mutation, validation) = (Phase::Mutation, Phase::Validation);
+        for (path, expected) in [
+            ("/validate/fail/10/policy/p", Some((validation, "p"))),
+            (
+                "/mutate/ignore/30/policy/ns/p.x",
+                Some((mutation, "ns/p.x")),
+            ),
+            (
+                "/validate/fail/10/policy/policy/policy",
+                Some((validation, "policy/policy")),
+            ),
+            ("/validate/policy/p", None),
+            ("/validate/fail/10/policy/", None),
+            ("/validate/fail/10/policy//p", None),
+            ("/validate/fail/10/policy/ns/", None),
+            ("/validate/fail/10/policy/a/b/c", None),
+            ("/validate/fail/soon/policy/p", None),
+            ("/validate/fail/10", None),
+        ] {
+            let expected = expected.map(|(phase, policy)| (phase, policy.to_owned()));
+            assert_eq!(of(path), expected, "{path}");
+        }
+    }
+
+    #[test]
     fn a_path_says_which_policies_decide() {
         let of = |phase, ignore, timeout_seconds| {
             let scope = Scope {
                 ignore,
                 timeout_seconds,
+                policy: None,
             };
             Some(Place::Reviews(About::Objects(phase, scope)))
         };

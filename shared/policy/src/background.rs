@@ -43,6 +43,8 @@ pub enum NotScanned {
     Users,
     /// It has no rule that validates.
     NothingToValidate,
+    /// It has a condition that only an API server can evaluate, and that is asked by requests alone.
+    Conditions,
 }
 
 /// What reports say of a policy's results, from its annotations.
@@ -90,6 +92,8 @@ impl Policy {
             Some(NotScanned::NothingToValidate)
         } else if RequestParts::are_of_users(self) {
             Some(NotScanned::Users)
+        } else if (self.match_conditions.iter()).any(|condition| condition.program.is_none()) {
+            Some(NotScanned::Conditions)
         } else {
             None
         }
@@ -205,7 +209,11 @@ impl<'a> Evaluation<'a> {
     /// is evaluated at admission makes no difference.
     pub fn of_existing(policy: &'a Policy, rule: &'a Rule, request: &'a AdmissionRequest) -> Self {
         let within = |namespace| matching::object_namespace(request) == namespace;
-        Self::start_if(policy.namespace().is_none_or(within), policy, rule, request)
+        let mut evaluation =
+            Self::start_if(policy.namespace().is_none_or(within), policy, rule, request);
+        // Nobody has asked them of what exists.
+        evaluation.asks = true;
+        evaluation
     }
 }
 

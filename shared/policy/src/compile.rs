@@ -15,6 +15,7 @@ mod exception;
 mod expressions;
 mod fields;
 mod foreach;
+mod match_conditions;
 mod mutate;
 mod pod_security;
 mod resources;
@@ -71,7 +72,8 @@ pub struct Driver {
     pub image_credentials: bool,
     /// How objects are changed that exist already (`mutate.targets`): rules that do are not run otherwise.
     pub targets: bool,
-    /// That the API server is told the conditions of [`Policy::match_conditions`].
+    /// That the API server has evaluated the conditions of [`Policy::match_conditions`] before it asks. They
+    /// are evaluated here otherwise.
     pub match_conditions: bool,
 }
 
@@ -84,10 +86,10 @@ impl Driver {
         images: true,
         image_credentials: false,
         targets: false,
-        match_conditions: false,
+        match_conditions: true,
     };
 
-    /// One that knows all of it, but changes nothing that exists already.
+    /// One that knows all of it, where there is no API server: it changes nothing that exists already.
     pub const ALL: Self = Self {
         mutation: true,
         roles: true,
@@ -95,7 +97,7 @@ impl Driver {
         images: true,
         image_credentials: true,
         targets: false,
-        match_conditions: true,
+        match_conditions: false,
     };
 }
 
@@ -176,6 +178,7 @@ fn compile_manifest(manifest: &Field<'_>, problems: &mut Problems) -> Option<Pol
         emit_warning: settings.emit_warning,
         applies_one: settings.applies_one,
         match_conditions: settings.match_conditions,
+        asks_conditions: !problems.driver().match_conditions,
         background: Background {
             off: settings.background_off,
             reporting: reporting(metadata.value()),
@@ -214,15 +217,6 @@ const WEBHOOK_CONFIGURATION: Known = Known {
     later: &[],
 };
 
-/// As many as the API server takes.
-const MATCH_CONDITIONS_MAX: usize = 64;
-
-const MATCH_CONDITION: Known = Known {
-    evaluated: &["expression", "name"],
-    inert: &[],
-    later: &[],
-};
-
 /// What a policy says once for all its rules.
 struct Settings {
     actions: Actions,
@@ -250,7 +244,8 @@ impl Settings {
         let applies_one = spec
             .get("applyRules")
             .and_then(|field| field.known_text(&["All", "One"], problems));
-        let match_conditions = match_conditions(webhook_field("matchConditions"), problems);
+        let match_conditions =
+            match_conditions::compile(webhook_field("matchConditions"), problems);
         let mut flag = |name, otherwise| {
             spec.get(name)
                 .and_then(|field| field.boolean(problems))
@@ -285,33 +280,6 @@ fn reporting(metadata: &Value) -> Reporting {
         severity: annotation("severity").and_then(Reporting::severity_of),
         unscored: annotation("scored") == Some("false"),
     }
-}
-
-/// The API server evaluates them; here they are only carried.
-fn match_conditions(field: Option<Field<'_>>, problems: &mut Problems) -> Vec<MatchCondition> {
-    let Some(field) = field else {
-        return Vec::new();
-    };
-    problems.unsupported_unless(
-        |driver| driver.match_conditions,
-        field.path(),
-        "the API server is not told these conditions",
-    );
-    let fields = field.list(problems);
-    if fields.len() > MATCH_CONDITIONS_MAX {
-        let message = format!("more than {MATCH_CONDITIONS_MAX} of them");
-        problems.invalid(field.path(), message);
-    }
-    let mut one = |field: &Field<'_>| {
-        let condition = field.object(&MATCH_CONDITION, problems)?;
-        let mut text = |name| condition.required(name, problems)?.text(problems);
-        let (name, expression) = (text("name"), text("expression"));
-        Some(MatchCondition {
-            name: name?.to_owned(),
-            expression: expression?.to_owned(),
-        })
-    };
-    fields.iter().filter_map(&mut one).collect()
 }
 
 /// In the API's spelling, or the older one in lower case.

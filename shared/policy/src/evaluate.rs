@@ -1,5 +1,6 @@
 //! One rule taken through one request, without IO.
 
+mod asked;
 mod cel;
 mod check;
 mod conditions;
@@ -237,6 +238,8 @@ pub struct Evaluation<'a> {
     exceptions: Vec<&'a PolicyException>,
     namespace: Option<&'a str>,
     applies: bool,
+    /// Whether the policy's conditions are still to be asked.
+    pub(crate) asks: bool,
     now: Pass<'a>,
     /// Begun when the new state violates the rule: whether the old one did too.
     earlier: Option<(String, Pass<'a>)>,
@@ -299,6 +302,7 @@ impl<'a> Evaluation<'a> {
             exceptions: Vec::new(),
             namespace: policy.namespace(),
             applies,
+            asks: policy.asks_conditions,
             now: Pass::new(rule, Cow::Borrowed(request)),
             earlier: None,
             action: rule.action,
@@ -388,6 +392,12 @@ impl<'a> Evaluation<'a> {
     fn outcome(&mut self) -> Option<RuleOutcome> {
         if !self.applies {
             return Some(RuleOutcome::NotMatched);
+        }
+        if self.asks {
+            if let Some(outcome) = asked::outcome(self.policy, &self.now.request) {
+                return Some(outcome);
+            }
+            self.asks = false;
         }
         if self.earlier.is_none() {
             let rule = (self.rule, &*self.exceptions);

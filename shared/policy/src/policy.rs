@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use anteroom_cel::Program;
 use anteroom_jmespath::Expression;
 use anteroom_model::EntryKind;
 
@@ -32,6 +33,8 @@ pub struct Policy {
     pub(crate) emit_warning: bool,
     pub(crate) applies_one: bool,
     pub(crate) match_conditions: Vec<MatchCondition>,
+    /// No API server has asked them before.
+    pub(crate) asks_conditions: bool,
     pub(crate) background: Background,
 }
 
@@ -94,7 +97,8 @@ impl Policy {
     }
 
     /// What the API server asks before it calls the webhook for this policy
-    /// (`webhookConfiguration.matchConditions`): nothing of it is evaluated here.
+    /// (`webhookConfiguration.matchConditions`). They are evaluated here where there is none, and on what
+    /// exists.
     pub fn match_conditions(&self) -> &[MatchCondition] {
         &self.match_conditions
     }
@@ -135,13 +139,15 @@ pub struct NotRun {
     pub path: String,
 }
 
-/// A condition that the API server evaluates.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A condition of a request: where one of a policy's is false, the policy says nothing of it.
+#[derive(Clone, Debug)]
 pub struct MatchCondition {
     /// Its name.
     pub name: String,
     /// In CEL.
     pub expression: String,
+    /// `None`: only an API server can evaluate it.
+    pub(crate) program: Option<Program>,
 }
 
 /// What a violation leads to for some objects.

@@ -143,17 +143,22 @@ impl RequestParts {
     /// Whether `policy` is about who asks: its matches, or any of its expressions. One that is put
     /// together for each request, or takes the request as a whole, does not count.
     pub(crate) fn are_of_users(policy: &Policy) -> bool {
-        policy.rules.iter().any(|rule| {
-            let mut found = rule.matches.filters().any(|f| !f.users.is_empty());
-            each_expression(rule, &mut |_, prepared| {
-                let mut parts = Self(Tree::NONE);
-                parts.read_by(prepared);
-                found |= parts.has_users() || names_account(prepared);
-            });
-            let programs = rule.cel().into_iter().flat_map(Cel::programs);
-            let mut paths = programs.flat_map(Program::request_paths);
-            found || paths.any(|path| path.first().is_some_and(|first| **first == *"userInfo"))
-        })
+        let is_user = |path: &[Box<str>]| path.first().is_some_and(|first| **first == *"userInfo");
+        let conditions = policy.match_conditions.iter();
+        let mut conditions = conditions.filter_map(|condition| condition.program.as_ref());
+        let asked = conditions.any(|program| program.request_paths().any(is_user));
+        asked
+            || policy.rules.iter().any(|rule| {
+                let mut found = rule.matches.filters().any(|f| !f.users.is_empty());
+                each_expression(rule, &mut |_, prepared| {
+                    let mut parts = Self(Tree::NONE);
+                    parts.read_by(prepared);
+                    found |= parts.has_users() || names_account(prepared);
+                });
+                let programs = rule.cel().into_iter().flat_map(Cel::programs);
+                let mut paths = programs.flat_map(Program::request_paths);
+                found || paths.any(is_user)
+            })
     }
 
     fn has_users(&self) -> bool {

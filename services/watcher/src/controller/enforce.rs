@@ -81,6 +81,8 @@ impl Controller {
     pub(super) fn webhook_heard(&mut self, beat: WebhookBeat) {
         if self.webhooks.heard(beat, Instant::now()) {
             self.dirty.policies.extend(self.unenforced.iter().cloned());
+            let refused = self.webhooks.refused().map(PolicyId);
+            self.dirty.policies.extend(refused);
         }
     }
 
@@ -126,7 +128,12 @@ impl Controller {
             standing.version = policy.version.clone();
             standing.place = None;
         }
+        let refused = match policy.has_conditions {
+            true => self.called_for(id, reads, &mut standing),
+            false => Ok(()),
+        };
         let found = match standing.established {
+            _ if refused.is_err() => refused,
             true => self.webhooks.still_enforce(now),
             false => match self.kinds_known(policy, &mut standing) {
                 Ok(()) => self.enforcement(id, reads, &mut standing, now),
@@ -152,6 +159,22 @@ impl Controller {
         };
         self.standings.insert(id.clone(), standing);
         told
+    }
+
+    /// Whether the API server takes the policy's conditions, as far as anybody says.
+    fn called_for(
+        &self,
+        id: &PolicyId,
+        reads: &Reads,
+        standing: &mut Standing,
+    ) -> Result<(), Failure> {
+        if standing.place.is_none() {
+            standing.place = self.place(id, reads);
+        }
+        let log = &self.tools.incarnation;
+        standing
+            .place
+            .map_or(Ok(()), |place| self.webhooks.call_for(&id.0, log, place))
     }
 
     /// The policy could not be in force: what it waits for is something else, or it is gone.

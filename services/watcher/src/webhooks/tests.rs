@@ -199,3 +199,67 @@ fn only_news_is_news() {
     assert!(webhooks.heard(leaving.clone(), now));
     assert!(!webhooks.heard(leaving, now));
 }
+
+#[test]
+fn a_policy_whose_conditions_are_refused_is_called_for_by_nobody() {
+    let named = |names: &[(&str, &str)], more, enforced| WebhookBeat {
+        refused: names
+            .iter()
+            .map(
+                |(namespace, name)| anteroom_wire::webhook_beat::RefusedPolicy {
+                    namespace: (*namespace).to_owned(),
+                    name: (*name).to_owned(),
+                    why: "undeclared reference".to_owned(),
+                },
+            )
+            .collect(),
+        refused_more: more,
+        ..beat("w1", 9, enforced)
+    };
+    for (beats, refused) in [
+        (
+            vec![named(&[("ns", "p")], false, 5)],
+            Some("undeclared reference"),
+        ),
+        // Of the policy as it was before.
+        (vec![named(&[("ns", "p")], false, 4)], None),
+        (vec![named(&[("", "p"), ("ns", "q")], false, 5)], None),
+        (
+            vec![named(&[("", "p")], true, 5)],
+            Some("this may be one of them"),
+        ),
+        (
+            vec![beat("w0", 9, 9), named(&[("ns", "p")], false, 9)],
+            Some("undeclared reference"),
+        ),
+        (
+            vec![named(&[("ns", "p")], false, 9), beat("w1", 9, 9)],
+            None,
+        ),
+    ] {
+        let (webhooks, _) = after(&beats);
+        let found = webhooks.call_for(&ObjectKey::new("ns", "p"), &log("a"), Revision(5));
+        match (&found, refused) {
+            (Ok(()), None) => {}
+            (Err(failure), Some(words)) => {
+                assert_eq!(failure.reason, CONDITIONS_REFUSED);
+                assert!(failure.message.contains(words), "{failure}");
+            }
+            _ => panic!("{found:?} {beats:?}"),
+        }
+        assert!(
+            webhooks
+                .call_for(&ObjectKey::new("ns", "p"), &log("b"), Revision(5))
+                .is_ok()
+        );
+    }
+    let mut webhooks = Webhooks::default();
+    let now = Instant::now();
+    assert!(webhooks.heard(beat("w1", 9, 9), now));
+    assert!(!webhooks.heard(beat("w1", 9, 9), now));
+    assert!(webhooks.heard(named(&[("ns", "p")], false, 9), now));
+    assert_eq!(
+        webhooks.refused().collect::<Vec<_>>(),
+        [ObjectKey::new("ns", "p")]
+    );
+}

@@ -50,7 +50,7 @@ fn subject(kind: &str) -> Subject<'_> {
     }
 }
 
-fn names(set: &PolicySet, scope: Scope, subject: &Subject<'_>) -> Vec<String> {
+fn names(set: &PolicySet, scope: &Scope, subject: &Subject<'_>) -> Vec<String> {
     let concerned = set.concerned(Phase::Validation, scope, subject).entries;
     let keys = concerned.iter().map(|entry| entry.key.to_string());
     keys.collect()
@@ -72,7 +72,7 @@ fn policies_are_found_by_what_they_speak_of_in_order_of_name() {
         ),
         ("e", manifest(&["Ingress"], only_updates)),
     ]);
-    let all = Scope::default();
+    let all = &Scope::default();
     assert_eq!(names(&set, all, &subject("Ingress")), ["b", "d"]);
     assert_eq!(names(&set, all, &subject("Service")), ["c"]);
     assert_eq!(names(&set, all, &subject("Ingest")), ["b"]);
@@ -116,7 +116,7 @@ fn each_phase_has_its_policies_and_reads_what_they_read() {
         (Phase::Mutation, &["a", "c"][..], object.clone()),
         (Phase::Validation, &["b", "c", "d"], json!({})),
     ] {
-        let concerned = set.concerned(phase, Scope::default(), &subject("Ingress"));
+        let concerned = set.concerned(phase, &Scope::default(), &subject("Ingress"));
         let names: Vec<_> = concerned
             .entries
             .iter()
@@ -145,14 +145,45 @@ fn a_scope_is_a_group_or_several() {
         let scope = Scope {
             ignore,
             timeout_seconds,
+            policy: None,
         };
-        names(&set, scope, &subject("Ingress"))
+        names(&set, &scope, &subject("Ingress"))
     };
     assert_eq!(scoped(None, None).len(), 3);
     assert_eq!(scoped(Some(false), None), ["fail-10", "fail-30"]);
     assert_eq!(scoped(Some(false), Some(30)), ["fail-30"]);
     assert_eq!(scoped(Some(true), Some(10)), ["ignore-10"]);
     assert!(scoped(Some(true), Some(30)).is_empty());
+}
+
+#[test]
+fn a_policy_with_conditions_is_called_alone() {
+    let with = |expression: Option<&str>| {
+        manifest(&["Ingress"], |manifest| {
+            let conditions = expression.map(|text| json!([{ "name": "c", "expression": text }]));
+            manifest["spec"]["webhookConfiguration"] = json!({ "matchConditions": conditions });
+        })
+    };
+    let set = set(vec![
+        ("apart", with(Some("object.metadata.name != 'x'"))),
+        ("malformed", with(Some("object.("))),
+        ("shared", with(None)),
+    ]);
+    let of = |policy: Option<&str>| {
+        let scope = Scope {
+            ignore: Some(false),
+            timeout_seconds: Some(10),
+            policy: policy.map(|name| ObjectKey::new("", name)),
+        };
+        names(&set, &scope, &subject("Ingress"))
+    };
+    assert_eq!(of(None), ["shared"]);
+    assert_eq!(of(Some("apart")), ["apart"]);
+    // A webhook of its own may be left from before, or be of what is gone.
+    assert_eq!(of(Some("shared")), ["shared"]);
+    assert!(of(Some("gone")).is_empty());
+    let all = names(&set, &Scope::default(), &subject("Ingress"));
+    assert_eq!(all, ["malformed", "shared"]);
 }
 
 #[test]
@@ -199,7 +230,7 @@ fn a_policy_that_is_not_ready_is_found_by_what_can_be_read_of_it() {
         ("c", manifest(&[], legacy)),
     ]);
     assert_eq!(set.counts(), (0, 3));
-    let concerned = set.concerned(Phase::Validation, Scope::default(), &subject("Ingress"));
+    let concerned = set.concerned(Phase::Validation, &Scope::default(), &subject("Ingress"));
     let concerned = concerned.entries;
     let found: Vec<_> = concerned.iter().map(|entry| &*entry.key.name).collect();
     assert_eq!(found, ["a", "c"]);
@@ -237,7 +268,7 @@ fn a_namespaced_policy_is_found_in_its_namespace_alone() {
             namespace,
             ..subject(kind)
         };
-        let found = names(&set, Scope::default(), &subject);
+        let found = names(&set, &Scope::default(), &subject);
         assert_eq!(found, expected, "{kind} in {namespace:?}");
     }
 }
@@ -261,7 +292,7 @@ fn what_is_read_of_a_request_is_what_its_policies_read() {
         ("Service", json!({ "b": 2, "c": 3 })),
         ("Pod", json!({ "b": 2 })),
     ] {
-        let concerned = set.concerned(Phase::Validation, Scope::default(), &subject(kind));
+        let concerned = set.concerned(Phase::Validation, &Scope::default(), &subject(kind));
         let read = concerned.parts.field("object", &object.to_string());
         assert_eq!(read.unwrap().unwrap(), expected, "{kind}");
     }

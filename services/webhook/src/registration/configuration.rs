@@ -3,6 +3,9 @@
 //! The two kinds say the same of a webhook, but for `reinvocationPolicy`, which one that validates does not
 //! have: so every webhook is written as one that mutates.
 
+use std::collections::BTreeMap;
+
+use anteroom_model::ObjectKey;
 use anteroom_policy::Phase;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhook;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
@@ -19,9 +22,23 @@ pub(crate) struct Configuration {
     pub(crate) name: String,
     /// In their order, which is the one that they are asked in where they mutate.
     pub(crate) webhooks: Vec<MutatingWebhook>,
+    /// Those of them that are of one policy, with it.
+    pub(super) apart: Vec<(ObjectKey, MutatingWebhook)>,
+    /// The policies that are left out, and why.
+    pub(super) left_out: BTreeMap<ObjectKey, String>,
 }
 
 impl Configuration {
+    /// With one webhook alone, to be tried.
+    pub(super) fn of_one(&self, webhook: &MutatingWebhook) -> Self {
+        Self {
+            webhooks: vec![webhook.clone()],
+            apart: Vec::new(),
+            left_out: BTreeMap::new(),
+            ..self.clone()
+        }
+    }
+
     /// As the API server is given it.
     pub(super) fn object(&self) -> DynamicObject {
         let mut object = DynamicObject::new(&self.name, &resource(self.phase));

@@ -1,10 +1,11 @@
 //! Keeping a configuration at the API server in step.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anteroom_model::Failure;
+use anteroom_model::{Failure, ObjectKey};
 use anteroom_policy::Phase;
 use anteroom_runtime::{Check, Shutdown, backoff::Backoff};
+use futures::StreamExt as _;
 use kube::Client;
 use tokio::{
     sync::watch,
@@ -14,8 +15,9 @@ use tokio::{
 use super::{
     Configuration, Registration, configuration,
     proof::{self, Answer},
+    refused::Refusals,
     step::{self, PROOF_PATIENCE, Step, step},
-    write::{REQUEST_TIMEOUT, Unwritten, write},
+    write::{REQUEST_TIMEOUT, Unwritten, try_one, write},
 };
 use crate::{
     catalog::{Catalog, Catalogs, LogPosition},
@@ -31,11 +33,16 @@ const WRITE_RETRY_MS: (u64, u64) = (200, 15_000);
 /// Waits after a proof that failed, in milliseconds.
 const PROOF_RETRY_MS: (u64, u64) = (4, 1_000);
 
+/// Webhooks of single policies that are tried at once.
+const TRIES_AT_ONCE: usize = 8;
+
 /// What the API server calls this webhook for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Called {
     /// Every policy up to here.
     pub(crate) position: LogPosition,
+    /// But for these, each with why: the API server does not take their conditions.
+    pub(crate) refused: Arc<BTreeMap<ObjectKey, String>>,
     /// Why not for newer ones.
     pub(crate) trouble: Option<Failure>,
 }
@@ -49,8 +56,11 @@ impl Called {
             // What one says of a log that is gone, nobody knows of the other.
             false => &LogPosition::default(),
         };
+        let both = self.refused.iter().chain(&*other.refused);
+        let refused = both.map(|(key, why)| (key.clone(), why.clone()));
         Self {
             position: position.clone(),
+            refused: Arc::new(refused.collect()),
             trouble: self.trouble.clone().or_else(|| other.trouble.clone()),
         }
     }
@@ -74,6 +84,8 @@ struct Wanted {
     trust: Arc<str>,
     configuration: Arc<Configuration>,
     token: String,
+    /// How often refusals had changed by then.
+    refusals: u64,
 }
 
 /// The last configuration that the API server acknowledged.
@@ -90,6 +102,7 @@ struct Written {
 /// What is kept between two steps.
 struct State {
     written: Option<Written>,
+    refusals: Refusals,
     write_backoff: Backoff,
     proof_backoff: Backoff,
 }
@@ -106,14 +119,16 @@ impl Keeper {
         let mut wanted: Option<Wanted> = None;
         let mut state = State {
             written: None,
+            refusals: Refusals::default(),
             write_backoff: Backoff::new(WRITE_RETRY_MS.0, WRITE_RETRY_MS.1),
             proof_backoff: Backoff::new(PROOF_RETRY_MS.0, PROOF_RETRY_MS.1),
         };
         loop {
+            state.refusals.tick(Instant::now());
             let catalog = catalogs.borrow_and_update().clone();
             let trusted = trust.borrow_and_update().clone();
             if let (Some(catalog), Some(trusted)) = (catalog, trusted) {
-                wanted = Some(self.want(wanted, catalog, trusted));
+                wanted = Some(self.want(wanted, catalog, trusted, &state.refusals));
             }
             let until = match &wanted {
                 Some(wanted) => self.step(wanted, &mut state).await,
@@ -129,19 +144,30 @@ impl Keeper {
     }
 
     /// Made anew only where it may differ: entries come and go by the hundred, and have no part in it.
-    fn want(&self, before: Option<Wanted>, catalog: Arc<Catalog>, trust: Arc<str>) -> Wanted {
+    fn want(
+        &self,
+        before: Option<Wanted>,
+        catalog: Arc<Catalog>,
+        trust: Arc<str>,
+        refusals: &Refusals,
+    ) -> Wanted {
+        let is_same = |before: &Wanted| {
+            speak_alike(&before.catalog, &catalog)
+                && before.trust == trust
+                && before.refusals == refusals.changes()
+        };
         match before {
-            Some(before) if speak_alike(&before.catalog, &catalog) && before.trust == trust => {
-                Wanted { catalog, ..before }
-            }
+            Some(before) if is_same(&before) => Wanted { catalog, ..before },
             _ => {
                 let configuration = self.registration.configuration(
                     self.phase,
                     &catalog.policies,
                     &catalog.kinds,
                     &trust,
+                    refusals,
                 );
                 Wanted {
+                    refusals: refusals.changes(),
                     token: proof::token_of(&configuration).to_owned(),
                     configuration: Arc::new(configuration),
                     catalog,
@@ -179,6 +205,7 @@ impl Keeper {
             Ok(version) => {
                 self.check.ready();
                 state.write_backoff.reset();
+                state.refusals.taken(&wanted.configuration.apart);
                 let before = state.written.take();
                 // The same object as before: nobody wrote it since.
                 let before = before.filter(|before| {
@@ -211,19 +238,59 @@ impl Keeper {
                 );
                 now + OUTRUN_RETRY
             }
-            Err(Unwritten::Refused(problem)) => {
-                // Once it was written, answering goes on: the API server calls us by what it has.
-                if state.write_backoff.attempt() == 0 {
-                    tracing::warn!(
-                        problem,
-                        "the webhook configuration is not written; trying again"
-                    );
+            Err(Unwritten::Invalid(words)) => match self.sift(wanted, state).await {
+                true => Instant::now(),
+                false => {
+                    let kind = configuration::kind(self.phase);
+                    self.unwritten(format!("the API server refuses the {kind}: {words}"), state)
                 }
-                self.trouble("NotRegistered", problem.clone());
-                self.check.waits_for(problem);
-                now + state.write_backoff.next(rand::random())
-            }
+            },
+            Err(Unwritten::Refused(problem)) => self.unwritten(problem, state),
         }
+    }
+
+    /// Tries the webhooks of single policies one by one, after a refusal of all: one that the API server does
+    /// not take keeps no other from being called. Whether any was found.
+    async fn sift(&self, wanted: &Wanted, state: &mut State) -> bool {
+        let configuration = &*wanted.configuration;
+        let suspects = state.refusals.suspects(&configuration.apart);
+        let suspects: Vec<_> = suspects.into_iter().cloned().collect();
+        let tries = suspects.into_iter().map(|of| async move {
+            let outcome = try_one(&self.client, configuration, &of.1).await;
+            (of, outcome)
+        });
+        let tried: Vec<_> = futures::stream::iter(tries)
+            .buffer_unordered(TRIES_AT_ONCE)
+            .collect()
+            .await;
+        let mut found = false;
+        for (of, outcome) in tried {
+            let Err(Unwritten::Invalid(words)) = outcome else {
+                continue;
+            };
+            // What stands before names the configuration, which is none of the author's.
+            let words = words
+                .split_once(" is invalid: ")
+                .map_or(&*words, |(_, w)| w);
+            tracing::warn!(policy = %of.0, words, "the API server does not take the policy's webhook");
+            state.refusals.refused(&of, words, Instant::now());
+            found = true;
+        }
+        found
+    }
+
+    /// It is not written: says so, and when to try again.
+    fn unwritten(&self, problem: String, state: &mut State) -> Instant {
+        // Once it was written, answering goes on: the API server calls us by what it has.
+        if state.write_backoff.attempt() == 0 {
+            tracing::warn!(
+                problem,
+                "the webhook configuration is not written; trying again"
+            );
+        }
+        self.trouble("NotRegistered", problem.clone());
+        self.check.waits_for(problem);
+        Instant::now() + state.write_backoff.next(rand::random())
     }
 
     async fn prove(&self, state: &mut State) -> Instant {
@@ -277,6 +344,7 @@ impl Keeper {
         };
         let called = Called {
             position: written.position.clone(),
+            refused: Arc::new(written.configuration.left_out.clone()),
             trouble: None,
         };
         self.called.send_if_modified(|before| {
@@ -313,6 +381,7 @@ mod tests {
                 incarnation: anteroom_model::Incarnation(log.into()),
                 revision: anteroom_model::Revision(revision),
             },
+            refused: Arc::default(),
             trouble: trouble.map(|reason| Failure::new(reason, "why")),
         };
         for (one, other, expected) in [
@@ -329,6 +398,17 @@ mod tests {
             let of = |(log, revision, trouble)| called(log, revision, trouble);
             assert_eq!(of(one).and(&of(other)), of(expected), "{one:?} {other:?}");
         }
+    }
+
+    #[test]
+    fn what_is_refused_of_one_is_refused_of_both() {
+        let called = |name: &str| Called {
+            refused: Arc::new([(ObjectKey::new("", name), "why".to_owned())].into()),
+            ..Called::default()
+        };
+        let both = called("a").and(&called("b"));
+        assert_eq!(both.refused.len(), 2);
+        assert_eq!(called("a").and(&called("a")), called("a"));
     }
 
     #[test]

@@ -212,6 +212,8 @@ mod tests {
             phase: Phase::Validation,
             name: "a".to_owned(),
             webhooks: Vec::new(),
+            apart: Vec::new(),
+            left_out: Default::default(),
         };
         let some = Configuration {
             webhooks: vec![webhook("x", WebhookClientConfig::default())],

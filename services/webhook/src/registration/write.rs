@@ -9,6 +9,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anteroom_model::{Incarnation, Revision};
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhook;
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DynamicObject, Patch, PatchParams},
@@ -33,6 +34,8 @@ pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) enum Unwritten {
     /// Somebody else wrote it, who has read more of the log, or at the same time.
     Outrun,
+    /// What it says is not what the API server takes: its words.
+    Invalid(String),
     /// The API server's words, or what is to be said of it.
     Refused(String),
 }
@@ -73,6 +76,26 @@ pub(super) async fn write(
     }
 }
 
+/// Whether the API server takes a configuration with this webhook alone: nothing is written.
+///
+/// # Errors
+/// As [`write`], where it does not, or does not say.
+pub(super) async fn try_one(
+    client: &Client,
+    wanted: &Configuration,
+    webhook: &MutatingWebhook,
+) -> Result<(), Unwritten> {
+    let resource = configuration::resource(wanted.phase);
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let mut parameters = PatchParams::apply(FIELD_MANAGER).force();
+    parameters.dry_run = true;
+    let alone = wanted.of_one(webhook);
+    let next = alone.object();
+    let next = Patch::Apply(&next);
+    within(&alone, api.patch(&wanted.name, &parameters, &next)).await?;
+    Ok(())
+}
+
 async fn within<T>(
     wanted: &Configuration,
     request: impl Future<Output = kube::Result<T>>,
@@ -80,6 +103,9 @@ async fn within<T>(
     match timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(Unwritten::Outrun),
+        Ok(Err(kube::Error::Api(status))) if status.code == 422 => {
+            Err(Unwritten::Invalid(status.message.clone()))
+        }
         Ok(Err(error)) => Err(Unwritten::Refused(format!(
             "the API server refuses the {}: {error}",
             configuration::kind(wanted.phase)
@@ -179,6 +205,8 @@ mod tests {
             phase: Phase::Mutation,
             name: "anteroom".to_owned(),
             webhooks: resources.iter().map(webhook).collect(),
+            apart: Vec::new(),
+            left_out: BTreeMap::new(),
         };
         configuration.object()
     }

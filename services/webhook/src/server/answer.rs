@@ -25,7 +25,7 @@ use crate::{
 const TIMEOUT_SECONDS_MAX: u64 = 30;
 
 /// What a review is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum About {
     /// Objects, which these policies decide on, by their rules of this phase.
     Objects(Phase, Scope),
@@ -35,7 +35,7 @@ pub(super) enum About {
 
 impl About {
     /// Whether an error outside of any policy admits.
-    fn ignores_errors(self) -> bool {
+    fn ignores_errors(&self) -> bool {
         match self {
             Self::Objects(_, scope) => scope.ignores_errors(),
             Self::Policies => true,
@@ -53,12 +53,12 @@ pub(super) async fn answer(app: &App, about: About, request: Request) -> Respons
     };
     app.metrics.reviews_in_flight.inc();
     let span = span(request.headers());
-    let response = within(app, about, request).instrument(span).await;
+    let response = within(app, &about, request).instrument(span).await;
     app.metrics.reviews_in_flight.dec();
     response
 }
 
-async fn within(app: &App, about: About, request: Request) -> Response {
+async fn within(app: &App, about: &About, request: Request) -> Response {
     let timeout = timeout(request.uri());
     let received = tokio::time::timeout(timeout, body(request.into_body())).await;
     let begun = Instant::now();
@@ -69,7 +69,7 @@ async fn within(app: &App, about: About, request: Request) -> Response {
         Ok(Err(error)) => Err(error),
         Ok(Ok(body)) => match about {
             About::Objects(phase, scope) => {
-                review(app, (phase, scope), timeout, &body, begun).await
+                review(app, (*phase, scope), timeout, &body, begun).await
             }
             About::Policies => admit(app, &body),
         },
@@ -92,7 +92,7 @@ pub(super) async fn probed(app: &App, request: Request) -> Response {
         Ok(refusal) => json(StatusCode::OK, refusal),
         Err(error) => {
             let about = About::Objects(Phase::Validation, Scope::default());
-            refused(app, about, &error)
+            refused(app, &about, &error)
         }
     }
 }
@@ -100,7 +100,7 @@ pub(super) async fn probed(app: &App, request: Request) -> Response {
 /// Decides and answers.
 async fn review(
     app: &App,
-    (phase, scope): (Phase, Scope),
+    (phase, scope): (Phase, &Scope),
     timeout: Duration,
     body: &Bytes,
     begun: Instant,
@@ -203,7 +203,7 @@ fn log(review: &Review<'_>, decision: &Decision, took: Duration) {
 /// A review that cannot be decided on. Where it has a uid it is answered as a review, so that the
 /// user of the API server reads why; otherwise by HTTP, and the API server goes by its failure
 /// policy.
-fn refused(app: &App, about: About, error: &ReviewError) -> Response {
+fn refused(app: &App, about: &About, error: &ReviewError) -> Response {
     let code = error.code();
     app.metrics.review_error(code);
     Span::current().record("otel.status_code", "ERROR");

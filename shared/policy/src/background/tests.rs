@@ -11,7 +11,7 @@ fn policy(spec: &Value) -> Policy {
             "policies.kyverno.io/scored": "false",
             "pod-policies.kyverno.io/autogen-controllers": "none"}},
         "spec": spec});
-    compile_for(&manifest, Driver::ALL).unwrap()
+    compile_for(&manifest, Driver::IN_CLUSTER).unwrap()
 }
 
 fn rule(matching: &Value, message: &str) -> Value {
@@ -51,6 +51,21 @@ fn what_is_about_users_is_not_scanned() {
         (
             json!({"rules": [rule(&pods, "{{ request.operation }} {{ request.namespace }}")]}),
             None,
+        ),
+        (
+            json!({"rules": [rule(&pods, "m")], "webhookConfiguration": {"matchConditions": [
+                {"name": "a", "expression": "object.a == 1"}]}}),
+            None,
+        ),
+        (
+            json!({"rules": [rule(&pods, "m")], "webhookConfiguration": {"matchConditions": [
+                {"name": "a", "expression": "request.userInfo.username != 'a'"}]}}),
+            Some(NotScanned::Users),
+        ),
+        (
+            json!({"rules": [rule(&pods, "m")], "webhookConfiguration": {"matchConditions": [
+                {"name": "a", "expression": "authorizer.path('/x').check('get').allowed()"}]}}),
+            Some(NotScanned::Conditions),
         ),
         (
             json!({"rules": [mutates]}),

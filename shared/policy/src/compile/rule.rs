@@ -25,6 +25,7 @@ const RULE: Known = Known {
         "celPreconditions",
         "context",
         "exclude",
+        "imageExtractors",
         "match",
         "mutate",
         "name",
@@ -33,7 +34,7 @@ const RULE: Known = Known {
     ],
     // About Kyverno's own requests, and about reports.
     inert: &["reportProperties", "skipBackgroundRequests"],
-    later: &["generate", "imageExtractors", "verifyImages"],
+    later: &["generate", "verifyImages"],
 };
 
 /// The kinds of rule that are not run, and where they are all that a policy has, problems themselves.
@@ -88,6 +89,7 @@ pub(super) fn compile(
         .required("name", problems)
         .and_then(|name| name.plain_text(problems));
     let matches = resources::compile(&rule, problems);
+    without_extractors(&rule, problems);
     let (context, names) = context::compile(rule.get("context"), home, problems);
     let preconditions = conditions::compile(rule.get("preconditions"), &names, problems);
     let ways: Vec<_> = WORK.iter().filter(|way| rule.get(way).is_some()).collect();
@@ -258,6 +260,16 @@ fn without_cel(rule: &Object<'_>, problems: &mut Problems) {
     let field = rule.get("celPreconditions");
     if let Some(field) = field.filter(|field| field.value() != &serde_json::json!([])) {
         problems.invalid(field.path(), "celPreconditions come with validate.cel only");
+    }
+}
+
+/// Kyverno takes images out of other kinds for `verifyImages` alone, and refuses this elsewhere: `images` of
+/// such a rule would not be what its author thinks.
+fn without_extractors(rule: &Object<'_>, problems: &mut Problems) {
+    let field = rule.get("imageExtractors");
+    let field = field.filter(|field| field.value() != &serde_json::json!({}));
+    if let Some(field) = field.filter(|_| !rule.has_any(&["verifyImages"])) {
+        problems.invalid(field.path(), "imageExtractors come with verifyImages only");
     }
 }
 

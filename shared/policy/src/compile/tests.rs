@@ -258,6 +258,21 @@ fn rules_that_are_not_run_are_told_beside_those_that_are() {
         assert_eq!(problems[0].code.as_str(), "AR301", "{problems:?}");
         assert_eq!(problems[0].path, format!("spec.rules[0].{kind}"));
     }
+    // As in Kyverno, images are taken out of other kinds for rules alone that are not run.
+    let extractors = json!({"Task": [{"path": "/spec/steps/*/image"}]});
+    let with = |rule: &Value, extractors: &Value| {
+        let mut rule = rule.clone();
+        rule["imageExtractors"] = extractors.clone();
+        rule
+    };
+    assert!(policy(json!([with(&verify, &extractors), validate])).is_ok());
+    assert!(policy(json!([with(&validate, &json!({}))])).is_ok());
+    let problems = policy(json!([with(&validate, &extractors)])).unwrap_err();
+    let told: Vec<_> = problems
+        .iter()
+        .map(|one| (one.code.as_str(), &*one.path))
+        .collect();
+    assert_eq!(told, [("AR302", "spec.rules[0].imageExtractors")]);
     // What else such a rule does would be passed over in silence.
     for work in [
         json!({"mutate": {"targets": []}, "validate": {"deny": {}}}),

@@ -184,3 +184,66 @@ fn what_was_wrong_before_excuses_where_the_rule_denies_by_itself() {
         assert_eq!(excused, is_excused, "{spec}: {found:?}");
     }
 }
+
+#[test]
+fn conditions_are_asked_where_no_api_server_has_asked_them() {
+    let (met, unmet, wrong) = (
+        "object.metadata.name == 'a'",
+        "object.metadata.name == 'b'",
+        "object.nope == 1",
+    );
+    let manifest = |conditions: &[&str], failure: &str| {
+        let conditions = conditions.iter().enumerate();
+        let conditions: Vec<_> = conditions
+            .map(|(at, expression)| json!({"name": at.to_string(), "expression": expression}))
+            .collect();
+        json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+            "spec": {
+                "webhookConfiguration": {"matchConditions": conditions, "failurePolicy": failure},
+                "rules": [{"name": "r", "match": {"any": [{"resources": {"kinds": ["*"]}}]},
+                    "validate": {"deny": {}, "message": "no"}}],
+            },
+        })
+    };
+    let request = create(&ingress("a", &["x"]));
+    let outcome = |policy: &Policy| match drive_over(policy, &request, nothing).0.outcome {
+        RuleOutcome::Fail { .. } => "fail",
+        RuleOutcome::NotMatched => "not matched",
+        RuleOutcome::Error(error) => error.code().as_str(),
+        other => panic!("{other:?}"),
+    };
+    for (conditions, failure, expected) in [
+        (&[][..], "Fail", "fail"),
+        (&[met], "Fail", "fail"),
+        (&[met, unmet], "Fail", "not matched"),
+        (&[wrong, met], "Fail", "AR306"),
+        (&[wrong, met], "Ignore", "not matched"),
+        // One that is not met decides, wherever it stands.
+        (&[wrong, unmet], "Fail", "not matched"),
+        (&[unmet, wrong], "Fail", "not matched"),
+        // As at an API server.
+        (&["namespaceObject.metadata.name == 'ns'"], "Fail", "AR306"),
+        (&["namespaceObject == null"], "Fail", "fail"),
+        (
+            &["request.operation == 'CREATE' && oldObject == null"],
+            "Fail",
+            "fail",
+        ),
+    ] {
+        let manifest = manifest(conditions, failure);
+        let here = compile_for(&manifest, Driver::ALL).unwrap();
+        assert_eq!(outcome(&here), expected, "{conditions:?} {failure}");
+        let there = compile_for(&manifest, Driver::IN_CLUSTER).unwrap();
+        assert_eq!(outcome(&there), "fail", "{conditions:?} {failure}");
+        // What exists nobody was asked about.
+        let mut existing = Evaluation::of_existing(&there, &there.rules()[0], &request);
+        let Step::Done(report) = existing.step() else {
+            panic!("{conditions:?}");
+        };
+        assert_eq!(
+            report.outcome == RuleOutcome::NotMatched,
+            expected == "not matched"
+        );
+    }
+}
