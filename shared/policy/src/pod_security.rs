@@ -17,7 +17,8 @@ pub(crate) struct PodSecurity {
     pub(crate) exclusions: Vec<Exclusion>,
 }
 
-/// How much is asked of a Pod.
+/// How much is asked of a Pod. As in Kyverno, `privileged` asks for all that `restricted` does: a rule of that
+/// level is written for its exclusions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     Privileged,
@@ -52,10 +53,6 @@ impl Level {
 pub(crate) struct Version(pub(crate) Option<u32>);
 
 impl Version {
-    /// The first whose standard is known here. What came before it looks at annotations in place of
-    /// fields.
-    pub(crate) const FIRST: u32 = 19;
-
     /// `latest`, or as in `v1.24`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         match text {
@@ -210,14 +207,15 @@ impl Violation {
         }
     }
 
-    /// The path with `[*]` for every place.
+    /// The path with `*` for every number, those in the keys of annotations too.
     fn field(&self) -> String {
-        let mut parts = self.path.split('[');
-        let mut field = parts.next().unwrap_or_default().to_owned();
-        for part in parts {
-            let rest = part.split_once(']').map_or("", |(_, rest)| rest);
-            field.push_str("[*]");
-            field.push_str(rest);
+        let mut field = String::with_capacity(self.path.len());
+        for character in self.path.chars() {
+            match character {
+                '0'..='9' if field.ends_with('*') => {}
+                '0'..='9' => field.push('*'),
+                character => field.push(character),
+            }
         }
         field
     }
@@ -236,11 +234,7 @@ impl Exclusion {
 
     /// About the control, the field and the values.
     fn covers(&self, violation: &Violation) -> bool {
-        let is_field = |field: &String| {
-            let found = violation.field();
-            let below = found.strip_prefix(field.as_str());
-            below.is_some_and(|below| below.is_empty() || below.starts_with('.'))
-        };
+        let is_field = |field: &String| violation.field() == *field;
         let is_value = |value: &String| {
             self.values.is_empty()
                 || self

@@ -60,11 +60,6 @@ fn version(field: &Field<'_>, problems: &mut Problems) -> Option<Version> {
             field.path(),
             format!("`{text}` is neither `latest` nor a version as in `v1.29`"),
         ),
-        Some(Version(Some(minor))) if minor < Version::FIRST => {
-            let first = Version::FIRST;
-            let message = format!("standards before v1.{first} are not evaluated");
-            problems.unsupported(field.path(), message);
-        }
         Some(_) => {}
     }
     version

@@ -21,10 +21,10 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// Restricted asks for all that baseline does. As Kyverno has it, a check goes for every version: for one
+    /// All levels but baseline ask for all that there is. As Kyverno has it, a check goes for every version: for one
     /// that is older than the check, its first form does.
     pub(super) fn applies(&self, level: Level) -> bool {
-        self.level <= level
+        level != Level::Baseline || self.level == level
     }
 
     const fn baseline(control: &'static str, reason: &'static str, find: Find) -> Self {
@@ -101,6 +101,36 @@ pub(super) const CHECKS: &[Check] = &[
         capabilities_restricted,
     ),
 ];
+
+/// Of profiles in security contexts, the Pod's own and each container's: a type that is none of the
+/// `allowed`, or none at all. Whether there were any.
+fn of_profiles(pod: &Pod<'_>, name: &str, allowed: &[&str], tell: &mut Tell<'_>) -> bool {
+    let mut told = false;
+    let mut one = |path: String, image, context: &Value| {
+        let profile = &context[name];
+        if profile.is_object() && !allowed.iter().any(|known| profile["type"] == *known) {
+            told = true;
+            let kind = match &profile["type"] {
+                Value::Null => String::new(),
+                kind => shown(kind),
+            };
+            tell(
+                format!("{path}.securityContext.{name}.type"),
+                image,
+                vec![kind],
+            );
+        }
+    };
+    one("spec".to_owned(), None, &pod.spec["securityContext"]);
+    for container in pod.containers() {
+        one(
+            container.path.clone(),
+            container.image(),
+            container.security(),
+        );
+    }
+    told
+}
 
 /// Of a field of security contexts: the Pod's own and each container's, where `is_bad`.
 fn of_contexts(pod: &Pod<'_>, field: &str, is_bad: impl Fn(&Value) -> bool, tell: &mut Tell<'_>) {
@@ -262,12 +292,7 @@ fn host_probes(pod: &Pod<'_>, _: Version, tell: &mut Tell<'_>) {
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 fn app_armor(pod: &Pod<'_>, _: Version, tell: &mut Tell<'_>) {
-    let is_bad = |value: &Value| {
-        !["RuntimeDefault", "Localhost"]
-            .iter()
-            .any(|one| value == one)
-    };
-    of_contexts(pod, "appArmorProfile.type", is_bad, tell);
+    of_profiles(pod, "appArmorProfile", PROFILE_TYPES, tell);
     let annotations = pod.metadata["annotations"].as_object();
     for (key, value) in annotations.into_iter().flatten() {
         let profile = shown(value);
@@ -301,36 +326,57 @@ fn proc_mount(pod: &Pod<'_>, _: Version, tell: &mut Tell<'_>) {
     );
 }
 
-const SECCOMP_TYPES: &[&str] = &["RuntimeDefault", "Localhost"];
+const PROFILE_TYPES: &[&str] = &["RuntimeDefault", "Localhost"];
 
-fn is_bad_seccomp(value: &Value) -> bool {
-    !value.is_null() && !SECCOMP_TYPES.iter().any(|one| value == one)
+const SECCOMP_OF_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
+const SECCOMP_OF_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
+
+fn seccomp(pod: &Pod<'_>, version: Version, tell: &mut Tell<'_>) {
+    if version.is_since(19) {
+        of_profiles(pod, "seccompProfile", PROFILE_TYPES, tell);
+        return;
+    }
+    // Before there was a field, annotations said it.
+    let names = pod.containers().map(|container| {
+        let name = container.value["name"].as_str().unwrap_or_default();
+        format!("{SECCOMP_OF_CONTAINER}{name}")
+    });
+    for key in std::iter::once(SECCOMP_OF_POD.to_owned()).chain(names) {
+        let profile = &pod.metadata["annotations"][&key];
+        let profile = profile.as_str().unwrap_or("runtime/default");
+        let is_allowed = ["runtime/default", "docker/default"].contains(&profile)
+            || profile.starts_with("localhost/");
+        if !is_allowed {
+            let value = profile.to_owned();
+            tell(format!("metadata.annotations[{key}]"), None, vec![value]);
+        }
+    }
 }
 
-fn seccomp(pod: &Pod<'_>, _: Version, tell: &mut Tell<'_>) {
-    of_contexts(pod, "seccompProfile.type", is_bad_seccomp, tell);
-}
-
+/// Of what is nowhere set nothing is said beside what is set to something else.
 fn seccomp_restricted(pod: &Pod<'_>, version: Version, tell: &mut Tell<'_>) {
     if pod.is_windows() && version.is_since(25) {
         return;
     }
-    of_contexts(pod, "seccompProfile.type", is_bad_seccomp, tell);
-    or_of_pod(pod, &["seccompProfile", "type"], tell);
+    if !of_profiles(pod, "seccompProfile", PROFILE_TYPES, tell) {
+        or_of_pod(pod, "seccompProfile", Value::is_object, ".type", tell);
+    }
 }
 
-/// That a field is set for each container, by itself or by the Pod.
-fn or_of_pod(pod: &Pod<'_>, field: &[&str], tell: &mut Tell<'_>) {
-    let is_set = |context: &Value| {
-        let value = field.iter().fold(context, |value, name| &value[*name]);
-        !value.is_null()
-    };
-    if is_set(&pod.spec["securityContext"]) {
+/// That a field is set for each container: by itself, or by the Pod to what `holds`.
+fn or_of_pod(
+    pod: &Pod<'_>,
+    field: &str,
+    holds: impl Fn(&Value) -> bool,
+    below: &str,
+    tell: &mut Tell<'_>,
+) {
+    if holds(&pod.spec["securityContext"][field]) {
         return;
     }
     for container in pod.containers() {
-        if !is_set(container.security()) {
-            let path = format!("{}.securityContext.{}", container.path, field.join("."));
+        if container.security()[field].is_null() {
+            let path = format!("{}.securityContext.{field}{below}", container.path);
             tell(path, container.image(), vec![String::new()]);
         }
     }
@@ -380,24 +426,35 @@ fn volume_types(pod: &Pod<'_>, _: Version, tell: &mut Tell<'_>) {
     for (at, volume) in pod.volumes() {
         let fields = volume.as_object().into_iter().flatten();
         let types = fields.filter(|(name, value)| *name != "name" && !value.is_null());
-        for (name, _) in types.filter(|(name, _)| !VOLUME_TYPES.contains(&name.as_str())) {
-            tell(
-                format!("spec.volumes[{at}].{name}"),
-                None,
-                vec![name.clone()],
-            );
+        let types: Vec<_> = types.map(|(name, _)| name.as_str()).collect();
+        let bad = types.iter().filter(|name| !VOLUME_TYPES.contains(name));
+        // One that says nothing is of no type that is known.
+        let unknown = types.is_empty().then_some(&"unknown");
+        for name in bad.chain(unknown) {
+            let path = format!("spec.volumes[{at}].{name}");
+            tell(path, None, vec![(*name).to_owned()]);
         }
     }
 }
 
 fn privilege_escalation(pod: &Pod<'_>, version: Version, tell: &mut Tell<'_>) {
-    if !(pod.is_windows() && version.is_since(25)) {
-        of_containers(
-            pod,
-            "allowPrivilegeEscalation",
-            |value| value != false,
-            tell,
+    if pod.is_windows() && version.is_since(25) {
+        return;
+    }
+    for container in pod.containers() {
+        let security = container.security();
+        let value = match &security["allowPrivilegeEscalation"] {
+            Value::Bool(false) => continue,
+            // What an exclusion's values are compared with.
+            Value::Null if security.is_object() => "nil".to_owned(),
+            Value::Null => String::new(),
+            value => shown(value),
+        };
+        let path = format!(
+            "{}.securityContext.allowPrivilegeEscalation",
+            container.path
         );
+        tell(path, container.image(), vec![value]);
     }
 }
 
@@ -408,7 +465,7 @@ fn run_as_non_root(pod: &Pod<'_>, _: Version, tell: &mut Tell<'_>) {
         |value| !value.is_null() && value != true,
         tell,
     );
-    or_of_pod(pod, &["runAsNonRoot"], tell);
+    or_of_pod(pod, "runAsNonRoot", |value| value == true, "", tell);
 }
 
 fn run_as_user(pod: &Pod<'_>, _: Version, tell: &mut Tell<'_>) {
