@@ -96,8 +96,10 @@ impl Operator {
 #[derive(Debug)]
 pub(crate) struct Macro {
     pub(crate) kind: MacroKind,
+    /// As in `range.all(key, value, body)`: of a list the first is the place.
+    pub(crate) is_of_pairs: bool,
     pub(crate) range: Expr,
-    /// Of `map(x, filter, body)`.
+    /// Of `map(x, filter, body)`, `transformList(key, value, filter, body)` and their kin.
     pub(crate) filter: Option<Expr>,
     pub(crate) body: Expr,
 }
@@ -107,8 +109,14 @@ pub(crate) enum MacroKind {
     All,
     Exists,
     ExistsOne,
-    /// `filter(x, condition)` is `map(x, condition, x)`.
+    /// `filter(x, condition)` is `map(x, condition, x)`; `transformList(key, value, body)`
     Map,
+    /// `transformMap(key, value, body)`: the keys stay.
+    TransformMap,
+    /// `transformMapEntry(key, value, {other: body})`
+    TransformMapEntry,
+    /// `sortBy(x, key)`
+    SortBy,
     /// `optional.optMap(x, body)`
     OptionalMap,
     /// `optional.optFlatMap(x, body)`

@@ -3,6 +3,7 @@
 mod arithmetic;
 mod collections;
 mod logic;
+mod transform;
 
 use serde_json::Value;
 

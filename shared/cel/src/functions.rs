@@ -2,6 +2,7 @@
 
 mod convert;
 mod format;
+mod formats;
 mod lists;
 mod net;
 mod optionals;
@@ -15,6 +16,7 @@ mod url;
 
 use regex::Regex;
 
+pub(crate) use formats::Format;
 pub(crate) use net::Cidr;
 pub(crate) use quantity::Quantity;
 pub(crate) use regexes::pattern;
@@ -110,6 +112,7 @@ const fn global(
 
 const ALL: &[&[Function]] = &[
     convert::FUNCTIONS,
+    formats::FUNCTIONS,
     lists::FUNCTIONS,
     net::FUNCTIONS,
     optionals::FUNCTIONS,
@@ -121,6 +124,20 @@ const ALL: &[&[Function]] = &[
     time::FUNCTIONS,
     url::FUNCTIONS,
 ];
+
+/// In the order of the keys; what has the same key stays in the order that it is in.
+pub(crate) fn sorted<'v, T>(
+    name: &'static str,
+    tools: &mut Tools,
+    keyed: Vec<(Val<'v>, T)>,
+) -> Result<Vec<(Val<'v>, T)>, EvalError> {
+    let mut given = Given {
+        name,
+        pattern: None,
+        tools,
+    };
+    lists::sorted(&mut given, keyed)
+}
 
 /// The function of this name that is called so.
 pub(crate) fn find(name: &str, method: bool) -> Option<&'static Function> {

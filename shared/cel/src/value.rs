@@ -16,7 +16,7 @@ pub(crate) use compare::{compare, equal};
 pub(crate) use list::List;
 pub(crate) use map::{Map, same_key};
 
-use crate::functions::{Cidr, Quantity, Url};
+use crate::functions::{Cidr, Format, Quantity, Url};
 
 /// A value.
 #[derive(Clone, Debug)]
@@ -41,6 +41,7 @@ pub(crate) enum Val<'v> {
     Ip(IpAddr),
     Cidr(Cidr),
     Semver(Arc<semver::Version>),
+    Format(&'static Format),
 }
 
 /// A text, of the request or made.
@@ -117,6 +118,7 @@ impl<'v> Val<'v> {
             Self::Ip(_) => "net.IP",
             Self::Cidr(_) => "net.CIDR",
             Self::Semver(_) => "kubernetes.Semver",
+            Self::Format(_) => "kubernetes.NamedFormat",
         }
     }
 }

@@ -25,16 +25,34 @@ const LATER: &[&str] = &[
     "reason",
     "resource",
     "serviceAccount",
-    "sortBy",
     "subresource",
-    "transformList",
-    "transformMap",
-    "transformMapEntry",
-    "validate",
 ];
 
-/// Names before a dot whose functions are not here.
-const LATER_NAMESPACES: &[&str] = &["base64", "cel", "format", "jsonpatch", "math"];
+/// Macros that the parser leaves as calls: their names, how many variables they have, what they go through.
+const MACROS: &[(&str, usize, MacroKind, &[Kind])] = &[
+    ("all", 2, MacroKind::All, ELEMENTS),
+    ("exists", 2, MacroKind::Exists, ELEMENTS),
+    ("existsOne", 2, MacroKind::ExistsOne, ELEMENTS),
+    ("exists_one", 2, MacroKind::ExistsOne, ELEMENTS),
+    (
+        "optFlatMap",
+        1,
+        MacroKind::OptionalFlatMap,
+        &[Kind::Optional],
+    ),
+    ("optMap", 1, MacroKind::OptionalMap, &[Kind::Optional]),
+    ("sortBy", 1, MacroKind::SortBy, &[Kind::List]),
+    ("transformList", 2, MacroKind::Map, ELEMENTS),
+    ("transformMap", 2, MacroKind::TransformMap, ELEMENTS),
+    (
+        "transformMapEntry",
+        2,
+        MacroKind::TransformMapEntry,
+        ELEMENTS,
+    ),
+];
+
+const ELEMENTS: &[Kind] = &[Kind::List, Kind::Map];
 
 impl Compiler<'_> {
     pub(super) fn named_call(
@@ -49,19 +67,11 @@ impl Compiler<'_> {
             if let Some(function) = functions::find(&qualified, false) {
                 return self.function(function, None, arguments);
             }
-            if LATER_NAMESPACES.contains(&&**namespace) {
-                return Err(later(&qualified));
-            }
         }
-        if let (Some(target), [variable, body]) = (target, arguments)
-            && let Some(kind) = optional_macro(name)
+        if let Some(target) = target
+            && let Some(made) = self.written_macro(name, target, arguments)
         {
-            let Parsed::Ident(variable) = &variable.expr else {
-                let message = format!("the first argument of {name}() is a simple name");
-                return Err(CompileError::Invalid(message));
-            };
-            let range = (target, &[Kind::Optional][..]);
-            return self.macro_of(kind, range, variable, None, body);
+            return made;
         }
         let name = name.strip_prefix('.').unwrap_or(name);
         match functions::find(name, target.is_some()) {
@@ -72,6 +82,38 @@ impl Compiler<'_> {
                 Err(unknown(name, target.is_some(), arguments.len()))
             }
         }
+    }
+
+    /// `None`: it is no macro, or not called as one.
+    fn written_macro(
+        &mut self,
+        name: &str,
+        target: &IdedExpr,
+        arguments: &[IdedExpr],
+    ) -> Option<Result<Typed, CompileError>> {
+        let known = MACROS.iter().find(|(known, ..)| *known == name);
+        let (_, variables, kind, of) = known?;
+        let takes_filter = name.starts_with("transform");
+        let (named, bodies) = arguments.split_at_checked(*variables)?;
+        let (filter, body) = match bodies {
+            [body] => (None, body),
+            [filter, body] if takes_filter => (Some(filter), body),
+            _ => return None,
+        };
+        let invalid = |message: String| Some(Err(CompileError::Invalid(message)));
+        let mut names: Vec<&str> = Vec::with_capacity(named.len());
+        for variable in named {
+            match &variable.expr {
+                Parsed::Ident(name) if !names.contains(&&**name) => names.push(name),
+                Parsed::Ident(twice) => {
+                    return invalid(format!("the variables of {name}() are both `{twice}`"));
+                }
+                _ => {
+                    return invalid(format!("the variables of {name}() are simple names"));
+                }
+            }
+        }
+        Some(self.macro_of(*kind, (target, *of), &names, filter, body))
     }
 
     fn function(
@@ -120,28 +162,20 @@ impl Compiler<'_> {
     }
 }
 
-fn optional_macro(name: &str) -> Option<MacroKind> {
-    match name {
-        "optMap" => Some(MacroKind::OptionalMap),
-        "optFlatMap" => Some(MacroKind::OptionalFlatMap),
-        _ => None,
-    }
-}
-
 fn later(name: &str) -> CompileError {
     CompileError::Unsupported(format!("this version has no function {name}()"))
 }
 
 fn unknown(name: &str, is_method: bool, arguments: usize) -> CompileError {
-    let two_variables = matches!(name, "all" | "exists" | "exists_one" | "existsOne");
-    if LATER.contains(&name) || (two_variables && arguments == 3) {
+    let is_macro = MACROS.iter().any(|(known, ..)| *known == name);
+    if LATER.contains(&name) {
         return later(name);
     }
     let other = functions::find(name, !is_method).is_some();
     CompileError::Invalid(match (other, is_method) {
         (true, true) => format!("{name}() is called as {name}(x), not as x.{name}()"),
         (true, false) => format!("{name}() is called as x.{name}(), not as {name}(x)"),
-        (false, _) if two_variables || matches!(name, "has" | "map" | "filter") => {
+        (false, _) if is_macro || matches!(name, "has" | "map" | "filter") => {
             format!("the macro {name}() does not take {arguments} arguments so")
         }
         (false, _) => format!("there is no function {name}()"),

@@ -25,6 +25,7 @@ pub(crate) enum Kind {
     Ip,
     Cidr,
     Semver,
+    Format,
 }
 
 impl Kind {
@@ -49,6 +50,7 @@ impl Kind {
             Self::Ip => "ip",
             Self::Cidr => "cidr",
             Self::Semver => "semver",
+            Self::Format => "format",
         }
     }
 

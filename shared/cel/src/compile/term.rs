@@ -426,7 +426,7 @@ impl<'n> Compiler<'n> {
         self.macro_of(
             kind,
             (&parsed.iter_range, &[Kind::List, Kind::Map]),
-            &parsed.iter_var,
+            &[&parsed.iter_var],
             filter.as_ref(),
             &body,
         )
@@ -436,7 +436,7 @@ impl<'n> Compiler<'n> {
         &mut self,
         kind: MacroKind,
         (range, kinds): (&IdedExpr, &[Kind]),
-        variable: &str,
+        variables: &[&str],
         filter: Option<&IdedExpr>,
         body: &IdedExpr,
     ) -> Result<Typed, CompileError> {
@@ -445,21 +445,28 @@ impl<'n> Compiler<'n> {
             let message = format!("a {} has no elements to go through", of.name());
             return Err(CompileError::Invalid(message));
         }
-        self.locals.push(variable.to_owned());
+        let place = self.locals.len();
+        let names = variables.iter().map(|name| (*name).to_owned());
+        self.locals.extend(names);
         let filter = filter.map(|filter| self.bool(filter, "filter")).transpose();
         let body = self.term(body);
-        self.locals.pop();
+        self.locals.truncate(place);
         let (filter, (body, made)) = (filter?, body?);
         let result = match kind {
             MacroKind::All | MacroKind::Exists | MacroKind::ExistsOne => Kind::Bool,
-            MacroKind::Map => Kind::List,
+            MacroKind::Map | MacroKind::SortBy => Kind::List,
+            MacroKind::TransformMap | MacroKind::TransformMapEntry => Kind::Map,
             MacroKind::OptionalMap | MacroKind::OptionalFlatMap => Kind::Optional,
         };
         if result == Kind::Bool && !made.can_be(&[Kind::Bool]) {
             return Err(mismatch("all, exists, exists_one", &[made]));
         }
+        if kind == MacroKind::TransformMapEntry && !made.can_be(&[Kind::Map]) {
+            return Err(mismatch("transformMapEntry", &[made]));
+        }
         let made = Macro {
             kind,
+            is_of_pairs: variables.len() == 2,
             range,
             filter,
             body,

@@ -1,7 +1,10 @@
 //! `&&`, `||` and the macros that are made of them. What one side says for good stands, whatever
 //! error the other side comes to, unless a limit was hit.
 
-use super::Machine;
+use super::{
+    Machine,
+    transform::{Bound, Range},
+};
 use crate::{
     EvalError,
     ast::{Expr, Macro, MacroKind},
@@ -57,41 +60,31 @@ impl<'v> Machine<'v> {
         if let MacroKind::OptionalMap | MacroKind::OptionalFlatMap = made.kind {
             return self.optional_macro(made, range);
         }
-        let elements = match range {
-            Val::List(elements) => elements,
-            Val::Map(entries) => {
-                self.tools.budget.elements(entries.len())?;
-                match Val::list(entries.keys()) {
-                    Val::List(keys) => keys,
-                    other => return Err(EvalError::overload("keys", &[other])),
-                }
-            }
-            other => {
-                let name = match made.kind {
-                    MacroKind::All => "all",
-                    MacroKind::Exists => "exists",
-                    MacroKind::ExistsOne => "exists_one",
-                    _ => "map",
-                };
-                return Err(EvalError::overload(name, &[other]));
-            }
-        };
+        let range = Range::of(made, range, &mut self.tools.budget)?;
         let place = self.locals.len();
         let result = match made.kind {
-            MacroKind::All => self.any(made, &elements, false),
-            MacroKind::Exists => self.any(made, &elements, true),
-            MacroKind::ExistsOne => self.exists_one(made, &elements),
-            _ => self.collect(made, &elements),
+            MacroKind::All => self.any(made, &range, false),
+            MacroKind::Exists => self.any(made, &range, true),
+            MacroKind::ExistsOne => self.exists_one(made, &range),
+            MacroKind::SortBy => self.sort_by(made, &range),
+            MacroKind::TransformMap | MacroKind::TransformMapEntry => self.transform(made, &range),
+            _ => self.collect(made, &range),
         };
         self.locals.truncate(place);
         result
     }
 
     /// What the body comes to for an element.
-    fn of_element(&mut self, body: &'v Expr, element: Val<'v>) -> Result<Val<'v>, EvalError> {
-        self.locals.push(element);
+    pub(super) fn of_element(
+        &mut self,
+        body: &'v Expr,
+        (first, second): Bound<'v>,
+    ) -> Result<Val<'v>, EvalError> {
+        let place = self.locals.len();
+        self.locals.push(first);
+        self.locals.extend(second);
         let value = self.eval(body);
-        self.locals.pop();
+        self.locals.truncate(place);
         value
     }
 
@@ -99,11 +92,11 @@ impl<'v> Machine<'v> {
     fn any(
         &mut self,
         made: &'v Macro,
-        elements: &crate::value::List<'v>,
+        range: &Range<'v>,
         decides: bool,
     ) -> Result<Val<'v>, EvalError> {
         let mut failed = None;
-        for element in elements.iter() {
+        for element in range.iter() {
             match self.of_element(&made.body, element) {
                 Ok(Val::Bool(value)) if value == decides => return Ok(Val::Bool(decides)),
                 Ok(Val::Bool(_)) => {}
@@ -118,13 +111,9 @@ impl<'v> Machine<'v> {
         }
     }
 
-    fn exists_one(
-        &mut self,
-        made: &'v Macro,
-        elements: &crate::value::List<'v>,
-    ) -> Result<Val<'v>, EvalError> {
+    fn exists_one(&mut self, made: &'v Macro, range: &Range<'v>) -> Result<Val<'v>, EvalError> {
         let mut count = 0_usize;
-        for element in elements.iter() {
+        for element in range.iter() {
             match self.of_element(&made.body, element)? {
                 Val::Bool(value) => count += usize::from(value),
                 other => return Err(EvalError::overload("_?_:_", &[other])),
@@ -133,19 +122,11 @@ impl<'v> Machine<'v> {
         Ok(Val::Bool(count == 1))
     }
 
-    fn collect(
-        &mut self,
-        made: &'v Macro,
-        elements: &crate::value::List<'v>,
-    ) -> Result<Val<'v>, EvalError> {
+    fn collect(&mut self, made: &'v Macro, range: &Range<'v>) -> Result<Val<'v>, EvalError> {
         let mut all = Vec::new();
-        for element in elements.iter() {
-            if let Some(filter) = &made.filter {
-                match self.of_element(filter, element.clone())? {
-                    Val::Bool(true) => {}
-                    Val::Bool(false) => continue,
-                    other => return Err(EvalError::overload("_?_:_", &[other])),
-                }
+        for element in range.iter() {
+            if !self.passes(made, &element)? {
+                continue;
             }
             self.tools.budget.elements(1)?;
             let value = self.of_element(&made.body, element)?;
@@ -154,13 +135,28 @@ impl<'v> Machine<'v> {
         Ok(Val::list(all))
     }
 
+    /// Whether the macro's filter lets an element pass.
+    pub(super) fn passes(
+        &mut self,
+        made: &'v Macro,
+        element: &Bound<'v>,
+    ) -> Result<bool, EvalError> {
+        let Some(filter) = &made.filter else {
+            return Ok(true);
+        };
+        match self.of_element(filter, element.clone())? {
+            Val::Bool(passes) => Ok(passes),
+            other => Err(EvalError::overload("_?_:_", &[other])),
+        }
+    }
+
     fn optional_macro(&mut self, made: &'v Macro, range: Val<'v>) -> Result<Val<'v>, EvalError> {
         let inner = match range {
             Val::Optional(Some(inner)) => (*inner).clone(),
             Val::Optional(None) => return Ok(Val::Optional(None)),
             other => return Err(EvalError::overload("optMap", &[other])),
         };
-        let value = self.of_element(&made.body, inner)?;
+        let value = self.of_element(&made.body, (inner, None))?;
         match (made.kind, value) {
             (MacroKind::OptionalFlatMap, value @ Val::Optional(_)) => Ok(value),
             (MacroKind::OptionalFlatMap, other) => Err(EvalError::overload("optFlatMap", &[other])),

@@ -59,7 +59,7 @@ pub(super) fn shown(value: &Val<'_>) -> String {
         Val::Semver(version) => version.to_string(),
         Val::Type(name) => (*name).to_owned(),
         Val::Null => "null".to_owned(),
-        Val::Bytes(_) | Val::List(_) | Val::Map(_) | Val::Optional(_) => {
+        Val::Bytes(_) | Val::List(_) | Val::Map(_) | Val::Optional(_) | Val::Format(_) => {
             value.type_name().to_owned()
         }
     }

@@ -1,6 +1,9 @@
 //! `'%s of %d'.format([…])`
+//!
+//! As API servers show values: `%f` has commas between thousands, `%e` is written as in `1.500000×10⁰⁴`, with six
+//! places whatever is asked for, and texts in lists and maps are in quotes.
 
-use super::{Answer, Given, convert};
+use super::{Answer, Given, convert, strings::quoted};
 use crate::{
     EvalError,
     value::{Map, Val},
@@ -8,6 +11,9 @@ use crate::{
 
 /// The most digits behind the point that can be asked for.
 const PRECISION_MAX: usize = 100;
+
+/// Digits behind the point where nobody asks for others.
+const PLACES: usize = 6;
 
 /// Lists and maps within each other that are written out.
 const SHOWN_DEPTH_MAX: usize = 100;
@@ -68,7 +74,7 @@ fn one(
     precision: Option<usize>,
     value: &Val<'_>,
 ) -> Result<String, EvalError> {
-    let places = precision.unwrap_or(6);
+    let places = precision.unwrap_or(PLACES);
     Ok(match (verb, value) {
         ('s', value) => {
             let mut text = String::new();
@@ -78,11 +84,7 @@ fn one(
         ('d', Val::Int(value)) => value.to_string(),
         ('d', Val::Uint(value)) => value.to_string(),
         ('f', Val::Double(value)) => fixed(*value, places),
-        ('f', Val::Int(value)) => fixed(*value as f64, places),
-        ('f', Val::Uint(value)) => fixed(*value as f64, places),
-        ('e', Val::Double(value)) => scientific(*value, places),
-        ('e', Val::Int(value)) => scientific(*value as f64, places),
-        ('e', Val::Uint(value)) => scientific(*value as f64, places),
+        ('e', Val::Double(value)) => scientific(*value),
         ('b', Val::Bool(value)) => u8::from(*value).to_string(),
         ('b', Val::Int(value)) => signed(*value, |value| format!("{value:b}")),
         ('b', Val::Uint(value)) => format!("{value:b}"),
@@ -130,25 +132,51 @@ fn special(value: f64) -> Option<&'static str> {
     }
     value
         .is_infinite()
-        .then_some(if value > 0.0 { "Infinity" } else { "-Infinity" })
+        .then_some(if value > 0.0 { "∞" } else { "-∞" })
 }
 
 fn fixed(value: f64, places: usize) -> String {
-    special(value).map_or_else(|| format!("{value:.places$}"), str::to_owned)
-}
-
-fn scientific(value: f64, places: usize) -> String {
     if let Some(special) = special(value) {
         return special.to_owned();
     }
-    let text = format!("{value:.places$e}");
+    let text = format!("{value:.places$}");
+    let (sign, text) = match text.strip_prefix('-') {
+        Some(text) => ("-", text),
+        None => ("", &*text),
+    };
+    let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let mut shown = String::from(sign);
+    for (at, digit) in whole.char_indices() {
+        if at > 0 && (whole.len() - at) % 3 == 0 {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown.push_str(fraction);
+    shown
+}
+
+fn scientific(value: f64) -> String {
+    if let Some(special) = special(value) {
+        return special.to_owned();
+    }
+    let text = format!("{value:.PLACES$e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let (sign, exponent) = match exponent.strip_prefix('-') {
-        Some(exponent) => ('-', exponent),
-        None => ('+', exponent),
+        Some(exponent) => ("⁻", exponent),
+        None => ("", exponent),
     };
-    format!("{digits}e{sign}{exponent:0>2}")
+    let raised = format!("{exponent:0>2}");
+    let raised = raised
+        .bytes()
+        .map(|digit| RAISED[usize::from(digit % 16) % 10]);
+    let mut shown = format!("{digits}×10{sign}");
+    shown.extend(raised);
+    shown
 }
+
+/// Digits as exponents have them.
+const RAISED: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
 
 /// A value as `%s` shows it.
 fn show(
@@ -163,7 +191,12 @@ fn show(
         return Err(EvalError::Refused(message));
     }
     let before = text.len();
+    let is_inside = depth > 0;
     match value {
+        Val::Text(value) if is_inside => {
+            given.budget().build(value.len())?;
+            text.push_str(&quoted(value));
+        }
         Val::Text(value) => {
             given.budget().build(value.len())?;
             text.push_str(value);
@@ -181,7 +214,21 @@ fn show(
         Val::Map(map) => show_map(given, map, depth, text)?,
         Val::Bytes(bytes) => {
             given.budget().build(bytes.len())?;
-            text.push_str(&String::from_utf8_lossy(bytes));
+            let bytes = String::from_utf8_lossy(bytes);
+            match is_inside {
+                true => text.push_str(&format!("b{}", quoted(&bytes))),
+                false => text.push_str(&bytes),
+            }
+        }
+        Val::Double(value) if is_inside && !value.is_finite() => {
+            text.push_str(&quoted(&fixed(*value, PLACES)));
+        }
+        Val::Double(value) if is_inside => text.push_str(&fixed(*value, PLACES)),
+        Val::Duration(_) if is_inside => {
+            text.push_str(&format!("duration({})", quoted(&convert::shown(value))));
+        }
+        Val::Timestamp(_) if is_inside => {
+            text.push_str(&format!("timestamp({})", quoted(&convert::shown(value))));
         }
         Val::Null => text.push_str("null"),
         Val::Optional(_) => return Err(unfit('s', value)),
@@ -210,7 +257,7 @@ fn show_map(
             text.push_str(", ");
         }
         text.push_str(key);
-        text.push_str(": ");
+        text.push(':');
         show(given, value, depth + 1, text)?;
     }
     text.push('}');

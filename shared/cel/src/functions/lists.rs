@@ -2,10 +2,10 @@
 
 use std::cmp::Ordering;
 
-use super::{Answer, Function, Given, method};
+use super::{Answer, Function, Given, global, method};
 use crate::{
     EvalError,
-    compile::Kind::{self, Any, Bool, List as Listed},
+    compile::Kind::{self, Any, Bool, Int, List as Listed, Optional},
     value::{List, Val, compare, equal},
 };
 
@@ -23,6 +23,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("flatten", (1, 2), OF_LIST, Listed, flatten),
     method("slice", (3, 3), OF_LIST, Listed, slice),
     method("sort", (1, 1), OF_LIST, Listed, sort),
+    method("first", (1, 1), OF_LIST, Optional, end),
+    method("last", (1, 1), OF_LIST, Optional, end),
+    global("lists.range", (1, 1), &[Int], Listed, range),
 ];
 
 /// The first place of a value, or the last; -1: none.
@@ -42,6 +45,28 @@ pub(super) fn index_of<'v>(
         }
     }
     Ok(Val::Int(found))
+}
+
+fn end<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let [Val::List(list)] = arguments else {
+        return given.mismatch(arguments);
+    };
+    let at = match given.name {
+        "first" => Some(0),
+        _ => list.len().checked_sub(1),
+    };
+    let found = at.and_then(|at| list.get(at));
+    Ok(found.map_or(Val::Optional(None), Val::some))
+}
+
+/// The numbers below one.
+fn range<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let [Val::Int(count)] = arguments else {
+        return given.mismatch(arguments);
+    };
+    let count = usize::try_from(*count).unwrap_or(0);
+    given.budget().elements(count)?;
+    Ok(Val::list((0..count as i64).map(Val::Int).collect()))
 }
 
 /// How two elements are ordered; a NaN is before none and after none.
@@ -194,9 +219,20 @@ fn sort<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
         return given.mismatch(arguments);
     };
     given.budget().elements(list.len())?;
-    let mut elements: Vec<_> = list.iter().collect();
+    let keyed = list.iter().map(|element| (element, ())).collect();
+    let sorted = sorted(given, keyed)?;
+    Ok(Val::list(
+        sorted.into_iter().map(|(element, ())| element).collect(),
+    ))
+}
+
+/// In the order of the keys; what has the same key stays in the order that it is in.
+pub(super) fn sorted<'v, T>(
+    given: &mut Given<'_>,
+    mut keyed: Vec<(Val<'v>, T)>,
+) -> Result<Vec<(Val<'v>, T)>, EvalError> {
     let mut failed = None;
-    elements.sort_by(|left, right| match failed {
+    keyed.sort_by(|(left, _), (right, _)| match failed {
         Some(_) => Ordering::Equal,
         None => order(given, left, right).unwrap_or_else(|error| {
             failed = Some(error);
@@ -205,6 +241,6 @@ fn sort<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     });
     match failed {
         Some(error) => Err(error),
-        None => Ok(Val::list(elements)),
+        None => Ok(keyed),
     }
 }

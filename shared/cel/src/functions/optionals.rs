@@ -3,7 +3,7 @@
 use super::{Answer, Function, Given, global, method};
 use crate::{
     EvalError,
-    compile::Kind::{self, Any, Bool, Optional},
+    compile::Kind::{self, Any, Bool, List, Optional},
     value::Val,
 };
 
@@ -19,6 +19,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
         of_non_zero,
     ),
     global("optional.none", (0, 0), &[], Optional, none),
+    global("optional.unwrap", (1, 1), &[List], List, unwrap),
+    method("unwrapOpt", (1, 1), &[List], List, unwrap),
     method("hasValue", (1, 1), OF_OPTIONAL, Bool, has_value),
     method("value", (1, 1), OF_OPTIONAL, Any, value),
     method("or", (2, 2), OF_OPTIONAL, Optional, or),
@@ -53,6 +55,22 @@ fn of_non_zero<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
 
 fn none<'v>(_: &mut Given<'_>, _: &[Val<'v>]) -> Answer<'v> {
     Ok(Val::Optional(None))
+}
+
+/// What there is of a list of optionals.
+fn unwrap<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let [Val::List(list)] = arguments else {
+        return given.mismatch(arguments);
+    };
+    given.budget().elements(list.len())?;
+    let mut found = Vec::new();
+    for element in list.iter() {
+        match element {
+            Val::Optional(inner) => found.extend(inner.map(|inner| (*inner).clone())),
+            _ => return given.mismatch(arguments),
+        }
+    }
+    Ok(Val::list(found))
 }
 
 fn has_value<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {

@@ -252,6 +252,11 @@ fn quote<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
         return given.mismatch(arguments);
     };
     given.budget().build(2 * text.len() + 2)?;
+    Ok(Val::text(quoted(text)))
+}
+
+/// In quotes, with what cannot stand between them written otherwise.
+pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for char in text.chars() {
@@ -269,5 +274,5 @@ fn quote<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
         }
     }
     quoted.push('"');
-    Ok(Val::text(quoted))
+    quoted
 }

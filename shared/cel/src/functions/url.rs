@@ -41,7 +41,7 @@ impl fmt::Display for Url {
 }
 
 impl Url {
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let is_bad = |byte: u8| byte.is_ascii_control() || byte == b' ';
         if text.is_empty() || text.bytes().any(is_bad) {
             return None;

@@ -35,6 +35,7 @@ pub(crate) fn equal(
         (Val::Ip(left), Val::Ip(right)) => left == right,
         (Val::Cidr(left), Val::Cidr(right)) => left == right,
         (Val::Semver(left), Val::Semver(right)) => left.cmp_precedence(right) == Ordering::Equal,
+        (Val::Format(left), Val::Format(right)) => std::ptr::eq(*left, *right),
         (left, right) => numbers(left, right) == Some(Some(Ordering::Equal)),
     })
 }

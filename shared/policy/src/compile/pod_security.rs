@@ -55,12 +55,9 @@ pub(super) fn exclusions(field: &Field<'_>, problems: &mut Problems) -> Option<V
 fn version(field: &Field<'_>, problems: &mut Problems) -> Option<Version> {
     let text = field.text(problems)?;
     let version = Version::parse(text);
-    match version {
-        None => problems.invalid(
-            field.path(),
-            format!("`{text}` is neither `latest` nor a version as in `v1.29`"),
-        ),
-        Some(_) => {}
+    if version.is_none() {
+        let message = format!("`{text}` is neither `latest` nor a version as in `v1.29`");
+        problems.invalid(field.path(), message);
     }
     version
 }

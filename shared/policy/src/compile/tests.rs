@@ -515,8 +515,8 @@ fn what_is_wrong_with_a_standard_is_told() {
             "podSecurity.version: `1.2` is neither `latest`",
         ),
         (
-            "{level: baseline, version: v1.18}",
-            "AR301 spec.rules[0].validate.podSecurity.version",
+            "{level: baseline, version: '1.18'}",
+            "AR302 spec.rules[0].validate.podSecurity.version",
         ),
         (
             "{level: baseline, exclude: [{}]}",

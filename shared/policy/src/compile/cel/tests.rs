@@ -49,8 +49,8 @@ fn what_is_wrong_is_said_with_its_field() {
             "AR301 spec.rules[0].validate.cel.expressions[0].expression: `authorizer` is not known here",
         ),
         (
-            "validate: {cel: {expressions: [{expression: 'format.dns1123Label().validate(object.a).hasValue()'}]}}",
-            "AR301 spec.rules[0].validate.cel.expressions[0].expression: this version has no function format.dns1123Label()",
+            "validate: {cel: {expressions: [{expression: 'cel.bind(x, object.a, x == 1)'}]}}",
+            "AR302 spec.rules[0].validate.cel.expressions[0].expression: there is no `cel`",
         ),
         (
             "validate: {cel: {expressions: [{expression: 'params.a == 1'}]}}",

@@ -1,0 +1,129 @@
+//! What macros go through, and those that make maps of it or put it in order.
+
+use super::Machine;
+use crate::{
+    Budget, EvalError,
+    ast::{Macro, MacroKind},
+    functions,
+    value::{List, Map, Val, same_key},
+};
+
+/// What a macro's variables are for one element.
+pub(super) type Bound<'v> = (Val<'v>, Option<Val<'v>>);
+
+/// What a macro goes through.
+pub(super) enum Range<'v> {
+    Elements(List<'v>),
+    /// Places or keys, and what is there.
+    Pairs(Vec<(Val<'v>, Val<'v>)>),
+}
+
+impl<'v> Range<'v> {
+    pub(super) fn of(made: &Macro, value: Val<'v>, budget: &mut Budget) -> Result<Self, EvalError> {
+        match (value, made.is_of_pairs) {
+            (Val::List(elements), false) => Ok(Self::Elements(elements)),
+            (Val::List(elements), true) => {
+                budget.elements(2 * elements.len())?;
+                let all = elements.iter().enumerate();
+                Ok(Self::Pairs(
+                    all.map(|(at, value)| (Val::Int(at as i64), value))
+                        .collect(),
+                ))
+            }
+            (Val::Map(entries), false) if made.kind != MacroKind::SortBy => {
+                budget.elements(entries.len())?;
+                Ok(Self::Elements(List::Own(entries.keys().into())))
+            }
+            (Val::Map(entries), true) => {
+                budget.elements(2 * entries.len())?;
+                Ok(Self::Pairs(entries.entries()))
+            }
+            (other, _) => Err(EvalError::overload(name(made), &[other])),
+        }
+    }
+
+    fn get(&self, at: usize) -> Option<Bound<'v>> {
+        match self {
+            Self::Elements(elements) => Some((elements.get(at)?, None)),
+            Self::Pairs(pairs) => {
+                let (key, value) = pairs.get(at)?;
+                Some((key.clone(), Some(value.clone())))
+            }
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = Bound<'v>> + '_ {
+        let count = match self {
+            Self::Elements(elements) => elements.len(),
+            Self::Pairs(pairs) => pairs.len(),
+        };
+        (0..count).filter_map(|at| self.get(at))
+    }
+}
+
+fn name(made: &Macro) -> &'static str {
+    match made.kind {
+        MacroKind::All => "all",
+        MacroKind::Exists => "exists",
+        MacroKind::ExistsOne => "exists_one",
+        MacroKind::SortBy => "sortBy",
+        MacroKind::TransformMap => "transformMap",
+        MacroKind::TransformMapEntry => "transformMapEntry",
+        _ if made.is_of_pairs => "transformList",
+        _ => "map",
+    }
+}
+
+impl<'v> Machine<'v> {
+    /// `transformMap` and `transformMapEntry`
+    pub(super) fn transform(
+        &mut self,
+        made: &'v Macro,
+        range: &Range<'v>,
+    ) -> Result<Val<'v>, EvalError> {
+        let mut entries: Vec<(Val<'v>, Val<'v>)> = Vec::new();
+        for element in range.iter() {
+            if !self.passes(made, &element)? {
+                continue;
+            }
+            let key = element.0.clone();
+            match (made.kind, self.of_element(&made.body, element)?) {
+                (MacroKind::TransformMap, value) => {
+                    self.tools.budget.elements(2)?;
+                    entries.push((key, value));
+                }
+                (_, Val::Map(own)) => {
+                    self.tools.budget.elements(2 * own.len())?;
+                    for (key, value) in own.entries() {
+                        self.tools.budget.steps(entries.len() as u64 / 8)?;
+                        if entries.iter().any(|(known, _)| same_key(known, &key)) {
+                            return Err(EvalError::refused(
+                                "transformMapEntry() makes a key twice",
+                            ));
+                        }
+                        entries.push((key, value));
+                    }
+                }
+                (_, other) => return Err(EvalError::overload(name(made), &[other])),
+            }
+        }
+        Ok(Val::Map(Map::Own(entries.into())))
+    }
+
+    pub(super) fn sort_by(
+        &mut self,
+        made: &'v Macro,
+        range: &Range<'v>,
+    ) -> Result<Val<'v>, EvalError> {
+        let mut keyed = Vec::new();
+        for element in range.iter() {
+            self.tools.budget.elements(2)?;
+            let value = element.0.clone();
+            keyed.push((self.of_element(&made.body, element)?, value));
+        }
+        let sorted = functions::sorted(name(made), &mut self.tools, keyed)?;
+        Ok(Val::list(
+            sorted.into_iter().map(|(_, value)| value).collect(),
+        ))
+    }
+}
