@@ -23,8 +23,8 @@
 //!
 //! Where behaviour differs from Kyverno's on purpose:
 //!
-//! - a fact that cannot be read is an error wherever it is referred to; Kyverno leaves the variable
-//!   out, so that `{{ hosts || `[]` }}` passes for an empty list;
+//! - what an entry of the context cannot be computed or read for is an error wherever the entry is referred
+//!   to; Kyverno tells it once, and takes the entry for missing where the next expression refers to it;
 //! - a value that was put in place of a variable is never read as a template or as an expression
 //!   again, unless a `jmesPath` is a variable and nothing else;
 //! - a context entry sees the entries before it, whatever the order in which they are loaded;

@@ -272,10 +272,13 @@ impl Scope<'_> {
         let (reason, default) = match found {
             Ok(found) if !found.is_null() => return Ok(found),
             Ok(_) => {
+                // No key is missing, so a `foreach` over it is not passed over.
                 let nothing = VariableError {
                     expression: name.to_owned(),
-                    message: "it came to null, and has no default".to_owned(),
-                    kind: VariableErrorKind::Missing,
+                    message: format!(
+                        "context entry `{name}` has no value: it came to null, and has no default"
+                    ),
+                    kind: VariableErrorKind::Failed,
                 };
                 // As in Kyverno, none stands in for a null within a value of the variable's own.
                 (nothing, default.filter(|_| value.is_none()))

@@ -395,3 +395,27 @@ fn what_is_here_and_what_is_referred_to() {
     let found = judge("{pattern: {spec: {none: '{{ @ }}'}}}");
     assert!(matches!(found, RuleOutcome::Error(_)), "{found:?}");
 }
+
+/// What is not there has no elements; a variable that comes to null is no list.
+#[test]
+fn a_list_that_is_a_variable_without_a_value() {
+    let judge = |path: &str| {
+        let rule = format!(
+            "{{context: [{{name: found, variable: {{jmesPath: {path}}}}}], validate: {{message: m, \
+             foreach: [{{list: found, deny: {{}}}}]}}}}"
+        );
+        outcome(&rule, &create(&pod(&["a"])))
+    };
+    assert!(matches!(
+        judge("request.object.nope"),
+        RuleOutcome::Skipped { .. }
+    ));
+    assert!(matches!(
+        judge("'request.object.nope | [0]'"),
+        RuleOutcome::Error(_)
+    ));
+    assert!(matches!(
+        judge("request.object.spec.containers"),
+        RuleOutcome::Fail { .. }
+    ));
+}
