@@ -9,8 +9,8 @@
 //! | `$setElementOrder/LIST: […]` | these come first in the list, in this order |
 //!
 //! Elements of a list with keys that are in the patch come first, in the patch's order: this is how
-//! Kyverno merges, where `kubectl` leaves elements where they are and adds new ones at the end. Other
-//! lists are replaced.
+//! Kyverno merges, where `kubectl` leaves elements where they are and adds new ones at the end. In a list with
+//! two keys only new ones come first. Other lists are replaced.
 
 mod list;
 

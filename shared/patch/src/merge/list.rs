@@ -73,6 +73,8 @@ fn keyed(
     let mut left: Vec<Option<&Value>> = document.iter().map(Some).collect();
     let places = places(document, keys);
     let mut made: Vec<Map<String, Value>> = Vec::new();
+    // Where in the document's list those stand that stay at their places.
+    let mut stay: BTreeMap<usize, usize> = BTreeMap::new();
     let mut made_places: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for element in patch {
         let path = below(path, "[]")?;
@@ -104,11 +106,19 @@ fn keyed(
         let found = at.and_then(|at| left[at].take());
         if let Some(merged) = object(found.and_then(Value::as_object), element, of, &path)? {
             made_places.entry(name).or_default().push(made.len());
+            if let Some(at) = at.filter(|_| keys.len() > 1) {
+                stay.insert(at, made.len());
+            }
             made.push(merged);
         }
     }
+    let mut rest = Vec::with_capacity(left.len());
+    for (at, left) in left.into_iter().enumerate() {
+        let staying = stay.get(&at).map(|&at| std::mem::take(&mut made[at]));
+        let staying = staying.filter(|made| !made.is_empty()).map(Value::Object);
+        rest.extend(left.cloned().or(staying));
+    }
     let made = made.into_iter().filter(|made| !made.is_empty());
-    let rest = left.into_iter().flatten().cloned();
     Ok(made.map(Value::Object).chain(rest).collect())
 }
 

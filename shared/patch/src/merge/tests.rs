@@ -150,15 +150,26 @@ fn lists_by_their_keys() {
             json!({"containers": [{"name": "a", "env": [{"name": "Y", "value": "2"}]}]}),
             json!({"containers": [{"name": "a", "env": [{"name": "Y", "value": "2"}, {"name": "X", "value": "1"}]}]}),
         ),
-        // The protocol tells ports apart where both give it.
+        // The protocol tells ports apart where both give it. They stay where they are; only new ones come first.
         (
             json!({"containers": [{"name": "a", "ports": [
                 {"containerPort": 53, "protocol": "TCP"}, {"containerPort": 53, "protocol": "UDP"}]}]}),
             json!({"containers": [{"name": "a", "ports": [
-                {"containerPort": 53, "protocol": "UDP", "name": "dns"}]}]}),
-            json!({"containers": [{"name": "a", "ports": [
                 {"containerPort": 53, "protocol": "UDP", "name": "dns"},
-                {"containerPort": 53, "protocol": "TCP"}]}]}),
+                {"containerPort": 80, "protocol": "TCP"}]}]}),
+            json!({"containers": [{"name": "a", "ports": [
+                {"containerPort": 80, "protocol": "TCP"},
+                {"containerPort": 53, "protocol": "TCP"},
+                {"containerPort": 53, "protocol": "UDP", "name": "dns"}]}]}),
+        ),
+        (
+            json!({"containers": [{"name": "a", "ports": [
+                {"containerPort": 1, "protocol": "TCP"}, {"containerPort": 2, "protocol": "TCP"}]}]}),
+            json!({"containers": [{"name": "a", "ports": [
+                {"containerPort": 1, "protocol": "TCP", "$patch": "delete"},
+                {"containerPort": 2, "protocol": "TCP", "name": "b"}, {"containerPort": 2, "hostPort": 3}]}]}),
+            json!({"containers": [{"name": "a", "ports": [
+                {"containerPort": 2, "protocol": "TCP", "name": "b", "hostPort": 3}]}]}),
         ),
         (
             json!({"volumes": [{"name": "v", "emptyDir": {}}], "imagePullSecrets": [{"name": "s"}]}),
