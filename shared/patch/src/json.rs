@@ -116,7 +116,8 @@ impl Operation {
             "replace" => Action::Replace(value()?),
             "move" => Action::Move(pointer("from")?),
             "copy" => Action::Copy(pointer("from")?),
-            "test" => Action::Test(value()?),
+            // As many a reader has it, what is not given is null.
+            "test" => Action::Test(members.get("value").cloned().unwrap_or_default()),
             other => {
                 let known = OPERATIONS.join(", ");
                 let problem = format!("`{other}` is none of {known}");

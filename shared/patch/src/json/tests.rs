@@ -424,6 +424,16 @@ proptest! {
 }
 
 #[test]
+fn a_test_without_a_value_is_of_null() {
+    let document = json!({"a": null, "b": 1});
+    for (path, holds) in [("/a", true), ("/c", true), ("/b", false)] {
+        let patch = json!([{"op": "test", "path": path}]);
+        let found = patched(&document, &patch, Leniency::KYVERNO);
+        assert_eq!(found.is_ok(), holds, "{path}");
+    }
+}
+
+#[test]
 fn a_test_of_null_and_a_removal_behind_the_end() {
     let document = json!({"a": {"b": null}, "l": [1]});
     let table = [

@@ -70,7 +70,7 @@ fn operation(
         ("from", from.is_none() && matches!(name, "copy" | "move")),
         (
             "value",
-            value.is_none() && matches!(name, "add" | "replace" | "test"),
+            value.is_none() && matches!(name, "add" | "replace"),
         ),
     ];
     for (field, is_missing) in needed {
