@@ -5,7 +5,7 @@ use std::fmt;
 use anteroom_model::ErrorCode;
 use anteroom_policy::{
     AdmissionRequest, Arrival, Driver, Evaluation, FailureAction, NotRun, Operation, Policy,
-    PolicyException, Problem, Rule, RuleOutcome, Step, compile_for, none_run,
+    PolicyException, Problem, Reporting, Rule, RuleOutcome, Step, compile_for, none_run,
 };
 use serde_json::{Map, Value};
 
@@ -59,8 +59,6 @@ pub struct LoadedPolicy {
     pub name: String,
     /// The manifest's own name.
     pub(crate) bare_name: String,
-    /// A violation does not count (`policies.kyverno.io/scored: "false"`).
-    is_unscored: bool,
     /// What it compiled to, or why it did not.
     pub outcome: Result<Policy, Vec<Problem>>,
     /// The rules that are not run: of a policy that compiled, or all of one that has no others.
@@ -91,7 +89,6 @@ impl LoadedPolicy {
             },
             bare_name,
             kind,
-            is_unscored: metadata["annotations"]["policies.kyverno.io/scored"] == "false",
             not_run: match &outcome {
                 Ok(policy) => policy.not_run().to_vec(),
                 Err(problems) => none_run_but(problems, manifest),
@@ -106,6 +103,14 @@ impl LoadedPolicy {
         problems
             .filter(|_| self.not_run.is_empty())
             .map(Vec::as_slice)
+    }
+
+    /// What reports say of it; of one that does not compile, nothing.
+    pub(crate) fn reporting(&self) -> Reporting {
+        let policy = self.outcome.as_ref().ok();
+        policy
+            .map(|policy| policy.reporting().clone())
+            .unwrap_or_default()
     }
 
     /// Whether it is meant by a name, with its namespace or without.
@@ -267,7 +272,9 @@ fn rules(
                 Some((Status::Pass, String::new()))
             }
             RuleOutcome::Skipped { reason } => Some((Status::Skip, reason)),
-            RuleOutcome::Fail { message } if loaded.is_unscored => Some((Status::Warn, message)),
+            RuleOutcome::Fail { message } if policy.reporting().unscored => {
+                Some((Status::Warn, message))
+            }
             RuleOutcome::Fail { message } => Some((Status::Fail, message)),
             RuleOutcome::Error(error) => Some((Status::Error, format!("{} {error}", error.code()))),
         }

@@ -80,7 +80,7 @@ pub(crate) fn request(
         bare(resource, &operation, user, variables),
     );
     for (path, value) in of_request(&values) {
-        if path.first().is_some_and(|first| first == "request") {
+        if is_matched(&path) {
             put(&mut root, &path, value);
         }
     }
@@ -90,11 +90,19 @@ pub(crate) fn request(
         request = request.with_resource_kind(parent.group, parent.version, parent.kind);
     }
     for (path, value) in of_request(&values) {
-        if path.first().is_some_and(|first| first != "request") {
+        if !is_matched(&path) {
             request = request.with_variable(&path, value);
         }
     }
     Ok(request)
+}
+
+/// What rules match is a resource and what is done with it. Of the rest of a request values say what
+/// expressions see, as in Kyverno: `request.namespace` puts no resource elsewhere.
+fn is_matched(path: &[String]) -> bool {
+    let mut path = path.iter().map(String::as_str);
+    let parts = ["object", "oldObject", "operation"];
+    path.next() == Some("request") && path.next().is_none_or(|part| parts.contains(&part))
 }
 
 /// The same as one of the policy's rules sees it. What the rule matches is the request without that.
@@ -205,6 +213,25 @@ mod tests {
         let seen = of_rule(&made(&json!({})), &values);
         assert_eq!(seen.namespace(), "default");
         assert_eq!(seen.value()["namespace"], "other");
+    }
+
+    #[test]
+    fn where_a_resource_is_values_do_not_change() {
+        let made = made(&json!({
+            "request.namespace": "other", "request.userInfo.username": "eve", "request.object.spec.x": 2,
+        }));
+        assert_eq!(made.namespace(), "default");
+        assert_eq!(made.value()["namespace"], "other");
+        assert_eq!(made.value()["userInfo"]["username"], "eve");
+        assert_eq!(made.object().unwrap()["spec"]["x"], 2);
+        let whole = made_whole();
+        assert_eq!(whole.name(), "b");
+    }
+
+    fn made_whole() -> AdmissionRequest {
+        let mut request = made(&json!({})).value().clone();
+        request["name"] = "b".into();
+        made(&json!({"request": request}))
     }
 
     #[test]

@@ -82,8 +82,16 @@ pub(crate) struct ApplyArgs {
     #[arg(long)]
     warn_no_pass: bool,
 
-    /// How it is printed.
-    #[arg(short, long, value_enum, default_value_t)]
+    /// Take PolicyExceptions among the resources, too. Also `--exceptions-with-resources`.
+    #[arg(long, alias = "exceptions-with-resources")]
+    exceptions_within_resources: bool,
+
+    /// Take PolicyExceptions among the policies, too.
+    #[arg(long)]
+    exceptions_within_policies: bool,
+
+    /// How it is printed. Also `--output-format`.
+    #[arg(short, long, alias = "output-format", value_enum, default_value_t)]
     pub(super) output: Format,
 
     /// Write the objects that rules changed there, and do not print them: a file of all of them, or a folder
@@ -114,6 +122,10 @@ pub(crate) struct ApplyArgs {
     /// Taken, and says nothing new: there are no colors.
     #[arg(long)]
     remove_color: bool,
+
+    /// Taken, and has no effect: no registry is asked, images are what values say.
+    #[arg(long)]
+    registry: bool,
 
     /// Refused: no cluster is read. Background scans report on what is in one.
     #[arg(short, long)]
@@ -148,7 +160,12 @@ fn check(args: &ApplyArgs) -> anyhow::Result<()> {
 fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
     check(args)?;
     let mut policies = Vec::new();
-    for manifest in read(&args.policies)? {
+    let mut manifests = read(&args.policies)?;
+    let mut excepting = read(&args.exceptions)?;
+    if args.exceptions_within_policies {
+        excepting.extend(manifests.extract_if(.., |manifest| is_exception(manifest)));
+    }
+    for manifest in manifests {
         match LoadedPolicy::new(&manifest) {
             Some(policy) => policies.push(policy),
             None => warn(&format!(
@@ -164,16 +181,17 @@ fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
     if args.stdin && !named.iter().any(|path| path == Path::new("-")) {
         named.push("-".into());
     }
-    let resources: Vec<_> = read(&named)?
-        .into_iter()
-        .filter_map(Resource::new)
-        .collect();
+    let mut resources = read(&named)?;
+    if args.exceptions_within_resources {
+        excepting.extend(resources.extract_if(.., |manifest| is_exception(manifest)));
+    }
+    let resources: Vec<_> = resources.into_iter().filter_map(Resource::new).collect();
     if resources.is_empty() {
         bail!("there is no resource in what was given with --resource");
     }
     let mut bench = Bench::new(policies, resources);
     bench.variables = variables(args)?;
-    bench.exceptions = exceptions(args)?;
+    bench.exceptions = exceptions(&excepting)?;
     if let Some(path) = &args.userinfo {
         bench.user = User::read(path)?;
     }
@@ -182,7 +200,12 @@ fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
     Ok(applied(&bench, &responses, args.audit_warn))
 }
 
-fn exceptions(args: &ApplyArgs) -> anyhow::Result<Vec<PolicyException>> {
+fn is_exception(manifest: &Value) -> bool {
+    let version = manifest["apiVersion"].as_str().unwrap_or_default();
+    manifest["kind"] == "PolicyException" && version.starts_with("kyverno.io/")
+}
+
+fn exceptions(manifests: &[Value]) -> anyhow::Result<Vec<PolicyException>> {
     let compile = |manifest: &Value| {
         PolicyException::compile(manifest, Driver::ALL).map_err(|problems| {
             let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
@@ -193,7 +216,7 @@ fn exceptions(args: &ApplyArgs) -> anyhow::Result<Vec<PolicyException>> {
             )
         })
     };
-    read(&args.exceptions)?.iter().map(compile).collect()
+    manifests.iter().map(compile).collect()
 }
 
 fn variables(args: &ApplyArgs) -> anyhow::Result<Variables> {
@@ -326,6 +349,23 @@ spec:
             (code, &summary["skip"], &summary["pass"]),
             (0, &json!(1), &json!(1))
         );
+        let (code, summary) = told(&[
+            "--set",
+            "taken=[\"a\"]",
+            "-r",
+            &path,
+            "--exceptions-within-resources",
+            "--registry",
+        ]);
+        assert_eq!((code, &summary["skip"]), (0, &json!(1)));
+        let (code, summary) = told(&[
+            "--set",
+            "taken=[\"a\"]",
+            "--exceptions-within-policies",
+            &path,
+            "--output-format=json",
+        ]);
+        assert_eq!((code, &summary["skip"]), (0, &json!(1)));
         let (code, summary) = told(&["--set", "taken=[],x=1", "-e", &path]);
         assert_eq!((code, &summary["skip"]), (0, &json!(1)));
         let (code, summary) = told(&["--set", "taken=[]", "--warn-no-pass", "--warn-exit-code=3"]);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use anteroom_policy::NotRun;
+use anteroom_policy::{NotRun, Reporting};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -53,6 +53,26 @@ struct Told {
     /// The resource, as reports name it.
     #[serde(skip)]
     object: Value,
+    /// What reports say of the policy.
+    #[serde(skip)]
+    reporting: Reporting,
+}
+
+impl Told {
+    /// As a result of a report.
+    fn result(&self) -> Value {
+        let mut result = json!({
+            "source": "kyverno", "policy": self.policy, "rule": self.rule, "result": self.status,
+            "message": self.message, "scored": !self.reporting.unscored, "resources": [self.object],
+        });
+        let (category, severity) = (&self.reporting.category, self.reporting.severity);
+        for (name, value) in [("category", category.as_deref()), ("severity", severity)] {
+            if let Some(value) = value {
+                result[name] = value.into();
+            }
+        }
+        result
+    }
 }
 
 /// What the policies of a bench said. With `audit_warns` a violation of a rule that does not deny is a
@@ -84,6 +104,7 @@ pub fn applied(bench: &Bench, responses: &[Response], audit_warns: bool) -> Appl
             told.counts.count(status);
             told.results.push(Told {
                 object: named(&bench.resources[response.resource]),
+                reporting: bench.policies[response.policy].reporting(),
                 policy: bench.policies[response.policy].name.clone(),
                 rule: rule.rule.clone(),
                 resource: bench.resources[response.resource].title(),
@@ -217,16 +238,9 @@ impl Applied {
                 .iter()
                 .map(|status| ((*status).to_owned(), count(*status).into()))
                 .collect();
-            let result = |told: &&Told| {
-                json!({
-                    "source": "kyverno", "policy": told.policy, "rule": told.rule,
-                    "result": told.status, "message": told.message, "scored": told.status != "warn",
-                    "resources": [told.object],
-                })
-            };
             json!({
                 "apiVersion": "wgpolicyk8s.io/v1alpha2", "kind": kind, "metadata": metadata,
-                "results": all.iter().map(result).collect::<Vec<_>>(), "summary": summary,
+                "results": all.iter().map(|told| told.result()).collect::<Vec<_>>(), "summary": summary,
             })
         };
         by_namespace.into_iter().map(report).collect()
@@ -280,7 +294,10 @@ mod tests {
     fn what_policies_say_is_told_and_counted() {
         let policy = |action: &str, name: &str| {
             LoadedPolicy::new(&json!({
-                "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": name},
+                "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy",
+                "metadata": {"name": name, "annotations": {
+                    "policies.kyverno.io/severity": "high", "policies.kyverno.io/category": "Labels",
+                }},
                 "spec": {"validationFailureAction": action, "rules": [{
                     "name": "label", "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
                     "validate": {"message": "label it", "pattern": {"metadata": {"labels": {"a": "b"}}}},
@@ -347,6 +364,14 @@ mod tests {
         assert_eq!(
             (&result["result"], &result["resources"][0]["name"]),
             (&json!("fail"), &json!("bad"))
+        );
+        // A warning of --audit-warn is one of a policy that counts.
+        let results = reports[0]["results"].as_array().unwrap();
+        let warning = results.iter().find(|one| one["result"] == "warn").unwrap();
+        assert_eq!(warning["scored"], true);
+        assert_eq!(
+            (&warning["severity"], &warning["category"]),
+            (&json!("high"), &json!("Labels"))
         );
         assert_eq!(told.json()["summary"]["warn"], 1);
         let xml = junit(&told.suites());
