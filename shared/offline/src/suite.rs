@@ -129,6 +129,22 @@ pub(crate) struct ResponseData {
     pub(crate) body: Value,
 }
 
+impl SuiteFile {
+    /// An address among the files that are named.
+    fn elsewhere(&self) -> Option<String> {
+        let lists = [
+            &self.policies,
+            &self.resources,
+            &self.exceptions,
+            &self.cluster_resources,
+        ];
+        let single = [&self.variables, &self.userinfo].into_iter().flatten();
+        let mut all = lists.into_iter().flatten().chain(single);
+        let url = all.find(|path| path.to_string_lossy().contains("://"))?;
+        Some(url.display().to_string())
+    }
+}
+
 /// What is expected of one rule and some resources.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -238,9 +254,15 @@ impl Suite {
         if documents.is_empty() {
             return Err(malformed("it is empty".to_owned()));
         }
-        let suite = |document: Value| {
+        let suite = |mut document: Value| {
+            leave_out_nulls(&mut document);
             let file = SuiteFile::deserialize(document);
             let file: SuiteFile = file.map_err(|error| malformed(error.to_string()))?;
+            if let Some(url) = file.elsewhere() {
+                return Err(malformed(format!(
+                    "{url} is not read: nothing is fetched from elsewhere; fetch it, and name the file"
+                )));
+            }
             let name = file.metadata.name.clone().or_else(|| file.name.clone());
             let otherwise = || path.display().to_string();
             Ok(Self {
@@ -278,6 +300,40 @@ impl Suite {
         Ok(variables)
     }
 }
+
+/// A field with nothing behind it is as none, and so is an empty name of a file. Within values a null is a
+/// value.
+pub(crate) fn leave_out_nulls(document: &mut Value) {
+    let Value::Object(fields) = document else {
+        return;
+    };
+    fields.retain(|_, value| !value.is_null() && value.as_str() != Some(""));
+    for (name, value) in fields {
+        match value {
+            // Those of a suite have fields of their own; those of a policy's are anything.
+            Value::Object(inside) if name == "values" && inside.contains_key("policies") => {
+                leave_out_nulls(value);
+            }
+            Value::Array(elements) if LISTS.contains(&name.as_str()) => {
+                elements.iter_mut().for_each(leave_out_nulls);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Lists of what has fields.
+const LISTS: &[&str] = &[
+    "apiCallResponses",
+    "globalContextEntries",
+    "namespaceSelector",
+    "policies",
+    "resources",
+    "resourceSpecs",
+    "results",
+    "rules",
+    "subresources",
+];
 
 #[cfg(test)]
 mod tests {
@@ -323,8 +379,29 @@ mod tests {
     }
 
     #[test]
+    fn a_field_with_nothing_behind_it_is_as_none() {
+        let suite = suite(
+            "name: a\npolicies:\nresources:\nvariables: \"\"\nuserinfo:\nexceptions:\n\
+             values: {globalValues: {x: null}, policies: [{name: p, rules: , resources: [\
+             {name: r, values: {y: null, z: \"\"}}]}], namespaceSelector: }\n\
+             results: [{policy: p, rule: r, kind: , resources: , patchedResource: \"\", result: skip}]",
+        )
+        .unwrap();
+        let expected = &suite.expected()[0];
+        assert_eq!((&*expected.kind, &expected.patched_resources), ("", &None));
+        assert!(suite.file.variables.is_none());
+        let values = suite.variables().unwrap().of_resource("p", "r");
+        let expected = serde_json::json!({"x": null, "y": null, "z": ""});
+        assert_eq!(Value::Object(values), expected);
+    }
+
+    #[test]
     fn what_is_no_suite_is_told() {
         for (text, says) in [
+            (
+                "policies: [a.yaml, \"https://h/p.yaml\"]",
+                "https://h/p.yaml is not read",
+            ),
             ("", "it is empty"),
             ("results: []\n---\nb: 1", "unknown field `b`"),
             ("polices: []", "polices"),

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use crate::{
     documents::{InputError, documents},
     resource::Resource,
+    suite::leave_out_nulls,
 };
 
 /// A file of values.
@@ -84,7 +85,8 @@ impl Values {
         let mut documents = documents(path)?;
         match (documents.pop(), documents.is_empty()) {
             (None, _) => Ok(Self::default()),
-            (Some(document), true) => {
+            (Some(mut document), true) => {
+                leave_out_nulls(&mut document);
                 Self::deserialize(document).map_err(|error| malformed(error.to_string()))
             }
             (Some(_), false) => Err(malformed("it has several documents".to_owned())),
