@@ -2,7 +2,7 @@
 //! not take of one policy keeps no other from being enforced.
 
 use anteroom_e2e::{
-    check::condition,
+    check::{condition, is_refused},
     world::{NAMESPACE, World},
 };
 use anyhow::{Context, ensure};
@@ -43,8 +43,11 @@ fn marks() -> Value {
 
 const ASKED: &str = "!object.metadata.name.startsWith('spared')";
 
-/// This version cannot tell, and the API server knows no such function either.
-const UNKNOWN: &str = "object.metadata.name.isNope()";
+/// Only the API server can tell what it may ask an authorizer.
+const UNKNOWN: &str = "authorizer.isNope()";
+
+/// Whoever writes this is told at once.
+const NO_CEL: &str = "object.metadata.name.isNope()";
 
 fn config_map(name: &str, label: Option<&str>) -> Value {
     let labels: Value = label.map_or(json!({}), |label| json!({ label: "yes" }));
@@ -78,6 +81,7 @@ async fn webhooks(world: &World, kind: &str) -> anyhow::Result<Vec<String>> {
 
 async fn story(world: &mut World) -> anyhow::Result<()> {
     world.system.ready().await?;
+    let malformed = policy("malformed", Some(NO_CEL), &refuses("malformed"));
     let bad = policy("bad", Some(UNKNOWN), &refuses("bad"));
     let sound = [
         policy("asked", Some(ASKED), &refuses("asked")),
@@ -92,6 +96,8 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
         condition(world, policy, "True", "").await?;
     }
     condition(world, &bad, "False", "undeclared reference to 'isNope'").await?;
+    let field = "AR302 spec.webhookConfiguration.matchConditions[0].expression";
+    is_refused(world, &malformed, field).await?;
     let names = webhooks(world, "ValidatingWebhookConfiguration").await?;
     ensure!(
         names
