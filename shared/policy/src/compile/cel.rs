@@ -4,11 +4,15 @@ use std::collections::BTreeSet;
 
 use anteroom_cel::{CompileError, Names, Program};
 
-use super::fields::{Field, Known, Object};
+use super::{
+    fields::{Field, Known, Object},
+    resources,
+};
 use crate::{
     CollectionReference,
     call::check_name,
     cel::{Cel, Judged, Params, Placed},
+    matching::{Requirement, SetOperator},
     problem::Problems,
 };
 
@@ -60,18 +64,6 @@ const PARAM_KIND: Known = Known {
 
 const PARAM_REF: Known = Known {
     evaluated: &["name", "namespace", "parameterNotFoundAction", "selector"],
-    inert: &[],
-    later: &[],
-};
-
-const SELECTOR: Known = Known {
-    evaluated: &["matchExpressions", "matchLabels"],
-    inert: &[],
-    later: &[],
-};
-
-const REQUIREMENT: Known = Known {
-    evaluated: &["key", "operator", "values"],
     inert: &[],
     later: &[],
 };
@@ -364,20 +356,13 @@ fn within_home(field: &Field<'_>, place: &Place<'_>, problems: &mut Problems) ->
 
 /// A selector in the API server's syntax.
 fn selector(field: &Field<'_>, problems: &mut Problems) -> Option<String> {
-    let selector = field.object(&SELECTOR, problems)?;
-    let mut terms = Vec::new();
-    if let Some(labels) = selector.get("matchLabels") {
-        let labels = labels.value().as_object();
-        for (key, value) in labels.into_iter().flatten() {
-            terms.push(format!("{key}={}", value.as_str().unwrap_or_default()));
-        }
-    }
-    let requirements = selector.get("matchExpressions");
-    let requirements = requirements.map_or_else(Vec::new, |field| field.list(problems));
-    for field in &requirements {
-        terms.push(requirement(field, problems)?);
-    }
-    let text = terms.join(",");
+    let selector = resources::selector(field, problems)?;
+    let labels = selector.labels.iter();
+    let labels = labels.map(|(key, value)| format!("{key}={value}"));
+    let text: Vec<_> = labels
+        .chain(selector.requirements.iter().map(requirement))
+        .collect();
+    let text = text.join(",");
     match anteroom_model::LabelSelector::parse(&text) {
         Ok(_) => Some(text),
         Err(error) => {
@@ -387,23 +372,14 @@ fn selector(field: &Field<'_>, problems: &mut Problems) -> Option<String> {
     }
 }
 
-fn requirement(field: &Field<'_>, problems: &mut Problems) -> Option<String> {
-    let requirement = field.object(&REQUIREMENT, problems)?;
-    let key = requirement
-        .required("key", problems)?
-        .plain_text(problems)?;
-    let operator = requirement.required("operator", problems)?;
-    let operators = ["In", "NotIn", "Exists", "DoesNotExist"];
-    let operator = operator.known_text(&operators, problems)?;
-    let values = requirement.get("values");
-    let values = values.map_or_else(Vec::new, |field| field.texts(problems));
-    let values = values.join(", ");
-    Some(match operator {
-        "In" => format!("{key} in ({values})"),
-        "NotIn" => format!("{key} notin ({values})"),
-        "Exists" => key,
-        _ => format!("!{key}"),
-    })
+fn requirement(requirement: &Requirement) -> String {
+    let (key, values) = (&requirement.key, requirement.values.join(", "));
+    match requirement.operator {
+        SetOperator::In => format!("{key} in ({values})"),
+        SetOperator::NotIn => format!("{key} notin ({values})"),
+        SetOperator::Exists => key.clone(),
+        SetOperator::DoesNotExist => format!("!{key}"),
+    }
 }
 
 #[cfg(test)]

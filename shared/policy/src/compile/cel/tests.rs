@@ -85,6 +85,18 @@ fn what_is_wrong_is_said_with_its_field() {
             "AR302 spec.rules[0].validate.cel.paramRef: only one of name and selector can be given",
         ),
         (
+            "validate: {cel: {expressions: [{expression: 'true'}], paramKind: {apiVersion: v1, kind: ConfigMap}, paramRef: {selector: {matchLabels: x}}}}",
+            "AR302 spec.rules[0].validate.cel.paramRef.selector.matchLabels: an object is expected here",
+        ),
+        (
+            "validate: {cel: {expressions: [{expression: 'true'}], paramKind: {apiVersion: v1, kind: ConfigMap}, paramRef: {selector: {matchLabels: {app: 1}}}}}",
+            "AR302 spec.rules[0].validate.cel.paramRef.selector.matchLabels[\"app\"]: a label is a string",
+        ),
+        (
+            "validate: {cel: {expressions: [{expression: 'true'}], paramKind: {apiVersion: v1, kind: ConfigMap}, paramRef: {selector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}}}}",
+            "AR302 spec.rules[0].validate.cel.paramRef.selector.matchExpressions[0]",
+        ),
+        (
             "validate: {cel: {expressions: [{expression: 'true'}], paramKind: {apiVersion: v1, kind: a/b}, paramRef: {name: a}}}",
             "AR302 spec.rules[0].validate.cel.paramKind.kind: ",
         ),
