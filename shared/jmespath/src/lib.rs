@@ -59,4 +59,4 @@ pub use function::{Call, Function, FunctionTable, Handle, Handles, Reference, Si
 pub use graft::Graft;
 pub use node::{Node, Number, Shape};
 pub use occasion::Occasion;
-pub use value::{Array, Borrowed, Object, Text, VALUE_DEPTH_MAX, Value};
+pub use value::{Array, Borrowed, Object, Text, VALUE_DEPTH_MAX, Value, json_text};

@@ -84,7 +84,13 @@ fn scalar_text(call: &mut Call<'_>, value: Handle) -> Result<String, EvalError> 
         return Ok(text);
     }
     match call.to_json(value)? {
-        scalar @ (Value::Number(_) | Value::Bool(_)) => Ok(scalar.to_string()),
+        Value::Bool(value) => Ok(value.to_string()),
+        // As exact as a float of 32 bits, which has no more than some forty digits.
+        #[allow(clippy::cast_possible_truncation)]
+        Value::Number(number) if number.is_f64() => {
+            Ok((number.as_f64().unwrap_or_default() as f32).to_string())
+        }
+        Value::Number(number) => Ok(number.to_string()),
         other => Err(call.invalid_value(format!("a string or a number is needed, not {other}"))),
     }
 }

@@ -7,7 +7,7 @@
 //! | `<(key)` | the whole pattern speaks only of objects where it matches, if it is there |
 //! | `=(key)` | it must match, if it is there |
 //! | `X(key)` | it must not be there |
-//! | `^(key)` | a list: for each pattern there must be an element that matches |
+//! | `^(key)` | a list: for each pattern, a map, there must be an element that matches |
 //!
 //! One pattern in a list speaks of every element of the object's list. Recursion is as deep as the
 //! pattern, whose depth the manifest's bounds.
@@ -241,9 +241,10 @@ fn existence(pattern: &Value, found: &Value, path: &str) -> Result<(), Mismatch>
         ));
     };
     let is_there = |pattern: &Value| {
-        elements
-            .iter()
-            .any(|found| element(pattern, found, path).is_ok())
+        pattern.is_object()
+            && elements
+                .iter()
+                .any(|found| element(pattern, found, path).is_ok())
     };
     match patterns.iter().all(is_there) {
         true => Ok(()),

@@ -19,11 +19,11 @@ pub fn duration_ns(text: &str) -> Option<i128> {
     Duration::parse(text).map(Duration::nanoseconds)
 }
 
-/// A value as text: a string as it is, anything else as JSON.
+/// A value as text: a string as it is, anything else as JSON, as expressions write it.
 pub(crate) fn text(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => Cow::Borrowed(text),
-        other => Cow::Owned(other.to_string()),
+        other => Cow::Owned(anteroom_jmespath::json_text(other)),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::environment::BUILT_BYTES_MAX;
 use crate::error::{BudgetKind, EvalError};
 use crate::node::{Node, Shape};
 use crate::value::Value;
+use crate::value::text::write_json;
 
 /// The deepest value that is written or compared: the 256 levels that an evaluation builds by default
 /// on the 512 that a decoded object has, and some. A deeper one is an error.
@@ -168,7 +169,7 @@ impl JsonText {
             text: Vec::new(),
             bytes_max,
         };
-        match serde_json::to_writer(&mut writer, value) {
+        match write_json(&mut writer, value) {
             Ok(()) => Ok(String::from_utf8_lossy(&writer.text).into_owned()),
             Err(error) if error.is_io() => Err(BudgetKind::BuiltBytes),
             Err(_) => Err(BudgetKind::Depth),

@@ -56,10 +56,31 @@ enum Operation {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Operand {
     Number(f64),
-    /// In billionths; whether it is written in powers of two.
-    Quantity(i128, bool),
+    /// In billionths, and how it is written.
+    Quantity(i128, Suffixes),
     /// In nanoseconds.
     Duration(i128),
+}
+
+/// What a quantity is written with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Suffixes {
+    /// `k`, `M`
+    Decimal,
+    /// `Ki`, `Mi`
+    Binary,
+    /// `e3`, `e6`
+    Exponent,
+}
+
+impl Suffixes {
+    fn of(quantity: &str) -> Self {
+        match quantity.find(['e', 'E']) {
+            _ if quantity.ends_with('i') => Self::Binary,
+            Some(at) if at + 1 < quantity.len() => Self::Exponent,
+            _ => Self::Decimal,
+        }
+    }
 }
 
 impl Operand {
@@ -72,7 +93,7 @@ impl Operand {
         if let Some(quantity) = Quantity::parse(&text) {
             let billionths = quantity.billionths();
             return billionths
-                .map(|of| Self::Quantity(of, text.ends_with('i')))
+                .map(|of| Self::Quantity(of, Suffixes::of(&text)))
                 .ok_or_else(|| call.invalid_value(format!("`{text}` is too large")));
         }
         match Duration::parse(&text) {
@@ -87,8 +108,8 @@ impl Operand {
     fn write(self, call: &mut Call<'_>) -> Result<Handle, EvalError> {
         match self {
             Self::Number(number) => call.new_number(whole(number)),
-            Self::Quantity(billionths, binary) => {
-                call.new_string(&quantity_text(billionths, binary))
+            Self::Quantity(billionths, suffixes) => {
+                call.new_string(&quantity_text(billionths, suffixes))
             }
             Self::Duration(ns) => call.new_string(&duration_text(ns)),
         }
@@ -109,24 +130,27 @@ fn sum(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let list = call.argument(0);
     let elements = call.elements(list)?;
     let is_number = |call: &Call<'_>, value| call.number(value).is_ok();
-    if elements.clone().all(|element| is_number(call, element))
+    if elements.len() > 1
+        && elements.clone().all(|element| is_number(call, element))
         && let Some(standard) = FunctionTable::standard_shared().get("sum")
     {
         return standard.run(call);
     }
-    let mut sum: Option<Operand> = None;
+    let mut elements = elements;
+    let Some(first) = elements.next() else {
+        return Err(call.invalid_value("of nothing there is no sum"));
+    };
+    // One alone is what it is, of whatever type.
+    if elements.len() == 0 {
+        return Ok(first);
+    }
+    let mut sum = Operand::read(call, first)?;
     for element in elements {
         let element = Operand::read(call, element)?;
-        sum = Some(match sum {
-            None => element,
-            Some(sum) => computed(Operation::Add, sum, element)
-                .map_err(|message| call.invalid_value(message))?,
-        });
+        sum = computed(Operation::Add, sum, element)
+            .map_err(|message| call.invalid_value(message))?;
     }
-    match sum {
-        Some(sum) => sum.write(call),
-        None => call.new_number(Number::I64(0)),
-    }
+    sum.write(call)
 }
 
 fn computed(operation: Operation, left: Operand, right: Operand) -> Result<Operand, &'static str> {
@@ -143,14 +167,19 @@ fn computed(operation: Operation, left: Operand, right: Operand) -> Result<Opera
         (Duration(left), Duration(right)) if operation == Operation::Divide => {
             Ok(Number(left as f64 / right as f64))
         }
-        (Quantity(left, binary), Quantity(right, _)) => {
+        (Quantity(left, suffixes), Quantity(right, others)) => {
+            // Nothing has no way of its own to be written.
+            let suffixes = match (operation, left) {
+                (Operation::Add | Operation::Subtract, 0) => others,
+                _ => suffixes,
+            };
             let result = match operation {
                 Operation::Modulo if left % ONE != 0 || right % ONE != 0 => {
                     return Err(NO_INTEGERS);
                 }
                 _ => units(operation, left, right)?,
             };
-            result.map(|of| Quantity(of, binary)).ok_or(large)
+            result.map(|of| Quantity(of, suffixes)).ok_or(large)
         }
         (Duration(left), Duration(right)) => {
             units(operation, left, right)?.map(Duration).ok_or(large)
@@ -197,7 +226,7 @@ fn units(operation: Operation, left: i128, right: i128) -> Result<Option<i128>, 
 fn scaled(operation: Operation, of: Operand, by: f64) -> Result<Operand, &'static str> {
     let large = "the result is too large";
     match (of, operation) {
-        (Operand::Quantity(of, binary), Operation::Multiply | Operation::Divide) => {
+        (Operand::Quantity(of, suffixes), Operation::Multiply | Operation::Divide) => {
             let by = Quantity::parse(&by.to_string()).and_then(|by| by.billionths());
             let scaled = by.and_then(|by| match operation {
                 Operation::Multiply => Some(of.checked_mul(by)? / ONE),
@@ -207,7 +236,9 @@ fn scaled(operation: Operation, of: Operand, by: f64) -> Result<Operand, &'stati
                     Some(of.checked_mul(ONE)? / by / unit * unit)
                 }
             });
-            scaled.map(|of| Operand::Quantity(of, binary)).ok_or(large)
+            scaled
+                .map(|of| Operand::Quantity(of, suffixes))
+                .ok_or(large)
         }
         (Operand::Duration(ns), Operation::Multiply | Operation::Divide) => {
             let scaled = match operation {
@@ -245,22 +276,23 @@ fn whole(number: f64) -> Number {
 }
 
 /// In Kubernetes's canonical form: the largest suffix that leaves an integer.
-fn quantity_text(billionths: i128, binary: bool) -> String {
+fn quantity_text(billionths: i128, suffixes: Suffixes) -> String {
     const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
     const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-    let is_large = billionths.abs() >= 1024 * ONE;
-    let (mut number, suffixes, base, from) = match binary && is_large {
-        // Parts of one are rounded up.
-        true => {
-            let up = i128::from(billionths % ONE != 0) * billionths.signum();
-            (billionths / ONE + up, &BINARY[..], 1024, 0)
-        }
-        false => (billionths, &DECIMAL[..], 1000, 0),
+    const EXPONENT: [&str; 13] = [
+        "e-9", "e-6", "e-3", "", "e3", "e6", "e9", "e12", "e15", "e18", "e21", "e24", "e27",
+    ];
+    // What is small, or not whole, would lose by powers of two.
+    let is_binary = billionths.abs() >= 1024 * ONE && billionths % ONE == 0;
+    let (mut number, suffixes, base) = match suffixes {
+        Suffixes::Binary if is_binary => (billionths / ONE, &BINARY[..], 1024),
+        Suffixes::Exponent => (billionths, &EXPONENT[..], 1000),
+        Suffixes::Binary | Suffixes::Decimal => (billionths, &DECIMAL[..], 1000),
     };
     if number == 0 {
         return "0".to_owned();
     }
-    let mut at: usize = from;
+    let mut at = 0;
     while number % base == 0 && at + 1 < suffixes.len() {
         number /= base;
         at += 1;
@@ -333,9 +365,16 @@ mod tests {
             ("0.5Ki", "512"),
             ("-2048Ki", "-2Mi"),
             ("1.5", "1500m"),
+            ("2048.5Ki", "2097664"),
+            ("1025.0001Ki", "1049600102400u"),
+            ("1e3", "1e3"),
+            ("1500e0", "1500"),
+            ("1.5e-3", "1500e-6"),
+            ("1E", "1E"),
+            ("5E3", "5e3"),
         ] {
             let of = Quantity::parse(text).unwrap().billionths().unwrap();
-            assert_eq!(quantity_text(of, text.ends_with('i')), expected, "{text}");
+            assert_eq!(quantity_text(of, Suffixes::of(text)), expected, "{text}");
         }
     }
 
@@ -357,11 +396,10 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read_again(billionths in any::<i64>(), ns in any::<i64>()) {
-            for binary in [false, true] {
-                let text = quantity_text(i128::from(billionths), binary);
+            for suffixes in [Suffixes::Decimal, Suffixes::Binary, Suffixes::Exponent] {
+                let text = quantity_text(i128::from(billionths), suffixes);
                 let read = Quantity::parse(&text).unwrap().billionths().unwrap();
-                let lost = (read - i128::from(billionths)).abs();
-                prop_assert!(lost == 0 || (binary && lost < ONE), "{}", text);
+                prop_assert_eq!(read, i128::from(billionths), "{}", text);
             }
             let text = duration_text(i128::from(ns));
             prop_assert_eq!(Duration::parse(&text).unwrap().nanoseconds(), i128::from(ns));

@@ -8,15 +8,15 @@ use crate::wildcard;
 
 pub(super) fn register(table: &mut FunctionTable) {
     let text = Types::STRING | Types::NUMBER;
-    let matching = || Signature::of([Types::STRING, text | Types::BOOLEAN]);
+    let matching = |what| Signature::of([Types::STRING, what]);
     let replacing = || Signature::of([Types::STRING, text, text]);
     table
-        .register("pattern_match", matching(), |call| {
+        .register("pattern_match", matching(text), |call| {
             let (pattern, text) = (string(call, 0)?, scalar_text(call, call.argument(1))?);
             call.charge_steps(pattern.len().saturating_mul(text.len()))?;
             call.new_boolean(wildcard::matches(&pattern, &text))
         })
-        .register("regex_match", matching(), |call| {
+        .register("regex_match", matching(text | Types::BOOLEAN), |call| {
             let (regex, text) = (regex(call)?, scalar_text(call, call.argument(1))?);
             call.new_boolean(regex.is_match(&text))
         })

@@ -141,8 +141,10 @@ fn to_boolean(call: &mut Call<'_>) -> Result<Handle, EvalError> {
 }
 
 fn base64_decode(call: &mut Call<'_>) -> Result<Handle, EvalError> {
+    let mut encoded = string(call, 0)?;
+    encoded.retain(|c| !matches!(c, '\n' | '\r'));
     let bytes = STANDARD
-        .decode(string(call, 0)?)
+        .decode(encoded)
         .map_err(|error| call.invalid_value(format!("it is not base64: {error}")))?;
     let text = String::from_utf8(bytes)
         .map_err(|_| call.invalid_value("what it encodes is not UTF-8 text"))?;

@@ -34,8 +34,9 @@ pub(super) fn register(table: &mut FunctionTable) {
             call.new_string(&time.cron())
         })
         .register("time_utc", strings(1), |call| {
-            let time = time(call, 0)?;
-            call.new_string(&time.in_utc().text())
+            let time = time(call, 0)?.in_utc();
+            let time = time.ok_or_else(|| call.invalid_value(OUT_OF_RANGE))?;
+            call.new_string(&time.text())
         })
         .register("time_diff", strings(2), |call| {
             let (start, end) = (time(call, 0)?, time(call, 1)?);

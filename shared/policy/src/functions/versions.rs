@@ -11,8 +11,8 @@ pub(super) fn register(table: &mut FunctionTable) {
     let signature = Signature::of([Types::STRING, Types::STRING]);
     table.register("semver_compare", signature, |call| {
         let (version, range) = (string(call, 0)?, string(call, 1)?);
-        let version = Version::parse(&version)
-            .map_err(|error| call.invalid_value(format!("`{version}` is no version: {error}")))?;
+        // What is no version is the first of all.
+        let version = Version::parse(&version).unwrap_or(Version::new(0, 0, 0));
         let within = is_within(&version, &range)
             .ok_or_else(|| call.invalid_value(format!("`{range}` is no range of versions")))?;
         call.new_boolean(within)
@@ -23,24 +23,35 @@ pub(super) fn register(table: &mut FunctionTable) {
 /// malformed, wherever in it.
 fn is_within(version: &Version, range: &str) -> Option<bool> {
     let mut within = false;
-    for alternative in range.split("||") {
-        let mut rest = alternative.trim();
-        let mut all = !rest.is_empty();
-        if rest.is_empty() {
+    for alternative in words(range).split(|word| word == "||") {
+        let mut all = !alternative.is_empty();
+        if alternative.is_empty() {
             return None;
         }
-        while !rest.is_empty() {
-            let operator_end = rest.find(|c| !"<>=!".contains(c))?;
-            let (operator, after) = rest.split_at(operator_end);
-            let after = after.trim_start();
-            let version_end = after.find(char::is_whitespace).unwrap_or(after.len());
-            let (wanted, after) = after.split_at(version_end);
+        for word in alternative {
+            let operator_end = word.find(|c| !"<>=!".contains(c))?;
+            let (operator, wanted) = word.split_at(operator_end);
             all &= meets(version, operator, wanted)?;
-            rest = after.trim_start();
         }
         within |= all;
     }
     Some(within)
+}
+
+/// What spaces part, but for those behind an operator. A character alone is passed over, as the dash in
+/// `1.0.0 - 2.0.0` is.
+fn words(range: &str) -> Vec<String> {
+    let (mut words, mut word) = (Vec::new(), String::new());
+    for c in range.chars().chain([' ']) {
+        match c {
+            ' ' if word.ends_with(['<', '>', '=']) => {}
+            ' ' => words.push(std::mem::take(&mut word)),
+            c => word.push(c),
+        }
+    }
+    words.push(word);
+    words.retain(|word| word.len() > 1);
+    words
 }
 
 fn meets(version: &Version, operator: &str, wanted: &str) -> Option<bool> {
@@ -58,7 +69,8 @@ fn meets(version: &Version, operator: &str, wanted: &str) -> Option<bool> {
     };
     Some(match operator {
         "" | "=" | "==" => position.is_eq(),
-        "!" | "!=" => position.is_ne(),
+        // Nothing is before and beyond what is meant.
+        "!" | "!=" => to.is_none() && position.is_ne(),
         ">" => position.is_gt(),
         ">=" => position.is_ge(),
         "<" => position.is_lt(),
@@ -67,12 +79,13 @@ fn meets(version: &Version, operator: &str, wanted: &str) -> Option<bool> {
     })
 }
 
-/// One version, or the first one meant by `1.x` or `1.2.x` and the first one beyond.
+/// One version, or the first one meant by `1.x` or `1.2.x` and the first one beyond. `1.x.x` is `1.0.x`.
 fn bounds(wanted: &str) -> Option<(Version, Option<Version>)> {
     let Some(fixed) = wanted.strip_suffix(".x") else {
         return Some((Version::parse(wanted).ok()?, None));
     };
-    let fixed = fixed.strip_suffix(".x").unwrap_or(fixed);
+    let shorter = fixed.strip_suffix(".x").map(|fixed| format!("{fixed}.0"));
+    let fixed = shorter.as_deref().unwrap_or(fixed);
     let parts: Vec<u64> = fixed
         .split('.')
         .map(|part| part.parse().ok())

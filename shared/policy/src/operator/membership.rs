@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::{
@@ -134,6 +135,8 @@ fn alike(one: &str, other: &str) -> bool {
 fn string_members(text: &str) -> Option<Vec<Cow<'_, str>>> {
     match serde_json::from_str::<Value>(text) {
         Ok(json) => json_strings(json),
+        // JSON has numbers that no value holds.
+        Err(_) if serde_json::from_str::<IgnoredAny>(text).is_ok() => None,
         Err(_) => Some(vec![Cow::Borrowed(text)]),
     }
 }
@@ -153,8 +156,15 @@ fn json_strings(json: Value) -> Option<Vec<Cow<'static, str>>> {
 }
 
 /// The deprecated `In` and `NotIn`: a scalar key with wildcards, a list of strings without them. A
-/// string is an array of strings in JSON, or has no elements but itself.
+/// string is an array of strings in JSON, or has no elements but itself; a list of nothing but that string
+/// meets both.
 pub(super) fn in_strings(key: &Value, value: &Value, negated: bool) -> bool {
+    if let (Value::Array(elements), Value::String(_)) = (key, value)
+        && let [only] = &**elements
+        && only == value
+    {
+        return true;
+    }
     let is_in = match key {
         Value::Null | Value::Object(_) => None,
         Value::Array(elements) => list_in_strings(elements, value),
@@ -167,7 +177,6 @@ fn list_in_strings(elements: &[Value], value: &Value) -> Option<bool> {
     let elements = strings(elements)?;
     let members = match value {
         Value::Array(members) => strings(members)?.into_iter().map(Cow::Borrowed).collect(),
-        Value::String(text) if elements == [text] => return Some(true),
         Value::String(text) => json_strings(serde_json::from_str(text).ok()?)?,
         _ => return None,
     };

@@ -217,6 +217,11 @@ fn nothing_is_in_what_has_no_elements_nor_out_of_it() {
             (name, json!({"a": 1}), json!(["a"]), false),
         ]);
     }
+    // JSON it is, though of a number that no value holds.
+    check([
+        ("AnyNotIn", json!("a"), json!("1e400"), false),
+        ("AllNotIn", json!(["a"]), json!("1e400"), false),
+    ]);
     check([
         ("AnyIn", json!(["1"]), json!(1), true),
         ("AllIn", json!(["1"]), json!(1), false),
@@ -243,6 +248,9 @@ fn the_deprecated_membership_knows_strings() {
         ("NotIn", json!(["a", "b"]), json!(["a", "b"]), false),
         ("In", json!(["apple"]), json!(["a*"]), false),
         ("In", json!(["a"]), json!("a"), true),
+        ("NotIn", json!(["a"]), json!("a"), true),
+        ("NotIn", json!(["a"]), json!("b"), false),
+        ("In", json!(1.0), json!("[\"1\"]"), true),
         ("In", json!(["a"]), json!([1]), false),
         ("NotIn", json!(["a"]), json!([1]), false),
         ("In", json!([1]), json!(["1"]), false),

@@ -19,6 +19,10 @@ pub(super) fn matches(pattern: &Value, value: &Value) -> bool {
         (Value::Number(pattern), Value::Number(value)) => {
             Number::from(pattern) == Number::from(value)
         }
+        // Of an integer only the digits are read.
+        (Value::Number(pattern), Value::String(value)) if !pattern.is_f64() => {
+            value.parse() == Ok(pattern.as_i64().map_or(i128::MAX, i128::from))
+        }
         (Value::Number(pattern), Value::String(value)) => {
             Number::parse(value).is_some_and(|value| value == Number::from(pattern))
         }
@@ -126,7 +130,10 @@ fn compare(value: &Value, operand: &str, operator: Operator) -> bool {
     let text = match value {
         Value::Null => Some("0".to_owned()),
         Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
+        Value::Number(number) => Some(match fraction(number) {
+            Some(float) => format!("{float:.6}"),
+            None => number.to_string(),
+        }),
         _ => None,
     };
     text.and_then(|text| order(&text, operand)).map_or_else(
@@ -145,7 +152,10 @@ fn order(left: &str, right: &str) -> Option<Ordering> {
 fn as_text(value: &Value, operand: &str, operator: Operator) -> bool {
     let text = match value {
         Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
+        Value::Number(number) => match fraction(number) {
+            Some(float) => scientific(float),
+            None => number.to_string(),
+        },
         Value::Bool(value) => value.to_string(),
         Value::Null | Value::Array(_) | Value::Object(_) => return false,
     };
@@ -153,5 +163,25 @@ fn as_text(value: &Value, operand: &str, operator: Operator) -> bool {
         Operator::Equal => wildcard::matches(operand, &text),
         Operator::NotEqual => !wildcard::matches(operand, &text),
         _ => false,
+    }
+}
+
+/// What is not written as an integer, or is too large for one of 64 bits.
+fn fraction(number: &serde_json::Number) -> Option<f64> {
+    match number.as_i64() {
+        Some(_) => None,
+        None => number.as_f64(),
+    }
+}
+
+/// As in `1.5E+00`, which is how wildcards see what is no integer.
+fn scientific(float: f64) -> String {
+    let text = format!("{float:E}");
+    match text.split_once('E') {
+        Some((digits, exponent)) => match exponent.strip_prefix('-') {
+            Some(exponent) => format!("{digits}E-{exponent:0>2}"),
+            None => format!("{digits}E+{exponent:0>2}"),
+        },
+        None => text,
     }
 }

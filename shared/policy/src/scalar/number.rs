@@ -10,12 +10,22 @@ pub(crate) enum Number {
 }
 
 impl Number {
-    /// From decimal text; an integer that is written as one stays exact.
+    /// From decimal text; an integer that is written as one stays exact. Digits may have one `_` between
+    /// them. `None` too for what is beyond all floats, unless it is written as infinite.
     pub(crate) fn parse(text: &str) -> Option<Self> {
+        if text.contains('_') {
+            return Self::parse_plain(&without_underscores(text)?);
+        }
+        Self::parse_plain(text)
+    }
+
+    fn parse_plain(text: &str) -> Option<Self> {
         if let Ok(integer) = text.parse() {
             return Some(Self::Integer(integer));
         }
-        text.parse().ok().map(Self::float)
+        let float: f64 = text.parse().ok()?;
+        let is_beyond = float.is_infinite() && text.bytes().any(|b| b.is_ascii_digit());
+        (!is_beyond).then(|| Self::float(float))
     }
 
     /// A float without a fraction is an integer, as far as floats are exact at all.
@@ -44,6 +54,18 @@ impl Number {
             Self::Float(float) => float,
         }
     }
+}
+
+/// `None` where one does not stand between two digits.
+fn without_underscores(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let is_digit = |at: Option<usize>| {
+        at.and_then(|at| bytes.get(at))
+            .is_some_and(u8::is_ascii_digit)
+    };
+    let between = |at: usize| is_digit(at.checked_sub(1)) && is_digit(Some(at + 1));
+    let all_between = text.match_indices('_').all(|(at, _)| between(at));
+    all_between.then(|| text.replace('_', ""))
 }
 
 impl From<&serde_json::Number> for Number {
@@ -87,7 +109,12 @@ mod tests {
         assert!(number("0.1") < number("0.2"));
         assert!(number("1e300") > number("1e299"));
         assert_ne!(number("nan"), number("nan"));
-        for text in ["", "5x", "0x10", "1_000", " 5"] {
+        assert_eq!(number("1_000.5"), number("1000.5"));
+        assert!(number("inf") > number("1e308"));
+        assert_eq!(number("1e-400"), number("0"));
+        for text in [
+            "", "5x", "0x10", "_1", "1_", "1__0", "1_.5", "1e400", "-1e400", " 5",
+        ] {
             assert!(Number::parse(text).is_none(), "{text}");
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::error::EvalError;
 use crate::function::{Call, Handle};
-use crate::node::{Node, Shape};
+use crate::node::{Number, Shape};
 
 pub(super) fn not_null(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let first = call
@@ -19,29 +19,34 @@ pub(super) fn to_array(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     }
 }
 
-/// A string as the number that JSON would read in it; null for all else but numbers.
+/// A string as the decimal number that it is; null for all else but numbers.
 pub(super) fn to_number(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let subject = call.argument(0);
     let parsed = match call.shape(subject) {
         Shape::Number(_) => return Ok(subject),
-        Shape::String(string)
-            if string.starts_with(|first: char| first == '-' || first.is_ascii_digit()) =>
-        {
-            // JSON allows white space behind a number, which a number does not have.
-            let trimmed = string.ends_with(|last: char| last.is_ascii_digit());
-            trimmed
-                .then(|| serde_json::from_str::<serde_json::Number>(string).ok())
-                .flatten()
-        }
+        Shape::String(string) => parsed(string),
         _ => None,
     };
-    match parsed.map(serde_json::Value::Number) {
-        Some(number) => match (&number).shape() {
-            Shape::Number(number) => call.new_number(number),
-            _ => call.new_null(),
-        },
+    match parsed {
+        Some(number) => call.new_number(number),
         None => call.new_null(),
     }
+}
+
+/// As `+1`, `.5`, `1_000` and `1e3` too; exact where it is an integer of 64 bits.
+fn parsed(text: &str) -> Option<Number> {
+    let is_digit = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
+    let mut underscores = text.match_indices('_');
+    if !underscores.all(|(at, _)| at > 0 && is_digit(at - 1) && is_digit(at + 1)) {
+        return None;
+    }
+    let plain = text.replace('_', "");
+    if let Ok(integer) = plain.parse::<i128>()
+        && (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&integer)
+    {
+        return Some(Number::from_integer(integer));
+    }
+    Number::from_float(plain.parse().ok()?)
 }
 
 /// A string as it is, all else as JSON text.
