@@ -59,7 +59,7 @@ impl Scalar {
 
     /// How a value that is no text is written in JSON: one of these two.
     pub(crate) fn spellings(&self) -> [Cow<'static, str>; 2] {
-        let float = |float: f64| Cow::Owned(Value::from(float).to_string());
+        let float = |float: f64| Cow::Owned(anteroom_jmespath::json_text(&float.into()));
         match self {
             Self::Null | Self::Text(_) | Self::Entry(_) => twice("null"),
             Self::Bool(true) => twice("true"),

@@ -251,6 +251,6 @@ impl<'i> Gathering<'i, '_> {
 fn text(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => Cow::Borrowed(text),
-        other => Cow::Owned(other.to_string()),
+        other => Cow::Owned(anteroom_jmespath::json_text(other)),
     }
 }
