@@ -97,14 +97,14 @@ impl Translation<'_> {
                 }
                 self.made.push(c);
             }
-            '*' | '+' | '?' => return self.repetition(was_repeated, c.to_string()),
+            '*' | '+' | '?' => return self.repetition(was_repeated, c.encode_utf8(&mut [0; 4])),
             '{' => match count(self.rest) {
                 Some((inside, most)) => {
                     if most > REPEATED_MAX {
                         return Err(invalid("a count that is too large"));
                     }
                     self.rest = &self.rest[inside.len()..];
-                    return self.repetition(was_repeated, format!("{{{inside}"));
+                    return self.repetition(was_repeated, &format!("{{{inside}"));
                 }
                 None => self.made.push_str("\\{"),
             },
@@ -113,11 +113,11 @@ impl Translation<'_> {
         Ok(())
     }
 
-    fn repetition(&mut self, was_repeated: bool, written: String) -> Result<(), String> {
+    fn repetition(&mut self, was_repeated: bool, written: &str) -> Result<(), String> {
         if was_repeated {
             return Err(invalid("a repetition of a repetition"));
         }
-        self.made.push_str(&written);
+        self.made.push_str(written);
         if self.takes("?") {
             self.made.push('?');
         }
