@@ -40,6 +40,7 @@ use anteroom_mirror::MirrorMetrics;
 use anteroom_runtime::{Check, Service};
 use anteroom_webhook::background::Judge;
 use kube::Client;
+use tokio_util::task::AbortOnDropHandle;
 
 pub use args::Args;
 
@@ -72,7 +73,9 @@ pub async fn run(
     let (judge, follow) = Judge::new(Arc::clone(&bus), &service, policies);
     let holder = args.holder();
     let mut candidate = Candidate::new(&client, &args.reporter_namespace, LEASE, holder.clone());
-    let reporter = Reporter {
+    // Tasks of their own: what is judged holds up neither the lease nor what is known.
+    let follow = AbortOnDropHandle::new(tokio::spawn(follow));
+    let reporter = Arc::new(Reporter {
         args,
         bus,
         client,
@@ -82,17 +85,26 @@ pub async fn run(
         mirrored: MirrorMetrics::registered(&service.scope("scans").metrics),
         judge,
         holder,
-    };
+        check,
+    });
     let stop = service.shutdown.token();
     let terms = Box::pin(async {
         loop {
             candidate
-                .take(|waits_for| check.ready_but(format!("it waits for {waits_for}")))
+                .take(|waits_for| {
+                    let note = format!("it waits for {waits_for}");
+                    reporter.check.ready_but(note);
+                })
                 .await;
+            let of_term = Arc::clone(&reporter);
+            let mut term =
+                AbortOnDropHandle::new(tokio::spawn(async move { Box::pin(of_term.term()).await }));
             let lost = tokio::select! {
-                ended = Box::pin(reporter.term(&check)) => return ended,
+                ended = &mut term => return ended?,
                 lost = candidate.hold() => lost,
             };
+            term.abort();
+            drop(term.await); // From now on it writes no more.
             reporter.metrics.leads(false);
             tracing::warn!(lost, "this reporter reports no more");
         }
@@ -101,7 +113,7 @@ pub async fn run(
         biased; // A shutdown ends the rest too, which is no fault then.
         () = stop.cancelled() => Ok(()),
         ended = terms => ended,
-        ended = Box::pin(follow) => ended,
+        ended = follow => ended.unwrap_or_else(|fault| Err(fault.into())),
     };
     candidate.release().await;
     ended
@@ -117,11 +129,12 @@ struct Reporter {
     mirrored: MirrorMetrics,
     judge: Judge,
     holder: String,
+    check: Check,
 }
 
 impl Reporter {
     /// Reports until it is dropped: what was known is read anew by the next term.
-    async fn term(&self, check: &Check) -> anyhow::Result<()> {
+    async fn term(&self) -> anyhow::Result<()> {
         tracing::info!(holder = self.holder, "this reporter reports");
         self.metrics.leads(true);
         let desk = Desk::new();
@@ -142,6 +155,7 @@ impl Reporter {
                 (Some(made.0), Some(made.1))
             }
         };
+        let scanning = AbortOnDropHandle::new(tokio::spawn(scanner.run()));
         let hearing = events::hear(Arc::clone(&self.bus), events.clone(), desk.clone());
         let writer = Writer::new(
             Store::new(self.client.clone()),
@@ -158,8 +172,8 @@ impl Reporter {
             }
         };
         tokio::select! {
-            ended = scanner.run() => ended,
-            () = writer.run(check) => Ok(()),
+            ended = scanning => ended.unwrap_or_else(|fault| Err(fault.into())),
+            () = writer.run(&self.check) => Ok(()),
             () = telling => Ok(()),
             () = hearing => Ok(()),
         }

@@ -98,7 +98,7 @@ impl ReporterMetrics {
         );
         metrics.register(
             "anteroom_reporter_objects_unreadable",
-            "Objects that could not be read, and have no report",
+            "Objects that could not be read: reports of before stay as they are",
             own.unreadable.clone(),
         );
         metrics.register(

@@ -68,6 +68,10 @@ pub(crate) struct Walk<S: State> {
     urgent: usize,
     /// It may have to wait for facts.
     waits: bool,
+    /// It comes to every object.
+    is_whole: bool,
+    /// It came to an object that nobody can read.
+    is_unread: bool,
 }
 
 impl<S: State> Walk<S> {
@@ -90,6 +94,11 @@ impl<S: State> Walk<S> {
     /// Whether it leads nowhere, and looks again at what could not be judged.
     pub(crate) fn is_again(&self) -> bool {
         self.to.is_none()
+    }
+
+    /// It came to an object that nobody can read: what there is to say of it is not known.
+    pub(crate) fn unread(&mut self) {
+        self.is_unread = true;
     }
 
     /// What is left of it is left undone.
@@ -139,6 +148,8 @@ struct At<S> {
     /// Counts the policy's versions.
     version: u64,
     walks: bool,
+    /// An object could not be read when it was last come to.
+    is_unread: bool,
 }
 
 impl<S> Default for At<S> {
@@ -149,6 +160,7 @@ impl<S> Default for At<S> {
             born: 0,
             version: 0,
             walks: false,
+            is_unread: false,
         }
     }
 }
@@ -271,6 +283,8 @@ impl<S: State> Plan<S> {
                         steps: steps.into_iter(),
                         to: Some(to.clone()),
                         waits,
+                        is_whole: !at.is_current,
+                        is_unread: false,
                     };
                     groups.push((at.seen.clone(), at.is_current, walk));
                 }
@@ -303,6 +317,8 @@ impl<S: State> Plan<S> {
             to: None,
             urgent: 0,
             waits: true,
+            is_whole: false,
+            is_unread: false,
         })
     }
 
@@ -333,6 +349,7 @@ impl<S: State> Plan<S> {
                 continue;
             };
             at.walks = false;
+            at.is_unread = walk.is_unread || (at.is_unread && !walk.is_whole);
             if let Some(to) = &walk.to {
                 at.seen = Some(to.clone());
                 at.is_current = at.version == walker.version;
@@ -340,9 +357,10 @@ impl<S: State> Plan<S> {
         }
     }
 
-    /// Those that have not judged everything once, at some state.
+    /// Those that have not judged everything once, at some state, or could not read all of it.
     pub(crate) fn unsettled(&self) -> impl Iterator<Item = &Finder> {
-        let unsettled = self.finders.iter().filter(|(_, at)| at.seen.is_none());
+        let is_unsettled = |at: &At<S>| at.seen.is_none() || at.is_unread;
+        let unsettled = self.finders.iter().filter(move |(_, at)| is_unsettled(at));
         unsettled.map(|(finder, _)| finder)
     }
 

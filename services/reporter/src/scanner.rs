@@ -291,11 +291,14 @@ impl Scanner {
     /// Writes down what a slice found. Its walk waits for its next turn.
     fn take_in(&mut self, slice: Slice) {
         let Slice {
-            waiting,
+            mut waiting,
             lane,
             found,
         } = slice;
         self.lanes.ended(lane);
+        if found.iter().any(|found| matches!(found, Found::Unreadable)) {
+            waiting.walk.unread();
+        }
         // Some may be gone meanwhile.
         let finders = self.plan.on(&waiting.walk);
         let failed = self.desk.write(|book| {

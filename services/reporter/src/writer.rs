@@ -24,6 +24,9 @@ use crate::{
 /// Writes on their way at one time.
 const AT_ONCE: usize = 8;
 
+/// Reports that are looked at in one go: most may say what they should.
+const LOOKS_MAX: usize = 64;
+
 /// Kinds that are told of by name.
 const KINDS_NAMED_MAX: usize = 10;
 
@@ -85,20 +88,16 @@ impl Writer {
         let mut listing: Fuse<BoxFuture<'static, _>> = Fuse::terminated();
         let mut list_at = Instant::now() + self.interval;
         loop {
-            while self.has_room() {
-                let Some(key) = self.next() else {
-                    break;
-                };
-                if self.begin(key) {
-                    pace.tick().await;
-                }
-            }
-            self.metrics
-                .waiting(self.desk.look(|book| book.waiting()) + self.ledger.waiting());
-            let due = self.wakes_at();
+            let changed = self.desk.look(|book| book.waiting());
+            self.metrics.waiting(changed + self.ledger.waiting());
+            let is_due = self.ledger.next_at().is_some_and(|at| at <= Instant::now());
+            let begins = self.has_room() && (changed > 0 || is_due);
+            let due = self.wakes_at().filter(|_| !begins);
             tokio::select! {
                 Some(done) = self.under_way.next() => self.done(done),
-                Ok(()) = changes.changed(), if self.has_room() => {}
+                // Beside all else: what was begun goes on meanwhile.
+                _ = pace.tick(), if begins => self.begin_next(),
+                Ok(()) = changes.changed(), if self.has_room() && !begins => {}
                 Ok(()) = unsettled.changed() => {
                     let kinds = unsettled.borrow_and_update().clone();
                     match waits_for(&kinds) {
@@ -121,6 +120,18 @@ impl Writer {
                         Err(fault) => tracing::warn!(%fault, "reports cannot be listed again"),
                     }
                 }
+            }
+        }
+    }
+
+    /// Begins the next write, if one of those that are looked at wants any.
+    fn begin_next(&mut self) {
+        for _ in 0..LOOKS_MAX {
+            let Some(key) = self.next() else {
+                return;
+            };
+            if self.begin(key) {
+                return;
             }
         }
     }

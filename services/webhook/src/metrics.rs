@@ -3,6 +3,7 @@
 mod kyverno;
 
 use std::{
+    collections::HashSet,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -10,6 +11,7 @@ use std::{
 use anteroom_model::ErrorCode;
 use anteroom_policy::Phase;
 use anteroom_runtime::Metrics;
+use parking_lot::Mutex;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -35,6 +37,8 @@ pub(crate) struct WebhookMetrics {
     decision_seconds: Histogram,
     rules: Family<RuleLabels, Counter>,
     rule_seconds: Family<RuleNameLabels, Histogram, fn() -> Histogram>,
+    /// The rules that something was counted of.
+    rules_counted: Arc<Mutex<HashSet<RuleNameLabels>>>,
     query_seconds: Family<OutcomeLabels, Histogram, fn() -> Histogram>,
     query_attempts: Counter,
     live_read_seconds: Family<OutcomeLabels, Histogram, fn() -> Histogram>,
@@ -131,6 +135,7 @@ impl WebhookMetrics {
             decision_seconds: histogram(),
             rules: Family::default(),
             rule_seconds: Family::new_with_constructor(|| Histogram::new(RULE_SECONDS)),
+            rules_counted: Arc::default(),
             query_seconds: Family::new_with_constructor(histogram),
             query_attempts: Counter::default(),
             live_read_seconds: Family::new_with_constructor(histogram),
@@ -246,10 +251,32 @@ impl WebhookMetrics {
 
     /// Where it is told what such a rule takes.
     pub(crate) fn rule_seconds(&self, policy: &str, rule: &str) -> Histogram {
-        self.rule_seconds.get_or_create_owned(&RuleNameLabels {
+        let labels = RuleNameLabels {
             policy: policy.to_owned(),
             rule: rule.to_owned(),
-        })
+        };
+        let seconds = self.rule_seconds.get_or_create_owned(&labels);
+        self.rules_counted.lock().insert(labels);
+        seconds
+    }
+
+    /// What was counted of rules that are no more is told no more. `rules` are all, by policy and name.
+    pub(crate) fn forget_all_but(&self, rules: &HashSet<(&str, &str)>) {
+        self.rules_counted.lock().retain(|counted| {
+            let RuleNameLabels { policy, rule } = counted;
+            let stays = rules.contains(&(&**policy, &**rule));
+            if !stays {
+                self.rule_seconds.remove(counted);
+                for result in RuleResult::ALL {
+                    self.rules.remove(&RuleLabels {
+                        policy: policy.clone(),
+                        rule: rule.clone(),
+                        result: result.as_str(),
+                    });
+                }
+            }
+            stays
+        });
     }
 
     pub(crate) fn attempt(&self) {
@@ -323,5 +350,27 @@ fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Validation => "validate",
         Phase::Mutation => "mutate",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_of_a_rule_goes_with_it() {
+        let metrics = anteroom_runtime::Service::new("webhook").metrics;
+        let own = WebhookMetrics::registered(&metrics);
+        for policy in ["gone", "stays"] {
+            own.rule_seconds(policy, "r").observe(0.1);
+            own.rule(policy, "r", RuleResult::Fail).inc();
+        }
+        own.forget_all_but(&[("stays", "r"), ("new", "r")].into());
+        let text = metrics.encode();
+        assert!(!text.contains("gone"), "{text}");
+        for metric in ["rule_results_total", "rule_duration_seconds_count"] {
+            let line = format!("anteroom_admission_{metric}{{policy=\"stays\",rule=\"r\"");
+            assert!(text.contains(&line), "{line} in {text}");
+        }
     }
 }

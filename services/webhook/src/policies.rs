@@ -2,7 +2,10 @@
 
 mod index;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use anteroom_model::{EntryKind, GroupVersionResource, ObjectKey, Source, ViewId};
 use anteroom_policy::{
@@ -286,6 +289,12 @@ impl PolicySet {
             entries: entries.filter(concerned).collect(),
             parts: candidates.parts(),
         }
+    }
+
+    /// All rules: what records say of their policy, and their names.
+    pub(crate) fn rules(&self) -> HashSet<(&str, &str)> {
+        let names = self.entries.iter().flat_map(|entry| &entry.names);
+        names.map(|name| (&*name.policy, name.rule())).collect()
     }
 
     /// All of them, in order of key.

@@ -360,6 +360,41 @@ fn what_changes_on_the_way_does_not_wait_for_the_rest() {
 }
 
 #[test]
+fn what_cannot_be_read_settles_nothing_until_all_can() {
+    let mut plan = Plan::default();
+    plan.set(&[finder(0, 0)].into());
+    let state = |n: u8| Fake(Arc::new((0..n).map(|name| (name, (1, 1))).collect()));
+    let (one, two) = (state(1), state(2));
+    let mut go = |to: &Fake, unread: bool| {
+        let mut walk = plan.walks(|_| Some(to.clone()), never).remove(0);
+        if unread {
+            walk.unread();
+        }
+        plan.arrived(walk);
+        let unsettled = plan.unsettled().count();
+        plan.anew(|_| unread); // What comes next is whole, or only what changed.
+        unsettled
+    };
+    assert_eq!(go(&one, false), 0);
+    assert_eq!(go(&two, true), 1);
+    assert_eq!(go(&two, false), 0, "all was read");
+}
+
+#[test]
+fn what_could_not_be_read_is_not_forgotten_for_other_changes() {
+    let mut plan = Plan::default();
+    plan.set(&[finder(0, 0)].into());
+    let state = |n: u8| Fake(Arc::new((0..n).map(|name| (name, (1, 1))).collect()));
+    let (one, two) = (state(1), state(2));
+    let mut walk = plan.walks(|_| Some(one.clone()), never).remove(0);
+    walk.unread();
+    plan.arrived(walk);
+    let walk = plan.walks(|_| Some(two.clone()), never).remove(0);
+    plan.arrived(walk);
+    assert_eq!(plan.unsettled().count(), 1);
+}
+
+#[test]
 fn policies_that_stand_together_walk_together() {
     let mut plan = Plan::default();
     plan.set(&[finder(0, 0), finder(2, 0)].into());

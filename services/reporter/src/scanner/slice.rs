@@ -93,6 +93,8 @@ pub(super) struct Tools {
 impl Tools {
     pub(super) async fn find(&self, steps: Vec<Step<Object>>) -> Vec<Found> {
         let finding = stream::iter(steps).map(|step| async move {
+            // Where nothing waits, others get their turn all the same.
+            tokio::task::yield_now().await;
             match step {
                 Step::Forget(uid) => Found::Gone(uid),
                 Step::Judge(object) => self.look_at(&object).await,

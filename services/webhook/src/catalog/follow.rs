@@ -54,6 +54,10 @@ pub(crate) async fn follow(
             tell(&catalog, catalogs.borrow().as_deref());
             let (ready, unready) = catalog.policies.counts();
             metrics.policies(ready, unready);
+            let before = catalogs.borrow().clone();
+            if before.is_none_or(|before| !Arc::ptr_eq(&before.policies, &catalog.policies)) {
+                metrics.forget_all_but(&catalog.policies.rules());
+            }
             catalogs.send_replace(Some(Arc::new(catalog)));
             check.ready();
         } else if catalogs.borrow().is_none() {

@@ -31,6 +31,9 @@ use crate::{
 /// Kinds in namespaces that are told apart; what comes beyond is counted as of one other.
 const PLACES_MAX: usize = 2_000;
 
+/// Rules at such places that are told apart; what comes beyond is counted at one other place.
+const RULE_PLACES_MAX: usize = 20_000;
+
 /// In place of a kind and a namespace beyond that.
 const OTHER: &str = "other";
 
@@ -48,7 +51,30 @@ pub(crate) struct KyvernoMetrics {
     /// Of requests.
     seen: Arc<Seen>,
     requests_known: Arc<Mutex<HashSet<u64>>>,
-    results_known: Arc<Mutex<HashSet<u64>>>,
+    results_known: Arc<Mutex<Known>>,
+}
+
+/// What was counted of rules: to be bounded, and to go with the rules.
+#[derive(Debug, Default)]
+struct Known {
+    places: usize,
+    by_rule: HashMap<RuleKey, OfOneRule>,
+}
+
+/// Namespace and name of the policy, and the rule.
+type RuleKey = (String, String, String);
+
+#[derive(Debug, Default)]
+struct OfOneRule {
+    /// Hashes.
+    places: HashSet<u64>,
+    labels: HashSet<ResultLabels>,
+}
+
+impl OfRule {
+    fn key(&self) -> RuleKey {
+        (self.namespace.clone(), self.name.clone(), self.rule.clone())
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -169,10 +195,10 @@ impl KyvernoMetrics {
         took: Duration,
     ) {
         let allowed = decision.allowed();
-        let place = Place::of(review);
+        let whole = Place::of(review);
+        let place = self.bounded(whole);
         let key = (&place, phase == Phase::Mutation, allowed);
         let counted = self.seen.get(&key, || {
-            let place = self.bounded(place, &self.requests_known);
             let labels = RequestLabels {
                 resource_kind: place.kind.to_owned(),
                 resource_namespace: place.namespace.to_owned(),
@@ -190,6 +216,7 @@ impl KyvernoMetrics {
         });
         counted.one(took);
         for record in &decision.rules {
+            let place = self.bounded_of_rule(whole, &record.name.of_rule);
             let key = (&place, record.result() as usize, mode(record.action));
             let counted = record.name.seen.get(&key, || self.rule(place, record));
             counted.one(record.took);
@@ -198,7 +225,6 @@ impl KyvernoMetrics {
 
     fn rule(&self, place: Place<'_>, record: &RuleRecord) -> Counted {
         let of = &record.name.of_rule;
-        let place = self.bounded(place, &self.results_known);
         let labels = ResultLabels {
             // Namespaces may have actions of their own.
             policy_validation_mode: mode(record.action),
@@ -221,34 +247,70 @@ impl KyvernoMetrics {
             rule_execution_cause: "admission_request",
             dry_run: text(place.dry_run),
         };
-        Counted {
+        let counted = Counted {
             count: self.results.get_or_create_owned(&labels),
             seconds: self.execution_seconds.get_or_create_owned(&labels),
-        }
+        };
+        let mut known = self.results_known.lock();
+        let of_rule = known.by_rule.entry(of.key()).or_default();
+        of_rule.labels.insert(labels);
+        counted
     }
 
     /// The same, or one that stands for all that come beyond the limit.
-    fn bounded<'p>(&self, place: Place<'p>, known: &Mutex<HashSet<u64>>) -> Place<'p> {
+    fn bounded<'p>(&self, place: Place<'p>) -> Place<'p> {
         let key = hash(&(place.kind, place.namespace));
-        let mut known = known.lock();
+        let mut known = self.requests_known.lock();
         if known.contains(&key) || known.len() < PLACES_MAX {
             known.insert(key);
             return place;
         }
-        Place {
-            kind: OTHER,
-            namespace: OTHER,
-            ..place
+        place.other()
+    }
+
+    /// As [`Self::bounded`], of one rule.
+    fn bounded_of_rule<'p>(&self, place: Place<'p>, of: &OfRule) -> Place<'p> {
+        let key = hash(&(place.kind, place.namespace));
+        let mut known = self.results_known.lock();
+        let has_room = known.places < RULE_PLACES_MAX;
+        let of_rule = known.by_rule.entry(of.key()).or_default();
+        if of_rule.places.contains(&key) {
+            return place;
         }
+        if !has_room {
+            return place.other();
+        }
+        of_rule.places.insert(key);
+        known.places += 1;
+        place
+    }
+
+    /// What was counted of rules that are no more is told no more.
+    fn forget_all_but(&self, rules: &HashSet<RuleKey>) {
+        let mut known = self.results_known.lock();
+        let known = &mut *known;
+        known.by_rule.retain(|key, of_rule| {
+            let stays = rules.contains(key);
+            if !stays {
+                known.places -= of_rule.places.len();
+                for labels in &of_rule.labels {
+                    self.results.remove(labels);
+                    self.execution_seconds.remove(labels);
+                }
+            }
+            stays
+        });
     }
 
     /// These policies are in force now.
     pub(crate) fn policies(&self, policies: &PolicySet) {
         self.rules.clear();
+        let mut known = HashSet::new();
         let policies = policies.entries().iter();
         for policy in policies.filter_map(|entry| entry.outcome.as_ref().ok()) {
             for rule in policy.rules() {
                 let of = OfRule::of(policy, rule);
+                known.insert(of.key());
                 let labels = RuleLabels {
                     policy_validation_mode: of.validation_mode,
                     policy_type: of.policy_type,
@@ -262,6 +324,7 @@ impl KyvernoMetrics {
                 self.rules.get_or_create(&labels).set(1);
             }
         }
+        self.forget_all_but(&known);
     }
 }
 
@@ -275,6 +338,15 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
+    /// One that stands for many.
+    fn other(self) -> Self {
+        Self {
+            kind: OTHER,
+            namespace: OTHER,
+            ..self
+        }
+    }
+
     fn of(review: &'a Review<'_>) -> Self {
         Self {
             kind: &review.head.kind.kind,
@@ -402,12 +474,27 @@ mod tests {
             };
             kyverno.decided(&review, Phase::Validation, &decision, Duration::ZERO);
         }
+        let of = |namespace: &'static str| Place {
+            namespace,
+            ..Place::of(&review)
+        };
         let text = metrics.encode();
         for mode in ["enforce", "audit"] {
             let line = format!("kyverno_policy_results_total{{policy_validation_mode=\"{mode}\"");
             let one = text.lines().filter(|found| found.starts_with(&line));
             assert_eq!(one.count(), 1, "{text}");
         }
+        // Beyond the limit, places are counted together; what is known stays apart.
+        kyverno.results_known.lock().places = RULE_PLACES_MAX;
+        let of_rule = &name.of_rule;
+        assert_eq!(kyverno.bounded_of_rule(of("b"), of_rule), of("b").other());
+        assert_eq!(kyverno.bounded_of_rule(of("a"), of_rule), of("a"));
+        // And all goes with the rule.
+        kyverno.policies(&PolicySet::default());
+        let text = metrics.encode();
+        assert!(!text.contains("kyverno_policy_results_total{"), "{text}");
+        assert!(!text.contains("kyverno_policy_execution_duration_seconds_count{"));
+        assert_eq!(kyverno.results_known.lock().places, RULE_PLACES_MAX - 1);
     }
 
     #[test]
@@ -427,5 +514,6 @@ mod tests {
         };
         assert_eq!(series(&text), PLACES_MAX + 1);
         assert!(text.contains("resource_kind=\"other\",resource_namespace=\"other\""));
+        assert_eq!(kyverno.seen.0.lock().len(), PLACES_MAX + 1);
     }
 }
