@@ -12,6 +12,7 @@
 //! - `book`: what is known of each object; pure. `report`: what that is as a report; pure.
 //! - `writer`: brings the API server's reports in step with the book; `store` reads and writes them.
 //! - `ledger`: what those reports say, and which are looked at when; pure.
+//! - `existing`: changes what rules change for what exists already.
 //! - `events`: tells of violations. `lease`: one reporter of several does all that.
 //!
 //! Objects come from views alone: the API server is asked for nothing but reports and the lease.
@@ -22,6 +23,7 @@ mod args;
 mod book;
 mod desk;
 mod events;
+mod existing;
 mod lease;
 mod ledger;
 mod metrics;
@@ -176,6 +178,7 @@ impl Reporter {
             () = writer.run(&self.check) => Ok(()),
             () = telling => Ok(()),
             () = hearing => Ok(()),
+            () = existing::run(self.judge.clone()) => Ok(()),
         }
     }
 }

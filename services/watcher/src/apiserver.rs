@@ -156,6 +156,26 @@ impl ApiServer {
         Ok((head.status.as_u16(), read(body, bytes_max).await?))
     }
 
+    /// Puts this body of JSON at `path`, whatever is answered: its status code and its body.
+    pub(crate) async fn put(
+        &self,
+        path: &str,
+        data: Bytes,
+        bytes_max: usize,
+    ) -> Result<(u16, Bytes), Fault> {
+        let request = Request::put(path)
+            .header(header::ACCEPT, "application/json")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(data.to_vec()))
+            .map_err(Fault::transport)?;
+        let sent = tokio::time::timeout(SILENCE_MAX, self.client.send(request));
+        let response = sent
+            .await
+            .map_err(|_| Fault::Silent { after: SILENCE_MAX })?;
+        let (head, body) = response.map_err(Fault::transport)?.into_parts();
+        Ok((head.status.as_u16(), read(body, bytes_max).await?))
+    }
+
     /// Sends, and turns an answer that is no success into its fault.
     async fn open(&self, request: Request<Body>) -> Result<Response<Body>, Fault> {
         let sent = tokio::time::timeout(SILENCE_MAX, self.client.send(request));

@@ -10,6 +10,7 @@ mod allowed;
 mod args;
 mod bucket;
 mod evaluate;
+mod existing;
 mod flights;
 mod limits;
 mod metrics;

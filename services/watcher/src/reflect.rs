@@ -23,6 +23,7 @@ use machine::{Command, Effect, Input, Machine};
 use parse::{Page, WatchEvent};
 
 pub(crate) use parse::{RawObject, content_version};
+pub(crate) use paths::escape;
 
 /// The largest page that is read at once; a larger one is asked for in halves.
 const PAGE_BYTES_MAX: usize = 64 * 1024 * 1024;

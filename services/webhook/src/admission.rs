@@ -5,17 +5,20 @@
 //! | it may not read what it names | refused |
 //! | it is malformed: an unknown field, an expression that cannot be parsed, a cycle | refused |
 //! | something that Kyverno knows and this version does not evaluate | a warning: the policy is not in force |
-//! | some of its rules are not run here, as of `generate` or `mutate.targets` | a warning for each |
+//! | some of its rules are not run here, as of `generate` or `validate.assert` | a warning for each |
 //!
 //! Each says which field, in the words that the policy's status would have. What is not evaluated is not
 //! refused: an older version of this program must not keep anybody from installing what a newer one
 //! evaluates.
 
-use anteroom_model::{ErrorCode, FactError, ObjectKey};
+use anteroom_model::{ErrorCode, ExistingObjects, FactError, ObjectKey};
 use anteroom_policy::{Driver, NotRun, Policy, PolicyException, Problem, compile};
 use serde_json::Value;
 
 use crate::catalog::Catalog;
+
+/// Kinds and places of objects that exist of which it is asked whether they may be written.
+const WRITES_ASKED_MAX: usize = 16;
 
 /// What becomes of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +27,9 @@ pub(crate) struct Admission {
     pub(crate) refused: Vec<String>,
     /// What its author is told.
     pub(crate) warnings: Vec<String>,
+    /// What its rules change of what exists already, each kind and place once: whether that may be written is
+    /// told too.
+    pub(crate) writes: Vec<(String, ExistingObjects)>,
 }
 
 /// Judges a policy as it is written. Of entries that are not known nothing is said: whoever creates one
@@ -45,6 +51,7 @@ pub(crate) fn judge(
         Ok(policy) => Admission {
             refused: catalog.map_or_else(Vec::new, |catalog| refused_entries(&policy, catalog)),
             warnings: policy.not_run().iter().map(passed_over).collect(),
+            writes: writes(&policy),
         },
         Err(problems) => of_problems(problems, "policy"),
     }
@@ -57,6 +64,7 @@ fn of_problems(problems: Vec<Problem>, what: &str) -> Admission {
     Admission {
         refused: refused.iter().map(ToString::to_string).collect(),
         warnings: later.iter().map(warning).collect(),
+        writes: Vec::new(),
     }
 }
 
@@ -64,6 +72,24 @@ fn passed_over(NotRun { rule, path, .. }: &NotRun) -> String {
     format!(
         "rule `{rule}` is not run here: {path} is not supported; the policy's other rules are run"
     )
+}
+
+/// What the rules change of what exists already, by the first rule that does.
+fn writes(policy: &Policy) -> Vec<(String, ExistingObjects)> {
+    let mut writes: Vec<(String, ExistingObjects)> = Vec::new();
+    for rule in policy.rules_on_existing() {
+        for mut objects in rule.targets_of_existing() {
+            objects.target = None;
+            if let Some(own) = policy.namespace() {
+                own.clone_into(&mut objects.namespace);
+            }
+            if !writes.iter().any(|(_, known)| *known == objects) {
+                writes.push((rule.name().to_owned(), objects));
+            }
+        }
+    }
+    writes.truncate(WRITES_ASKED_MAX);
+    writes
 }
 
 /// The entries that a namespaced policy may not read, as they are now.
@@ -149,7 +175,8 @@ mod tests {
     #[test]
     fn what_is_not_evaluated_is_told_and_not_refused() {
         let mut manifest = policy("ClusterPolicy", &json!({ "variable": { "value": 1 } }));
-        let targets = json!({ "targets": [], "patchStrategicMerge": {} });
+        let secrets = json!([{ "apiVersion": "v1", "kind": "Secret" }]);
+        let targets = json!({ "targets": secrets, "patchStrategicMerge": {} });
         manifest["spec"]["rules"][0]["mutate"] = targets;
         let rule = manifest["spec"]["rules"][0].as_object_mut().unwrap();
         rule.remove("validate");

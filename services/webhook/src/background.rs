@@ -3,6 +3,8 @@
 //! A [`Judge`] follows the log for policies, entries and kinds, as a webhook does, and asks the replicas
 //! for facts. It serves nothing, and registers nothing.
 
+mod existing;
+
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use anteroom_bus::Bus;
@@ -15,12 +17,15 @@ use anteroom_runtime::{Check, Service};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+pub use self::existing::{Renewed, Triggers};
 use crate::{
     catalog::{self, Catalog, Catalogs},
     decide::Decider,
+    existing::Worker,
     facts::Facts,
     metrics::WebhookMetrics,
     policies::Entry,
+    violations::Violations,
 };
 
 /// How long the facts of one object may take at most: what waits for one that hangs waits no longer.
@@ -35,6 +40,7 @@ const HEDGE: Duration = TIMEOUT;
 pub struct Judge {
     decider: Decider,
     catalogs: Catalogs,
+    worker: Arc<Worker>,
 }
 
 /// The policies, entries and kinds as they were at one moment. Cheap to clone.
@@ -95,9 +101,22 @@ impl Judge {
             catalogs_in,
             check,
         );
-        let facts = Facts::new(bus, metrics.clone(), HEDGE, 0.0).for_scans();
-        let decider = Decider::new(catalogs.clone(), facts, metrics);
-        (Self { decider, catalogs }, follow)
+        let facts = Facts::new(Arc::clone(&bus), metrics.clone(), HEDGE, 0.0).for_scans();
+        let decider = Decider::new(catalogs.clone(), facts, metrics.clone());
+        let (violations, telling) = Violations::new(bus, metrics.clone(), service.shutdown.clone());
+        let worker = Arc::new(Worker::new(decider.clone(), violations, metrics));
+        let judge = Self {
+            decider,
+            catalogs,
+            worker,
+        };
+        let follow = async move {
+            tokio::select! {
+                ended = follow => ended,
+                ended = telling => ended,
+            }
+        };
+        (judge, follow)
     }
 
     /// What is known now; `None` until all was read once.

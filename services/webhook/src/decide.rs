@@ -4,12 +4,13 @@
 //! other, policy by policy in order of name, each about what those before it made of the object.
 
 mod course;
+mod existing;
 mod running;
 
 use std::time::Duration;
 
 use anteroom_model::{ErrorCode, GroupVersionResource};
-use anteroom_policy::{AdmissionRequest, Operation, Phase, RequestParts};
+use anteroom_policy::{AdmissionRequest, Operation, Phase, RequestParts, Rule};
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -104,6 +105,10 @@ impl Decider {
         let request = review.request(&catalog.exceptions.parts(parts))?;
         let request = request.with_resource_kind(kind.group, kind.version, kind.kind);
         let warnings = entries.iter().filter_map(|entry| unready(entry)).collect();
+        let triggered = match phase {
+            Phase::Validation => existing::triggered(&entries, review, &request),
+            Phase::Mutation => None,
+        };
         let (records, patch) = match phase {
             Phase::Validation => {
                 let rules = entries.iter().flat_map(|entry| rules(entry, phase));
@@ -115,6 +120,7 @@ impl Decider {
         };
         let mut decision = verdict::decide(records, warnings);
         decision.patch = patch.filter(|_| decision.allowed());
+        decision.triggered = triggered.filter(|_| decision.allowed());
         Ok(decision)
     }
 
@@ -197,6 +203,11 @@ impl Decider {
         mut rules: Vec<Running<'_>>,
         deadline: Instant,
     ) -> Vec<RuleRecord> {
+        self.drive(catalog, &mut rules, deadline).await;
+        records(rules)
+    }
+
+    async fn drive(&self, catalog: &Catalog, rules: &mut [Running<'_>], deadline: Instant) {
         let mut under_way = FuturesUnordered::new();
         // Ends: an evaluation asks for a bounded number of facts, each once.
         loop {
@@ -215,7 +226,6 @@ impl Decider {
                 None => rules.iter_mut().for_each(Running::give_up),
             }
         }
-        records(rules)
     }
 }
 
@@ -277,7 +287,8 @@ fn resource_kind<'a>(catalog: &'a Catalog, review: &'a Review<'_>) -> ResourceKi
 fn rules(entry: &Entry, phase: Phase) -> impl Iterator<Item = NamedRule<'_>> {
     entry.outcome.iter().flat_map(move |policy| {
         let named = policy.rules().iter().zip(&entry.names);
-        let of_phase = named.filter(move |(rule, _)| rule.phase() == phase);
+        let is_asked = move |rule: &Rule| rule.phase() == phase && !rule.changes_existing();
+        let of_phase = named.filter(move |(rule, _)| is_asked(rule));
         of_phase.map(move |(rule, name)| (policy, rule, name))
     })
 }

@@ -25,11 +25,12 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, Call};
 use anteroom_model::{
-    ErrorCode, FactError, Incarnation, ObjectKey, Revision, ViewId, limits::QUERIES_PER_REQUEST_MAX,
+    ErrorCode, ExistingObjects, FactError, Incarnation, ObjectKey, Revision, ViewId,
+    limits::QUERIES_PER_REQUEST_MAX,
 };
 use anteroom_policy::FactRequest;
 use anteroom_runtime::telemetry;
-use anteroom_wire::{body, envelope::TraceContext};
+use anteroom_wire::{body, envelope::TraceContext, live::LiveCall};
 use bytes::Bytes;
 use futures::{
     FutureExt as _,
@@ -209,6 +210,59 @@ impl Facts {
             arriving.push(std::future::ready(facts).boxed());
         }
         arriving
+    }
+
+    /// Writes an object that a rule has changed, of this of its targets.
+    ///
+    /// # Errors
+    /// [`FactError::WriteFailed`], or why nobody could be asked.
+    pub(crate) async fn write(
+        &self,
+        reader: &Reader,
+        target: usize,
+        object: Value,
+        deadline: Instant,
+    ) -> Result<(), FactError> {
+        let call = LiveCall::Write { target, object };
+        let way = LiveWay::whole(call);
+        let written = self
+            .live
+            .read(reader, "mutate.targets", way, deadline)
+            .await;
+        written.map(|_| ())
+    }
+
+    /// A part of what triggers a rule and exists: `{items, continue}`.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub(crate) async fn triggers(
+        &self,
+        reader: &Reader,
+        objects: ExistingObjects,
+        deadline: Instant,
+    ) -> Result<Value, FactError> {
+        let way = LiveWay::whole(LiveCall::Existing { objects });
+        let read = self.live.read(reader, "match", way, deadline).await;
+        read.map(|(part, _)| part)
+    }
+
+    /// What the watcher lacks to change objects like these; `None`: nothing.
+    ///
+    /// # Errors
+    /// Where that is not known.
+    pub(crate) async fn lacks_to_write(
+        &self,
+        reader: &Reader,
+        objects: ExistingObjects,
+        deadline: Instant,
+    ) -> Result<Option<String>, FactError> {
+        let way = LiveWay::whole(LiveCall::MayWrite { objects });
+        let (answer, _) = self
+            .live
+            .read(reader, "mutate.targets", way, deadline)
+            .await?;
+        Ok(answer.as_str().map(str::to_owned))
     }
 
     /// Takes each by its next way, and those that have to turn back by the one after it.

@@ -28,6 +28,7 @@ mod beats;
 mod catalog;
 mod decide;
 mod exceptions;
+mod existing;
 mod facts;
 mod kinds;
 mod metrics;
@@ -62,6 +63,7 @@ pub use args::Args;
 use beats::Beats;
 use catalog::Catalog;
 use decide::Decider;
+use existing::Existing;
 use facts::Facts;
 use metrics::{KyvernoMetrics, WebhookMetrics};
 use registration::{Called, Keeper, Registration};
@@ -203,7 +205,15 @@ impl Webhook {
         let decider = Decider::new(catalogs, facts, metrics.clone());
         let (violations, telling) = Violations::new(bus, metrics.clone(), service.shutdown.clone());
         tasks.spawn("violations", telling);
-        let endpoint = server::Endpoint::new(decider, violations, metrics);
+        let (existing, changing) = Existing::new(
+            decider.clone(),
+            violations.clone(),
+            metrics.clone(),
+            &args.watcher_user,
+            service.shutdown.clone(),
+        );
+        tasks.spawn("objects that exist", changing);
+        let endpoint = server::Endpoint::new(decider, violations, existing, metrics);
         tasks.spawn(
             "server",
             server::serve(

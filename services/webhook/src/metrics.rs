@@ -49,6 +49,7 @@ pub(crate) struct WebhookMetrics {
     registrations: Family<OutcomeLabels, Counter>,
     proof_seconds: Histogram,
     violations: Family<OutcomeLabels, Counter>,
+    existing: Family<OutcomeLabels, Counter>,
     /// The same by other names, where that is asked for.
     pub(crate) kyverno: Option<KyvernoMetrics>,
 }
@@ -146,6 +147,7 @@ impl WebhookMetrics {
             registrations: Family::default(),
             proof_seconds: histogram(),
             violations: Family::default(),
+            existing: Family::default(),
             kyverno: None,
         };
         metrics.register(
@@ -202,6 +204,11 @@ impl WebhookMetrics {
             "anteroom_webhook_violations",
             "Decisions with violations that were told to the reporter, by what became of that",
             own.violations.clone(),
+        );
+        metrics.register(
+            "anteroom_webhook_existing",
+            "Attempts of rules on objects that exist already, by what came of them",
+            own.existing.clone(),
         );
         metrics.register(
             "anteroom_policies",
@@ -336,6 +343,12 @@ impl WebhookMetrics {
 
     pub(crate) fn violation(&self, outcome: &'static str) {
         self.violations
+            .get_or_create(&OutcomeLabels { outcome })
+            .inc();
+    }
+
+    pub(crate) fn existing(&self, outcome: &'static str) {
+        self.existing
             .get_or_create(&OutcomeLabels { outcome })
             .inc();
     }

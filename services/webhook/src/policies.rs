@@ -189,6 +189,11 @@ impl Entry {
         }
     }
 
+    /// Whether its manifest is the same.
+    pub(crate) fn says_as(&self, other: &Self) -> bool {
+        self.body == other.body
+    }
+
     /// Whether it has webhooks of its own, since the API server is to ask its conditions before.
     pub(crate) fn is_apart(&self) -> bool {
         let policy = self.outcome.as_ref();

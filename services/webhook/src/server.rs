@@ -42,6 +42,7 @@ use tower::{Service, make::Shared};
 
 use crate::{
     decide::Decider,
+    existing::Existing,
     metrics::WebhookMetrics,
     phase,
     policies::Scope,
@@ -65,6 +66,7 @@ const DRAIN: Duration = Duration::from_secs(15);
 struct App {
     decider: Decider,
     violations: Violations,
+    existing: Existing,
     metrics: WebhookMetrics,
     places: Semaphore,
 }
@@ -105,10 +107,16 @@ pub(crate) async fn serve(
 pub(crate) struct Endpoint(Arc<App>);
 
 impl Endpoint {
-    pub(crate) fn new(decider: Decider, violations: Violations, metrics: WebhookMetrics) -> Self {
+    pub(crate) fn new(
+        decider: Decider,
+        violations: Violations,
+        existing: Existing,
+        metrics: WebhookMetrics,
+    ) -> Self {
         Self(Arc::new(App {
             decider,
             violations,
+            existing,
             metrics,
             places: Semaphore::new(REVIEWS_MAX),
         }))

@@ -6,7 +6,7 @@ use anteroom_model::ErrorCode;
 use anteroom_policy::{FailureAction, RuleError, RuleOutcome};
 use serde_json::Value;
 
-use crate::{facts::Origin, rule::RuleName};
+use crate::{existing::Triggered, facts::Origin, rule::RuleName};
 
 /// What became of one rule that spoke of the request.
 #[derive(Clone, Debug)]
@@ -40,12 +40,18 @@ pub(crate) struct FactRecord {
 impl RuleRecord {
     /// For metrics and the record.
     pub(crate) fn result(&self) -> RuleResult {
-        match &self.outcome {
-            RuleOutcome::NotMatched => RuleResult::NotMatched,
-            RuleOutcome::Skipped { .. } => RuleResult::Skip,
-            RuleOutcome::Pass | RuleOutcome::Mutated { .. } => RuleResult::Pass,
-            RuleOutcome::Fail { .. } => RuleResult::Fail,
-            RuleOutcome::Error(_) => RuleResult::Error,
+        RuleResult::of(&self.outcome)
+    }
+}
+
+impl RuleResult {
+    pub(crate) fn of(outcome: &RuleOutcome) -> Self {
+        match outcome {
+            RuleOutcome::NotMatched => Self::NotMatched,
+            RuleOutcome::Skipped { .. } => Self::Skip,
+            RuleOutcome::Pass | RuleOutcome::Mutated { .. } => Self::Pass,
+            RuleOutcome::Fail { .. } => Self::Fail,
+            RuleOutcome::Error(_) => Self::Error,
         }
     }
 }
@@ -94,6 +100,8 @@ pub(crate) struct Decision {
     pub(crate) error: bool,
     /// What is to be changed, by RFC 6902; `None`: nothing. Of a request that may go on.
     pub(crate) patch: Option<Value>,
+    /// Rules on objects that exist already, which may have been triggered. Of a request that may go on.
+    pub(crate) triggered: Option<Triggered>,
 }
 
 /// One reason for a denial.

@@ -47,9 +47,13 @@ impl Violations {
 
     /// Tells of a decision, if there is something to tell.
     pub(crate) fn tell(&self, review: &Review<'_>, decision: &Decision) {
-        let Some(violation) = violation(review, decision) else {
-            return;
-        };
+        if let Some(violation) = violation(review, decision) {
+            self.send(violation);
+        }
+    }
+
+    /// Tells of this.
+    pub(crate) fn send(&self, violation: Violation) {
         if self.queue.try_send(violation).is_err() {
             self.metrics.violation("dropped");
         }

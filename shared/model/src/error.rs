@@ -58,6 +58,8 @@ codes! {
     SEALED_UNREADABLE = "AR116";
     /// The view keeps only what policies read, and this is not of it.
     NOT_RETAINED = "AR117";
+    /// An object that exists could not be changed.
+    WRITE_FAILED = "AR118";
     /// The expression cannot be parsed.
     EXPRESSION_INVALID = "AR201";
     /// The expression failed on this data.
@@ -275,6 +277,14 @@ pub enum FactError {
         /// What the server said.
         message: String,
     },
+    /// An object that exists was not changed as a rule wants it: the API server refused, or did not answer.
+    #[error("not written: {message}")]
+    WriteFailed {
+        /// The status code; 0 where there was no answer. 409: the object is not what it was.
+        code: u16,
+        /// What the server said.
+        message: String,
+    },
     /// The watcher has as many live reads as it takes.
     #[error("the watcher is busy: {message}")]
     LiveReadBusy {
@@ -345,6 +355,7 @@ impl FactError {
             Self::ObjectNotRegistered { .. } => ErrorCode::OBJECT_NOT_REGISTERED,
             Self::ObjectNotFound { .. } => ErrorCode::OBJECT_NOT_FOUND,
             Self::LiveReadFailed { .. } => ErrorCode::LIVE_READ_FAILED,
+            Self::WriteFailed { .. } => ErrorCode::WRITE_FAILED,
             Self::LiveReadBusy { .. } => ErrorCode::LIVE_READ_BUSY,
             Self::NoWatcher => ErrorCode::NO_WATCHER,
             Self::ProjectionNotFound { .. } => ErrorCode::PROJECTION_NOT_FOUND,

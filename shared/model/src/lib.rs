@@ -16,6 +16,7 @@
 mod digest;
 mod entry;
 mod error;
+mod existing;
 mod group;
 mod kept;
 mod key;
@@ -31,6 +32,7 @@ pub use entry::{
     Projection, Shape, SourceInfo, ViewOptions, ViewRecord, ViewState, WantedView,
 };
 pub use error::{ErrorCode, FactError};
+pub use existing::ExistingObjects;
 pub use group::Group;
 pub use kept::Kept;
 pub use key::ObjectKey;

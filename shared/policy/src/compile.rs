@@ -12,6 +12,7 @@ mod check;
 mod conditions;
 mod context;
 mod exception;
+mod existing;
 mod expressions;
 mod fields;
 mod foreach;
@@ -27,6 +28,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 pub use context::CONTEXT_ENTRIES_MAX;
+pub use existing::TARGETS_MAX;
 pub use sources::STALENESS_MAX_MS;
 
 use crate::{
@@ -85,7 +87,7 @@ impl Driver {
         namespace_labels: true,
         images: true,
         image_credentials: false,
-        targets: false,
+        targets: true,
         match_conditions: true,
     };
 
@@ -193,18 +195,17 @@ const SPEC: Known = Known {
         "background",
         "emitWarning",
         "failurePolicy",
+        "mutateExistingOnPolicyUpdate",
         "rules",
         "validationFailureAction",
         "validationFailureActionOverrides",
         "webhookConfiguration",
         "webhookTimeoutSeconds",
     ],
-    // About rules of kinds that are not run; what exists is changed by rules with targets alone, which are
-    // not run either.
+    // About rules of kinds that are not run.
     inert: &[
         "generateExisting",
         "generateExistingOnPolicyUpdate",
-        "mutateExistingOnPolicyUpdate",
         "schemaValidation",
         "useServerSideApply",
     ],

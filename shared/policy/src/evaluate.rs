@@ -5,6 +5,7 @@ mod cel;
 mod check;
 mod conditions;
 mod excepted;
+mod existing;
 mod facts;
 mod foreach;
 mod message;
@@ -21,8 +22,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    AdmissionRequest, FactTarget, FailureAction, Policy, PolicyException, Rule, VariableError,
-    VariableErrorKind, matching,
+    AdmissionRequest, ChangedObject, FactTarget, FailureAction, Policy, PolicyException, Rule,
+    VariableError, VariableErrorKind, matching,
     matching::Surroundings,
     policy::{Check, Validation, Work},
 };
@@ -216,6 +217,9 @@ pub struct RuleReport {
     pub facts: Vec<FactRead>,
     /// The exceptions by which it was skipped, if it was, as [`PolicyException::name`] has them.
     pub excepted_by: Vec<String>,
+    /// The objects that exist already and are to be written, of a rule with `mutate.targets`: also where it
+    /// came to an error with others.
+    pub changed: Vec<ChangedObject>,
 }
 
 /// What to do next.
@@ -263,6 +267,8 @@ struct Pass<'a> {
     excepted: Option<Excepted<'a>>,
     /// It is they that decide.
     is_spared: bool,
+    /// The objects that exist already and are changed.
+    changed: Vec<ChangedObject>,
 }
 
 impl<'a> Pass<'a> {
@@ -276,6 +282,7 @@ impl<'a> Pass<'a> {
             has_roles: false,
             excepted: None,
             is_spared: false,
+            changed: Vec::new(),
         }
     }
 }
@@ -338,6 +345,7 @@ impl<'a> Evaluation<'a> {
                     Some(excepted) if self.now.is_spared => excepted.names(),
                     _ => Vec::new(),
                 },
+                changed: std::mem::take(&mut self.now.changed),
             }),
             None => Step::Need(self.facts.questions()),
         }
@@ -520,6 +528,7 @@ fn judge<'a>(
             foreach::Walk { rule, lists }.judge(each, &mut scope)
         }
         Work::Mutate(mutation) => mutate::run(mutation, &mut scope),
+        Work::Existing(existing) => existing::run(existing, &mut pass.changed, &mut scope),
     }
 }
 

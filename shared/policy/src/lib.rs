@@ -49,6 +49,7 @@ mod cel;
 mod compile;
 mod evaluate;
 mod exception;
+mod existing;
 pub mod functions;
 mod images;
 mod matching;
@@ -70,14 +71,15 @@ mod wildcard;
 
 pub use background::{NotScanned, Reporting, SCANNED_MAX, ScannedKinds, scanned};
 pub use compile::{
-    CONTEXT_ENTRIES_MAX, Driver, MANIFEST_DEPTH_MAX, RULES_MAX, STALENESS_MAX_MS, compile,
-    compile_for, derived_rules, none_run,
+    CONTEXT_ENTRIES_MAX, Driver, MANIFEST_DEPTH_MAX, RULES_MAX, STALENESS_MAX_MS, TARGETS_MAX,
+    compile, compile_for, derived_rules, none_run,
 };
 pub use evaluate::{
     Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, FOREACH_ELEMENTS_MAX, FactRead,
     FactRequest, MUTATED_BYTES_MAX, PARTS_PER_RULE_MAX, RuleError, RuleOutcome, RuleReport, Step,
 };
 pub use exception::PolicyException;
+pub use existing::ChangedObject;
 pub use functions::{functions, query_functions};
 pub use matching::{KindPattern, Operation};
 pub use permit::{Call, Permit, Refusal};

@@ -159,6 +159,11 @@ impl Match {
         self.include.filters().iter().chain(exclude)
     }
 
+    /// Those of which it speaks.
+    pub(crate) fn included(&self) -> &[Filter] {
+        self.include.filters()
+    }
+
     /// What to register for. Exclusions narrow nothing here: the API server has no way to say them.
     pub(crate) fn targets(&self, phase: Phase) -> impl Iterator<Item = Target> {
         self.include.filters().iter().filter_map(move |filter| {

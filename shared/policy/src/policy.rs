@@ -4,13 +4,14 @@ use std::sync::{Arc, OnceLock};
 
 use anteroom_cel::Program;
 use anteroom_jmespath::Expression;
-use anteroom_model::EntryKind;
+use anteroom_model::{EntryKind, ExistingObjects};
 
 use crate::{
     CollectionReference, KindPattern, Operation,
     background::Background,
     call::{ApiCall, ConfigMapCall, ServiceCall},
     cel::Cel,
+    existing::Existing,
     functions::calls_of_occasion,
     matching::{Match, Selector},
     mutation::Mutation,
@@ -85,8 +86,20 @@ impl Policy {
         self.emit_warning
     }
 
-    /// The rules of a phase, in the manifest's order.
+    /// The rules of a phase, in the manifest's order, but for those that change what exists already.
     pub fn rules_of(&self, phase: Phase) -> impl Iterator<Item = &Rule> {
+        let of_phase = self.rules_called_in(phase);
+        of_phase.filter(|rule| !rule.changes_existing())
+    }
+
+    /// The rules that change what exists already, in the manifest's order: triggered by what is admitted in
+    /// the phase of validation.
+    pub fn rules_on_existing(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().filter(|rule| rule.changes_existing())
+    }
+
+    /// The rules for which the webhook is called in a phase.
+    pub(crate) fn rules_called_in(&self, phase: Phase) -> impl Iterator<Item = &Rule> {
         self.rules.iter().filter(move |rule| rule.phase() == phase)
     }
 
@@ -106,7 +119,7 @@ impl Policy {
     /// What the webhook must be called for in a phase: a superset of what its rules match, one target for
     /// each filter of each rule, in order. Empty where the policy is not evaluated at admission.
     pub fn targets(&self, phase: Phase) -> impl Iterator<Item = Target> {
-        let rules = self.admission.then(|| self.rules_of(phase));
+        let rules = self.admission.then(|| self.rules_called_in(phase));
         let rules = rules.into_iter().flatten();
         rules.flat_map(move |rule| rule.matches.targets(phase))
     }
@@ -197,7 +210,56 @@ impl Rule {
     pub fn phase(&self) -> Phase {
         match self.work {
             Work::Mutate(_) => Phase::Mutation,
-            Work::Validate(_) => Phase::Validation,
+            // Triggered by what the object has become.
+            Work::Validate(_) | Work::Existing(_) => Phase::Validation,
+        }
+    }
+
+    /// Whether it changes objects that exist already, rather than the one that comes (`mutate.targets`).
+    pub fn changes_existing(&self) -> bool {
+        self.existing().is_some()
+    }
+
+    /// Whether it changes what exists already for each trigger that exists, once, whenever the policy is
+    /// another one (`mutateExistingOnPolicyUpdate`).
+    pub fn runs_on_policy_update(&self) -> bool {
+        self.existing()
+            .is_some_and(|existing| existing.on_policy_update)
+    }
+
+    /// Whether what was written in the name of such a rule triggers it (`skipBackgroundRequests: false`).
+    pub fn is_triggered_by_own(&self) -> bool {
+        self.existing()
+            .is_some_and(|existing| existing.is_triggered_by_own)
+    }
+
+    /// Whether what is done to an object can trigger it: what is deleted only where its match says so.
+    pub fn is_triggered_by(&self, operation: Operation) -> bool {
+        let mut filters = self.matches.included().iter();
+        operation != Operation::Delete
+            || filters.any(|filter| filter.operations.contains(&Operation::Delete))
+    }
+
+    /// The kinds that it matches.
+    pub fn kinds(&self) -> impl Iterator<Item = &KindPattern> {
+        let filters = self.matches.included().iter();
+        filters.flat_map(|filter| &filter.kinds)
+    }
+
+    /// What it changes of what exists, as far as that is known before there is a trigger: a text with variables
+    /// is empty.
+    pub fn targets_of_existing(&self) -> Vec<ExistingObjects> {
+        let specs = self
+            .existing()
+            .map_or(&[][..], |existing| &existing.targets);
+        let specs = specs.iter().enumerate();
+        specs.map(|(at, spec)| spec.known(at)).collect()
+    }
+
+    pub(crate) fn existing(&self) -> Option<&Existing> {
+        match &self.work {
+            Work::Existing(existing) => Some(existing),
+            Work::Mutate(_) | Work::Validate(_) => None,
         }
     }
 
@@ -245,6 +307,8 @@ pub(crate) enum Work {
     Validate(Validation),
     /// `mutate`
     Mutate(Mutation),
+    /// `mutate` with `targets`
+    Existing(Existing),
 }
 
 /// How a rule validates.

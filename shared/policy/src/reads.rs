@@ -130,7 +130,7 @@ impl Rule {
     pub(crate) fn each(&self) -> &[ForEach] {
         match &self.work {
             Work::Validate(validation) => validation.each(),
-            Work::Mutate(_) => &[],
+            Work::Mutate(_) | Work::Existing(_) => &[],
         }
     }
 
@@ -138,8 +138,10 @@ impl Rule {
     pub(crate) fn entries(&self) -> impl Iterator<Item = &ContextEntry> {
         let each = self.each().iter();
         let mut inner: Vec<_> = each.flat_map(ForEach::entries).collect();
-        if let Work::Mutate(mutation) = &self.work {
-            inner = mutation.entries();
+        match &self.work {
+            Work::Mutate(mutation) => inner = mutation.entries(),
+            Work::Existing(existing) => inner = existing.entries(),
+            Work::Validate(_) => {}
         }
         self.context.iter().chain(inner).map(|entry| &**entry)
     }

@@ -1,6 +1,6 @@
 //! What a policy reads: the targets of its facts, and the references that have to be kept for it.
 
-use anteroom_model::{EntryKind, ObjectKey};
+use anteroom_model::{EntryKind, ExistingObjects, ObjectKey};
 use serde_json::Value;
 
 /// The name of the implicit entry that says which calls of the API server are answered from views,
@@ -217,6 +217,9 @@ pub enum FactTarget {
         /// As in `ghcr.io/shop/web:1.2`.
         reference: String,
     },
+    /// Objects that a rule changes (`mutate.targets`), as they are now, whole: `{items, continue}`. Only of a
+    /// policy that was compiled for a driver that knows [targets](crate::Driver::targets).
+    Existing(ExistingObjects),
 }
 
 /// What a ConfigMap's text begins with; no entry's name and no path does.
@@ -240,6 +243,7 @@ impl std::fmt::Display for FactTarget {
             Self::RoleBindings { cluster: false } => f.write_str("rolebindings"),
             Self::RoleBindings { cluster: true } => f.write_str("clusterrolebindings"),
             Self::Image { reference } => write!(f, "image {reference}"),
+            Self::Existing(objects) => objects.fmt(f),
         }
     }
 }

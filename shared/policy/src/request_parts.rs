@@ -121,7 +121,7 @@ impl RequestParts {
     /// Those of a request that `policy` can read in a phase.
     pub fn of(policy: &Policy, phase: Phase) -> Self {
         let mut parts = Self::default();
-        for rule in policy.rules_of(phase) {
+        for rule in policy.rules_called_in(phase) {
             let mut filters = rule.matches.filters();
             if rule.names_roles || filters.any(|filter| !filter.users.is_empty()) {
                 USERS.iter().for_each(|path| parts.add(path));
@@ -267,6 +267,8 @@ impl Rule {
             Work::Validate(validation) => validation.has_pattern(),
             // What is patched is the whole object.
             Work::Mutate(_) => true,
+            // What is patched is another one.
+            Work::Existing(_) => false,
         }
     }
 }

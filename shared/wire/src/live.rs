@@ -2,7 +2,7 @@
 //! only the result travels.
 
 use anteroom_model::{
-    FactError, ObjectKey,
+    ExistingObjects, FactError, ObjectKey,
     limits::{EXPRESSION_BYTES_MAX, MESSAGE_BYTES_MAX},
 };
 use bytes::Bytes;
@@ -66,6 +66,24 @@ pub enum LiveCall {
     Image {
         /// As in `ghcr.io/shop/web:1.2`.
         reference: String,
+    },
+    /// Objects that a rule changes, or that trigger one that does: `{items, continue}`.
+    Existing {
+        /// Which.
+        objects: ExistingObjects,
+    },
+    /// An object that exists already is written, as a rule has changed it: no read. The result is null.
+    Write {
+        /// Which of the rule's targets it is of.
+        target: usize,
+        /// The object, whole, with the `resourceVersion` that it rests on.
+        object: Value,
+    },
+    /// Whether the watcher may change objects like these: null, or what it lacks. Of any policy, since it is asked
+    /// before there is one.
+    MayWrite {
+        /// Which.
+        objects: ExistingObjects,
     },
 }
 

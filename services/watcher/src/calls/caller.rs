@@ -40,6 +40,11 @@ impl Caller {
         }
     }
 
+    /// The API server, for what is written there.
+    pub(crate) fn api(&self) -> &ApiServer {
+        &self.api
+    }
+
     /// Makes a call, and reads what came as JSON.
     ///
     /// # Errors

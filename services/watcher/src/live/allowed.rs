@@ -46,6 +46,9 @@ impl Allowed {
             }
             LiveCall::ConfigMap { object } => (Call::ConfigMap { object }, None),
             LiveCall::Image { reference } => (Call::Image { reference }, None),
+            LiveCall::Existing { .. } | LiveCall::Write { .. } | LiveCall::MayWrite { .. } => {
+                return Err(failed("this is no call of a context entry"));
+            }
         };
         let permit = policy.permits(&request.rule, &request.variable, call);
         let permit = permit.map_err(|refusal| {
@@ -57,7 +60,7 @@ impl Allowed {
             Permit::ConfigMap | Permit::Image => match &request.call {
                 LiveCall::ConfigMap { object } => Target::Call(config_map(object)),
                 LiveCall::Image { reference } => Target::Image(reference.clone()),
-                LiveCall::Api { .. } | LiveCall::Service { .. } => {
+                _ => {
                     return Err(failed("the policy contains another call"));
                 }
             },

@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 /// Policies that are kept compiled; with more, all are compiled anew when they are needed.
 const COMPILED_MAX: usize = 4_096;
 
-/// Follows the policies, until `stop` is cancelled or it is dropped.
+/// Follows the policies, and the kinds, until `stop` is cancelled or it is dropped.
 pub(super) fn mirror(bus: Arc<dyn Bus>, stop: &CancellationToken) -> Mirror {
-    let scope = Scope::Views(vec![system::policies()]);
+    let scope = Scope::Views(vec![system::policies(), system::kinds()]);
     let (config, metrics) = (MirrorConfig::default(), MirrorMetrics::default());
     Mirror::start(bus, scope, config, metrics, stop)
 }
@@ -79,6 +79,11 @@ impl Policies {
         &self,
     ) -> Option<tokio::sync::watch::Receiver<anteroom_mirror::ViewStatus>> {
         self.view().map(|view| view.status())
+    }
+
+    /// The kinds that the API server serves.
+    pub(super) fn kinds(&self) -> Option<ViewHandle> {
+        self.mirror.view(&system::kinds())
     }
 
     fn view(&self) -> Option<ViewHandle> {

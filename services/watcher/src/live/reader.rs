@@ -8,7 +8,8 @@ use std::{
 use anteroom_bus::Call;
 use anteroom_mirror::Mirror;
 use anteroom_model::{FactError, ObjectKey};
-use anteroom_wire::live::{self, LiveOutcome, LiveReply, LiveRequest};
+use anteroom_policy::{Policy, Refusal};
+use anteroom_wire::live::{self, LiveCall, LiveOutcome, LiveReply, LiveRequest};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -16,12 +17,14 @@ use super::{
     LiveTools,
     allowed::{Allowed, Target},
     evaluate::evaluate,
+    existing::Writes,
     failed,
     flights::Flights,
     limits::Limits,
     policies::Policies,
 };
 use crate::{
+    apiserver::ApiServer,
     calls::{Answer, CALL_TIMEOUT, CallFault, Validators, parse},
     images::{Images, Registries},
     prune::prune,
@@ -35,7 +38,7 @@ const POLICY_WAIT: Duration = Duration::from_millis(500);
 const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// What a read brought: the answer, and its size.
-type Brought = Result<(Arc<Value>, usize), FactError>;
+pub(super) type Brought = Result<(Arc<Value>, usize), FactError>;
 
 pub(super) struct Reader {
     tools: LiveTools,
@@ -44,6 +47,7 @@ pub(super) struct Reader {
     scans: Limits,
     flights: Flights<(bool, String), Brought>,
     images: Images,
+    writes: Writes,
 }
 
 impl Reader {
@@ -57,8 +61,22 @@ impl Reader {
             images: Images::new(Registries {
                 insecure: args.insecure_registry.clone(),
             }),
+            writes: Writes::new(),
             tools,
         }
+    }
+
+    pub(super) fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
+    pub(super) fn writes(&self) -> &Writes {
+        &self.writes
+    }
+
+    /// For what is no read.
+    pub(super) fn api(&self) -> &ApiServer {
+        self.tools.caller.api()
     }
 
     /// Answers a call. Whatever is wrong is an answer too.
@@ -90,6 +108,26 @@ impl Reader {
     }
 
     async fn outcome(self: &Arc<Self>, request: &LiveRequest, deadline: Instant) -> LiveOutcome {
+        let begun = Instant::now();
+        let answer = match &request.call {
+            LiveCall::Existing { objects } => self.existing(request, objects, deadline).await,
+            LiveCall::Write { target, object } => {
+                self.write(request, (*target, object), deadline).await
+            }
+            LiveCall::MayWrite { objects } => self.may_write(objects).await,
+            _ => return self.called(request, deadline).await,
+        }?;
+        let result = anteroom_wire::body::encode_json(&answer);
+        Ok(LiveReply {
+            watcher: self.tools.watcher.clone(),
+            age_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            shared: false,
+            result: result.map_err(|error| failed(error.to_string()))?,
+            sealed: false,
+        })
+    }
+
+    async fn called(self: &Arc<Self>, request: &LiveRequest, deadline: Instant) -> LiveOutcome {
         let allowed = self.allowed_soon(request).await?;
         let reply_key = self.check_secrets(request, &allowed)?;
         let secret = allowed.secret;
@@ -123,15 +161,34 @@ impl Reader {
         })
     }
 
-    /// A policy that was just applied may be known to the reader before it is known here.
     async fn allowed_soon(&self, request: &LiveRequest) -> Result<Allowed, FactError> {
+        let key = &request.policy;
+        self.soon(|| Allowed::by(&*self.policy(key)?, request))
+            .await
+    }
+
+    /// Whether a policy permits it.
+    pub(super) async fn permitted_soon(
+        &self,
+        key: &ObjectKey,
+        check: impl Fn(&Policy) -> Result<(), Refusal>,
+    ) -> Result<(), FactError> {
+        let permitted = || {
+            let permitted = check(&*self.policy(key)?);
+            permitted.map_err(|refusal| failed(format!("policy `{key}`: {refusal}")))
+        };
+        self.soon(permitted).await
+    }
+
+    /// A policy that was just applied may be known to the reader before it is known here.
+    async fn soon<T>(&self, allowed: impl Fn() -> Result<T, FactError>) -> Result<T, FactError> {
         let Some(mut changes) = self.policies.changes() else {
-            return self.allowed(request);
+            return allowed();
         };
         let soon = async {
             loop {
                 changes.mark_unchanged();
-                if let Ok(allowed) = self.allowed(request) {
+                if let Ok(allowed) = allowed() {
                     return Some(allowed);
                 }
                 if changes.changed().await.is_err() {
@@ -141,18 +198,17 @@ impl Reader {
         };
         match tokio::time::timeout(POLICY_WAIT, soon).await {
             Ok(Some(allowed)) => Ok(allowed),
-            _ => self.allowed(request),
+            _ => allowed(),
         }
     }
 
-    fn allowed(&self, request: &LiveRequest) -> Result<Allowed, FactError> {
-        let policy = self.policies.get(&request.policy).ok_or_else(|| {
-            let policy = &request.policy;
+    fn policy(&self, key: &ObjectKey) -> Result<Arc<Policy>, FactError> {
+        let policy = self.policies.get(key);
+        policy.ok_or_else(|| {
             failed(format!(
-                "this watcher knows no policy `{policy}` that compiles"
+                "this watcher knows no policy `{key}` that compiles"
             ))
-        })?;
-        Allowed::by(&policy, request)
+        })
     }
 
     /// What the result is sealed to, if it is.
@@ -181,7 +237,12 @@ impl Reader {
     }
 
     /// Reads, once there is room for it within the deadline of its first reader.
-    async fn read(&self, allowed: &Allowed, of_scan: bool, deadline: Instant) -> Brought {
+    pub(super) async fn read(
+        &self,
+        allowed: &Allowed,
+        of_scan: bool,
+        deadline: Instant,
+    ) -> Brought {
         let limits = match of_scan {
             true => &self.scans,
             false => &self.admission,

@@ -20,9 +20,9 @@ use crate::calls::testing::{Endpoint, api_server, ok};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A watcher that serves live reads, the policies it knows, and the API server that it asks.
-struct Rig {
+pub(super) struct Rig {
     bus: Arc<dyn Bus>,
-    writer: Writer,
+    pub(super) writer: Writer,
     /// Requests that the API server has had.
     asked: Arc<AtomicUsize>,
     readiness: Readiness,
@@ -41,7 +41,7 @@ impl Rig {
         Self::with(args, Caller::new(api, 1_000), asked).await
     }
 
-    async fn with(args: LiveArgs, caller: Caller, asked: Arc<AtomicUsize>) -> Self {
+    pub(super) async fn with(args: LiveArgs, caller: Caller, asked: Arc<AtomicUsize>) -> Self {
         let bus: Arc<dyn Bus> = Arc::new(LocalBus::new());
         let writer = Writer::with_system_views(Arc::clone(&bus)).await;
         let tools = LiveTools {
@@ -89,7 +89,7 @@ impl Rig {
         self.writer.beat().await;
     }
 
-    async fn ask(&self, request: &LiveRequest) -> LiveOutcome {
+    pub(super) async fn ask(&self, request: &LiveRequest) -> LiveOutcome {
         self.ask_within(request, PATIENCE).await
     }
 

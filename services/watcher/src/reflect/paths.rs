@@ -52,7 +52,7 @@ fn push_selectors(path: &mut String, collection: &Collection) {
 }
 
 /// Percent-encodes everything but the unreserved characters of RFC 3986.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

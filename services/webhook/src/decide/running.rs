@@ -108,6 +108,7 @@ impl<'a> Running<'a> {
             action: self.rule.1.action(),
             facts: Vec::new(),
             excepted_by: Vec::new(),
+            changed: Vec::new(),
         });
         self
     }

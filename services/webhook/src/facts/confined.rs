@@ -2,7 +2,7 @@
 //!
 //! Its compiler refuses what is written in the policy; variables are known only here.
 
-use anteroom_model::{FactError, ObjectKey};
+use anteroom_model::{ExistingObjects, FactError, ObjectKey};
 
 /// Whether a call of `path` stays within `namespace`; `None`: anything does.
 ///
@@ -33,6 +33,20 @@ pub(super) fn check_namespace(
             let path = format!("/api/v1/namespaces/{of}/configmaps/{name}");
             Err(outside(&path, own))
         }
+        _ => Ok(()),
+    }
+}
+
+/// Whether objects that a rule changes are of `namespace`; `None`: any are.
+///
+/// # Errors
+/// [`FactError::PathOutsideNamespace`]
+pub(super) fn check_existing(
+    objects: &ExistingObjects,
+    namespace: Option<&str>,
+) -> Result<(), FactError> {
+    match namespace {
+        Some(own) if own != objects.namespace => Err(outside(&objects.to_string(), own)),
         _ => Ok(()),
     }
 }

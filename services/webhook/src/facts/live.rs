@@ -63,7 +63,11 @@ impl Live {
         );
         let begun = Instant::now();
         // Only the watcher knows whether Secrets are read.
-        let seal = Seal::of(!matches!(way.call, LiveCall::ConfigMap { .. }))?;
+        let is_open = matches!(
+            way.call,
+            LiveCall::ConfigMap { .. } | LiveCall::Existing { .. } | LiveCall::Write { .. }
+        );
+        let seal = Seal::of(!is_open)?;
         let read = self
             .attempt(reader, variable, way, &seal, deadline)
             .instrument(span.clone())
@@ -138,6 +142,10 @@ impl Live {
 fn changes_nothing(call: &LiveCall) -> bool {
     match call {
         LiveCall::Api { data, .. } | LiveCall::Service { data, .. } => data.is_none(),
-        LiveCall::ConfigMap { .. } | LiveCall::Image { .. } => true,
+        LiveCall::ConfigMap { .. }
+        | LiveCall::Image { .. }
+        | LiveCall::Existing { .. }
+        | LiveCall::MayWrite { .. } => true,
+        LiveCall::Write { .. } => false,
     }
 }

@@ -11,6 +11,7 @@
 //! | the labels of a namespace | the view of namespaces | a live read, if it is not in the view too |
 //! | bindings of roles | their view | | |
 //! | what a registry says of an image | a live read | | |
+//! | objects that a rule changes | a live read | | |
 //!
 //! Views of Secrets are found by what the watcher made of this policy's own reference alone, which it
 //! did by whether this policy was allowed to read them; an entry on Secrets, which was allowed to by its
@@ -82,6 +83,21 @@ pub(super) struct LiveWay {
     pub(super) query: Query,
 }
 
+impl LiveWay {
+    /// What is read, as it is.
+    pub(super) fn whole(call: LiveCall) -> Self {
+        Self {
+            call,
+            query: Query {
+                expression: String::new(),
+                parameters: Default::default(),
+                missing_key_is_error: false,
+                selection: None,
+            },
+        }
+    }
+}
+
 impl ViewWay {
     /// Whether this error of the view is the fact's, whatever other ways there are.
     pub(super) fn ends_with(&self, error: &FactError) -> bool {
@@ -131,6 +147,10 @@ pub(super) fn road(
         FactTarget::Service { url, data } => (asked.live(LiveCall::Service { url, data }), None),
         FactTarget::ConfigMap { object, literal } => (asked.config_map(object, literal)?, None),
         FactTarget::Image { reference } => (asked.live(LiveCall::Image { reference }), None),
+        FactTarget::Existing(objects) => {
+            confined::check_existing(&objects, asked.namespace)?;
+            (asked.live(LiveCall::Existing { objects }), None)
+        }
         FactTarget::NamespaceLabels { namespace } => (asked.namespace(namespace), None),
         FactTarget::RoleBindings { cluster } => (asked.role_bindings(cluster)?, None),
         other => {

@@ -24,6 +24,9 @@ use crate::{
 /// What the API server says that it waits, at most.
 const TIMEOUT_SECONDS_MAX: u64 = 30;
 
+/// How long it is waited for whether a policy may write what it changes.
+const ASKING_MAX: Duration = Duration::from_secs(2);
+
 /// What a review is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum About {
@@ -71,7 +74,7 @@ async fn within(app: &App, about: &About, request: Request) -> Response {
             About::Objects(phase, scope) => {
                 review(app, (*phase, scope), timeout, &body, begun).await
             }
-            About::Policies => admit(app, &body),
+            About::Policies => admit(app, timeout, &body, begun).await,
         },
     };
     result.unwrap_or_else(|error| refused(app, about, &error))
@@ -116,7 +119,10 @@ async fn review(
         // Of the proof of another webhook configuration: no policy keeps the API server from that.
         return Ok(json(StatusCode::OK, response::passed(&review)));
     }
-    let decision = app.decider.decide(&review, phase, scope, timeout).await?;
+    let mut decision = app.decider.decide(&review, phase, scope, timeout).await?;
+    if let Some(triggered) = decision.triggered.take() {
+        app.existing.hand_over(triggered, body.len());
+    }
     let took = begun.elapsed();
     app.metrics
         .decided(phase, decision.allowed(), decision.error, took);
@@ -130,9 +136,16 @@ async fn review(
 }
 
 /// Admits a policy, or refuses it.
-fn admit(app: &App, body: &Bytes) -> Result<Response, ReviewError> {
+async fn admit(
+    app: &App,
+    timeout: Duration,
+    body: &Bytes,
+    begun: Instant,
+) -> Result<Response, ReviewError> {
     let review = Review::parse(body)?;
-    let admission = app.decider.admit(&review)?;
+    let mut admission = app.decider.admit(&review)?;
+    let deadline = begun + ASKING_MAX.min(timeout / 2);
+    app.decider.ask_for_writes(&mut admission, deadline).await;
     if !admission.refused.is_empty() {
         let (kind, namespace, name) = (
             &*review.head.kind.kind,

@@ -10,6 +10,7 @@ mod client;
 mod cluster;
 mod decisions;
 mod excepted;
+mod existing;
 mod mutations;
 mod offline;
 mod registered;

@@ -23,6 +23,8 @@ const OVERRIDE: Known = Known {
 pub(super) struct Actions {
     pub(super) action: FailureAction,
     pub(super) overrides: Vec<Arc<Override>>,
+    /// What exists already is a trigger of rules that change such objects.
+    pub(super) on_policy_update: bool,
 }
 
 impl Actions {
@@ -32,6 +34,10 @@ impl Actions {
         Self {
             action: action.unwrap_or(FailureAction::Audit),
             overrides: overrides(spec.get("validationFailureActionOverrides"), problems),
+            on_policy_update: spec
+                .get("mutateExistingOnPolicyUpdate")
+                .and_then(|flag| flag.boolean(problems))
+                .unwrap_or(false),
         }
     }
 
@@ -45,6 +51,7 @@ impl Actions {
         Self {
             action: action.unwrap_or(self.action),
             overrides,
+            on_policy_update: self.on_policy_update,
         }
     }
 }

@@ -138,6 +138,9 @@ fn patches_json(mutate: &Value) -> bool {
 
 fn derived(rule: &Value, shape: &Shape) -> Option<Value> {
     let name = rule["name"].as_str()?;
+    if !rule["mutate"]["targets"].is_null() {
+        return None; // What it patches is not what it matches.
+    }
     let excluded = filters(&rule["exclude"]);
     let excludes_kinds = excluded.iter().any(|r| r["kinds"].is_array());
     if name.starts_with(PREFIX)

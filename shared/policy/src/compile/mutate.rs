@@ -9,7 +9,7 @@ use super::{
     expressions::Names,
     fields::{Field, Known, Object},
     foreach::{FOREACH_LEVELS_MAX, FOREACH_MAX, given},
-    rule::{OBJECT, parsed},
+    rule::parsed,
 };
 use crate::{
     mutation::{MutateEach, Mutation, Patch},
@@ -48,40 +48,37 @@ const FOREACH: Known = Known {
 /// The ways, of which one is given.
 const WAYS: &[&str] = &["foreach", "patchStrategicMerge", "patchesJson6902"];
 
-/// `outer` are the rule's entries, and what it knows.
-pub(super) fn compile(
-    field: &Field<'_>,
+/// The fields of `mutate`.
+pub(super) fn fields<'m>(field: &Field<'m>, problems: &mut Problems) -> Option<Object<'m>> {
+    let mutate = field.object(&MUTATE, problems)?;
+    // About rules with targets alone; any other has nothing to do then.
+    let flag = mutate.get("mutateExistingOnPolicyUpdate");
+    flag.and_then(|flag| flag.boolean(problems));
+    Some(mutate)
+}
+
+/// What becomes of an object. `outer` are the rule's entries, and what it knows; `about` is the variable that
+/// the object is.
+pub(super) fn work(
+    mutate: &Object<'_>,
     outer: (&[Arc<ContextEntry>], &Names),
     home: Option<&str>,
+    about: &'static str,
     problems: &mut Problems,
 ) -> Option<Mutation> {
-    let mutate = field.object(&MUTATE, problems)?;
-    check_targets(&mutate, problems);
     let mut place = Place {
         home,
+        about,
         level: 0,
         problems,
     };
-    place.work(&mutate, outer)
-}
-
-/// Objects other than the one that comes.
-fn check_targets(mutate: &Object<'_>, problems: &mut Problems) {
-    if mutate.get("targets").is_some() {
-        let message = "objects that exist already are not changed by this version: `targets` is not \
-                       evaluated";
-        problems.unsupported(mutate.child("targets"), message);
-    }
-    let flag = mutate.get("mutateExistingOnPolicyUpdate");
-    if flag.and_then(|flag| flag.boolean(problems)) == Some(true) {
-        let message = "objects that exist already are not changed by this version";
-        problems.unsupported(mutate.child("mutateExistingOnPolicyUpdate"), message);
-    }
+    place.work(mutate, outer)
 }
 
 /// A place in a rule, so many `foreach` deep.
 struct Place<'p> {
     home: Option<&'p str>,
+    about: &'static str,
     level: usize,
     problems: &'p mut Problems,
 }
@@ -128,7 +125,7 @@ impl Place<'_> {
         check_keys(field.value(), field.path(), false, self.problems);
         let parsed = parsed(
             field.path(),
-            ValueTemplate::parse_document(field.value(), OBJECT),
+            ValueTemplate::parse_document(field.value(), self.about),
             self.problems,
         )?;
         parsed.visit(&mut |prepared| names.check(field.path(), prepared, self.problems));
@@ -179,6 +176,7 @@ impl Place<'_> {
         let context: Vec<_> = outer.iter().cloned().chain(given).chain(own).collect();
         let mut inner = Place {
             home: self.home,
+            about: self.about,
             level: self.level + 1,
             problems: self.problems,
         };

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     actions::Actions,
-    cel, check, conditions, context,
+    cel, check, conditions, context, existing,
     expressions::Names,
     fields::{Field, Known, Object},
     foreach, mutate, resources,
@@ -100,9 +100,32 @@ pub(super) fn compile(
         let message = "`mutate` is a Kyverno field that is not evaluated here";
         problems.unsupported_unless(|driver| driver.mutation, mutate.path(), message);
         without_cel(&rule, problems);
-        let outer = (&*context, &names);
-        let mutation = mutate::compile(&mutate, outer, home, problems);
-        let (name, matches, mutation) = (name?, matches?, mutation?);
+        let fields = mutate::fields(&mutate, problems)?;
+        let work = match fields.get("targets") {
+            None => {
+                mutate::work(&fields, (&context, &names), home, OBJECT, problems).map(Work::Mutate)
+            }
+            Some(targets) => {
+                let why_not = match problems.driver().targets {
+                    false => Some("objects that exist already are not changed here"),
+                    true => existing::are_secrets(mutate.value()).then_some(
+                        "Secrets that exist are not changed: nothing seals them on their way back",
+                    ),
+                };
+                if let Some(message) = why_not {
+                    problems.unsupported(targets.path(), message);
+                    return None;
+                }
+                let outer = existing::Outer {
+                    context: &context,
+                    names: &names,
+                    home,
+                    on_policy_update: actions.on_policy_update,
+                };
+                existing::compile(&rule, &fields, outer, problems).map(Work::Existing)
+            }
+        };
+        let (name, matches, work) = (name?, matches?, work?);
         let rule = Rule {
             name,
             action: actions.action,
@@ -112,7 +135,7 @@ pub(super) fn compile(
             context,
             preconditions,
             message: None,
-            work: Work::Mutate(mutation),
+            work,
             names_roles: false,
         };
         return Some(noted(rule, problems));
@@ -159,7 +182,7 @@ pub(super) fn not_run(rule: &Value, driver: Driver) -> Option<&'static str> {
             .copied()
             .find(|kind| given(rule, &[kind])),
         _ if given(rule, OTHER_KINDS) => None,
-        ["mutate"] if driver.targets => None,
+        ["mutate"] if driver.targets && !existing::are_secrets(&rule["mutate"]) => None,
         ["mutate"] => given(&rule["mutate"], &["targets"]).then_some("mutate.targets"),
         ["validate"] if given(&rule["validate"], WAYS) => None,
         ["validate"] if given(&rule["validate"], &["assert"]) => Some("validate.assert"),

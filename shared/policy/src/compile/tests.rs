@@ -228,11 +228,11 @@ fn rules_that_are_not_run_are_told_beside_those_that_are() {
     assert_eq!(found.not_run()[0].kind, "generate");
     for (work, kind) in [
         (
-            json!({"mutate": {"targets": [{"kind": "ConfigMap"}]}}),
+            json!({"mutate": {"targets": [{"kind": "Secret"}]}}),
             "mutate.targets",
         ),
         (
-            json!({"mutate": {"targets": [], "patchStrategicMerge": {}}}),
+            json!({"mutate": {"targets": [{"kind": "Pod"}, {"kind": "Secret"}]}}),
             "mutate.targets",
         ),
         (

@@ -30,19 +30,10 @@ pub(super) fn run(mutation: &Mutation, scope: &mut Scope<'_>) -> Option<RuleOutc
         schema: schema(before),
         value: before.clone(),
         gone_through: 0,
+        is_requested: true,
     };
-    if let Err(stop) = work(mutation, "mutate", &mut object, scope) {
+    if let Err(stop) = patched(mutation, &mut object, scope) {
         return stop.outcome();
-    }
-    // What is no object could not be stored, and would be taken for one that is deleted.
-    let kind = object.value.get("kind").and_then(Value::as_str);
-    if kind.unwrap_or_default().is_empty() {
-        let source = PatchError::DoesNotApply {
-            operation: "mutate",
-            path: String::new(),
-            problem: "what the rule makes is no object with a `kind`".to_owned(),
-        };
-        return failed(source, "mutate".to_owned()).outcome();
     }
     Some(match object.value == *scope.request.matched_object() {
         true => RuleOutcome::Skipped {
@@ -54,12 +45,48 @@ pub(super) fn run(mutation: &Mutation, scope: &mut Scope<'_>) -> Option<RuleOutc
     })
 }
 
+/// What becomes of an object that exists already. `gone_through` are the bytes that patches of the rule have gone
+/// through so far.
+pub(super) fn of_existing(
+    mutation: &Mutation,
+    before: &Value,
+    gone_through: &mut usize,
+    scope: &mut Scope<'_>,
+) -> Result<Value, Stop> {
+    let mut object = Object {
+        schema: schema(before),
+        value: before.clone(),
+        gone_through: *gone_through,
+        is_requested: false,
+    };
+    let made = patched(mutation, &mut object, scope);
+    *gone_through = object.gone_through;
+    made.map(|()| object.value)
+}
+
+fn patched(mutation: &Mutation, object: &mut Object, scope: &mut Scope<'_>) -> Result<(), Stop> {
+    work(mutation, "mutate", object, scope)?;
+    // What is no object could not be stored, and would be taken for one that is deleted.
+    let kind = object.value.get("kind").and_then(Value::as_str);
+    if kind.unwrap_or_default().is_empty() {
+        let source = PatchError::DoesNotApply {
+            operation: "mutate",
+            path: String::new(),
+            problem: "what the rule makes is no object with a `kind`".to_owned(),
+        };
+        return Err(failed(source, "mutate".to_owned()));
+    }
+    Ok(())
+}
+
 /// The object on its way.
 struct Object {
     value: Value,
     schema: Schema,
     /// Bytes that patches went through.
     gone_through: usize,
+    /// It is the request's.
+    is_requested: bool,
 }
 
 impl Object {
@@ -115,7 +142,10 @@ fn each_list(
         if at + 1 < all.len() {
             object.go_through()?;
         }
-        if at + 1 < all.len() && object.value != *scope.request.matched_object() {
+        if at + 1 < all.len()
+            && object.is_requested
+            && object.value != *scope.request.matched_object()
+        {
             changed = Some(scope.request.with_object(object.value.clone()));
         }
     }

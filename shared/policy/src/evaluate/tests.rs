@@ -3,6 +3,7 @@ mod applies;
 mod cel;
 mod context;
 mod excepted;
+mod existing;
 mod facts;
 mod foreach;
 mod mutate;

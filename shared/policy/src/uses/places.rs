@@ -6,6 +6,7 @@ use super::part::Side;
 use crate::{
     Rule,
     call::{ApiCall, Data, PathTemplate},
+    existing::TargetSpec,
     mutation::{MutateEach, Mutation, Patch},
     operator::Operator,
     policy::{
@@ -62,6 +63,11 @@ pub(crate) fn each<'r>(rule: &'r Rule, visit: &mut Visitor<'_, 'r>) {
     walk.conditions("preconditions", &rule.preconditions);
     match &rule.work {
         Work::Mutate(mutation) => walk.mutation("mutate", mutation, &rule.context),
+        Work::Existing(existing) => {
+            for (at, target) in existing.targets.iter().enumerate() {
+                walk.target(&format!("mutate.targets[{at}]"), target, &rule.context);
+            }
+        }
         Work::Validate(validation) => {
             walk.validation("validate", validation, &rule.context, rule);
         }
@@ -205,6 +211,20 @@ impl<'r> Walk<'_, 'r> {
             self.conditions(&format!("{field}.preconditions"), &each.preconditions);
             self.validation(&field, &each.work, &each.context, rule);
         }
+    }
+
+    fn target(&mut self, field: &str, target: &'r TargetSpec, outer: &'r [Arc<ContextEntry>]) {
+        (self.place.entries, self.place.visible) = (outer, outer.len());
+        for (name, text) in target.texts() {
+            self.at(&format!("{field}.{name}"), |walk| walk.template(text));
+        }
+        if let Some(selector) = &target.selector {
+            self.at(&format!("{field}.selector"), |walk| walk.value(selector));
+        }
+        self.place.entries = &target.context;
+        self.entries(&format!("{field}.context"), target.outer);
+        self.conditions(&format!("{field}.preconditions"), &target.preconditions);
+        self.mutation("mutate", &target.work, &target.context);
     }
 
     fn mutation(&mut self, field: &str, mutation: &'r Mutation, entries: &'r [Arc<ContextEntry>]) {

@@ -16,7 +16,8 @@ struct Args {
     reporter: bool,
 
     /// Let the watcher read whatever there is, for policies on kinds that are not among those of
-    /// deploy/manifests/rbac-watcher.yaml: nobody aggregates roles here.
+    /// deploy/manifests/rbac-watcher.yaml, and change it for policies with targets: nobody aggregates roles
+    /// here.
     #[arg(long)]
     reads_everything: bool,
 }
@@ -33,6 +34,7 @@ async fn main() -> anyhow::Result<()> {
     };
     if reads_everything {
         manifests::apply(&world.client, &everything()).await?;
+        manifests::apply(&world.client, &all_writes()).await?;
     }
     world.system.ready().await?;
     let kubeconfig = world.cluster.kubeconfig_file(Identity::Admin)?;
@@ -53,6 +55,14 @@ fn everything() -> Value {
             { "apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"] },
             { "apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"],
                 "verbs": ["create"] },
+        ] })
+}
+
+/// In the place of the roles that an administrator labels for what policies change.
+fn all_writes() -> Value {
+    json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": { "name": "anteroom-watcher-writes" }, "rules": [
+            { "apiGroups": ["*"], "resources": ["*"], "verbs": ["update"] },
         ] })
 }
 

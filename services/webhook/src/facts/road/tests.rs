@@ -112,6 +112,7 @@ fn ways(
             LiveCall::Service { url, .. } => format!("live {url}"),
             LiveCall::ConfigMap { object } => format!("live configmap {object}"),
             LiveCall::Image { reference } => format!("live image {reference}"),
+            other => format!("live {other:?}"),
         },
     };
     Ok(road.ways.iter().map(short).collect())

@@ -98,8 +98,8 @@ fn what_is_malformed_is_told_with_its_field() {
             "mutate.targets: objects that exist already are not changed",
         ),
         (
-            "{mutateExistingOnPolicyUpdate: true, patchStrategicMerge: {a: 1}}",
-            "mutate.mutateExistingOnPolicyUpdate: objects that exist already are not changed",
+            "{mutateExistingOnPolicyUpdate: 'yes', patchStrategicMerge: {a: 1}}",
+            "mutate.mutateExistingOnPolicyUpdate: true or false is expected here",
         ),
         ("{foreach: []}", "mutate.foreach: it is empty"),
         (

@@ -1,0 +1,298 @@
+//! Objects that exist already: read whole for a rule that changes them, and written as it has changed them.
+//!
+//! | what is asked | what is asked of the API server |
+//! |---|---|
+//! | one object, by namespace and name | GET |
+//! | others | a part of a LIST, what the names leave out taken out of it |
+//! | a write | PUT, with the `resourceVersion` that the change rests on |
+//! | whether there may be writes | SelfSubjectAccessReview |
+//!
+//! Whoever can ask changes no more than the policies' own targets ([`Policy::permits_writing`]), and Secrets
+//! never. Writes have limits of their own, so that they take nothing from reads.
+
+mod paths;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anteroom_model::{ExistingObjects, FactError, KindRecord};
+use anteroom_policy::{Policy, wildcard_matches};
+use anteroom_wire::live::LiveRequest;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use super::{
+    allowed, allowed::Allowed, bucket::Bucket, failed, policies::Policies, reader::Reader,
+};
+use crate::{apiserver::ApiServer, calls::CallTarget};
+
+/// Objects of one part of a list.
+const PART_MAX: usize = 100;
+
+/// Bytes of one part that is handed on; a longer one is read again in smaller parts.
+const PART_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// The largest object that is written.
+pub(super) const WRITE_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Writes that are begun in a second, in the long run; as many may begin at once. Above it they wait their turn.
+pub(super) const WRITES_PER_SECOND: u32 = 50;
+
+/// Writes that are under way at once.
+const WRITES_MAX: usize = 8;
+
+/// Who has written, as `managedFields` says it.
+const FIELD_MANAGER: &str = "anteroom";
+
+/// How long the API server may take over a write.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The limits of writes.
+pub(super) struct Writes {
+    bucket: Mutex<Bucket>,
+    places: Semaphore,
+}
+
+impl Writes {
+    pub(super) fn new() -> Self {
+        Self {
+            bucket: Mutex::new(Bucket::new(WRITES_PER_SECOND, Instant::now())),
+            places: Semaphore::new(WRITES_MAX),
+        }
+    }
+
+    /// Writes one object.
+    ///
+    /// # Errors
+    /// [`FactError::WriteFailed`] with the API server's code and words; 409 where the object is not what the
+    /// change rests on. [`FactError::LiveReadBusy`] where there is no room in time.
+    pub(super) async fn write(
+        &self,
+        api: &ApiServer,
+        kind: &KindRecord,
+        object: &Value,
+        deadline: Instant,
+    ) -> Result<(), FactError> {
+        let path = paths::of_object(kind, object).map_err(|problem| refused(0, problem))?;
+        let path = format!("{path}?fieldManager={FIELD_MANAGER}");
+        let body = Bytes::from(object.to_string());
+        if body.len() > WRITE_BYTES_MAX {
+            let message = format!("the object is larger than {WRITE_BYTES_MAX} bytes");
+            return Err(refused(0, message));
+        }
+        let busy = || FactError::LiveReadBusy {
+            message: format!("{WRITES_PER_SECOND} writes a second, {WRITES_MAX} at once"),
+        };
+        let most = deadline.saturating_duration_since(Instant::now());
+        let wait = self.bucket.lock().take(Instant::now(), most);
+        tokio::time::sleep(wait.ok_or_else(busy)?).await;
+        let most = deadline.saturating_duration_since(Instant::now());
+        let place = tokio::time::timeout(most, self.places.acquire()).await;
+        let Ok(Ok(_place)) = place else {
+            return Err(busy());
+        };
+        let put = api.put(&path, body, WRITE_BYTES_MAX * 2);
+        let (code, said) = match tokio::time::timeout(WRITE_TIMEOUT, put).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(fault)) => return Err(refused(0, fault.to_string())),
+            Err(_) => return Err(refused(0, "the API server did not answer".to_owned())),
+        };
+        if (200..300).contains(&code) {
+            return Ok(());
+        }
+        let said: Value = serde_json::from_slice(&said).unwrap_or_default();
+        let message = said["message"].as_str().unwrap_or("no reason given");
+        let message: String = message.chars().take(512).collect();
+        Err(refused(
+            code,
+            match code {
+                403 => format!("{message}. {}", grant(kind)),
+                _ => message,
+            },
+        ))
+    }
+}
+
+/// What an administrator does about a write that is forbidden.
+fn grant(kind: &KindRecord) -> String {
+    let (group, resource) = (&kind.gvr.group, &kind.gvr.resource);
+    format!(
+        "Grant the watcher `update` on `{resource}` of the API group `{group}`: by a ClusterRole with the label \
+         `anteroom.dev/aggregate-to-watcher-writes: \"true\"`"
+    )
+}
+
+impl Reader {
+    /// One part of the objects that a rule changes, or is triggered by.
+    pub(super) async fn existing(
+        &self,
+        request: &LiveRequest,
+        objects: &ExistingObjects,
+        deadline: Instant,
+    ) -> Result<Value, FactError> {
+        let check = |policy: &Policy| policy.permits_reading(&request.rule, objects);
+        self.permitted_soon(&request.policy, check).await?;
+        let kind = self.kind(&objects.group, &objects.version, &objects.kind)?;
+        if let Some(path) = paths::of_one(&kind, objects) {
+            return match self.fetched(path, deadline).await {
+                Ok(object) => Ok(json!({"items": [*object]})),
+                // Of what is in no namespace there is a list, which lacks it.
+                Err(FactError::LiveReadFailed { code: 404, .. }) if !kind.namespaced => {
+                    Ok(json!({"items": []}))
+                }
+                Err(error) => Err(error),
+            };
+        }
+        let (mut most, mut continues) = (PART_MAX, objects.continues.clone());
+        loop {
+            let path = paths::of_part(&kind, objects, most, &continues);
+            let part = self.fetched(path, deadline).await?;
+            let items = part["items"].as_array().map_or(&[][..], Vec::as_slice);
+            let items = items.iter().filter(|item| is_wanted(&kind, objects, item));
+            let items: Vec<_> = items.map(|item| named(item, &kind)).collect();
+            let bytes: usize = items.iter().map(|item| item.to_string().len()).sum();
+            if bytes > PART_BYTES_MAX && most > 1 {
+                most = (most / 8).max(1);
+                continue;
+            }
+            let next = part["metadata"]["continue"].as_str().unwrap_or_default();
+            if !items.is_empty() || next.is_empty() {
+                return Ok(json!({"items": items, "continue": next}));
+            }
+            next.clone_into(&mut continues);
+        }
+    }
+
+    async fn fetched(&self, path: String, deadline: Instant) -> Result<Arc<Value>, FactError> {
+        let read = Allowed {
+            target: allowed::Target::Call(CallTarget::Api { path }),
+            data: None,
+            config_map: false,
+            secret: false,
+        };
+        // Nobody waits for it: it takes no room from admission.
+        let (answer, _) = self.read(&read, true, deadline).await?;
+        Ok(answer)
+    }
+
+    /// Writes an object that a rule has changed.
+    pub(super) async fn write(
+        &self,
+        request: &LiveRequest,
+        (target, object): (usize, &Value),
+        deadline: Instant,
+    ) -> Result<Value, FactError> {
+        let check = |policy: &Policy| policy.permits_writing(&request.rule, target, object);
+        self.permitted_soon(&request.policy, check).await?;
+        let api_version = object["apiVersion"].as_str().unwrap_or_default();
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let kind = self.kind(group, version, object["kind"].as_str().unwrap_or_default())?;
+        let writes = self.writes();
+        let written = writes.write(self.api(), &kind, object, deadline).await;
+        written.map(|()| Value::Null)
+    }
+
+    /// What the watcher lacks to change objects like these; null: nothing.
+    pub(super) async fn may_write(&self, objects: &ExistingObjects) -> Result<Value, FactError> {
+        let kind = self.kind(&objects.group, &objects.version, &objects.kind)?;
+        let plain = |text: &str| match text.contains(['*', '?', '{']) {
+            true => String::new(),
+            false => text.to_owned(),
+        };
+        let mut lacks = Vec::new();
+        for verb in ["get", "list", "update"] {
+            let review = json!({
+                "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+                "spec": {"resourceAttributes": {
+                    "verb": verb, "group": kind.gvr.group, "version": kind.gvr.version,
+                    "resource": kind.gvr.resource, "name": plain(&objects.name),
+                    "namespace": if kind.namespaced { plain(&objects.namespace) } else { String::new() },
+                }},
+            });
+            let body = Bytes::from(review.to_string());
+            let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+            let asked = self.api().call(path, Some(body), PART_BYTES_MAX).await;
+            let (code, said) = asked.map_err(|fault| failed(fault.to_string()))?;
+            let said: Value = serde_json::from_slice(&said).unwrap_or_default();
+            match said["status"]["allowed"].as_bool() {
+                Some(true) => {}
+                Some(false) => lacks.push(verb),
+                None => return Err(failed(format!("the API server answered {code}"))),
+            }
+        }
+        Ok(match lacks.is_empty() {
+            true => Value::Null,
+            false => {
+                let lacks = lacks.join(", ");
+                format!(
+                    "the watcher may not {lacks} {}. {}",
+                    kind.kind,
+                    grant(&kind)
+                )
+                .into()
+            }
+        })
+    }
+
+    /// A kind that the API server serves, other than Secrets.
+    fn kind(&self, group: &str, version: &str, kind: &str) -> Result<KindRecord, FactError> {
+        let record = self.policies().kind(group, version, kind).ok_or_else(|| {
+            failed(format!(
+                "the API server serves no kind `{kind}` of `{group}` in version `{version}`"
+            ))
+        })?;
+        match (&*record.gvr.group, &*record.gvr.resource) {
+            ("", "secrets") => Err(failed("Secrets that exist are not changed")),
+            _ => Ok(record),
+        }
+    }
+}
+
+impl Policies {
+    /// What the API server serves, as the coordinator has published it.
+    fn kind(&self, group: &str, version: &str, kind: &str) -> Option<KindRecord> {
+        let name = match group {
+            "" => format!("{kind}.{version}"),
+            group => format!("{kind}.{version}.{group}"),
+        };
+        let found = self.kinds()?.read(Some(u64::MAX), |view, _| {
+            let object = view.get("", &name)?;
+            anteroom_wire::body::decode(object.body()).ok()
+        });
+        found.ok()?
+    }
+}
+
+/// Whether its names are those that are asked for: an object of a namespace is in one that is meant.
+fn is_wanted(kind: &KindRecord, objects: &ExistingObjects, item: &Value) -> bool {
+    let metadata = &item["metadata"];
+    let fits = |pattern: &str, text: &Value| {
+        pattern.is_empty() || wildcard_matches(pattern, text.as_str().unwrap_or_default())
+    };
+    let namespace = match kind.namespaced {
+        true => fits(&objects.namespace, &metadata["namespace"]),
+        false => objects.namespace.is_empty() || wildcard_matches(&objects.namespace, ""),
+    };
+    namespace && fits(&objects.name, &metadata["name"])
+}
+
+/// A list does not say of each what it is.
+fn named(item: &Value, kind: &KindRecord) -> Value {
+    let mut item = item.clone();
+    if item.is_object() {
+        item["apiVersion"] = kind.gvr.api_version().into();
+        item["kind"] = kind.kind.as_str().into();
+    }
+    item
+}
+
+fn refused(code: u16, message: String) -> FactError {
+    FactError::WriteFailed { code, message }
+}
+
+#[cfg(test)]
+mod tests;

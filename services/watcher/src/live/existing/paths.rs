@@ -1,0 +1,81 @@
+//! The paths of objects that exist. Pure.
+
+use anteroom_model::{ExistingObjects, KindRecord};
+use serde_json::Value;
+
+use crate::reflect::escape;
+
+/// Of the objects of a kind, in a namespace unless that is empty.
+fn of_all(kind: &KindRecord, namespace: &str) -> String {
+    let gvr = &kind.gvr;
+    let root = if gvr.group.is_empty() { "api" } else { "apis" };
+    let (version, resource) = (gvr.api_version(), &gvr.resource);
+    match namespace {
+        "" => format!("/{root}/{version}/{resource}"),
+        namespace => {
+            let namespace = escape(namespace);
+            format!("/{root}/{version}/namespaces/{namespace}/{resource}")
+        }
+    }
+}
+
+fn is_one(text: &str) -> bool {
+    !matches!(text, "" | "." | "..") && !text.contains(['*', '?'])
+}
+
+/// Where one object is meant, whatever its labels.
+pub(super) fn of_one(kind: &KindRecord, objects: &ExistingObjects) -> Option<String> {
+    let ExistingObjects {
+        namespace, name, ..
+    } = objects;
+    let has_place = match kind.namespaced {
+        true => is_one(namespace),
+        false => namespace.is_empty(),
+    };
+    let is_one = has_place && is_one(name) && objects.label_selector.is_empty();
+    is_one.then(|| format!("{}/{}", of_all(kind, namespace), escape(name)))
+}
+
+/// Of a part of a list that holds what is meant, and perhaps more.
+pub(super) fn of_part(
+    kind: &KindRecord,
+    objects: &ExistingObjects,
+    most: usize,
+    continues: &str,
+) -> String {
+    let namespace = match kind.namespaced && is_one(&objects.namespace) {
+        true => &*objects.namespace,
+        false => "",
+    };
+    let mut path = format!("{}?limit={most}", of_all(kind, namespace));
+    let field_selector = match is_one(&objects.name) {
+        true => format!("metadata.name={}", objects.name),
+        false => String::new(),
+    };
+    for (name, value) in [
+        ("labelSelector", &*objects.label_selector),
+        ("fieldSelector", &field_selector),
+        ("continue", continues),
+    ] {
+        if !value.is_empty() {
+            path.push_str(&format!("&{name}={}", escape(value)));
+        }
+    }
+    path
+}
+
+/// Of an object that is written.
+///
+/// # Errors
+/// Where it does not say which it is, or which state of it the change rests on.
+pub(super) fn of_object(kind: &KindRecord, object: &Value) -> Result<String, String> {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    let (namespace, name) = (text("namespace"), text("name"));
+    if name.is_empty() || namespace.is_empty() == kind.namespaced {
+        return Err(format!("it is no {} with a name and a place", kind.kind));
+    }
+    if text("resourceVersion").is_empty() {
+        return Err("it does not say which `resourceVersion` it rests on".to_owned());
+    }
+    Ok(format!("{}/{}", of_all(kind, namespace), escape(name)))
+}

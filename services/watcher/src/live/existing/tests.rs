@@ -1,0 +1,206 @@
+use anteroom_model::{GroupVersionResource, ObjectKey, system};
+use anteroom_wire::{
+    live::{LiveCall, LiveOutcome},
+    query::Query,
+};
+use http::Response;
+
+use super::{super::tests::Rig, *};
+use crate::{
+    calls::{Caller, testing::api_server},
+    live::LiveArgs,
+};
+
+fn pod(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "shop", "resourceVersion": "7"}})
+}
+
+/// What an API server with three Pods, and Secrets, says; one of the Pods has changed since.
+fn answer(method: &str, uri: &str) -> (u16, Value) {
+    let listed = |name: &str| json!({"metadata": pod(name)["metadata"]});
+    match (method, uri) {
+        ("GET", "/api/v1/namespaces/shop/pods/web-1") => (200, pod("web-1")),
+        ("GET", "/api/v1/namespaces/shop/pods?limit=100") => (
+            200,
+            json!({"items": [listed("api")], "metadata": {"continue": "more"}}),
+        ),
+        ("GET", "/api/v1/namespaces/shop/pods?limit=100&continue=more") => (
+            200,
+            json!({"items": [listed("web-1"), listed("web-2")], "metadata": {"continue": "end"}}),
+        ),
+        ("GET", "/api/v1/namespaces/shop/pods?limit=100&continue=end") => {
+            (200, json!({"items": [listed("api-2")], "metadata": {}}))
+        }
+        ("PUT", "/api/v1/namespaces/shop/pods/web-1?fieldManager=anteroom") => (200, pod("web-1")),
+        ("PUT", "/api/v1/namespaces/shop/pods/web-2?fieldManager=anteroom") => {
+            (409, json!({"message": "changed"}))
+        }
+        ("PUT", _) => (403, json!({"message": "no"})),
+        ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews") => {
+            (201, json!({"status": {"allowed": false}}))
+        }
+        _ => (404, json!({"message": "not found"})),
+    }
+}
+
+async fn rig() -> Rig {
+    let api = api_server(|request| {
+        let uri = request.uri().to_string();
+        let (code, body) = answer(request.method().as_str(), &uri);
+        Response::builder()
+            .status(code)
+            .body(body.to_string())
+            .unwrap()
+    });
+    let mut rig = Rig::with(
+        LiveArgs::default(),
+        Caller::new(api, 1_000),
+        Default::default(),
+    )
+    .await;
+    for (kind, resource) in [("Pod", "pods"), ("Secret", "secrets")] {
+        let record = KindRecord {
+            gvr: GroupVersionResource::new("", "v1", resource),
+            kind: kind.into(),
+            namespaced: true,
+            subresources: Vec::new(),
+            preferred: true,
+            watchable: true,
+        };
+        let record = serde_json::to_value(&record).unwrap();
+        let name = format!("{kind}.v1");
+        rig.writer.put(&system::kinds(), "", &name, record).await;
+    }
+    let manifest = json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+        "spec": {"rules": [{
+            "name": "r", "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
+            "mutate": {
+                "targets": [{"apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "web-*"}],
+                "patchStrategicMerge": {"spec": {"a": "b"}},
+            },
+        }]},
+    });
+    rig.writer.put(&system::policies(), "", "p", manifest).await;
+    rig.writer.beat().await;
+    rig
+}
+
+fn request(call: LiveCall) -> LiveRequest {
+    LiveRequest {
+        policy: ObjectKey::new("", "p"),
+        rule: "r".into(),
+        variable: "mutate.targets[0]".into(),
+        call,
+        query: Query {
+            expression: String::new(),
+            parameters: Default::default(),
+            missing_key_is_error: false,
+            selection: None,
+        },
+        reply_key: None,
+        of_scan: false,
+    }
+}
+
+async fn asked(rig: &Rig, call: LiveCall) -> LiveOutcome {
+    rig.ask(&request(call)).await
+}
+
+fn objects(kind: &str, name: &str) -> ExistingObjects {
+    ExistingObjects {
+        target: Some(0),
+        version: "v1".into(),
+        kind: kind.into(),
+        namespace: "shop".into(),
+        name: name.into(),
+        ..ExistingObjects::default()
+    }
+}
+
+fn result(outcome: LiveOutcome) -> Value {
+    anteroom_wire::body::to_json(&outcome.unwrap().result).unwrap()
+}
+
+fn write_code(outcome: LiveOutcome) -> u16 {
+    match outcome.unwrap_err() {
+        FactError::WriteFailed { code, .. } => code,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_a_target_means_is_read_part_by_part() {
+    let rig = rig().await;
+    let ask = |objects| asked(&rig, LiveCall::Existing { objects });
+    let found = result(ask(objects("Pod", "web-*")).await);
+    let names = found["items"].as_array().unwrap().iter();
+    let names: Vec<_> = names.map(|item| &item["metadata"]["name"]).collect();
+    assert_eq!(names, ["web-1", "web-2"]);
+    assert_eq!(
+        (&found["items"][0]["kind"], &found["continue"]),
+        (&json!("Pod"), &json!("end"))
+    );
+    let mut rest = objects("Pod", "web-*");
+    rest.continues = "end".into();
+    assert_eq!(
+        result(ask(rest).await),
+        json!({"items": [], "continue": ""})
+    );
+    // No other kind, and no other name.
+    for objects in [
+        objects("Secret", "web-*"),
+        objects("Pod", "*"),
+        objects("Pod", "web-1"),
+    ] {
+        assert!(ask(objects).await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn what_a_rule_has_changed_is_written_over_what_it_was_made_of() {
+    let rig = rig().await;
+    let put = |object: Value| asked(&rig, LiveCall::Write { target: 0, object });
+    assert_eq!(result(put(pod("web-1")).await), Value::Null);
+    assert_eq!(write_code(put(pod("web-2")).await), 409);
+    let forbidden = put(pod("web-3")).await.unwrap_err().to_string();
+    assert!(
+        forbidden.contains("anteroom.dev/aggregate-to-watcher-writes"),
+        "{forbidden}"
+    );
+    let mut blind = pod("web-1");
+    blind["metadata"]["resourceVersion"].take();
+    assert_eq!(write_code(put(blind).await), 0);
+    let mut large = pod("web-1");
+    large["spec"] = "x".repeat(WRITE_BYTES_MAX).into();
+    assert_eq!(write_code(put(large).await), 0);
+    // No target of the policy.
+    let mut secret = pod("web-1");
+    secret["kind"] = "Secret".into();
+    for object in [secret, pod("api")] {
+        let refused = put(object).await.unwrap_err();
+        assert!(
+            matches!(refused, FactError::LiveReadFailed { .. }),
+            "{refused:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_lacking_is_told() {
+    let rig = rig().await;
+    let call = LiveCall::MayWrite {
+        objects: objects("Pod", "web-*"),
+    };
+    let lacks = result(asked(&rig, call).await);
+    let lacks = lacks.as_str().unwrap();
+    assert!(
+        lacks.starts_with("the watcher may not get, list, update Pod"),
+        "{lacks}"
+    );
+    let call = LiveCall::MayWrite {
+        objects: objects("Secret", ""),
+    };
+    assert!(asked(&rig, call).await.is_err());
+}

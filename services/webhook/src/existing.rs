@@ -1,0 +1,142 @@
+//! Objects that exist already, changed for what triggers that (`mutate.targets`): after the answer, so that no
+//! request waits for it.
+//!
+//! ```text
+//! an admitted request ──▶ queue ──▶ evaluate ──▶ write each changed object ──▶ done
+//!                                      ▲    │             │
+//!                                      └────┴── again ◀───┘   (another state, no answer: a few times)
+//! ```
+//!
+//! A change rests on the state of the object that it was made of: where that is another one by then, all is
+//! evaluated anew. What is as it should be is not written, so a chain of changes ends. The queue is in memory: what
+//! waits in it when the process ends is lost.
+
+mod attempt;
+mod work;
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_policy::{AdmissionRequest, Operation};
+use anteroom_runtime::Shutdown;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    task::JoinSet,
+};
+
+use crate::{decide::Decider, metrics::WebhookMetrics, rule::RuleName, violations::Violations};
+pub(crate) use work::{Source, Worker};
+
+/// Triggers that wait; of one more an Event tells that nothing came of it.
+const WAITING_MAX: usize = 1_024;
+
+/// KiB of requests that wait or are worked on.
+const WAITING_KIB_MAX: usize = 64 * 1024;
+
+/// Triggers that are worked on at once, those included that wait to be tried again.
+const UNDER_WAY_MAX: usize = 64;
+
+/// What a request may have triggered.
+#[derive(Clone, Debug)]
+pub(crate) struct Triggered {
+    pub(crate) request: AdmissionRequest,
+    /// The rules, and whether what we have written ourselves triggers them too.
+    pub(crate) rules: Vec<(Arc<RuleName>, bool)>,
+}
+
+struct Job {
+    triggered: Triggered,
+    _room: OwnedSemaphorePermit,
+}
+
+/// Takes in what was triggered. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Existing {
+    queue: mpsc::Sender<Job>,
+    room: Arc<Semaphore>,
+    worker: Arc<Worker>,
+    /// Who writes in the name of such rules.
+    watcher_user: Arc<str>,
+}
+
+impl Existing {
+    /// And what works on it, until shutdown.
+    pub(crate) fn new(
+        decider: Decider,
+        violations: Violations,
+        metrics: WebhookMetrics,
+        watcher_user: &str,
+        shutdown: Shutdown,
+    ) -> (Self, impl Future<Output = anyhow::Result<()>> + use<>) {
+        let (queue, waiting) = mpsc::channel(WAITING_MAX);
+        let worker = Arc::new(Worker::new(decider, violations, metrics));
+        let own = Self {
+            queue,
+            room: Arc::new(Semaphore::new(WAITING_KIB_MAX)),
+            worker: Arc::clone(&worker),
+            watcher_user: watcher_user.into(),
+        };
+        (own, run(worker, waiting, shutdown))
+    }
+
+    /// Hands over what a request of so many bytes has triggered, and waits for nothing.
+    pub(crate) fn hand_over(&self, mut triggered: Triggered, bytes: usize) {
+        if triggered.request.username() == &*self.watcher_user {
+            triggered.rules.retain(|(_, by_own)| *by_own);
+        }
+        if triggered.rules.is_empty() {
+            return;
+        }
+        let kib = u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).try_acquire_many_owned(kib);
+        let sent = room.map_err(|_| ()).and_then(|room| {
+            let job = Job {
+                triggered: triggered.clone(),
+                _room: room,
+            };
+            self.queue.try_send(job).map_err(|_| ())
+        });
+        if sent.is_err() {
+            self.worker.dropped(&triggered);
+        }
+    }
+}
+
+async fn run(
+    worker: Arc<Worker>,
+    mut waiting: mpsc::Receiver<Job>,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let stop = shutdown.token();
+    let mut under_way = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            Some(_) = under_way.join_next(), if !under_way.is_empty() => {}
+            job = waiting.recv(), if under_way.len() < UNDER_WAY_MAX => {
+                let Some(job) = job else {
+                    stop.cancelled().await; // Nobody hands over any more: the server has ended.
+                    return Ok(());
+                };
+                let worker = Arc::clone(&worker);
+                under_way.spawn(async move {
+                    let Triggered { request, rules } = &job.triggered;
+                    for (rule, _) in rules {
+                        worker.work(rule, request, Source::of(request)).await;
+                    }
+                });
+            }
+        }
+    }
+}
+
+impl Source {
+    fn of(request: &AdmissionRequest) -> Self {
+        match request.operation() {
+            Operation::Create => Self::Creation,
+            _ => Self::Request,
+        }
+    }
+}
+
+/// How long one evaluation and its writes may take.
+const TIMEOUT: Duration = Duration::from_secs(30);

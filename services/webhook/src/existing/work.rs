@@ -1,0 +1,162 @@
+//! One rule on objects that exist, and what triggers it, from the first attempt to the last.
+
+use anteroom_policy::{AdmissionRequest, RuleOutcome, RuleReport};
+use anteroom_wire::violation::{ViolatedRule, Violation};
+use futures::{StreamExt as _, stream};
+use tokio::time::Instant;
+
+pub(crate) use super::attempt::Source;
+use super::{
+    TIMEOUT, Triggered,
+    attempt::{Came, Next, first, next},
+};
+use crate::{decide::Decider, metrics::WebhookMetrics, rule::RuleName, violations::Violations};
+
+/// Objects of one evaluation that are written at once.
+const WRITES_MAX: usize = 4;
+
+/// Evaluates and writes.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    decider: Decider,
+    /// Where failures are told.
+    violations: Violations,
+    metrics: WebhookMetrics,
+}
+
+impl Worker {
+    pub(crate) fn new(decider: Decider, violations: Violations, metrics: WebhookMetrics) -> Self {
+        Self {
+            decider,
+            violations,
+            metrics,
+        }
+    }
+
+    /// Takes the rule to its end; whether it came to one without a failure.
+    pub(crate) async fn work(
+        &self,
+        rule: &RuleName,
+        request: &AdmissionRequest,
+        source: Source,
+    ) -> bool {
+        tokio::time::sleep(first(source)).await;
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let came = self.attempt(rule, request, source).await;
+            self.metrics.existing(match &came {
+                Came::NotMatched => "not-matched",
+                Came::Unchanged => "unchanged",
+                Came::Written(_) => "written",
+                Came::Conflict => "conflict",
+                Came::Unavailable(_) => "unavailable",
+                Came::Failed(_) => "failed",
+            });
+            match next(attempts, source, came) {
+                Next::Done => return true,
+                Next::Again(pause) => tokio::time::sleep(pause).await,
+                Next::Failed(reason) => {
+                    self.failed(rule, request, reason);
+                    return false;
+                }
+            }
+        }
+    }
+
+    async fn attempt(&self, rule: &RuleName, request: &AdmissionRequest, source: Source) -> Came {
+        let Some(catalog) = self.decider.catalog() else {
+            return Came::Unavailable("the policies have not been read yet".to_owned());
+        };
+        let deadline = Instant::now() + TIMEOUT;
+        let trigger = (request, source != Source::Existing);
+        let evaluated = self
+            .decider
+            .change_existing(&catalog, rule, trigger, deadline);
+        match evaluated.await {
+            None => Came::NotMatched,
+            Some(report) => self.write_all(rule, report, deadline).await,
+        }
+    }
+
+    /// Also of a rule that came to an error with another object.
+    async fn write_all(&self, rule: &RuleName, report: RuleReport, deadline: Instant) -> Came {
+        let RuleReport {
+            outcome, changed, ..
+        } = report;
+        let most = changed.len();
+        let writes = changed.into_iter().map(|changed| {
+            let facts = self.decider.facts();
+            facts.write(&rule.reader, changed.target, changed.object, deadline)
+        });
+        let mut worst = match outcome {
+            RuleOutcome::NotMatched => return Came::NotMatched,
+            RuleOutcome::Error(error) => Came::of_rule(&error),
+            _ if most == 0 => Came::Unchanged,
+            _ => Came::Written(most),
+        };
+        let mut writes = stream::iter(writes).buffer_unordered(WRITES_MAX);
+        while let Some(written) = writes.next().await {
+            if let Err(error) = written {
+                worst = worse(worst, Came::of_write(&error));
+            }
+        }
+        worst
+    }
+
+    /// Tells of what nothing came of.
+    pub(crate) fn dropped(&self, triggered: &Triggered) {
+        for (rule, _) in &triggered.rules {
+            self.metrics.existing("dropped");
+            let reason = "as many triggers wait as this webhook takes: objects that exist were not looked at";
+            self.failed(rule, &triggered.request, reason.to_owned());
+        }
+    }
+
+    fn failed(&self, rule: &RuleName, request: &AdmissionRequest, reason: String) {
+        tracing::warn!(
+            policy = rule.policy,
+            rule = rule.rule(),
+            reason,
+            "objects that exist were not changed"
+        );
+        let policy = &rule.reader.policy;
+        let (group, version) = (request.group(), request.version());
+        self.violations.send(Violation {
+            operation: request.operation().as_str().to_owned(),
+            blocked: false,
+            api_version: match group {
+                "" => version.to_owned(),
+                group => format!("{group}/{version}"),
+            },
+            kind: request.kind().to_owned(),
+            namespace: match request.kind() {
+                "Namespace" => String::new(),
+                _ => request.namespace().to_owned(),
+            },
+            name: request.name().to_owned(),
+            rules: vec![ViolatedRule {
+                policy_namespace: policy.namespace.to_string(),
+                policy: policy.name.to_string(),
+                rule: rule.rule().to_owned(),
+                error: true,
+                unscanned: true,
+                message: reason.chars().take(1_024).collect(),
+            }],
+        });
+    }
+}
+
+/// Of two, what decides how it goes on: what is never written is told only where nothing else is to be tried.
+fn worse(one: Came, other: Came) -> Came {
+    let rank = |came: &Came| match came {
+        Came::Unavailable(_) => 4,
+        Came::Conflict => 3,
+        Came::Failed(_) => 2,
+        _ => 1,
+    };
+    match rank(&one) >= rank(&other) {
+        true => one,
+        false => other,
+    }
+}

@@ -1,0 +1,50 @@
+//! Objects that exist already, of which a rule speaks.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Objects that a rule with `mutate.targets` wants to see, with every variable in its place.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExistingObjects {
+    /// Which of the targets; `None`: what triggers the rule.
+    pub target: Option<usize>,
+    /// Empty for the core group.
+    pub group: String,
+    /// As in `v1`.
+    pub version: String,
+    /// As in `Deployment`.
+    pub kind: String,
+    /// May hold wildcards; empty: all.
+    pub namespace: String,
+    /// May hold wildcards; empty: all.
+    pub name: String,
+    /// In the API server's syntax; empty: all.
+    pub label_selector: String,
+    /// Where a list goes on, as the part before it said; empty: at its beginning.
+    pub continues: String,
+}
+
+/// For people.
+impl fmt::Display for ExistingObjects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            group,
+            version,
+            kind,
+            namespace,
+            name,
+            ..
+        } = self;
+        let or_all = |text: &str| match text {
+            "" => "*".to_owned(),
+            text => text.to_owned(),
+        };
+        if !group.is_empty() {
+            write!(f, "{group}/")?;
+        }
+        let (namespace, name) = (or_all(namespace), or_all(name));
+        write!(f, "{version}/{kind} {namespace}/{name}")
+    }
+}

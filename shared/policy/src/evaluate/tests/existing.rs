@@ -1,0 +1,197 @@
+use anteroom_model::ExistingObjects;
+use serde_json::{Value, json};
+
+use crate::{
+    AdmissionRequest, ChangedObject, Driver, Evaluation, FactTarget, Policy, RuleOutcome,
+    RuleReport, Step, compile_for,
+};
+
+const DRIVER: Driver = Driver {
+    targets: true,
+    ..Driver::ALL
+};
+
+fn policy(kind: &str, rule: &Value) -> Policy {
+    let mut rule = rule.clone();
+    rule["name"] = "r".into();
+    rule["match"] = json!({"any": [{"resources": {"kinds": ["ConfigMap"]}}]});
+    let manifest = json!({
+        "apiVersion": "kyverno.io/v1", "kind": kind,
+        "metadata": {"name": "p", "namespace": "own"}, "spec": {"rules": [rule]},
+    });
+    compile_for(&manifest, DRIVER).unwrap_or_else(|problems| panic!("{problems:#?}"))
+}
+
+fn request(operation: &str) -> AdmissionRequest {
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "c", "namespace": "own", "labels": {"tier": "web"}},
+        "data": {"image": "b"}});
+    let (new, old) = match operation {
+        "DELETE" => (Value::Null, object),
+        _ => (object, Value::Null),
+    };
+    AdmissionRequest::new(json!({
+        "operation": operation, "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},
+        "name": "c", "namespace": "own", "object": new, "oldObject": old,
+    }))
+    .unwrap()
+}
+
+fn pod(name: &str, image: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "own", "resourceVersion": "7", "uid": name},
+        "spec": {"containers": [{"name": "main", "image": image}]}})
+}
+
+/// Takes the rule to its end; each part of a list is what `exists` says of it.
+fn run(
+    policy: &Policy,
+    request: &AdmissionRequest,
+    exists: impl Fn(&ExistingObjects) -> Value,
+) -> (RuleReport, Vec<ExistingObjects>) {
+    let mut evaluation = Evaluation::start(policy, &policy.rules()[0], request);
+    let mut asked = Vec::new();
+    loop {
+        match evaluation.step() {
+            Step::Done(report) => return (report, asked),
+            Step::Need(needs) => {
+                for need in needs {
+                    let FactTarget::Existing(objects) = need.target else {
+                        panic!("{:?}", need.target);
+                    };
+                    evaluation.supply(need.id, Ok(exists(&objects)));
+                    asked.push(objects);
+                }
+            }
+        }
+    }
+}
+
+fn image(changed: &ChangedObject) -> &Value {
+    &changed.object["spec"]["containers"][0]["image"]
+}
+
+const MERGE: &str = "{{ request.object.data.image }}";
+
+#[test]
+fn each_object_is_patched_by_what_the_trigger_says() {
+    let rule = json!({"mutate": {
+        "targets": [{"apiVersion": "v1", "kind": "Pod", "namespace": "{{ request.namespace }}",
+            "name": "web-*", "selector": {"matchLabels": {"tier": "{{ request.object.metadata.labels.tier }}"},
+                "matchExpressions": [{"key": "old", "operator": "DoesNotExist"}]}}],
+        "patchStrategicMerge": {"spec": {"containers": [{"(name)": "main", "image": MERGE}]},
+            "metadata": {"annotations": {"was": "{{ target.spec.containers[0].image }}"}}},
+    }});
+    let policy = policy("ClusterPolicy", &rule);
+    let (report, asked) = run(&policy, &request("UPDATE"), |objects| {
+        match &*objects.continues {
+            "" => json!({"items": [pod("web-1", "a"), pod("web-2", "b")], "continue": "more"}),
+            _ => json!({"items": [pod("web-3", "c")]}),
+        }
+    });
+    assert_eq!(asked[0].label_selector, "tier=web,!old");
+    assert_eq!((&*asked[0].namespace, &*asked[0].name), ("own", "web-*"));
+    assert_eq!(asked.len(), 2);
+    assert_eq!(report.outcome, RuleOutcome::Pass);
+    assert_eq!(report.changed.len(), 3);
+    assert!(report.changed.iter().all(|changed| image(changed) == "b"));
+    let last = &report.changed[2].object;
+    assert_eq!(last["metadata"]["annotations"]["was"], "c");
+    assert_eq!(last["metadata"]["resourceVersion"], "7");
+}
+
+#[test]
+fn what_is_as_it_should_be_is_not_written() {
+    let rule = json!({"mutate": {
+        "targets": [{"apiVersion": "v1", "kind": "Pod"}],
+        "patchStrategicMerge": {"spec": {"containers": [{"(name)": "main", "image": MERGE}]}},
+    }});
+    let items = json!({"items": [pod("a", "b")]});
+    let (report, _) = run(&policy("ClusterPolicy", &rule), &request("CREATE"), |_| {
+        items.clone()
+    });
+    assert!(
+        matches!(report.outcome, RuleOutcome::Skipped { .. }),
+        "{report:?}"
+    );
+    assert_eq!(report.changed, []);
+}
+
+#[test]
+fn a_target_has_its_own_context_and_preconditions() {
+    let rule = json!({"mutate": {
+        "targets": [{"apiVersion": "v1", "kind": "Pod",
+            "context": [{"name": "which", "variable": {"jmesPath": "target.metadata.name"}}],
+            "preconditions": {"all": [{"key": "{{ which }}", "operator": "NotEquals", "value": "a"}]}}],
+        "patchesJson6902": "[{op: add, path: /spec/node, value: '{{ which }}'}]",
+    }});
+    let items = json!({"items": [pod("a", "x"), pod("b", "x")]});
+    let (report, _) = run(&policy("ClusterPolicy", &rule), &request("CREATE"), |_| {
+        items.clone()
+    });
+    assert_eq!(report.changed.len(), 1);
+    assert_eq!(report.changed[0].object["spec"]["node"], "b");
+}
+
+#[test]
+fn what_is_deleted_is_a_trigger_too() {
+    let rule = json!({"mutate": {
+        "targets": [{"apiVersion": "v1", "kind": "Pod", "name": "{{ request.object.metadata.name }}"}],
+        "foreach": [{"list": "target.spec.containers", "patchesJson6902":
+            "[{op: replace, path: '/spec/containers/{{ elementIndex }}/image', value: none}]"}],
+    }});
+    let items = json!({"items": [pod("c", "x")]});
+    let (report, asked) = run(&policy("ClusterPolicy", &rule), &request("DELETE"), |_| {
+        items.clone()
+    });
+    assert_eq!(asked[0].name, "c");
+    assert_eq!(image(&report.changed[0]), "none");
+}
+
+/// A name that comes to nothing must not mean all objects.
+#[test]
+fn one_target_that_fails_keeps_no_other_from_being_changed() {
+    let rule = json!({
+        "context": [{"name": "nothing", "variable": {"jmesPath": "request.object.none", "default": ""}}],
+        "mutate": {
+            "targets": [
+                {"apiVersion": "v1", "kind": "Pod", "name": "{{ nothing }}"},
+                {"apiVersion": "v1", "kind": "Pod", "name": "a",
+                    "selector": {"matchLabels": {"x": "a,b in (c)"}}},
+                {"apiVersion": "v1", "kind": "Pod", "name": "a"},
+            ],
+            "patchStrategicMerge": {"spec": {"x": "y"}},
+        },
+    });
+    let items = json!({"items": [pod("a", "x")]});
+    let (report, asked) = run(&policy("ClusterPolicy", &rule), &request("CREATE"), |_| {
+        items.clone()
+    });
+    assert_eq!(asked.len(), 1);
+    assert_eq!(report.changed.len(), 1);
+    let RuleOutcome::Error(error) = &report.outcome else {
+        panic!("{:?}", report.outcome);
+    };
+    assert!(
+        error.to_string().starts_with("mutate.targets[0].name"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_namespaced_policy_reads_its_namespace_alone() {
+    let rule = json!({"mutate": {
+        "targets": [{"apiVersion": "v1", "kind": "Pod", "namespace": "{{ request.object.data.image }}"}],
+        "patchStrategicMerge": {"metadata": {"name": "other", "resourceVersion": "1"}, "spec": {"x": "y"}},
+    }});
+    let items = json!({"items": [pod("a", "x")]});
+    let (report, asked) = run(&policy("Policy", &rule), &request("CREATE"), |_| {
+        items.clone()
+    });
+    assert_eq!(asked[0].namespace, "own");
+    let metadata = &report.changed[0].object["metadata"];
+    assert_eq!(
+        (&metadata["name"], &metadata["resourceVersion"]),
+        (&json!("a"), &json!("7"))
+    );
+}

@@ -1,0 +1,95 @@
+//! How a rule changes objects that exist already, compiled: `mutate.targets`.
+
+use std::sync::Arc;
+
+use anteroom_model::ExistingObjects;
+use serde_json::Value;
+
+use crate::{
+    mutation::Mutation,
+    policy::{Conditions, ContextEntry},
+    template::{Template, ValueTemplate},
+};
+
+/// What a trigger leads to.
+#[derive(Debug)]
+pub(crate) struct Existing {
+    /// Never empty.
+    pub(crate) targets: Vec<TargetSpec>,
+    /// What exists already is a trigger too, once, whenever the policy is another one.
+    pub(crate) on_policy_update: bool,
+    /// What was written in the name of such a rule triggers it too (`skipBackgroundRequests: false`).
+    pub(crate) is_triggered_by_own: bool,
+}
+
+/// One of the targets: which objects, and what becomes of each.
+#[derive(Debug)]
+pub(crate) struct TargetSpec {
+    /// Empty for the core group.
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
+    /// Wildcards may stand in what it comes to. `None`: all.
+    pub(crate) namespace: Option<Template>,
+    /// As the namespace.
+    pub(crate) name: Option<Template>,
+    pub(crate) uid: Option<Template>,
+    /// A label selector.
+    pub(crate) selector: Option<ValueTemplate>,
+    /// The rule's entries, the target, and its own entries.
+    pub(crate) context: Vec<Arc<ContextEntry>>,
+    /// How many of them are the rule's.
+    pub(crate) outer: usize,
+    pub(crate) preconditions: Conditions,
+    pub(crate) work: Mutation,
+}
+
+impl Existing {
+    /// The context entries that are not the rule's own.
+    pub(crate) fn entries(&self) -> Vec<&Arc<ContextEntry>> {
+        let of_each = self.targets.iter().flat_map(|target| {
+            let own = target.context[target.outer..].iter();
+            own.chain(target.work.entries())
+        });
+        of_each.collect()
+    }
+}
+
+impl TargetSpec {
+    /// What is known of it before there is a trigger.
+    pub(crate) fn known(&self, at: usize) -> ExistingObjects {
+        let text = |text: &Option<Template>| {
+            let fixed = text.as_ref().and_then(Template::fixed);
+            fixed.unwrap_or_default().to_owned()
+        };
+        ExistingObjects {
+            target: Some(at),
+            group: self.group.clone(),
+            version: self.version.clone(),
+            kind: self.kind.clone(),
+            namespace: text(&self.namespace),
+            name: text(&self.name),
+            ..ExistingObjects::default()
+        }
+    }
+
+    /// The texts by which it is found: the field, and what is there.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = (&'static str, &Template)> {
+        let fields = [
+            ("namespace", &self.namespace),
+            ("name", &self.name),
+            ("uid", &self.uid),
+        ];
+        let given = fields.into_iter();
+        given.filter_map(|(field, text)| Some((field, text.as_ref()?)))
+    }
+}
+
+/// An object that a rule with `mutate.targets` changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChangedObject {
+    /// Which of the targets it is of.
+    pub target: usize,
+    /// What becomes of it. It has the `resourceVersion` that was read, which it rests on.
+    pub object: Value,
+}
