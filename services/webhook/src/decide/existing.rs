@@ -60,10 +60,9 @@ impl Decider {
             .iter()
             .find(|entry| entry.key == *key)?;
         let policy = entry.outcome.as_ref().ok()?;
-        let named = policy.rules().iter().zip(&entry.names);
-        let (rule, name) = named
-            .into_iter()
-            .find(|(rule, _)| rule.changes_existing() && rule.name() == name.rule())?;
+        let mut named = policy.rules().iter().zip(&entry.names);
+        let (rule, name) =
+            named.find(|(rule, _)| rule.changes_existing() && rule.name() == name.rule())?;
         let running = match is_admission {
             true => Running::new((policy, rule, name), request, catalog),
             false => Running::of_existing((policy, rule, name), request, catalog),
