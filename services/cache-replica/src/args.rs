@@ -167,7 +167,6 @@ mod tests {
         assert_eq!(duration_ms("60s"), Ok(AGE_MAX_DEFAULT_MS));
     }
 
-    /// Point J.
     #[test]
     fn a_share_by_name_and_views_that_are_divided_exclude_each_other() {
         for (views, replication_factor, fit) in [

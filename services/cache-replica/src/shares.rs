@@ -127,7 +127,7 @@ mod tests {
         (0..3_000).map(|n| ViewId::new(format!("things-{n}.v1.example.com")))
     }
 
-    /// Point J: each view at as many as are asked for, and about as many views at each.
+    /// Each view at as many as are asked for, and about as many views at each.
     #[test]
     fn views_are_divided_evenly() {
         let replicas = ["r-0", "r-1", "r-2"];
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(owners(&ViewId::new("v"), ["only"], 2), ["only"]);
     }
 
-    /// Point J: a replica that goes moves nothing but what it held.
+    /// A replica that goes moves nothing but what it held.
     #[test]
     fn a_change_of_replicas_moves_as_little_as_possible() {
         for view in views() {

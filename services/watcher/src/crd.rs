@@ -77,7 +77,7 @@ mod tests {
         assert!(text.contains(r#""shortNames":["cce"]"#), "{text}");
     }
 
-    /// Point B: the versions that Kyverno serves, with one schema, and the second stored.
+    /// The versions that Kyverno serves, with one schema, and the second stored.
     #[test]
     fn a_global_entry_is_served_in_all_of_its_versions() {
         let crd = definition("globalcontextentries.kyverno.io");
@@ -108,7 +108,7 @@ mod tests {
         assert!(!crd.to_string().contains("nullable"), "{crd}");
     }
 
-    /// Point B: the API server itself says which name is required.
+    /// The API server itself says which name is required.
     #[test]
     fn a_policys_context_is_typed_wherever_it_may_stand() {
         let crd = definition("policies.kyverno.io");

@@ -205,7 +205,6 @@ mod tests {
 
     use super::*;
 
-    /// Point E.
     #[test]
     fn only_those_that_are_named_read_secrets() {
         let readers = [
@@ -246,7 +245,6 @@ mod tests {
         }
     }
 
-    /// Point C.
     #[test]
     fn what_is_kept_for_policies_is_said_by_the_option() {
         let reference = |declared, inline| {

@@ -82,7 +82,7 @@ fn cut(world: &World, clean: bool) {
         .unwrap();
 }
 
-/// Point E: 1,000 entries on 50 types are 50 watches.
+/// 1,000 entries on 50 types are 50 watches.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_entries_on_fifty_types_are_fifty_watches() {
     let world = World::start().await;
@@ -140,7 +140,7 @@ async fn a_thousand_entries_on_fifty_types_are_fifty_watches() {
     watcher.stop().await;
 }
 
-/// Point F: what may be read in some namespaces only is watched there; what may not fails alone.
+/// What may be read in some namespaces only is watched there; what may not fails alone.
 #[tokio::test]
 async fn where_the_wide_watch_is_forbidden_the_narrow_ones_serve() {
     let world = World::start().await;
@@ -186,7 +186,7 @@ async fn where_the_wide_watch_is_forbidden_the_narrow_ones_serve() {
     watcher.stop().await;
 }
 
-/// Point F: rights that are taken away are told in the API server's words, touch nobody else, and
+/// Rights that are taken away are told in the API server's words, touch nobody else, and
 /// heal when they are given back.
 #[tokio::test]
 async fn rights_that_are_taken_away_fail_in_the_api_servers_words_and_heal() {
@@ -222,7 +222,7 @@ async fn rights_that_are_taken_away_fail_in_the_api_servers_words_and_heal() {
     watcher.stop().await;
 }
 
-/// Point F: however often a watch is cut while objects change, nothing that is there is ever
+/// However often a watch is cut while objects change, nothing that is there is ever
 /// missing, and in the end all is right.
 #[tokio::test]
 async fn a_watch_that_is_cut_again_and_again_gives_no_wrong_content() {
@@ -269,7 +269,7 @@ async fn a_watch_that_is_cut_again_and_again_gives_no_wrong_content() {
     watcher.stop().await;
 }
 
-/// Point F: a type that is not served for a while fails its views, and they are right again after it.
+/// A type that is not served for a while fails its views, and they are right again after it.
 #[tokio::test]
 async fn a_wide_watch_that_turns_404_or_410_comes_back_with_what_is_so() {
     let world = ten_views().await;

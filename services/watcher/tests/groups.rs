@@ -1,4 +1,4 @@
-//! Point I: any number of watchers divide the groups of views among themselves.
+//! Any number of watchers divide the groups of views among themselves.
 
 #![allow(clippy::unwrap_used, reason = "tests may")]
 
@@ -164,7 +164,6 @@ async fn a_watcher_that_stops_hands_every_group_over() {
     b.stop().await;
 }
 
-/// Point C.
 #[tokio::test]
 async fn an_unchanged_api_call_is_a_view_that_goes_with_its_policy() {
     let world = World::start().await;
@@ -212,7 +211,6 @@ async fn an_unchanged_api_call_is_a_view_that_goes_with_its_policy() {
     watcher.stop().await;
 }
 
-/// Point E.
 #[tokio::test]
 async fn secrets_are_wanted_only_for_those_that_were_allowed_to() {
     let world = World::start().await;
@@ -242,7 +240,7 @@ fn reading(name: &str, context: serde_json::Value) -> serde_json::Value {
     })
 }
 
-/// Point E: next to a policy that was allowed to read Secrets, another one reads none of them.
+/// Next to a policy that was allowed to read Secrets, another one reads none of them.
 #[tokio::test]
 async fn what_one_policy_may_read_of_secrets_is_published_for_no_other() {
     let world = World::start().await;
@@ -277,7 +275,7 @@ async fn what_one_policy_may_read_of_secrets_is_published_for_no_other() {
     watcher.stop().await;
 }
 
-/// Point C: `off` keeps no call, whatever it declares, and says so; an inline entry is no call.
+/// `off` keeps no call, whatever it declares, and says so; an inline entry is no call.
 #[tokio::test]
 async fn calls_that_are_off_are_not_kept_and_inline_entries_are() {
     let world = World::start().await;
@@ -316,7 +314,7 @@ async fn calls_that_are_off_are_not_kept_and_inline_entries_are() {
     watcher.stop().await;
 }
 
-/// Point F: the view is forbidden already for those that go on asking.
+/// The view is forbidden already for those that go on asking.
 #[tokio::test]
 async fn an_entry_that_stops_is_released_from_a_view_that_is_forbidden_already() {
     let world = World::start().await;

@@ -65,7 +65,7 @@ async fn a_successor_publishes_only_the_difference() {
     second.stop().await;
 }
 
-/// Point A: a successor whom the endpoint does not answer serves what its predecessor read, once a
+/// A successor whom the endpoint does not answer serves what its predecessor read, once a
 /// replica says how old that is.
 #[tokio::test]
 async fn a_successor_serves_the_last_answer_of_a_call_that_fails() {

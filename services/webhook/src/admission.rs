@@ -129,7 +129,7 @@ mod tests {
         })
     }
 
-    /// Point D: what is written is refused with the policy, by every road that is known by then.
+    /// What is written is refused with the policy, by every road that is known by then.
     #[test]
     fn a_policy_that_reads_outside_its_namespace_is_refused() {
         for context in [

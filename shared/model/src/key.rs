@@ -80,7 +80,7 @@ impl fmt::Display for ObjectKey {
 mod tests {
     use super::*;
 
-    /// Point C: a list from a view has the order of the API server's.
+    /// A list from a view has the order of the API server's.
     #[test]
     fn keys_are_ordered_as_their_paths_are() {
         let parts = ["", "a", "a-b", "a.b", "ab", "b", "a0", "-", "b-"];

@@ -118,7 +118,7 @@ const UNREAD: &[&str] = &[
     "config-syncer-secret-generation-from-rancher-capi",
 ];
 
-/// Points C and D: an unchanged call is answered by a view wherever one can answer alike; what is
+/// An unchanged call is answered by a view wherever one can answer alike; what is
 /// live, and why, is this list and no more.
 #[test]
 fn what_published_policies_read_is_kept_wherever_it_can_be() {

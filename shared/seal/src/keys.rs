@@ -159,7 +159,7 @@ mod tests {
         assert!(two.open(&view, &key, &sealed).is_err());
     }
 
-    /// Point E: the keys' file is read again, and a broken one takes no key away.
+    /// The keys' file is read again, and a broken one takes no key away.
     #[tokio::test]
     async fn a_changed_file_is_taken_and_a_broken_one_is_not() {
         let folder = tempfile::tempdir().unwrap();

@@ -179,7 +179,7 @@ impl KeyType for AeadKey {
 mod tests {
     use super::*;
 
-    /// Point E: what a replica answers of a Secret is read by the asker alone.
+    /// What a replica answers of a Secret is read by the asker alone.
     #[test]
     fn the_asker_alone_reads_it() {
         let (asker, other) = (ReplyKey::generate().unwrap(), ReplyKey::generate().unwrap());

@@ -72,7 +72,7 @@ fn check_accounts(view: &View, before: f64, when: &str) -> f64 {
     taken
 }
 
-/// Points F and G: the accounts are what the allocator says, and a whole re-list beside what is
+/// The accounts are what the allocator says, and a whole re-list beside what is
 /// served stays within half of it.
 #[test]
 fn a_view_takes_what_it_says_and_a_relist_of_it_half_as_much_again_at_most() {

@@ -107,7 +107,7 @@ fn is_live(decided: &Decided) -> bool {
     decided.fact()["from"] == "live"
 }
 
-/// Point C: undeclared and declared calls are answered from views, with what is in the cluster now,
+/// Undeclared and declared calls are answered from views, with what is in the cluster now,
 /// and the record says so.
 async fn a_view_answers(world: &World, asker: &Asker) -> anyhow::Result<()> {
     let says = format!("there are {INGRESSES} already");
@@ -149,7 +149,7 @@ async fn live_reads(webhook: &Running) -> anyhow::Result<f64> {
     webhook.metric(name, &[]).await
 }
 
-/// Point C: a POST and a raw path are read live, each time.
+/// A POST and a raw path are read live, each time.
 async fn what_no_view_answers_is_live(asker: &Asker) -> anyhow::Result<()> {
     for (name, says) in [
         ("access", "you may not delete namespaces"),
@@ -161,7 +161,7 @@ async fn what_no_view_answers_is_live(asker: &Asker) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Point C: with `--cache-api-calls=off` the undeclared call is read live and decides the same; what is
+/// With `--cache-api-calls=off` the undeclared call is read live and decides the same; what is
 /// declared is kept as before.
 async fn without_views_it_is_live_and_the_same(
     world: &mut World,
@@ -186,7 +186,7 @@ async fn without_views_it_is_live_and_the_same(
     asker.admitted("kept").await.map(drop)
 }
 
-/// Point A: a watcher that takes over while the endpoint is down serves the last good answer on, also by
+/// A watcher that takes over while the endpoint is down serves the last good answer on, also by
 /// replicas that have read nothing but the log since.
 async fn the_last_good_answer_outlives_its_watcher(
     world: &mut World,

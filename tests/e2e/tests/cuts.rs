@@ -1,6 +1,6 @@
 //! A watcher whose way to the API server is cut every second, and then goes silent, on real parts.
 //!
-//! Held, for point F: decisions stay right and are given all the while; what changed meanwhile is
+//! Held: decisions stay right and are given all the while; what changed meanwhile is
 //! known soon after; the API server is asked for changes, not for everything again.
 
 use std::time::Duration;

@@ -108,7 +108,7 @@ async fn created_while_main_is_there(
     tear_down(world, all).await
 }
 
-/// Point B, case `resource-correct`.
+/// `resource-correct`.
 async fn resource_correct(world: &World) -> anyhow::Result<()> {
     let namespace = "resource-correct";
     let entry = entry(namespace, &of_resource(namespace));
@@ -117,7 +117,7 @@ async fn resource_correct(world: &World) -> anyhow::Result<()> {
     created_while_main_is_there(world, namespace, [&entry, &policy]).await
 }
 
-/// Points A and B, case `apicall-correct`: once an hour is once.
+/// `apicall-correct`: once an hour is once.
 async fn apicall_correct(world: &World) -> anyhow::Result<()> {
     let namespace = "apicall-correct";
     let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
@@ -130,7 +130,7 @@ async fn apicall_correct(world: &World) -> anyhow::Result<()> {
     tear_down(world, all).await
 }
 
-/// Point B, case `resource-correct-projection`.
+/// `resource-correct-projection`.
 async fn resource_correct_projection(world: &World) -> anyhow::Result<()> {
     let namespace = "resource-projection";
     let mut spec = json!({ "kubernetesResource": {
@@ -140,7 +140,7 @@ async fn resource_correct_projection(world: &World) -> anyhow::Result<()> {
     denied_by_a_projection(world, namespace, &spec).await
 }
 
-/// Points A and B, case `apicall-correct-projection`.
+/// `apicall-correct-projection`.
 async fn apicall_correct_projection(world: &World) -> anyhow::Result<()> {
     let namespace = "apicall-projection";
     let mut spec = of_call("/apis/apps/v1/deployments");
@@ -178,7 +178,7 @@ async fn refused_with(world: &World, object: &Value, says: &[&str]) -> anyhow::R
     Ok(())
 }
 
-/// Point A, case `apicall-failed`.
+/// `apicall-failed`.
 async fn apicall_failed(world: &World) -> anyhow::Result<()> {
     let namespace = "apicall-failed";
     let entry = entry(
@@ -195,7 +195,7 @@ async fn apicall_failed(world: &World) -> anyhow::Result<()> {
     tear_down(world, all).await
 }
 
-/// Point B, case `gctxentry-not-exist`: the policy is accepted, and ready.
+/// `gctxentry-not-exist`: the policy is accepted, and ready.
 async fn gctxentry_not_exist(world: &World) -> anyhow::Result<()> {
     let namespace = "gctxentry-not-exist";
     manifests::apply_namespace(&world.client, namespace).await?;
@@ -220,7 +220,7 @@ async fn rejected(world: &World, object: &Value, says: &[&str]) -> anyhow::Resul
     Ok(())
 }
 
-/// Point A, case `validate-apicall-data`.
+/// `validate-apicall-data`.
 async fn validate_apicall_data(world: &World) -> anyhow::Result<()> {
     let mut spec = of_call("/version");
     spec["apiCall"]["method"] = "GET".into();
@@ -233,7 +233,7 @@ async fn validate_apicall_data(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Point B, case `validate-crd`.
+/// `validate-crd`.
 async fn validate_crd(world: &World) -> anyhow::Result<()> {
     let valid = entry("valid", &of_resource("default"));
     let mut both = of_resource("default");
@@ -259,7 +259,7 @@ async fn validate_crd(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Point B, case `validate-reference`.
+/// `validate-reference`.
 async fn validate_reference(world: &World) -> anyhow::Result<()> {
     let reference = json!({ "jmesPath": "length(@)" });
     let mut policy = policy("cpol-no-name", "default", &reference, "Equals");

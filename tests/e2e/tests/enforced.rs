@@ -222,7 +222,7 @@ async fn waits_alone(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Point H: a policy says Ready once it is enforced, and stays so while webhooks come and go.
+/// A policy says Ready once it is enforced, and stays so while webhooks come and go.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_that_says_ready_is_enforced() -> anyhow::Result<()> {
     let mut world = World::start().await?;

@@ -1,6 +1,6 @@
 //! Entries that come and go by the hundred while what they are on changes, and what is left of them.
 //!
-//! Held, for point F: every view that survives a round holds, in every replica, exactly what the API
+//! Held: every view that survives a round holds, in every replica, exactly what the API
 //! server lists; a policy that reads an entry which stays is never without a right decision; what all
 //! entries leave behind is nothing: no view, no watch on the API server, no memory.
 //!

@@ -112,7 +112,7 @@ fn is_honest(message: &str) -> bool {
         || codes.iter().any(|code| message.contains(code))
 }
 
-/// Point G: an evicted entry says so to who asks and in its status; a pinned one is there.
+/// An evicted entry says so to who asks and in its status; a pinned one is there.
 async fn eviction_is_told(world: &World, asker: &Asker) -> anyhow::Result<()> {
     wait::until("an entry's status to say that it was evicted", async || {
         for index in 0..SPACES {
@@ -136,7 +136,7 @@ async fn eviction_is_told(world: &World, asker: &Asker) -> anyhow::Result<()> {
     .await
 }
 
-/// Point G: one that was evicted is back, whole, when it is asked for and others are not.
+/// One that was evicted is back, whole, when it is asked for and others are not.
 async fn what_is_asked_for_comes_back(world: &World, asker: &Asker) -> anyhow::Result<()> {
     let mut last = Ok(());
     for index in [SPACES - 1, 1] {

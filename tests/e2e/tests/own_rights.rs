@@ -1,6 +1,6 @@
 //! The watcher's own rights taken away: it may not read entries and policies any more.
 //!
-//! Held, for point F: it says so; what was in force stays so, and decisions by it are right; what came
+//! Held: it says so; what was in force stays so, and decisions by it are right; what came
 //! and went meanwhile is seen once the rights are back; no process dies.
 
 use anteroom_e2e::{

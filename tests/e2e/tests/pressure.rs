@@ -87,7 +87,7 @@ fn is_honest(index: usize, said: &Said) -> bool {
     }
 }
 
-/// Point G: whatever is asked of it, a replica stays within its limit and a fifth; what is evicted
+/// Whatever is asked of it, a replica stays within its limit and a fifth; what is evicted
 /// says so and comes back when it is asked for; what is pinned stays, and one that is huge evicts
 /// nothing else.
 #[tokio::test(flavor = "multi_thread")]

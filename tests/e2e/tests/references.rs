@@ -164,7 +164,7 @@ fn view() -> ViewId {
     Source::Objects { gvr }.view_id()
 }
 
-/// Point E: every one is answered for, with what the API server has, which are `there`.
+/// Every one is answered for, with what the API server has, which are `there`.
 async fn answered(world: &Simulated, objects: Range<usize>, there: usize) -> anyhow::Result<()> {
     until(world, objects, |n, said| {
         let absent = n % ABSENT_EVERY == 0 || n >= there;
@@ -232,7 +232,7 @@ async fn until(
     }
 }
 
-/// Point E: they are one watch, and few lists.
+/// They are one watch, and few lists.
 fn few_watches(world: &Simulated, count: usize) -> anyhow::Result<()> {
     let stats = world.sim.stats();
     let (watches, pages) = (

@@ -55,7 +55,7 @@ async fn has(world: &Simulated, round: usize, count: usize) -> anyhow::Result<()
     .await
 }
 
-/// Point F: a list that is read again after a 410, with nothing changed or all of it, takes no more
+/// A list that is read again after a 410, with nothing changed or all of it, takes no more
 /// than half as much again of the watcher and of the replica.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_that_is_read_again_takes_half_as_much_again_at_most() -> anyhow::Result<()> {

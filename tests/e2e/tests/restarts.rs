@@ -1,7 +1,7 @@
 //! An API server that is killed and started again, on real parts, and what entries on definitions and
 //! on an aggregated group make of what it does not serve yet.
 //!
-//! Held, for point F: what is known stays known and right, whatever an API server that starts does not
+//! Held: what is known stays known and right, whatever an API server that starts does not
 //! know of itself yet: there is never a decision without its fact; and what changes then is seen.
 
 use std::time::Duration;

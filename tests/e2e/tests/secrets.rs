@@ -134,7 +134,7 @@ fn policies() -> Vec<Value> {
 
 const ALLOWED: [&str; 3] = ["allowed-called", "allowed-kept", "allowed-entry"];
 
-/// Point E: by a call, by an inline collection and by an entry, from views.
+/// By a call, by an inline collection and by an entry, from views.
 async fn the_allowed_decide_by_content(world: &World, asker: &Asker) -> anyhow::Result<()> {
     condition(world, &entry_on_secrets("tokens"), "True", "").await?;
     for name in ALLOWED {
@@ -157,7 +157,7 @@ async fn the_allowed_decide_by_content(world: &World, asker: &Asker) -> anyhow::
     Ok(())
 }
 
-/// Point E: the same Secret, by the same roads, is refused to whoever was not allowed to read it,
+/// The same Secret, by the same roads, is refused to whoever was not allowed to read it,
 /// although a view has it.
 async fn nobody_else_reads_one(world: &World, asker: &Asker) -> anyhow::Result<()> {
     condition(world, &entry_on_secrets("more-tokens"), "False", "AR115").await?;
@@ -174,7 +174,7 @@ async fn nobody_else_reads_one(world: &World, asker: &Asker) -> anyhow::Result<(
     Ok(())
 }
 
-/// Point E: a key is added, made the first, and the old one taken away; meanwhile every decision is
+/// A key is added, made the first, and the old one taken away; meanwhile every decision is
 /// right. A replica that starts later reads all with the new key alone.
 async fn keys_change_without_a_gap(
     world: &mut World,
@@ -250,7 +250,7 @@ async fn keys_are_read(world: &World, ring: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Point E: neither NATS's disk nor any log holds a Secret, plain or as the API server writes it.
+/// Neither NATS's disk nor any log holds a Secret, plain or as the API server writes it.
 fn nothing_is_in_the_clear(world: &World) -> anyhow::Result<()> {
     let store = world.folder.path().join("nats");
     ensure!(found_in(&store, PLAIN)? > 0, "the search finds nothing");

@@ -61,7 +61,7 @@ fn reading(plural: &str) -> Value {
     guard(plural, &context, "there are {{ count }}", &condition)
 }
 
-/// Point J: every view is found at whoever has it.
+/// Every view is found at whoever has it.
 async fn all_are_served(asker: &Asker) -> anyhow::Result<()> {
     for (_, plural) in TYPES {
         let decided = asker.refused(plural, "there are").await?;
@@ -70,7 +70,7 @@ async fn all_are_served(asker: &Asker) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Point J: one of three dies, and every view is still served; then by two again.
+/// One of three dies, and every view is still served; then by two again.
 async fn a_replica_dies(world: &mut World, asker: &Asker) -> anyhow::Result<()> {
     let killed = world.system.replicas[1].take().context("replica 1 runs")?;
     killed.process.kill()?;
@@ -95,7 +95,7 @@ async fn a_replica_dies(world: &mut World, asker: &Asker) -> anyhow::Result<()> 
     all_are_served(asker).await
 }
 
-/// Point H: a webhook that starts is not ready while no replica has the views that it needs, says
+/// A webhook that starts is not ready while no replica has the views that it needs, says
 /// which, and is once one has.
 async fn a_webhook_waits_for_its_views(world: &mut World) -> anyhow::Result<()> {
     let mut recipes = Vec::new();
@@ -140,7 +140,7 @@ async fn a_webhook_waits_for_its_views(world: &mut World) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Point J: a view that no replica was told to hold is an error that says so, and others are not
+/// A view that no replica was told to hold is an error that says so, and others are not
 /// touched.
 async fn nobody_for_a_view(world: &mut World) -> anyhow::Result<()> {
     for running in world.system.replicas.iter_mut().filter_map(Option::take) {

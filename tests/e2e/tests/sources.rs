@@ -44,7 +44,7 @@ async fn facts_of_every_source_stay_right_under_change() -> anyhow::Result<()> {
     a_watcher_killed(&mut world).await
 }
 
-/// Point C: a published policy's live call is answered from a view, with what is in the cluster now.
+/// A published policy's live call is answered from a view, with what is in the cluster now.
 async fn calls_without_an_entry(world: &World) -> anyhow::Result<()> {
     let path = "/apis/networking.k8s.io/v1/namespaces/{{ request.namespace }}/ingresses";
     let context = json!({ "name": "count", "apiCall": {
@@ -67,7 +67,7 @@ async fn calls_without_an_entry(world: &World) -> anyhow::Result<()> {
     world.delete(&policy).await
 }
 
-/// Point D: a ConfigMap that a policy names is read by name, and again when it changes.
+/// A ConfigMap that a policy names is read by name, and again when it changes.
 async fn config_maps(world: &World) -> anyhow::Result<()> {
     let settings = |allowed: &str| {
         json!({ "apiVersion": "v1", "kind": "ConfigMap",
@@ -90,7 +90,7 @@ async fn config_maps(world: &World) -> anyhow::Result<()> {
     world.delete(&policy).await
 }
 
-/// Points A and B: a `GlobalContextEntry` on a resource is an array with projections, and one on a
+/// A `GlobalContextEntry` on a resource is an array with projections, and one on a
 /// path of the API server is its response.
 async fn global_entries(world: &World) -> anyhow::Result<()> {
     let entry = |name: &str, spec: Value| {
@@ -144,7 +144,7 @@ async fn asked_by_hand(world: &World, entry: &str, expression: &str) -> anyhow::
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Point F: rights taken away fail what needed them, in the API server's words, and nothing else; given
+/// Rights taken away fail what needed them, in the API server's words, and nothing else; given
 /// back, it recovers by itself.
 async fn rights_taken_and_given_back(world: &World, entry: &Value) -> anyhow::Result<()> {
     let rbac = manifests::rbac()?;
@@ -168,7 +168,7 @@ async fn rights_taken_and_given_back(world: &World, entry: &Value) -> anyhow::Re
     world.delete(&other).await
 }
 
-/// Point F: a definition that is installed after the entry that names it, and removed.
+/// A definition that is installed after the entry that names it, and removed.
 async fn a_definition_that_comes_later(world: &World) -> anyhow::Result<()> {
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -198,7 +198,7 @@ async fn a_definition_that_comes_later(world: &World) -> anyhow::Result<()> {
     world.delete(&entry).await
 }
 
-/// Point F: entries come and go by the hundred, and those that stay are served.
+/// Entries come and go by the hundred, and those that stay are served.
 async fn entries_by_the_hundred(world: &World, entry: &Value) -> anyhow::Result<()> {
     const ENTRIES: usize = 200;
     let many: Vec<Value> = (0..ENTRIES)
@@ -224,7 +224,7 @@ async fn entries_by_the_hundred(world: &World, entry: &Value) -> anyhow::Result<
     Ok(())
 }
 
-/// Point F: an API server that was killed and is back, soon or late, costs no fact and no process.
+/// An API server that was killed and is back, soon or late, costs no fact and no process.
 async fn the_api_server_away(world: &mut World) -> anyhow::Result<()> {
     for (round, away_s) in [5, 12].into_iter().enumerate() {
         world.cluster.kill_apiserver()?;
@@ -247,7 +247,7 @@ async fn the_api_server_away(world: &mut World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Point I: a watcher dies, and the other goes on with its groups; replicas read nothing again.
+/// A watcher dies, and the other goes on with its groups; replicas read nothing again.
 async fn a_watcher_killed(world: &mut World) -> anyhow::Result<()> {
     let before = resyncs(world).await?;
     let killed = world

@@ -1,6 +1,6 @@
 //! `onForbidden: Stop`, on real parts.
 //!
-//! Held, for point F: an entry that is not to be asked for again is not, and says why until its spec
+//! Held: an entry that is not to be asked for again is not, and says why until its spec
 //! changes; another one on the same objects comes back by itself; an API server that starts again, and
 //! does not know its own rules for a moment, makes nobody give up.
 

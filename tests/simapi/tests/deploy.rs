@@ -371,7 +371,7 @@ fn every_service_logs_in_as_a_user_that_nats_knows() {
     }
 }
 
-/// Point E: the keys that Secrets are sealed with are mounted in watchers and replicas alone.
+/// The keys that Secrets are sealed with are mounted in watchers and replicas alone.
 #[test]
 fn the_seal_keys_are_where_secrets_are_sealed_and_opened_and_nowhere_else() {
     let manifests = manifests();
@@ -396,7 +396,7 @@ fn the_seal_keys_are_where_secrets_are_sealed_and_opened_and_nowhere_else() {
     }
 }
 
-/// Points G and I: memory is limited below what the kernel allows, and watchers are more than one.
+/// Memory is limited below what the kernel allows, and watchers are more than one.
 #[test]
 fn limits_leave_room_and_watchers_share_the_work() {
     let mebibytes = |quantity: &str| -> u64 {

@@ -261,7 +261,7 @@ mod tests {
 
     const NOW: u64 = 1_000_000;
 
-    /// Point G: the rule, case by case.
+    /// The rule, case by case.
     #[test]
     fn what_goes() {
         let own = Subject {

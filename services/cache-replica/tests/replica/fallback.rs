@@ -51,7 +51,7 @@ async fn whoever_falls_back_is_told_the_reason() {
     assert!(error.to_string().contains("services"), "{error}");
 }
 
-/// Point H: what readers get of a stale view is their choice.
+/// What readers get of a stale view is their choice.
 #[tokio::test(start_paused = true)]
 async fn whoever_accepts_old_news_is_answered_from_it() {
     let harness = Harness::with_ingresses(3, args()).await;
@@ -66,7 +66,7 @@ async fn whoever_accepts_old_news_is_answered_from_it() {
     assert!(reply.age_ms > 1_000, "{}", reply.age_ms);
 }
 
-/// Point H: readiness can be lost by staleness, and says what is missing.
+/// Readiness can be lost by staleness, and says what is missing.
 #[tokio::test(start_paused = true)]
 async fn a_view_without_news_for_too_long_takes_readiness_away() {
     let strict = anteroom_cache_replica::Args {
@@ -122,7 +122,7 @@ async fn beats_say_what_is_held_and_that_it_leaves() {
     harness.running.await.unwrap().unwrap();
 }
 
-/// Point A: a writer that reaches no endpoint learns from replicas how old the last answer is, also
+/// A writer that reaches no endpoint learns from replicas how old the last answer is, also
 /// where it is too old for them to answer from.
 #[tokio::test(start_paused = true)]
 async fn beats_say_how_old_the_answers_of_calls_are() {

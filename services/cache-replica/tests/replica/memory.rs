@@ -67,7 +67,7 @@ fn is_evicted(outcome: &QueryOutcome) -> bool {
     matches!(outcome, Err(FactError::Evicted { .. }))
 }
 
-/// Point G: by least recent use, whole, told as *evicted*, and back when asked for.
+/// By least recent use, whole, told as *evicted*, and back when asked for.
 #[tokio::test(start_paused = true)]
 async fn the_least_recently_used_goes_says_so_and_comes_back_when_asked_for() {
     let mut harness = Harness::started(limited(400 * KIB)).await;
@@ -112,7 +112,7 @@ async fn the_least_recently_used_goes_says_so_and_comes_back_when_asked_for() {
     assert!(ask(&harness, &third).await.is_ok(), "it was used lately");
 }
 
-/// Point G: one huge entry does not evict everything else, nor does one over its own limit.
+/// One huge entry does not evict everything else, nor does one over its own limit.
 #[tokio::test(start_paused = true)]
 async fn a_huge_view_goes_alone_and_so_does_one_over_its_own_limit() {
     let mut harness = Harness::started(limited(500 * KIB)).await;
@@ -141,7 +141,7 @@ async fn a_huge_view_goes_alone_and_so_does_one_over_its_own_limit() {
     assert!(is_evicted(&ask(&harness, &huge).await));
 }
 
-/// Point G: pinned views stay, and nothing is silent.
+/// Pinned views stay, and nothing is silent.
 #[tokio::test(start_paused = true)]
 async fn pinned_views_stay_and_take_readiness_where_they_are_too_large() {
     let mut harness = Harness::started(limited(300 * KIB)).await;
@@ -165,7 +165,7 @@ async fn pinned_views_stay_and_take_readiness_where_they_are_too_large() {
     assert!(memory.unwrap().waiting_for.is_some(), "{report:?}");
 }
 
-/// Point G: the limit holds while the log is read at start, too.
+/// The limit holds while the log is read at start, too.
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_starts_into_more_than_it_may_hold_is_ready_with_what_fits() {
     let mut harness = Harness::started(args()).await;

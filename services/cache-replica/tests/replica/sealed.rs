@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::harness::{Harness, args, request};
 
-/// Point E: the bus never carries a Secret in the clear.
+/// The bus never carries a Secret in the clear.
 #[tokio::test(start_paused = true)]
 async fn results_of_secrets_leave_sealed_or_not_at_all() {
     let mut harness = Harness::started(args()).await;

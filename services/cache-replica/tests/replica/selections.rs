@@ -34,7 +34,7 @@ async fn value(harness: &Harness, request: &QueryRequest) -> Value {
     body::to_json(reply.results[0].as_ref().unwrap()).unwrap()
 }
 
-/// Point C: each shape, and no result of one selection for another.
+/// Each shape, and no result of one selection for another.
 #[tokio::test(start_paused = true)]
 async fn each_selection_has_its_own_answer_remembered_or_not() {
     let harness = Harness::with_ingresses(20, args()).await;
@@ -96,7 +96,7 @@ fn found(data: &str) -> Value {
     json!({"state": "found", "object": {"data": data}})
 }
 
-/// Point E: a read before the first sync waits, and gets what comes.
+/// A read before the first sync waits, and gets what comes.
 #[tokio::test(start_paused = true)]
 async fn a_read_waits_for_the_first_word_on_an_object() {
     let mut harness = with_references(&[("x", json!({"state": "pending"}))]).await;
@@ -121,7 +121,7 @@ async fn a_read_waits_for_the_first_word_on_an_object() {
     assert_eq!(got, json!({"data": "1"}));
 }
 
-/// Point E: not registered, not synced and not found are three different errors.
+/// Not registered, not synced and not found are three different errors.
 #[tokio::test(start_paused = true)]
 async fn not_registered_not_synced_and_not_found_are_three_errors() {
     let records = [
@@ -153,7 +153,7 @@ async fn not_registered_not_synced_and_not_found_are_three_errors() {
     assert!(begun.elapsed() < short);
 }
 
-/// Point E: an idle object is asked for at once, and read once it is there.
+/// An idle object is asked for at once, and read once it is there.
 #[tokio::test(start_paused = true)]
 async fn an_idle_object_is_asked_for_in_a_beat_at_once() {
     let idle = ("x", json!({"state": "idle"}));

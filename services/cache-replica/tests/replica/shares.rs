@@ -50,7 +50,7 @@ async fn served(harness: &Harness) -> BTreeMap<ViewId, Vec<String>> {
     served
 }
 
-/// Point J: each view on exactly two of three; one goes, and its views are served again.
+/// Each view on exactly two of three; one goes, and its views are served again.
 #[tokio::test(start_paused = true)]
 async fn each_view_is_at_two_of_three_replicas_and_again_when_one_is_gone() {
     let mut harness = Harness::started(args_of("r1")).await;
@@ -96,7 +96,7 @@ async fn each_view_is_at_two_of_three_replicas_and_again_when_one_is_gone() {
     }
 }
 
-/// Point J: a share by name.
+/// A share by name.
 #[tokio::test(start_paused = true)]
 async fn a_replica_holds_the_views_that_it_is_told_to() {
     let told = Args {

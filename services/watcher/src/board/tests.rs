@@ -96,7 +96,6 @@ fn only_what_people_are_told_counts_as_a_change() {
     assert_eq!(board.take_changed().len(), 1);
 }
 
-/// Point G.
 #[test]
 fn a_view_is_evicted_when_every_live_replica_let_it_go() {
     let (mut board, now) = (Board::default(), Instant::now());

@@ -129,7 +129,7 @@ async fn until(mut done: impl FnMut() -> bool) {
     tokio::time::timeout(PATIENCE, wait).await.unwrap();
 }
 
-/// Point A: what did not change publishes nothing but that it was heard.
+/// What did not change publishes nothing but that it was heard.
 #[tokio::test]
 async fn an_unchanged_answer_publishes_nothing() {
     let endpoint = Endpoint::start(|at, _| match at {
@@ -147,7 +147,7 @@ async fn an_unchanged_answer_publishes_nothing() {
     assert!(endpoint.served() > 8);
 }
 
-/// Point A: conditional requests where the endpoint offers them.
+/// Conditional requests where the endpoint offers them.
 #[tokio::test]
 async fn an_endpoint_that_offers_it_is_asked_for_changes_alone() {
     let endpoint = Endpoint::start(|at, request| {
@@ -170,7 +170,7 @@ async fn an_endpoint_that_offers_it_is_asked_for_changes_alone() {
     assert!(rig.heard(&view).unwrap() > first);
 }
 
-/// Point A: retries, then the endpoint's words, and nothing of them once it answers again.
+/// Retries, then the endpoint's words, and nothing of them once it answers again.
 #[tokio::test]
 async fn a_failure_is_told_after_retries_and_recovery_at_once() {
     let endpoint = Endpoint::start(|at, _| match at {
@@ -192,7 +192,7 @@ async fn a_failure_is_told_after_retries_and_recovery_at_once() {
     rig.expect(["Dropped", &format!("purged {view}")]).await;
 }
 
-/// Point A: `ServeStale` serves the last good data, and says so when they are too old.
+/// `ServeStale` serves the last good data, and says so when they are too old.
 #[tokio::test]
 async fn stale_data_are_served_for_as_long_as_the_entry_lets_them() {
     let endpoint = Endpoint::start(|at, _| match at {
@@ -211,7 +211,7 @@ async fn stale_data_are_served_for_as_long_as_the_entry_lets_them() {
     assert!(endpoint.served() > 3, "it is tried again meanwhile");
 }
 
-/// Point A: a successor that the endpoint does not answer serves what the log has, as old as readers
+/// A successor that the endpoint does not answer serves what the log has, as old as readers
 /// say that it is, until it is too old.
 #[tokio::test]
 async fn a_successor_serves_what_was_read_before_it() {
@@ -236,7 +236,7 @@ async fn a_successor_serves_what_was_read_before_it() {
     until(|| rig.heard(&view).unwrap() > good).await;
 }
 
-/// Point A: what cannot be kept is the entry's error.
+/// What cannot be kept is the entry's error.
 #[tokio::test]
 async fn an_answer_that_cannot_be_kept_is_an_error() {
     for (answer, reason) in [
@@ -257,7 +257,7 @@ async fn an_answer_that_cannot_be_kept_is_an_error() {
     }
 }
 
-/// Points A and B: a path of the API server, and what it says to those without permission.
+/// A path of the API server, and what it says to those without permission.
 #[tokio::test]
 async fn a_path_is_asked_of_the_api_server() {
     let api = api_server(|request| {

@@ -105,7 +105,7 @@ fn the_time_of_transition_moves_with_the_status_only() {
     assert!(!ready("True", "C").is_said_by(find(&third).unwrap()));
 }
 
-/// Point B, of entries of Kyverno's own kind.
+/// Of entries of Kyverno's own kind.
 #[test]
 fn a_policy_is_ready_when_it_compiles_and_its_entries_are() {
     let problem = Problem {
@@ -187,7 +187,6 @@ fn a_policy_is_ready_when_it_compiles_and_its_entries_are() {
     }
 }
 
-/// Point G.
 #[test]
 fn an_entry_that_no_replica_holds_any_more_says_so() {
     let stats = stats(Some(ViewState::Synced), None, 0);
@@ -204,7 +203,7 @@ fn an_entry_that_no_replica_holds_any_more_says_so() {
     );
 }
 
-/// Point F: `onForbidden: Stop` holds over a change of the coordinator.
+/// `onForbidden: Stop` holds over a change of the coordinator.
 #[test]
 fn a_generation_that_was_given_up_is_read_from_its_condition() {
     let at = Timestamp::from_second(1).unwrap();

@@ -74,7 +74,7 @@ mod tests {
         })
     }
 
-    /// Points E and F: of a thousand views an event looks at those that it can concern.
+    /// Of a thousand views an event looks at those that it can concern.
     #[test]
     fn an_object_is_looked_for_only_where_it_can_be() {
         let mut index = Index::default();

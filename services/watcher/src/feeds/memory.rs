@@ -92,7 +92,7 @@ pub(super) fn failure(bytes: u64, bytes_max: Option<u64>) -> Failure {
 mod tests {
     use super::*;
 
-    /// Point G: over the limit the largest view goes, whoever has it, and at the limit none.
+    /// Over the limit the largest view goes, whoever has it, and at the limit none.
     #[test]
     fn over_the_limit_the_largest_view_of_all_goes() {
         let memory = Memory::default();
@@ -107,7 +107,7 @@ mod tests {
         assert!(!one.over(hundred, 60, 50));
     }
 
-    /// Point G: what is kept of entries leaves less for views, until they are gone.
+    /// What is kept of entries leaves less for views, until they are gone.
     #[test]
     fn entries_count_too_and_are_not_what_goes() {
         let memory = Memory::default();

@@ -200,7 +200,7 @@ fn state_of(index: &anteroom_bus::LogIndex, name: &str) -> Option<String> {
     Some(version.as_str().split('-').next()?.to_owned())
 }
 
-/// Point F: views on one type come and go while its objects change, on one watch, and each ends up
+/// Views on one type come and go while its objects change, on one watch, and each ends up
 /// with what the API server has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn derived_views_are_what_the_api_server_has_whatever_comes_between() {
@@ -281,7 +281,7 @@ async fn derived_views_are_what_the_api_server_has_whatever_comes_between() {
     world.until("the last view", left).await;
 }
 
-/// Point E: 20,000 references, registered by the hundred, are one watch and few lists; each says what
+/// 20,000 references, registered by the hundred, are one watch and few lists; each says what
 /// the API server said.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_thousand_references_are_one_watch_and_each_tells_what_is_so() {
@@ -358,7 +358,7 @@ async fn twenty_thousand_references_are_one_watch_and_each_tells_what_is_so() {
     assert!(planned < 20, "{planned} plans for {REFERENCES} that went");
 }
 
-/// Point E: an immutable object is not watched and stays; an idle one is not either, until it is
+/// An immutable object is not watched and stays; an idle one is not either, until it is
 /// asked for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_change_and_what_nobody_reads_is_not_watched() {
@@ -404,7 +404,7 @@ async fn what_cannot_change_and_what_nobody_reads_is_not_watched() {
     world.until("it again", found("free")).await;
 }
 
-/// Point F: what is forbidden fails with the API server's words, and comes back.
+/// What is forbidden fails with the API server's words, and comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rights_that_are_taken_away_and_given_back() {
     let world = World::start(FeedOptions::default()).await;
@@ -436,7 +436,7 @@ async fn rights_that_are_taken_away_and_given_back() {
     world.until("recovery", synced).await;
 }
 
-/// Points E and F: more objects than watches may run for one by one, and no rights: each says so, and
+/// More objects than watches may run for one by one, and no rights: each says so, and
 /// all of them come back soon after the one watch is allowed that serves them together.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_references_than_watches_come_back_with_the_rights() {
@@ -462,7 +462,7 @@ async fn more_references_than_watches_come_back_with_the_rights() {
     world.until("all to be found", found).await;
 }
 
-/// Point F: a view that is derived from a watch which runs lists what it holds itself; the watch of
+/// A view that is derived from a watch which runs lists what it holds itself; the watch of
 /// thousands goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_view_that_comes_to_a_running_watch_lists_only_its_own() {
@@ -513,7 +513,7 @@ async fn a_view_that_comes_to_a_running_watch_lists_only_its_own() {
         .await;
 }
 
-/// Point F: of views that come to a running watch together, more than a few make it list once for all
+/// Of views that come to a running watch together, more than a few make it list once for all
 /// of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_views_that_come_together_cost_one_list() {

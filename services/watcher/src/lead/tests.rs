@@ -97,7 +97,6 @@ async fn a_log_made_anew_begins_with_a_higher_term() {
     assert_eq!(a.win(7).await.term, 8);
 }
 
-/// Point I.
 #[tokio::test(start_paused = true)]
 async fn a_standby_waits_for_silence_and_fences_its_predecessor() {
     let bus = LocalBus::new();
@@ -115,7 +114,6 @@ async fn a_standby_waits_for_silence_and_fences_its_predecessor() {
     assert!(matches!(refused.await, Err(AppendError::Fenced)));
 }
 
-/// Point I.
 #[tokio::test(start_paused = true)]
 async fn a_hand_over_needs_no_silence() {
     let bus = LocalBus::new();

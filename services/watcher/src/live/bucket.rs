@@ -46,7 +46,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Point C: a burst, then a steady rate, then a burst again.
+    /// A burst, then a steady rate, then a burst again.
     #[test]
     fn a_second_has_so_many_tokens() {
         let begun = Instant::now();

@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// Point C: what is asked for while it is under way is read once; afterwards, once more.
+    /// What is asked for while it is under way is read once; afterwards, once more.
     #[tokio::test]
     async fn equal_reads_are_one_while_they_are_under_way() {
         let flights: Flights<&str, usize> = Flights::default();

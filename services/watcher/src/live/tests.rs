@@ -176,7 +176,7 @@ fn reads() -> Value {
     ])
 }
 
-/// Point C: what a view cannot answer is read, and evaluated next to the data; what the API server
+/// What a view cannot answer is read, and evaluated next to the data; what the API server
 /// says is told in its own words.
 #[tokio::test]
 async fn a_policys_own_reads_are_made() {
@@ -212,7 +212,7 @@ async fn a_policys_own_reads_are_made() {
     );
 }
 
-/// Point D: `{data, metadata}` of a ConfigMap, as a view has them.
+/// `{data, metadata}` of a ConfigMap, as a view has them.
 #[tokio::test]
 async fn a_config_map_is_its_data_and_metadata() {
     let mut rig = Rig::new(LiveArgs::default()).await;
@@ -224,7 +224,7 @@ async fn a_config_map_is_its_data_and_metadata() {
     assert_eq!(result(rig.ask(&request).await), expected);
 }
 
-/// Points C and D: whoever can ask can read nothing that no policy reads.
+/// Whoever can ask can read nothing that no policy reads.
 #[tokio::test]
 async fn a_path_that_the_policy_does_not_contain_is_refused() {
     let mut rig = Rig::new(LiveArgs::default()).await;
@@ -266,7 +266,7 @@ async fn a_path_that_the_policy_does_not_contain_is_refused() {
     assert_eq!(rig.asked.load(Ordering::SeqCst), 0);
 }
 
-/// Point E: Secrets are read for those alone that an administrator has allowed to, and sealed.
+/// Secrets are read for those alone that an administrator has allowed to, and sealed.
 #[tokio::test]
 async fn secrets_are_read_for_those_who_may_and_sealed() {
     let mut rig = Rig::new(LiveArgs::default()).await;
@@ -316,7 +316,7 @@ async fn service_rig(args: LiveArgs, url: &str) -> Rig {
     rig
 }
 
-/// Point C: equal reads that are under way at the same time are one at their source.
+/// Equal reads that are under way at the same time are one at their source.
 #[tokio::test]
 async fn equal_reads_at_the_same_time_are_one_at_their_source() {
     let (endpoint, gate, url) = gated().await;
@@ -351,7 +351,7 @@ async fn equal_reads_at_the_same_time_are_one_at_their_source() {
     assert_eq!(endpoint.served(), before + 1);
 }
 
-/// Point C: the deadline is kept, whatever the source does.
+/// The deadline is kept, whatever the source does.
 #[tokio::test]
 async fn the_deadline_is_kept() {
     let (_endpoint, _gate, url) = gated().await;
@@ -363,7 +363,7 @@ async fn the_deadline_is_kept() {
     assert_eq!(outcome, Err(FactError::DeadlineExceeded { deadline_ms }));
 }
 
-/// Point C: over its limits a watcher says that it is busy.
+/// Over its limits a watcher says that it is busy.
 #[tokio::test]
 async fn over_the_limits_a_watcher_says_so() {
     let mut rig = Rig::new(LiveArgs {
@@ -404,7 +404,7 @@ async fn scans_have_limits_of_their_own() {
     assert_eq!(rig.asked.load(Ordering::SeqCst), 2);
 }
 
-/// Point C: an answer over the limit of size is an error.
+/// An answer over the limit of size is an error.
 #[tokio::test]
 async fn a_huge_answer_is_an_error() {
     let args = LiveArgs {

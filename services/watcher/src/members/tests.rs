@@ -22,7 +22,6 @@ fn stands(holder: &str) -> Beat {
     }
 }
 
-/// Point I.
 #[test]
 fn every_group_belongs_with_one_and_all_get_their_share() {
     for n in 1..=12_usize {

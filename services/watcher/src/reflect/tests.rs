@@ -125,7 +125,7 @@ fn forbidding(
     (notes, asked, allow)
 }
 
-/// Point F: an API server that starts forbids everything until it has read its rules: nobody's rights
+/// An API server that starts forbids everything until it has read its rules: nobody's rights
 /// were taken away.
 #[tokio::test(start_paused = true)]
 async fn what_is_forbidden_by_an_api_server_that_is_not_ready_is_not_believed() {
@@ -146,7 +146,7 @@ async fn what_is_forbidden_by_an_api_server_that_is_not_ready_is_not_believed() 
     }
 }
 
-/// Point F: one that is ready is believed at its second word, and asked no more whether it is.
+/// One that is ready is believed at its second word, and asked no more whether it is.
 #[tokio::test(start_paused = true)]
 async fn what_is_forbidden_by_an_api_server_that_is_ready_is_believed_at_once() {
     let (mut notes, asked, allow) = forbidding(0);

@@ -244,7 +244,6 @@ fn meaning(reference: &Reference) -> Resolution {
     }
 }
 
-/// Point C.
 #[test]
 fn implicit_entries_come_and_go_with_the_policies_that_need_them() {
     let mut registry = Registry::default();
@@ -322,7 +321,6 @@ fn what_is_declared_later_is_resolved_again() {
     assert_eq!(kinds(&registry.apply(invalid)), ["publish"]);
 }
 
-/// Point E.
 #[test]
 fn the_first_reference_to_an_object_starts_and_the_last_one_stops() {
     let mut registry = Registry::default();
@@ -341,7 +339,7 @@ fn the_first_reference_to_an_object_starts_and_the_last_one_stops() {
     assert_eq!(kinds(&settle(&mut registry, last)), ["unrefer", "stop"]);
 }
 
-/// Point E: counted in effects, of which each is a bounded amount of work.
+/// Counted in effects, of which each is a bounded amount of work.
 #[test]
 fn a_hundred_thousand_references_cost_one_effect_each() {
     const POLICIES: usize = 1_000;
@@ -377,7 +375,6 @@ fn stopping() -> Resolution {
     Resolution::Found(found)
 }
 
-/// Point F.
 #[test]
 fn an_entry_that_stops_when_forbidden_holds_the_error_until_its_spec_changes() {
     let mut registry = Registry::default();
@@ -413,7 +410,7 @@ fn an_entry_that_stops_when_forbidden_holds_the_error_until_its_spec_changes() {
     assert!(registry.entry(&id).unwrap().binding().is_err());
 }
 
-/// Point F: only where others keep the view is it known already that it is forbidden.
+/// Only where others keep the view is it known already that it is forbidden.
 #[test]
 fn an_entry_that_stops_knows_the_view_that_it_joins() {
     let mut registry = Registry::default();
@@ -429,7 +426,7 @@ fn an_entry_that_stops_knows_the_view_that_it_joins() {
     assert_eq!(registry.joined_and_stops(&stops), None, "it was released");
 }
 
-/// Point E: no policy shares what may be Secrets with another, and each lets go of its own.
+/// No policy shares what may be Secrets with another, and each lets go of its own.
 #[test]
 fn references_to_secrets_are_entries_of_each_policy_alone() {
     let mut registry = Registry::default();

@@ -200,7 +200,7 @@ fn global(spec: Value) -> EntrySpec {
     EntrySpec::Global(serde_json::from_value(spec).unwrap())
 }
 
-/// Points B and E: how the data of each kind of entry are presented.
+/// How the data of each kind of entry are presented.
 #[test]
 fn each_kind_of_entry_has_a_shape_of_its_own() {
     let services = json!({"resource": {"kind": "services"}});
@@ -223,7 +223,7 @@ fn each_kind_of_entry_has_a_shape_of_its_own() {
     );
 }
 
-/// Point F: a list of namespaces is one source, and confined to none of them.
+/// A list of namespaces is one source, and confined to none of them.
 #[test]
 fn a_list_of_namespaces_is_one_source() {
     let of = |namespaces: Value| {
@@ -241,7 +241,7 @@ fn a_list_of_namespaces_is_one_source() {
     assert_eq!(of(json!(["a"])).binding.view, named.binding.view);
 }
 
-/// Points F and G: what is asked of the view beside its source.
+/// What is asked of the view beside its source.
 #[test]
 fn options_of_an_entry_reach_its_view() {
     let options = |more: Value| {
@@ -267,7 +267,7 @@ fn options_of_an_entry_reach_its_view() {
     assert!(secrets.binding.secret && secrets.options.sealed);
 }
 
-/// Points A, B, E and F: whatever the schema let through, in the words of the webhook where there is
+/// Whatever the schema let through, in the words of the webhook where there is
 /// one.
 #[test]
 fn a_spec_that_means_nothing_is_refused_in_code_too() {
@@ -424,7 +424,7 @@ fn references_to_values_elsewhere_are_not_resolved() {
     assert!(matches!(resolution, Resolution::Invalid(failure) if failure.reason == "Unsupported"));
 }
 
-/// Point C: what a policy reads is kept where it can be, and read when it is needed where not.
+/// What a policy reads is kept where it can be, and read when it is needed where not.
 #[test]
 fn a_reference_that_nobody_declared_need_not_be_kept() {
     let collection = |resource: &str, namespace: &str, declared| {
@@ -499,7 +499,7 @@ fn a_reference_that_nobody_declared_need_not_be_kept() {
     );
 }
 
-/// Point D: one watch, narrowed by the label.
+/// One watch, narrowed by the label.
 #[test]
 fn labelled_config_maps_are_one_narrow_source() {
     let Resolution::Found(found) = resolve_reference(&Reference::LabelledConfigMaps, &catalog())

@@ -167,7 +167,7 @@ fn what_a_new_reading_lacks_is_gone_only_when_it_is_whole() {
     assert_eq!(wants.take(group()), [Want::NoObject(reference("x"))]);
 }
 
-/// Point E: what waits and what is done are bounded by the references, however they are changed.
+/// What waits and what is done are bounded by the references, however they are changed.
 #[test]
 fn a_hundred_thousand_references_are_told_once_each() {
     const REFERENCES: usize = 100_000;

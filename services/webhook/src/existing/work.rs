@@ -57,7 +57,7 @@ impl Worker {
                 Next::Done => return true,
                 Next::Again(pause) => tokio::time::sleep(pause).await,
                 Next::Failed(reason) => {
-                    self.failed(rule, request, reason);
+                    self.failed(rule, request, &reason);
                     return false;
                 }
             }
@@ -109,11 +109,11 @@ impl Worker {
         for (rule, _) in &triggered.rules {
             self.metrics.existing("dropped");
             let reason = "as many triggers wait as this webhook takes: objects that exist were not looked at";
-            self.failed(rule, &triggered.request, reason.to_owned());
+            self.failed(rule, &triggered.request, reason);
         }
     }
 
-    fn failed(&self, rule: &RuleName, request: &AdmissionRequest, reason: String) {
+    fn failed(&self, rule: &RuleName, request: &AdmissionRequest, reason: &str) {
         tracing::warn!(
             policy = rule.policy,
             rule = rule.rule(),

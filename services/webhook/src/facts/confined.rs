@@ -86,7 +86,7 @@ fn leads_into(path: &str, namespace: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Point D: at evaluation, with every variable in its place.
+    /// At evaluation, with every variable in its place.
     #[test]
     fn a_path_leads_into_the_namespace_or_is_refused() {
         for path in [

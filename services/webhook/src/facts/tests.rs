@@ -123,7 +123,7 @@ fn from(fact: &Fact) -> Value {
     }
 }
 
-/// Point J: who knows a view and does not serve it says why, and whoever nobody knows is said so.
+/// Who knows a view and does not serve it says why, and whoever nobody knows is said so.
 #[tokio::test(start_paused = true)]
 async fn a_view_that_nobody_serves_has_a_reason() {
     let failed = FactError::Failed {
@@ -166,7 +166,7 @@ async fn last_good_data_counts_where_the_replica_gives_it() {
     assert_eq!(from(&fact)["from"], "fallback");
 }
 
-/// Points G, J: being asked brings a view back, and the one who asked has an answer.
+/// Being asked brings a view back, and the one who asked has an answer.
 #[tokio::test(start_paused = true)]
 async fn a_view_that_is_on_its_way_is_asked_again() {
     for reason in [evicted(), not_synced()] {
@@ -188,7 +188,7 @@ async fn a_view_that_is_on_its_way_is_asked_again() {
     }
 }
 
-/// Point C: a call that is not declared is read live where the view cannot answer; a declared one has
+/// A call that is not declared is read live where the view cannot answer; a declared one has
 /// the view's error. What the view says of the data is the answer in both.
 #[tokio::test(start_paused = true)]
 async fn an_undeclared_call_falls_back_to_a_live_read() {
@@ -331,7 +331,7 @@ async fn a_live_read_carries_whose_it_is_and_what_it_says_comes_back() {
     );
 }
 
-/// Point D: the chain, and where it ends.
+/// The chain, and where it ends.
 #[tokio::test(start_paused = true)]
 async fn a_config_map_is_looked_for_from_the_nearest_place_on() {
     let unregistered = || FactError::ObjectNotRegistered {
@@ -433,7 +433,7 @@ async fn one_view_is_asked_once_and_each_query_has_its_own_answer() {
     assert_eq!(*seen.lock(), [0, 0]);
 }
 
-/// Point E: what is read of Secrets is in the clear on no bus.
+/// What is read of Secrets is in the clear on no bus.
 #[tokio::test]
 async fn a_secrets_results_travel_sealed() {
     let world = World::new(0.0);
@@ -453,7 +453,7 @@ async fn a_secrets_results_travel_sealed() {
     );
 }
 
-/// Point C: an audit counts what differs, and not what is merely newer.
+/// An audit counts what differs, and not what is merely newer.
 #[tokio::test(start_paused = true)]
 async fn an_audit_tells_a_difference_from_news() {
     // What the view says first and then; what is read live; what is counted.

@@ -81,7 +81,7 @@ fn catalog() -> Catalog {
     }
 }
 
-/// Point H: what holds readiness back, and what every reader is told anyway.
+/// What holds readiness back, and what every reader is told anyway.
 #[test]
 fn views_that_policies_need_hold_readiness_back_until_a_replica_answers() {
     let catalog = catalog();
@@ -133,7 +133,7 @@ fn views_that_policies_need_hold_readiness_back_until_a_replica_answers() {
     assert_eq!(waits(&unregistered, &[]), text);
 }
 
-/// Point H: at the start all of it; then a policy that comes takes the webhook from nobody, and what was
+/// At the start all of it; then a policy that comes takes the webhook from nobody, and what was
 /// there once may be lost.
 #[test]
 fn what_comes_later_and_is_not_there_yet_makes_nobody_unready() {
@@ -202,7 +202,7 @@ fn what_comes_later_and_is_not_there_yet_makes_nobody_unready() {
     }
 }
 
-/// Point C: `--cache-api-calls=off` keeps no call, so none is waited for; an inline entry is.
+/// `--cache-api-calls=off` keeps no call, so none is waited for; an inline entry is.
 #[test]
 fn a_call_that_is_not_kept_holds_readiness_back_for_nobody() {
     let mut off = entry(EntryKind::Implicit, CALLS, None);
@@ -248,7 +248,7 @@ fn much_that_is_missing_is_summed_up() {
     assert_eq!(told(&missing[..2]), "0; 1");
 }
 
-/// Point H: readiness is gained with the last view, and lost with it.
+/// Readiness is gained with the last view, and lost with it.
 #[tokio::test(start_paused = true)]
 async fn readiness_is_gained_and_lost() {
     let bus = Arc::new(LocalBus::new());

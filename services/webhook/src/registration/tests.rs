@@ -156,7 +156,7 @@ fn a_policy_is_a_webhook() {
     );
 }
 
-/// Point D: policies are judged when they are written, and nobody is kept from writing one where we do
+/// Policies are judged when they are written, and nobody is kept from writing one where we do
 /// not answer.
 #[test]
 fn policies_themselves_are_admitted_by_the_last() {

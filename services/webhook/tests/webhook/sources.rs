@@ -29,7 +29,7 @@ fn facts(answer: &Value) -> Value {
     record["rules"][0]["facts"].clone()
 }
 
-/// Points B and C: a `GlobalContextEntry` with a projection, and an inline collection.
+/// A `GlobalContextEntry` with a projection, and an inline collection.
 #[tokio::test]
 async fn entries_of_either_kind_and_inline_collections_are_read() {
     let cluster = Cluster::new().await;
@@ -71,7 +71,7 @@ async fn entries_of_either_kind_and_inline_collections_are_read() {
         })
         .await;
     let (_webhook, client) = cluster.webhook_at_once(&[]).await;
-    // Point H: not before both views are served.
+    // Not before both views are served.
     let _one = cluster.beats(&["all"]);
     let waits = |view: &str| {
         let report = cluster.service.readiness.report();
@@ -103,7 +103,7 @@ async fn entries_of_either_kind_and_inline_collections_are_read() {
     }
 }
 
-/// Point C: an unchanged `apiCall` is answered from a view, the record tells that it was, and where no
+/// An unchanged `apiCall` is answered from a view, the record tells that it was, and where no
 /// view answers it is read live.
 #[tokio::test]
 async fn an_unchanged_api_call_is_answered_from_a_view_or_live() {
@@ -152,7 +152,7 @@ async fn an_unchanged_api_call_is_answered_from_a_view_or_live() {
     assert_eq!(watcher.calls(), asked);
 }
 
-/// Point D: from the referenced ones, and what is absent there is absent.
+/// From the referenced ones, and what is absent there is absent.
 #[tokio::test]
 async fn a_config_map_that_is_not_there_is_an_error_in_the_api_servers_words() {
     let context = json!({ "configMap": { "name": "c", "namespace": "shop" } });

@@ -80,7 +80,7 @@ proptest! {
         play(steps)?;
     }
 
-    /// Points G and J: whatever is evicted, loaded, given away and taken back meanwhile, and whichever
+    /// Whatever is evicted, loaded, given away and taken back meanwhile, and whichever
     /// reader is ahead of the other.
     #[test]
     fn what_comes_and_goes_is_true_while_it_is_there_and_in_the_end_it_is_all(
@@ -172,7 +172,7 @@ fn what_one_view_alone_does_not_mend_has_the_whole_log_read() {
     world.check_settled().unwrap();
 }
 
-/// Point G: an evicted view answers *evicted*, never empty, and comes back whole beside updates.
+/// An evicted view answers *evicted*, never empty, and comes back whole beside updates.
 #[test]
 fn an_evicted_view_says_so_and_comes_back_without_a_word_lost() {
     let mut world = synced_world();
@@ -228,7 +228,7 @@ fn a_view_is_not_handed_over_before_what_was_passed_over_is_in_it() {
     assert_eq!(world.read(0, |read, _| read.len()), Some(2));
 }
 
-/// Point J: a replica with a share holds what is its own, and nothing of the others.
+/// A replica with a share holds what is its own, and nothing of the others.
 #[test]
 fn views_of_others_are_not_held_and_those_taken_over_are_loaded() {
     let mut world = World::new(Scope::All);
@@ -250,7 +250,7 @@ fn views_of_others_are_not_held_and_those_taken_over_are_loaded() {
     assert_eq!(world.read(1, |read, _| read.len()), Some(1));
 }
 
-/// Point F: one malformed record is nothing to other views.
+/// One malformed record is nothing to other views.
 #[test]
 fn a_record_that_cannot_be_read_stops_its_own_view_alone() {
     let mut world = synced_world();
@@ -283,7 +283,7 @@ fn seal(world: &mut World, key: u8) {
     world.write(0, Record::Delta { view, delta });
 }
 
-/// Point E: bodies that cannot be opened fail their own view with a reason, until the key is there.
+/// Bodies that cannot be opened fail their own view with a reason, until the key is there.
 #[test]
 fn sealed_bodies_are_opened_or_fail_their_view_alone_until_they_can_be() {
     let ring = Arc::new(Ring::default());
@@ -429,7 +429,7 @@ fn a_writer_of_an_earlier_term_brings_no_news() {
     );
 }
 
-/// Point I: the death of one group's writer is nothing to another's.
+/// The death of one group's writer is nothing to another's.
 #[test]
 fn a_writers_silence_makes_the_views_of_its_own_group_stale_and_no_others() {
     let mut world = synced_world();
@@ -448,7 +448,7 @@ fn a_writers_silence_makes_the_views_of_its_own_group_stale_and_no_others() {
     assert_eq!(state(&world, 0), State::Synced);
 }
 
-/// Point H: an API call's response is as fresh as its own interval has it.
+/// An API call's response is as fresh as its own interval has it.
 #[test]
 fn a_view_with_an_age_limit_of_its_own_is_held_to_that_one() {
     let mut world = synced_world();

@@ -267,7 +267,7 @@ impl Harness {
     }
 }
 
-/// Points F and G: a view that was freed is whole again, whatever happens to the bus meanwhile.
+/// A view that was freed is whole again, whatever happens to the bus meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_view_that_is_evicted_and_loaded_beside_updates_ends_as_the_log_has_it() {
     let mut harness = Harness::with_objects(20).await;
@@ -299,7 +299,7 @@ async fn a_view_that_is_evicted_and_loaded_beside_updates_ends_as_the_log_has_it
     }
 }
 
-/// Point J: what another replica held is loaded when it is held here from now on.
+/// What another replica held is loaded when it is held here from now on.
 #[tokio::test(start_paused = true)]
 async fn a_view_that_is_given_away_is_gone_and_one_that_is_taken_over_comes() {
     let mut harness = Harness::with_objects(5).await;

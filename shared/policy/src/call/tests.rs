@@ -118,7 +118,7 @@ fn object(group: &str, resource: &str, namespace: &str, name: &str) -> NamedObje
     }
 }
 
-/// Point C: which paths a view answers, from which reference, and narrowed how.
+/// Which paths a view answers, from which reference, and narrowed how.
 #[test]
 fn a_path_of_a_collection_or_an_object_is_kept() {
     let in_ns = |target: KeptTarget, namespace: &str| KeptTarget {
@@ -240,7 +240,7 @@ fn a_path_of_a_collection_or_an_object_is_kept() {
     }
 }
 
-/// Point C: what a view does not answer as the API server does is read from the API server.
+/// What a view does not answer as the API server does is read from the API server.
 #[test]
 fn what_no_view_answers_alike_is_not_kept_and_cannot_be_declared() {
     for path in [
@@ -399,7 +399,6 @@ fn a_malformed_path_is_a_problem() {
     }
 }
 
-/// Point C.
 #[test]
 fn references_are_each_named_once_and_declared_where_any_is() {
     let cache = json!({"group": "", "version": "v1", "kind": "nodes"});

@@ -424,7 +424,7 @@ proptest! {
     }
 }
 
-/// Points B, C and D: what is wrong with a source is said of the field.
+/// What is wrong with a source is said of the field.
 #[test]
 fn what_is_malformed_in_a_source() {
     insta::assert_snapshot!(rule_problems(

@@ -39,11 +39,10 @@ impl Policy {
                     ];
                     // A `Policy` says nothing of its own namespace.
                     let home = self.namespace().is_some();
-                    let said = said
+                    let mut said = said
                         .into_iter()
                         .filter(|(field, ..)| !home || *field == "name");
-                    said.map(|(field, text, own)| check_asked(field, text, own.as_ref()))
-                        .collect()
+                    said.try_for_each(|(field, text, own)| check_asked(field, text, own.as_ref()))
                 }
             }
         })

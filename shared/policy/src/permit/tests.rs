@@ -24,7 +24,7 @@ fn api(own: Option<&str>, template: &str, path: &str) -> Result<String, String> 
     permits(own, &entry, Call::Api { path, data: None })
 }
 
-/// Point C: the watcher makes the policies' own calls, in one spelling.
+/// The watcher makes the policies' own calls, in one spelling.
 #[test]
 fn the_policys_own_paths_are_permitted() {
     for (template, path, made) in [
@@ -78,7 +78,7 @@ fn the_policys_own_paths_are_permitted() {
     }
 }
 
-/// Point C: whoever can ask for a live read can ask for nothing else.
+/// Whoever can ask for a live read can ask for nothing else.
 #[test]
 fn no_other_path_is_permitted() {
     let pods = "/api/v1/namespaces/AAA/pods";
@@ -221,7 +221,7 @@ fn a_body_is_the_policys_own() {
     assert!(permits(None, &get, call).unwrap_err().contains("GET"));
 }
 
-/// Point C: a service is called where the policy says, with the policy's headers and authority.
+/// A service is called where the policy says, with the policy's headers and authority.
 #[test]
 fn a_service_is_the_policys_own() {
     let entry = json!({"apiCall": {"service": {
@@ -289,7 +289,6 @@ fn a_service_is_the_policys_own() {
     }
 }
 
-/// Point D.
 #[test]
 fn a_config_map_is_the_policys_own() {
     let read = |own, entry: Value, namespace: &str, name: &str| {

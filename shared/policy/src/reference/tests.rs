@@ -8,7 +8,7 @@ fn collection(group: Option<&str>, resource: &str) -> Reference {
     })
 }
 
-/// Point E: what one policy was allowed to read is found by no other.
+/// What one policy was allowed to read is found by no other.
 #[test]
 fn what_may_be_secrets_is_named_for_each_policy() {
     let policies = [

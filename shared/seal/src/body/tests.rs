@@ -22,7 +22,7 @@ fn key() -> ObjectKey {
     ObjectKey::new("apps", "token")
 }
 
-/// Point E: what the log holds is not what was sealed, and comes back whole.
+/// What the log holds is not what was sealed, and comes back whole.
 #[test]
 fn it_comes_back_and_is_not_readable_in_between() {
     let ring = ring(&[("k1", 1)]);
@@ -70,7 +70,7 @@ fn no_byte_can_be_changed() {
     }
 }
 
-/// Point E: keys change without a gap: the new one is known before it seals, the old one after.
+/// Keys change without a gap: the new one is known before it seals, the old one after.
 #[test]
 fn a_rotation_leaves_nothing_unreadable() {
     let stages = [

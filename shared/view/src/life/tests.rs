@@ -215,7 +215,7 @@ fn a_failure_reaches_readers_at_once_and_heals_by_itself() {
     }
 }
 
-/// Point G: what was freed answers *evicted* until the log has been read for it, whatever happens.
+/// What was freed answers *evicted* until the log has been read for it, whatever happens.
 #[test]
 fn what_was_freed_says_so_until_it_is_read_again() {
     for life in lives() {

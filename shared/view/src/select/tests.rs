@@ -108,7 +108,7 @@ fn bare(namespace: &str, name: &str) -> Value {
     json!({"metadata": configmap(namespace, name)["metadata"]})
 }
 
-/// Point C: the same JSON shape as the API server's.
+/// The same JSON shape as the API server's.
 #[test]
 fn a_list_is_what_the_api_server_answers() {
     let view = configmaps(&[("a", "x"), ("a-b", "y"), ("b", "z")]);
@@ -262,7 +262,7 @@ fn selectors_that_cannot_be_read_are_refused() {
     }
 }
 
-/// Point E: not registered, not synced and not found are three different errors.
+/// Not registered, not synced and not found are three different errors.
 #[test]
 fn each_state_of_a_referenced_object_has_its_own_answer() {
     let found = referenced::found(&body::encode_json(&configmap("a", "found")).unwrap());

@@ -183,7 +183,7 @@ fn states_share_what_did_not_change() {
     assert!(!changed.shares_with(held));
 }
 
-/// Point F: a view that was dropped and wanted again begins afresh, whatever a reader missed.
+/// A view that was dropped and wanted again begins afresh, whatever a reader missed.
 #[test]
 fn what_is_before_the_views_origin_is_void() {
     let mut store = Draft::default();

@@ -113,7 +113,7 @@ fn an_emptied_log_does_not_empty_what_is_served() {
     assert_eq!(names(&reader), [""; 0]);
 }
 
-/// Point F. Objects that the writer purges have no tombstones: one who was away over it is told by
+/// Objects that the writer purges have no tombstones: one who was away over it is told by
 /// the view's origin, and need not read the log again.
 #[test]
 fn a_view_dropped_and_wanted_again_while_away() {
@@ -238,7 +238,7 @@ fn every_refusal_has_its_reason() {
     assert_eq!(reader.view.bytes().bodies, 0);
 }
 
-/// Point G: what is shared with what is served is not counted twice.
+/// What is shared with what is served is not counted twice.
 #[test]
 fn a_view_that_gathers_counts_what_it_takes_beside() {
     let mut reader = synced();

@@ -193,7 +193,7 @@ fn bodies_are_checked() {
     assert!(read(&subject, &headers, &b"\xc0"[..]).is_err());
 }
 
-/// Point E: the log carries what nobody on its way can read.
+/// The log carries what nobody on its way can read.
 #[test]
 fn a_sealed_body_passes_as_it_is_up_to_its_limit() {
     let mut sealed = vec![0xff; SEALED_BYTES_MAX];

@@ -74,7 +74,7 @@ fn called(name: &str, version: &str) -> Value {
     )
 }
 
-/// Point F: an entry without a version follows the preferred one, one with a version stays with it as
+/// An entry without a version follows the preferred one, one with a version stays with it as
 /// long as it is served and says so when it is not, and what policies call is what is served.
 pub(crate) async fn change_versions(world: &World) -> anyhow::Result<()> {
     let asker = Asker::new(world).await?;

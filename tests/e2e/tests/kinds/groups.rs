@@ -26,7 +26,7 @@ fn tells(name: &str) -> Value {
     guard(name, &context, "read={{ value }};", &is)
 }
 
-/// Point F: an entry on the group says what is wrong, and is served once the server is there.
+/// An entry on the group says what is wrong, and is served once the server is there.
 pub(crate) async fn go_down_and_up(world: &World) -> anyhow::Result<()> {
     let address = free_address()?;
     for manifest in aggregated::manifests(address) {

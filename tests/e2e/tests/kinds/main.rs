@@ -1,7 +1,7 @@
 //! Definitions that change their versions, an API group whose server is down, and a namespace that is
 //! deleted, on real parts, while an entry that has nothing to do with them is asked for all the time.
 //!
-//! Held, for point F: that entry is never without a right decision; what is concerned tells what is so,
+//! Held: that entry is never without a right decision; what is concerned tells what is so,
 //! or why it cannot, and comes back by itself.
 
 mod definitions;

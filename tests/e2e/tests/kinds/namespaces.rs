@@ -17,7 +17,7 @@ const GOES: &str = "goes";
 /// The type of the entries.
 const OF: Stock = STOCK[5];
 
-/// Point F: entries that are confined to the namespace hold nothing, which is so; policies in it go
+/// Entries that are confined to the namespace hold nothing, which is so; policies in it go
 /// with all that they referred to; both are back with the namespace.
 pub(crate) async fn are_deleted(world: &World) -> anyhow::Result<()> {
     manifests::apply_namespace(&world.client, GOES).await?;

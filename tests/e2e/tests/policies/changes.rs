@@ -16,7 +16,7 @@ pub(crate) async fn every_operation(world: &World) -> anyhow::Result<()> {
     nothing_comes_of_a_dry_run(world).await
 }
 
-/// Point C: `oldObject` stands in a path.
+/// `oldObject` stands in a path.
 async fn an_update_is_judged_by_what_was_there(world: &World) -> anyhow::Result<()> {
     let path =
         "/api/v1/namespaces/{{ request.namespace }}/services/{{ request.oldObject.data.owner }}";
@@ -52,7 +52,7 @@ async fn an_update_is_judged_by_what_was_there(world: &World) -> anyhow::Result<
     remove(world, &guard).await
 }
 
-/// Point C: `allowExistingViolations`, where both states are judged by the same facts.
+/// `allowExistingViolations`, where both states are judged by the same facts.
 async fn what_was_wrong_before_may_be_changed(world: &World) -> anyhow::Result<()> {
     let path = "/api/v1/namespaces/{{ request.namespace }}/services/{{ request.object.data.of }}";
     let mut guard = Guard::new(
@@ -99,7 +99,7 @@ async fn what_was_wrong_before_may_be_changed(world: &World) -> anyhow::Result<(
     remove(world, &guard).await
 }
 
-/// Point C: on a deletion `request.object` is what is deleted.
+/// On a deletion `request.object` is what is deleted.
 async fn a_deletion_is_judged_by_what_is_left(world: &World) -> anyhow::Result<()> {
     let path = "/api/v1/namespaces/{{ request.namespace }}/services?labelSelector=uses={{ request.object.metadata.name }}";
     let mut guard = Guard::new(
@@ -138,7 +138,7 @@ async fn a_deletion_is_judged_by_what_is_left(world: &World) -> anyhow::Result<(
     remove(world, &guard).await
 }
 
-/// Point C: what is only tried is judged, and is no fact for the next.
+/// What is only tried is judged, and is no fact for the next.
 async fn nothing_comes_of_a_dry_run(world: &World) -> anyhow::Result<()> {
     let path = "/api/v1/namespaces/{{ request.namespace }}/configmaps?labelSelector=guard=once";
     let guard = Guard::new(

@@ -41,7 +41,7 @@ fn object(name: &str, data: &Value) -> Value {
             "labels": { "guard": name } } })
 }
 
-/// Point D: at the admission of the policy.
+/// At the admission of the policy.
 async fn what_is_written_is_refused_with_the_policy(world: &World) -> anyhow::Result<()> {
     let whole = json!({ "apiVersion": "kyverno.io/v2alpha1", "kind": "CachedContextEntry",
         "metadata": { "name": "cases-whole" },
@@ -111,7 +111,7 @@ async fn what_is_written_is_refused_with_the_policy(world: &World) -> anyhow::Re
     Ok(())
 }
 
-/// Point D: at evaluation.
+/// At evaluation.
 async fn what_a_variable_leads_to_is_refused_at_evaluation(world: &World) -> anyhow::Result<()> {
     let of = "{{ request.object.data.of }}";
     let data = |namespace: &str| json!({ "of": namespace });
@@ -151,7 +151,7 @@ async fn what_a_variable_leads_to_is_refused_at_evaluation(world: &World) -> any
     Ok(())
 }
 
-/// Point D: and an entry that is confined to its namespace.
+/// And an entry that is confined to its namespace.
 async fn its_own_namespace_it_reads(world: &World) -> anyhow::Result<()> {
     let entry = json!({ "apiVersion": "kyverno.io/v2alpha1", "kind": "CachedContextEntry",
         "metadata": { "name": "cases-confined" },

@@ -18,7 +18,7 @@ pub(crate) async fn every_shape(world: &World) -> anyhow::Result<()> {
     results_beyond_the_limit(world).await
 }
 
-/// Point C: a limit cuts the list as the API server does, and says so.
+/// A limit cuts the list as the API server does, and says so.
 async fn lists_that_are_cut(world: &World) -> anyhow::Result<()> {
     let path =
         "/api/v1/namespaces/{{ request.namespace }}/services?limit={{ request.object.data.limit }}";
@@ -46,7 +46,7 @@ async fn lists_that_are_cut(world: &World) -> anyhow::Result<()> {
     remove(world, &guard).await
 }
 
-/// Point C: a field selector on the name, with a variable.
+/// A field selector on the name, with a variable.
 async fn a_name_as_a_field(world: &World) -> anyhow::Result<()> {
     let path = "/api/v1/services?fieldSelector=metadata.name={{ request.object.data.name }},metadata.namespace!=default";
     let guard = Guard::new(
@@ -72,7 +72,7 @@ async fn a_name_as_a_field(world: &World) -> anyhow::Result<()> {
     remove(world, &guard).await
 }
 
-/// Point C: cluster-scoped objects, one and all.
+/// Cluster-scoped objects, one and all.
 async fn what_is_in_no_namespace(world: &World) -> anyhow::Result<()> {
     let guard = Guard::new(
         "cluster",

@@ -56,7 +56,7 @@ pub(crate) fn call(name: &str, path: &str, expression: &str) -> Value {
     json!({ "name": name, "apiCall": { "urlPath": path, "jmesPath": expression } })
 }
 
-/// Point D: without a namespace it is `default`; changed and deleted between two requests.
+/// Without a namespace it is `default`; changed and deleted between two requests.
 async fn config_map_of_the_default_namespace(world: &World) -> anyhow::Result<()> {
     let guard = Guard::new(
         "settings",
@@ -93,7 +93,7 @@ async fn config_map_of_the_default_namespace(world: &World) -> anyhow::Result<()
     remove(world, &guard).await
 }
 
-/// Point C: a label selector with a variable in it, in a namespace that is one.
+/// A label selector with a variable in it, in a namespace that is one.
 async fn labels_and_a_variable_namespace(world: &World) -> anyhow::Result<()> {
     let path = "/api/v1/namespaces/{{ request.namespace }}/services\
                 ?labelSelector=app={{ request.object.data.app }},tier!=back";
@@ -130,7 +130,7 @@ async fn labels_and_a_variable_namespace(world: &World) -> anyhow::Result<()> {
     remove(world, &guard).await
 }
 
-/// Point C: a default stands in for a 404, and no expression is applied to it.
+/// A default stands in for a 404, and no expression is applied to it.
 async fn a_name_that_is_not_there_and_a_default(world: &World) -> anyhow::Result<()> {
     let path =
         "/api/v1/namespaces/{{ request.namespace }}/services/{{ request.object.data.service }}";
@@ -171,7 +171,7 @@ async fn a_name_that_is_not_there_and_a_default(world: &World) -> anyhow::Result
     remove(world, &guard).await
 }
 
-/// Point C: a 404 without a default is the API server's, whoever read it.
+/// A 404 without a default is the API server's, whoever read it.
 async fn a_name_that_is_not_there_and_no_default(world: &World) -> anyhow::Result<()> {
     let path =
         "/api/v1/namespaces/{{ request.namespace }}/services/{{ request.object.data.service }}";
@@ -194,7 +194,7 @@ async fn a_name_that_is_not_there_and_no_default(world: &World) -> anyhow::Resul
     remove(world, &guard).await
 }
 
-/// Point C: an object as a default, for a path that the API server does not know.
+/// An object as a default, for a path that the API server does not know.
 async fn a_path_that_is_none_and_a_default(world: &World) -> anyhow::Result<()> {
     let mut context = call("limits", "/invalid", "nothing.of.it");
     context["apiCall"]["default"] = json!({ "most": "{{ request.object.data.most }}" });
@@ -215,7 +215,7 @@ async fn a_path_that_is_none_and_a_default(world: &World) -> anyhow::Result<()> 
     remove(world, &guard).await
 }
 
-/// Point C: a POST is asked each time, with variables in its data.
+/// A POST is asked each time, with variables in its data.
 async fn who_may_do_what(world: &World) -> anyhow::Result<()> {
     let context = json!([{ "name": "access", "apiCall": {
         "urlPath": "/apis/authorization.k8s.io/v1/subjectaccessreviews", "method": "POST",
@@ -254,7 +254,7 @@ async fn who_may_do_what(world: &World) -> anyhow::Result<()> {
     remove(world, &guard).await
 }
 
-/// Point C: a path that is no resource is read live.
+/// A path that is no resource is read live.
 async fn the_servers_version(world: &World) -> anyhow::Result<()> {
     let guard = Guard::new(
         "version",
@@ -282,7 +282,7 @@ async fn the_servers_version(world: &World) -> anyhow::Result<()> {
     remove(world, &guard).await
 }
 
-/// Point C: a subresource is no object of a view.
+/// A subresource is no object of a view.
 async fn subresources(world: &World) -> anyhow::Result<()> {
     let base = "/apis/apps/v1/namespaces/{{ request.namespace }}/deployments/{{ request.object.data.name }}";
     let guard = Guard::new(
@@ -318,7 +318,7 @@ async fn subresources(world: &World) -> anyhow::Result<()> {
     remove(world, &guard).await
 }
 
-/// Point D: a variable that names a key of a fact, whose value names the next one.
+/// A variable that names a key of a fact, whose value names the next one.
 async fn nested_variables(world: &World) -> anyhow::Result<()> {
     let tiers = config_map(HOME, "tiers", &json!({ "front": "db", "back": "nope" }));
     world.create(&tiers).await?;
@@ -345,7 +345,7 @@ async fn nested_variables(world: &World) -> anyhow::Result<()> {
     remove(world, &guard).await
 }
 
-/// Point B: the entry and the projection are named by the request.
+/// The entry and the projection are named by the request.
 async fn a_global_reference_by_a_variable_name(world: &World) -> anyhow::Result<()> {
     let entry = json!({ "apiVersion": "kyverno.io/v2beta1", "kind": "GlobalContextEntry",
         "metadata": { "name": "cases-services" },
@@ -401,7 +401,7 @@ async fn a_global_reference_by_a_variable_name(world: &World) -> anyhow::Result<
     remove(world, &guard).await
 }
 
-/// Point C: a collection that the policy declares, asked with a variable.
+/// A collection that the policy declares, asked with a variable.
 async fn an_inline_cache(world: &World) -> anyhow::Result<()> {
     let guard = Guard::new(
         "inline",
@@ -427,7 +427,7 @@ async fn an_inline_cache(world: &World) -> anyhow::Result<()> {
     remove(world, &guard).await
 }
 
-/// Point C: each element of a list has a call of its own.
+/// Each element of a list has a call of its own.
 async fn a_call_for_each_element(world: &World) -> anyhow::Result<()> {
     let path = "/api/v1/namespaces/{{ request.namespace }}/services/{{ element }}";
     let mut context = call("found", path, "metadata.name");
@@ -461,7 +461,7 @@ async fn a_call_for_each_element(world: &World) -> anyhow::Result<()> {
     remove(world, &guard).await
 }
 
-/// Point C: a fact that decides whether the rule applies; what the rule does not need is not read.
+/// A fact that decides whether the rule applies; what the rule does not need is not read.
 async fn a_call_in_a_precondition(world: &World) -> anyhow::Result<()> {
     let mut guard = Guard::new(
         "precondition",

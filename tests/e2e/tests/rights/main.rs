@@ -1,7 +1,7 @@
 //! Rights taken and given at random, while facts change and policies ask for them by every road.
 //!
 //! A decision tells the numbers that it read, which the oracle knows, or why there are none. Held, for
-//! point F: numbers are right or the error has a code; what has all of its rights never fails; what
+//! Numbers are right or the error has a code; what has all of its rights never fails; what
 //! lost one fails within a second of the API server's word, in its words, and comes back by itself;
 //! nothing is asked in a loop; no process dies; in the end every view equals the API server's list.
 //!

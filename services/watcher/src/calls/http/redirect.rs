@@ -97,7 +97,7 @@ mod tests {
         }))
     }
 
-    /// Point A: redirects are limited in where they lead and in what they carry.
+    /// Redirects are limited in where they lead and in what they carry.
     #[test]
     fn a_redirect_takes_nothing_to_another_host() {
         for (from, status, location, to) in [

@@ -25,7 +25,7 @@ async fn fetched(call: &HttpCall) -> Result<String, CallFault> {
     }
 }
 
-/// Point A: a certificate is checked against the bundle, and against nothing else.
+/// A certificate is checked against the bundle, and against nothing else.
 #[tokio::test]
 async fn https_is_verified_against_the_bundle_alone() {
     let (mine, other) = (Certificate::new(), Certificate::new());
@@ -60,7 +60,7 @@ fn a_bundle_without_a_certificate_is_told() {
     }
 }
 
-/// Point A: at the limit and one over it, whether the length is said or not.
+/// At the limit and one over it, whether the length is said or not.
 #[tokio::test]
 async fn an_answer_over_the_limit_is_a_fault() {
     for (bytes, fits) in [(1_000, true), (1_001, false)] {
@@ -74,7 +74,7 @@ async fn an_answer_over_the_limit_is_a_fault() {
     }
 }
 
-/// Point A: three redirects and no more.
+/// Three redirects and no more.
 #[tokio::test]
 async fn redirects_are_limited() {
     for (redirects, fits) in [(REDIRECTS_MAX, true), (REDIRECTS_MAX + 1, false)] {
@@ -93,7 +93,7 @@ async fn redirects_are_limited() {
     }
 }
 
-/// Point A: an answer that does not come in time.
+/// An answer that does not come in time.
 #[tokio::test]
 async fn a_silent_endpoint_is_given_up() {
     let endpoint = Endpoint::start(|_, _| None).await;

@@ -41,7 +41,7 @@ fn letter(tell: &Tell) -> char {
     }
 }
 
-/// Point A: retries first, then the error or the last good data; recovery at once.
+/// Retries first, then the error or the last good data; recovery at once.
 #[test]
 fn what_readers_are_told_while_a_call_fails() {
     let stale = |seconds| OnFailure::ServeStale(SECOND * seconds);
@@ -59,7 +59,7 @@ fn what_readers_are_told_while_a_call_fails() {
     }
 }
 
-/// Point A: what an earlier term left is served once readers say how old it is, and never before;
+/// What an earlier term left is served once readers say how old it is, and never before;
 /// while they may still say it, nothing is told to have failed.
 #[test]
 fn data_of_an_earlier_term_are_served_by_their_age() {
@@ -89,7 +89,7 @@ fn data_of_an_earlier_term_are_served_by_their_age() {
     }
 }
 
-/// Point A: an interval with jitter, and retries that are sooner.
+/// An interval with jitter, and retries that are sooner.
 #[test]
 fn how_long_it_waits() {
     let now = Instant::now();
@@ -120,7 +120,7 @@ fn how_long_it_waits() {
     }
 }
 
-/// Point A: that stale data are too old is told in time.
+/// That stale data are too old is told in time.
 #[test]
 fn it_wakes_when_stale_data_become_too_old() {
     let spec = spec(600, 1, OnFailure::ServeStale(SECOND * 5));
@@ -139,7 +139,7 @@ fn it_wakes_when_stale_data_become_too_old() {
     panic!("it never told");
 }
 
-/// Points A and H: an age that a poller keeps to while nothing is wrong with it.
+/// An age that a poller keeps to while nothing is wrong with it.
 #[test]
 fn the_age_covers_interval_retries_and_staleness() {
     let age = |interval, retries, on_failure| age_max(&spec(interval, retries, on_failure));

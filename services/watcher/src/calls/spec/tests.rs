@@ -7,7 +7,7 @@ fn spec(call: serde_json::Value) -> CallSpec {
     CallSpec::new(&source, OnFailure::Error).unwrap()
 }
 
-/// Point A: intervals and retries, in the form of the proposal and in the shipped one.
+/// Intervals and retries, in the form of the proposal and in the shipped one.
 #[test]
 fn how_often_a_call_is_made() {
     for (call, seconds, retries) in [
@@ -39,7 +39,7 @@ fn how_often_a_call_is_made() {
     }
 }
 
-/// Point A: entries share a view exactly if they make the same call in the same way.
+/// Entries share a view exactly if they make the same call in the same way.
 #[test]
 fn whatever_makes_the_call_is_in_its_identity() {
     let service = |key: &str, value: &str| json!({"service": {"url": "https://x/a", "headers": [{"key": key, "value": value}]}});
@@ -71,7 +71,7 @@ fn whatever_makes_the_call_is_in_its_identity() {
     assert_eq!(spec(bare_service).id(), ids[0]);
 }
 
-/// Point A: nothing that may be a secret is shown.
+/// Nothing that may be a secret is shown.
 #[test]
 fn secrets_of_a_call_are_shown_nowhere() {
     let spec = spec(json!({"service": {

@@ -527,7 +527,7 @@ fn scope(wide: bool) -> Scope {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Points E and F: while a view moves from watch to watch, each as far behind as it likes, no
+    /// While a view moves from watch to watch, each as far behind as it likes, no
     /// object of it and no referenced one ever goes back to what it was, or is missing while it is
     /// there; and in the end all is as the API server has it, without another list.
     #[test]

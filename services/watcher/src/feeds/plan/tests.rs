@@ -63,7 +63,7 @@ fn what_lies_within_another_source_is_derived_from_it() {
     assert_eq!(namespace.scopes, BTreeSet::from([Scope::of_namespace("r")]));
 }
 
-/// Point E: the rule by which many narrow watches become one, and back.
+/// The rule by which many narrow watches become one, and back.
 #[test]
 fn many_narrow_watches_become_one_where_that_costs_less_and_back() {
     for (count, objects, watches) in [
@@ -97,7 +97,7 @@ fn many_narrow_watches_become_one_where_that_costs_less_and_back() {
     assert_eq!(plan(&fewer).scopes.len(), 10);
 }
 
-/// Point E: 200,000 references never are as many watches.
+/// 200,000 references never are as many watches.
 #[test]
 fn references_by_the_hundred_thousand_are_one_watch() {
     let wanted = wants(&[], 200_000, Some(u64::MAX));
@@ -116,7 +116,7 @@ fn references_by_the_hundred_thousand_are_one_watch() {
     assert_eq!(narrow.unfit.len(), 200_000 - WATCHES_PER_TYPE_MAX);
 }
 
-/// Point E: of thousands of references nearly all may go before watches have to be planned anew.
+/// Of thousands of references nearly all may go before watches have to be planned anew.
 #[test]
 fn references_go_without_a_plan_until_few_are_left() {
     for (objects, least) in [(Some(u64::MAX), 65), (Some(10_000), 11), (None, 9)] {

@@ -136,7 +136,7 @@ fn all_pods() -> EntryRecord {
     )
 }
 
-/// Points B, C, D: each kind of target, and by which ways it is reached.
+/// Each kind of target, and by which ways it is reached.
 #[test]
 fn every_target_has_its_ways() {
     let array = Binding {
@@ -222,7 +222,7 @@ fn every_target_has_its_ways() {
     }
 }
 
-/// Point B: `globalReference: {name: entry.projection}`.
+/// `globalReference: {name: entry.projection}`.
 #[test]
 fn a_projection_stands_before_the_expression() {
     let catalog = catalog(&[entry(
@@ -302,7 +302,7 @@ fn what_is_not_there_is_said_or_read_live() {
     );
 }
 
-/// Point D: a namespaced Policy reads its own namespace alone, by every road.
+/// A namespaced Policy reads its own namespace alone, by every road.
 #[test]
 fn a_confined_reader_reads_nothing_outside_its_namespace() {
     let confined = |namespace: &str| Binding {
@@ -412,7 +412,7 @@ fn a_views_error_is_final_where_another_way_would_say_the_same() {
     }
 }
 
-/// Point C: `--cache-api-calls`. Another policy's reference may have been published all the same.
+/// `--cache-api-calls`. Another policy's reference may have been published all the same.
 #[test]
 fn calls_that_are_not_kept_are_read_live_and_inline_entries_are_not() {
     let said = |reason: &str| EntryRecord {
@@ -451,7 +451,7 @@ fn calls_that_are_not_kept_are_read_live_and_inline_entries_are_not() {
     }
 }
 
-/// Point C: the API server knows no such path, and a view would answer with an empty list.
+/// The API server knows no such path, and a view would answer with an empty list.
 #[test]
 fn a_path_whose_scope_is_not_the_resources_is_read_live() {
     let kinds = |namespaced| {

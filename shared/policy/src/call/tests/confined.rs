@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Rule 7, points C and D: a `Policy` reads its own namespace alone, by every road.
+/// Rule 7: a `Policy` reads its own namespace alone, by every road.
 #[test]
 fn a_confined_policy_is_refused_what_lies_outside() {
     let refused = |entry: Value, words: &str| {

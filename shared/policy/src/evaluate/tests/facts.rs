@@ -52,7 +52,6 @@ fn not_found(name: &str) -> FactError {
     }
 }
 
-/// Point B.
 #[test]
 fn a_global_reference_names_an_entry_and_a_projection() {
     for (name, entry, projection) in [
@@ -95,7 +94,6 @@ fn a_global_reference_names_an_entry_and_a_projection() {
     }
 }
 
-/// Point C.
 #[test]
 fn a_resource_cache_is_a_collection_that_is_declared() {
     let fact = asked(
@@ -147,7 +145,7 @@ fn a_resource_cache_is_a_collection_that_is_declared() {
     assert!(kept.reference.is_declared() && kept.object == Some(ObjectKey::new("", "n1")));
 }
 
-/// Point D: the namespace that is left out, and what a rule sees of a ConfigMap.
+/// The namespace that is left out, and what a rule sees of a ConfigMap.
 #[test]
 fn a_config_map_is_read_by_name() {
     for (entry, namespace, name, literal) in [
@@ -186,7 +184,7 @@ fn a_config_map_is_read_by_name() {
     }
 }
 
-/// Point D: in Kyverno's words, as clients match on them.
+/// In Kyverno's words, as clients match on them.
 #[test]
 fn a_config_map_that_is_not_there_is_an_error_in_kyvernos_words() {
     assert_eq!(
@@ -197,7 +195,7 @@ fn a_config_map_that_is_not_there_is_an_error_in_kyvernos_words() {
 
 const MISSING: &str = "apiCall: {urlPath: /apis/none/v1/x, jmesPath: items, default: DEFAULT}";
 
-/// Points C and D: a default stands in for what the source said, with no query over it; without one
+/// A default stands in for what the source said, with no query over it; without one
 /// it is the rule's error.
 #[test]
 fn a_default_stands_in_for_what_the_source_refuses() {

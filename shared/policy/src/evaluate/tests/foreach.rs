@@ -174,7 +174,7 @@ fn look_up(fact: &FactRequest) -> Result<Value, FactError> {
     }
 }
 
-/// Point C: the facts of all elements come together, each asked for once.
+/// The facts of all elements come together, each asked for once.
 #[test]
 fn an_element_has_facts_of_its_own() {
     let path = |name: &str| format!("/api/v1/namespaces/images/configmaps/{name}");

@@ -48,7 +48,7 @@ fn secrets() -> Vec<(Reference, FactTarget)> {
     ]
 }
 
-/// Point E: what the watcher keeps for a policy that was allowed to read Secrets is read by no other
+/// What the watcher keeps for a policy that was allowed to read Secrets is read by no other
 /// policy, whatever else the log has of them.
 #[test]
 fn views_of_secrets_are_found_by_the_policy_that_they_are_kept_for_alone() {
@@ -109,7 +109,7 @@ fn views_of_secrets_are_found_by_the_policy_that_they_are_kept_for_alone() {
     assert_eq!(error.code().as_str(), "AR115");
 }
 
-/// Point E: an entry on Secrets is a `ClusterPolicy`'s to read.
+/// An entry on Secrets is a `ClusterPolicy`'s to read.
 #[test]
 fn a_namespaced_policy_reads_no_entry_on_secrets() {
     let binding = Binding {
