@@ -1,3 +1,5 @@
+//! Rules that change objects which exist already.
+
 use anteroom_model::ExistingObjects;
 use serde_json::{Value, json};
 
