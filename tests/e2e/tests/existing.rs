@@ -1,0 +1,115 @@
+//! Rules that change objects which exist already, on real parts: what is concerned is changed after the
+//! trigger was admitted, what is not stays as it is, and a change is no trigger of its own.
+
+use anteroom_e2e::{
+    check::condition,
+    manifests, wait,
+    world::{NAMESPACE, World},
+};
+use anyhow::{Context, ensure};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_exists_is_changed_once_its_trigger_is_admitted() -> anyhow::Result<()> {
+    let mut world = World::start().await?;
+    let outcome = Box::pin(story(&mut world)).await;
+    outcome.with_context(|| {
+        world.folder.disable_cleanup(true);
+        format!("the logs are kept in {}", world.folder.path().display())
+    })
+}
+
+/// Copies what an updated ConfigMap says to each that follows it, but for those that are held.
+fn policy() -> Value {
+    json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "follow" },
+        "spec": { "rules": [{
+            "name": "follow",
+            "match": { "any": [{ "resources": { "kinds": ["ConfigMap"], "operations": ["UPDATE"],
+                "selector": { "matchLabels": { "role": "leads" } } } }] },
+            "mutate": {
+                "targets": [{
+                    "apiVersion": "v1", "kind": "ConfigMap",
+                    "namespace": "{{ request.namespace }}", "name": "follows-*",
+                    "preconditions": { "all": [
+                        { "key": "{{ target.data.held || 'no' }}", "operator": "NotEquals", "value": "yes" },
+                    ] },
+                }],
+                "patchStrategicMerge": { "data": {
+                    "said": "{{ request.object.data.says }} to {{ target.metadata.name }}" } },
+            },
+        }] },
+    })
+}
+
+fn writes() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": { "name": "anteroom-watcher-writes" },
+        "rules": [{ "apiGroups": [""], "resources": ["configmaps"],
+            "verbs": ["get", "list", "watch", "update"] }],
+    })
+}
+
+fn config_map(name: &str, role: &str, data: &Value) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": data,
+        "metadata": { "namespace": NAMESPACE, "name": name, "labels": { "role": role } } })
+}
+
+async fn said(world: &World, name: &str) -> anyhow::Result<(Value, String)> {
+    let found = world
+        .api(&config_map(name, "", &json!({})))
+        .get(name)
+        .await?;
+    let version = found.metadata.resource_version.context("no version")?;
+    Ok((found.data["data"]["said"].clone(), version))
+}
+
+/// Has the leader say something, and waits until this follower repeats it.
+async fn lead(world: &World, word: &str, follower: &str) -> anyhow::Result<()> {
+    let leader = config_map("leader", "leads", &json!({}));
+    let patch = json!({ "data": { "says": word } });
+    let api = world.api(&leader);
+    api.patch("leader", &PatchParams::default(), &Patch::Merge(&patch))
+        .await?;
+    let expected = format!("{word} to {follower}");
+    wait::until(&format!("{expected:?}"), async || {
+        let (said, _) = said(world, follower).await?;
+        ensure!(said == expected, "{said}");
+        anyhow::Ok(())
+    })
+    .await
+}
+
+async fn story(world: &mut World) -> anyhow::Result<()> {
+    world.system.ready().await?;
+    manifests::apply(&world.client, &writes()).await?;
+    for object in [
+        config_map("leader", "leads", &json!({ "says": "nothing" })),
+        config_map("follows-a", "follows", &json!({})),
+        config_map("follows-held", "follows", &json!({ "held": "yes" })),
+        config_map("else", "follows", &json!({})),
+    ] {
+        world.create(&object).await?;
+    }
+    manifests::apply(&world.client, &policy()).await?;
+    condition(world, &policy(), "True", "").await?;
+
+    lead(world, "hello", "follows-a").await?;
+    let (_, version) = said(world, "follows-a").await?;
+    for name in ["follows-held", "else"] {
+        let (said, _) = said(world, name).await?;
+        ensure!(said == Value::Null, "{name}: {said}");
+    }
+
+    // Where nothing would change nothing is written.
+    let late = config_map("follows-b", "follows", &json!({}));
+    world.create(&late).await?;
+    lead(world, "hello", "follows-b").await?;
+    let (_, again) = said(world, "follows-a").await?;
+    ensure!(again == version, "{version} became {again}");
+
+    lead(world, "goodbye", "follows-a").await?;
+    lead(world, "goodbye", "follows-b").await
+}
