@@ -135,24 +135,8 @@ impl Resolve for Scope<'_> {
     }
 
     fn search(&mut self, bound: &Bound, written: &str) -> Result<Arc<Value>, Interrupt> {
-        if let Some(value) = self.lone_entry(bound)? {
-            return Ok(value);
-        }
-        // Each turn but the last loads an entry, so there is an end to it.
-        loop {
-            match self.turn(bound) {
-                Turn::Done(value) => return Ok(Arc::new(value)),
-                Turn::Missed(entry) => self.load(entry)?,
-                Turn::Untold(message) => {
-                    return Err(Interrupt::Variable(VariableError {
-                        expression: written.to_owned(),
-                        message,
-                        kind: VariableErrorKind::Failed,
-                    }));
-                }
-                Turn::Failed(error) => return Err(self.variable_error(written, &error).into()),
-            }
-        }
+        let found = self.searched(bound, written)?;
+        found.map_err(|error| self.variable_error(written, &error).into())
     }
 }
 
@@ -165,6 +149,32 @@ enum Turn {
 }
 
 impl Scope<'_> {
+    /// What an expression comes to, or an error of its own. What comes of its entries interrupts.
+    fn searched(
+        &mut self,
+        bound: &Bound,
+        written: &str,
+    ) -> Result<Result<Arc<Value>, EvalError>, Interrupt> {
+        if let Some(value) = self.lone_entry(bound)? {
+            return Ok(Ok(value));
+        }
+        // Each turn but the last loads an entry, so there is an end to it.
+        loop {
+            match self.turn(bound) {
+                Turn::Done(value) => return Ok(Ok(Arc::new(value))),
+                Turn::Missed(entry) => self.load(entry)?,
+                Turn::Untold(message) => {
+                    return Err(Interrupt::Variable(VariableError {
+                        expression: written.to_owned(),
+                        message,
+                        kind: VariableErrorKind::Failed,
+                    }));
+                }
+                Turn::Failed(error) => return Ok(Err(error)),
+            }
+        }
+    }
+
     fn turn(&self, bound: &Bound) -> Turn {
         let root = Root::new(self.request, &self.entries[..self.visible], self.states);
         let result = bound

@@ -14,7 +14,7 @@ use crate::{
     VariableErrorKind,
     evaluate::facts::{Lookup, Question},
     policy::Loader,
-    template::{Bound, Prepared, Resolve, ValueTemplate},
+    template::{Bound, Prepared, ValueTemplate},
     uses::{Given, Part, Side},
 };
 
@@ -145,31 +145,29 @@ impl Scope<'_> {
         bound: &Bound,
         prepared: &Prepared,
     ) -> Result<Option<Value>, Interrupt> {
-        match self.given_value(given, bound, prepared) {
-            Ok(value) => Ok(value.map(Arc::unwrap_or_clone)),
-            Err(Interrupt::Variable(error))
-                if given.is_forgiven && error.kind == VariableErrorKind::Missing =>
-            {
-                Ok(Some(Value::Null))
-            }
-            Err(interrupt) => Err(interrupt),
-        }
-    }
-
-    fn given_value(
-        &mut self,
-        given: &Given,
-        bound: &Bound,
-        prepared: &Prepared,
-    ) -> Result<Option<Arc<Value>>, Interrupt> {
+        let null = || Ok(Some(Value::Null));
         if let Some(part) = &given.part {
-            return self.ask(prepared, part, None);
+            return match self.ask(prepared, part, None) {
+                Ok(value) => Ok(value.map(Arc::unwrap_or_clone)),
+                Err(Interrupt::Variable(error))
+                    if given.is_forgiven && error.kind == VariableErrorKind::Missing =>
+                {
+                    null()
+                }
+                Err(interrupt) => Err(interrupt),
+            };
         }
         let own = Bound {
             expression: given.expression.clone(),
             parameters: bound.parameters.clone(),
         };
-        self.search(&own, prepared.source()).map(Some)
+        match self.searched(&own, prepared.source())? {
+            Ok(value) => Ok(Some(Arc::unwrap_or_clone(value))),
+            // A key that it misses is nothing to a `||`; a variable that it names and that has no value is an
+            // error all the same.
+            Err(EvalError::MissingKey { .. }) if given.is_forgiven => null(),
+            Err(error) => Err(self.variable_error(prepared.source(), &error).into()),
+        }
     }
 }
 
