@@ -14,6 +14,7 @@ use proptest::{
     test_runner::{Config, TestRunner},
 };
 use random::{Case, World, case};
+use serde_json::json;
 
 /// How a driver deals with parts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -136,4 +137,46 @@ fn a_rule_comes_to_the_same_by_parts_and_by_facts() {
             .all(|(seen, least)| *seen >= least),
         "{seen:?}"
     );
+}
+
+/// A `||` stands in for a key that is not there, and not for a variable that comes to nothing.
+#[test]
+fn a_variable_without_a_value_is_an_error_by_parts_too() {
+    for (variable, is_error) in [
+        ("request.object.nope", true),
+        ("request.object.name", false),
+    ] {
+        let case = Case {
+            policy: json!({
+                "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+                "spec": {"rules": [{
+                    "name": "r", "match": {"any": [{"resources": {"kinds": ["*"]}}]},
+                    "context": [
+                        {"name": "facts", "cachedContextEntry": {"name": "facts"}},
+                        {"name": "v", "variable": {"jmesPath": variable}},
+                    ],
+                    "validate": {"deny": {"conditions": {"any": [{
+                        "key": "{{ contains(facts.items[].host, v || 'x') }}",
+                        "operator": "Equals", "value": true,
+                    }]}}},
+                }]},
+            }),
+            request: json!({
+                "uid": "u", "operation": "CREATE", "name": "n", "namespace": "ns",
+                "kind": {"group": "", "version": "v1", "kind": "Thing"},
+                "object": {"name": "n"}, "oldObject": null,
+            }),
+            world: World::of(json!({"items": [{"host": "a"}]})),
+        };
+        let policy = compile(&case.policy).unwrap();
+        let (whole, ..) = outcome(&policy, &case, Parts::Never);
+        let (found, answered, _) = outcome(&policy, &case, Parts::All);
+        assert_eq!(found, whole, "{variable}");
+        assert!(answered > 0, "{variable}");
+        assert_eq!(
+            matches!(found, RuleOutcome::Error(_)),
+            is_error,
+            "{variable}: {found:?}"
+        );
+    }
 }

@@ -31,6 +31,14 @@ const PROJECTIONS: [(&str, &str); 3] = [
 ];
 
 impl World {
+    /// Each source holds this.
+    pub(crate) fn of(document: Value) -> Self {
+        Self {
+            document,
+            broken: None,
+        }
+    }
+
     /// `None`: a part that is not to be had without the fact.
     pub(crate) fn answer(&self, need: &FactRequest) -> Option<Result<Value, FactError>> {
         if let Some((other, error)) = &self.broken
