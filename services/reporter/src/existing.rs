@@ -2,14 +2,18 @@
 //! each policy as it is, and again when a reporter takes over, since nobody knows how far another one came. What is
 //! as it should be is not written.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use anteroom_model::ObjectKey;
 use anteroom_webhook::background::{Judge, Renewed};
 
+/// When to look again at the triggers that could not be read.
+const AGAIN: Duration = Duration::from_secs(60);
+
 /// Goes through the triggers of policies that are new or changed, until it is dropped.
 pub(crate) async fn run(mut judge: Judge) {
     let mut done: BTreeMap<ObjectKey, Renewed> = BTreeMap::new();
+    let mut unread: Vec<ObjectKey> = Vec::new();
     loop {
         if let Some(known) = judge.known() {
             let renewed: Vec<_> = known.renewed().collect();
@@ -22,10 +26,20 @@ pub(crate) async fn run(mut judge: Judge) {
                 let triggers = judge.renew(&known, policy).await;
                 let (policy_key, seen, failed) = (policy.key(), triggers.seen, triggers.failed);
                 tracing::info!(policy = %policy_key, seen, failed, "what exists was gone through");
+                if triggers.is_unread {
+                    unread.push(policy_key.clone());
+                }
                 done.insert(policy_key.clone(), policy.clone());
                 continue;
             }
         }
-        judge.changed().await;
+        if unread.is_empty() {
+            judge.changed().await;
+            continue;
+        }
+        let _ = tokio::time::timeout(AGAIN, judge.changed()).await;
+        for policy in unread.drain(..) {
+            done.remove(&policy);
+        }
     }
 }

@@ -32,8 +32,9 @@ const WAITING_MAX: usize = 1_024;
 /// KiB of requests that wait or are worked on.
 const WAITING_KIB_MAX: usize = 64 * 1024;
 
-/// Triggers that are worked on at once, those included that wait to be tried again.
-const UNDER_WAY_MAX: usize = 64;
+/// Triggers that are worked on, those included that wait to be tried again. Of these few are evaluated at
+/// once: see `work`.
+const UNDER_WAY_MAX: usize = 256;
 
 /// What a request may have triggered.
 #[derive(Clone, Debug)]
@@ -120,9 +121,10 @@ async fn run(
                 let worker = Arc::clone(&worker);
                 under_way.spawn(async move {
                     let Triggered { request, rules } = &job.triggered;
-                    for (rule, _) in rules {
-                        worker.work(rule, request, Source::of(request)).await;
-                    }
+                    let source = Source::of(request);
+                    // None waits for another that is tried again.
+                    let works = rules.iter().map(|(rule, _)| worker.work(rule, request, source));
+                    futures::future::join_all(works).await;
                 });
             }
         }

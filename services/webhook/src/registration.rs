@@ -145,23 +145,26 @@ impl Registration {
         refusals: &'r Refusals,
     ) -> Apart<'r> {
         let mut apart = Apart::new(refusals);
-        for ignore in [true, false] {
-            let entries = policies.entries().iter();
-            for entry in entries.filter(|entry| entry.is_apart() && entry.group.ignore == ignore) {
-                let targets: Vec<_> = entry.targets.get(phase).iter().collect();
-                let rules = rules(&targets, kinds);
-                if let (false, Ok(policy)) = (rules.is_empty(), &entry.outcome) {
-                    let shared = self.webhook(phase, entry.group, rules, trust_pem);
-                    let path = path(phase, entry.group) + &apart::path(&entry.key);
-                    let webhook = MutatingWebhook {
-                        name: apart::name(phase, &entry.key),
-                        client_config: self.client_config(path, trust_pem),
-                        ..shared
-                    };
-                    apart.add(&entry.key, policy, webhook);
-                }
+        let entries = policies.entries().iter();
+        let mut entries: Vec<_> = entries.filter(|entry| entry.is_apart()).collect();
+        // Where there is no room for all, nobody's own policies push out those of the cluster, and none that
+        // may be passed over one that may not.
+        entries.sort_by_key(|entry| (!entry.key.namespace.is_empty(), entry.group.ignore));
+        for entry in entries {
+            let targets: Vec<_> = entry.targets.get(phase).iter().collect();
+            let rules = rules(&targets, kinds);
+            if let (false, Ok(policy)) = (rules.is_empty(), &entry.outcome) {
+                let shared = self.webhook(phase, entry.group, rules, trust_pem);
+                let path = path(phase, entry.group) + &apart::path(&entry.key);
+                let webhook = MutatingWebhook {
+                    name: apart::name(phase, &entry.key),
+                    client_config: self.client_config(path, trust_pem),
+                    ..shared
+                };
+                apart.add(&entry.key, policy, webhook);
             }
         }
+        apart.order();
         apart
     }
 

@@ -34,7 +34,7 @@ use crate::{apiserver::ApiServer, calls::CallTarget};
 const PART_MAX: usize = 100;
 
 /// Bytes of one part that is handed on; a longer one is read again in smaller parts.
-const PART_BYTES_MAX: usize = 3 * 1024 * 1024;
+const PART_BYTES_MAX: usize = 1024 * 1024;
 
 /// The largest object that is written.
 pub(super) const WRITE_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -139,11 +139,12 @@ impl Reader {
         let kind = self.kind(&objects.group, &objects.version, &objects.kind)?;
         if let Some(path) = paths::of_one(&kind, objects) {
             return match self.fetched(path, deadline).await {
-                Ok(object) => Ok(json!({"items": [*object]})),
-                // Of what is in no namespace there is a list, which lacks it.
-                Err(FactError::LiveReadFailed { code: 404, .. }) if !kind.namespaced => {
-                    Ok(json!({"items": []}))
-                }
+                Ok(object) if is_asked(objects, &object) => Ok(json!({"items": [*object]})),
+                Ok(_) => Err(failed(format!(
+                    "the API server gave another object than {objects}"
+                ))),
+                // The API server says that it is not there, as a list would that lacks it.
+                Err(FactError::LiveReadFailed { code: 404, .. }) => Ok(json!({"items": []})),
                 Err(error) => Err(error),
             };
         }
@@ -268,6 +269,12 @@ impl Policies {
 }
 
 /// Whether its names are those that are asked for: an object of a namespace is in one that is meant.
+fn is_asked(objects: &ExistingObjects, object: &Value) -> bool {
+    object["kind"] == *objects.kind
+        && object["metadata"]["name"] == *objects.name
+        && object["metadata"]["namespace"].as_str().unwrap_or_default() == objects.namespace
+}
+
 fn is_wanted(kind: &KindRecord, objects: &ExistingObjects, item: &Value) -> bool {
     let metadata = &item["metadata"];
     let fits = |pattern: &str, text: &Value| {

@@ -32,8 +32,10 @@ pub struct Renewed(Arc<Entry>);
 pub struct Triggers {
     /// Those that were gone through.
     pub seen: usize,
-    /// Those with which a rule failed, and lists that could not be read to their end.
+    /// Those with which a rule failed.
     pub failed: usize,
+    /// Some could not be read: nobody knows whether they are all.
+    pub is_unread: bool,
 }
 
 impl Known {
@@ -86,7 +88,7 @@ impl Judge {
                 Err(error) => {
                     let policy = &*name.policy;
                     tracing::warn!(policy, rule = name.rule(), %objects, %error, "triggers were not read");
-                    triggers.failed += 1;
+                    triggers.is_unread = true;
                     return;
                 }
             };

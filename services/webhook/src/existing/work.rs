@@ -3,7 +3,7 @@
 use anteroom_policy::{AdmissionRequest, RuleOutcome, RuleReport};
 use anteroom_wire::violation::{ViolatedRule, Violation};
 use futures::{StreamExt as _, stream};
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 
 pub(crate) use super::attempt::Source;
 use super::{
@@ -15,6 +15,9 @@ use crate::{decide::Decider, metrics::WebhookMetrics, rule::RuleName, violations
 /// Objects of one evaluation that are written at once.
 const WRITES_MAX: usize = 4;
 
+/// Attempts at once: each may hold the objects of 64 reads, beside admission.
+const ATTEMPTS_MAX: usize = 2;
+
 /// Evaluates and writes.
 #[derive(Debug)]
 pub(crate) struct Worker {
@@ -22,6 +25,7 @@ pub(crate) struct Worker {
     /// Where failures are told.
     violations: Violations,
     metrics: WebhookMetrics,
+    places: Semaphore,
 }
 
 impl Worker {
@@ -30,6 +34,7 @@ impl Worker {
             decider,
             violations,
             metrics,
+            places: Semaphore::new(ATTEMPTS_MAX),
         }
     }
 
@@ -65,6 +70,9 @@ impl Worker {
     }
 
     async fn attempt(&self, rule: &RuleName, request: &AdmissionRequest, source: Source) -> Came {
+        let Ok(_place) = self.places.acquire().await else {
+            return Came::Unavailable("the webhook ends".to_owned());
+        };
         let Some(catalog) = self.decider.catalog() else {
             return Came::Unavailable("the policies have not been read yet".to_owned());
         };

@@ -18,10 +18,13 @@ pub(crate) const OF_POLICY: &str = "/policy/";
 
 /// Bytes of the conditions of all policies, in one configuration: an object of the API server has room for
 /// about 1.5 MB. Policies beyond that, in order of their names, are not called for.
-pub(super) const CONDITIONS_BYTES_MAX: usize = 512 * 1024;
+pub(super) const CONDITIONS_BYTES_MAX: usize = 256 * 1024;
+
+/// Bytes around a condition's own, as an object's fields and in the record of who manages them.
+pub(super) const AROUND_BYTES: usize = 100;
 
 /// Webhooks of single policies in one configuration. Those beyond are not called for either.
-pub(super) const APART_MAX: usize = 400;
+pub(super) const APART_MAX: usize = 200;
 
 /// Bytes of a webhook's name, as the API server has it.
 const NAME_BYTES_MAX: usize = 253;
@@ -59,7 +62,7 @@ impl<'r> Apart<'r> {
             return;
         }
         let sizes = conditions.iter();
-        let bytes = sizes.map(|one| one.name.len() + one.expression.len());
+        let bytes = sizes.map(|one| one.name.len() + one.expression.len() + AROUND_BYTES);
         let bytes = self.bytes + bytes.sum::<usize>();
         if self.webhooks.len() >= APART_MAX || bytes > CONDITIONS_BYTES_MAX {
             let words = format!(
@@ -71,6 +74,16 @@ impl<'r> Apart<'r> {
         }
         self.bytes = bytes;
         self.webhooks.push((key.clone(), webhook));
+    }
+}
+
+impl Apart<'_> {
+    /// What may be passed over first, as in Kyverno; else by the policies' names.
+    pub(super) fn order(&mut self) {
+        self.webhooks.sort_by_cached_key(|(key, webhook)| {
+            let may_be_passed_over = webhook.failure_policy.as_deref() == Some("Ignore");
+            (!may_be_passed_over, key.clone())
+        });
     }
 }
 

@@ -103,6 +103,8 @@ struct Written {
 struct State {
     written: Option<Written>,
     refusals: Refusals,
+    /// What the API server did not take was just found, and what is left has not been written yet.
+    sifted: bool,
     write_backoff: Backoff,
     proof_backoff: Backoff,
 }
@@ -120,13 +122,23 @@ impl Keeper {
         let mut state = State {
             written: None,
             refusals: Refusals::default(),
+            sifted: false,
             write_backoff: Backoff::new(WRITE_RETRY_MS.0, WRITE_RETRY_MS.1),
             proof_backoff: Backoff::new(PROOF_RETRY_MS.0, PROOF_RETRY_MS.1),
         };
         loop {
             state.refusals.tick(Instant::now());
-            let catalog = catalogs.borrow_and_update().clone();
-            let trusted = trust.borrow_and_update().clone();
+            let (catalog, trusted) = match (std::mem::take(&mut state.sifted), &wanted) {
+                // What was sifted is written first: a policy that is changed again and again holds up no other.
+                (true, Some(wanted)) => (
+                    Some(Arc::clone(&wanted.catalog)),
+                    Some(Arc::clone(&wanted.trust)),
+                ),
+                _ => (
+                    catalogs.borrow_and_update().clone(),
+                    trust.borrow_and_update().clone(),
+                ),
+            };
             if let (Some(catalog), Some(trusted)) = (catalog, trusted) {
                 wanted = Some(self.want(wanted, catalog, trusted, &state.refusals));
             }
@@ -239,7 +251,10 @@ impl Keeper {
                 now + OUTRUN_RETRY
             }
             Err(Unwritten::Invalid(words)) => match self.sift(wanted, state).await {
-                true => Instant::now(),
+                true => {
+                    state.sifted = true;
+                    Instant::now()
+                }
                 false => {
                     let kind = configuration::kind(self.phase);
                     self.unwritten(format!("the API server refuses the {kind}: {words}"), state)

@@ -462,9 +462,31 @@ fn policies_with_conditions_share_the_room_that_there_is() {
     };
     assert_eq!(count(apart::APART_MAX, "true"), (apart::APART_MAX, 0));
     assert_eq!(count(apart::APART_MAX + 1, "true"), (apart::APART_MAX, 1));
-    let long = format!("'{}' == ''", "x".repeat(16 * 1024 - 9));
-    assert_eq!(long.len() + 1, 16 * 1024);
+    let long = format!(
+        "'{}' == ''",
+        "x".repeat(16 * 1024 - 9 - apart::AROUND_BYTES)
+    );
+    assert_eq!(long.len() + 1 + apart::AROUND_BYTES, 16 * 1024);
     let fit = apart::CONDITIONS_BYTES_MAX / (16 * 1024);
     assert_eq!(count(fit, &long), (fit, 0));
     assert_eq!(count(fit + 1, &long), (fit, 1));
+}
+
+#[test]
+fn what_has_to_be_asked_pushes_out_what_may_be_passed_over() {
+    let one = |failure: &str| asking(policy(&["Service"], &["CREATE"], failure, None), "true");
+    let names: Vec<_> = (0..apart::APART_MAX)
+        .map(|at| format!("p{at:04}"))
+        .collect();
+    let own = names.iter().map(|name| ("a", &**name, one("Ignore")));
+    let all: Vec<_> = own
+        .chain([("", "q", one("Ignore")), ("", "z", one("Fail"))])
+        .collect();
+    let made = made(Phase::Validation, &set(&all), &Refusals::default());
+    assert_eq!(made.apart.len(), apart::APART_MAX);
+    let left_out: Vec<_> = made.left_out.keys().map(ToString::to_string).collect();
+    assert_eq!(left_out, ["a/p0198", "a/p0199"]);
+    // What may be passed over is asked first all the same.
+    let keys: Vec<_> = made.apart.iter().map(|(key, _)| key.to_string()).collect();
+    assert_eq!((&*keys[0], &*keys[apart::APART_MAX - 1]), ("q", "z"));
 }

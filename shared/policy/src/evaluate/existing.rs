@@ -239,29 +239,50 @@ fn resting_on(mut object: Value, before: &Value) -> Value {
 }
 
 /// In the API server's syntax. Nothing that stands in it is more than a key or a value.
+/// What is none is an error: it never means all.
 fn label_selector(selector: &Value) -> Result<String, String> {
     let mut all = Vec::new();
-    for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
-        all.push(format!("{}={}", plain(key)?, plain_value(value)?));
-    }
-    for one in selector["matchExpressions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-    {
-        let key = plain_value(&one["key"])?;
-        let values = one["values"].as_array().into_iter().flatten();
-        let values = values.map(plain_value).collect::<Result<Vec<_>, _>>()?;
-        let values = values.join(",");
-        all.push(match one["operator"].as_str() {
-            Some("In") => format!("{key} in ({values})"),
-            Some("NotIn") => format!("{key} notin ({values})"),
-            Some("Exists") => key.to_owned(),
-            Some("DoesNotExist") => format!("!{key}"),
-            _ => return Err(format!("there is no operator {}", one["operator"])),
-        });
+    for (field, said) in selector.as_object().into_iter().flatten() {
+        match (field.as_str(), said) {
+            ("matchLabels", Value::Object(labels)) => {
+                for (key, value) in labels {
+                    all.push(format!("{}={}", plain(key)?, plain_value(value)?));
+                }
+            }
+            ("matchExpressions", Value::Array(expressions)) => {
+                for one in expressions {
+                    all.push(requirement(one)?);
+                }
+            }
+            _ => return Err(format!("`{field}: {said}` is no part of a selector")),
+        }
     }
     Ok(all.join(","))
+}
+
+fn requirement(one: &Value) -> Result<String, String> {
+    let key = plain_value(&one["key"])?;
+    let values = match &one["values"] {
+        Value::Null => Vec::new(),
+        Value::Array(values) => values
+            .iter()
+            .map(plain_value)
+            .collect::<Result<Vec<_>, _>>()?,
+        other => return Err(format!("`values: {other}` is no list")),
+    };
+    let operator = one["operator"].as_str().unwrap_or_default();
+    let takes_values = matches!(operator, "In" | "NotIn");
+    if takes_values == values.is_empty() {
+        return Err(format!("{operator} with {} values", values.len()));
+    }
+    let values = values.join(",");
+    Ok(match operator {
+        "In" => format!("{key} in ({values})"),
+        "NotIn" => format!("{key} notin ({values})"),
+        "Exists" => key.to_owned(),
+        "DoesNotExist" => format!("!{key}"),
+        _ => return Err(format!("there is no operator {}", one["operator"])),
+    })
 }
 
 fn plain_value(value: &Value) -> Result<&str, String> {
@@ -291,4 +312,48 @@ fn wrong(source: &str, message: String, place: String) -> Stop {
 fn stopped(interrupt: Interrupt, place: impl FnOnce() -> String) -> Stop {
     let error = interrupt.into_error(place);
     error.map_or(Stop::Pending, |error| Stop::Error(Box::new(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_selector_never_means_all() {
+        for (selector, expected) in [
+            (json!({}), Some("")),
+            (json!({"matchLabels": {"a": "b"}}), Some("a=b")),
+            (
+                json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["b", "c"]}]}),
+                Some("a in (b,c)"),
+            ),
+            (
+                json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]}),
+                Some("a"),
+            ),
+            (json!({"matchLabels": null}), None),
+            (json!({"matchLabels": "a=b"}), None),
+            (json!({"matchLabels": {"a": 1}}), None),
+            (json!({"matchLabels": {"a": "b,c"}}), None),
+            (json!({"matchLabel": {"a": "b"}}), None),
+            (json!({"matchExpressions": {"key": "a"}}), None),
+            (
+                json!({"matchExpressions": [{"key": "a", "operator": "In", "values": []}]}),
+                None,
+            ),
+            (
+                json!({"matchExpressions": [{"key": "a", "operator": "In", "values": "b"}]}),
+                None,
+            ),
+            (
+                json!({"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}),
+                None,
+            ),
+        ] {
+            let found = label_selector(&selector);
+            assert_eq!(found.as_deref().ok(), expected, "{selector}");
+        }
+    }
 }

@@ -123,6 +123,10 @@ fn check_kind(spec: &TargetSpec, group: &str, version: &str, kind: &str) -> Resu
 
 /// What is asked for: what the policy's text comes to.
 fn check_asked(field: &str, text: &str, own: Option<&Template>) -> Result<(), String> {
+    // Or it would lead to something else than what it names.
+    if text.contains(['/', '%']) || matches!(text, "." | "..") {
+        return Err(format!("its {field} `{text}` is no name"));
+    }
     let fits = match own {
         None => text.is_empty(),
         Some(own) => !text.is_empty() && own.can_be(text, |_| true),
@@ -264,6 +268,21 @@ mod tests {
                 .permits_writing("r", 1, &object("shop", "web-1-x"))
                 .is_err()
         );
+    }
+
+    #[test]
+    fn what_a_variable_comes_to_is_a_name() {
+        let targets = json!({"apiVersion": "v1", "kind": "Pod",
+            "namespace": "{{ request.namespace }}", "name": "{{ request.object.data.pod }}"});
+        let policy = policy("ClusterPolicy", &targets);
+        let of = |namespace: &str, name: &str| {
+            policy.permits_reading("r", &asked(Some(0), "Pod", namespace, name))
+        };
+        assert_eq!(of("shop", "web.1-*"), Ok(()));
+        for text in ["a/secrets/b", "a%2Fb", "..", "."] {
+            assert!(of("shop", text).is_err(), "{text}");
+            assert!(of(text, "web").is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -91,7 +91,7 @@ fn each_object_is_patched_by_what_the_trigger_says() {
             _ => json!({"items": [pod("web-3", "c")]}),
         }
     });
-    assert_eq!(asked[0].label_selector, "tier=web,!old");
+    assert_eq!(asked[0].label_selector, "!old,tier=web");
     assert_eq!((&*asked[0].namespace, &*asked[0].name), ("own", "web-*"));
     assert_eq!(asked.len(), 2);
     assert_eq!(report.outcome, RuleOutcome::Pass);
