@@ -148,12 +148,7 @@ impl ApiServer {
         }
         let body = data.map_or_else(Body::empty, |data| Body::from(data.to_vec()));
         let request = request.body(body).map_err(Fault::transport)?;
-        let sent = tokio::time::timeout(SILENCE_MAX, self.client.send(request));
-        let response = sent
-            .await
-            .map_err(|_| Fault::Silent { after: SILENCE_MAX })?;
-        let (head, body) = response.map_err(Fault::transport)?.into_parts();
-        Ok((head.status.as_u16(), read(body, bytes_max).await?))
+        self.answer(request, bytes_max).await
     }
 
     /// Puts this body of JSON at `path`, whatever is answered: its status code and its body.
@@ -168,6 +163,14 @@ impl ApiServer {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(data.to_vec()))
             .map_err(Fault::transport)?;
+        self.answer(request, bytes_max).await
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Body>,
+        bytes_max: usize,
+    ) -> Result<(u16, Bytes), Fault> {
         let sent = tokio::time::timeout(SILENCE_MAX, self.client.send(request));
         let response = sent
             .await

@@ -138,15 +138,18 @@ impl Reader {
         self.permitted_soon(&request.policy, check).await?;
         let kind = self.kind(&objects.group, &objects.version, &objects.kind)?;
         if let Some(path) = paths::of_one(&kind, objects) {
-            return match self.fetched(path, deadline).await {
-                Ok(object) if is_asked(objects, &object) => Ok(json!({"items": [*object]})),
-                Ok(_) => Err(failed(format!(
-                    "the API server gave another object than {objects}"
-                ))),
-                // The API server says that it is not there, as a list would that lacks it.
-                Err(FactError::LiveReadFailed { code: 404, .. }) => Ok(json!({"items": []})),
-                Err(error) => Err(error),
-            };
+            match self.fetched(path, deadline).await {
+                Ok(object) if is_asked(objects, &object) => {
+                    return Ok(json!({"items": [*object]}));
+                }
+                Ok(_) => {
+                    let other = format!("the API server gave another object than {objects}");
+                    return Err(failed(other));
+                }
+                // That may be the kind, too: only a list that lacks an object says that it is not there.
+                Err(FactError::LiveReadFailed { code: 404, .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         let (mut most, mut continues) = (PART_MAX, objects.continues.clone());
         loop {

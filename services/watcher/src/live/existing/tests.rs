@@ -32,6 +32,9 @@ fn answer(method: &str, uri: &str) -> (u16, Value) {
         ("GET", "/api/v1/namespaces/shop/pods?limit=100&continue=end") => {
             (200, json!({"items": [listed("api-2")], "metadata": {}}))
         }
+        ("GET", "/api/v1/namespaces/shop/pods?limit=100&fieldSelector=metadata.name%3Dgone") => {
+            (200, json!({"items": [], "metadata": {}}))
+        }
         ("PUT", "/api/v1/namespaces/shop/pods/web-1?fieldManager=anteroom") => (200, pod("web-1")),
         ("PUT", "/api/v1/namespaces/shop/pods/web-2?fieldManager=anteroom") => {
             (409, json!({"message": "changed"}))
@@ -78,6 +81,13 @@ async fn rig() -> Rig {
             "name": "r", "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
             "mutate": {
                 "targets": [{"apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "web-*"}],
+                "patchStrategicMerge": {"spec": {"a": "b"}},
+            },
+        }, {
+            "name": "one", "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
+            "mutate": {
+                "targets": [{"apiVersion": "v1", "kind": "Pod", "namespace": "shop",
+                    "name": "{{ request.object.data.pod }}"}],
                 "patchStrategicMerge": {"spec": {"a": "b"}},
             },
         }]},
@@ -156,6 +166,26 @@ async fn what_a_target_means_is_read_part_by_part() {
     ] {
         assert!(ask(objects).await.is_err());
     }
+}
+
+/// That one object is not found may be for want of the kind: the list says which.
+#[tokio::test]
+async fn what_is_not_found_is_not_there_where_a_list_lacks_it() {
+    let rig = rig().await;
+    let ask = async |name: &str| {
+        let objects = objects("Pod", name);
+        let mut request = request(LiveCall::Existing { objects });
+        request.rule = "one".into();
+        rig.ask(&request).await
+    };
+    let found = result(ask("web-1").await);
+    assert_eq!(found["items"][0]["metadata"]["name"], "web-1");
+    assert_eq!(result(ask("gone").await)["items"], json!([]));
+    let failed = ask("unknown").await.unwrap_err();
+    assert!(
+        matches!(failed, FactError::LiveReadFailed { code: 404, .. }),
+        "{failed:?}"
+    );
 }
 
 #[tokio::test]
