@@ -5,6 +5,7 @@
 //! free to send it. So a stall of the server counts against every request that was due meanwhile, as
 //! it does for whoever waits for an admission.
 
+mod alarm;
 mod clock;
 mod drive;
 mod glance;

@@ -1,4 +1,4 @@
-//! HTTP/2 on one connection: a thread that runs all streams, and one that knows when requests are due.
+//! HTTP/2 on one connection: one thread that runs all streams, and knows when requests are due.
 
 use std::{
     sync::Arc,
@@ -17,7 +17,8 @@ use tokio_rustls::TlsConnector;
 
 use super::{
     Pace, Paced,
-    clock::{Clock, MachineClock, thread_cpu, wake_in_time},
+    alarm::Alarm,
+    clock::{Clock, MachineClock, thread_cpu},
     glance::{Verdict, judge},
     question::Asker,
     stalls::MachineWatch,
@@ -76,7 +77,10 @@ async fn run_streams(plan: &Paced) -> anyhow::Result<PacedReport> {
     });
     let machine = MachineWatch::begin(shared.clock.start)?;
     let cpu = thread_cpu();
-    let ticking = tick(&shared)?;
+    let ticking = match shared.closed {
+        true => None,
+        false => Some(tokio::spawn(tick(Arc::clone(&shared), Alarm::new()?))),
+    };
     let mut workers = tokio::task::JoinSet::new();
     for (stream, asker) in streams {
         workers.spawn(work(Arc::clone(&shared), stream, asker));
@@ -87,8 +91,7 @@ async fn run_streams(plan: &Paced) -> anyhow::Result<PacedReport> {
     }
     all.cpu += thread_cpu().saturating_sub(cpu);
     if let Some(ticking) = ticking {
-        let ticked = ticking.join();
-        all.cpu += ticked.map_err(|_| anyhow::anyhow!("the load's clock panicked"))?;
+        ticking.await.context("the load's clock ended badly")??;
     }
     Ok(all.report(shared.turns.left(), &machine.end()))
 }
@@ -102,27 +105,25 @@ struct Shared {
     closed: bool,
 }
 
-/// For an open loop, a thread that adds a permit whenever a request becomes due; it returns its CPU
-/// time. The runtime's own timers are a millisecond coarse.
-fn tick(shared: &Arc<Shared>) -> anyhow::Result<Option<thread::JoinHandle<Duration>>> {
-    if shared.closed {
-        return Ok(None);
+/// For an open loop: adds a permit whenever a request becomes due. It is a task among the streams, as a
+/// thread that wakes theirs for every request takes as long as all else that the generator does.
+async fn tick(shared: Arc<Shared>, alarm: Alarm) -> std::io::Result<()> {
+    let rung = ring(&shared, &alarm).await;
+    // Whoever waits now learns that the run is over.
+    shared.due.close();
+    rung
+}
+
+async fn ring(shared: &Shared, alarm: &Alarm) -> std::io::Result<()> {
+    let dues = (0..).map_while(|index| shared.turns.due(index));
+    for due in dues {
+        let left = due.saturating_sub(shared.clock.now());
+        if !left.is_zero() {
+            alarm.wait(left).await?;
+        }
+        shared.due.add_permits(1);
     }
-    let shared = Arc::clone(shared);
-    let ticking = thread::Builder::new()
-        .name("load-clock".into())
-        .spawn(move || {
-            wake_in_time();
-            let dues = (0..).map_while(|index| shared.turns.due(index));
-            for due in dues {
-                shared.clock.wait_until(due);
-                shared.due.add_permits(1);
-            }
-            // Whoever waits now learns that the run is over.
-            shared.due.close();
-            thread_cpu()
-        })?;
-    Ok(Some(ticking))
+    Ok(())
 }
 
 async fn work(shared: Arc<Shared>, mut stream: Stream, mut asker: Asker) -> Tally {
