@@ -96,18 +96,8 @@ pub fn parse(text: &str) -> anyhow::Result<Vec<Value>> {
 
 /// Applies one manifest whose kind the API server serves.
 pub async fn apply(client: &Client, manifest: &Value) -> anyhow::Result<()> {
-    let object: DynamicObject = serde_json::from_value(manifest.clone())?;
-    let name = object
-        .metadata
-        .name
-        .clone()
-        .context("a manifest without metadata.name")?;
+    let (api, name) = named(client, manifest)?;
     let what = format!("{} {name}", manifest["kind"]);
-    let resource = resource_of(manifest)?;
-    let api: Api<DynamicObject> = match &object.metadata.namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    };
     api.patch(
         &name,
         &PatchParams::apply("anteroom-e2e").force(),
@@ -116,6 +106,27 @@ pub async fn apply(client: &Client, manifest: &Value) -> anyhow::Result<()> {
     .await
     .with_context(|| format!("applying {what}"))?;
     Ok(())
+}
+
+/// Deletes what was applied.
+pub async fn delete(client: &Client, manifest: &Value) -> anyhow::Result<()> {
+    let (api, name) = named(client, manifest)?;
+    let deleted = api.delete(&name, &Default::default()).await;
+    deleted.with_context(|| format!("deleting {} {name}", manifest["kind"]))?;
+    Ok(())
+}
+
+/// Where a manifest's object is, and its name there.
+fn named(client: &Client, manifest: &Value) -> anyhow::Result<(Api<DynamicObject>, String)> {
+    let metadata = &manifest["metadata"];
+    let name = metadata["name"].as_str();
+    let name = name.context("a manifest without metadata.name")?.to_owned();
+    let resource = resource_of(manifest)?;
+    let api = match metadata["namespace"].as_str() {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    Ok((api, name))
 }
 
 /// Makes a namespace.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anteroom_e2e::wait;
-use anteroom_load::{Pace, Paced, PacedReport, Protocol, Questions};
+use anteroom_load::{Pace, Paced, PacedReport, Protocol, Questions, Target};
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
-use crate::{Settings, ground::Ground, say, spent};
+use crate::{Settings, ground::Ground, peer::Peer, say, spent};
 
 /// What is posted before anything counts: indexes are made, connections and allocators warm.
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -15,11 +15,58 @@ const WARM_UP: Duration = Duration::from_secs(1);
 /// How long answers are looked at to see whether a policy is in force.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// The same of another engine, whose every answer may take some hundreds of milliseconds.
+const LOOK_AT_A_PEER: Duration = Duration::from_secs(3);
+
+/// Right answers that it takes to believe so.
+const RIGHT_MIN: u64 = 6;
+
 /// One row of a table: so many at once by this protocol.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) protocol: Protocol,
     pub(crate) at_once: usize,
+}
+
+/// Whose decisions are measured.
+#[derive(Clone, Copy)]
+pub(crate) enum Deciding<'a> {
+    /// Ours.
+    Ground(&'a Ground),
+    /// Another engine's.
+    Peer(&'a Peer),
+}
+
+impl Deciding<'_> {
+    async fn target(self) -> anyhow::Result<Target> {
+        match self {
+            Self::Ground(ground) => ground.target().await,
+            Self::Peer(peer) => Ok(peer.target().clone()),
+        }
+    }
+
+    /// For how long answers are looked at to see whether a policy is in force.
+    fn look(self) -> Duration {
+        match self {
+            Self::Ground(_) => LOOK,
+            Self::Peer(_) => LOOK_AT_A_PEER,
+        }
+    }
+
+    async fn counted(self, paced: Paced) -> anyhow::Result<(PacedReport, Value)> {
+        match self {
+            Self::Ground(ground) => counted(ground, paced).await,
+            Self::Peer(peer) => peer.counted(paced).await,
+        }
+    }
+
+    /// What stands for the CPU time of a whole decision.
+    fn whole(self) -> &'static str {
+        match self {
+            Self::Ground(_) => "webhook_replica_nats",
+            Self::Peer(_) => "together",
+        }
+    }
 }
 
 /// HTTP/1.1 and HTTP/2, one at a time and more.
@@ -44,24 +91,24 @@ pub(crate) async fn run(paced: Paced) -> anyhow::Result<PacedReport> {
 
 /// Waits until all answers are right, each sort of question asked as often as the others: then the
 /// policies are in force, and nothing is measured that is not the real thing.
-pub(crate) async fn in_force(ground: &Ground, questions: &Questions) -> anyhow::Result<()> {
+pub(crate) async fn in_force(of: Deciding<'_>, questions: &Questions) -> anyhow::Result<()> {
     let mut questions = questions.clone();
     for case in &mut questions.cases {
         case.weight = 1;
     }
     let look = Paced {
-        target: ground.target().await?,
+        target: of.target().await?,
         protocol: Protocol::Http1,
         at_once: 1,
         pace: Pace::Closed,
-        lasts: LOOK,
+        lasts: of.look(),
         questions,
     };
     wait::until("the policies to be in force", async || {
         let report = run(look.clone()).await?;
         let right = report.decisions - report.wrong;
         ensure!(
-            right > 5 && report.wrong == 0 && report.errors == 0,
+            right >= RIGHT_MIN && report.wrong == 0 && report.errors == 0,
             "{report:?}"
         );
         anyhow::Ok(())
@@ -71,12 +118,12 @@ pub(crate) async fn in_force(ground: &Ground, questions: &Questions) -> anyhow::
 
 /// One row, measured both ways.
 pub(crate) async fn measure(
-    ground: &Ground,
+    of: Deciding<'_>,
     row: Row,
     questions: &Questions,
     settings: &Settings,
 ) -> anyhow::Result<Value> {
-    let target = ground.target().await?;
+    let target = of.target().await?;
     let paced = |pace, lasts| Paced {
         target: target.clone(),
         protocol: row.protocol,
@@ -86,11 +133,11 @@ pub(crate) async fn measure(
         questions: questions.clone(),
     };
     run(paced(Pace::Closed, WARM_UP.min(settings.lasts))).await?;
-    let (closed, closed_cpu) = counted(ground, paced(Pace::Closed, settings.lasts)).await?;
+    let (closed, closed_cpu) = of.counted(paced(Pace::Closed, settings.lasts)).await?;
     let per_second = closed.decisions_per_second * settings.fraction;
     ensure!(per_second > 0.0, "no decision at all: {closed:?}");
     let open = paced(Pace::Open { per_second }, settings.lasts);
-    let (open, open_cpu) = counted(ground, open).await?;
+    let (open, open_cpu) = of.counted(open).await?;
     let protocol = match row.protocol {
         Protocol::Http1 => "HTTP/1.1",
         Protocol::Http2 => "HTTP/2",
@@ -108,7 +155,7 @@ pub(crate) async fn measure(
         closed.decisions_per_second,
         latency(&closed),
         latency(&open),
-        closed_cpu["webhook_replica_nats"],
+        closed_cpu[of.whole()],
         closed.generator_cpu_ms,
     ));
     Ok(json!({

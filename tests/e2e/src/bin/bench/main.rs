@@ -7,11 +7,13 @@ mod beside;
 mod compiled;
 mod decisions;
 mod deltas;
+mod fill;
 mod goals;
 mod ground;
 mod indexed;
 mod machine;
 mod page;
+mod peer;
 mod pod;
 mod real;
 mod scale;
@@ -21,18 +23,19 @@ mod size;
 mod spent;
 mod turns;
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
 use serde_json::{Value, json};
 
+use peer::{Peer, PeerArgs};
 use scenarios::Scenario;
 
 /// Measures Anteroom over real NATS, every service a process of its own.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  cargo xtask bench -- --list\n  cargo xtask bench -- --only unique --quick\n  cargo xtask bench -- -o bench.json"
+    after_help = "Examples:\n  cargo xtask bench -- --list\n  cargo xtask bench -- --only unique --quick\n  cargo xtask bench -- -o bench.json\n  cargo xtask bench -- --only no-context,unique --seconds 5 --peer https://127.0.0.1:9443/validate/fail \\\n    --peer-name other --peer-ca ca.pem --peer-process webhook=4711 --peer-kubeconfig admin.kubeconfig \\\n    --peer-policies policies/"
 )]
 struct Args {
     /// Scenarios to run: those whose name holds one of these texts, separated by commas; all if absent.
@@ -71,6 +74,9 @@ struct Args {
     #[arg(long)]
     logs: Option<PathBuf>,
 
+    #[command(flatten)]
+    peer: PeerArgs,
+
     /// Writes a page for people to this file.
     #[arg(long)]
     write_docs: Option<PathBuf>,
@@ -102,6 +108,8 @@ pub(crate) struct Settings {
     fraction: f64,
     replicas: usize,
     logs: Option<PathBuf>,
+    /// Another engine, measured in turns with ours.
+    peer: Option<Arc<Peer>>,
 }
 
 #[tokio::main]
@@ -160,6 +168,7 @@ async fn measure(args: &Args, chosen: Vec<&Scenario>) -> anyhow::Result<Value> {
         fraction: args.fraction,
         replicas: args.replicas,
         logs: args.logs.clone(),
+        peer: Peer::of(&args.peer).await?.map(Arc::new),
     };
     let mut results = Vec::new();
     for scenario in chosen {

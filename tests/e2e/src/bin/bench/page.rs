@@ -1,5 +1,7 @@
 //! The page that shows a report to people.
 
+mod peer;
+
 use std::fmt::Write;
 
 use serde_json::Value;
@@ -33,6 +35,7 @@ pub(crate) fn write(report: &Value) -> String {
     goals_table(report, &mut page);
     decisions(report, &mut page);
     allocations(report, &mut page);
+    page.push_str(&peer::section(report));
     changes(report, &mut page);
     memory(report, &mut page);
     instructions(report, &mut page);

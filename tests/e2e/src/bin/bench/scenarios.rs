@@ -6,9 +6,11 @@ use serde_json::{Value, json};
 use crate::{
     Settings,
     ask::{Rule, questions},
-    beside, compiled, decisions,
+    beside, compiled,
+    decisions::{self, Deciding},
     ground::{Ground, Layout},
     indexed,
+    peer::Turn,
     real::{self, Timed},
     say, scale, scans,
     size::{self, Held, INGRESSES, PODS, PODS_REFERENCED, SERVICES},
@@ -287,7 +289,9 @@ pub(crate) async fn run(scenario: &Scenario, settings: &Settings) -> anyhow::Res
         false => SCALES,
     };
     match &scenario.what {
-        What::Decisions { rule, layout } => decide(*rule, fewer(layout, settings), settings).await,
+        What::Decisions { rule, layout } => {
+            decide(scenario.name, *rule, fewer(layout, settings), settings).await
+        }
         What::Compiled(count) => compiled::run(SIXTEEN, *count),
         What::Scale => scale::run(scales, entry, settings).await,
         What::Beside => beside::run(USUAL.ingresses, DELTAS_PER_SECOND, entry, settings).await,
@@ -313,7 +317,12 @@ fn fewer(layout: &Layout, settings: &Settings) -> Layout {
     layout
 }
 
-async fn decide(rule: Rule, layout: Layout, settings: &Settings) -> anyhow::Result<Value> {
+async fn decide(
+    name: &str,
+    rule: Rule,
+    layout: Layout,
+    settings: &Settings,
+) -> anyhow::Result<Value> {
     let ground = Ground::start(layout, settings).await?;
     let taken: Vec<String> = match rule {
         Rule::PodName => (0..layout.pods)
@@ -324,17 +333,28 @@ async fn decide(rule: Rule, layout: Layout, settings: &Settings) -> anyhow::Resu
             .collect(),
     };
     let questions = questions(rule, taken);
-    decisions::in_force(&ground, &questions).await?;
+    let ours = Deciding::Ground(&ground);
+    decisions::in_force(ours, &questions).await?;
     say("in force");
+    let mut turn = match &settings.peer {
+        Some(peer) => Turn::begin(peer, name, &layout, &questions).await?,
+        None => None,
+    };
     let mut rows = Vec::new();
     for row in decisions::rows(settings, AT_ONCE) {
-        rows.push(decisions::measure(&ground, row, &questions, settings).await?);
+        rows.push(decisions::measure(ours, row, &questions, settings).await?);
+        if let Some(turn) = &mut turn {
+            turn.measure(row, &questions, settings).await?;
+        }
     }
-    let result = json!({
+    let mut result = json!({
         "objects": layout.ingresses + layout.services + layout.pods,
         "rows": rows,
         "memory": spent::memory(&ground)?,
     });
+    if let Some(turn) = turn {
+        result["peer"] = turn.end(&questions).await?;
+    }
     ground.end().await?;
     Ok(result)
 }

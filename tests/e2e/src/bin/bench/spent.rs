@@ -10,8 +10,8 @@ use crate::ground::Ground;
 
 /// CPU time so far in milliseconds.
 pub(crate) struct Cpu {
-    by_process: BTreeMap<&'static str, f64>,
-    /// Of the whole machine, less all of ours.
+    by_process: BTreeMap<String, f64>,
+    /// Of the whole machine, less all of these and this process.
     others: f64,
     at: Instant,
 }
@@ -21,14 +21,21 @@ const OF_A_DECISION: [&str; 3] = ["webhook", "replica", "nats"];
 
 /// CPU time so far of all that runs; several replicas are counted together.
 pub(crate) fn cpu(ground: &Ground) -> anyhow::Result<Cpu> {
-    let mut by_process = BTreeMap::new();
-    for (name, process) in ground.processes() {
-        *by_process.entry(name).or_default() += process.cpu_ms()?;
+    let processes = ground.processes().into_iter();
+    cpu_of(processes.map(|(name, process)| (name, process.id())))
+}
+
+/// CPU time so far of these processes; those of one name are counted together.
+pub(crate) fn cpu_of<'a>(processes: impl Iterator<Item = (&'a str, u32)>) -> anyhow::Result<Cpu> {
+    let mut by_process: BTreeMap<String, f64> = BTreeMap::new();
+    for (name, id) in processes {
+        let ms = cpu_ms_of(id).with_context(|| format!("{name}, process {id}"))?;
+        *by_process.entry(name.to_owned()).or_default() += ms;
     }
-    let ours = by_process.values().sum::<f64>() + cpu_ms_of(std::process::id())?;
+    let counted = by_process.values().sum::<f64>() + cpu_ms_of(std::process::id())?;
     Ok(Cpu {
         by_process,
-        others: cpu_ms_of_all()? - ours,
+        others: cpu_ms_of_all()? - counted,
         at: Instant::now(),
     })
 }
@@ -36,14 +43,25 @@ pub(crate) fn cpu(ground: &Ground) -> anyhow::Result<Cpu> {
 /// What was taken between two looks, for each of `count`, and what of it is a decision's own. What
 /// others took of the machine meanwhile stands beside it, in cores: much of it makes latencies worthless.
 pub(crate) fn cpu_each(before: &Cpu, after: &Cpu, count: u64) -> Value {
+    let own = |name: &str| OF_A_DECISION.contains(&name);
+    each(before, after, count, ("webhook_replica_nats", own))
+}
+
+/// The same of processes that are all a decision's own: what they took together is `together`.
+pub(crate) fn cpu_each_of_all(before: &Cpu, after: &Cpu, count: u64) -> Value {
+    each(before, after, count, ("together", |_| true))
+}
+
+fn each(before: &Cpu, after: &Cpu, count: u64, (sum, of): (&str, fn(&str) -> bool)) -> Value {
     let count = count.max(1) as f64;
     let each = after.by_process.iter().map(|(name, ms)| {
         let before = before.by_process.get(name).copied();
-        (*name, (ms - before.unwrap_or_default()) / count)
+        (&**name, (ms - before.unwrap_or_default()) / count)
     });
     let mut each: BTreeMap<&str, f64> = each.collect();
-    let own = OF_A_DECISION.iter().filter_map(|name| each.get(name)).sum();
-    each.insert("webhook_replica_nats", own);
+    let own = each.iter().filter(|(name, _)| of(name));
+    let own = own.map(|(_, ms)| ms).sum();
+    each.insert(sum, own);
     let seconds = (after.at - before.at).as_secs_f64();
     let others = (after.others - before.others) / 1e3 / seconds;
     each.insert("others_cores", others.max(0.0));
@@ -106,7 +124,11 @@ pub(crate) fn memory_of_all(processes: Vec<(&str, &Process)>) -> anyhow::Result<
 
 /// Resident, its share of what is resident with others, and the most that ever was resident.
 pub(crate) fn memory_of(process: &Process) -> anyhow::Result<Value> {
-    let id = process.id();
+    memory_of_id(process.id())
+}
+
+/// The same of the process with this id.
+pub(crate) fn memory_of_id(id: u32) -> anyhow::Result<Value> {
     let field = |file: &str, name: &str| -> anyhow::Result<u64> {
         let path = format!("/proc/{id}/{file}");
         let text = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;

@@ -8,7 +8,8 @@ use anteroom_simapi::generate;
 use serde_json::{Value, json};
 
 use crate::{
-    Settings, ask, decisions,
+    Settings, ask,
+    decisions::{self, Deciding},
     ground::{Ground, Layout},
     say,
 };
@@ -52,7 +53,7 @@ impl Stage {
             .map(|index| generate::ingress_host(index, 0))
             .collect();
         let questions = ask::questions(ask::Rule::HostAndPath, hosts);
-        decisions::in_force(&ground, &questions).await?;
+        decisions::in_force(Deciding::Ground(&ground), &questions).await?;
         Ok(Self {
             target: ground.target().await?,
             ground,
