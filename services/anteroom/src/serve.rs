@@ -11,7 +11,7 @@ use anteroom_bus::{
 use anteroom_runtime::{
     Service, kubernetes::KubernetesArgs, process::ProcessArgs, supervise::Tasks,
 };
-use anteroom_seal::{Keys, POLL_INTERVAL, SealArgs};
+use anteroom_seal::{Keys, SealArgs};
 use clap::Args;
 use kube::Client;
 
@@ -75,12 +75,8 @@ pub(crate) async fn run(args: ServeArgs, service: Service) -> anyhow::Result<()>
     parts.watcher.stale_after = Duration::from_millis(parts.replica.age_max_ms);
     parts.watcher.keys = keys.clone();
     parts.replica.keys = keys.clone();
-    if let Some(path) = args.seal.seal_keys_file {
-        tokio::spawn(async move { keys.follow(&path, POLL_INTERVAL).await });
-    }
-    Parts::start(parts, bus, client.clone(), Some(client), &service)
-        .join()
-        .await
+    let parts = Parts::start(parts, bus, client.clone(), Some(client), &service);
+    args.seal.following(keys, parts.join()).await
 }
 
 /// The keys that Secrets are sealed with. In one process alone, a new one does: nothing that is

@@ -8,7 +8,7 @@ use anteroom_bus::{
 };
 use anteroom_cache_replica::Args;
 use anteroom_runtime::{Service, process};
-use anteroom_seal::{POLL_INTERVAL, SealArgs};
+use anteroom_seal::SealArgs;
 use clap::Parser;
 
 /// Millions of small bodies come and go: jemalloc keeps the heap dense.
@@ -49,13 +49,10 @@ async fn serve(
     service: Service,
 ) -> anyhow::Result<()> {
     replica.keys = seal.keys().await?;
-    if let Some(path) = seal.seal_keys_file {
-        let keys = replica.keys.clone();
-        tokio::spawn(async move { keys.follow(&path, POLL_INTERVAL).await });
-    }
+    let keys = replica.keys.clone();
     let bus = Arc::new(NatsBus::connect(nats.config("cache-replica")).await?);
-    let served =
-        anteroom_cache_replica::run(replica, Arc::clone(&bus) as Arc<dyn Bus>, service).await;
+    let run = anteroom_cache_replica::run(replica, Arc::clone(&bus) as Arc<dyn Bus>, service);
+    let served = seal.following(keys, run).await;
     bus.close().await;
     served
 }

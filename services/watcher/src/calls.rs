@@ -34,7 +34,7 @@ use crate::{
 use caller::Reply;
 pub(crate) use caller::{Caller, parse};
 pub(crate) use fault::CallFault;
-pub(crate) use http::{Answer, HttpCall, Said, SystemRoots, Validators, client_config};
+pub(crate) use http::{Answer, Gate, HttpCall, Said, SystemRoots, Validators, client_config};
 pub(crate) use spec::{CallSpec, CallTarget, OnFailure, is_of_secrets, parse_url};
 
 /// How long one call may take, from the connection to the last byte.

@@ -3,32 +3,48 @@
 //! ```text
 //! reference ── Place ──▶ manifest ─┬─ index ──▶ manifest of linux/amd64 ──▶ configuration
 //!                          │       └──────────────────────────────────────▶ configuration
-//!                          └─ 401 ── Challenge ──▶ token, and once more
+//!                          └─ 401 ── Challenge ──▶ credentials, token, and once more
 //! ```
 //!
 //! Who writes a Pod names the registry, so nothing of one is trusted: each answer is limited in size and
-//! time, redirects are counted and never lead from https to http, and what is asked for by its digest has to
-//! have it. That is why the watcher's own caller asks, with its limits, rather than a client that reads
-//! whatever comes.
+//! time, redirects are counted and never lead from https to http, what is asked for by its digest has to
+//! have it, and only addresses are connected to where registries may be ([`reach`]).
+//!
+//! That is why the watcher's own caller asks. The crates that speak to registries (`oci-client` is the one
+//! that is kept best) read a manifest, an error and a token to their end, whatever comes; they stream blobs
+//! alone, resolve names themselves, and send for a token wherever they are told. Whoever may write a Pod
+//! could end a watcher with them. What needs no connection is theirs: the grammar of references is
+//! `oci-spec`'s, that of challenges `http-auth`'s.
 
+mod address;
+mod args;
+mod asker;
 mod cache;
 mod challenge;
+mod credentials;
+mod document;
+mod keyring;
 mod place;
+mod reach;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anteroom_model::FactError;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
-use serde_json::{Map, Value};
-use sha2::{Digest as _, Sha256};
+use serde_json::Value;
 use tokio::{sync::Semaphore, time::timeout};
 
-use crate::calls::{CallFault, HttpCall, Said, SystemRoots, client_config};
+use crate::calls::{CallFault, Gate, SystemRoots};
+use asker::Asker;
 use cache::Cache;
-use challenge::Challenge;
+use keyring::Keyring;
 use place::Place;
 
-pub(crate) use place::Registries;
+pub use args::RegistryArgs;
+pub(crate) use reach::Registries;
 
 /// The largest manifest or index.
 const MANIFEST_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -45,53 +61,59 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Images that are read at one time.
 const READS_AT_ONCE: usize = 8;
 
-/// Values in one document, about: a parsed one takes a hundred times the bytes of the shortest ones. Of
-/// images that are used, none has a tenth of that.
-const VALUES_MAX: usize = 10_000;
-
-/// What a parsed value takes at most, beside its text.
-const VALUE_BYTES: usize = 700;
-
-/// What is taken of an index, as other tools do where nothing else is asked for.
-const PLATFORM: (&str, &str) = ("linux", "amd64");
-
-/// What a manifest may be.
-const MANIFESTS: &str = "application/vnd.oci.image.index.v1+json, \
-    application/vnd.docker.distribution.manifest.list.v2+json, \
-    application/vnd.oci.image.manifest.v1+json, \
-    application/vnd.docker.distribution.manifest.v2+json";
-
-/// Asks registries, anonymously. Cheap to clone.
+/// Asks registries. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Images {
     registries: Arc<Registries>,
+    keyring: Arc<Keyring>,
+    gate: Arc<Gate>,
     roots: SystemRoots,
     cache: Arc<Cache>,
     places: Arc<Semaphore>,
 }
 
+/// What a registry said of an image.
+#[derive(Clone, Debug)]
+pub(crate) struct Image {
+    pub data: Arc<Value>,
+    /// About what it takes.
+    pub bytes: usize,
+    /// When the registry was asked.
+    pub begun: Instant,
+}
+
 impl Images {
-    pub(crate) fn new(registries: Registries) -> Self {
+    /// `files` say who signs in where.
+    pub(crate) fn new(registries: Registries, files: Vec<PathBuf>) -> Self {
+        let registries = Arc::new(registries);
+        let of_gate = Arc::clone(&registries);
         Self {
-            registries: Arc::new(registries),
+            gate: Arc::new(move |host, addresses| of_gate.permitted(host, addresses)),
+            registries,
+            keyring: Arc::new(Keyring(files)),
             roots: SystemRoots::default(),
             cache: Arc::default(),
             places: Arc::new(Semaphore::new(READS_AT_ONCE)),
         }
     }
 
-    /// What its registry says of an image, and about how many bytes that takes. `wait` is how long a place
-    /// is waited for.
+    /// Tells in the log what is wrong with the files of credentials.
+    pub(crate) async fn tell_files(&self) {
+        self.keyring.tell().await;
+    }
+
+    /// What is remembered of an image, while it may be.
+    pub(crate) fn known(&self, reference: &str) -> Option<Image> {
+        self.cache.get(reference)
+    }
+
+    /// What its registry says of an image. `wait` is how long a place is waited for.
     ///
     /// # Errors
     /// [`FactError::LiveReadBusy`] where there is none; [`FactError::LiveReadFailed`] with the registry's
     /// status, or 0 where there was no answer that can be used.
-    pub(crate) async fn read(
-        &self,
-        reference: &str,
-        wait: Duration,
-    ) -> Result<(Arc<Value>, usize), FactError> {
-        if let Some(known) = self.cache.get(reference) {
+    pub(crate) async fn read(&self, reference: &str, wait: Duration) -> Result<Image, FactError> {
+        if let Some(known) = self.known(reference) {
             return Ok(known);
         }
         let Ok(Ok(_place)) = timeout(wait, self.places.acquire()).await else {
@@ -99,31 +121,40 @@ impl Images {
                 message: format!("{READS_AT_ONCE} images are being read"),
             });
         };
-        let read = async {
-            let place = Place::parse(reference, &self.registries)?;
-            let mut asker = Asker {
-                images: self,
-                place: &place,
-                token: None,
-            };
-            asker.image(reference).await
+        let begun = Instant::now();
+        let (data, bytes) = self.asked(reference).await?;
+        let image = Image {
+            data: Arc::new(data),
+            bytes,
+            begun,
         };
-        let read = timeout(TIMEOUT, read).await;
+        self.cache.put(reference, &image);
+        Ok(image)
+    }
+
+    async fn asked(&self, reference: &str) -> Result<(Value, usize), FactError> {
+        let place = Place::parse(reference, &self.registries);
+        let place = place.map_err(|fault| failed(reference, &fault, true))?;
+        let mut asker = Asker::new(self, &place);
+        let read = timeout(TIMEOUT, asker.image(reference)).await;
         let read = read.unwrap_or(Err(CallFault::Slow { timeout: TIMEOUT }));
-        let (data, bytes) = read.map_err(|fault| failed(reference, &fault))?;
-        let data = Arc::new(data);
-        self.cache.put(reference, &data, bytes);
-        Ok((data, bytes))
+        read.map_err(|fault| failed(reference, &fault, asker.signs_in))
     }
 }
 
 /// Who wrote a Pod reads it, and named the host: so of an answer it tells the status and the codes that
 /// registries have, and of a connection not what was wrong with it.
-fn failed(reference: &str, fault: &CallFault) -> FactError {
+fn failed(reference: &str, fault: &CallFault, signs_in: bool) -> FactError {
     let told = match fault {
         CallFault::Status { code, message } => {
             let codes = registry_codes(message);
-            format!("the registry answers HTTP {code}{codes}")
+            let unknown = match code {
+                401 | 403 if !signs_in => {
+                    "; no file of the watcher's `--registry-config` signs in to it"
+                }
+                _ => "",
+            };
+            format!("the registry answers HTTP {code}{codes}{unknown}")
         }
         CallFault::Unreachable { .. } => {
             tracing::debug!(reference, %fault, "a registry cannot be read");
@@ -148,212 +179,6 @@ fn registry_codes(body: &str) -> String {
     match codes.is_empty() {
         true => String::new(),
         false => format!(": {}", codes.join(", ")),
-    }
-}
-
-/// Of one image's registry, as long as the image is read.
-struct Asker<'a> {
-    images: &'a Images,
-    place: &'a Place,
-    token: Option<HeaderValue>,
-}
-
-impl Asker<'_> {
-    /// All of it, and its size.
-    async fn image(&mut self, reference: &str) -> Result<(Value, usize), CallFault> {
-        let identifier = self.place.identifier.clone();
-        let (mut manifest, digest, mut bytes) = self.manifest(&identifier).await?;
-        let mut list = None;
-        if let Some(entries) = entries_of_index(&manifest)? {
-            let chosen = of_platform(entries)?.to_owned();
-            let (of_platform, _, more) = self.manifest(&chosen).await?;
-            list = Some(std::mem::replace(&mut manifest, of_platform));
-            bytes += more;
-        }
-        let config = manifest.pointer("/config/digest").and_then(Value::as_str);
-        let config = config.ok_or_else(|| unusable("the manifest names no configuration"))?;
-        let path = format!("blobs/{}", checked_digest(config)?);
-        let said = self.get(&path, "*/*", CONFIG_BYTES_MAX).await?;
-        has_digest(&said.body, config)?;
-        bytes += weight(&said.body);
-        let mut data = Map::from_iter([
-            ("image".to_owned(), reference.into()),
-            (
-                "resolvedImage".to_owned(),
-                format!("{}@{digest}", self.place.name()).into(),
-            ),
-            ("registry".to_owned(), self.place.registry.clone().into()),
-            (
-                "repository".to_owned(),
-                self.place.repository.clone().into(),
-            ),
-            ("identifier".to_owned(), identifier.into()),
-            ("configData".to_owned(), parsed(&said.body)?),
-            ("manifest".to_owned(), manifest),
-        ]);
-        data.extend(list.map(|list| ("manifestList".to_owned(), list)));
-        Ok((Value::Object(data), bytes))
-    }
-
-    /// A manifest or an index, its digest and its size.
-    async fn manifest(&mut self, identifier: &str) -> Result<(Value, String, usize), CallFault> {
-        let path = format!("manifests/{identifier}");
-        let said = self.get(&path, MANIFESTS, MANIFEST_BYTES_MAX).await?;
-        if identifier.contains(':') {
-            has_digest(&said.body, identifier)?;
-            return Ok((
-                parsed(&said.body)?,
-                identifier.to_owned(),
-                weight(&said.body),
-            ));
-        }
-        Ok((parsed(&said.body)?, digest(&said.body), weight(&said.body)))
-    }
-
-    /// Something of the repository; with a token where the registry asks for one.
-    async fn get(&mut self, path: &str, accept: &str, bytes_max: usize) -> Result<Said, CallFault> {
-        let url = self.place.url(path);
-        let said = self
-            .ask(&url, accept, bytes_max, self.token.clone())
-            .await?;
-        if said.status != StatusCode::UNAUTHORIZED || self.token.is_some() {
-            return said.succeeded();
-        }
-        let Some(challenge) = Challenge::of(&said.headers) else {
-            return said.succeeded();
-        };
-        let token = self.token_for(&challenge).await?;
-        self.token = Some(token.clone());
-        self.ask(&url, accept, bytes_max, Some(token))
-            .await?
-            .succeeded()
-    }
-
-    async fn token_for(&self, challenge: &Challenge) -> Result<HeaderValue, CallFault> {
-        let url = challenge.url(&self.place.repository)?;
-        // Where the registry is spoken to in the clear, so may be whoever gives its tokens.
-        if !url.starts_with("https://") && !self.place.is_insecure {
-            return Err(unusable("it sends for a token by http"));
-        }
-        let said = self
-            .ask(&url, "application/json", TOKEN_BYTES_MAX, None)
-            .await?;
-        let answer = parsed(&said.succeeded()?.body)?;
-        let token = ["token", "access_token"];
-        let token = token.iter().find_map(|name| answer.get(name)?.as_str());
-        let token = token.ok_or_else(|| unusable("it gives no token"))?;
-        let mut header = HeaderValue::try_from(format!("Bearer {token}"))
-            .map_err(|_| unusable("its token cannot be sent"))?;
-        header.set_sensitive(true);
-        Ok(header)
-    }
-
-    async fn ask(
-        &self,
-        url: &str,
-        accept: &str,
-        bytes_max: usize,
-        token: Option<HeaderValue>,
-    ) -> Result<Said, CallFault> {
-        let accept = HeaderValue::try_from(accept).map_err(|_| CallFault::no_host())?;
-        let mut headers = HeaderMap::from_iter([(header::ACCEPT, accept)]);
-        headers.extend(token.map(|token| (header::AUTHORIZATION, token)));
-        let call = HttpCall {
-            url: url.parse().map_err(|_| CallFault::no_host())?,
-            headers,
-            data: None,
-            tls: client_config(None, &self.images.roots)?,
-            bytes_max,
-        };
-        call.ask(TIMEOUT).await
-    }
-}
-
-/// The manifests that an index names; `None` for a manifest. What could be read as either is neither: who
-/// runs the image may read it otherwise.
-fn entries_of_index(manifest: &Value) -> Result<Option<&Vec<Value>>, CallFault> {
-    let entries = manifest.get("manifests").and_then(Value::as_array);
-    let has_layers = ["config", "layers"]
-        .iter()
-        .any(|name| manifest.get(name).is_some());
-    let media_type = manifest["mediaType"].as_str().unwrap_or_default();
-    let says_index = media_type.contains("image.index") || media_type.contains("manifest.list");
-    let says_otherwise = match entries {
-        Some(_) => has_layers || !(media_type.is_empty() || says_index),
-        None => says_index,
-    };
-    match says_otherwise {
-        true => Err(unusable("it is both an index and a manifest")),
-        false => Ok(entries),
-    }
-}
-
-/// The digest of the manifest that is taken.
-fn of_platform(entries: &[Value]) -> Result<&str, CallFault> {
-    let (system, architecture) = PLATFORM;
-    let is_chosen = |entry: &&Value| {
-        let platform = &entry["platform"];
-        platform["os"] == system && platform["architecture"] == architecture
-    };
-    let chosen = entries.iter().find(is_chosen);
-    let digest = chosen.and_then(|entry| entry["digest"].as_str());
-    let none = || unusable(&format!("there is none for {system}/{architecture}"));
-    checked_digest(digest.ok_or_else(none)?)
-}
-
-/// As it may stand in a path.
-fn checked_digest(digest: &str) -> Result<&str, CallFault> {
-    let hex = digest.strip_prefix("sha256:").unwrap_or_default();
-    let is_hex = hex.len() == 64 && hex.chars().all(|c| c.is_ascii_hexdigit());
-    is_hex
-        .then_some(digest)
-        .ok_or_else(|| unusable("it names a digest that is no sha256"))
-}
-
-fn digest(body: &[u8]) -> String {
-    let mut text = "sha256:".to_owned();
-    for byte in Sha256::digest(body) {
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
-}
-
-fn has_digest(body: &[u8], wanted: &str) -> Result<(), CallFault> {
-    match digest(body) == wanted {
-        true => Ok(()),
-        false => Err(unusable(&format!(
-            "what it gives has not the digest {wanted}"
-        ))),
-    }
-}
-
-/// Values in a document, or more.
-fn values(body: &[u8]) -> usize {
-    let begins_one = |byte: &&u8| matches!(byte, b'{' | b'[' | b',');
-    body.iter().filter(begins_one).count()
-}
-
-/// What a document takes, parsed, or more.
-fn weight(body: &[u8]) -> usize {
-    body.len() + values(body) * VALUE_BYTES
-}
-
-fn parsed(body: &[u8]) -> Result<Value, CallFault> {
-    if values(body) > VALUES_MAX {
-        return Err(unusable(&format!(
-            "a document with more than {VALUES_MAX} values"
-        )));
-    }
-    let value: Value = crate::calls::parse(body)?;
-    match value.is_object() {
-        true => Ok(value),
-        false => Err(unusable("it gives no object")),
-    }
-}
-
-fn unusable(problem: &str) -> CallFault {
-    CallFault::Registry {
-        problem: problem.to_owned(),
     }
 }
 

@@ -57,6 +57,7 @@ mod webhooks;
 
 pub use args::{Args, memory_limit};
 pub use crd::crds;
+pub use images::RegistryArgs;
 pub use live::LiveArgs;
 pub use permits::{CacheApiCalls, SecretsReader};
 pub use watcher::run;

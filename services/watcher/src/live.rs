@@ -70,6 +70,7 @@ pub(crate) async fn serve(tools: LiveTools, check: Check, stop: CancellationToke
     let bus = Arc::clone(&tools.bus);
     let mirror = Arc::new(policies::mirror(Arc::clone(&bus), &stop));
     let reader = Arc::new(Reader::new(tools, Arc::clone(&mirror)));
+    reader.images().tell_files().await;
     let requests = TaskTracker::new();
     while known(&mirror, &stop).await {
         match bus.serve(&Address::Live).await {

@@ -11,7 +11,7 @@ use anteroom_runtime::{
     process::{self, ProcessArgs},
     units,
 };
-use anteroom_seal::{POLL_INTERVAL, SealArgs};
+use anteroom_seal::SealArgs;
 use anteroom_watcher::Args;
 use clap::Parser;
 
@@ -68,14 +68,12 @@ fn main() -> ExitCode {
     watcher.stale_after = stale_after;
     process::run("watcher", &process, |service| async move {
         watcher.keys = seal.keys().await?;
-        if let Some(path) = seal.seal_keys_file {
-            let keys = watcher.keys.clone();
-            tokio::spawn(async move { keys.follow(&path, POLL_INTERVAL).await });
-        }
+        let keys = watcher.keys.clone();
         let client = kubernetes.client().await?;
         let bus = Arc::new(NatsBus::connect(nats.config("watcher")).await?);
         let shared = Arc::clone(&bus) as Arc<dyn Bus>;
-        let ended = anteroom_watcher::run(watcher, shared, client, service).await;
+        let run = anteroom_watcher::run(watcher, shared, client, service);
+        let ended = seal.following(keys, run).await;
         bus.close().await;
         ended
     })

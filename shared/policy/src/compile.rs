@@ -70,8 +70,8 @@ pub struct Driver {
     pub namespace_labels: bool,
     /// The data of images ([`FactTarget::Image`](crate::FactTarget)).
     pub images: bool,
-    /// How registries are signed in to (`imageRegistryCredentials`). Otherwise they are asked anonymously.
-    pub image_credentials: bool,
+    /// How clouds' registries are signed in to (`imageRegistryCredentials.providers`). Otherwise files do it.
+    pub image_providers: bool,
     /// How objects are changed that exist already (`mutate.targets`): rules that do are not run otherwise.
     pub targets: bool,
     /// That the API server has evaluated the conditions of [`Policy::match_conditions`] before it asks. They
@@ -86,7 +86,7 @@ impl Driver {
         roles: true,
         namespace_labels: true,
         images: true,
-        image_credentials: false,
+        image_providers: false,
         targets: true,
         match_conditions: true,
     };
@@ -97,7 +97,7 @@ impl Driver {
         roles: true,
         namespace_labels: true,
         images: true,
-        image_credentials: true,
+        image_providers: true,
         targets: false,
         match_conditions: false,
     };

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::{Keys, KeysError};
+use crate::{Keys, KeysError, keys::POLL_INTERVAL};
 
 /// Where the keys come from that Secrets are sealed with in the log.
 #[derive(Args, Clone, Debug, Default)]
@@ -36,6 +36,18 @@ impl SealArgs {
         }
         Keys::read(path).await
     }
+
+    /// Does the work of a process while the file of its keys is followed, in one task: whoever does not
+    /// follow it any more does not go on as if it did.
+    pub async fn following<T>(&self, keys: Keys, work: impl Future<Output = T>) -> T {
+        let Some(path) = &self.seal_keys_file else {
+            return work.await;
+        };
+        tokio::select! {
+            done = work => done,
+            never = keys.follow(path, POLL_INTERVAL) => match never {},
+        }
+    }
 }
 
 #[cfg(test)]
@@ -62,5 +74,24 @@ mod tests {
         tokio::fs::write(&path, "broken").await.unwrap();
         assert!(args.keys().await.is_err());
         assert!(has_none(&SealArgs::default()).await);
+    }
+
+    /// The file is read while there is work, and the work is what is waited for.
+    #[tokio::test]
+    async fn keys_are_followed_as_long_as_there_is_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys");
+        let key = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, [1; 32]);
+        tokio::fs::write(&path, format!("a {key}\n")).await.unwrap();
+        let args = SealArgs {
+            seal_keys_file: Some(path),
+        };
+        let keys = Keys::none();
+        let mut changes = keys.changes();
+        let done = args.following(keys.clone(), async move { changes.changed().await.is_ok() });
+        assert!(done.await);
+        assert!(format!("{keys:?}").contains(r#""a""#), "{keys:?}");
+        let nobody = SealArgs::default().following(keys, std::future::ready(7));
+        assert_eq!(nobody.await, 7);
     }
 }

@@ -91,6 +91,7 @@ impl Caller {
                     data: data.cloned(),
                     tls: http::client_config(ca_bundle.as_deref(), &self.roots)?,
                     bytes_max,
+                    gate: None, // Who writes a policy or an entry names whom it calls.
                 };
                 call.make(known, timeout).await
             }

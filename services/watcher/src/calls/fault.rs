@@ -58,6 +58,18 @@ pub(crate) enum CallFault {
         /// What is wrong with it.
         problem: String,
     },
+    /// Who signs in to registries is not known.
+    #[error("the watcher cannot read its credentials for registries: its log says why")]
+    Credentials,
+    /// A host at an address that is not connected to.
+    #[error(
+        "`{host}` is at no address that images are read from: the watcher's `--trusted-registry` \
+         and `--registry-public-only` say from which"
+    )]
+    NotAsked {
+        /// It, with its port where it has one.
+        host: String,
+    },
     /// The bundle of certificates cannot be used.
     #[error("`caBundle` cannot be used: {problem}")]
     Bundle {
@@ -127,6 +139,8 @@ impl CallFault {
             Self::Unreadable { .. } => "unreadable".into(),
             Self::Bundle { .. } => "bundle".into(),
             Self::Registry { .. } => "registry".into(),
+            Self::NotAsked { .. } => "not_asked".into(),
+            Self::Credentials => "credentials".into(),
         }
     }
 
@@ -148,6 +162,8 @@ impl CallFault {
             Self::Unreadable { .. } => ("Unreadable", ""),
             Self::Bundle { .. } => ("InvalidBundle", ""),
             Self::Registry { .. } => ("InvalidAnswer", ""),
+            Self::NotAsked { .. } => ("NotAsked", ""),
+            Self::Credentials => ("NoCredentials", ""),
         };
         Failure::new(
             reason,

@@ -5,11 +5,12 @@ mod body;
 mod redirect;
 mod tls;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header, uri::Scheme,
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header,
+    uri::{Authority, Scheme},
 };
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -32,6 +33,10 @@ pub(super) const REDIRECTS_MAX: usize = 3;
 /// The longest error document of which something is told.
 const PROBLEM_BYTES_MAX: usize = 16 * 1024;
 
+/// Of the addresses that a host was found to have, those that may be connected to.
+pub(crate) type Gate =
+    dyn Fn(&Authority, Vec<SocketAddr>) -> Result<Vec<SocketAddr>, CallFault> + Send + Sync;
+
 /// A call to make.
 #[derive(Clone)]
 pub(crate) struct HttpCall {
@@ -39,12 +44,14 @@ pub(crate) struct HttpCall {
     pub url: Uri,
     /// What is sent with it, to that very origin alone.
     pub headers: HeaderMap,
-    /// `None`: GET. Otherwise POST with this body of JSON.
+    /// `None`: GET. Otherwise POST with this body, of JSON where the headers say nothing else.
     pub data: Option<Bytes>,
     /// What the answer is checked against.
     pub tls: Arc<ClientConfig>,
     /// The largest answer.
     pub bytes_max: usize,
+    /// Asked before each connection, those of redirects too. `None`: they go anywhere.
+    pub gate: Option<Arc<Gate>>,
 }
 
 /// What tells one answer from the next, as the endpoint said it.
@@ -60,6 +67,8 @@ pub(crate) struct Said {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
+    /// By another origin than the one that was called: a redirect led there.
+    pub elsewhere: bool,
 }
 
 impl Said {
@@ -99,12 +108,12 @@ impl HttpCall {
     async fn follow(&self, known: &Validators) -> Result<Answer, CallFault> {
         // The connection ends with the set that drives it.
         let mut driver = JoinSet::new();
-        let response = self.arrive(known, &mut driver).await?;
+        let (response, elsewhere) = self.arrive(known, &mut driver).await?;
         if response.status() == StatusCode::NOT_MODIFIED && *known != Validators::default() {
             return Ok(Answer::Unchanged);
         }
         let validators = Validators::of(response.headers());
-        let said = self.said(response).await?.succeeded()?;
+        let said = self.said(response, elsewhere).await?.succeeded()?;
         Ok(Answer::Body(said.body, validators))
     }
 
@@ -115,13 +124,13 @@ impl HttpCall {
     pub(crate) async fn ask(&self, timeout: Duration) -> Result<Said, CallFault> {
         let asked = tokio::time::timeout(timeout, async {
             let mut driver = JoinSet::new();
-            let response = self.arrive(&Validators::default(), &mut driver).await?;
-            self.said(response).await
+            let (response, elsewhere) = self.arrive(&Validators::default(), &mut driver).await?;
+            self.said(response, elsewhere).await
         });
         asked.await.unwrap_or(Err(CallFault::Slow { timeout }))
     }
 
-    async fn said(&self, response: Response<Incoming>) -> Result<Said, CallFault> {
+    async fn said(&self, response: Response<Incoming>, elsewhere: bool) -> Result<Said, CallFault> {
         let (head, body) = response.into_parts();
         let body = match head.status.is_success() {
             true => body::read(body, self.bytes_max).await?,
@@ -133,26 +142,31 @@ impl HttpCall {
             status: head.status,
             headers: head.headers,
             body,
+            elsewhere,
         })
     }
 
-    /// The answer at the end of all redirects.
+    /// The answer at the end of all redirects, and whether one of them led to another origin.
     async fn arrive(
         &self,
         known: &Validators,
         driver: &mut JoinSet<()>,
-    ) -> Result<Response<Incoming>, CallFault> {
+    ) -> Result<(Response<Incoming>, bool), CallFault> {
         let mut hop = Hop {
             url: self.url.clone(),
             data: self.data.clone(),
             headers: self.request_headers(known)?,
         };
+        let mut elsewhere = false;
         for _ in 0..=REDIRECTS_MAX {
             driver.abort_all();
             let response = self.send(&hop, driver).await?;
             match redirect::next(&hop, &response)? {
-                Some(next) => hop = next,
-                None => return Ok(response),
+                Some(next) => {
+                    elsewhere |= !redirect::same_origin(&hop.url, &next.url);
+                    hop = next;
+                }
+                None => return Ok((response, elsewhere)),
             }
         }
         Err(CallFault::Redirected {
@@ -202,8 +216,7 @@ impl HttpCall {
             .port_u16()
             .unwrap_or(if secure { 443 } else { 80 });
         let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let stream = TcpStream::connect((bare, port)).await;
-        let stream = stream.map_err(|error| CallFault::unreachable(&error))?;
+        let stream = self.connect(authority, (bare, port)).await?;
         let request = hop.request(authority.as_str())?;
         if !secure {
             return exchange(stream, request, driver).await;
@@ -217,6 +230,23 @@ impl HttpCall {
             driver,
         )
         .await
+    }
+
+    async fn connect(
+        &self,
+        authority: &Authority,
+        place: (&str, u16),
+    ) -> Result<TcpStream, CallFault> {
+        let stream = match &self.gate {
+            None => TcpStream::connect(place).await,
+            Some(gate) => {
+                let found = tokio::net::lookup_host(place).await;
+                let found = found.map_err(|error| CallFault::unreachable(&error))?;
+                let permitted = gate(authority, found.collect())?;
+                TcpStream::connect(&*permitted).await
+            }
+        };
+        stream.map_err(|error| CallFault::unreachable(&error))
     }
 }
 

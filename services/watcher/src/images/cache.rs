@@ -2,12 +2,12 @@
 
 use std::{
     collections::VecDeque,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
-use serde_json::Value;
+
+use super::Image;
 
 /// How long what a tag means is taken for granted. What a digest means never changes.
 const TAG_FRESH: Duration = Duration::from_secs(10);
@@ -25,77 +25,81 @@ pub(super) struct Cache(Mutex<VecDeque<Known>>);
 #[derive(Debug)]
 struct Known {
     reference: String,
-    data: Arc<Value>,
-    bytes: usize,
-    at: Instant,
+    image: Image,
 }
 
 impl Known {
     fn is_fresh(&self, now: Instant) -> bool {
-        self.reference.contains('@') || now.duration_since(self.at) < TAG_FRESH
+        self.reference.contains('@') || now.duration_since(self.image.begun) < TAG_FRESH
     }
 }
 
 impl Cache {
-    pub(super) fn get(&self, reference: &str) -> Option<(Arc<Value>, usize)> {
+    pub(super) fn get(&self, reference: &str) -> Option<Image> {
         self.get_at(reference, Instant::now())
     }
 
-    pub(super) fn put(&self, reference: &str, data: &Arc<Value>, bytes: usize) {
-        self.put_at(reference, data, bytes, Instant::now());
+    pub(super) fn put(&self, reference: &str, image: &Image) {
+        self.put_at(reference, image, Instant::now());
     }
 
-    fn get_at(&self, reference: &str, now: Instant) -> Option<(Arc<Value>, usize)> {
+    fn get_at(&self, reference: &str, now: Instant) -> Option<Image> {
         let known = self.0.lock();
         let found = known.iter().find(|known| known.reference == reference)?;
-        found
-            .is_fresh(now)
-            .then(|| (Arc::clone(&found.data), found.bytes))
+        found.is_fresh(now).then(|| found.image.clone())
     }
 
-    fn put_at(&self, reference: &str, data: &Arc<Value>, bytes: usize, now: Instant) {
+    fn put_at(&self, reference: &str, image: &Image, now: Instant) {
         let mut known = self.0.lock();
         known.retain(|known| known.reference != reference && known.is_fresh(now));
-        if bytes > BYTES_MAX {
+        if image.bytes > BYTES_MAX {
             return;
         }
-        let held = |known: &VecDeque<Known>| known.iter().map(|known| known.bytes).sum::<usize>();
-        while known.len() >= IMAGES_MAX || held(&known) + bytes > BYTES_MAX {
+        let held =
+            |known: &VecDeque<Known>| known.iter().map(|known| known.image.bytes).sum::<usize>();
+        while known.len() >= IMAGES_MAX || held(&known) + image.bytes > BYTES_MAX {
             known.pop_front();
         }
         known.push_back(Known {
             reference: reference.to_owned(),
-            data: Arc::clone(data),
-            bytes,
-            at: now,
+            image: image.clone(),
         });
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use serde_json::Value;
+
     use super::*;
 
     #[test]
     fn a_tag_is_known_for_a_while_and_a_digest_until_there_is_no_room() {
-        let (cache, data, begun) = (Cache::default(), Arc::new(Value::Null), Instant::now());
-        cache.put_at("a:1", &data, 10, begun);
-        cache.put_at("a@sha256:1", &data, 10, begun);
+        let (cache, begun) = (Cache::default(), Instant::now());
+        let image = |bytes: usize, begun: Instant| Image {
+            data: Arc::new(Value::Null),
+            bytes,
+            begun,
+        };
+        cache.put_at("a:1", &image(10, begun), begun);
+        cache.put_at("a@sha256:1", &image(10, begun), begun);
         let just = begun + TAG_FRESH - Duration::from_millis(1);
-        assert!(cache.get_at("a:1", just).is_some());
+        assert_eq!(cache.get_at("a:1", just).unwrap().begun, begun);
         assert!(cache.get_at("a:2", just).is_none());
         assert!(cache.get_at("a:1", begun + TAG_FRESH).is_none());
         let late = begun + TAG_FRESH * 1_000;
         assert!(cache.get_at("a@sha256:1", late).is_some());
         for n in 0..IMAGES_MAX - 1 {
-            cache.put_at(&format!("b@sha256:{n}"), &data, 10, late);
+            cache.put_at(&format!("b@sha256:{n}"), &image(10, late), late);
         }
         assert!(cache.get_at("a@sha256:1", late).is_some());
-        cache.put_at("c@sha256:1", &data, 10, late);
+        cache.put_at("c@sha256:1", &image(10, late), late);
         assert!(cache.get_at("a@sha256:1", late).is_none());
-        cache.put_at("large@sha256:1", &data, BYTES_MAX, late);
+        cache.put_at("large@sha256:1", &image(BYTES_MAX, late), late);
         assert_eq!(cache.0.lock().len(), 1);
-        cache.put_at("larger@sha256:1", &data, BYTES_MAX + 1, late);
+        cache.put_at("larger@sha256:1", &image(BYTES_MAX + 1, late), late);
         assert!(cache.get_at("larger@sha256:1", late).is_none());
     }
 }

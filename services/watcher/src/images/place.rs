@@ -1,29 +1,34 @@
 //! Where an image is. Pure.
+//!
+//! References are read by the grammar that container runtimes have, from the crate of the OCI's
+//! specifications; what is beyond it (a port that is none, large letters, another digest than sha256) is
+//! no reference here.
 
+use oci_spec::distribution::Reference;
+
+use super::{document::checked_digest, reach::Registries};
 use crate::calls::CallFault;
 
-/// The registry of what names none, and what answers for it.
-const HUB: (&str, &str) = ("index.docker.io", "registry-1.docker.io");
+/// Who answers for Docker Hub.
+pub(super) const HUB_HOST: &str = "registry-1.docker.io";
 
-/// Names of it.
-const HUB_NAMES: [&str; 2] = ["docker.io", "index.docker.io"];
+/// Names of it: as references have it, as its images are told, and who answers.
+pub(super) const HUB_NAMES: [&str; 3] = ["docker.io", "index.docker.io", HUB_HOST];
 
-/// How registries are reached.
-#[derive(Debug, Default)]
-pub(crate) struct Registries {
-    /// Hosts, with their port where they have one, that are spoken to by http.
-    pub(crate) insecure: Vec<String>,
-}
+/// The longest reference, and more than any that can be written.
+const REFERENCE_BYTES_MAX: usize = 1_024;
 
 /// An image, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) registry: String,
     pub(super) repository: String,
-    /// A tag or a digest.
+    /// A tag, a digest, or both as `TAG@DIGEST`.
     pub(super) identifier: String,
-    /// Whom to ask.
-    host: String,
+    /// What is asked for: the digest, else the tag.
+    pub(super) asked: String,
+    /// Whom to ask, with the port where there is one.
+    pub(super) host: String,
     /// By http.
     pub(super) is_insecure: bool,
 }
@@ -33,41 +38,41 @@ impl Place {
     /// That it is no reference of an image.
     pub(super) fn parse(reference: &str, registries: &Registries) -> Result<Self, CallFault> {
         let place = Self::parts(reference, registries);
-        place.ok_or_else(|| super::unusable("it is no reference of an image"))
+        place.ok_or_else(|| super::document::unusable("it is no reference of an image"))
     }
 
     fn parts(reference: &str, registries: &Registries) -> Option<Self> {
-        let (rest, digest) = match reference.split_once('@') {
-            Some((rest, digest)) => (rest, Some(digest)),
-            None => (reference, None),
+        if reference.len() > REFERENCE_BYTES_MAX {
+            return None;
+        }
+        let parsed: Reference = reference.parse().ok()?;
+        let (registry, host) = match parsed.registry() {
+            hub if hub == HUB_NAMES[0] => (HUB_NAMES[1], HUB_HOST),
+            registry => (registry, registry),
         };
-        let is_registry = |first: &str| first.contains(['.', ':']) || first == "localhost";
-        let (registry, path) = match rest.split_once('/') {
-            Some((first, path)) if is_registry(first) => (first, path),
-            _ => (HUB.0, rest),
+        let port = host.split_once(':').map(|(_, port)| port);
+        let is_fit = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
+            && !parsed
+                .repository()
+                .contains(|c: char| c.is_ascii_uppercase())
+            && parsed
+                .digest()
+                .is_none_or(|digest| checked_digest(digest).is_ok());
+        let identifier = match (parsed.tag(), parsed.digest()) {
+            (Some(tag), Some(digest)) => format!("{tag}@{digest}"),
+            (tag, digest) => digest.or(tag)?.to_owned(),
         };
-        let (repository, tag) = match path.rsplit_once(':') {
-            Some((repository, tag)) => (repository, Some(tag)),
-            None => (path, None),
-        };
-        let is_hub = HUB_NAMES.contains(&registry);
-        let identifier = digest.or(tag).unwrap_or("latest");
-        let library = if is_hub && !repository.contains('/') {
-            "library/"
-        } else {
-            ""
-        };
-        let (registry, host) = if is_hub { HUB } else { (registry, registry) };
-        let is_fit = is_host(host)
-            && repository.split('/').all(is_part)
-            && tag.is_none_or(is_tag)
-            && digest.is_none_or(|digest| super::checked_digest(digest).is_ok());
         is_fit.then(|| Self {
             registry: registry.to_owned(),
-            repository: format!("{library}{repository}"),
-            identifier: identifier.to_owned(),
-            is_insecure: registries.insecure.iter().any(|own| own == host),
-            host: host.to_owned(),
+            repository: parsed.repository().to_owned(),
+            identifier,
+            asked: parsed
+                .digest()
+                .or(parsed.tag())
+                .unwrap_or_default()
+                .to_owned(),
+            is_insecure: registries.is_insecure(host),
+            host: host.to_ascii_lowercase(),
         })
     }
 
@@ -83,64 +88,55 @@ impl Place {
     }
 }
 
-fn is_host(host: &str) -> bool {
-    let (name, port) = match host.split_once(':') {
-        Some((name, port)) => (name, Some(port)),
-        None => (host, None),
-    };
-    let of_name = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
-    !name.is_empty()
-        && name.chars().all(of_name)
-        && port.is_none_or(|port| port.parse::<u16>().is_ok())
-}
-
-/// One part of a repository's name.
-fn is_part(text: &str) -> bool {
-    let of_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.".contains(c);
-    text.chars()
-        .next()
-        .is_some_and(|c| c.is_ascii_alphanumeric())
-        && text.chars().all(of_part)
-}
-
-fn is_tag(text: &str) -> bool {
-    let of_tag = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let first = text.chars().next();
-    first.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_')
-        && text.len() <= 128
-        && text.chars().all(of_tag)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn registries() -> Registries {
+        Registries {
+            insecure: vec!["localhost:5000".to_owned()],
+            ..Registries::default()
+        }
+    }
+
     #[test]
     fn references_are_taken_apart() {
-        let registries = Registries {
-            insecure: vec!["localhost:5000".to_owned()],
-        };
+        let hub = |rest: &str| format!("https://registry-1.docker.io/v2/{rest}/x");
         let digest = format!("sha256:{}", "a".repeat(64));
         let by_digest = format!("ghcr.io/shop/web@{digest}");
         let both = format!("ghcr.io/shop/web:1@{digest}");
+        let both_identifier = format!("1@{digest}");
+        let at_port = format!("localhost:5000/a@{digest}");
         for (reference, name, identifier, url) in [
             (
                 "nginx",
                 "index.docker.io/library/nginx",
                 "latest",
-                "https://registry-1.docker.io/v2/library/nginx/x",
+                &*hub("library/nginx"),
+            ),
+            (
+                "a",
+                "index.docker.io/library/a",
+                "latest",
+                &hub("library/a"),
             ),
             (
                 "docker.io/library/nginx:1.2",
                 "index.docker.io/library/nginx",
                 "1.2",
-                "https://registry-1.docker.io/v2/library/nginx/x",
+                &hub("library/nginx"),
+            ),
+            (
+                "index.docker.io/nginx",
+                "index.docker.io/library/nginx",
+                "latest",
+                &hub("library/nginx"),
             ),
             (
                 "shop/web",
                 "index.docker.io/shop/web",
                 "latest",
-                "https://registry-1.docker.io/v2/shop/web/x",
+                &hub("shop/web"),
             ),
             (
                 "ghcr.io/shop/web:1.2",
@@ -148,6 +144,13 @@ mod tests {
                 "1.2",
                 "https://ghcr.io/v2/shop/web/x",
             ),
+            (
+                "ghcr.io/a__b",
+                "ghcr.io/a__b",
+                "latest",
+                "https://ghcr.io/v2/a__b/x",
+            ),
+            ("GHCR.io/a", "GHCR.io/a", "latest", "https://ghcr.io/v2/a/x"),
             (
                 &by_digest,
                 "ghcr.io/shop/web",
@@ -157,8 +160,14 @@ mod tests {
             (
                 &both,
                 "ghcr.io/shop/web",
-                &digest,
+                &both_identifier,
                 "https://ghcr.io/v2/shop/web/x",
+            ),
+            (
+                &at_port,
+                "localhost:5000/a",
+                &digest,
+                "http://localhost:5000/v2/a/x",
             ),
             (
                 "localhost:5000/a/b/c:d",
@@ -173,14 +182,19 @@ mod tests {
                 "https://localhost:5001/v2/a/x",
             ),
         ] {
-            let place = Place::parse(reference, &registries).unwrap();
+            let place = Place::parse(reference, &registries()).unwrap();
             assert_eq!(place.name(), name);
-            assert_eq!(
-                (&*place.identifier, &*place.url("x")),
-                (identifier, url),
-                "{reference}"
-            );
+            let found = (&*place.identifier, &*place.url("x"));
+            assert_eq!(found, (identifier, url), "{reference}");
+            let asked = place.identifier.rsplit('@').next();
+            assert_eq!(Some(&*place.asked), asked, "{reference}");
         }
+    }
+
+    #[test]
+    fn what_is_no_reference_is_not_asked_for() {
+        let long = "a/".repeat(REFERENCE_BYTES_MAX / 2);
+        let other = format!("ghcr.io/a@sha512:{}", "a".repeat(128));
         for reference in [
             "",
             "/",
@@ -188,21 +202,32 @@ mod tests {
             "ghcr.io/a//b",
             "ghcr.io/../b",
             "ghcr.io/A",
+            "SHOP/a",
             "ghcr.io/a:",
             "ghcr.io/a:b/c",
             "ghcr.io/a?b",
             "ghcr.io/a@sha256:1",
             "ghcr.io/a@md5:aa",
+            &other,
             "user@ghcr.io/a",
             "gh cr.io/a",
             "[::1]:5000/a",
             "ghcr.io:99999/a",
+            "ghcr.io:0/a",
+            "ghcr.io:/a",
             "ghcr.io/a%2fb",
             "ghcr.io/a#b",
             "ghcr.io/a:b:c",
             "ghcr.io/.a",
+            "ghcr.io./a",
+            "https://ghcr.io/a",
+            "ghcr.io/a\n",
+            &long,
         ] {
-            assert!(Place::parse(reference, &registries).is_err(), "{reference}");
+            assert!(
+                Place::parse(reference, &registries()).is_err(),
+                "{reference}"
+            );
         }
     }
 }

@@ -1,10 +1,14 @@
 use anteroom_model::ErrorCode;
-use http::{Request, Response};
-use hyper::body::Incoming;
+use http::{Response, header};
 use serde_json::json;
 
-use super::*;
+use super::{
+    document::{VALUES_MAX, digest},
+    *,
+};
 use crate::calls::testing::{Endpoint, ok, status};
+
+mod signing;
 
 const CONFIG: &str = r#"{"architecture":"amd64","config":{"User":"1000"}}"#;
 
@@ -36,7 +40,8 @@ fn answer(path: &str) -> Option<Response<String>> {
         "/v2/shop/web/manifests/one" => ok(&manifest()),
         "/v2/shop/web/manifests/many" => ok(&index("amd64")),
         "/v2/shop/web/manifests/arm" => ok(&index("arm64")),
-        "/v2/shop/web/manifests/large" => ok(&" ".repeat(MANIFEST_BYTES_MAX + 1)),
+        "/v2/shop/web/manifests/largest" => ok(&of_bytes(MANIFEST_BYTES_MAX)),
+        "/v2/shop/web/manifests/large" => ok(&of_bytes(MANIFEST_BYTES_MAX + 1)),
         "/v2/shop/web/manifests/text" => ok("hello"),
         "/v2/shop/web/manifests/bare" => ok("{}"),
         "/v2/shop/web/manifests/both" => {
@@ -48,8 +53,10 @@ fn answer(path: &str) -> Option<Response<String>> {
             ok(&index("amd64").replacen('{', kind, 1))
         }
         "/v2/shop/web/manifests/values" => {
-            ok(&format!(r#"{{"a": [{}0]}}"#, "0,".repeat(VALUES_MAX)))
+            ok(&format!(r#"{{"a": [{}0]}}"#, "0,".repeat(VALUES_MAX - 1)))
         }
+        "/v2/shop/web/manifests/schema1" => ok(r#"{"schemaVersion": 1, "fsLayers": []}"#),
+        "/v2/shop/web/manifests/metadata" => redirect("http://169.254.169.254/latest/meta-data"),
         "/v2/shop/web/manifests/moved" => redirect("/v2/shop/web/manifests/one"),
         "/v2/shop/web/manifests/round" => redirect("/v2/shop/web/manifests/round"),
         path if path == of_manifest => ok(&manifest()),
@@ -59,6 +66,12 @@ fn answer(path: &str) -> Option<Response<String>> {
         path if path.contains("sha256") => ok("{}"),
         _ => status(404, r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#),
     }
+}
+
+/// The manifest, with so many bytes.
+fn of_bytes(bytes: usize) -> String {
+    let manifest = manifest();
+    format!("{manifest}{}", " ".repeat(bytes - manifest.len()))
 }
 
 fn redirect(to: &str) -> Option<Response<String>> {
@@ -73,9 +86,19 @@ async fn open() -> (Endpoint, Images) {
 }
 
 fn images(endpoint: &Endpoint) -> Images {
-    Images::new(Registries {
-        insecure: vec![endpoint.address.to_string()],
-    })
+    named(&[endpoint], Vec::new())
+}
+
+/// That may speak to these by http.
+fn named(endpoints: &[&Endpoint], files: Vec<PathBuf>) -> Images {
+    let insecure = endpoints
+        .iter()
+        .map(|endpoint| endpoint.address.to_string());
+    let registries = Registries {
+        insecure: insecure.collect(),
+        ..Registries::default()
+    };
+    Images::new(registries, files)
 }
 
 async fn error(images: &Images, reference: &str) -> (u16, String) {
@@ -94,14 +117,22 @@ async fn an_image_is_read_by_tag_and_by_digest() {
     let manifest_digest = digest(manifest().as_bytes());
     let index_digest = digest(index("amd64").as_bytes());
     let parsed: Value = serde_json::from_str(&manifest()).unwrap();
-    for (identifier, separator, resolved, of_list) in [
-        ("one", ":", &manifest_digest, false),
-        ("moved", ":", &manifest_digest, false),
-        ("many", ":", &index_digest, true),
-        (&*manifest_digest, "@", &manifest_digest, false),
+    let parsed_index: Value = serde_json::from_str(&index("amd64")).unwrap();
+    let largest_digest = digest(of_bytes(MANIFEST_BYTES_MAX).as_bytes());
+    let both = format!("none@{manifest_digest}");
+    for (identifier, separator, resolved, list) in [
+        ("one", ":", &manifest_digest, &Value::Null),
+        ("moved", ":", &manifest_digest, &Value::Null),
+        ("largest", ":", &largest_digest, &Value::Null),
+        ("many", ":", &index_digest, &parsed_index),
+        (&*manifest_digest, "@", &manifest_digest, &Value::Null),
+        // The tag is told, and not asked for.
+        (&*both, ":", &manifest_digest, &Value::Null),
     ] {
         let reference = format!("{name}{separator}{identifier}");
-        let (data, bytes) = images.read(&reference, WAIT).await.unwrap();
+        let before = Instant::now();
+        let Image { data, bytes, begun } = images.read(&reference, WAIT).await.unwrap();
+        assert!(begun >= before);
         assert_eq!(data["image"], json!(reference));
         assert_eq!(data["resolvedImage"], json!(format!("{name}@{resolved}")));
         assert_eq!(data["registry"], json!(endpoint.address.to_string()));
@@ -109,12 +140,12 @@ async fn an_image_is_read_by_tag_and_by_digest() {
         assert_eq!(data["identifier"], json!(identifier));
         assert_eq!(data["manifest"], parsed);
         assert_eq!(data["configData"]["config"]["User"], "1000");
-        assert_eq!(data.get("manifestList").is_some(), of_list, "{identifier}");
+        assert_eq!(data.get("manifestList"), Some(list), "{identifier}");
         assert!(bytes >= CONFIG.len() + manifest().len());
-        // What was just read is remembered.
+        // What was just read is remembered, and is as old as it is.
         let served = endpoint.served();
-        images.read(&reference, WAIT).await.unwrap();
-        assert_eq!(endpoint.served(), served);
+        let again = images.read(&reference, WAIT).await.unwrap();
+        assert_eq!((endpoint.served(), again.begun), (served, begun));
     }
 }
 
@@ -159,6 +190,12 @@ async fn what_is_wrong_is_told_and_not_remembered() {
         (":bare".to_owned(), 0, "names no configuration"),
         (":both".to_owned(), 0, "both an index and a manifest"),
         (":other".to_owned(), 0, "both an index and a manifest"),
+        (":schema1".to_owned(), 0, "schema version 1"),
+        (
+            ":metadata".to_owned(),
+            0,
+            "`169.254.169.254` is at no address",
+        ),
         (":values".to_owned(), 0, "more than 10000 values"),
         (":round".to_owned(), 0, "more than 3 redirects"),
         (format!("@{wrong}"), 0, "has not the digest"),
@@ -172,75 +209,30 @@ async fn what_is_wrong_is_told_and_not_remembered() {
         error(&images, &reference).await;
         assert!(endpoint.served() > served || code == 0);
     }
-    // It is spoken to by http where that is said, and nowhere else.
-    let secure = Images::new(Registries::default());
-    let (code, message) = error(&secure, &format!("{}/shop/web:one", endpoint.address)).await;
-    assert_eq!(code, 0, "{message}");
-    assert!(message.contains("out of reach"), "{message}");
 }
 
-/// One that gives nothing without a token, which it gives itself.
-fn with_token(request: &Request<Incoming>) -> Option<Response<String>> {
-    let text = |name: header::HeaderName| {
-        let value = request.headers().get(name);
-        value.map(|value| value.to_str().unwrap().to_owned())
-    };
-    let path = request.uri().path();
-    if path == "/token" {
-        let query = request.uri().query().unwrap();
-        assert_eq!(query, "service=reg&scope=repository:shop/web:pull");
-        return ok(r#"{"access_token":"let-me-in"}"#);
-    }
-    if path == "/storage/config" {
-        return answer(path);
-    }
-    match text(header::AUTHORIZATION).as_deref() {
-        Some("Bearer let-me-in") => answer(path),
-        Some(other) => panic!("{other}"),
-        None => {
-            let realm = format!("http://{}/token", text(header::HOST).unwrap());
-            let challenge = format!(r#"Bearer realm="{realm}",service="reg""#);
-            let response = Response::builder().status(401);
-            let response = response.header(header::WWW_AUTHENTICATE, challenge);
-            Some(response.body("denied".to_owned()).unwrap())
-        }
-    }
-}
-
+/// Who is not named is spoken to by https, and at an address of this machine not at all.
 #[tokio::test]
-async fn a_token_is_fetched_where_it_is_asked_for() {
-    let endpoint = Endpoint::start(|_, request| with_token(request)).await;
-    let images = images(&endpoint);
-    let reference = format!("{}/shop/web:many", endpoint.address);
-    let (data, _) = images.read(&reference, WAIT).await.unwrap();
-    assert_eq!(data["configData"]["architecture"], "amd64");
-    // Denied, a token, the index, the manifest, the configuration and where it is.
-    assert_eq!(endpoint.served(), 6);
-}
-
-#[tokio::test]
-async fn who_asks_for_more_than_a_token_is_not_given_it() {
-    for challenge in [
-        None,
-        Some("Basic realm=\"x\""),
-        Some("Bearer realm=\"ftp://x\""),
+async fn who_is_not_named_is_not_asked_where_no_registry_is() {
+    let (endpoint, _) = open().await;
+    let host = format!("localhost:{}", endpoint.address.port());
+    for (registries, says) in [
+        (
+            Registries::default(),
+            "at no address that images are read from",
+        ),
+        (
+            Registries {
+                trusted: vec![host.clone()],
+                ..Registries::default()
+            },
+            "out of reach",
+        ),
     ] {
-        let endpoint = Endpoint::start(move |_, _| {
-            let mut response = Response::builder().status(401);
-            if let Some(challenge) = challenge {
-                response = response.header(header::WWW_AUTHENTICATE, challenge);
-            }
-            Some(response.body("denied".to_owned()).unwrap())
-        })
-        .await;
-        let reference = format!("{}/shop/web:one", endpoint.address);
-        let (code, message) = error(&images(&endpoint), &reference).await;
-        let expected = if challenge.is_some_and(|c| c.contains("ftp")) {
-            0
-        } else {
-            401
-        };
-        assert_eq!(code, expected, "{message}");
-        assert_eq!(endpoint.served(), 1);
+        let images = Images::new(registries, Vec::new());
+        let (code, message) = error(&images, &format!("{host}/shop/web:one")).await;
+        assert_eq!(code, 0, "{message}");
+        assert!(message.contains(says), "{message}");
     }
+    assert_eq!(endpoint.served(), 0);
 }

@@ -1,5 +1,7 @@
 //! The command line of live reads.
 
+use crate::images::RegistryArgs;
+
 /// Limits of live reads, each for one watcher.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Live reads")]
@@ -21,14 +23,9 @@ pub struct LiveArgs {
           value_name = "BYTES")]
     pub live_read_bytes_max: usize,
 
-    /// Registries of images that are spoken to by http, separated by commas: hosts, with their port
-    #[arg(
-        long,
-        env = "ANTEROOM_INSECURE_REGISTRY",
-        value_delimiter = ',',
-        value_name = "HOST"
-    )]
-    pub insecure_registry: Vec<String>,
+    /// Of images.
+    #[command(flatten)]
+    pub registries: RegistryArgs,
 }
 
 impl Default for LiveArgs {
@@ -37,7 +34,7 @@ impl Default for LiveArgs {
             live_reads_per_second: 100,
             live_read_concurrency: 16,
             live_read_bytes_max: 32 * 1024 * 1024,
-            insecure_registry: Vec::new(),
+            registries: RegistryArgs::default(),
         }
     }
 }

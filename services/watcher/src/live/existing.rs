@@ -179,7 +179,7 @@ impl Reader {
             secret: false,
         };
         // Nobody waits for it: it takes no room from admission.
-        let (answer, _) = self.read(&read, true, deadline).await?;
+        let answer = self.read(&read, true, deadline).await?.answer;
         Ok(answer)
     }
 

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     apiserver::ApiServer,
     calls::{Answer, CALL_TIMEOUT, CallFault, Validators, parse},
-    images::{Images, Registries},
+    images::{Image, Images},
     prune::prune,
 };
 
@@ -37,8 +37,28 @@ const POLICY_WAIT: Duration = Duration::from_millis(500);
 /// Answers up to this size are evaluated over where they are; larger ones on a thread of their own.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
 
-/// What a read brought: the answer, and its size.
-pub(super) type Brought = Result<(Arc<Value>, usize), FactError>;
+/// What a read brought.
+pub(super) type Brought = Result<Fetched, FactError>;
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub(super) struct Fetched {
+    pub(super) answer: Arc<Value>,
+    /// About what it takes.
+    bytes: usize,
+    /// When it was asked for, perhaps for somebody before.
+    begun: Instant,
+}
+
+impl From<Image> for Fetched {
+    fn from(image: Image) -> Self {
+        Self {
+            answer: image.data,
+            bytes: image.bytes,
+            begun: image.begun,
+        }
+    }
+}
 
 pub(super) struct Reader {
     tools: LiveTools,
@@ -58,9 +78,7 @@ impl Reader {
             admission: Limits::of_admission(args),
             scans: Limits::of_scans(args),
             flights: Flights::default(),
-            images: Images::new(Registries {
-                insecure: args.insecure_registry.clone(),
-            }),
+            images: args.registries.images(),
             writes: Writes::new(),
             tools,
         }
@@ -72,6 +90,10 @@ impl Reader {
 
     pub(super) fn writes(&self) -> &Writes {
         &self.writes
+    }
+
+    pub(super) fn images(&self) -> &Images {
+        &self.images
     }
 
     /// For what is no read.
@@ -143,9 +165,14 @@ impl Reader {
         if shared {
             self.tools.metrics.shared();
         }
-        let begun = flight.begun;
+        let of_flight = flight.begun;
         let brought = flight.landed().await;
-        let (answer, bytes) = brought.unwrap_or_else(|| Err(ended()))?;
+        let Fetched {
+            answer,
+            bytes,
+            begun,
+        } = brought.unwrap_or_else(|| Err(ended()))?;
+        let begun = begun.min(of_flight);
         let query = request.query.clone();
         let mut result = off_thread(bytes, move || evaluate(&query, &answer)).await?;
         if let Some(reply_key) = reply_key {
@@ -247,7 +274,14 @@ impl Reader {
             true => &self.scans,
             false => &self.admission,
         };
+        // What is remembered takes nobody's turn.
+        if let Target::Image(reference) = &allowed.target
+            && let Some(known) = self.images.known(reference)
+        {
+            return Ok(known.into());
+        }
         limits.turn(deadline).await?;
+        let begun = Instant::now();
         let target = match &allowed.target {
             Target::Image(reference) => {
                 // Who writes a Pod names the registry: one that is slow takes places from images alone,
@@ -258,7 +292,7 @@ impl Reader {
                 };
                 let most = deadline.saturating_duration_since(Instant::now());
                 let _under_way = self.tools.metrics.under_way();
-                return self.images.read(reference, most).await;
+                return self.images.read(reference, most).await.map(Fetched::from);
             }
             Target::Call(target) => target,
         };
@@ -285,7 +319,11 @@ impl Reader {
                 parse(&bytes).map_err(|fault| read_failed(&fault))
             }
         });
-        Ok((Arc::new(answer.await?), size))
+        Ok(Fetched {
+            answer: Arc::new(answer.await?),
+            bytes: size,
+            begun,
+        })
     }
 }
 

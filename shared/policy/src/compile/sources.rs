@@ -86,29 +86,28 @@ impl Place<'_> {
         })
     }
 
-    /// Who signs in to no registry says so of what asks for it. `default` is what there is without a word.
+    /// Who signs in by files alone says so of what asks for another provider: `default` is these. With what
+    /// `secrets` are about, and whether by http, whoever runs it has settled: where he has not, an image
+    /// cannot be read, and the rule says so.
     fn check_credentials(&mut self, field: &Field<'_>) {
-        let known: fn(Driver) -> bool = |driver| driver.image_credentials;
+        let known: fn(Driver) -> bool = |driver| driver.image_providers;
         let Some(credentials) = field.object(&CREDENTIALS, self.problems) else {
             return;
         };
-        for name in ["providers", "secrets"] {
+        let mut texts = |name: &str| {
             let listed = credentials.get(name);
-            let texts = listed.map(|field| field.texts(self.problems));
-            let mut texts = texts.into_iter().flatten();
-            if texts.any(|text| name == "secrets" || text != "default") {
-                let message = "registries are asked anonymously here";
-                self.problems
-                    .unsupported_unless(known, credentials.child(name), message);
-            }
+            listed.map_or_else(Vec::new, |field| field.texts(self.problems))
+        };
+        texts("secrets");
+        let providers = texts("providers");
+        if providers.iter().any(|provider| provider != "default") {
+            let message = "registries are signed in to by the watcher's `--registry-config` alone: \
+                           mount what signs in there, and say `default` or nothing";
+            self.problems
+                .unsupported_unless(known, credentials.child("providers"), message);
         }
         let insecure = credentials.get("allowInsecureRegistry");
-        if insecure.and_then(|field| field.boolean(self.problems)) == Some(true) {
-            let message =
-                "the watcher's `--insecure-registry` says which registries are spoken to by http";
-            let path = credentials.child("allowInsecureRegistry");
-            self.problems.unsupported_unless(known, path, message);
-        }
+        insecure.and_then(|field| field.boolean(self.problems));
     }
 
     pub(super) fn cached_entry(&mut self, field: &Field<'_>) -> Option<Fact> {

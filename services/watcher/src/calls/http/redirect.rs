@@ -32,7 +32,7 @@ pub(super) fn next<B>(hop: &Hop, response: &Response<B>) -> Result<Option<Hop>, 
     if hop.url.scheme() == Some(&Scheme::HTTPS) && url.scheme() != Some(&Scheme::HTTPS) {
         return Err(fault("a redirect from https to http"));
     }
-    let same_origin = url.scheme() == hop.url.scheme() && url.authority() == hop.url.authority();
+    let same_origin = same_origin(&hop.url, &url);
     let data = hop.data.clone().filter(|_| keeps_data);
     if !same_origin && data.is_some() {
         return Err(fault("a redirect that would send data to another host"));
@@ -47,6 +47,11 @@ pub(super) fn next<B>(hop: &Hop, response: &Response<B>) -> Result<Option<Hop>, 
         mine.collect::<HeaderMap>()
     };
     Ok(Some(Hop { url, data, headers }))
+}
+
+/// Whether one may be told what is the other's.
+pub(super) fn same_origin(one: &Uri, other: &Uri) -> bool {
+    one.scheme() == other.scheme() && one.authority() == other.authority()
 }
 
 /// A reference of a location, against what it came from. User information is not taken over.

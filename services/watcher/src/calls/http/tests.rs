@@ -15,6 +15,7 @@ fn call(url: &str, bundle: Option<&str>) -> HttpCall {
         data: None,
         tls: client_config(bundle, &SystemRoots::default()).unwrap(),
         bytes_max: 1_000,
+        gate: None,
     }
 }
 
