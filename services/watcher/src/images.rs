@@ -183,4 +183,4 @@ fn registry_codes(body: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

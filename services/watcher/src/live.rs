@@ -4,7 +4,8 @@
 //! Whoever can ask can read nothing that no policy reads: a request names policy, rule and context
 //! entry, and only a call that this entry can make is made ([`policies`]). Equal reads that are under
 //! way at the same time are one ([`flights`]); they are limited in rate ([`bucket`]), number, size
-//! and time, those of scans by limits of their own ([`limits`]); nothing is kept.
+//! and time, those of scans by limits of their own ([`limits`]); nothing is kept but what registries say
+//! of images, for a while ([`crate::images`]).
 
 mod allowed;
 mod args;

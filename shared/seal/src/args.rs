@@ -91,7 +91,7 @@ mod tests {
         let done = args.following(keys.clone(), async move { changes.changed().await.is_ok() });
         assert!(done.await);
         assert!(format!("{keys:?}").contains(r#""a""#), "{keys:?}");
-        let nobody = SealArgs::default().following(keys, std::future::ready(7));
-        assert_eq!(nobody.await, 7);
+        let none = SealArgs::default();
+        assert_eq!(none.following(keys, std::future::ready(7)).await, 7);
     }
 }

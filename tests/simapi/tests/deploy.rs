@@ -371,28 +371,39 @@ fn every_service_logs_in_as_a_user_that_nats_knows() {
     }
 }
 
-/// The keys that Secrets are sealed with are mounted in watchers and replicas alone.
+/// The keys that Secrets are sealed with are mounted in watchers and replicas alone, what signs in to
+/// registries in watchers; where each is looked for.
 #[test]
-fn the_seal_keys_are_where_secrets_are_sealed_and_opened_and_nowhere_else() {
+fn secrets_are_mounted_where_they_are_read_and_nowhere_else() {
     let manifests = manifests();
-    for workload in of_kind(&manifests, &WORKLOADS) {
-        let pod = &workload["spec"]["template"]["spec"];
-        let volume = list(pod, "/volumes")
-            .find(|volume| text(volume, "/secret/secretName") == "anteroom-seal-keys");
-        let wanted = ["anteroom-watcher", "anteroom-cache-replica"].contains(&name(workload));
-        assert_eq!(volume.is_some(), wanted, "{}", name(workload));
-        let Some(volume) = volume else { continue };
-        assert_eq!(volume["secret"]["optional"], true, "Secrets are opt-in");
-        let mount = list(pod, "/containers/0/volumeMounts")
-            .find(|mount| mount["name"] == volume["name"])
-            .unwrap();
-        assert_eq!(mount["readOnly"], true);
-        let file = list(pod, "/containers/0/env")
-            .find(|variable| text(variable, "/name") == "ANTEROOM_SEAL_KEYS_FILE")
-            .unwrap();
-        let file = text(file, "/value");
-        let folder = format!("{}/", text(mount, "/mountPath"));
-        assert!(file.starts_with(&folder), "{file}");
+    let both: &[&str] = &["anteroom-watcher", "anteroom-cache-replica"];
+    for (secret, variable, readers) in [
+        ("anteroom-seal-keys", "ANTEROOM_SEAL_KEYS_FILE", both),
+        (
+            "anteroom-registries",
+            "ANTEROOM_REGISTRY_CONFIG",
+            &both[..1],
+        ),
+    ] {
+        for workload in of_kind(&manifests, &WORKLOADS) {
+            let pod = &workload["spec"]["template"]["spec"];
+            let volume =
+                list(pod, "/volumes").find(|volume| text(volume, "/secret/secretName") == secret);
+            let wanted = readers.contains(&name(workload));
+            assert_eq!(volume.is_some(), wanted, "{} {secret}", name(workload));
+            let Some(volume) = volume else { continue };
+            assert_eq!(volume["secret"]["optional"], true, "Secrets are opt-in");
+            let mount = list(pod, "/containers/0/volumeMounts")
+                .find(|mount| mount["name"] == volume["name"])
+                .unwrap();
+            assert_eq!(mount["readOnly"], true);
+            let file = list(pod, "/containers/0/env")
+                .find(|found| text(found, "/name") == variable)
+                .unwrap();
+            let file = text(file, "/value");
+            let folder = format!("{}/", text(mount, "/mountPath"));
+            assert!(file.starts_with(&folder), "{file}");
+        }
     }
 }
 

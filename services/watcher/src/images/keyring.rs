@@ -54,7 +54,7 @@ impl Keyring {
         for path in &self.0 {
             match read(path).await {
                 Err(problem) => drop(wrong(path, &problem)),
-                Ok(None) => tracing::warn!(
+                Ok(None) => tracing::info!(
                     path = %path.display(),
                     "the file of registries' credentials is not there: nobody signs in by it until it is"
                 ),

@@ -33,7 +33,7 @@ fn index(architecture: &str) -> String {
 }
 
 /// A registry with one image under a tag that is the manifest, and one that is an index.
-fn answer(path: &str) -> Option<Response<String>> {
+pub(crate) fn answer(path: &str) -> Option<Response<String>> {
     let of_manifest = format!("/v2/shop/web/manifests/{}", digest(manifest().as_bytes()));
     let of_config = format!("/v2/shop/web/blobs/{}", digest(CONFIG.as_bytes()));
     match path {

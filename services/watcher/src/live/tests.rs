@@ -16,12 +16,15 @@ use tokio::{sync::Semaphore, task::JoinHandle};
 use super::*;
 use crate::calls::testing::{Endpoint, api_server, ok};
 
+mod images;
+
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A watcher that serves live reads, the policies it knows, and the API server that it asks.
 pub(super) struct Rig {
     bus: Arc<dyn Bus>,
+    tools: LiveTools,
     pub(super) writer: Writer,
     /// Requests that the API server has had.
     asked: Arc<AtomicUsize>,
@@ -54,9 +57,10 @@ impl Rig {
         };
         let (readiness, stop) = (Readiness::default(), CancellationToken::new());
         let check = readiness.check("live-reads", "a place");
-        let served = tokio::spawn(serve(tools, check, stop.clone()));
+        let served = tokio::spawn(serve(tools.clone(), check, stop.clone()));
         Self {
             bus,
+            tools,
             writer,
             asked,
             readiness,
@@ -87,6 +91,12 @@ impl Rig {
             .put(&system::policies(), namespace, name, manifest)
             .await;
         self.writer.beat().await;
+    }
+
+    /// One like its own, which the bus does not lead to.
+    fn reader(&self) -> Reader {
+        let mirror = policies::mirror(Arc::clone(&self.bus), &self.stop);
+        Reader::new(self.tools.clone(), Arc::new(mirror))
     }
 
     pub(super) async fn ask(&self, request: &LiveRequest) -> LiveOutcome {
