@@ -29,9 +29,9 @@ async fn open() -> (Endpoint, Rig) {
 #[tokio::test]
 async fn a_remembered_image_is_told_with_its_age() {
     let (endpoint, mut rig) = open().await;
-    let context = json!([{"name": "i", "imageRegistry": {"reference": "{{ element }}"}}]);
-    rig.policy("", "p", context).await;
     let reference = format!("{}/shop/web:one", endpoint.address);
+    let context = json!([{"name": "i", "imageRegistry": {"reference": reference}}]);
+    rig.policy("", "p", context).await;
     let request = LiveRequest {
         call: LiveCall::Image { reference },
         ..get("p", "i", "")
