@@ -10,6 +10,7 @@ use anteroom_policy::{
 use serde_json::{Map, Value};
 
 use crate::{
+    declared::DeclaredEntry,
     facts::{Facts, Unanswered, World},
     request::{self, User},
     resource::Resource,
@@ -66,8 +67,22 @@ pub struct LoadedPolicy {
 }
 
 impl LoadedPolicy {
-    /// From a manifest; `None` where it is no `ClusterPolicy` or `Policy` of kyverno.io.
+    /// From a manifest; `None` where it is no `ClusterPolicy` or `Policy` of kyverno.io. Rules that change what
+    /// exists already are not run.
     pub fn new(manifest: &Value) -> Option<Self> {
+        Self::compiled_for(manifest, Driver::ALL)
+    }
+
+    /// The same, with rules that change what exists already: for a bench [with targets](Bench::with_targets).
+    pub fn with_targets(manifest: &Value) -> Option<Self> {
+        let driver = Driver {
+            targets: true,
+            ..Driver::ALL
+        };
+        Self::compiled_for(manifest, driver)
+    }
+
+    fn compiled_for(manifest: &Value, driver: Driver) -> Option<Self> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (kind, metadata) = (text(&manifest["kind"]), &manifest["metadata"]);
         let is_ours = text(&manifest["apiVersion"]).starts_with("kyverno.io/")
@@ -81,7 +96,7 @@ impl LoadedPolicy {
             ("Policy", namespace) => namespace,
             _ => String::new(),
         };
-        let outcome = compile_for(manifest, Driver::ALL);
+        let outcome = compile_for(manifest, driver);
         Some(Self {
             name: match namespace.is_empty() {
                 true => bare_name.clone(),
@@ -91,7 +106,7 @@ impl LoadedPolicy {
             kind,
             not_run: match &outcome {
                 Ok(policy) => policy.not_run().to_vec(),
-                Err(problems) => none_run_but(problems, manifest),
+                Err(problems) => none_run_but(problems, manifest, driver),
             },
             outcome,
         })
@@ -125,10 +140,10 @@ impl LoadedPolicy {
 }
 
 /// The rules of a policy that has none that are run, unless something else is wrong with it.
-fn none_run_but(problems: &[Problem], manifest: &Value) -> Vec<NotRun> {
+fn none_run_but(problems: &[Problem], manifest: &Value, driver: Driver) -> Vec<NotRun> {
     let mut codes = problems.iter().map(|problem| problem.code);
     match codes.all(|code| code == ErrorCode::POLICY_UNSUPPORTED) {
-        true => none_run(manifest, Driver::ALL),
+        true => none_run(manifest, driver),
         false => Vec::new(),
     }
 }
@@ -146,6 +161,9 @@ pub struct RuleResponse {
     pub message: String,
     /// Entries of its context that nothing was given for, and that it went on without.
     pub left_out: Vec<String>,
+    /// What a rule with `mutate.targets` made of objects that exist already, each as it was given but for this
+    /// rule.
+    pub changed: Vec<Value>,
 }
 
 /// What one policy says of one resource: nothing, if no rule of it speaks of the resource.
@@ -203,6 +221,20 @@ impl Bench {
             ..Self::default()
         }
     }
+
+    /// And with entries that keep some of the resources.
+    #[must_use]
+    pub fn with_entries(mut self, declared: Vec<DeclaredEntry>) -> Self {
+        self.world.declared = declared;
+        self
+    }
+
+    /// And with what rules with `mutate.targets` change, beside the resources.
+    #[must_use]
+    pub fn with_targets(mut self, targets: Vec<Resource>) -> Self {
+        self.world.targets = targets;
+        self
+    }
 }
 
 /// What every policy says of every resource, resource by resource.
@@ -255,13 +287,12 @@ fn rules(
     if let (Ok(request), Some(patched)) = (&mut request, &patched) {
         *request = request.with_object(patched.clone());
     }
-    let mut respond = |rule: &Rule, action: &mut FailureAction, left_out: &mut Vec<String>| {
+    let mut respond = |rule: &Rule, told: &mut RuleResponse| {
         let outcome = match &request {
-            Ok(request) => judge(bench, (loaded, policy, rule), request, resource, left_out),
+            Ok(request) => judge(bench, (loaded, policy, rule), request, resource, told),
             Err(error) => return Some((Status::Error, error.to_string())),
         };
-        *action = outcome.1;
-        match outcome.0 {
+        match outcome {
             RuleOutcome::NotMatched => None,
             RuleOutcome::Pass => Some((Status::Pass, String::new())),
             RuleOutcome::Mutated { object } => {
@@ -280,15 +311,16 @@ fn rules(
         }
     };
     let mut response = |rule: &Rule| {
-        let (mut action, mut left_out) = (rule.action(), Vec::new());
-        let (status, message) = respond(rule, &mut action, &mut left_out)?;
-        Some(RuleResponse {
+        let mut told = RuleResponse {
             rule: rule.name().to_owned(),
-            status,
-            is_enforced: action == FailureAction::Enforce,
-            message,
-            left_out,
-        })
+            status: Status::Skip,
+            is_enforced: rule.action() == FailureAction::Enforce,
+            message: String::new(),
+            left_out: Vec::new(),
+            changed: Vec::new(),
+        };
+        (told.status, told.message) = respond(rule, &mut told)?;
+        Some(told)
     };
     let all = policy.rules().iter();
     let mut responses: Vec<RuleResponse> = Vec::new();
@@ -319,15 +351,15 @@ fn namespace_labels(bench: &Bench, resource: &Resource) -> Map<String, Value> {
     labels
 }
 
-/// The webhook's own evaluation, with every fact at hand: what becomes of the rule, and what a violation
-/// leads to.
+/// The webhook's own evaluation, with every fact at hand: what becomes of the rule. What a violation leads to,
+/// what was left out and what was changed is put into `told`.
 fn judge(
     bench: &Bench,
     (loaded, policy, rule): (&LoadedPolicy, &Policy, &Rule),
     request: &AdmissionRequest,
     resource: &Resource,
-    left_out: &mut Vec<String>,
-) -> (RuleOutcome, FailureAction) {
+    told: &mut RuleResponse,
+) -> RuleOutcome {
     let of_rule = bench.variables.of_rule(&loaded.bare_name, rule.name());
     let of_resource = bench
         .variables
@@ -345,7 +377,12 @@ fn judge(
     }
     loop {
         match evaluation.step() {
-            Step::Done(report) => return (report.outcome, report.action),
+            Step::Done(report) => {
+                told.is_enforced = report.action == FailureAction::Enforce;
+                let changed = report.changed.into_iter();
+                told.changed = changed.map(|changed| changed.object).collect();
+                return report.outcome;
+            }
             // Each turn answers everything, so there is an end to it.
             Step::Need(requests) => {
                 for request in requests {
@@ -353,7 +390,7 @@ fn judge(
                         Ok(value) => evaluation.supply(request.id, Ok(value)),
                         Err(Unanswered::Nothing(_)) if bench.leaves_out => {
                             evaluation.leave_out(request.id);
-                            left_out.push(request.variable);
+                            told.left_out.push(request.variable);
                         }
                         Err(Unanswered::Nothing(error) | Unanswered::Failed(error)) => {
                             evaluation.supply(request.id, Err(error));

@@ -14,6 +14,7 @@ use anteroom_policy::{
 use serde_json::{Map, Value, json};
 
 use crate::{
+    declared::{self, DeclaredEntry},
     resource::Resource,
     suite::{ApiCallResponse, EntryData, ProjectionData, ResponseData},
     values::{RuleValues, put, segments},
@@ -23,8 +24,14 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct World {
     pub(crate) entries: Vec<EntryData>,
+    /// What keeps some of the resources.
+    pub(crate) declared: Vec<DeclaredEntry>,
     pub(crate) responses: Vec<ApiCallResponse>,
     pub(crate) resources: Vec<Resource>,
+    /// What rules with `mutate.targets` change, beside the resources.
+    pub(crate) targets: Vec<Resource>,
+    /// The resources answer no calls of an API server, and are no ConfigMaps that rules read.
+    pub(crate) is_no_cluster: bool,
 }
 
 /// The facts of one rule and one resource.
@@ -78,6 +85,14 @@ impl<'a> Facts<'a> {
             return Ok(value.clone());
         }
         let data = match &request.target {
+            target if self.world.is_no_cluster && asks_cluster(target) => {
+                let response = match target {
+                    FactTarget::Api(call) => self.world.response(&call.path, call.data.is_some()),
+                    _ => None,
+                };
+                let response = response.ok_or_else(|| nothing(&target.to_string()))?;
+                response.data(&target.to_string())?
+            }
             FactTarget::Entry {
                 kind,
                 name,
@@ -101,9 +116,19 @@ impl<'a> Facts<'a> {
                 }),
                 found => found?,
             },
+            FactTarget::Existing(wanted) => return self.world.existing(wanted),
             other => return Err(nothing(&other.to_string())),
         };
         Ok(evaluate(&data, request)?)
+    }
+}
+
+/// Whether it is what only a cluster answers, rather than an entry of the policy's own.
+fn asks_cluster(target: &FactTarget) -> bool {
+    match target {
+        FactTarget::Api(_) | FactTarget::ConfigMap { .. } => true,
+        FactTarget::Collection(of) => !of.inline,
+        _ => false,
     }
 }
 
@@ -122,47 +147,41 @@ impl From<FactError> for Unanswered {
     }
 }
 
-fn nothing(what: &str) -> Unanswered {
+pub(crate) fn nothing(what: &str) -> Unanswered {
     Unanswered::Nothing(unknown(what))
 }
 
 impl World {
     fn entry(&self, kind: EntryKind, name: &str, projection: &str) -> Result<Value, Unanswered> {
-        if self.entries.is_empty() {
-            return Err(nothing(name));
-        }
         let whole = format!("{name}.{projection}");
         let find = |name: &str| self.entries.iter().find(|entry| entry.name == name);
         // Data may be given under the projection's full name.
         if let Some(entry) = find(&whole).filter(|_| !projection.is_empty()) {
             return Ok(entry.data()?);
         }
-        let entry = find(name).ok_or_else(|| FactError::EntryNotFound {
-            kind,
-            entry: name.to_owned(),
-        })?;
+        let Some(entry) = find(name) else {
+            if let Some(found) = self.declared(kind, name, projection) {
+                return found;
+            }
+            if self.entries.is_empty() && self.declared.is_empty() {
+                return Err(nothing(name));
+            }
+            let entry = name.to_owned();
+            return Err(FactError::EntryNotFound { kind, entry }.into());
+        };
         let data = entry.data()?;
         if projection.is_empty() {
             return Ok(entry.projected(data)?);
         }
         let mut all = entry.projections.iter();
         let Some(found) = all.find(|known| known.name == projection) else {
-            let names: Vec<_> = entry.projections.iter().map(|known| &*known.name).collect();
-            return Err(FactError::ProjectionNotFound {
-                entry: name.to_owned(),
-                projection: projection.to_owned(),
-                known: if names.is_empty() {
-                    "none".to_owned()
-                } else {
-                    names.join(", ")
-                },
-            }
-            .into());
+            let known = declared::names(&entry.projections);
+            return Err(declared::unknown_projection(name, projection, known));
         };
         Ok(search(&found.path, &data, &Map::new(), false)?)
     }
 
-    fn collection(&self, of: &CollectionReference) -> Result<Value, Unanswered> {
+    pub(crate) fn collection(&self, of: &CollectionReference) -> Result<Value, Unanswered> {
         let (Ok(fields), Ok(labels)) = (
             NameSelector::parse(&of.field_selector),
             LabelSelector::parse(&of.label_selector),
@@ -342,7 +361,7 @@ fn evaluate(data: &Value, request: &FactRequest) -> Result<Value, FactError> {
     search(&request.expression, data, &parameters, missing_key_is_error)
 }
 
-fn search(
+pub(crate) fn search(
     expression: &str,
     data: &Value,
     parameters: &Map<String, Value>,
@@ -407,6 +426,7 @@ mod tests {
                 ),
                 resource(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}})),
             ],
+            ..World::default()
         }
     }
 

@@ -18,7 +18,9 @@
 
 mod bench;
 mod check;
+mod declared;
 mod documents;
+mod existing;
 mod facts;
 mod gather;
 mod report;
@@ -30,6 +32,7 @@ mod values;
 
 pub use bench::{Bench, LoadedPolicy, Response, RuleResponse, Status, apply};
 pub use check::{Row, RowResult, check};
+pub use declared::DeclaredEntry;
 pub use documents::{DOCUMENT_BYTES_MAX, FILES_MAX, InputError, documents, manifests, yaml};
 pub use gather::{SUITES_MAX, suites};
 pub use report::{Applied, Checked, Counts, StatusCounts, applied, json, junit, markdown, table};

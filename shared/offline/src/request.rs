@@ -131,7 +131,7 @@ fn bare(resource: &Resource, operation: &str, user: &User, variables: &Variables
         _ => (object, &Value::Null),
     };
     let parent = variables.parent(resource);
-    json!({
+    let mut request = json!({
         "uid": "",
         "kind": {
             "group": resource.group, "version": resource.version, "kind": resource.kind,
@@ -143,13 +143,17 @@ fn bare(resource: &Resource, operation: &str, user: &User, variables: &Variables
         "name": resource.name,
         "namespace": resource.namespace,
         "operation": operation,
-        "userInfo": user.is_known.then_some(&user.user_info),
-        "roles": user.roles.as_deref().unwrap_or_default(),
-        "clusterRoles": user.cluster_roles.as_deref().unwrap_or_default(),
         "object": object,
         "oldObject": old,
         "dryRun": false,
-    })
+    });
+    // Of a user of whom nothing is known nothing is said either.
+    if user.is_known {
+        request["userInfo"] = Value::Object(user.user_info.clone());
+        request["roles"] = user.roles.as_deref().unwrap_or_default().into();
+        request["clusterRoles"] = user.cluster_roles.as_deref().unwrap_or_default().into();
+    }
+    request
 }
 
 #[cfg(test)]

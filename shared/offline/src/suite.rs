@@ -65,7 +65,7 @@ pub(crate) struct SuiteFile {
     pub(crate) exceptions: Vec<PathBuf>,
     /// What is not evaluated, and said so.
     pub(crate) checks: Vec<Value>,
-    #[serde(rename = "targetResources")]
+    /// What rules with `mutate.targets` change.
     pub(crate) target_resources: Vec<PathBuf>,
     // About policies of other languages.
     #[serde(rename = "context")]
@@ -137,6 +137,7 @@ impl SuiteFile {
             &self.resources,
             &self.exceptions,
             &self.cluster_resources,
+            &self.target_resources,
         ];
         let single = [&self.variables, &self.userinfo].into_iter().flatten();
         let mut all = lists.into_iter().flatten().chain(single);

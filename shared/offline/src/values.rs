@@ -146,17 +146,15 @@ impl Variables {
         found
     }
 
-    /// What one of a policy's rules is given.
+    /// What one of a policy's rules is given: the first time that it is named, as in Kyverno.
     pub(crate) fn of_rule(&self, policy: &str, rule: &str) -> RuleValues {
-        let mut found = RuleValues::default();
-        for of in self.of_policy(policy).flat_map(|policy| &policy.rules) {
-            if is_rule(rule, &of.name) {
-                found.values.extend(of.values.clone().unwrap_or_default());
-                let by_element = of.foreach_values.clone();
-                found.by_element.extend(by_element.unwrap_or_default());
-            }
-        }
-        found
+        let mut rules = self.of_policy(policy).flat_map(|policy| &policy.rules);
+        let found = rules.find(|of| is_rule(rule, &of.name));
+        let found = found.map(|of| RuleValues {
+            values: of.values.clone().unwrap_or_default(),
+            by_element: of.foreach_values.clone().unwrap_or_default(),
+        });
+        found.unwrap_or_default()
     }
 
     /// The labels of a namespace, where they are given.

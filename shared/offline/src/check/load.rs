@@ -31,7 +31,11 @@ pub(super) fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
     let (mut policies, mut others) = (Vec::new(), Vec::new());
     for path in unique(&suite.file.policies) {
         for manifest in manifests(&suite.at(path))? {
-            match LoadedPolicy::new(&manifest) {
+            let loaded = match suite.file.target_resources.is_empty() {
+                true => LoadedPolicy::new(&manifest),
+                false => LoadedPolicy::with_targets(&manifest),
+            };
+            match loaded {
                 Some(policy) => policies.push(policy),
                 None => {
                     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -46,8 +50,13 @@ pub(super) fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
         let manifests = manifests(&suite.at(path))?;
         resources.extend(manifests.into_iter().filter_map(Resource::new));
     }
+    let mut targets = Vec::new();
+    for path in unique(&suite.file.target_resources) {
+        let manifests = manifests(&suite.at(path))?;
+        targets.extend(manifests.into_iter().filter_map(Resource::new));
+    }
     let mut loaded = Loaded {
-        bench: Bench::new(policies, resources),
+        bench: Bench::new(policies, resources).with_targets(targets),
         others,
         broken: Vec::new(),
         remarks: Vec::new(),
@@ -65,6 +74,7 @@ pub(super) fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
         bench.world.resources.extend(others);
     }
     bench.leaves_out = true;
+    bench.world.is_no_cluster = suite.file.cluster_resources.is_empty();
     bench.variables = suite.variables()?;
     bench.arrival = suite.arrival;
     if let Some(path) = &suite.file.userinfo {

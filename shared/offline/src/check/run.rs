@@ -1,5 +1,7 @@
 //! The rows of a suite, out of what the rules came to.
 
+use serde_json::Value;
+
 use super::{
     Row, RowResult,
     load::Loaded,
@@ -91,28 +93,24 @@ impl Run<'_> {
                 "there is no {kind} of this name: its kind is passed over"
             ));
         }
-        let is_meant = |response: &&Response| self.is_meant(response, expected, named);
-        let meant: Vec<_> = self.responses.iter().filter(is_meant).collect();
-        let is_rule =
-            |rule: &&RuleResponse| expected.rule.is_empty() || is_rule(&rule.rule, &expected.rule);
         let mut rows = Vec::new();
-        for response in &meant {
-            for rule in response.rules.iter().filter(is_rule) {
-                let mut remarks = remarks.clone();
-                let (result, reason) = self.verdict(expected, response, rule, &mut remarks);
-                rows.push(Row {
-                    rule: match expected.rule.is_empty() {
-                        true => rule.rule.clone(),
-                        false => expected.rule.clone(),
-                    },
-                    resource: self.title(response),
-                    remark: remarks.join("; "),
-                    ..row(result, &reason, rule.message.clone())
-                });
-            }
+        for (rule, title, became) in self.told(expected, named) {
+            let mut remarks = remarks.clone();
+            let (result, reason) = self.verdict(expected, rule, (&title, became), &mut remarks);
+            rows.push(Row {
+                rule: match expected.rule.is_empty() {
+                    true => rule.rule.clone(),
+                    false => expected.rule.clone(),
+                },
+                resource: title,
+                remark: remarks.join("; "),
+                ..row(result, &reason, rule.message.clone())
+            });
         }
         if rows.is_empty() {
-            let unanswered = meant.iter().filter_map(|of| self.unanswered(expected, of));
+            let is_meant = |response: &&Response| self.is_meant(response, expected, named);
+            let meant = self.responses.iter().filter(is_meant);
+            let unanswered = meant.filter_map(|of| self.unanswered(expected, of));
             rows.extend(unanswered.map(|(resource, reason, message)| Row {
                 resource,
                 ..row(RowResult::Pass, reason, message)
@@ -123,6 +121,35 @@ impl Run<'_> {
             rows.push(row(RowResult::Fail, "Not found", message));
         }
         rows
+    }
+
+    /// What the row's rules say, of which object, and what that became: of the resources that are meant, and of
+    /// the targets that a rule changed. Where files say what those become, nothing is said of what triggered it.
+    fn told(&self, expected: &Expected, named: Named<'_>) -> Vec<(&RuleResponse, String, Value)> {
+        let mut told = Vec::new();
+        for response in self.responses {
+            if !self.is_policy(&self.loaded.bench.policies[response.policy], expected) {
+                continue;
+            }
+            let resource = &self.loaded.bench.resources[response.resource];
+            let is_meant = self.is_meant(response, expected, named);
+            let all = response.rules.iter();
+            let is_rule = |rule: &&RuleResponse| {
+                expected.rule.is_empty() || is_rule(&rule.rule, &expected.rule)
+            };
+            for rule in all.filter(is_rule) {
+                let targets = rule.changed.iter().cloned().filter_map(Resource::new);
+                let targets = targets.filter(|target| self.means(target, expected, named));
+                let before = told.len();
+                told.extend(targets.map(|target| (rule, target.title(), target.value)));
+                let is_of_targets = !rule.changed.is_empty() && expected.patched_resources.is_some();
+                if is_meant && told.len() == before && !is_of_targets {
+                    let became = response.patched.as_ref().unwrap_or(&resource.value);
+                    told.push((rule, resource.title(), became.clone()));
+                }
+            }
+        }
+        told
     }
 
     /// What a row passes with though its rule says nothing of a resource: that is what `skip` expects of a
@@ -156,18 +183,22 @@ impl Run<'_> {
         self.loaded.bench.resources[response.resource].title()
     }
 
-    /// Whether a resource that is named is of the row's kind.
+    /// Whether a resource that is named, or a target, is of the row's kind.
     fn has_kind(&self, expected: &Expected, named: Named<'_>) -> bool {
-        let mut resources = self.loaded.bench.resources.iter();
-        resources.any(|own| own.kind == expected.kind && named.is(own))
+        let bench = &self.loaded.bench;
+        let mut all = bench.resources.iter().chain(&bench.world.targets);
+        all.any(|own| own.kind == expected.kind && named.is(own))
     }
 
     fn is_meant(&self, response: &Response, expected: &Expected, named: Named<'_>) -> bool {
         let bench = &self.loaded.bench;
-        let resource = &bench.resources[response.resource];
-        let within = expected.namespace.as_ref();
         self.is_policy(&bench.policies[response.policy], expected)
-            && (resource.kind == expected.kind || self.is_any_kind(expected, named))
+            && self.means(&bench.resources[response.resource], expected, named)
+    }
+
+    fn means(&self, resource: &Resource, expected: &Expected, named: Named<'_>) -> bool {
+        let within = expected.namespace.as_ref();
+        (resource.kind == expected.kind || self.is_any_kind(expected, named))
             && within.is_none_or(|namespace| resource.namespace == *namespace)
             && named.is(resource)
     }
@@ -232,8 +263,8 @@ impl Run<'_> {
     fn verdict(
         &self,
         expected: &Expected,
-        response: &Response,
         rule: &RuleResponse,
+        (title, became): (&str, Value),
         remarks: &mut Vec<String>,
     ) -> (RowResult, String) {
         for name in &rule.left_out {
@@ -242,9 +273,7 @@ impl Run<'_> {
             ));
         }
         if let Some(path) = &expected.patched_resources {
-            let resource = &self.loaded.bench.resources[response.resource];
-            let patched = response.patched.as_ref().unwrap_or(&resource.value);
-            match compare(&self.suite.at(path), patched) {
+            match compare(&self.suite.at(path), &became) {
                 Ok(Comparison::Same) => {}
                 // That it became something else is what a `fail` expects.
                 Ok(Comparison::Differs) if expected.result == Status::Fail.as_str() => {
@@ -256,8 +285,7 @@ impl Run<'_> {
                 }
                 Ok(Comparison::Missing) => {
                     remarks.push(format!(
-                        "{} does not stand in {}: what it became is not compared",
-                        resource.title(),
+                        "{title} does not stand in {}: what it became is not compared",
                         path.display()
                     ));
                     // As above: it did not become what the file says.

@@ -38,7 +38,7 @@ pub struct Applied {
     broken: Vec<(String, String)>,
     /// Policies, and rules of them that are not run.
     not_run: Vec<(String, NotRun)>,
-    /// The objects that rules changed, as all of them left them.
+    /// The objects that rules changed, as all of them left them, and targets as each rule left them.
     patched: Vec<Value>,
 }
 
@@ -85,6 +85,10 @@ pub fn applied(bench: &Bench, responses: &[Response], audit_warns: bool) -> Appl
         not_run: Vec::new(),
         patched: patched(bench, responses),
     };
+    for response in responses {
+        let changed = response.rules.iter().flat_map(|rule| &rule.changed);
+        told.patched.extend(changed.cloned());
+    }
     for policy in &bench.policies {
         if let Some(problems) = policy.problems() {
             let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
@@ -150,7 +154,8 @@ impl StatusCounts {
 }
 
 impl Applied {
-    /// The objects that rules changed, as all of them left them, in the order of the resources.
+    /// The objects that rules changed, as all of them left them, in the order of the resources; then the targets
+    /// of `mutate.targets`, once for each rule that changed them.
     pub fn patched(&self) -> &[Value] {
         &self.patched
     }
