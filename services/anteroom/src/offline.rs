@@ -2,6 +2,7 @@
 
 pub(crate) mod apply;
 mod assignments;
+mod others;
 pub(crate) mod test;
 mod told;
 

@@ -229,6 +229,13 @@ impl Bench {
         self
     }
 
+    /// And with resources that rules read, and that are not held against policies.
+    #[must_use]
+    pub fn with_read(mut self, resources: Vec<Resource>) -> Self {
+        self.world.resources.extend(resources);
+        self
+    }
+
     /// And with what rules with `mutate.targets` change, beside the resources.
     #[must_use]
     pub fn with_targets(mut self, targets: Vec<Resource>) -> Self {
@@ -388,7 +395,11 @@ fn judge(
                 for request in requests {
                     match facts.answer(&request) {
                         Ok(value) => evaluation.supply(request.id, Ok(value)),
-                        Err(Unanswered::Nothing(_)) if bench.leaves_out => {
+                        Err(Unanswered::Given) => evaluation.leave_out(request.id),
+                        Err(Unanswered::Nothing(_))
+                            if bench.leaves_out
+                                && !bench.world.is_before_values(&request.target) =>
+                        {
                             evaluation.leave_out(request.id);
                             told.left_out.push(request.variable);
                         }

@@ -118,7 +118,8 @@ mod tests {
 
     #[test]
     fn an_entry_keeps_the_given_objects_of_its_kind() {
-        let maps = json!({"group": "", "version": "v1", "resource": "configmaps", "namespace": "n"});
+        let maps =
+            json!({"group": "", "version": "v1", "resource": "configmaps", "namespace": "n"});
         let declared = entry(json!({"kubernetesResource": maps,
             "projections": [{"name": "names", "jmesPath": "[].metadata.name"}]}));
         let object = |kind: &str, namespace: &str, name: &str| {
@@ -138,7 +139,10 @@ mod tests {
         assert_eq!(of(&world, "").unwrap()[0]["metadata"]["name"], "a");
         assert_eq!(of(&world, "names"), Ok(json!(["a"])));
         let error = of(&world, "nope").unwrap_err();
-        assert!(format!("{error:?}").contains("known: \"names\""), "{error:?}");
+        assert!(
+            format!("{error:?}").contains("known: \"names\""),
+            "{error:?}"
+        );
         assert!(world.declared(EntryKind::Cached, "hosts", "").is_none());
         assert!(world.declared(EntryKind::Global, "other", "").is_none());
         // Of a kind of which none is given nothing is known, and of what a call answers.

@@ -101,7 +101,11 @@ mod tests {
             ("ConfigMap", "n", "a", "x in (", None),
         ] {
             let found = found(kind, namespace, name, labels);
-            assert_eq!(found.as_deref(), expected, "{kind} {namespace}/{name} {labels}");
+            assert_eq!(
+                found.as_deref(),
+                expected,
+                "{kind} {namespace}/{name} {labels}"
+            );
         }
     }
 }

@@ -30,8 +30,9 @@ pub(crate) struct World {
     pub(crate) resources: Vec<Resource>,
     /// What rules with `mutate.targets` change, beside the resources.
     pub(crate) targets: Vec<Resource>,
-    /// The resources answer no calls of an API server, and are no ConfigMaps that rules read.
-    pub(crate) is_no_cluster: bool,
+    /// Whether there is said to be a cluster: where there is none, the resources answer no calls of an API
+    /// server, and are no ConfigMaps that rules read. `None`: nothing is said of that, and they do.
+    pub(crate) is_cluster: Option<bool>,
 }
 
 /// The facts of one rule and one resource.
@@ -71,21 +72,34 @@ impl<'a> Facts<'a> {
 
     /// The values of entries, by their names. The first of those by element stands for every element, as in
     /// Kyverno.
-    pub(crate) fn given(&self) -> impl Iterator<Item = (String, Value)> {
+    pub(crate) fn given(&self) -> Map<String, Value> {
         let mut given = self.given.clone();
         for (name, values) in self.by_element {
             given.extend(values.first().map(|value| (name.clone(), value.clone())));
         }
-        given.into_iter()
+        given
     }
 
-    /// What stands where a rule looks, where that is no entry of a context.
+    /// What stands where a rule looks. What answers beside values counts before them, as in Kyverno; of two
+    /// objects the given one's other fields are kept.
     pub(crate) fn answer(&self, request: &FactRequest) -> Result<Value, Unanswered> {
-        if let Some(value) = self.given.get(&request.variable) {
-            return Ok(value.clone());
+        let mut given = self.given();
+        let Some(given) = given.remove(&request.variable) else {
+            return self.sought(request);
+        };
+        if !self.world.is_before_values(&request.target) {
+            return Err(Unanswered::Given);
         }
+        match self.sought(request) {
+            Ok(found) => Ok(over(given, found)),
+            Err(_) => Err(Unanswered::Given),
+        }
+    }
+
+    /// The same, whatever is given.
+    fn sought(&self, request: &FactRequest) -> Result<Value, Unanswered> {
         let data = match &request.target {
-            target if self.world.is_no_cluster && asks_cluster(target) => {
+            target if self.world.is_cluster == Some(false) && asks_cluster(target) => {
                 let response = match target {
                     FactTarget::Api(call) => self.world.response(&call.path, call.data.is_some()),
                     _ => None,
@@ -132,6 +146,23 @@ fn asks_cluster(target: &FactTarget) -> bool {
     }
 }
 
+/// One value over another: objects are merged.
+fn over(below: Value, above: Value) -> Value {
+    match (below, above) {
+        (Value::Object(mut below), Value::Object(above)) => {
+            for (name, value) in above {
+                let value = match below.remove(&name) {
+                    Some(old) => over(old, value),
+                    None => value,
+                };
+                below.insert(name, value);
+            }
+            Value::Object(below)
+        }
+        (_, above) => above,
+    }
+}
+
 /// Why a fact has no answer.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Unanswered {
@@ -139,6 +170,8 @@ pub(crate) enum Unanswered {
     Nothing(FactError),
     /// What was given does not.
     Failed(FactError),
+    /// The entry's value counts.
+    Given,
 }
 
 impl From<FactError> for Unanswered {
@@ -152,6 +185,21 @@ pub(crate) fn nothing(what: &str) -> Unanswered {
 }
 
 impl World {
+    /// Whether what is asked for is answered from here before a value that its entry is given.
+    pub(crate) fn is_before_values(&self, target: &FactTarget) -> bool {
+        match target {
+            FactTarget::Entry { .. } => !self.entries.is_empty() || !self.declared.is_empty(),
+            FactTarget::ConfigMap { .. } => self.is_cluster == Some(true),
+            FactTarget::Collection(of) => !of.inline && self.is_cluster != Some(false),
+            FactTarget::Api(call) => {
+                let is_post = call.data.is_some();
+                self.is_cluster != Some(false) || self.response(&call.path, is_post).is_some()
+            }
+            FactTarget::Service { url, data } => self.response(url, data.is_some()).is_some(),
+            _ => false,
+        }
+    }
+
     fn entry(&self, kind: EntryKind, name: &str, projection: &str) -> Result<Value, Unanswered> {
         let whole = format!("{name}.{projection}");
         let find = |name: &str| self.entries.iter().find(|entry| entry.name == name);
@@ -203,6 +251,7 @@ impl World {
         match self.object("namespaces", &key) {
             Ok(found) => Ok(found.clone()),
             Err(Unanswered::Nothing(error) | Unanswered::Failed(error)) => Err(error),
+            Err(Unanswered::Given) => Err(unknown(name)),
         }
     }
 
@@ -393,193 +442,4 @@ fn unknown(what: &str) -> FactError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn world() -> World {
-        let resource = |value| Resource::new(value).unwrap();
-        World {
-            entries: vec![EntryData {
-                name: "hosts".to_owned(),
-                resources: Some(vec![json!({"h": "a"}), json!({"h": "b"})]),
-                field_path: Some("[].h".to_owned()),
-                projections: vec![crate::suite::ProjectionData {
-                    name: "count".to_owned(),
-                    path: "length(@)".to_owned(),
-                }],
-                ..EntryData::default()
-            }],
-            responses: [("", "any"), ("post", "posted")]
-                .map(|(method, body)| ApiCallResponse {
-                    url_path: "/x".to_owned(),
-                    method: Some(method.to_owned()),
-                    response: ResponseData {
-                        body: body.into(),
-                        ..ResponseData::default()
-                    },
-                })
-                .to_vec(),
-            resources: vec![
-                resource(
-                    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"},
-                                "data": {"k": "v"}}),
-                ),
-                resource(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}})),
-            ],
-            ..World::default()
-        }
-    }
-
-    fn asked(variable: &str, target: FactTarget, expression: &str) -> FactRequest {
-        FactRequest {
-            id: 0,
-            variable: variable.to_owned(),
-            target,
-            expression: expression.to_owned(),
-            parameters: BTreeMap::new(),
-            missing_key_is_error: true,
-            age_max_ms: None,
-            is_part: false,
-        }
-    }
-
-    fn entry(name: &str, projection: &str) -> FactTarget {
-        FactTarget::Entry {
-            kind: EntryKind::Global,
-            name: name.to_owned(),
-            projection: projection.to_owned(),
-        }
-    }
-
-    fn pods(namespace: &str) -> FactTarget {
-        FactTarget::Collection(CollectionReference {
-            resource: "pods".to_owned(),
-            namespace: namespace.to_owned(),
-            ..CollectionReference::default()
-        })
-    }
-
-    fn call(path: &str, is_post: bool) -> FactTarget {
-        FactTarget::Api(ApiTarget {
-            path: path.to_owned(),
-            data: is_post.then(|| json!({})),
-            kept: None,
-        })
-    }
-
-    #[test]
-    fn of_a_namespace_that_is_not_given_the_name_and_the_labels_are_known() {
-        let values = RuleValues::default();
-        let (world, labels) = (world(), Map::from_iter([("a".to_owned(), "b".into())]));
-        let facts = Facts::new(&world, &Map::new(), &values).within("shop", labels);
-        let of = |namespace: &str| {
-            let namespace = namespace.to_owned();
-            let target = FactTarget::NamespaceLabels { namespace };
-            facts.answer(&asked("namespaceObject", target, ""))
-        };
-        assert_eq!(
-            of("shop").unwrap()["metadata"],
-            json!({"name": "shop", "labels": {"a": "b"}})
-        );
-        assert!(of("other").is_err());
-    }
-
-    #[test]
-    fn facts_come_from_values_then_entries_then_resources() {
-        let world = world();
-        let mut values = RuleValues::default();
-        values.values.insert("given.a".to_owned(), 1.into());
-        values
-            .by_element
-            .insert("each".to_owned(), vec![1.into(), 2.into()]);
-        let facts = Facts::new(&world, &Map::new(), &values);
-        let given: Map<_, _> = facts.given().collect();
-        assert_eq!(Value::Object(given), json!({"given": {"a": 1}, "each": 1}));
-        let config = FactTarget::ConfigMap {
-            object: ObjectKey::new("default", "c"),
-            literal: true,
-        };
-        for (variable, target, expression, answer) in [
-            ("given", entry("hosts", ""), "", json!({"a": 1})),
-            ("x", entry("hosts", ""), "", json!({"count": 2})),
-            ("x", call("/x", false), "", json!("any")),
-            ("x", call("/x", true), "", json!("posted")),
-            ("x", entry("hosts", "count"), "", json!(2)),
-            ("x", config, "data", json!({"k": "v"})),
-            ("x", pods(""), "items[].metadata.name", json!(["p"])),
-            ("x", pods("elsewhere"), "items", json!([])),
-        ] {
-            let found = facts.answer(&asked(variable, target, expression));
-            assert_eq!(found, Ok(answer), "{variable} {expression}");
-        }
-    }
-
-    #[test]
-    fn collections_are_narrowed_as_an_api_server_does() {
-        let of = |value| Resource::new(value).unwrap();
-        let world = World {
-            resources: vec![
-                of(json!({"apiVersion": "v1", "kind": "ConfigMap",
-                          "metadata": {"name": "a", "namespace": "n", "labels": {"x": "1"}}})),
-                of(json!({"apiVersion": "v1", "kind": "ConfigMap",
-                          "metadata": {"name": "b", "namespace": "n"}})),
-                of(json!({"apiVersion": "v1", "kind": "Namespace",
-                          "metadata": {"name": "n", "labels": {"env": "prod"}}})),
-            ],
-            ..World::default()
-        };
-        let values = RuleValues::default();
-        let facts = Facts::new(&world, &Map::new(), &values);
-        let names = |fields: &str, labels: &str| {
-            let target = FactTarget::Collection(CollectionReference {
-                resource: "ConfigMap".to_owned(),
-                field_selector: fields.to_owned(),
-                label_selector: labels.to_owned(),
-                ..CollectionReference::default()
-            });
-            facts.answer(&asked("x", target, "items[].metadata.name"))
-        };
-        assert_eq!(names("", ""), Ok(json!(["a", "b"])));
-        assert_eq!(names("metadata.name=b", ""), Ok(json!(["b"])));
-        assert_eq!(names("", "x in (1, 2)"), Ok(json!(["a"])));
-        assert_eq!(names("metadata.name=b", "x=1"), Ok(json!([])));
-        assert!(names("status.phase=x", "").is_err());
-        let namespace = |name: &str| {
-            let namespace = name.to_owned();
-            let target = FactTarget::NamespaceLabels { namespace };
-            facts.answer(&asked("x", target, "metadata.labels.env"))
-        };
-        assert_eq!(namespace("n"), Ok(json!("prod")));
-        assert!(namespace("other").is_err());
-    }
-
-    #[test]
-    fn what_is_not_given_is_unknown_and_not_empty() {
-        let world = world();
-        let values = RuleValues::default();
-        let facts = Facts::new(&world, &Map::new(), &values);
-        let secrets = CollectionReference {
-            resource: "secrets".to_owned(),
-            ..CollectionReference::default()
-        };
-        let config = FactTarget::ConfigMap {
-            object: ObjectKey::new("default", "d"),
-            literal: true,
-        };
-        let image = FactTarget::Image {
-            reference: "a".to_owned(),
-        };
-        for (target, is_nothing) in [
-            (entry("names", ""), false),
-            (entry("hosts", "sum"), false),
-            (FactTarget::Collection(secrets), true),
-            (config, false),
-            (call("/y", false), true),
-            (image, true),
-        ] {
-            let found = facts.answer(&asked("x", target.clone(), ""));
-            let found = found.map_err(|why| matches!(why, Unanswered::Nothing(_)));
-            assert_eq!(found, Err(is_nothing), "{target:?}");
-        }
-    }
-}
+mod tests;

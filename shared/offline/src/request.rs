@@ -86,6 +86,9 @@ pub(crate) fn request(
     }
     let mut request = AdmissionRequest::new(root.remove("request").unwrap_or_default())?
         .with_namespace_labels(namespace_labels);
+    if !user.is_known {
+        request = request.by_unknown_user();
+    }
     if let Some(parent) = variables.parent(resource) {
         request = request.with_resource_kind(parent.group, parent.version, parent.kind);
     }

@@ -357,15 +357,16 @@ impl<'a> Evaluation<'a> {
         self.facts.supply(id, answer);
     }
 
-    /// Goes on without a fact of the context: its entry has no value, and is a missing key to whatever reads
-    /// it, whatever default it has of its own. Only for drivers without a cluster, where a fact is looked
+    /// Goes on without a fact of the context: its entry has its [given](Self::with_given) value. Where there is
+    /// none it is a missing key to whatever reads it, whatever default it has of its own. Only for drivers without a cluster, where a fact is looked
     /// for in files: of a cluster, what is not known is never absent.
     pub fn leave_out(&mut self, id: u32) {
         self.facts.leave_out(id);
     }
 
-    /// With values of entries of the context that would read facts, by their names: as if the entry's own
-    /// expression had come to that, and whatever it would have read. For drivers without a cluster.
+    /// With values of entries of the context that read facts, by their names: as if the entry's own expression had
+    /// come to that. One counts where its fact is [left out](Self::leave_out), or cannot be asked for since a
+    /// variable in what the entry names has no value. For drivers without a cluster.
     #[must_use]
     pub fn with_given(mut self, given: impl IntoIterator<Item = (String, Value)>) -> Self {
         let given = given.into_iter();

@@ -333,6 +333,16 @@ impl AdmissionRequest {
         request
     }
 
+    /// The same request of a user of whom nothing is known: what asks for the service account finds no such
+    /// variable. For drivers without a cluster.
+    #[must_use]
+    pub fn by_unknown_user(mut self) -> Self {
+        for name in ["serviceAccountName", "serviceAccountNamespace"] {
+            self.root.remove(name);
+        }
+        self
+    }
+
     /// The same request about an object that was changed: what later rules see.
     #[must_use]
     pub fn with_object(&self, object: Value) -> Self {

@@ -6,14 +6,15 @@ use std::{
 };
 
 use anteroom_offline::{
-    Applied, Bench, LoadedPolicy, Resource, User, Values, Variables, applied, manifests,
+    Applied, Bench, DeclaredEntry, LoadedPolicy, Resource, User, Values, Variables, applied,
+    manifests,
 };
 use anteroom_policy::{Driver, PolicyException};
 use anyhow::{anyhow, bail};
 use clap::Args;
 use serde_json::Value;
 
-use super::{Format, arrival, assignments::Assignments, told::tell};
+use super::{Format, arrival, assignments::Assignments, others::OtherOptions, told::tell};
 use crate::{cli::warn, input};
 
 #[derive(Args, Clone, Debug)]
@@ -42,16 +43,35 @@ pub(crate) struct ApplyArgs {
         alias = "resources",
         value_name = "FILE",
         value_delimiter = ',',
-        required_unless_present_any = ["stdin", "cluster"]
+        required_unless_present_any = ["stdin", "cluster", "json", "http_payload", "envoy_payload"]
     )]
     resources: Vec<PathBuf>,
+
+    /// Files of objects that rules with `mutate.targets` change, or folders with such files, with commas between:
+    /// such rules are run then. May be given more than once, also as `--target-resources`.
+    #[arg(
+        long = "target-resource",
+        alias = "target-resources",
+        value_name = "FILE",
+        value_delimiter = ','
+    )]
+    targets: Vec<PathBuf>,
+
+    /// Files of resources that rules read, as parameters, or folders with such files, with commas between: nothing
+    /// is said of them. May be given more than once.
+    #[arg(
+        long = "parameter-resource",
+        value_name = "FILE",
+        value_delimiter = ','
+    )]
+    parameters: Vec<PathBuf>,
 
     /// A file with the values of variables, in Kyverno's format.
     #[arg(short = 'f', long, value_name = "FILE")]
     values_file: Option<PathBuf>,
 
-    /// Give variables values for all policies and resources, with commas between. May be given more than
-    /// once.
+    /// Give variables values for all policies and resources, with commas between: text, or lists, objects and
+    /// quoted text as JSON. May be given more than once.
     #[arg(short, long = "set", value_name = "NAME=VALUE", value_parser = Assignments::parse)]
     set: Vec<Assignments>,
 
@@ -115,21 +135,8 @@ pub(crate) struct ApplyArgs {
     #[arg(short, long)]
     pub(super) table: bool,
 
-    /// Taken, and says nothing new: all resources are always gone through.
-    #[arg(long)]
-    continue_on_fail: bool,
-
-    /// Taken, and says nothing new: there are no colors.
-    #[arg(long)]
-    remove_color: bool,
-
-    /// Taken, and has no effect: no registry is asked, images are what values say.
-    #[arg(long)]
-    registry: bool,
-
-    /// Refused: no cluster is read. Background scans report on what is in one.
-    #[arg(short, long)]
-    cluster: bool,
+    #[command(flatten)]
+    others: OtherOptions,
 }
 
 pub(crate) fn run(args: &ApplyArgs) -> anyhow::Result<ExitCode> {
@@ -140,19 +147,23 @@ pub(crate) fn run(args: &ApplyArgs) -> anyhow::Result<ExitCode> {
 
 /// Why the command line asks for what is not done here.
 fn check(args: &ApplyArgs) -> anyhow::Result<()> {
-    if args.cluster {
-        bail!(
-            "--cluster is not supported: only files are read here; in a cluster, background scans report on \
-             what is there"
-        );
-    }
-    let named = [&args.policies, &args.resources, &args.exceptions];
+    args.others.check()?;
+    let named = [
+        &args.policies,
+        &args.resources,
+        &args.exceptions,
+        &args.targets,
+        &args.parameters,
+    ];
     let mut named = named
         .into_iter()
         .flatten()
         .map(|path| path.to_string_lossy());
-    if let Some(url) = named.find(|path| path.contains("://")) {
-        bail!("{url} is not read: nothing is fetched from elsewhere; fetch it, and name the file");
+    if let Some(url) = named.find(|path| path.contains("://") || path.starts_with("git@")) {
+        bail!(
+            "{url} is not read: nothing is fetched from elsewhere, from repositories neither; fetch it, and name \
+             the file"
+        );
     }
     Ok(())
 }
@@ -166,7 +177,11 @@ fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
         excepting.extend(manifests.extract_if(.., |manifest| is_exception(manifest)));
     }
     for manifest in manifests {
-        match LoadedPolicy::new(&manifest) {
+        let loaded = match args.targets.is_empty() {
+            true => LoadedPolicy::new(&manifest),
+            false => LoadedPolicy::with_targets(&manifest),
+        };
+        match loaded {
             Some(policy) => policies.push(policy),
             None => warn(&format!(
                 "{} is no policy that is run here",
@@ -185,11 +200,16 @@ fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
     if args.exceptions_within_resources {
         excepting.extend(resources.extract_if(.., |manifest| is_exception(manifest)));
     }
-    let resources: Vec<_> = resources.into_iter().filter_map(Resource::new).collect();
+    let declared = resources.iter().filter_map(DeclaredEntry::new).collect();
+    resources.retain(|manifest| DeclaredEntry::new(manifest).is_none());
+    let resources = objects(resources);
     if resources.is_empty() {
         bail!("there is no resource in what was given with --resource");
     }
-    let mut bench = Bench::new(policies, resources);
+    let mut bench = Bench::new(policies, resources)
+        .with_entries(declared)
+        .with_targets(objects(read(&args.targets)?))
+        .with_read(objects(read(&args.parameters)?));
     bench.variables = variables(args)?;
     bench.exceptions = exceptions(&excepting)?;
     if let Some(path) = &args.userinfo {
@@ -198,6 +218,10 @@ fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
     bench.arrival = Some(arrival());
     let responses = anteroom_offline::apply(&bench);
     Ok(applied(&bench, &responses, args.audit_warn))
+}
+
+fn objects(manifests: Vec<Value>) -> Vec<Resource> {
+    manifests.into_iter().filter_map(Resource::new).collect()
 }
 
 fn is_exception(manifest: &Value) -> bool {
@@ -291,6 +315,26 @@ spec:
     fn what_is_elsewhere_is_refused_with_the_reason() {
         for (line, says) in [
             (&["apply", "p.yaml", "--cluster"][..], "--cluster"),
+            (&["apply", "p.yaml", "--json", "j.json"], "--resource"),
+            (
+                &["apply", "p.yaml", "-r", "r", "-b", "main"],
+                "nothing is fetched from repositories",
+            ),
+            (
+                &["apply", "p.yaml", "-r", "r", "--context-file", "c"],
+                "--values-file",
+            ),
+            (
+                &[
+                    "apply",
+                    "p.yaml",
+                    "-r",
+                    "r",
+                    "--target-resources",
+                    "git@h:t",
+                ],
+                "git@h:t is not read",
+            ),
             (
                 &["apply", "https://h/p.yaml", "-r", "r.yaml"],
                 "fetch it, and name the file",
@@ -380,5 +424,65 @@ spec:
             "3",
         ]);
         assert_eq!((code, &summary["warn"]), (3, &json!(1)));
+    }
+
+    #[test]
+    fn entries_among_the_resources_keep_some_of_them() {
+        let entry = tempfile::NamedTempFile::new().unwrap();
+        let text = "{apiVersion: kyverno.io/v2, kind: GlobalContextEntry, metadata: {name: hosts}, spec: {\
+            kubernetesResource: {version: v1, resource: configmaps}}}\n---\n\
+            {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}";
+        fs::write(entry.path(), text).unwrap();
+        let entry = entry.path().display().to_string();
+        let (code, summary) = told(&["-r", &entry]);
+        // It keeps the ConfigMap, which no Pod is named as; no rule is about it or the entry.
+        assert_eq!(
+            (code, &summary["pass"], &summary["error"]),
+            (0, &json!(2), &json!(0))
+        );
+    }
+
+    #[test]
+    fn targets_are_changed_where_they_are_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let policy = write(
+            "policy.yaml",
+            "{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: count}, spec: {rules: [{\
+             name: label, match: {any: [{resources: {kinds: [Pod]}}]}, mutate: {\
+             targets: [{apiVersion: v1, kind: ConfigMap, namespace: default, name: \"c*\"}], \
+             patchStrategicMerge: {metadata: {labels: {last: '{{ request.object.metadata.name }}'}}}}}]}}",
+        );
+        let pod = write(
+            "pod.yaml",
+            "{apiVersion: v1, kind: Pod, metadata: {name: a}}",
+        );
+        let maps = write(
+            "maps.yaml",
+            "{apiVersion: v1, kind: ConfigMap, metadata: {name: c1}}\n---\n\
+             {apiVersion: v1, kind: ConfigMap, metadata: {name: other}}",
+        );
+        let applied = |flags: &[&str]| {
+            let line = ["apply", &policy, "-r", &pod].into_iter();
+            let args = Line::parse_from(line.chain(flags.iter().copied())).args;
+            apply(&args).unwrap().json()
+        };
+        let told = applied(&["--target-resource", &maps]);
+        assert_eq!(told["summary"]["pass"], 1, "{told}");
+        assert_eq!(told["patched"].as_array().unwrap().len(), 1, "{told}");
+        assert_eq!(told["patched"][0]["metadata"]["name"], "c1");
+        assert_eq!(told["patched"][0]["metadata"]["labels"]["last"], "a");
+        let told = applied(&[]);
+        assert_eq!(
+            (told["notRun"][0]["rule"].as_str(), &told["patched"]),
+            (Some("label"), &json!([]))
+        );
+        // Of a kind of which none is given nothing is known.
+        let told = applied(&["--target-resources", &pod]);
+        assert_eq!(told["summary"]["error"], 1, "{told}");
     }
 }

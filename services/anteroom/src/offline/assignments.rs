@@ -7,7 +7,8 @@ use serde_json::Value;
 pub(crate) struct Assignments(pub(crate) Vec<(String, Value)>);
 
 impl Assignments {
-    /// Names may be paths; numbers, booleans and JSON keep their type. A comma within quotes, brackets or
+    /// Names may be paths. A list, an object or a quoted text is JSON, anything else is text, as in Kyverno: of
+    /// numbers too, which conditions compare by what they say. A comma within quotes, brackets or
     /// braces is the value's own, and so is one that no `NAME=` comes after.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut whole: Vec<String> = Vec::new();
@@ -30,7 +31,9 @@ fn one(text: &str) -> Result<(String, Value), String> {
     if name.is_empty() {
         return Err("expected NAME=VALUE".to_owned());
     }
-    let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+    let is_json = value.starts_with(['[', '{', '"']);
+    let parsed = is_json.then(|| serde_json::from_str(value).ok()).flatten();
+    let value = parsed.unwrap_or_else(|| Value::String(value.to_owned()));
     Ok((name.to_owned(), value))
 }
 
@@ -63,13 +66,17 @@ mod tests {
     #[test]
     fn commas_stand_between_values_or_in_them() {
         for (text, values) in [
-            ("a=1", vec![("a", json!(1))]),
-            ("a=1,b.c=x", vec![("a", json!(1)), ("b.c", json!("x"))]),
+            ("a=1", vec![("a", json!("1"))]),
+            (
+                "a=true,b.c=x",
+                vec![("a", json!("true")), ("b.c", json!("x"))],
+            ),
+            ("a=[x,b=\"1\"", vec![("a", json!("[x,b=\"1\""))]),
             (
                 "a=[\"x\",\"y=1\"],b={\"c\":1,\"d\":2}",
                 vec![("a", json!(["x", "y=1"])), ("b", json!({"c": 1, "d": 2}))],
             ),
-            ("a=x,y,b=2", vec![("a", json!("x,y")), ("b", json!(2))]),
+            ("a=x,y,b=2", vec![("a", json!("x,y")), ("b", json!("2"))]),
             ("a=b=c", vec![("a", json!("b=c"))]),
             ("a=", vec![("a", json!(""))]),
         ] {

@@ -57,9 +57,33 @@ pub(crate) struct TestArgs {
     /// Taken, and has no effect: no registry is asked, images are what values say.
     #[arg(long)]
     registry: bool,
+
+    /// Taken, and has no effect: there are no warnings of what is deprecated.
+    #[arg(long)]
+    warnings_as_errors: bool,
+
+    /// Refused: nothing is fetched from repositories.
+    #[arg(short = 'b', long, value_name = "NAME")]
+    git_branch: Option<String>,
+}
+
+/// Why the command line asks for what is not done here.
+fn check_line(args: &TestArgs) -> anyhow::Result<()> {
+    let mut paths = args.paths.iter().map(|path| path.to_string_lossy());
+    let url = paths.find(|path| path.contains("://") || path.starts_with("git@"));
+    match (url, &args.git_branch) {
+        (Some(url), _) => bail!(
+            "{url} is not read: nothing is fetched from repositories; clone it, and name its folder"
+        ),
+        (None, Some(_)) => bail!(
+            "--git-branch is not supported: nothing is fetched from repositories; clone it, and name its folder"
+        ),
+        (None, None) => Ok(()),
+    }
 }
 
 pub(crate) fn run(args: &TestArgs) -> anyhow::Result<()> {
+    check_line(args)?;
     let mut checked = Vec::new();
     for path in &args.paths {
         for file in suites(path, &args.file_name)? {
@@ -261,6 +285,18 @@ spec:
     }
 
     #[test]
+    fn what_is_elsewhere_is_refused_with_the_reason() {
+        for line in [
+            &["test", "https://h/suites"][..],
+            &["test", "git@h:suites"],
+            &["test", "suites", "--git-branch", "main"],
+        ] {
+            let error = run(&Line::parse_from(line).args).unwrap_err().to_string();
+            assert!(error.contains("clone it"), "{error}");
+        }
+    }
+
+    #[test]
     fn options_of_kyvernos_command_line_are_taken() {
         let (result, _) = run_on(
             &[&suite("fail")],
@@ -268,6 +304,7 @@ spec:
                 "--require-tests",
                 "--remove-color",
                 "--registry",
+                "--warnings-as-errors",
                 "--output-format",
                 "yaml",
             ],

@@ -74,7 +74,7 @@ pub(super) fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
         bench.world.resources.extend(others);
     }
     bench.leaves_out = true;
-    bench.world.is_no_cluster = suite.file.cluster_resources.is_empty();
+    bench.world.is_cluster = Some(!suite.file.cluster_resources.is_empty());
     bench.variables = suite.variables()?;
     bench.arrival = suite.arrival;
     if let Some(path) = &suite.file.userinfo {

@@ -142,7 +142,8 @@ impl Run<'_> {
                 let targets = targets.filter(|target| self.means(target, expected, named));
                 let before = told.len();
                 told.extend(targets.map(|target| (rule, target.title(), target.value)));
-                let is_of_targets = !rule.changed.is_empty() && expected.patched_resources.is_some();
+                let is_of_targets =
+                    !rule.changed.is_empty() && expected.patched_resources.is_some();
                 if is_meant && told.len() == before && !is_of_targets {
                     let became = response.patched.as_ref().unwrap_or(&resource.value);
                     told.push((rule, resource.title(), became.clone()));

@@ -20,16 +20,16 @@ type FactAnswer = Result<Arc<Value>, FactError>;
 const CONFIG_MAP_PARTS: &str = "{data: data, metadata: metadata}";
 
 impl Scope<'_> {
-    /// `None`: nobody gives it a value, and whoever drives the evaluation goes on without.
+    /// `None`: nobody gives it a value, and whoever drives the evaluation goes on without. A given value stands
+    /// in for what is left out, and for what cannot be asked for.
     pub(super) fn load_fact(
         &mut self,
         name: &str,
         fact: &Fact,
     ) -> Result<Option<Arc<Value>>, Interrupt> {
-        if let Some(value) = self.facts.given.get(name) {
-            return Ok(Some(Arc::clone(value)));
-        }
+        let given = self.facts.given.get(name).map(Arc::clone);
         let question = match self.whole(name, fact) {
+            Err(Interrupt::Variable(_)) if given.is_some() => return Ok(given),
             Err(Interrupt::Variable(error))
                 if self.facts.goes_without && error.kind == VariableErrorKind::Missing =>
             {
@@ -43,7 +43,7 @@ impl Scope<'_> {
             None => self.facts.look_up(name, question),
         };
         let value = match (lookup, &fact.default) {
-            (Lookup::LeftOut, _) => return Ok(None),
+            (Lookup::LeftOut, _) => return Ok(given),
             (Lookup::Answer(Ok(value)), _) => self.of_occasion(name, entry, fact, value),
             (Lookup::Answer(Err(error)), Some(default)) if is_said_by_source(&error) => {
                 default.value(self)

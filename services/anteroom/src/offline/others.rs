@@ -1,0 +1,104 @@
+//! Options of Kyverno's `apply` that say nothing here: some are taken, so that a command line of before works, the
+//! others are refused with the reason.
+
+use anyhow::bail;
+use clap::Args;
+
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct OtherOptions {
+    /// Taken, and says nothing new: all resources are always gone through.
+    #[arg(long)]
+    continue_on_fail: bool,
+
+    /// Taken, and says nothing new: there are no colors.
+    #[arg(long)]
+    remove_color: bool,
+
+    /// Taken, and has no effect: no registry is asked, images are what values say.
+    #[arg(long)]
+    registry: bool,
+
+    /// Taken, and has no effect: there are no warnings of what is deprecated.
+    #[arg(long)]
+    warnings_as_errors: bool,
+
+    /// Taken, and has no effect: kinds are known by the given resources. Also `--crd-path`.
+    #[arg(long, alias = "crd-path", value_name = "FILE")]
+    crd_paths: Vec<String>,
+
+    /// Refused: no cluster is read. Background scans report on what is in one.
+    #[arg(short, long)]
+    cluster: bool,
+
+    /// Refused: no cluster is read.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<String>,
+
+    /// Refused: no cluster is read.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+
+    /// Refused: no cluster is read. Name the files of a namespace's resources.
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+
+    /// Refused: nothing is fetched from repositories.
+    #[arg(short = 'b', long, value_name = "NAME")]
+    git_branch: Option<String>,
+
+    /// Refused: it is for policies of other languages.
+    #[arg(long, value_name = "FILE")]
+    json: Vec<String>,
+
+    /// Refused: it is for policies of other languages.
+    #[arg(long, value_name = "FILE")]
+    http_payload: Vec<String>,
+
+    /// Refused: it is for policies of other languages.
+    #[arg(long, value_name = "FILE")]
+    envoy_payload: Vec<String>,
+
+    /// Refused: it is for policies of other languages. Values of variables are said by --values-file.
+    #[arg(long, value_name = "FILE")]
+    context_file: Option<String>,
+
+    /// Refused: write exceptions by hand.
+    #[arg(long)]
+    generate_exceptions: bool,
+}
+
+impl OtherOptions {
+    /// Why the command line asks for what is not done here.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        const CLUSTER: &str =
+            "only files are read here; in a cluster, background scans report on what is there";
+        const REPOSITORY: &str =
+            "nothing is fetched from repositories: clone it, and name its folder";
+        const LANGUAGE: &str = "it is for policies of other languages; ClusterPolicies and Policies are about \
+                                resources: give those with --resource";
+        let refused = [
+            ("cluster", self.cluster, CLUSTER),
+            ("kubeconfig", self.kubeconfig.is_some(), CLUSTER),
+            ("context", self.context.is_some(), CLUSTER),
+            ("namespace", self.namespace.is_some(), CLUSTER),
+            ("git-branch", self.git_branch.is_some(), REPOSITORY),
+            ("json", !self.json.is_empty(), LANGUAGE),
+            ("http-payload", !self.http_payload.is_empty(), LANGUAGE),
+            ("envoy-payload", !self.envoy_payload.is_empty(), LANGUAGE),
+            (
+                "context-file",
+                self.context_file.is_some(),
+                "it is for policies of other languages; values of variables are said by --values-file and --set",
+            ),
+            (
+                "generate-exceptions",
+                self.generate_exceptions,
+                "an exception is somebody's decision: write it, and give it with --exception",
+            ),
+        ];
+        match refused.iter().find(|(_, is_given, _)| *is_given) {
+            Some((name, _, reason)) => bail!("--{name} is not supported: {reason}"),
+            None => Ok(()),
+        }
+    }
+}
