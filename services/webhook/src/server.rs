@@ -11,6 +11,7 @@
 //! | `/probe` | none: every review is refused, see [`registration::proof`](crate::registration::proof) |
 
 mod answer;
+mod stream;
 
 use std::{
     convert::Infallible,
@@ -29,11 +30,7 @@ use axum::{
     extract::Request,
     response::{IntoResponse as _, Response},
 };
-use axum_server::{
-    Handle,
-    accept::NoDelayAcceptor,
-    tls_rustls::{RustlsAcceptor, RustlsConfig},
-};
+use axum_server::{Handle, tls_rustls::RustlsConfig};
 use futures::future::BoxFuture;
 use http::{Method, StatusCode, Uri, header::ALLOW};
 use hyper::body::Incoming;
@@ -50,6 +47,7 @@ use crate::{
     violations::Violations,
 };
 use answer::About;
+use stream::Acceptor;
 
 /// Reviews that are decided at once. One more is answered with 503, and so by its failure policy:
 /// each may hold a body of [`REVIEW_BYTES_MAX`](anteroom_model::limits::REVIEW_BYTES_MAX).
@@ -79,7 +77,7 @@ pub(crate) async fn serve(
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let tls = RustlsConfig::from_config(certificates.server_config()?);
-    let acceptor = RustlsAcceptor::new(tls).acceptor(NoDelayAcceptor::new());
+    let acceptor = Acceptor::new(tls);
     let handle = Handle::new();
     let mut server = axum_server::from_tcp(listener)
         .context("the listener cannot be used")?

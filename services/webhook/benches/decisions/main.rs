@@ -6,9 +6,12 @@
 //! ```text
 //! cargo bench -p anteroom-webhook --bench decisions -- --policy hosts --reviews 1000
 //! ```
+//!
+//! With `--over http1` or `--over http2` they are posted over TLS, which is counted too.
 #![allow(clippy::print_stdout, reason = "it is what this program is for")]
 #![allow(clippy::unwrap_used, reason = "nothing here comes from outside")]
 
+mod served;
 mod world;
 
 use std::time::Instant;
@@ -16,6 +19,7 @@ use std::time::Instant;
 use clap::{Parser, ValueEnum};
 use serde_json::json;
 
+use served::{Http, Load};
 use world::World;
 
 #[global_allocator]
@@ -34,6 +38,14 @@ struct Cli {
     /// Ingresses in the cluster.
     #[arg(long, default_value_t = 3_000)]
     objects: usize,
+
+    /// Post them over TLS by this protocol.
+    #[arg(long, value_enum)]
+    over: Option<Http>,
+
+    /// Reviews under way at once, where they are posted.
+    #[arg(long, default_value_t = 1)]
+    at_once: usize,
 
     /// What `cargo bench` adds.
     #[arg(long, hide = true)]
@@ -63,10 +75,20 @@ fn main() {
     let (denied, took) = runtime.block_on(async {
         let world = World::new(cli.policy, cli.objects).await;
         let begun = Instant::now();
-        let mut denied = 0;
-        for n in 0..cli.reviews {
-            denied += usize::from(!world.decide(n, cli.objects).await);
-        }
+        let denied = match cli.over {
+            None => decide_all(&world, &cli).await,
+            Some(over) => {
+                // What comes over a socket takes its time.
+                tokio::time::resume();
+                let load = Load {
+                    over,
+                    at_once: cli.at_once,
+                    reviews: cli.reviews,
+                    objects: cli.objects,
+                };
+                served::post_all(&world, load).await
+            }
+        };
         (denied, begun.elapsed())
     });
     let each_us = took.as_secs_f64() * 1e6 / cli.reviews.max(1) as f64;
@@ -79,4 +101,12 @@ fn main() {
             "us_each": (each_us * 10.0).round() / 10.0,
         })
     );
+}
+
+async fn decide_all(world: &World, cli: &Cli) -> usize {
+    let mut denied = 0;
+    for n in 0..cli.reviews {
+        denied += usize::from(!world.decide(n, cli.objects).await);
+    }
+    denied
 }

@@ -18,7 +18,7 @@ use http::Method;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
-use crate::Which;
+use crate::{Which, served::Served};
 
 /// How often the writer says that it lives, until everybody is ready.
 const BEAT_INTERVAL: Duration = Duration::from_millis(200);
@@ -77,6 +77,16 @@ impl World {
         Self {
             webhook,
             reviews: Reviews::new(),
+        }
+    }
+
+    /// Where it is served, and what its certificate is signed by.
+    pub(crate) async fn served(&self) -> Served {
+        let mut trust = self.webhook.trust();
+        let authority = trust.wait_for(Option::is_some).await.unwrap().clone();
+        Served {
+            address: self.webhook.address(),
+            authority: authority.unwrap(),
         }
     }
 
