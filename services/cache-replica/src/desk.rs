@@ -100,7 +100,7 @@ impl Desk {
                 Ok(places) => {
                     self.check.ready();
                     tracing::debug!(view = %self.view.id(), "the view is served");
-                    let closed = self.serve(places, &mut status, stop, calls).await;
+                    let closed = self.serve(places, stop, calls).await;
                     if stop.is_cancelled() {
                         break; // Nobody waits for it to come back.
                     }
@@ -156,17 +156,17 @@ impl Desk {
     async fn serve(
         &self,
         mut places: [Serving; 2],
-        status: &mut watch::Receiver<ViewStatus>,
         stop: &CancellationToken,
         calls: &TaskTracker,
     ) -> Closed {
+        let mut serving = self.view.serving();
         let mut draining = false;
         loop {
             let [shared, own] = &mut places;
             let call = tokio::select! {
                 call = shared.next() => call,
                 call = own.next() => call,
-                () = until_leaving(status, stop), if !draining => {
+                () = until_leaving(&mut serving, stop), if !draining => {
                     draining = true;
                     places.iter().for_each(Serving::drain);
                     continue;
@@ -214,9 +214,9 @@ impl Desk {
 }
 
 /// Waits until the view serves no more, or the replica stops.
-async fn until_leaving(status: &mut watch::Receiver<ViewStatus>, stop: &CancellationToken) {
+async fn until_leaving(serving: &mut watch::Receiver<bool>, stop: &CancellationToken) {
     tokio::select! {
-        _ = status.wait_for(|status| !status.serves()) => {}
+        _ = serving.wait_for(|serves| !serves) => {}
         () = stop.cancelled() => {}
     }
 }

@@ -32,6 +32,8 @@ pub struct ViewHandle {
     id: ViewId,
     kept: SharedView,
     status: Arc<watch::Sender<ViewStatus>>,
+    /// Apart from the status, which every change of an object changes.
+    serves: Arc<watch::Sender<bool>>,
     position: watch::Receiver<Revision>,
     clock: Clock,
 }
@@ -47,6 +49,7 @@ impl ViewHandle {
         Self {
             id,
             kept,
+            serves: Arc::new(watch::Sender::new(status.serves())),
             status: Arc::new(watch::Sender::new(status)),
             position,
             clock,
@@ -68,6 +71,12 @@ impl ViewHandle {
     /// times a second; [`ViewHandle::read`] looks at the very moment.
     pub fn status(&self) -> watch::Receiver<ViewStatus> {
         self.status.subscribe()
+    }
+
+    /// Whether it serves ([`ViewStatus::serves`]), and changes of that alone: whoever waits for them is
+    /// not woken by changes of objects.
+    pub fn serving(&self) -> watch::Receiver<bool> {
+        self.serves.subscribe()
     }
 
     /// How old the news is; `u64::MAX` where there never was any.
@@ -163,6 +172,11 @@ impl ViewHandle {
     fn tell(&self, status: &ViewStatus) -> bool {
         self.status.send_if_modified(|last| {
             let modified = last != status;
+            // Within, so that whoever sees the one changed sees the other so too.
+            self.serves.send_if_modified(|last| {
+                let serves = status.serves();
+                std::mem::replace(last, serves) != serves
+            });
             last.clone_from(status);
             modified
         })

@@ -78,6 +78,9 @@ pub(crate) struct Machine {
     ahead: Option<(Revision, Moment)>,
     /// Whether some view has a beat that waits for its position to be read.
     behind: bool,
+    /// When all views were last looked at, none was lost or unproven, and only objects have changed
+    /// since.
+    healthy: bool,
     rereads: Rereads,
 }
 
@@ -102,6 +105,7 @@ impl Machine {
             progress: None,
             ahead: None,
             behind: false,
+            healthy: false,
         }
     }
 
@@ -117,6 +121,7 @@ impl Machine {
     pub(crate) fn log(&mut self, now: Moment, event: LogEvent) -> Vec<Effect> {
         let mut effects = Vec::new();
         self.progress = Some(now);
+        self.healthy &= is_delta(&event);
         match event {
             LogEvent::Restart { incarnation, cause } => {
                 self.restart(&incarnation, cause, &mut effects);
@@ -150,6 +155,7 @@ impl Machine {
     /// Time has passed.
     pub(crate) fn tick(&mut self, now: Moment) -> Vec<Effect> {
         let mut effects = Vec::new();
+        self.healthy = false;
         if self.lags(now) {
             self.rereads.want(RereadCause::Lag);
         }
@@ -249,24 +255,11 @@ impl Machine {
     /// Has the log read again where some view cannot become whole otherwise: for the view alone at
     /// first, and whole if that does not help, or costs less.
     fn repair(&mut self, now: Moment, effects: &mut Vec<Effect>) {
-        let mut ailing = Vec::new();
-        if self.reading == Reading::Live {
-            for (id, kept) in &self.views {
-                let kept = kept.read();
-                let is_read = kept.feed() == Feed::Log || self.is_being_read(id);
-                if !is_read {
-                    continue;
-                }
-                if kept.is_lost() {
-                    self.rereads.want(RereadCause::DigestMismatch);
-                } else if kept.is_unproven() {
-                    self.rereads.want(RereadCause::Undecodable);
-                } else {
-                    continue;
-                }
-                ailing.push((id.clone(), kept.feed()));
-            }
-        }
+        // Else each change of an object would cost a look at every view.
+        let ailing = match self.healthy {
+            true => Vec::new(),
+            false => self.ailing(),
+        };
         let alone = self.rereads.is_first()
             && !ailing.is_empty()
             && ailing.len() <= LOADS_MAX
@@ -283,6 +276,40 @@ impl Machine {
             None => {}
         }
     }
+
+    /// Views that miss something, or may.
+    fn ailing(&mut self) -> Vec<(ViewId, Feed)> {
+        let mut ailing = Vec::new();
+        if self.reading != Reading::Live {
+            return ailing;
+        }
+        for (id, kept) in &self.views {
+            let kept = kept.read();
+            let is_read = kept.feed() == Feed::Log || self.is_being_read(id);
+            if !is_read {
+                continue;
+            }
+            if kept.is_lost() {
+                self.rereads.want(RereadCause::DigestMismatch);
+            } else if kept.is_unproven() {
+                self.rereads.want(RereadCause::Undecodable);
+            } else {
+                continue;
+            }
+            ailing.push((id.clone(), kept.feed()));
+        }
+        self.healthy = ailing.is_empty();
+        ailing
+    }
+}
+
+/// Whether it is a change of an object: no view is lost or unproven by that alone.
+fn is_delta(event: &LogEvent) -> bool {
+    let LogEvent::Record { envelope, .. } = event else {
+        return false;
+    };
+    let envelope = envelope.as_deref();
+    envelope.is_ok_and(|envelope| matches!(envelope.record, Record::Delta { .. }))
 }
 
 fn next(changes: &mut u64) -> ContentStamp {

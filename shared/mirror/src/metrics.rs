@@ -147,8 +147,12 @@ impl MirrorMetrics {
         }
     }
 
-    pub(crate) fn delta(&self, view: &ViewId, changed: bool) {
-        self.deltas.get_or_create(&Taken::new(view, changed)).inc();
+    /// What counts a view's deltas, to be kept until the view is [removed](Self::removed): it takes longer
+    /// to find than to count.
+    pub(crate) fn deltas(&self, view: &ViewId, changed: bool) -> Counter {
+        self.deltas
+            .get_or_create(&Taken::new(view, changed))
+            .clone()
     }
 
     pub(crate) fn digest_mismatch(&self, view: &ViewId) {

@@ -7,6 +7,7 @@ use std::{
 use anteroom_bus::{Bus, Follower, LogEvent, RestartCause, Scope};
 use anteroom_model::{Revision, ViewId};
 use anteroom_wire::envelope::{Envelope, Record, TraceContext};
+use prometheus_client::metrics::counter::Counter;
 use tokio::{
     sync::watch,
     time::{MissedTickBehavior, interval},
@@ -162,29 +163,41 @@ impl Task {
     async fn run(mut self, beats: Beats, demands: Demands) {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        // Waited for all the while, not anew for each record.
+        let (mut beat, mut demand) = (pin!(beats.next()), pin!(demands.next()));
         loop {
             let effects = tokio::select! {
                 event = self.follower.next() => match event {
                     Some(event) => self.log(event),
                     None => return,
                 },
-                beat = beats.next() => self.machine.beat(self.clock.now(), &beat),
+                heard = &mut beat => {
+                    beat.set(beats.next());
+                    self.machine.beat(self.clock.now(), &heard)
+                }
                 (view, event) = next_of(&mut self.loads) => match event {
                     Some(event) => self.machine.load_log(self.clock.now(), &view, event),
                     None => return, // The bus was closed.
                 },
-                demand = demands.next() => match demand {
-                    Demand::Hold(hold) => self.machine.hold(hold),
-                    Demand::Reopen => self.machine.reopen(),
-                    Demand::Evict(view) => self.machine.evict(&view),
-                    Demand::Load(view) => self.machine.load(&view),
-                },
+                asked = &mut demand => {
+                    demand.set(demands.next());
+                    self.demanded(asked)
+                }
                 _ = tick.tick() => self.machine.tick(self.clock.now()),
             };
             for effect in effects {
                 self.take(effect);
             }
             self.outlets.advance(&self.machine);
+        }
+    }
+
+    fn demanded(&mut self, demand: Demand) -> Vec<Effect> {
+        match demand {
+            Demand::Hold(hold) => self.machine.hold(hold),
+            Demand::Reopen => self.machine.reopen(),
+            Demand::Evict(view) => self.machine.evict(&view),
+            Demand::Load(view) => self.machine.load(&view),
         }
     }
 
@@ -309,6 +322,8 @@ struct Outlets {
     readiness: watch::Sender<MirrorReadiness>,
     caught_up_once: bool,
     metrics: MirrorMetrics,
+    /// Of each view: deltas that changed nothing, and those that did.
+    deltas: [BTreeMap<ViewId, Counter>; 2],
 }
 
 impl Outlets {
@@ -323,6 +338,7 @@ impl Outlets {
             readiness: watch::Sender::new(readiness),
             caught_up_once: false,
             metrics,
+            deltas: Default::default(),
         }
     }
 
@@ -337,7 +353,7 @@ impl Outlets {
             }
             Effect::AllChanged => self.refresh(),
             Effect::Heard => self.heard(),
-            Effect::Delta { view, changed } => self.metrics.delta(&view, changed),
+            Effect::Delta { view, changed } => self.count(view, changed),
             Effect::Undecodable { revision, view } => {
                 self.metrics.undecodable();
                 let view = view.as_ref().map_or("any view's", ViewId::as_str);
@@ -370,13 +386,27 @@ impl Outlets {
         });
     }
 
-    fn removed(&self, id: &ViewId) {
+    fn removed(&mut self, id: &ViewId) {
         let mut removed = None;
         self.change(|views| removed = views.remove(id));
         if let Some(handle) = removed {
             handle.refresh();
         }
         self.metrics.removed(id);
+        for counters in &mut self.deltas {
+            counters.remove(id);
+        }
+    }
+
+    fn count(&mut self, view: ViewId, changed: bool) {
+        let counters = &mut self.deltas[usize::from(changed)];
+        if let Some(counter) = counters.get(&view) {
+            counter.inc();
+            return;
+        }
+        let counter = self.metrics.deltas(&view, changed);
+        counter.inc();
+        counters.insert(view, counter);
     }
 
     fn change(&self, change: impl FnOnce(&mut BTreeMap<ViewId, ViewHandle>)) {

@@ -1,10 +1,11 @@
 //! What one change of a view costs what is kept beside it: ten aggregates and ten indexes, at this many
-//! objects, where nearly all of an object changes (`all`) or its state alone (`status`).
+//! objects, where nearly all of an object changes (`all`), one of its hosts (`host`), or its state alone
+//! (`status`). The changes are of so many objects in turn (all, unless said otherwise).
 //!
 //! ```sh
 //! cargo build --release -p anteroom-plan --example deltas
 //! valgrind --tool=callgrind --collect-atstart=no --toggle-collect='deltas::follow_aggregates*' \
-//!     target/release/examples/deltas 100000 all
+//!     target/release/examples/deltas 100000 all 100
 //! ```
 //!
 //! Instructions of [`follow_aggregates`] or [`follow_indexes`], divided by [`CHANGES`], are those of one
@@ -62,20 +63,23 @@ const LOOKUPS: [&str; 10] = [
 fn main() {
     let mut args = std::env::args().skip(1);
     let objects: u64 = args.next().map_or(1_000, |count| count.parse().unwrap());
-    let status = args.next().is_some_and(|what| what == "status");
+    let what = args.next().unwrap_or_default();
+    let changing = args.next().map_or(objects, |count| count.parse().unwrap());
     let mut view = view();
     for n in 0..objects {
-        put(&mut view, n + 2, n, (n, 0));
+        put(&mut view, n + 2, n, [n, n, 0]);
     }
     let mut state = view.snapshot(0, 0).unwrap();
     let (mut aggregates, mut indexes) = (aggregates(&state), indexes(&state));
     let mut following = [Duration::ZERO; 2];
     let begun = Instant::now();
     for change in 0..CHANGES {
-        let n = change * 7_919 % objects;
-        let seeds = match status {
-            true => (n, change + 1),
-            false => (n + change + 1, 0),
+        let n = change % changing * 7_919 % objects;
+        let other = n + change + 1;
+        let seeds = match what.as_str() {
+            "status" => [n, n, change + 1],
+            "host" => [n, other, 0],
+            _ => [other, other, 0],
         };
         put(&mut view, objects + 2 + change, n, seeds);
         let to = view.snapshot(0, 0).unwrap();
@@ -163,7 +167,7 @@ fn view() -> View {
     view
 }
 
-fn put(view: &mut View, revision: u64, n: u64, (seed, status): (u64, u64)) {
+fn put(view: &mut View, revision: u64, n: u64, [seed, host, status]: [u64; 3]) {
     let (namespace, name) = (format!("ns-{}", n % 50), format!("ingress-{n:06}"));
     let team = ["a", "b", "c"][usize::try_from(seed % 3).unwrap()];
     let object = json!({
@@ -179,7 +183,7 @@ fn put(view: &mut View, revision: u64, n: u64, (seed, status): (u64, u64)) {
         "spec": {
             "weight": seed % 1_000,
             "rules": [{
-                "host": format!("host-{seed}.example.com"),
+                "host": format!("host-{host}.example.com"),
                 "http": {"paths": [{"path": "/a", "pathType": "Prefix"}, {"path": "/b"}]},
             }],
         },

@@ -34,7 +34,8 @@ pub(crate) enum Changed {
 pub(crate) enum Difference {
     /// In anything.
     Whole,
-    /// Both are objects. In these fields, of each in this.
+    /// Both are objects. In these fields, of each in this. Or both are lists of as many elements, and some
+    /// of these differ so, each from the one in its place; a field may be named more than once then.
     Fields(Vec<(Box<str>, Difference)>),
 }
 
@@ -81,10 +82,42 @@ impl Changed {
 
 impl Difference {
     fn between(old: BodyNode<'_>, new: BodyNode<'_>, depth: usize) -> Self {
-        let both = (old.shape(), new.shape());
-        if depth == 0 || !matches!(both, (Shape::Object(_), Shape::Object(_))) {
-            return Self::Whole;
+        match (old.shape(), new.shape()) {
+            _ if depth == 0 => Self::Whole,
+            (Shape::Object(_), Shape::Object(_)) => Self::of_objects(old, new, depth),
+            (Shape::Array(before), Shape::Array(after)) if before == after => {
+                Self::of_elements(old, new, depth).map_or(Self::Whole, Self::Fields)
+            }
+            _ => Self::Whole,
         }
+    }
+
+    /// In what the elements differ, each from the one in its place; `None`: in anything. Whoever reads a
+    /// list's elements reads the same fields of each.
+    fn of_elements(
+        old: BodyNode<'_>,
+        new: BodyNode<'_>,
+        depth: usize,
+    ) -> Option<Vec<(Box<str>, Self)>> {
+        let (mut before, mut after) = (old.elements(), new.elements());
+        let mut fields = Vec::new();
+        loop {
+            let (old, new) = match (before.next(), after.next()) {
+                (Some(old), Some(new)) => (old.body(), new.body()),
+                (None, None) => return Some(fields),
+                _ => return None,
+            };
+            // What cannot be read is empty, and may be anything.
+            if old != new || old.is_empty() {
+                match Self::between(BodyNode::new(old), BodyNode::new(new), depth - 1) {
+                    Self::Whole => return None,
+                    Self::Fields(more) => fields.extend(more),
+                }
+            }
+        }
+    }
+
+    fn of_objects(old: BodyNode<'_>, new: BodyNode<'_>, depth: usize) -> Self {
         let (mut before, mut after) = (old.entries(), new.entries());
         let mut fields = Vec::new();
         while let Some((name, old)) = before.next_bytes() {
@@ -176,7 +209,16 @@ mod tests {
             ),
             (
                 json!({"a": {"b": 1, "c": {"d": {"e": {"f": 1, "g": 1}}}}, "l": [{"x": 2}], "z": {}}),
-                vec![".l", ".z"],
+                vec![".l.x", ".z"],
+            ),
+            // Elements that came or went may have moved all others.
+            (
+                json!({"a": {"b": 1, "c": {"d": {"e": {"f": 1, "g": 1}}}}, "l": [{"x": 1}, 1], "z": 1}),
+                vec![".l"],
+            ),
+            (
+                json!({"a": {"b": 1, "c": {"d": {"e": {"f": 1, "g": 1}}}}, "l": [1], "z": 1}),
+                vec![".l"],
             ),
             // What is behind one that came is not held against what it was.
             (

@@ -3,6 +3,7 @@
 mod gather;
 mod ordered;
 mod posting;
+mod renewed;
 mod taken;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -20,6 +21,7 @@ use crate::{
 pub use gather::Terms;
 use ordered::Ordered;
 use posting::{IN_SET_BYTES, Posting};
+use renewed::Renewed;
 pub(crate) use taken::KEY_BUDGET;
 use taken::Taken;
 
@@ -47,6 +49,8 @@ pub struct Index {
     ordered: Ordered,
     /// Objects whose key cannot be looked up: it has parts, or there is none because of an error.
     always: BTreeSet<Object>,
+    /// Of what is above: what has become of it since, where that makes no difference here.
+    renewed: Renewed,
     bytes: usize,
 }
 
@@ -62,6 +66,7 @@ impl Index {
             patterns: HashSet::new(),
             ordered: Ordered::default(),
             always: BTreeSet::new(),
+            renewed: Renewed::default(),
             bytes: 0,
         };
         at.read().objects().for_each(|object| {
@@ -88,6 +93,7 @@ impl Index {
                 Changed::Removed(old) => {
                     let taken = self.taken(old);
                     self.take_out(old, &taken.values, taken.always);
+                    self.renewed.forget(old);
                 }
                 Changed::Replaced { old, new, by } => self.replace(old, new, by),
             }
@@ -119,7 +125,8 @@ impl Index {
     pub fn bytes(&self) -> usize {
         let slots = self.by_value.capacity() * (size_of::<(Scalar, Posting)>() + 1);
         let patterns = self.patterns.capacity() * (size_of::<Box<str>>() + 1);
-        self.bytes + slots + patterns + self.ordered.bytes() + self.always.len() * IN_SET_BYTES
+        let always = self.always.len() * IN_SET_BYTES;
+        self.bytes + slots + patterns + self.ordered.bytes() + always + self.renewed.bytes()
     }
 
     fn taken(&self, object: &Object) -> Taken {
@@ -127,11 +134,10 @@ impl Index {
     }
 
     fn replace(&mut self, old: &Object, new: &Object, by: &Difference) {
-        let is = self.taken(new);
         if !by.concerns(&self.reads) {
-            return self.put(new, is.values, is.always);
+            return self.renew(old, new);
         }
-        let was = self.taken(old);
+        let (was, is) = (self.taken(old), self.taken(new));
         let gone = was.values.into_iter();
         let gone: Vec<_> = gone
             .filter(|value| is.values.binary_search(value).is_err())
@@ -139,6 +145,16 @@ impl Index {
         self.take_out(old, &gone, was.always && !is.always);
         // What stayed is put again, with the new object.
         self.put(new, is.values, is.always);
+        self.renewed.forget(new);
+    }
+
+    /// An object has become another that is found by the same.
+    fn renew(&mut self, old: &Object, new: &Object) {
+        self.renewed.note(old, new);
+        while let Some(one) = self.renewed.take_one_over() {
+            let is = self.taken(&one);
+            self.put(&one, is.values, is.always);
+        }
     }
 
     fn put(&mut self, object: &Object, values: Vec<Scalar>, always: bool) {
@@ -198,3 +214,6 @@ fn pattern(value: &Scalar) -> Option<&str> {
 fn is_pattern(text: &str) -> bool {
     text.bytes().any(|byte| matches!(byte, b'*' | b'?'))
 }
+
+#[cfg(test)]
+mod tests;

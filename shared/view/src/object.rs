@@ -1,6 +1,10 @@
 //! One object of a view, in one allocation.
 
-use std::{cmp::Ordering, sync::Arc};
+use std::{
+    cmp::Ordering,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 use anteroom_model::{Epoch, ObjectKey, ResourceVersion};
 use anteroom_wire::body::BodyNode;
@@ -256,6 +260,13 @@ impl PartialEq for Object {
 }
 
 impl Eq for Object {}
+
+impl Hash for Object {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Both names in one: they stand behind each other, and few keys differ in where one ends.
+        state.write(&self.data()[..self.key_bytes()]);
+    }
+}
 
 #[cfg(test)]
 mod tests {

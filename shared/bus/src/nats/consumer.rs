@@ -15,14 +15,14 @@
 //! - A heartbeat. The server sends one only when its read has met the log's end, and it says at which
 //!   position that was.
 
-use std::time::Duration;
+use std::{pin::Pin, time::Duration};
 
 use anteroom_model::{Revision, limits::MESSAGE_BYTES_MAX};
 use async_nats::{Client, Message, Subscriber};
 use futures::StreamExt;
 use rand::Rng;
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 use super::api::Api;
 use crate::BusError;
@@ -97,6 +97,9 @@ pub(super) struct Consumer {
     /// Records delivered so far, as the server counts them.
     delivered: u64,
     heard: Instant,
+    /// Ends when the consumer may have been silent for too long: one timer for all messages, set anew
+    /// only when it ends.
+    silence: Pin<Box<Sleep>>,
 }
 
 impl Consumer {
@@ -138,6 +141,7 @@ impl Consumer {
             remaining: 0,
             delivered: 0,
             heard: Instant::now(),
+            silence: Box::pin(tokio::time::sleep(SILENCE_MAX)),
         };
         Ok((consumer, waiting))
     }
@@ -148,12 +152,7 @@ impl Consumer {
             if self.remaining == 0 {
                 self.pull().await?;
             }
-            let silence = self.heard + SILENCE_MAX;
-            let message = tokio::time::timeout_at(silence, self.messages.next())
-                .await
-                .map_err(|_| Lost::Gone(format!("no heartbeat for {SILENCE_MAX:?}")))?
-                .ok_or_else(|| Lost::Gone("the client was closed".to_owned()))?;
-            self.heard = Instant::now();
+            let message = self.message().await?;
             match Arrival::of(&message)? {
                 Arrival::Record(at) => {
                     self.count(at.delivered)?;
@@ -173,6 +172,25 @@ impl Consumer {
                     self.remaining = 0;
                 }
                 Arrival::PullEnded => {}
+            }
+        }
+    }
+
+    async fn message(&mut self) -> Result<Message, Lost> {
+        loop {
+            tokio::select! {
+                biased;
+                message = self.messages.next() => {
+                    self.heard = Instant::now();
+                    return message.ok_or_else(|| Lost::Gone("the client was closed".to_owned()));
+                }
+                () = &mut self.silence => {
+                    let until = self.heard + SILENCE_MAX;
+                    if until <= Instant::now() {
+                        return Err(Lost::Gone(format!("no heartbeat for {SILENCE_MAX:?}")));
+                    }
+                    self.silence.as_mut().reset(until);
+                }
             }
         }
     }

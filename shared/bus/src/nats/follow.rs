@@ -4,7 +4,7 @@
 //! ([`Position`]), make a consumer, read until something is wrong. Whatever went wrong, the next
 //! session goes on behind what was applied, so nothing is lost and nothing comes twice.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use anteroom_model::{Revision, limits::TOMBSTONE_TTL_MS};
 use anteroom_wire::{
@@ -182,6 +182,9 @@ impl Reader {
         verify.set_missed_tick_behavior(MissedTickBehavior::Delay);
         verify.reset();
         let mut verifier = Verifier::default();
+        // Waited for all the while: to begin to wait again for each record would cost more than the rest.
+        let (lost, asked) = (link::lost(&mut link, connects), restart.notified());
+        let (mut lost, mut asked) = (pin!(lost), pin!(asked));
         loop {
             tokio::select! {
                 step = consumer.next() => match step? {
@@ -189,10 +192,10 @@ impl Reader {
                     Step::Idle { scanned } => self.idle(scanned).await?,
                 },
                 _ = verify.tick() => self.verify(&mut verifier).await?,
-                () = link::lost(&mut link, connects) => {
+                () = &mut lost => {
                     return Err(Lost::Gone("the connection to NATS was lost".to_owned()).into());
                 }
-                () = restart.notified() => return Err(End::Asked),
+                () = &mut asked => return Err(End::Asked),
             }
         }
     }

@@ -6,6 +6,7 @@ impl Machine {
     /// A group's writer says that it lives.
     pub(crate) fn beat(&mut self, now: Moment, beat: &Beat) -> Vec<Effect> {
         let mut effects = Vec::new();
+        self.healthy = false;
         // A watcher that stands for election writes nothing by that.
         if self.reading == Reading::Unheard || beat.group == Group::NONE {
             return effects;

@@ -145,6 +145,7 @@ impl Machine {
     }
 
     pub(super) fn want_load(&mut self, id: &ViewId, effects: &mut Vec<Effect>) {
+        self.healthy = false;
         let Some(kept) = self.views.get(id) else {
             return;
         };
@@ -157,6 +158,7 @@ impl Machine {
     /// The reader of this view alone says something.
     pub(crate) fn load_log(&mut self, now: Moment, id: &ViewId, event: LogEvent) -> Vec<Effect> {
         let mut effects = Vec::new();
+        self.healthy = false;
         let Some(kept) = self.views.get(id).cloned() else {
             return effects;
         };
@@ -235,6 +237,7 @@ impl Machine {
         if !same_log || !kept.read().is_followed_to(load.position) {
             return;
         }
+        self.healthy = false;
         let (position, unreadable) = (load.position, self.unreadable);
         changing(now, id, kept, effects, |kept| {
             kept.hand_over(position, unreadable);

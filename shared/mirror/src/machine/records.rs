@@ -37,8 +37,9 @@ impl Machine {
             }
             record if feed == Feed::Log => {
                 let hole = (self.scope == Scope::All).then_some(self.hole);
+                let met_before = self.views.contains_key(&id);
                 self.take_in(now, revision, record, hole, effects);
-                if let Some(kept) = self.views.get(&id) {
+                if !met_before && let Some(kept) = self.views.get(&id) {
                     kept.write().see(revision);
                 }
                 if self.reading == Reading::Live {

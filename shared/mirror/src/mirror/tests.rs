@@ -103,6 +103,24 @@ impl Harness {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_change_of_an_object_wakes_nobody_who_waits_for_whether_the_view_serves() {
+    let mut harness = Harness::with_objects(3).await;
+    let (mut serving, mut status) = (harness.view().serving(), harness.view().status());
+    assert!(*serving.borrow_and_update());
+    status.borrow_and_update();
+    let view = harness.view.clone();
+    let at = harness.writer.put(&view, "ns", "i1", json!({"n": 9})).await;
+    status
+        .wait_for(|status| status.revision >= at)
+        .await
+        .unwrap();
+    assert!(!serving.has_changed().unwrap());
+    harness.mirror.evict(&view);
+    serving.wait_for(|serves| !serves).await.unwrap();
+    assert_eq!(harness.view().status().borrow().state, State::Evicted);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_missed_in_a_gap_is_read_again() {
     let mut harness = Harness::with_objects(20).await;
     for n in 15..25 {

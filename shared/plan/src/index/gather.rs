@@ -204,7 +204,8 @@ impl<'i> Gathering<'i, '_> {
         }
         for object in posting.iter() {
             self.step()?;
-            if (self.terms.admits)(object) && self.contributes(object, value)? {
+            let newest = self.index.renewed.newest(object);
+            if (self.terms.admits)(newest) && self.contributes(newest, value)? {
                 self.push(object)?;
                 return Some(true);
             }
@@ -238,7 +239,7 @@ impl<'i> Gathering<'i, '_> {
 
     fn push(&mut self, object: &Object) -> Option<()> {
         let room = self.found.len() < self.terms.objects_max;
-        room.then(|| self.found.push(object.clone()))
+        room.then(|| self.found.push(self.index.renewed.newest(object).clone()))
     }
 
     fn step(&mut self) -> Option<()> {

@@ -1,6 +1,8 @@
 //! What one object is indexed by.
 
-use anteroom_jmespath::{Budget, Environment, EvalError, MissingKey, Parameters, Shape, Value};
+use anteroom_jmespath::{
+    Budget, Environment, EvalError, MissingKey, Node as _, Parameters, Shape, Value,
+};
 use anteroom_view::{Object, ViewNode};
 
 use crate::{IndexKey, Language, Leaf, Scalar};
@@ -55,8 +57,9 @@ impl Taken {
         let environment = of.environment(language, &());
         let node = ViewNode::listed(object, of.bare);
         let reading = of.key.reading();
-        // What is no object is taken apart by `[]`, which a key takes for nothing to do.
-        if !matches!(Value::document(node).shape(), Shape::Object(_)) {
+        // What is no object is taken apart by `[]`, which a key takes for nothing to do. Asked of the body
+        // itself: to count the fields that a list shows takes a walk through all of it.
+        if !matches!(object.node().shape(), Shape::Object(_)) {
             self.always = true;
             return;
         }
