@@ -154,6 +154,18 @@ mod tests {
     }
 
     #[test]
+    fn a_document_has_so_many_values_and_no_more() {
+        // The object, its list, and a comma before each value but the first.
+        let of_values = |values: usize| format!(r#"{{"a": [0{}]}}"#, ",0".repeat(values - 2));
+        assert!(parsed(of_values(VALUES_MAX).as_bytes()).is_ok());
+        let fault = parsed(of_values(VALUES_MAX + 1).as_bytes()).unwrap_err();
+        assert!(
+            fault.to_string().contains("more than 10000 values"),
+            "{fault}"
+        );
+    }
+
+    #[test]
     fn what_names_no_configuration_is_told_apart() {
         for (manifest, says) in [
             (

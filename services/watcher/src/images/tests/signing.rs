@@ -232,6 +232,34 @@ async fn who_asks_for_more_than_there_is_is_not_given_it() {
     }
 }
 
+/// What gives tokens is no more trusted than what gives images.
+#[tokio::test]
+async fn an_answer_with_a_token_is_limited() {
+    const EMPTY: &str = r#"{"token":""}"#;
+    for (bytes, says) in [
+        (
+            TOKEN_BYTES_MAX,
+            "the registry answers HTTP 404: MANIFEST_UNKNOWN",
+        ),
+        (TOKEN_BYTES_MAX + 1, "over the limit of 65536 bytes"),
+    ] {
+        let endpoint = Endpoint::start(move |_, request| {
+            let host = text(request, header::HOST).unwrap();
+            match (request.uri().path(), text(request, header::AUTHORIZATION)) {
+                ("/token", _) => {
+                    ok(&EMPTY.replace("\"\"", &format!("\"{}\"", "x".repeat(bytes - EMPTY.len()))))
+                }
+                (path, Some(_)) => answer(path),
+                _ => denied(&BEARER.replace("{host}", &host)),
+            }
+        })
+        .await;
+        let reference = format!("{}/shop/web:none", endpoint.address);
+        let (_, message) = error(&images(&endpoint), &reference).await;
+        assert!(message.contains(says), "{message}");
+    }
+}
+
 /// A file that cannot be read may have been the one that signs in.
 #[tokio::test]
 async fn without_its_credentials_it_is_not_anybody() {
