@@ -1,18 +1,35 @@
 //! What is known of each object that some policy speaks of, and of which objects something new is.
 //! Pure.
+//!
+//! Objects are held up to a [limit](Limits): beyond it, those whose UIDs come last are left out. So it is
+//! always the same ones, in whatever order they are met.
+
+mod interned;
+mod left_out;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    ops::Bound,
+    collections::{BTreeMap, BTreeSet, HashSet},
+    mem::size_of,
+    ops::{Bound, Range},
     sync::Arc,
 };
 
 use anteroom_model::{ObjectKey, ViewId};
 
+use self::{interned::Interned, left_out::LeftOut};
 use crate::{
-    report::{Said, policy_name},
+    report::Said,
     result::{Outcome, RuleResult, Subject},
 };
+
+/// Objects that something is known of; those beyond are left out, and counted.
+pub(crate) const PAGES_MAX: usize = 200_000;
+
+/// Bytes of all that is known of them, about; objects beyond are left out as well.
+pub(crate) const BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// Objects that were left out are taken in again once there is so much room: this part of the limits.
+const ROOM: usize = 8;
 
 /// Who found a result: a policy, on an object of a view.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,10 +38,11 @@ pub(crate) struct Finder {
     pub(crate) view: ViewId,
 }
 
-/// A result, and since when it is what it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A result, who found it, and since when it is what it is.
+#[derive(Clone, Debug)]
 pub(crate) struct Finding {
-    pub(crate) result: RuleResult,
+    pub(crate) finder: Arc<Finder>,
+    pub(crate) result: Arc<RuleResult>,
     /// Seconds since 1970.
     pub(crate) since_s: i64,
     /// Nobody was told of it yet.
@@ -35,14 +53,60 @@ pub(crate) struct Finding {
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
     pub(crate) subject: Subject,
-    /// Never without findings.
-    pub(crate) findings: BTreeMap<Finder, Vec<Finding>>,
+    /// By finder, in the order of its rules. Never none.
+    pub(crate) findings: Vec<Finding>,
+}
+
+impl Page {
+    /// What this finder found.
+    pub(crate) fn of(&self, finder: &Finder) -> &[Finding] {
+        &self.findings[self.range(finder)]
+    }
+
+    fn range(&self, finder: &Finder) -> Range<usize> {
+        let begin = self.findings.partition_point(|f| *f.finder < *finder);
+        let found = self.findings[begin..].partition_point(|f| *f.finder == *finder);
+        begin..begin + found
+    }
+
+    /// What it takes, without the results themselves, which are shared.
+    fn bytes(&self) -> usize {
+        let texts = self.subject.uid.len() + self.subject.name.len();
+        size_of::<Self>() + texts + self.findings.len() * size_of::<Finding>()
+    }
+}
+
+/// How much is held at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) pages_max: usize,
+    pub(crate) bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            pages_max: PAGES_MAX,
+            bytes_max: BYTES_MAX,
+        }
+    }
 }
 
 /// The pages, by the objects' UIDs.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
-    pages: HashMap<Arc<str>, Page>,
+    limits: Limits,
+    pages: BTreeMap<Arc<str>, Page>,
+    /// What all pages take, without the results.
+    bytes: usize,
+    /// Each result once, however many objects have it.
+    results: Interned<RuleResult>,
+    finders: HashSet<Arc<Finder>>,
+    /// As it is shared by subjects: kinds, versions and namespaces.
+    texts: Interned<str>,
+    /// Objects of this UID, and of all that come after it, are left out.
+    horizon: Option<Arc<str>>,
+    left_out: LeftOut,
     /// Pages that changed since they were last taken, or that are gone.
     changed: BTreeSet<Subject>,
     /// The last one that was taken: each gets its turn, however often others change.
@@ -50,6 +114,15 @@ pub(crate) struct Book {
 }
 
 impl Book {
+    /// One that holds no more than that.
+    #[cfg(test)]
+    pub(crate) fn with_limits(limits: Limits) -> Self {
+        Self {
+            limits,
+            ..Self::default()
+        }
+    }
+
     /// This is what the finder now knows of the object; nothing: it does not speak of it.
     pub(crate) fn put(
         &mut self,
@@ -61,62 +134,182 @@ impl Book {
         if results.is_empty() {
             return self.forget(&subject.uid, finder);
         }
-        let page = self
-            .pages
-            .entry(subject.uid.clone())
-            .or_insert_with(|| Page {
-                subject: subject.clone(),
-                findings: BTreeMap::new(),
-            });
-        let known = page.findings.remove(finder).unwrap_or_default();
+        if self.is_beyond(&subject.uid) {
+            let finder = self.finder(finder);
+            return self.left_out.put(&subject.uid, &finder);
+        }
+        self.left_out.remove(&subject.uid, finder);
+        if let Some(page) = self.pages.get(&subject.uid) {
+            let known = page.of(finder).iter().map(|finding| &finding.result);
+            // Most are as they were.
+            if known.len() == results.len() && known.zip(&results).all(|(k, r)| k.says_as(r)) {
+                return;
+            }
+        }
+        let finder = self.finder(finder);
+        let mut page = match self.pages.remove(&subject.uid) {
+            Some(page) => {
+                self.bytes = self.bytes.saturating_sub(page.bytes());
+                page
+            }
+            None => Page {
+                subject: self.shared(subject),
+                findings: Vec::new(),
+            },
+        };
+        let range = page.range(&finder);
+        let known = &page.findings[range.clone()];
         let same = |result: &RuleResult| known.iter().find(|known| known.result.says_as(result));
-        let findings: Vec<_> = results
+        let findings: Vec<Finding> = results
             .into_iter()
             .map(|result| match same(&result) {
-                Some(known) => known.clone(),
+                Some(known) => Finding {
+                    result: self.results.take(&known.result),
+                    ..known.clone()
+                },
                 None => Finding {
-                    result,
+                    finder: Arc::clone(&finder),
+                    result: self.results.take(&result),
                     since_s: now_s,
                     is_new: true,
                 },
             })
             .collect();
-        if findings != known {
-            self.changed.insert(page.subject.clone());
+        let (more, less) = (findings.len(), range.len());
+        page.findings.reserve_exact(more.saturating_sub(less));
+        for gone in page.findings.splice(range, findings) {
+            self.results.release(&gone.result);
         }
-        page.findings.insert(finder.clone(), findings);
+        self.changed.insert(page.subject.clone());
+        self.keep(page);
+        self.hold_limits();
     }
 
     /// The finder knows nothing of the object any more.
     pub(crate) fn forget(&mut self, uid: &str, finder: &Finder) {
-        let Some(page) = self.pages.get_mut(uid) else {
+        self.left_out.remove(uid, finder);
+        let Some(page) = self
+            .pages
+            .get(uid)
+            .filter(|page| !page.of(finder).is_empty())
+        else {
             return;
         };
-        if page.findings.remove(finder).is_some() {
-            self.changed.insert(page.subject.clone());
-        }
-        if page.findings.is_empty() {
-            self.pages.remove(uid);
-        }
+        let uid = Arc::clone(&page.subject.uid);
+        self.narrow(&uid, |found| found == finder);
     }
 
     /// Of whoever is no finder any more, all is forgotten.
     pub(crate) fn retain(&mut self, is_finder: impl Fn(&Finder) -> bool) {
-        let changed = &mut self.changed;
-        self.pages.retain(|_, page| {
-            let before = page.findings.len();
-            page.findings.retain(|finder, _| is_finder(finder));
-            if page.findings.len() != before {
-                changed.insert(page.subject.clone());
+        let gone = self.finders.extract_if(|finder| !is_finder(finder));
+        let gone: Vec<Arc<Finder>> = gone.collect();
+        self.left_out.retain(&gone);
+        let is_gone = |finder: &Finder| gone.iter().any(|gone| **gone == *finder);
+        let concerned = self.pages.iter();
+        let concerned =
+            concerned.filter(|(_, page)| page.findings.iter().any(|f| is_gone(&f.finder)));
+        let concerned: Vec<Arc<str>> = concerned.map(|(uid, _)| Arc::clone(uid)).collect();
+        concerned.iter().for_each(|uid| self.narrow(uid, is_gone));
+    }
+
+    /// Takes from a page what these found, and the page if nothing is left.
+    fn narrow(&mut self, uid: &str, is_gone: impl Fn(&Finder) -> bool) {
+        let Some(mut page) = self.pages.remove(uid) else {
+            return;
+        };
+        self.bytes = self.bytes.saturating_sub(page.bytes());
+        let gone = page
+            .findings
+            .extract_if(.., |finding| is_gone(&finding.finder));
+        gone.for_each(|finding| self.results.release(&finding.result));
+        page.findings.shrink_to_fit();
+        self.changed.insert(page.subject.clone());
+        match page.findings.is_empty() {
+            true => self.let_go(&page.subject),
+            false => self.keep(page),
+        }
+    }
+
+    fn keep(&mut self, page: Page) {
+        self.bytes += page.bytes();
+        self.pages.insert(Arc::clone(&page.subject.uid), page);
+    }
+
+    /// Whether the object is one of those that are left out.
+    fn is_beyond(&self, uid: &str) -> bool {
+        self.horizon
+            .as_deref()
+            .is_some_and(|horizon| uid >= horizon)
+    }
+
+    /// What is held, in bytes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.results.bytes() + self.texts.bytes()
+    }
+
+    /// Leaves out what comes last, where there is too much.
+    fn hold_limits(&mut self) {
+        while self.pages.len() > self.limits.pages_max || self.bytes() > self.limits.bytes_max {
+            let Some((uid, page)) = self.pages.pop_last() else {
+                return;
+            };
+            self.bytes = self.bytes.saturating_sub(page.bytes());
+            for finding in &page.findings {
+                self.left_out.put(&uid, &finding.finder);
+                self.results.release(&finding.result);
             }
-            !page.findings.is_empty()
-        });
+            self.let_go(&page.subject);
+            self.changed.insert(page.subject);
+            self.horizon = Some(uid);
+        }
+    }
+
+    /// All objects are about to be judged: those that were left out may be taken in again, where there is
+    /// room. Without much of it nothing changes, so that nothing comes and goes at the limit.
+    pub(crate) fn reopen(&mut self) {
+        let (pages_max, bytes_max) = (self.limits.pages_max, self.limits.bytes_max);
+        let has_pages = self.pages.len() <= pages_max - pages_max.div_ceil(ROOM);
+        if has_pages && self.bytes() <= bytes_max - bytes_max.div_ceil(ROOM) {
+            self.horizon = None;
+        }
+    }
+
+    /// How many objects that some policy speaks of are left out; so many at least.
+    pub(crate) fn left_out(&self) -> usize {
+        self.left_out.objects()
+    }
+
+    /// Each finder once.
+    fn finder(&mut self, finder: &Finder) -> Arc<Finder> {
+        if let Some(known) = self.finders.get(finder) {
+            return Arc::clone(known);
+        }
+        let finder = Arc::new(finder.clone());
+        self.finders.insert(Arc::clone(&finder));
+        finder
+    }
+
+    fn shared(&mut self, subject: &Subject) -> Subject {
+        Subject {
+            uid: Arc::clone(&subject.uid),
+            name: Arc::clone(&subject.name),
+            api_version: self.texts.take(&subject.api_version),
+            kind: self.texts.take(&subject.kind),
+            namespace: self.texts.take(&subject.namespace),
+        }
+    }
+
+    fn let_go(&mut self, subject: &Subject) {
+        for text in [&subject.api_version, &subject.kind, &subject.namespace] {
+            self.texts.release(text);
+        }
     }
 
     /// Something else is to be said of what these policies found.
     pub(crate) fn touch(&mut self, is_concerned: impl Fn(&ObjectKey) -> bool) {
         let pages = self.pages.values();
-        let concerned = pages.filter(|page| page.findings.keys().any(|f| is_concerned(&f.policy)));
+        let concerned =
+            pages.filter(|page| page.findings.iter().any(|f| is_concerned(&f.finder.policy)));
         self.changed
             .extend(concerned.map(|page| page.subject.clone()));
     }
@@ -124,8 +317,7 @@ impl Book {
     /// The objects (namespace and name) that this finder could not judge.
     pub(crate) fn errors_of(&self, finder: &Finder) -> Vec<ObjectKey> {
         let has_error = |page: &&Page| {
-            let findings = page.findings.get(finder);
-            let mut findings = findings.into_iter().flatten();
+            let mut findings = page.of(finder).iter();
             findings.any(|finding| finding.result.outcome == Outcome::Error)
         };
         let pages = self.pages.values().filter(has_error);
@@ -149,26 +341,20 @@ impl Book {
     /// Everybody was told of what is new of the object.
     pub(crate) fn told(&mut self, uid: &str) {
         let page = self.pages.get_mut(uid);
-        let findings = page.into_iter().flat_map(|page| page.findings.values_mut());
-        findings
-            .flatten()
-            .for_each(|finding| finding.is_new = false);
+        let findings = page.into_iter().flat_map(|page| &mut page.findings);
+        findings.for_each(|finding| finding.is_new = false);
     }
 
     /// A report of before said this of the object: what it said too is no news, and is as old as that.
     pub(crate) fn remember(&mut self, uid: &str, said: &Said) {
         let page = self.pages.get_mut(uid);
         let findings = page.into_iter().flat_map(|page| &mut page.findings);
-        for (finder, findings) in findings {
-            let policy = policy_name(&finder.policy);
-            for finding in findings.iter_mut().filter(|finding| finding.is_new) {
-                let result = &finding.result;
-                let (rule, outcome) = (result.rule.to_string(), result.outcome.as_str());
-                let place = (policy.clone(), rule, outcome.to_owned());
-                if let Some(since_s) = said.get(&place) {
-                    finding.since_s = *since_s;
-                    finding.is_new = false;
-                }
+        for finding in findings.filter(|finding| finding.is_new) {
+            let (policy, result) = (finding.finder.policy.to_string(), &finding.result);
+            let (rule, outcome) = (result.rule.to_string(), result.outcome.as_str());
+            if let Some(since_s) = said.get(&(policy, rule, outcome.to_owned())) {
+                finding.since_s = *since_s;
+                finding.is_new = false;
             }
         }
     }
@@ -192,136 +378,17 @@ impl Book {
     /// Everything that is known, for comparison.
     #[cfg(test)]
     pub(crate) fn all(&self) -> BTreeMap<Subject, BTreeMap<Finder, Vec<RuleResult>>> {
-        let results = |findings: &Vec<Finding>| -> Vec<RuleResult> {
-            findings.iter().map(|f| f.result.clone()).collect()
-        };
         let page = |page: &Page| {
-            let findings = page.findings.iter();
-            let findings = findings.map(|(finder, f)| (finder.clone(), results(f)));
-            (page.subject.clone(), findings.collect())
+            let mut by_finder: BTreeMap<Finder, Vec<RuleResult>> = BTreeMap::new();
+            for finding in &page.findings {
+                let results = by_finder.entry((*finding.finder).clone());
+                results.or_default().push((*finding.result).clone());
+            }
+            (page.subject.clone(), by_finder)
         };
         self.pages.values().map(page).collect()
     }
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    pub(crate) fn subject(uid: &str) -> Subject {
-        Subject {
-            uid: uid.into(),
-            api_version: "v1".into(),
-            kind: "Pod".into(),
-            namespace: "n".into(),
-            name: uid.into(),
-        }
-    }
-
-    pub(crate) fn finder(policy: &str) -> Finder {
-        Finder {
-            policy: ObjectKey::new("", policy),
-            view: ViewId::new("pods.v1"),
-        }
-    }
-
-    pub(crate) fn result(rule: &str, outcome: Outcome) -> RuleResult {
-        RuleResult {
-            rule: rule.into(),
-            outcome,
-            message: "m".into(),
-        }
-    }
-
-    fn take_all(book: &mut Book) -> Vec<String> {
-        std::iter::from_fn(|| book.take_changed())
-            .map(|subject| subject.uid.to_string())
-            .collect()
-    }
-
-    #[test]
-    fn only_what_differs_is_a_change() {
-        let mut book = Book::default();
-        let (a, p) = (subject("a"), finder("p"));
-        book.put(&a, &p, vec![result("r", Outcome::Fail)], 1);
-        assert_eq!(take_all(&mut book), ["a"]);
-        book.told("a");
-        book.put(&a, &p, vec![result("r", Outcome::Fail)], 2);
-        assert_eq!(take_all(&mut book), [""; 0]);
-        let since = |book: &Book| book.page("a").unwrap().findings[&p][0].since_s;
-        assert_eq!(since(&book), 1, "it is what it was");
-        assert!(!book.page("a").unwrap().findings[&p][0].is_new);
-        book.put(&a, &p, vec![result("r", Outcome::Pass)], 3);
-        assert_eq!(take_all(&mut book), ["a"]);
-        assert_eq!(since(&book), 3);
-        book.put(&a, &finder("q"), Vec::new(), 4);
-        assert_eq!(take_all(&mut book), [""; 0]);
-        book.put(&a, &p, Vec::new(), 5);
-        assert_eq!(take_all(&mut book), ["a"]);
-        assert_eq!(book.len(), 0);
-    }
-
-    #[test]
-    fn an_error_with_other_numbers_is_no_change() {
-        let mut book = Book::default();
-        let (a, p) = (subject("a"), finder("p"));
-        let error = |message: &str| {
-            let mut error = result("r", Outcome::Error);
-            error.message = message.into();
-            vec![error]
-        };
-        book.put(&a, &p, error("AR201 after 1 s"), 1);
-        take_all(&mut book);
-        book.put(&a, &p, error("AR201 after 2 s"), 2);
-        assert_eq!(take_all(&mut book), [""; 0]);
-        book.put(&a, &p, error("AR202 after 2 s"), 3);
-        assert_eq!(take_all(&mut book), ["a"]);
-    }
-
-    #[test]
-    fn each_change_gets_its_turn() {
-        let mut book = Book::default();
-        let mut taken = Vec::new();
-        book.put(
-            &subject("b"),
-            &finder("p"),
-            vec![result("r", Outcome::Pass)],
-            0,
-        );
-        for rule in ["1", "2", "3"] {
-            let changed = vec![result(rule, Outcome::Pass)];
-            book.put(&subject("a"), &finder("p"), changed, 0);
-            taken.extend(book.take_changed().map(|subject| subject.uid.to_string()));
-        }
-        assert_eq!(taken, ["a", "b", "a"]);
-    }
-
-    #[test]
-    fn what_a_policy_found_can_be_told_in_another_way() {
-        let mut book = Book::default();
-        let results = || vec![result("r", Outcome::Pass)];
-        book.put(&subject("a"), &finder("p"), results(), 1);
-        book.put(&subject("b"), &finder("q"), results(), 1);
-        take_all(&mut book);
-        book.touch(|policy| &*policy.name == "q");
-        assert_eq!(take_all(&mut book), ["b"]);
-    }
-
-    #[test]
-    fn what_no_finder_knows_is_forgotten() {
-        let mut book = Book::default();
-        let results = || vec![result("r", Outcome::Error)];
-        book.put(&subject("a"), &finder("p"), results(), 1);
-        book.put(&subject("a"), &finder("q"), results(), 1);
-        book.put(&subject("b"), &finder("p"), results(), 1);
-        take_all(&mut book);
-        assert_eq!(book.errors_of(&finder("p")).len(), 2);
-        book.retain(|finder| &*finder.policy.name == "q");
-        assert_eq!(take_all(&mut book), ["a", "b"]);
-        assert!(book.page("a").is_some() && book.page("b").is_none());
-        book.forget("a", &finder("q"));
-        book.forget("a", &finder("q"));
-        assert_eq!(take_all(&mut book), ["a"]);
-        assert_eq!(book.len(), 0);
-    }
-}
+pub(crate) mod tests;

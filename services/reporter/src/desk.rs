@@ -22,8 +22,26 @@ pub(crate) struct About {
 /// A kind of objects, as owner references name it: group and kind.
 pub(crate) type Kind = (String, String);
 
-/// Of which kinds it is not known yet what there is to say; `None`: of any.
-pub(crate) type Unsettled = Option<Arc<BTreeSet<Kind>>>;
+/// Of which objects it is not known yet what there is to say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unsettled {
+    /// All objects of these kinds: not everything was judged yet.
+    pub(crate) unseen: BTreeSet<Kind>,
+    /// Single ones, by namespace and name: nobody can read them.
+    pub(crate) unread: BTreeSet<(Kind, ObjectKey)>,
+    /// Of some objects nothing is held, since there are too many: what there is to say of them is nothing.
+    pub(crate) is_full: bool,
+}
+
+impl Unsettled {
+    /// Whether it is not known what there is to say of this object.
+    pub(crate) fn has(&self, owner: &Owner) -> bool {
+        self.unseen.contains(&owner.0) || self.unread.contains(owner)
+    }
+}
+
+/// The object of a report, by kind, namespace and name.
+pub(crate) type Owner = (Kind, ObjectKey);
 
 /// Shared by scanner and writer. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -32,7 +50,8 @@ pub(crate) struct Desk {
     about: Arc<Mutex<Arc<HashMap<ObjectKey, About>>>>,
     /// Changes with every change of the book.
     changed: watch::Sender<()>,
-    unsettled: watch::Sender<Unsettled>,
+    /// `None`: nothing is known of any object.
+    unsettled: watch::Sender<Option<Arc<Unsettled>>>,
 }
 
 impl Desk {
@@ -69,7 +88,7 @@ impl Desk {
         Arc::clone(&self.about.lock())
     }
 
-    pub(crate) fn settle(&self, unsettled: BTreeSet<Kind>) {
+    pub(crate) fn settle(&self, unsettled: Unsettled) {
         self.unsettled.send_if_modified(|known| {
             let modified = known.as_deref() != Some(&unsettled);
             if modified {
@@ -79,7 +98,7 @@ impl Desk {
         });
     }
 
-    pub(crate) fn unsettled(&self) -> watch::Receiver<Unsettled> {
+    pub(crate) fn unsettled(&self) -> watch::Receiver<Option<Arc<Unsettled>>> {
         self.unsettled.subscribe()
     }
 }

@@ -8,9 +8,8 @@ use std::{
     time::Duration,
 };
 
-use anteroom_bus::Bus;
 use anteroom_model::ObjectKey;
-use anteroom_wire::violation::Violation as Admission;
+use anteroom_wire::violation::{Violation as Admission, cut};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event},
@@ -27,8 +26,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     desk::{About, Desk},
     metrics::ReporterMetrics,
-    report::policy_name,
-    result::{RuleResult, Subject, cut},
+    result::{RuleResult, Subject},
     store::{Fault, within},
 };
 
@@ -51,9 +49,6 @@ const AGAIN_AFTER_S: i64 = 10 * 60;
 /// Events that are remembered for that; beyond it, the API server's answer says that one was told.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// How long until webhooks are listened to again, where that was interrupted.
-const HEAR_AGAIN_AFTER: Duration = Duration::from_secs(1);
-
 /// Where Events of what has no namespace are written.
 const NAMESPACE_OF_CLUSTER: &str = "default";
 
@@ -61,7 +56,7 @@ const NAMESPACE_OF_CLUSTER: &str = "default";
 #[derive(Clone, Debug)]
 pub(crate) struct Events {
     queue: mpsc::Sender<Event>,
-    metrics: ReporterMetrics,
+    pub(crate) metrics: ReporterMetrics,
     recent: Arc<Mutex<Recent>>,
 }
 
@@ -102,14 +97,21 @@ impl Events {
         metrics: ReporterMetrics,
         per_second: u32,
     ) -> (Self, impl Future<Output = ()>) {
-        let (queue, waiting) = mpsc::channel(WAITING_MAX);
-        let events = Self {
-            queue,
-            metrics: metrics.clone(),
-            recent: Arc::default(),
-        };
+        let (events, waiting) = Self::queue(metrics.clone());
         let run = write(client, instance, waiting, metrics, per_second.max(1));
         (events, run)
+    }
+
+    /// And what waits to be written.
+    pub(crate) fn queue(metrics: ReporterMetrics) -> (Self, mpsc::Receiver<Event>) {
+        let (queue, waiting) = mpsc::channel(WAITING_MAX);
+        let recent = Arc::default();
+        let events = Self {
+            queue,
+            metrics,
+            recent,
+        };
+        (events, waiting)
     }
 
     /// Tells of a violation.
@@ -136,29 +138,13 @@ impl Events {
     }
 }
 
-/// Hears what webhooks find, for ever, and tells of it; without Events, of nothing.
-pub(crate) async fn hear(bus: Arc<dyn Bus>, events: Option<Events>, desk: Desk) {
-    let Some(events) = events else {
-        return std::future::pending().await;
-    };
-    loop {
-        if let Ok(mut found) = bus.violations().await {
-            while let Some(found) = found.next().await {
-                events.tell_admission(&found, &desk, Timestamp::now().as_second());
-            }
-        }
-        // The bus is away, or this reader was too slow.
-        tokio::time::sleep(HEAR_AGAIN_AFTER).await;
-    }
-}
-
 fn admission_events(
     found: &Admission,
     about: &HashMap<ObjectKey, About>,
     window: i64,
 ) -> Vec<Event> {
     let mut events = Vec::new();
-    for rule in &found.rules {
+    for (number, rule) in found.rules.iter().enumerate() {
         let policy = ObjectKey::new(rule.policy_namespace.as_str(), rule.policy.as_str());
         let told = Told {
             policy: &policy,
@@ -174,6 +160,8 @@ fn admission_events(
             word: if rule.error { "error" } else { "fail" },
             message: &rule.message,
             blocked: found.blocked,
+            // Said once, of those that are told of.
+            left_out: if number == 0 { found.left_out } else { 0 },
             controller: ADMISSION,
             seed: format!("{}\n{window}", found.operation),
         };
@@ -206,6 +194,7 @@ impl Violation<'_> {
             word: result.outcome.as_str(),
             message: &result.message,
             blocked: false,
+            left_out: 0,
             controller: SCAN,
             seed: format!("{}\n{}", subject.uid, self.since_s),
         };
@@ -224,6 +213,8 @@ struct Told<'a> {
     message: &'a str,
     /// The request was refused.
     blocked: bool,
+    /// So many rules more were violated, of which nothing is told.
+    left_out: u32,
     controller: &'static str,
     /// What makes it another one than the same at another time.
     seed: String,
@@ -231,9 +222,21 @@ struct Told<'a> {
 
 impl Told<'_> {
     fn on_object(&self) -> Event {
-        let (policy, rule) = (policy_name(self.policy), self.rule);
-        let note = format!("policy {policy}/{rule} {}: {}", self.word, self.message);
+        let (policy, rule, more) = (self.policy, self.rule, self.more());
+        let note = format!(
+            "policy {policy}/{rule} {}{more}: {}",
+            self.word, self.message
+        );
         self.event(self.object.clone(), None, &note)
+    }
+
+    /// In front of the message, where nothing is cut off.
+    fn more(&self) -> String {
+        match self.left_out {
+            0 => String::new(),
+            1 => " (and 1 rule more)".to_owned(),
+            more => format!(" (and {more} rules more)"),
+        }
     }
 
     fn on_policy(&self) -> Event {
@@ -245,7 +248,8 @@ impl Told<'_> {
         };
         let blocked = if self.blocked { " (blocked)" } else { "" };
         let (rule, word) = (self.rule, self.word);
-        let note = format!("{place}: [{rule}] {word}{blocked}; {}", self.message);
+        let more = self.more();
+        let note = format!("{place}: [{rule}] {word}{blocked}{more}; {}", self.message);
         let namespace = Some(self.policy.namespace.to_string()).filter(|n| !n.is_empty());
         let regarding = ObjectReference {
             api_version: Some("kyverno.io/v1".to_owned()),
@@ -458,6 +462,7 @@ mod tests {
                 message: "m".into(),
                 ..ViolatedRule::default()
             }],
+            left_out: 0,
         };
         let events = |found: &Admission| admission_events(found, &HashMap::new(), 1);
         let refused = events(&found);
@@ -474,6 +479,9 @@ mod tests {
         assert_eq!(passed.len(), 2);
         assert_eq!(passed[0].note.as_deref(), Some("policy n/p/r error: m"));
         assert_eq!(passed[0].reason.as_deref(), Some("PolicyError"));
+        found.left_out = 2;
+        let note = "policy n/p/r error (and 2 rules more): m";
+        assert_eq!(events(&found)[0].note.as_deref(), Some(note));
         found.name = String::new();
         assert_eq!(events(&found).len(), 1, "nobody knows yet on what");
     }

@@ -3,7 +3,7 @@
 //! Whoever holds the lease renews it; who does not sees whether it changes, by its own clock, and takes
 //! it once it has not changed for as long as it says. So wall clocks of two machines are never compared.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -14,6 +14,7 @@ use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
 };
+use tokio::time::Instant;
 
 /// How long the lease holds without being renewed.
 const DURATION: Duration = Duration::from_secs(15);
@@ -181,52 +182,4 @@ impl Candidate {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn lease(holder: &str, version: &str) -> Lease {
-        Lease {
-            metadata: ObjectMeta {
-                resource_version: Some(version.to_owned()),
-                ..ObjectMeta::default()
-            },
-            spec: Some(LeaseSpec {
-                holder_identity: Some(holder.to_owned()),
-                lease_duration_seconds: Some(15),
-                ..LeaseSpec::default()
-            }),
-        }
-    }
-
-    #[test]
-    fn a_lease_is_free_once_it_has_not_changed_for_as_long_as_it_says() {
-        let begin = Instant::now();
-        let mut seen = None;
-        for (after_s, holder, version, free) in [
-            (0, "b", "1", false),
-            (14, "b", "1", false),
-            (15, "b", "1", true),
-            (16, "b", "2", false),
-            (30, "b", "2", false),
-            (31, "b", "2", true),
-            (32, "a", "3", true),
-            (33, "", "4", true),
-        ] {
-            let now = begin + Duration::from_secs(after_s);
-            let found = is_free(&mut seen, &lease(holder, version), "a", now);
-            assert_eq!(found, free, "after {after_s} s");
-        }
-        assert!(RENEWAL_MAX < DURATION);
-    }
-
-    #[test]
-    fn a_holder_goes_on_for_less_than_the_others_wait() {
-        let renewed = Instant::now();
-        let after = |after: Duration| time_left(renewed, renewed + after);
-        assert_eq!(after(Duration::ZERO), Some(RENEWAL_MAX));
-        let least = Duration::from_millis(1);
-        assert_eq!(after(RENEWAL_MAX - least), Some(least));
-        assert_eq!(after(RENEWAL_MAX), None);
-        assert_eq!(after(DURATION), None);
-    }
-}
+mod tests;

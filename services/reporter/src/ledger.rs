@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -9,7 +10,7 @@ use anteroom_runtime::backoff::Backoff;
 use tokio::time::Instant;
 
 use crate::{
-    desk::{Kind, Unsettled},
+    desk::{Owner, Unsettled},
     report::Report,
     store::{Key, Listed},
 };
@@ -34,14 +35,24 @@ pub(crate) enum Deed {
     Delete,
 }
 
+/// A report of an earlier time.
+#[derive(Debug)]
+struct Left {
+    /// The object that it is about.
+    owner: Owner,
+    /// What it said is known.
+    was_read: bool,
+}
+
 /// What is known of the reports at the API server.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     /// What they say.
     written: HashMap<Key, String>,
-    /// Those of an earlier time whose objects have not been met yet, and of which kind these are.
-    left: HashMap<Key, Kind>,
-    unsettled: Unsettled,
+    /// Those of an earlier time whose objects have not been met yet.
+    left: HashMap<Key, Left>,
+    /// `None`: nothing is known of any object.
+    unsettled: Option<Arc<Unsettled>>,
     /// Those on their way; and whether they have to be looked at again.
     busy: HashMap<Key, bool>,
     backoffs: HashMap<Key, Backoff>,
@@ -69,9 +80,15 @@ impl Ledger {
                 continue;
             }
             self.written.insert(report.key.clone(), report.content);
-            match self.is_unsettled(&report.owner) {
-                true => drop(self.left.insert(report.key, report.owner)),
-                false => self.put_off(report.key, now),
+            let is_settled = !self.is_unsettled(&report.owner);
+            let left = Left {
+                owner: report.owner,
+                // Since when it says so is known here.
+                was_read: is_settled,
+            };
+            self.left.insert(report.key.clone(), left);
+            if is_settled {
+                self.put_off(report.key, now);
             }
         }
         for key in missing {
@@ -83,14 +100,14 @@ impl Ledger {
         }
     }
 
-    /// Of these kinds not everything was judged yet. Reports that nobody has met an object of are looked
-    /// at once their kind is none of them.
-    pub(crate) fn settle(&mut self, unsettled: Unsettled, now: Instant) {
+    /// Of these objects it is not known yet what there is to say. Reports of before are looked at once
+    /// their object is none of them.
+    pub(crate) fn settle(&mut self, unsettled: Option<Arc<Unsettled>>, now: Instant) {
         self.unsettled = unsettled;
-        let Some(kinds) = &self.unsettled else {
-            return;
-        };
-        let settled = self.left.iter().filter(|(_, kind)| !kinds.contains(*kind));
+        let settled = self
+            .left
+            .iter()
+            .filter(|(_, left)| !self.is_unsettled(&left.owner));
         let settled: Vec<Key> = settled
             .map(|(key, _)| key.clone())
             .filter(|key| !self.at.contains_key(key) && !self.busy.contains_key(key))
@@ -99,9 +116,9 @@ impl Ledger {
         settled.into_iter().for_each(|key| self.put_off(key, now));
     }
 
-    fn is_unsettled(&self, kind: &Kind) -> bool {
-        let kinds = self.unsettled.as_ref();
-        kinds.is_none_or(|kinds| kinds.contains(kind))
+    fn is_unsettled(&self, owner: &Owner) -> bool {
+        let unsettled = self.unsettled.as_ref();
+        unsettled.is_none_or(|unsettled| unsettled.has(owner))
     }
 
     /// When the next has to be looked at again.
@@ -132,19 +149,14 @@ impl Ledger {
         if let Some(at) = self.at.remove(key) {
             self.later.remove(&(at, key.clone()));
         }
+        let left = self.left.get(key);
         let deed = match (report, self.written.get(key)) {
             (None, None) => Deed::Nothing,
             (Some(report), Some(content)) if report.content == *content => Deed::Same,
             // What was said before stays until all is known that is to be said.
-            _ if self
-                .left
-                .get(key)
-                .is_some_and(|kind| self.is_unsettled(kind)) =>
-            {
-                return Deed::Nothing;
-            }
+            _ if left.is_some_and(|left| self.is_unsettled(&left.owner)) => return Deed::Nothing,
             (None, Some(_)) => Deed::Delete,
-            (Some(_), _) if self.left.contains_key(key) => {
+            (Some(_), _) if left.is_some_and(|left| !left.was_read) => {
                 self.busy.insert(key.clone(), false);
                 return Deed::Read;
             }
@@ -166,7 +178,9 @@ impl Ledger {
     pub(crate) fn was_read(&mut self, key: Key, now: Instant) {
         self.busy.remove(&key);
         self.backoffs.remove(&key);
-        self.left.remove(&key);
+        if let Some(left) = self.left.get_mut(&key) {
+            left.was_read = true;
+        }
         self.put_off(key, now);
     }
 
@@ -209,155 +223,4 @@ impl Ledger {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use serde_json::Value;
-
-    use super::*;
-
-    fn key(name: &str) -> Key {
-        ("n".to_owned(), name.to_owned())
-    }
-
-    fn pod() -> Kind {
-        (String::new(), "Pod".to_owned())
-    }
-
-    fn report(content: &str) -> Report {
-        Report {
-            content: content.to_owned(),
-            manifest: Value::Null,
-        }
-    }
-
-    fn listed(name: &str, content: &str) -> Listed {
-        Listed {
-            key: key(name),
-            content: content.to_owned(),
-            owner: pod(),
-        }
-    }
-
-    fn unsettled(kinds: &[Kind]) -> Unsettled {
-        Some(Arc::new(kinds.iter().cloned().collect()))
-    }
-
-    fn apply(content: &str) -> Deed {
-        Deed::Apply(Box::new(report(content)))
-    }
-
-    /// Everything that is due.
-    fn due(ledger: &mut Ledger, now: Instant) -> Vec<String> {
-        std::iter::from_fn(|| ledger.take_due(now))
-            .map(|(_, name)| name)
-            .collect()
-    }
-
-    #[test]
-    fn a_report_of_before_stays_until_all_is_known() {
-        let now = Instant::now();
-        let mut ledger = Ledger::default();
-        ledger.listing();
-        ledger.listed(
-            ["a", "b", "c"].map(|name| listed(name, "whole")).into(),
-            now,
-        );
-        assert_eq!(due(&mut ledger, now), [""; 0], "nobody knows what there is");
-        assert_eq!(ledger.begin(&key("a"), Some(report("part"))), Deed::Nothing);
-        assert_eq!(ledger.begin(&key("b"), None), Deed::Nothing);
-        assert_eq!(ledger.begin(&key("c"), Some(report("whole"))), Deed::Same);
-        assert_eq!(ledger.begin(&key("c"), Some(report("more"))), apply("more"));
-        assert_eq!(ledger.begin(&key("d"), Some(report("new"))), apply("new"));
-        ledger.settle(unsettled(&[pod()]), now);
-        assert_eq!(ledger.begin(&key("a"), Some(report("part"))), Deed::Nothing);
-        ledger.settle(unsettled(&[]), now);
-        assert_eq!(due(&mut ledger, now), ["a", "b"]);
-        assert_eq!(ledger.begin(&key("a"), Some(report("all"))), Deed::Read);
-        ledger.settle(unsettled(&[]), now);
-        ledger.done(key("a"), Err(()), 0, now);
-        let later = now + Duration::from_secs(60);
-        assert_eq!(due(&mut ledger, later), ["b", "a"], "it could not be read");
-        assert_eq!(ledger.begin(&key("a"), Some(report("all"))), Deed::Read);
-        ledger.was_read(key("a"), now);
-        assert_eq!(due(&mut ledger, now), ["a"]);
-        assert_eq!(ledger.begin(&key("a"), Some(report("all"))), apply("all"));
-        assert_eq!(ledger.begin(&key("b"), None), Deed::Delete);
-    }
-
-    #[test]
-    fn a_write_that_failed_may_have_arrived() {
-        let now = Instant::now();
-        let mut ledger = Ledger::default();
-        ledger.settle(unsettled(&[]), now);
-        assert_eq!(ledger.begin(&key("a"), Some(report("x"))), apply("x"));
-        ledger.done(key("a"), Err(()), 1, now);
-        assert_eq!(ledger.begin(&key("a"), None), Deed::Delete);
-        ledger.done(key("a"), Err(()), 1, now);
-        assert_eq!(ledger.begin(&key("a"), Some(report("x"))), apply("x"));
-        ledger.done(key("a"), Ok(Some("x".to_owned())), 1, now);
-        assert_eq!(ledger.begin(&key("a"), Some(report("x"))), Deed::Same);
-        assert!(ledger.backoffs.is_empty());
-        assert_eq!(ledger.waiting(), 0);
-    }
-
-    #[test]
-    fn what_failed_is_tried_again_once() {
-        let now = Instant::now();
-        let mut ledger = Ledger::default();
-        for _ in 0..3 {
-            // Changes meanwhile make no second row of trials.
-            ledger.begin(&key("a"), Some(report("x")));
-            ledger.begin(&key("a"), Some(report("y")));
-            ledger.done(key("a"), Err(()), u64::MAX, now);
-            assert_eq!(ledger.waiting(), 1);
-        }
-        assert!(ledger.next_at().is_some_and(|at| at > now));
-        assert_eq!(due(&mut ledger, now), [""; 0]);
-        assert_eq!(due(&mut ledger, now + Duration::from_secs(60)), ["a"]);
-        assert_eq!(ledger.begin(&key("a"), None), Deed::Delete);
-        ledger.done(key("a"), Ok(None), 0, now);
-        assert_eq!(ledger.begin(&key("a"), None), Deed::Nothing);
-        assert!(ledger.backoffs.is_empty() && ledger.at.is_empty());
-    }
-
-    #[test]
-    fn what_changes_on_the_way_is_looked_at_again() {
-        let now = Instant::now();
-        let mut ledger = Ledger::default();
-        ledger.begin(&key("a"), Some(report("x")));
-        ledger.begin(&key("a"), Some(report("y")));
-        ledger.done(key("a"), Ok(Some("x".to_owned())), 0, now);
-        assert_eq!(due(&mut ledger, now), ["a"]);
-        assert_eq!(ledger.begin(&key("a"), Some(report("y"))), apply("y"));
-    }
-
-    #[test]
-    fn what_others_did_to_reports_is_found_by_the_next_list() {
-        let now = Instant::now();
-        let mut ledger = Ledger::default();
-        ledger.settle(unsettled(&[]), now);
-        for name in ["gone", "other", "same", "busy"] {
-            ledger.begin(&key(name), Some(report("x")));
-            ledger.done(key(name), Ok(Some("x".to_owned())), 0, now);
-        }
-        ledger.listing();
-        ledger.begin(&key("busy"), Some(report("y")));
-        ledger.begin(&key("new"), Some(report("x")));
-        ledger.done(key("new"), Ok(Some("x".to_owned())), 0, now);
-        let found = [
-            ("other", "z"),
-            ("same", "x"),
-            ("strange", "x"),
-            ("busy", "x"),
-        ];
-        ledger.listed(
-            found.map(|(name, content)| listed(name, content)).into(),
-            now,
-        );
-        assert_eq!(due(&mut ledger, now), ["gone", "other", "strange"]);
-        assert_eq!(ledger.begin(&key("gone"), Some(report("x"))), apply("x"));
-        assert_eq!(ledger.begin(&key("other"), Some(report("x"))), apply("x"));
-        assert_eq!(ledger.begin(&key("strange"), None), Deed::Delete);
-    }
-}
+mod tests;

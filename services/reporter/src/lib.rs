@@ -13,7 +13,7 @@
 //! - `writer`: brings the API server's reports in step with the book; `store` reads and writes them.
 //! - `ledger`: what those reports say, and which are looked at when; pure.
 //! - `existing`: changes what rules change for what exists already.
-//! - `events`: tells of violations. `lease`: one reporter of several does all that.
+//! - `events`: tells of violations; `hear`: of those that webhooks found. `lease`: one reporter of several does all that.
 //!
 //! Objects come from views alone: the API server is asked for nothing but reports and the lease.
 
@@ -24,6 +24,7 @@ mod book;
 mod desk;
 mod events;
 mod existing;
+mod hear;
 mod lease;
 mod ledger;
 mod metrics;
@@ -158,7 +159,8 @@ impl Reporter {
             }
         };
         let scanning = AbortOnDropHandle::new(tokio::spawn(scanner.run()));
-        let hearing = events::hear(Arc::clone(&self.bus), events.clone(), desk.clone());
+        let renewing = AbortOnDropHandle::new(tokio::spawn(existing::run(self.judge.clone())));
+        let hearing = hear::hear(Arc::clone(&self.bus), events.clone(), desk.clone());
         let writer = Writer::new(
             Store::new(self.client.clone()),
             desk,
@@ -178,7 +180,7 @@ impl Reporter {
             () = writer.run(&self.check) => Ok(()),
             () = telling => Ok(()),
             () = hearing => Ok(()),
-            () = existing::run(self.judge.clone()) => Ok(()),
+            ended = renewing => ended.map_err(Into::into),
         }
     }
 }

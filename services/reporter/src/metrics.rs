@@ -16,6 +16,9 @@ pub(crate) struct ReporterMetrics {
     views: Gauge,
     objects: Gauge,
     unsettled: Gauge,
+    unread: Gauge,
+    objects_left_out: Gauge,
+    book_bytes: Gauge,
     left_out: Gauge,
     waiting: Gauge,
     facts_waiting: Gauge,
@@ -25,6 +28,7 @@ pub(crate) struct ReporterMetrics {
     results: Family<ResultLabels, Counter>,
     writes: Family<WriteLabels, Counter>,
     events: Family<OutcomeLabels, Counter>,
+    hearing_interrupted: Counter,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -72,6 +76,21 @@ impl ReporterMetrics {
             own.unsettled.clone(),
         );
         metrics.register(
+            "anteroom_reporter_objects_unread",
+            "Objects that cannot be read now: their reports of before stay as they are",
+            own.unread.clone(),
+        );
+        metrics.register(
+            "anteroom_reporter_objects_left_out",
+            "Objects that some policy speaks of and that have no report: there are more than this reporter holds",
+            own.objects_left_out.clone(),
+        );
+        metrics.register(
+            "anteroom_reporter_book_bytes",
+            "Memory of what is known of objects, about",
+            own.book_bytes.clone(),
+        );
+        metrics.register(
             "anteroom_reporter_kinds_left_out",
             "Kinds that policies speak of and that are not scanned: too many for one policy, or not to be watched",
             own.left_out.clone(),
@@ -98,7 +117,7 @@ impl ReporterMetrics {
         );
         metrics.register(
             "anteroom_reporter_objects_unreadable",
-            "Objects that could not be read: reports of before stay as they are",
+            "Times that an object could not be read",
             own.unreadable.clone(),
         );
         metrics.register(
@@ -115,6 +134,11 @@ impl ReporterMetrics {
             "anteroom_reporter_events",
             "Events of violations, by what became of them",
             own.events.clone(),
+        );
+        metrics.register(
+            "anteroom_reporter_hearing_interrupted",
+            "Times that what webhooks find was not heard for a while: each time some Events may be missing",
+            own.hearing_interrupted.clone(),
         );
         own
     }
@@ -137,6 +161,18 @@ impl ReporterMetrics {
 
     pub(crate) fn unsettled(&self, count: usize) {
         set(&self.unsettled, count);
+    }
+
+    pub(crate) fn unread(&self, count: usize) {
+        set(&self.unread, count);
+    }
+
+    pub(crate) fn objects_left_out(&self, count: usize) {
+        set(&self.objects_left_out, count);
+    }
+
+    pub(crate) fn book_bytes(&self, bytes: usize) {
+        set(&self.book_bytes, bytes);
     }
 
     pub(crate) fn left_out(&self, count: usize) {
@@ -176,7 +212,17 @@ impl ReporterMetrics {
     }
 
     pub(crate) fn event(&self, outcome: &'static str) {
-        self.events.get_or_create(&OutcomeLabels { outcome }).inc();
+        self.events(outcome, 1);
+    }
+
+    pub(crate) fn events(&self, outcome: &'static str, count: u64) {
+        self.events
+            .get_or_create(&OutcomeLabels { outcome })
+            .inc_by(count);
+    }
+
+    pub(crate) fn hearing_interrupted(&self) {
+        self.hearing_interrupted.inc();
     }
 }
 

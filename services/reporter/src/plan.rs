@@ -17,6 +17,10 @@ use anteroom_model::{ObjectKey, ViewId};
 
 use crate::book::Finder;
 
+/// Objects of one view that cannot be read and that are remembered one by one; where there are more, it
+/// is not known of any object what there is to say.
+const UNREAD_MAX: usize = 1_000;
+
 /// A state of a view. Cheap to clone.
 pub(crate) trait State: Clone {
     /// An object in it.
@@ -70,8 +74,32 @@ pub(crate) struct Walk<S: State> {
     waits: bool,
     /// It comes to every object.
     is_whole: bool,
-    /// It came to an object that nobody can read.
-    is_unread: bool,
+    /// The objects that it came to and that nobody can read.
+    unread: Unread,
+}
+
+/// Objects that nobody can read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Unread {
+    keys: BTreeSet<ObjectKey>,
+    /// There are more of them than are remembered.
+    more: bool,
+}
+
+impl Unread {
+    fn put(&mut self, key: &ObjectKey) {
+        if self.keys.len() < UNREAD_MAX {
+            self.keys.insert(key.clone());
+        } else if !self.keys.contains(key) {
+            self.more = true;
+        }
+    }
+
+    /// These too.
+    fn add(&mut self, other: &Self) {
+        self.more |= other.more;
+        other.keys.iter().for_each(|key| self.put(key));
+    }
 }
 
 impl<S: State> Walk<S> {
@@ -94,11 +122,6 @@ impl<S: State> Walk<S> {
     /// Whether it leads nowhere, and looks again at what could not be judged.
     pub(crate) fn is_again(&self) -> bool {
         self.to.is_none()
-    }
-
-    /// It came to an object that nobody can read: what there is to say of it is not known.
-    pub(crate) fn unread(&mut self) {
-        self.is_unread = true;
     }
 
     /// What is left of it is left undone.
@@ -148,8 +171,8 @@ struct At<S> {
     /// Counts the policy's versions.
     version: u64,
     walks: bool,
-    /// An object could not be read when it was last come to.
-    is_unread: bool,
+    /// The objects that could not be read when they were last come to.
+    unread: Unread,
 }
 
 impl<S> Default for At<S> {
@@ -160,7 +183,7 @@ impl<S> Default for At<S> {
             born: 0,
             version: 0,
             walks: false,
-            is_unread: false,
+            unread: Unread::default(),
         }
     }
 }
@@ -284,7 +307,7 @@ impl<S: State> Plan<S> {
                         to: Some(to.clone()),
                         waits,
                         is_whole: !at.is_current,
-                        is_unread: false,
+                        unread: Unread::default(),
                     };
                     groups.push((at.seen.clone(), at.is_current, walk));
                 }
@@ -318,7 +341,7 @@ impl<S: State> Plan<S> {
             urgent: 0,
             waits: true,
             is_whole: false,
-            is_unread: false,
+            unread: Unread::default(),
         })
     }
 
@@ -337,6 +360,28 @@ impl<S: State> Plan<S> {
             .collect()
     }
 
+    /// The walk came to these objects, and could read them or not: then it is not known what there is to
+    /// say of them.
+    pub(crate) fn came_to<'o>(
+        &mut self,
+        walk: &mut Walk<S>,
+        objects: impl Iterator<Item = (&'o ObjectKey, bool)>,
+    ) {
+        let finders = self.on(walk);
+        for (object, is_readable) in objects {
+            if !is_readable {
+                walk.unread.put(object);
+                continue;
+            }
+            walk.unread.keys.remove(object);
+            for finder in &finders {
+                if let Some(at) = self.finders.get_mut(finder) {
+                    at.unread.keys.remove(object);
+                }
+            }
+        }
+    }
+
     /// The walk is at its end.
     pub(crate) fn arrived(&mut self, walk: Walk<S>) {
         for walker in walk.policies {
@@ -349,7 +394,10 @@ impl<S: State> Plan<S> {
                 continue;
             };
             at.walks = false;
-            at.is_unread = walk.is_unread || (at.is_unread && !walk.is_whole);
+            if walk.is_whole {
+                at.unread = Unread::default();
+            }
+            at.unread.add(&walk.unread);
             if let Some(to) = &walk.to {
                 at.seen = Some(to.clone());
                 at.is_current = at.version == walker.version;
@@ -357,11 +405,13 @@ impl<S: State> Plan<S> {
         }
     }
 
-    /// Those that have not judged everything once, at some state, or could not read all of it.
-    pub(crate) fn unsettled(&self) -> impl Iterator<Item = &Finder> {
-        let is_unsettled = |at: &At<S>| at.seen.is_none() || at.is_unread;
-        let unsettled = self.finders.iter().filter(move |(_, at)| is_unsettled(at));
-        unsettled.map(|(finder, _)| finder)
+    /// Of which objects it does not know what there is to say; `None`: of any.
+    pub(crate) fn unread(&self, finder: &Finder) -> Option<Vec<&ObjectKey>> {
+        let at = self.finders.get(finder).filter(|at| !at.unread.more)?;
+        let seen = at.seen.as_ref()?;
+        // What is gone has nothing to be read.
+        let keys = at.unread.keys.iter();
+        Some(keys.filter(|key| seen.get(key).is_some()).collect())
     }
 
     /// How many there are.

@@ -81,17 +81,15 @@ pub(crate) fn report<'p>(
 ) -> Report {
     let mut summary = Summary::default();
     let mut results: Vec<(&ObjectKey, &Finding)> = Vec::new();
-    for (finder, findings) in &page.findings {
-        for finding in findings {
-            summary.add(finding.result.outcome);
-            results.push((&finder.policy, finding));
-        }
+    for finding in &page.findings {
+        summary.add(finding.result.outcome);
+        results.push((&finding.finder.policy, finding));
     }
     let count = results.len();
     // What is bad is kept first; then by the policy's name in the report, as Kyverno sorts them.
     results.sort_by_cached_key(|(policy, finding)| {
         let is_bad = finding.result.outcome.is_bad();
-        (!is_bad, policy_name(policy), finding.result.rule.clone())
+        (!is_bad, policy.to_string(), finding.result.rule.clone())
     });
     let mut bytes = 0;
     let mut kept: Vec<(&Finding, Value)> = results
@@ -131,7 +129,7 @@ fn result(policy: &ObjectKey, finding: &Finding, reporting: Reporting) -> Value 
     let mut result = Map::new();
     let mut put = |name: &str, value: Value| result.insert(name.to_owned(), value);
     put("source", "kyverno".into());
-    put("policy", policy_name(policy).into());
+    put("policy", policy.to_string().into());
     put("rule", (*finding.result.rule).into());
     put("result", finding.result.outcome.as_str().into());
     put("message", (*finding.result.message).into());
@@ -144,14 +142,6 @@ fn result(policy: &ObjectKey, finding: &Finding, reporting: Reporting) -> Value 
         put("severity", severity.into());
     }
     Value::Object(result)
-}
-
-/// `name`, or `namespace/name` of a namespaced policy.
-pub(crate) fn policy_name(policy: &ObjectKey) -> String {
-    match &*policy.namespace {
-        "" => policy.name.to_string(),
-        namespace => format!("{namespace}/{}", policy.name),
-    }
 }
 
 /// What a report said of a policy's rule (policy, rule, result), and since when, in seconds since 1970.
@@ -277,7 +267,7 @@ mod tests {
         let now = vec![result("r", Outcome::Fail), result("s", Outcome::Fail)];
         book.put(&subject("u"), &finder("p"), now, 9);
         book.remember("u", &said(&before.manifest));
-        let found = &book.page("u").unwrap().findings[&finder("p")];
+        let found = book.page("u").unwrap().of(&finder("p"));
         let found: Vec<_> = found.iter().map(|f| (f.since_s, f.is_new)).collect();
         assert_eq!(found, [(7, false), (9, true)]);
         assert!(said(&json!({"results": [{"policy": "p"}, 1]})).is_empty());
@@ -298,7 +288,7 @@ mod tests {
     fn the_content_is_another_one_only_where_more_than_times_differ() {
         let one = page(&[("p", "r", Outcome::Pass)]);
         let mut later = one.clone();
-        let findings = later.findings.values_mut().flatten();
+        let findings = later.findings.iter_mut();
         findings.for_each(|finding| finding.since_s = 9);
         assert_eq!(made(&one).content, made(&later).content);
         assert_ne!(made(&one).manifest, made(&later).manifest);

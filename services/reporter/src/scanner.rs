@@ -33,8 +33,8 @@ use self::{
     slice::{Found, Patience, Slice, Tools},
 };
 use crate::{
-    book::Finder,
-    desk::{Desk, Kind},
+    book::{Book, Finder},
+    desk::{Desk, Kind, Unsettled},
     metrics::ReporterMetrics,
     plan::{Plan, Walk},
     result::RuleResult,
@@ -162,29 +162,51 @@ impl Scanner {
 
     /// Policies whose facts changed judge everything anew.
     fn look_at_facts(&mut self, now: Instant) {
-        let mark = |views: &BTreeSet<ViewId>| mark(&self.changes, views);
         if !self.log_was_read {
             self.log_was_read = self.changes.were_read();
-            return self.facts.begin(mark);
-        }
-        let plan = &self.plan;
-        let due = self.facts.due(now, mark, |policy| plan.is_behind(policy));
-        for (policy, mark) in due {
-            for (view, (incarnation, revision)) in &mark {
-                self.judge.expect(view, incarnation, *revision);
+            if self.log_was_read {
+                self.anew(|_| true);
             }
+            return;
+        }
+        let (plan, changes) = (&self.plan, &self.changes);
+        let mark = |views: &BTreeSet<ViewId>| mark(changes, views);
+        let due = self.facts.due(now, mark, |policy| plan.is_behind(policy));
+        for policy in &due {
             tracing::debug!(%policy, "what the policy reads has changed");
             self.metrics.facts_changed();
-            self.plan.anew(|changed| *changed == policy);
+        }
+        if !due.is_empty() {
+            self.anew(|policy| due.contains(policy));
         }
         self.metrics.facts_waiting(self.facts.waiting());
     }
 
+    /// These policies judge everything anew, by facts as they are now or newer ones.
+    fn anew(&mut self, is_concerned: impl Fn(&ObjectKey) -> bool) {
+        self.plan.anew(&is_concerned);
+        self.judge_by_new_facts(is_concerned);
+    }
+
+    /// What these policies judge from now on is judged by facts as they are now, or newer ones.
+    fn judge_by_new_facts(&mut self, is_concerned: impl Fn(&ObjectKey) -> bool) {
+        let changes = &self.changes;
+        let expected = self.facts.judge(is_concerned, |views| mark(changes, views));
+        for (view, (incarnation, revision)) in &expected {
+            self.judge.expect(view, incarnation, *revision);
+        }
+    }
+
     fn plan_walks(&mut self) {
+        // Until then nobody knows how new the facts have to be.
+        if !self.log_was_read {
+            return;
+        }
         let now = Instant::now();
         if now >= self.due {
             self.due = now + self.interval;
-            self.plan.anew(|_| true);
+            self.desk.look(Book::reopen);
+            self.anew(|_| true);
         }
         let (mirror, policies) = (&self.mirror, &self.policies);
         let waits = |policy: &ObjectKey| policies.get(policy).is_some_and(Scanned::may_wait);
@@ -296,9 +318,8 @@ impl Scanner {
             found,
         } = slice;
         self.lanes.ended(lane);
-        if found.iter().any(|found| matches!(found, Found::Unreadable)) {
-            waiting.walk.unread();
-        }
+        let met = found.iter().filter_map(Found::object);
+        self.plan.came_to(&mut waiting.walk, met);
         // Some may be gone meanwhile.
         let finders = self.plan.on(&waiting.walk);
         let failed = self.desk.write(|book| {
@@ -307,20 +328,27 @@ impl Scanner {
             for found in found {
                 match found {
                     Found::Gone(uid) => finders.iter().for_each(|f| book.forget(&uid, f)),
-                    Found::Judged(subject, results) => {
+                    Found::Judged(_, subject, results) => {
+                        // Those and the finders are in one order.
+                        let mut results = results.into_iter().peekable();
                         for finder in &finders {
-                            let own = results.iter().filter(|(key, _)| *key == finder.policy);
-                            let own: Vec<_> = own.map(|(_, result)| result.clone()).collect();
+                            let is_before = |(key, _): &(ObjectKey, _)| *key < finder.policy;
+                            while results.next_if(is_before).is_some() {}
+                            let is_own = |(key, _): &(ObjectKey, _)| *key == finder.policy;
+                            let own = std::iter::from_fn(|| results.next_if(is_own));
+                            let own: Vec<_> = own.map(|(_, result)| result).collect();
                             if own.iter().any(RuleResult::is_error) {
                                 failed.insert(finder);
                             }
                             book.put(&subject, finder, own, now_s);
                         }
                     }
-                    Found::Unreadable => self.metrics.unreadable(),
+                    Found::Unreadable(_) => self.metrics.unreadable(),
                 }
             }
             self.metrics.objects(book.len());
+            self.metrics.objects_left_out(book.left_out());
+            self.metrics.book_bytes(book.bytes());
             failed
         });
         let now = Instant::now();
@@ -333,26 +361,30 @@ impl Scanner {
         }
     }
 
-    /// Says of which kinds not everything was judged yet: of those no report is taken for left over.
+    /// Says of which objects it is not known what there is to say: of those no report is taken for left
+    /// over.
     fn tell_settled(&mut self) {
         if self.known.is_none() {
             return;
         }
-        let unsettled: BTreeSet<&Finder> = self.plan.unsettled().collect();
-        let is_unsettled = |policy: &ObjectKey, view: &Option<ViewId>| {
-            view.as_ref().is_none_or(|view| {
-                let finder = Finder {
-                    policy: policy.clone(),
-                    view: view.clone(),
-                };
-                unsettled.contains(&finder)
-            })
-        };
-        let kinds = self.collections.iter();
-        let kinds = kinds.filter(|((policy, _), (_, view))| is_unsettled(policy, view));
-        let kinds: BTreeSet<Kind> = kinds.map(|(_, (kind, _))| kind.clone()).collect();
-        self.metrics.unsettled(kinds.len());
-        self.desk.settle(kinds);
+        let mut unsettled = Unsettled::default();
+        for ((policy, _), (kind, view)) in &self.collections {
+            let unread = view.as_ref().and_then(|view| {
+                let (policy, view) = (policy.clone(), view.clone());
+                self.plan.unread(&Finder { policy, view })
+            });
+            match unread {
+                None => drop(unsettled.unseen.insert(kind.clone())),
+                Some(keys) => {
+                    let keys = keys.into_iter().map(|key| (kind.clone(), key.clone()));
+                    unsettled.unread.extend(keys);
+                }
+            }
+        }
+        unsettled.is_full = self.desk.look(|book| book.left_out() > 0);
+        self.metrics.unsettled(unsettled.unseen.len());
+        self.metrics.unread(unsettled.unread.len());
+        self.desk.settle(unsettled);
     }
 }
 

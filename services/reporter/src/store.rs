@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anteroom_model::ObjectKey;
 use kube::{
     Api, Client,
     api::{
@@ -12,7 +13,7 @@ use kube::{
 use serde_json::Value;
 
 use crate::{
-    desk::{Kind, kind_of},
+    desk::{Owner, kind_of},
     report::{CONTENT, OWN_LABEL, OWN_VALUE, Said, said},
 };
 
@@ -34,8 +35,8 @@ pub(crate) struct Listed {
     pub(crate) key: Key,
     /// What it says.
     pub(crate) content: String,
-    /// The kind of its object.
-    pub(crate) owner: Kind,
+    /// Its object.
+    pub(crate) owner: Owner,
 }
 
 /// Why something was not done.
@@ -88,13 +89,12 @@ impl Store {
                     let owner = metadata.owner_references.unwrap_or_default();
                     let owner = owner.into_iter().next().unwrap_or_default();
                     let content = metadata.annotations.unwrap_or_default().remove(CONTENT);
+                    let namespace = metadata.namespace.unwrap_or_default();
+                    let object = ObjectKey::new(namespace.as_str(), owner.name);
                     Listed {
-                        key: (
-                            metadata.namespace.unwrap_or_default(),
-                            metadata.name.unwrap_or_default(),
-                        ),
+                        key: (namespace, metadata.name.unwrap_or_default()),
                         content: content.unwrap_or_default(),
-                        owner: kind_of(&owner.api_version, &owner.kind),
+                        owner: (kind_of(&owner.api_version, &owner.kind), object),
                     }
                 }));
                 match page.metadata.continue_ {

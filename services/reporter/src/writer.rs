@@ -12,6 +12,7 @@ use futures::{
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use crate::{
+    book::{BYTES_MAX, PAGES_MAX},
     desk::{Desk, Unsettled},
     events::{Events, Violation},
     ledger::{Deed, Ledger, RETRY_BASE_MS, RETRY_MAX_MS},
@@ -27,8 +28,8 @@ const AT_ONCE: usize = 8;
 /// Reports that are looked at in one go: most may say what they should.
 const LOOKS_MAX: usize = 64;
 
-/// Kinds that are told of by name.
-const KINDS_NAMED_MAX: usize = 10;
+/// Kinds, and objects, that are told of by name.
+const NAMED_MAX: usize = 10;
 
 /// A write that has come to its end.
 struct Done {
@@ -99,12 +100,12 @@ impl Writer {
                 _ = pace.tick(), if begins => self.begin_next(),
                 Ok(()) = changes.changed(), if self.has_room() && !begins => {}
                 Ok(()) = unsettled.changed() => {
-                    let kinds = unsettled.borrow_and_update().clone();
-                    match waits_for(&kinds) {
+                    let unsettled = unsettled.borrow_and_update().clone();
+                    match unsettled.as_deref().and_then(waits_for) {
                         None => check.ready(),
-                        Some(kinds) => check.ready_but(kinds),
+                        Some(what) => check.ready_but(what),
                     }
-                    self.ledger.settle(kinds, Instant::now());
+                    self.ledger.settle(unsettled, Instant::now());
                 }
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
                 () = sleep_until(list_at), if listing.is_terminated() => {
@@ -264,7 +265,7 @@ impl Writer {
             let page = book.page(uid);
             let findings = page.into_iter().flat_map(|page| {
                 let findings = page.findings.iter();
-                findings.flat_map(move |(finder, all)| all.iter().map(move |f| (page, finder, f)))
+                findings.map(move |finding| (page, &finding.finder, finding))
             });
             for (page, finder, finding) in findings {
                 let is_news = finding.is_new && finding.result.outcome.is_bad();
@@ -283,24 +284,37 @@ impl Writer {
     }
 }
 
-/// Which kinds have no reports yet, or not all of them, for people; `None`: every kind has.
+/// Which objects have no reports yet, or not all of them, for people; `None`: all have.
 fn waits_for(unsettled: &Unsettled) -> Option<String> {
-    let kinds = unsettled.as_ref().filter(|kinds| !kinds.is_empty())?;
-    let named = kinds.iter().take(KINDS_NAMED_MAX);
-    let named: Vec<_> = named
-        .map(|(group, kind)| match &**group {
-            "" => kind.clone(),
-            group => format!("{kind}.{group}"),
-        })
-        .collect();
-    let more = match kinds.len() - named.len() {
+    let kinds = &unsettled.unseen;
+    let named = kinds.iter().map(|(group, kind)| match &**group {
+        "" => kind.clone(),
+        group => format!("{kind}.{group}"),
+    });
+    let kinds = some_of(named).map(|named| {
+        format!("not everything was judged yet of {named}: where that stays, the watcher may not read them")
+    });
+    let objects = &unsettled.unread;
+    let named = objects
+        .iter()
+        .map(|((_, kind), key)| format!("{kind} {key}"));
+    let objects = some_of(named)
+        .map(|named| format!("{named} cannot be read, and have what reports said of them before"));
+    let full = unsettled.is_full.then(|| {
+        format!("some objects have no report: it holds {PAGES_MAX} of them, and {BYTES_MAX} bytes")
+    });
+    let told: Vec<_> = kinds.into_iter().chain(objects).chain(full).collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
+/// The first few of them by name, and how many more there are; `None`: there are none.
+fn some_of(names: impl ExactSizeIterator<Item = String>) -> Option<String> {
+    let more = match names.len().saturating_sub(NAMED_MAX) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let named = named.join(", ");
-    Some(format!(
-        "not everything was judged yet of {named}{more}: where that stays, the watcher may not read them"
-    ))
+    let named: Vec<_> = names.take(NAMED_MAX).collect();
+    (!named.is_empty()).then(|| format!("{}{more}", named.join(", ")))
 }
 
 fn key(subject: &Subject) -> Key {
@@ -309,21 +323,30 @@ fn key(subject: &Subject) -> Key {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, sync::Arc};
+    use anteroom_model::ObjectKey;
 
     use super::*;
 
     #[test]
-    fn kinds_without_reports_are_named() {
+    fn what_has_no_reports_is_named() {
+        let kind = |(group, kind): &(&str, &str)| ((*group).to_owned(), (*kind).to_owned());
         let told = |kinds: &[(&str, &str)]| {
-            let kinds: BTreeSet<_> = kinds
-                .iter()
-                .map(|(group, kind)| ((*group).to_owned(), (*kind).to_owned()))
-                .collect();
-            waits_for(&Some(Arc::new(kinds)))
+            waits_for(&Unsettled {
+                unseen: kinds.iter().map(kind).collect(),
+                ..Unsettled::default()
+            })
         };
-        assert_eq!(waits_for(&None), None);
         assert_eq!(told(&[]), None);
+        let full = waits_for(&Unsettled {
+            is_full: true,
+            ..Unsettled::default()
+        });
+        assert!(full.unwrap().starts_with("some objects have no report"));
+        let unread = waits_for(&Unsettled {
+            unread: [(kind(&("", "Pod")), ObjectKey::new("n", "a"))].into(),
+            ..Unsettled::default()
+        });
+        assert!(unread.unwrap().starts_with("Pod n/a cannot be read"));
         let two = told(&[("", "Pod"), ("batch", "Job")]).unwrap();
         assert!(two.contains("of Pod, Job.batch: "), "{two}");
         let names: Vec<_> = (0..12).map(|number| format!("Kind{number:02}")).collect();

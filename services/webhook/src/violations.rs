@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anteroom_bus::Bus;
 use anteroom_policy::{Operation, RuleOutcome};
 use anteroom_runtime::Shutdown;
-use anteroom_wire::violation::{ViolatedRule, Violation};
+use anteroom_wire::violation::{MESSAGE_BYTES_MAX, ViolatedRule, Violation, cut};
 use tokio::sync::mpsc;
 
 use crate::{
@@ -19,12 +19,6 @@ use crate::{
 
 /// Violations that wait to be sent.
 const WAITING_MAX: usize = 256;
-
-/// Rules of one violation; the rest are left out.
-const RULES_MAX: usize = 32;
-
-/// The length of a rule's message.
-const MESSAGE_BYTES_MAX: usize = 1_024;
 
 /// Takes in what is to be told. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -103,7 +97,7 @@ fn violation(review: &Review<'_>, decision: &Decision) -> Option<Violation> {
         return None;
     }
     let (group, version) = (&*head.kind.group, &*head.kind.version);
-    Some(Violation {
+    let violation = Violation {
         operation: review.operation().as_str().to_owned(),
         blocked,
         api_version: match group {
@@ -116,12 +110,10 @@ fn violation(review: &Review<'_>, decision: &Decision) -> Option<Violation> {
             _ => head.namespace.clone().into_owned(),
         },
         name: head.name.clone().into_owned(),
-        rules: std::iter::once(first)
-            .chain(records)
-            .take(RULES_MAX)
-            .map(violated)
-            .collect(),
-    })
+        ..Violation::default()
+    };
+    let records = std::iter::once(first).chain(records);
+    Some(violation.of(records.map(violated)))
 }
 
 fn violated(record: &RuleRecord) -> ViolatedRule {
@@ -131,14 +123,13 @@ fn violated(record: &RuleRecord) -> ViolatedRule {
         RuleOutcome::Error(error) => format!("{} {error}", error.code()),
         _ => String::new(),
     };
-    let end = message.floor_char_boundary(MESSAGE_BYTES_MAX);
     ViolatedRule {
         policy_namespace: policy.namespace.to_string(),
         policy: policy.name.to_string(),
         rule: record.name.rule().to_owned(),
         error: matches!(record.outcome, RuleOutcome::Error(_)),
         unscanned: record.name.unscanned,
-        message: message[..end].to_owned(),
+        message: cut(&message, MESSAGE_BYTES_MAX),
     }
 }
 
@@ -146,6 +137,7 @@ fn violated(record: &RuleRecord) -> ViolatedRule {
 mod tests {
     use anteroom_model::ObjectKey;
     use anteroom_policy::FailureAction;
+    use anteroom_wire::violation::RULES_MAX;
     use serde_json::json;
 
     use super::*;
@@ -156,6 +148,17 @@ mod tests {
         dry_run: bool,
         action: FailureAction,
         unscanned: bool,
+    ) -> Option<Violation> {
+        told_of(operation, dry_run, action, unscanned, &["taken"])
+    }
+
+    /// Of a rule for each message.
+    fn told_of(
+        operation: &str,
+        dry_run: bool,
+        action: FailureAction,
+        unscanned: bool,
+        messages: &[&str],
     ) -> Option<Violation> {
         let body =
             json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
@@ -178,14 +181,31 @@ mod tests {
             took: std::time::Duration::ZERO,
             outcome,
         };
-        let fails = RuleRecord {
-            name: Arc::new(name),
+        let name = Arc::new(name);
+        let fails = |message: &&str| RuleRecord {
+            name: Arc::clone(&name),
             ..record(RuleOutcome::Fail {
-                message: "taken".into(),
+                message: (*message).into(),
             })
         };
-        let decision = verdict::decide(vec![record(RuleOutcome::Pass), fails], Vec::new());
+        let passes = std::iter::once(record(RuleOutcome::Pass));
+        let records = passes.chain(messages.iter().map(fails)).collect();
+        let decision = verdict::decide(records, Vec::new());
         violation(&review, &decision)
+    }
+
+    #[test]
+    fn what_has_no_room_is_said_to_be_left_out() {
+        let long = "m".repeat(MESSAGE_BYTES_MAX + 1);
+        let of = |messages: &[&str]| {
+            told_of("CREATE", false, FailureAction::Enforce, false, messages).unwrap()
+        };
+        let full = of(&["m"; RULES_MAX]);
+        assert_eq!((full.rules.len(), full.left_out), (RULES_MAX, 0));
+        let over = of(&[long.as_str(); RULES_MAX + 2]);
+        assert_eq!((over.rules.len(), over.left_out), (RULES_MAX, 2));
+        let message = &over.rules[0].message;
+        assert!(message.len() <= MESSAGE_BYTES_MAX && message.ends_with('…'));
     }
 
     #[test]

@@ -18,6 +18,8 @@ use futures::{StreamExt as _, stream::BoxStream};
 use thiserror::Error;
 use tokio::sync::watch;
 
+use crate::Violations;
+
 /// A bus.
 ///
 /// # The log
@@ -95,8 +97,8 @@ pub trait Bus: Debug + Send + Sync + 'static {
     /// As [`Bus::send_beat`]: what a webhook found at admission.
     async fn send_violation(&self, violation: &Violation) -> Result<(), BusError>;
 
-    /// What webhooks find at admission, from now on. A slow reader loses the oldest.
-    async fn violations(&self) -> Result<Beats<Violation>, BusError>;
+    /// What webhooks find at admission, from now on. A slow reader loses the oldest, and is told how many.
+    async fn violations(&self) -> Result<Violations, BusError>;
 
     /// Asks whoever serves `to`; one of them answers.
     async fn request(

@@ -7,6 +7,7 @@
 mod batch;
 mod contract;
 mod counters;
+mod heard;
 pub mod local;
 pub mod nats;
 mod position;
@@ -18,3 +19,4 @@ pub use contract::{
     LogEvent, LogHead, LogIndex, RequestError, RestartCause, Scope, Serving, Unreadable,
 };
 pub use counters::Counters;
+pub use heard::{Heard, Violations};

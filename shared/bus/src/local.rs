@@ -30,7 +30,7 @@ use log::{Fenced, Log, NotPurged};
 
 use crate::{
     Address, AppendError, Beats, Bus, BusError, Call, Connection, Fence, Follower, Lease, LogHead,
-    LogIndex, RequestError, Scope, Serving, batch,
+    LogIndex, RequestError, Scope, Serving, Violations, batch,
 };
 
 /// How an in-process bus is set up.
@@ -301,13 +301,12 @@ impl Bus for LocalBus {
         Ok(())
     }
 
-    async fn violations(&self) -> Result<Beats<Violation>, BusError> {
-        self.link
-            .violations()
-            .map(Beats)
-            .ok_or_else(|| BusError::Unavailable {
-                message: "this client was closed".to_owned(),
-            })
+    async fn violations(&self) -> Result<Violations, BusError> {
+        let found = self.link.violations();
+        let found = found.ok_or_else(|| BusError::Unavailable {
+            message: "this client was closed".to_owned(),
+        })?;
+        Ok(Violations::new(found, self.connection()))
     }
 
     async fn request(

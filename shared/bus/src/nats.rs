@@ -57,7 +57,7 @@ use mux::{Mux, Unanswered};
 
 use crate::{
     Address, AppendError, Beats, Bus, BusError, Call, Connection, Counters, Fence, Follower, Lease,
-    LogHead, LogIndex, RequestError, Scope, Serving, batch, counters::CounterCells,
+    LogHead, LogIndex, RequestError, Scope, Serving, Violations, batch, counters::CounterCells,
 };
 
 /// Requests of this process that may wait for a reply; one more waits for its turn, within its own
@@ -416,8 +416,9 @@ impl Bus for NatsBus {
         beats::send_violation(&self.shared, violation).await
     }
 
-    async fn violations(&self) -> Result<Beats<Violation>, BusError> {
-        beats::listen_violations(&self.shared).await
+    async fn violations(&self) -> Result<Violations, BusError> {
+        let found = beats::listen_violations(&self.shared).await?;
+        Ok(Violations::new(found, self.connection()))
     }
 
     async fn request(

@@ -52,12 +52,7 @@ impl Facts {
     }
 
     /// From now on these are all policies, and what they read.
-    pub(super) fn set(
-        &mut self,
-        policies: BTreeMap<ObjectKey, BTreeSet<ViewId>>,
-        now: Instant,
-        mark: impl Fn(&BTreeSet<ViewId>) -> Mark,
-    ) {
+    pub(super) fn set(&mut self, policies: BTreeMap<ObjectKey, BTreeSet<ViewId>>, now: Instant) {
         self.of.retain(|policy, _| policies.contains_key(policy));
         for (policy, reads) in policies {
             match self.of.get_mut(&policy) {
@@ -65,7 +60,7 @@ impl Facts {
                 Some(of) => of.reads = reads,
                 None => {
                     let of = Of {
-                        taken_in: mark(&reads),
+                        taken_in: Mark::new(),
                         reads,
                         due: None,
                         begun: None,
@@ -77,22 +72,32 @@ impl Facts {
         }
     }
 
-    /// The log is being read from its start: what is there is no change.
-    pub(super) fn begin(&mut self, mark: impl Fn(&BTreeSet<ViewId>) -> Mark) {
-        for of in self.of.values_mut() {
+    /// These policies judge everything anew from now on: by facts no older than what is returned. What
+    /// changed until now is no change to them.
+    pub(super) fn judge(
+        &mut self,
+        is_concerned: impl Fn(&ObjectKey) -> bool,
+        mark: impl Fn(&BTreeSet<ViewId>) -> Mark,
+    ) -> Mark {
+        let mut all = Mark::new();
+        let concerned = self.of.iter_mut().filter(|(key, _)| is_concerned(key));
+        for (_, of) in concerned {
             of.taken_in = mark(&of.reads);
+            of.due = None;
+            all.extend(of.taken_in.clone());
         }
+        all
     }
 
-    /// The policies that have to judge everything anew now, each with where its facts stand. `is_behind`
-    /// says of one that does so whether it still does.
+    /// The policies that have to [judge](Self::judge) everything anew now. `is_behind` says of one that does
+    /// so whether it still does.
     pub(super) fn due(
         &mut self,
         now: Instant,
         mark: impl Fn(&BTreeSet<ViewId>) -> Mark,
         is_behind: impl Fn(&ObjectKey) -> bool,
-    ) -> Vec<(ObjectKey, Mark)> {
-        let mut due = Vec::new();
+    ) -> BTreeSet<ObjectKey> {
+        let mut due = BTreeSet::new();
         for (policy, of) in &mut self.of {
             if let Some(begun) = of.begun.filter(|_| !is_behind(policy)) {
                 let took = now.duration_since(begun);
@@ -100,16 +105,13 @@ impl Facts {
                 of.begun = None;
                 of.rests_until = now + rest;
             }
-            let mark = mark(&of.reads);
-            if of.due.is_none() && mark != of.taken_in {
+            if of.due.is_none() && mark(&of.reads) != of.taken_in {
                 of.due = Some(now + SETTLES);
             }
             let is_due = of.due.is_some_and(|at| at.max(of.rests_until) <= now);
             if is_due && of.begun.is_none() {
-                of.taken_in = mark.clone();
-                of.due = None;
                 of.begun = Some(now);
-                due.push((policy.clone(), mark));
+                due.insert(policy.clone());
             }
         }
         due
@@ -159,7 +161,14 @@ mod tests {
                 revision: 1,
             };
             world.set();
+            world.judge();
             world
+        }
+
+        /// Everybody judges anew; the revision that they have to have.
+        fn judge(&mut self) -> u64 {
+            let expected = self.facts.judge(|_| true, mark_at(self.revision));
+            expected[&view()].1.0
         }
 
         fn set(&mut self) {
@@ -167,13 +176,15 @@ mod tests {
                 (policy(), BTreeSet::from([view()])),
                 (ObjectKey::new("", "reads nothing"), BTreeSet::new()),
             ]);
-            self.facts.set(policies, self.begin, mark_at(self.revision));
+            self.facts.set(policies, self.begin);
         }
 
         fn is_due(&mut self, at_s: u64, is_behind: bool) -> bool {
             let now = self.begin + Duration::from_secs(at_s);
             let due = self.facts.due(now, mark_at(self.revision), |_| is_behind);
-            assert!(due.iter().all(|(found, _)| *found == policy()), "{due:?}");
+            assert!(due.iter().all(|found| *found == policy()), "{due:?}");
+            self.facts
+                .judge(|policy| due.contains(policy), mark_at(self.revision));
             !due.is_empty()
         }
     }
@@ -228,12 +239,29 @@ mod tests {
     fn what_was_there_is_no_change() {
         let mut world = World::new();
         world.revision = 5;
-        world.facts.begin(mark_at(5));
+        assert_eq!(world.judge(), 5, "it judges by what is there");
         assert!(!world.is_due(10, false));
         world.revision = 6;
         // It is known already, and goes on as it is.
         world.set();
         assert!(!world.is_due(11, false));
         assert!(world.is_due(13, false));
+    }
+
+    #[test]
+    fn who_judges_anew_for_another_reason_takes_in_what_changed() {
+        let mut world = World::new();
+        world.revision = 2;
+        assert!(!world.is_due(1, false));
+        assert_eq!(world.facts.waiting(), 1);
+        assert_eq!(world.judge(), 2);
+        assert_eq!(world.facts.waiting(), 0);
+        assert!(!world.is_due(9, false));
+        world.facts.of.get_mut(&policy()).unwrap().reads = BTreeSet::new();
+        let nothing = world.facts.judge(|_| true, mark_at(2));
+        assert_eq!(nothing, Mark::new());
+        world.set();
+        assert!(!world.is_due(10, false));
+        assert!(world.is_due(12, false), "another view is read from now on");
     }
 }

@@ -7,7 +7,7 @@ use anteroom_model::{ObjectKey, ViewId};
 use anteroom_webhook::background::{Known, Scanned};
 use tokio::time::Instant;
 
-use super::{Scanner, mark};
+use super::Scanner;
 use crate::{book::Finder, desk::About};
 
 impl Scanner {
@@ -49,16 +49,16 @@ impl Scanner {
         // Which policies other exceptions are about is for their rules to say.
         let before = self.known.as_ref();
         let excepts_as = before.is_none_or(|before| before.excepts_as(&known));
-        self.plan
-            .anew(|policy| !excepts_as || changed.contains(policy));
+        let is_other = |policy: &ObjectKey| !excepts_as || changed.contains(policy);
+        let is_new = |policy: &ObjectKey| !self.policies.contains_key(policy);
+        let new: BTreeSet<ObjectKey> = policies.keys().filter(|k| is_new(k)).cloned().collect();
         self.tell_about(about(&policies));
         self.metrics.policies(policies.len());
         let reads = policies.iter();
         let reads = reads.map(|(key, policy)| (key.clone(), known.reads(policy)));
-        let changes = &self.changes;
-        self.facts.set(reads.collect(), Instant::now(), |views| {
-            mark(changes, views)
-        });
+        self.facts.set(reads.collect(), Instant::now());
+        self.judge_by_new_facts(|policy| new.contains(policy));
+        self.anew(is_other);
         self.patience
             .retain(|policy, _| policies.contains_key(policy));
         self.policies = policies;

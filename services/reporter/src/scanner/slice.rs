@@ -36,9 +36,21 @@ const WAITED: Duration = Duration::from_secs(1);
 /// What was found of one object.
 pub(super) enum Found {
     Gone(String),
-    Judged(Subject, Vec<(ObjectKey, RuleResult)>),
+    /// With what the policies say of it, in order of their keys.
+    Judged(ObjectKey, Subject, Vec<(ObjectKey, RuleResult)>),
     /// It cannot be read, or is no object of the API.
-    Unreadable,
+    Unreadable(ObjectKey),
+}
+
+impl Found {
+    /// The object that is there, and whether it could be read.
+    pub(super) fn object(&self) -> Option<(&ObjectKey, bool)> {
+        match self {
+            Self::Gone(_) => None,
+            Self::Judged(object, ..) => Some((object, true)),
+            Self::Unreadable(object) => Some((object, false)),
+        }
+    }
 }
 
 /// A slice that has come to its end, and its walk.
@@ -85,6 +97,7 @@ impl Patience {
 pub(super) struct Tools {
     pub(super) judge: Judge,
     pub(super) known: Known,
+    /// In order of key.
     pub(super) policies: Vec<Scanned>,
     pub(super) patience: Patience,
     pub(super) metrics: ReporterMetrics,
@@ -105,11 +118,12 @@ impl Tools {
     }
 
     async fn look_at(&self, object: &Object) -> Found {
+        let key = ObjectKey::new(object.namespace(), object.name());
         let Ok(value) = anteroom_wire::body::to_json(object.body()) else {
-            return Found::Unreadable;
+            return Found::Unreadable(key);
         };
         let Some(subject) = Subject::of(&value) else {
-            return Found::Unreadable;
+            return Found::Unreadable(key);
         };
         let timeout = self.patience.timeout();
         let judging = self
@@ -117,7 +131,7 @@ impl Tools {
             .judge(&self.known, &self.policies, value, timeout);
         let judged = Box::pin(judging).await;
         let results = judged.into_iter().filter_map(|judged| self.result(judged));
-        Found::Judged(subject, results.collect())
+        Found::Judged(key, subject, results.collect())
     }
 
     fn result(&self, judged: Judged) -> Option<(ObjectKey, RuleResult)> {
@@ -128,8 +142,10 @@ impl Tools {
             was_answered,
             took,
         } = judged;
-        let mut policies = self.policies.iter();
-        let policy = policies.find(|policy| *policy.key() == key)?.policy()?;
+        let at = self
+            .policies
+            .binary_search_by(|policy| policy.key().cmp(&key));
+        let policy = self.policies.get(at.ok()?)?.policy()?;
         let result = RuleResult::of(policy, &rule, &outcome)?;
         self.patience.note(result.is_error(), was_answered, took);
         self.metrics.result(result.outcome);

@@ -1,7 +1,7 @@
 //! One rule on objects that exist, and what triggers it, from the first attempt to the last.
 
 use anteroom_policy::{AdmissionRequest, RuleOutcome, RuleReport};
-use anteroom_wire::violation::{ViolatedRule, Violation};
+use anteroom_wire::violation::{MESSAGE_BYTES_MAX, ViolatedRule, Violation, cut};
 use futures::{StreamExt as _, stream};
 use tokio::{sync::Semaphore, time::Instant};
 
@@ -130,7 +130,7 @@ impl Worker {
         );
         let policy = &rule.reader.policy;
         let (group, version) = (request.group(), request.version());
-        self.violations.send(Violation {
+        let violation = Violation {
             operation: request.operation().as_str().to_owned(),
             blocked: false,
             api_version: match group {
@@ -143,15 +143,16 @@ impl Worker {
                 _ => request.namespace().to_owned(),
             },
             name: request.name().to_owned(),
-            rules: vec![ViolatedRule {
-                policy_namespace: policy.namespace.to_string(),
-                policy: policy.name.to_string(),
-                rule: rule.rule().to_owned(),
-                error: true,
-                unscanned: true,
-                message: reason.chars().take(1_024).collect(),
-            }],
-        });
+            ..Violation::default()
+        };
+        self.violations.send(violation.of([ViolatedRule {
+            policy_namespace: policy.namespace.to_string(),
+            policy: policy.name.to_string(),
+            rule: rule.rule().to_owned(),
+            error: true,
+            unscanned: true,
+            message: cut(reason, MESSAGE_BYTES_MAX),
+        }]));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rules on objects that exist already: what is a trigger, what is written, and what is told of failures.
 
-use anteroom_bus::Bus as _;
+use anteroom_bus::{Bus as _, Heard};
 use anteroom_model::FactError;
 use anteroom_wire::live::{LiveCall, LiveRequest};
 use serde_json::{Value, json};
@@ -110,7 +110,10 @@ async fn what_cannot_be_written_is_told() {
     );
     let answer = client.review("/validate", &review).await;
     assert_eq!(answer["allowed"], true, "{answer}");
-    let violation = violations.next().await.unwrap();
+    let heard = violations.next().await.unwrap();
+    let Heard::Violation(violation) = heard else {
+        panic!("{heard:?}");
+    };
     assert_eq!((&*violation.kind, violation.blocked), ("ConfigMap", false));
     let rule = &violation.rules[0];
     assert_eq!((&*rule.policy, &*rule.rule, rule.error), ("p", "r0", true));

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::{BusError, Connection};
+use crate::{BusError, Connection, Heard};
 
 /// One client's connection.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Link {
     beats: Mutex<Option<broadcast::Sender<Beat>>>,
     replica_beats: Mutex<Option<broadcast::Sender<ReplicaBeat>>>,
     webhook_beats: Mutex<Option<broadcast::Sender<WebhookBeat>>>,
-    violations: Mutex<Option<broadcast::Sender<Violation>>>,
+    violations: Mutex<Option<broadcast::Sender<Heard>>>,
 }
 
 #[derive(Debug)]
@@ -144,11 +144,11 @@ impl Link {
     /// As [`Link::hear`], of what a webhook found.
     pub(super) fn hear_violation(&self, violation: &Violation) {
         if let Some(violations) = &*self.violations.lock() {
-            let _ = violations.send(violation.clone());
+            let _ = violations.send(Heard::Violation(Box::new(violation.clone())));
         }
     }
 
-    pub(super) fn violations(&self) -> Option<broadcast::Receiver<Violation>> {
+    pub(super) fn violations(&self) -> Option<broadcast::Receiver<Heard>> {
         let violations = self.violations.lock();
         violations.as_ref().map(broadcast::Sender::subscribe)
     }

@@ -12,7 +12,7 @@ use futures::StreamExt;
 use tokio::sync::broadcast;
 
 use super::{Shared, append};
-use crate::{Beats, BusError};
+use crate::{Beats, BusError, Heard};
 
 /// Beats that wait for a listener; one more replaces the oldest.
 const BEATS_MAX: usize = 64;
@@ -84,9 +84,23 @@ pub(super) async fn listen_webhooks(shared: &Shared) -> Result<Beats<WebhookBeat
     hear(shared, subject, WEBHOOK_BEATS_MAX, webhook_beat::decode).await
 }
 
-pub(super) async fn listen_violations(shared: &Shared) -> Result<Beats<Violation>, BusError> {
+pub(super) async fn listen_violations(
+    shared: &Shared,
+) -> Result<broadcast::Receiver<Heard>, BusError> {
     let subject = shared.subjects.violation();
-    hear(shared, subject, VIOLATIONS_MAX, violation::decode).await
+    let Beats(found) = hear(shared, subject, VIOLATIONS_MAX, heard).await?;
+    Ok(found)
+}
+
+/// One that cannot be read is one that is missed.
+fn heard(message: &[u8]) -> Result<Heard, WireError> {
+    Ok(match violation::decode(message) {
+        Ok(violation) => Heard::Violation(Box::new(violation)),
+        Err(error) => {
+            tracing::warn!(%error, "a violation that cannot be read");
+            Heard::Missed(1)
+        }
+    })
 }
 
 async fn hear<T: Clone + Send + 'static>(

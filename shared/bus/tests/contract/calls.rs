@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_bus::{Address, Beats, Bus, BusError, Call, RequestError, Serving};
+use anteroom_bus::{Address, Beats, Bus, BusError, Call, Heard, RequestError, Serving};
 use anteroom_model::{
     Epoch, Group, Incarnation, Revision,
     limits::{MESSAGE_BYTES_MAX, RESULT_BYTES_MAX},
@@ -477,7 +477,7 @@ pub(crate) async fn violations_are_heard_too(harness: impl Harness) {
             webhook.send_violation(&sent).await.unwrap();
             let next = tokio::time::timeout(Duration::from_millis(100), violations.next());
             if let Ok(heard) = next.await {
-                assert_eq!(heard, Some(sent.clone()));
+                assert_eq!(heard, Some(Heard::Violation(Box::new(sent.clone()))));
                 return;
             }
         }

@@ -1,0 +1,286 @@
+//! The ledger beside a model: no report of an object that nobody knows is ever touched, and all others come
+//! to say what there is to say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Objects, by number; of two kinds in turn.
+const OBJECTS: u8 = 6;
+
+/// What a report says; of several that say something, each says something else.
+type Content = Option<u8>;
+
+#[derive(Clone, Debug)]
+enum Event {
+    /// This is to be said of the object from now on.
+    Truth(u8, Content),
+    /// Of all objects of these kinds, and of these objects, nobody knows what there is to say.
+    Unknown(BTreeSet<u8>, BTreeSet<u8>),
+    /// Somebody looks at the report, as after any change.
+    Look(u8),
+    Due,
+    /// A request comes to its end: it was heard or not, and its answer arrived or not.
+    End {
+        heard: bool,
+        answered: bool,
+    },
+    List,
+    /// Somebody else does this to the report.
+    Others(u8, Content),
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let object = || 0..OBJECTS;
+    let content = || prop::option::of(0..3_u8);
+    let some = |of: std::ops::Range<u8>| prop::collection::btree_set(of, 0..3);
+    let event = prop_oneof![
+        4 => (object(), content()).prop_map(|(object, content)| Event::Truth(object, content)),
+        3 => (some(0..2), some(0..OBJECTS)).prop_map(|(kinds, objects)| Event::Unknown(kinds, objects)),
+        2 => object().prop_map(Event::Look),
+        4 => Just(Event::Due),
+        4 => (any::<bool>(), any::<bool>())
+            .prop_map(|(heard, answered)| Event::End { heard, answered }),
+        1 => Just(Event::List),
+        1 => (object(), content()).prop_map(|(object, content)| Event::Others(object, content)),
+    ];
+    prop::collection::vec(event, 0..80)
+}
+
+fn kind(object: u8) -> crate::desk::Kind {
+    (String::new(), format!("Kind{}", object % 2))
+}
+
+fn owner(object: u8) -> Owner {
+    (kind(object), ObjectKey::new("n", object.to_string()))
+}
+
+fn said(content: u8) -> String {
+    format!("says {content}")
+}
+
+struct World {
+    ledger: Ledger,
+    now: Instant,
+    /// The reports at the API server.
+    server: BTreeMap<u8, String>,
+    truth: BTreeMap<u8, u8>,
+    unknown: (BTreeSet<u8>, BTreeSet<u8>),
+    /// What was written or read here: what else there is was said by somebody before.
+    own: BTreeMap<u8, String>,
+    of_before: BTreeSet<u8>,
+    under_way: Vec<(u8, Deed)>,
+}
+
+impl World {
+    fn new(before: &BTreeMap<u8, u8>) -> Self {
+        let before = before.iter();
+        let mut world = Self {
+            ledger: Ledger::default(),
+            now: Instant::now(),
+            server: before
+                .map(|(object, content)| (*object, said(*content)))
+                .collect(),
+            truth: BTreeMap::new(),
+            unknown: ((0..2).collect(), BTreeSet::new()),
+            own: BTreeMap::new(),
+            of_before: BTreeSet::new(),
+            under_way: Vec::new(),
+        };
+        world.list();
+        world
+    }
+
+    fn is_unknown(&self, object: u8) -> bool {
+        self.unknown.0.contains(&(object % 2)) || self.unknown.1.contains(&object)
+    }
+
+    fn is_busy(&self, object: u8) -> bool {
+        self.under_way.iter().any(|(busy, _)| *busy == object)
+    }
+
+    /// What is known of the object, as a report: of one that nobody knows, it may be a part.
+    fn page(&self, object: u8) -> Option<Report> {
+        let all = self
+            .truth
+            .get(&object)
+            .map(|content| report(&said(*content)));
+        match self.is_unknown(object) {
+            false => all,
+            true if object < OBJECTS / 2 => None,
+            true => Some(report("a part")),
+        }
+    }
+
+    fn look(&mut self, object: u8) {
+        let deed = self
+            .ledger
+            .begin(&key(&object.to_string()), self.page(object));
+        match deed {
+            Deed::Nothing => return,
+            Deed::Same => {
+                // All that it said is known here too.
+                self.of_before.remove(&object);
+                let said = self.page(object).map(|report| report.content);
+                self.own.extend(said.map(|said| (object, said)));
+                return;
+            }
+            Deed::Read => {}
+            Deed::Apply(_) | Deed::Delete => {
+                let is_of_before = self.of_before.remove(&object);
+                let unknown = is_of_before && self.is_unknown(object);
+                assert!(!unknown, "{object} is not known, and it is to {deed:?}");
+                self.own.remove(&object);
+            }
+        }
+        self.under_way.push((object, deed));
+    }
+
+    fn end(&mut self, heard: bool, answered: bool) {
+        if self.under_way.is_empty() {
+            return;
+        }
+        let (object, deed) = self.under_way.remove(0);
+        let name = key(&object.to_string());
+        let is_write = !matches!(deed, Deed::Read);
+        let content = match deed {
+            Deed::Apply(report) => Some(report.content),
+            Deed::Read if heard && answered => return self.ledger.was_read(name, self.now),
+            _ => None,
+        };
+        if heard && is_write {
+            match &content {
+                Some(content) => drop(self.server.insert(object, content.clone())),
+                None => drop(self.server.remove(&object)),
+            }
+        }
+        let result = match heard && answered && is_write {
+            true => Ok(content.clone()),
+            false => Err(()),
+        };
+        if let (Ok(_), Some(content)) = (&result, content) {
+            self.own.insert(object, content);
+        }
+        self.ledger.done(name, result, 0, self.now);
+    }
+
+    fn list(&mut self) {
+        let listed = |(object, content): (&u8, &String)| Listed {
+            key: key(&object.to_string()),
+            content: content.clone(),
+            owner: owner(*object),
+        };
+        let all = self.server.iter().map(listed).collect();
+        self.ledger.listing();
+        self.ledger.listed(all, self.now);
+        for object in 0..OBJECTS {
+            if self.is_busy(object) {
+                continue;
+            }
+            match self.server.get(&object) {
+                None => drop(self.of_before.remove(&object)),
+                found if found == self.own.get(&object) => {}
+                Some(_) => drop(self.of_before.insert(object)),
+            }
+        }
+    }
+
+    fn settle(&mut self, unknown: (BTreeSet<u8>, BTreeSet<u8>)) {
+        let before: Vec<u8> = (0..OBJECTS).filter(|o| self.is_unknown(*o)).collect();
+        self.unknown = unknown;
+        let unsettled = Unsettled {
+            unseen: self
+                .unknown
+                .0
+                .iter()
+                .map(|kind_of| kind(*kind_of))
+                .collect(),
+            unread: self.unknown.1.iter().map(|object| owner(*object)).collect(),
+            is_full: false,
+        };
+        // What was found is in the book before anybody says that it is all.
+        let known: Vec<u8> = before
+            .into_iter()
+            .filter(|o| !self.is_unknown(*o))
+            .collect();
+        self.ledger.settle(Some(Arc::new(unsettled)), self.now);
+        known.into_iter().for_each(|object| self.look(object));
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Truth(object, content) => {
+                match content {
+                    Some(content) => drop(self.truth.insert(object, content)),
+                    None => drop(self.truth.remove(&object)),
+                }
+                self.look(object);
+            }
+            Event::Unknown(kinds, objects) => self.settle((kinds, objects)),
+            Event::Look(object) => self.look(object),
+            Event::Due => self.due(),
+            Event::End { heard, answered } => self.end(heard, answered),
+            Event::List => self.list(),
+            Event::Others(object, content) => match content {
+                Some(content) => drop(self.server.insert(object, said(content))),
+                None => drop(self.server.remove(&object)),
+            },
+        }
+    }
+
+    fn due(&mut self) {
+        self.now += Duration::from_secs(60);
+        while let Some((_, name)) = self.ledger.take_due(self.now) {
+            self.look(name.parse().unwrap());
+        }
+    }
+
+    /// Everything comes to its end, and is seen once more.
+    fn come_to_rest(&mut self) {
+        for _ in 0..2 {
+            for _ in 0..10 {
+                self.due();
+                while !self.under_way.is_empty() {
+                    self.end(true, true);
+                }
+            }
+            assert_eq!(self.ledger.waiting(), 0, "it never comes to rest");
+            self.list();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn what_is_not_known_is_left_alone_and_all_else_is_settled(
+        before in prop::collection::btree_map(0..OBJECTS, 0..3_u8, 0..5),
+        events in events(),
+        unread in prop::collection::btree_set(0..OBJECTS, 0..4),
+    ) {
+        let mut world = World::new(&before);
+        for event in events {
+            world.take(event);
+        }
+        world.settle((BTreeSet::new(), unread.clone()));
+        world.list();
+        let kept: BTreeMap<u8, Option<String>> = unread
+            .iter()
+            .filter(|object| world.of_before.contains(object) && !world.is_busy(**object))
+            .map(|object| (*object, world.server.get(object).cloned()))
+            .collect();
+        world.come_to_rest();
+        for object in 0..OBJECTS {
+            let found = world.server.get(&object).cloned();
+            if let Some(kept) = kept.get(&object) {
+                prop_assert_eq!(&found, kept, "of what cannot be read");
+            } else if !unread.contains(&object) {
+                let truth = world.truth.get(&object).map(|content| said(*content));
+                prop_assert_eq!(found, truth, "{}", object);
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What webhooks find at admission, as a listener hears it: what is lost on the way is told.
+
+use anteroom_wire::violation::Violation;
+use tokio::sync::{
+    broadcast::{Receiver, error::RecvError},
+    watch,
+};
+
+use crate::Connection;
+
+/// Something that a listener hears.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Heard {
+    /// A webhook found this.
+    Violation(Box<Violation>),
+    /// So many came that nobody will hear: they came faster than they were read, or could not be read.
+    Missed(u64),
+    /// The bus was out of reach: what was sent meanwhile is lost, and nobody knows how much that is.
+    Interrupted,
+}
+
+/// What webhooks find, as it comes.
+#[derive(Debug)]
+pub struct Violations {
+    found: Receiver<Heard>,
+    connection: watch::Receiver<Connection>,
+    was_up: bool,
+}
+
+impl Violations {
+    pub(crate) fn new(found: Receiver<Heard>, mut connection: watch::Receiver<Connection>) -> Self {
+        let was_up = *connection.borrow_and_update() == Connection::Up;
+        Self {
+            found,
+            connection,
+            was_up,
+        }
+    }
+
+    /// The next; `None` when the bus was closed. Nothing is lost where the future is dropped.
+    pub async fn next(&mut self) -> Option<Heard> {
+        loop {
+            tokio::select! {
+                biased; // So that no change of it is missed.
+                Ok(()) = self.connection.changed() => {
+                    let is_up = *self.connection.borrow_and_update() == Connection::Up;
+                    // It may have gone and come again since it was looked at.
+                    if std::mem::replace(&mut self.was_up, is_up) {
+                        return Some(Heard::Interrupted);
+                    }
+                }
+                found = self.found.recv() => return match found {
+                    Ok(heard) => Some(heard),
+                    Err(RecvError::Lagged(missed)) => Some(Heard::Missed(missed)),
+                    Err(RecvError::Closed) => None,
+                },
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Bus as _,
+        local::{LocalBus, LocalOptions},
+    };
+
+    fn named(name: String) -> Violation {
+        Violation {
+            name,
+            ..Violation::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn who_is_too_slow_is_told_how_many_he_missed() {
+        const WAITING: u64 = 8; // A power of two, as the queue has it.
+        let webhook = LocalBus::with_options(LocalOptions {
+            beats_max: WAITING as usize,
+            ..LocalOptions::default()
+        });
+        let reporter = webhook.join();
+        let mut violations = reporter.violations().await.unwrap();
+        for number in 0..WAITING + 3 {
+            webhook
+                .send_violation(&named(number.to_string()))
+                .await
+                .unwrap();
+        }
+        assert_eq!(violations.next().await, Some(Heard::Missed(3)));
+        for number in 3..WAITING + 3 {
+            let next = Heard::Violation(Box::new(named(number.to_string())));
+            assert_eq!(violations.next().await, Some(next));
+        }
+    }
+
+    #[tokio::test]
+    async fn who_was_away_is_told_so_once_and_hears_on() {
+        let webhook = LocalBus::new();
+        let reporter = webhook.join();
+        let mut violations = reporter.violations().await.unwrap();
+        let way = reporter.faults();
+        way.cut();
+        assert_eq!(violations.next().await, Some(Heard::Interrupted));
+        webhook
+            .send_violation(&named("lost".to_owned()))
+            .await
+            .unwrap();
+        way.mend();
+        webhook
+            .send_violation(&named("b".to_owned()))
+            .await
+            .unwrap();
+        let next = Heard::Violation(Box::new(named("b".to_owned())));
+        assert_eq!(violations.next().await, Some(next));
+        // Gone and come again between two looks.
+        way.cut();
+        way.mend();
+        assert_eq!(violations.next().await, Some(Heard::Interrupted));
+        reporter.close().await;
+        while let Some(heard) = violations.next().await {
+            assert_eq!(heard, Heard::Interrupted);
+        }
+    }
+}
