@@ -69,6 +69,10 @@ enum Anchor {
 impl Anchor {
     /// The anchor of a key, and the key without it.
     fn parse(key: &str) -> (Self, &str) {
+        // Most keys bear none, and each is looked at for every object.
+        if !key.ends_with(')') {
+            return (Self::None, key);
+        }
         let inside = |prefix: &str| {
             let inside = key.strip_prefix(prefix)?.strip_suffix(')')?;
             (!inside.is_empty()).then_some(inside.trim())
