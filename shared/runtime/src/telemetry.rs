@@ -26,10 +26,12 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::{propagation::TraceContextPropagator, trace::SdkTracerProvider};
+use tracing::{Dispatch, Subscriber};
 use tracing_subscriber::{
-    EnvFilter, Layer as _, Registry,
+    EnvFilter, Layer, Registry,
     filter::{FilterExt as _, LevelFilter, filter_fn},
     layer::SubscriberExt as _,
+    registry::LookupSpan,
     util::SubscriberInitExt as _,
 };
 
@@ -103,31 +105,51 @@ pub fn init(args: &TelemetryArgs, service_name: &'static str) -> anyhow::Result<
     let levels = EnvFilter::try_new(&args.log_level)
         .with_context(|| format!("--log-level {:?} is not understood", args.log_level))?;
     let provider = otlp::provider(&args.otlp, service_name)?;
-    let traces = match &provider {
-        None => None,
-        Some(provider) => {
-            opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
-            let layer = tracing_opentelemetry::layer()
-                .with_tracer(provider.tracer("anteroom"))
-                .with_location(false)
-                .with_threads(false);
-            let untraced = EnvFilter::try_new(format!("info,{UNTRACED}"))
-                .context("the filter of traces is wrong")?;
-            Some(layer.with_filter(untraced))
-        }
+    if provider.is_some() {
+        opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
+    }
+    dispatch(levels, args.log_format, provider.as_ref())?
+        .try_init()
+        .context("telemetry is set up once in a process, and it already is")?;
+    Ok(Guard { provider })
+}
+
+/// Who is told of events and spans.
+///
+/// Each layer filters for itself, and there is none that does nothing: beside one without a filter the
+/// registry takes every span and event of every library, down to those of each frame of HTTP/2, whether
+/// or not anybody listens.
+fn dispatch(
+    levels: EnvFilter,
+    format: LogFormat,
+    provider: Option<&SdkTracerProvider>,
+) -> anyhow::Result<Dispatch> {
+    let Some(provider) = provider else {
+        return Ok(Registry::default().with(lines(format, levels)).into());
     };
-    // A span costs a request more than most of what is done in it, and log lines carry what matters of it
-    // themselves. Whoever looks for more than that is shown the spans too.
+    let layer = tracing_opentelemetry::layer()
+        .with_tracer(provider.tracer("anteroom"))
+        .with_location(false)
+        .with_threads(false);
+    let untraced =
+        EnvFilter::try_new(format!("info,{UNTRACED}")).context("the filter of traces is wrong")?;
+    let traced = Registry::default().with(layer.with_filter(untraced));
+    Ok(traced.with(lines(format, levels)).into())
+}
+
+/// Log lines. A span costs a request more than most of what is done in it, and log lines carry what matters
+/// of it themselves. Whoever looks for more than that is shown the spans too.
+fn lines<S>(format: LogFormat, levels: EnvFilter) -> impl Layer<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
     let shows_spans = levels
         .max_level_hint()
         .is_none_or(|most| most > LevelFilter::INFO);
     let shown = filter_fn(move |metadata| shows_spans || metadata.is_event());
-    Registry::default()
-        .with(traces)
-        .with(format::layer(args.log_format).with_filter(levels.and(shown)))
-        .try_init()
-        .context("telemetry is set up once in a process, and it already is")?;
-    Ok(Guard { provider })
+    // Without a hint of its own it would undo that of the levels, by which what is below them costs nothing.
+    let shown = shown.with_max_level_hint(LevelFilter::TRACE);
+    format::layer(format).with_filter(levels.and(shown))
 }
 
 /// Keeps traces flowing.
@@ -170,5 +192,32 @@ impl Drop for Guard {
 fn flush(provider: &SdkTracerProvider) {
     if let Err(error) = provider.shutdown_with_timeout(FLUSH_DEADLINE) {
         tracing::warn!(%error, "the last traces were not sent");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a span of a library's every frame is made, one of a request, and a line written.
+    fn made(levels: &str, provider: Option<&SdkTracerProvider>) -> [bool; 3] {
+        let levels = EnvFilter::new(levels);
+        let dispatch = dispatch(levels, LogFormat::Text, provider).unwrap();
+        tracing::dispatcher::with_default(&dispatch, || {
+            [
+                !tracing::trace_span!("frame").is_disabled(),
+                !tracing::info_span!("request").is_disabled(),
+                tracing::event_enabled!(tracing::Level::INFO),
+            ]
+        })
+    }
+
+    #[test]
+    fn there_are_no_spans_that_nobody_listens_to() {
+        assert_eq!(made(LOG_LEVEL, None), [false, false, true]);
+        assert_eq!(made("warn", None), [false; 3]);
+        assert_eq!(made("trace", None), [true; 3]);
+        let provider = SdkTracerProvider::builder().build();
+        assert_eq!(made(LOG_LEVEL, Some(&provider)), [false, true, true]);
     }
 }
