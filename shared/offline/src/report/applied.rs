@@ -40,6 +40,8 @@ pub struct Applied {
     not_run: Vec<(String, NotRun)>,
     /// The objects that rules changed, as all of them left them, and targets as each rule left them.
     patched: Vec<Value>,
+    /// When the requests came, in seconds since 1970.
+    now_s: Option<i64>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -60,12 +62,15 @@ struct Told {
 
 impl Told {
     /// As a result of a report.
-    fn result(&self) -> Value {
+    fn result(&self, now_s: Option<i64>) -> Value {
         let mut result = json!({
             "source": "kyverno", "policy": self.policy, "rule": self.rule, "result": self.status,
             "message": self.message, "scored": !self.reporting.unscored, "resources": [self.object],
         });
         let (category, severity) = (&self.reporting.category, self.reporting.severity);
+        if let Some(seconds) = now_s {
+            result["timestamp"] = json!({"seconds": seconds, "nanos": 0});
+        }
         for (name, value) in [("category", category.as_deref()), ("severity", severity)] {
             if let Some(value) = value {
                 result[name] = value.into();
@@ -84,6 +89,10 @@ pub fn applied(bench: &Bench, responses: &[Response], audit_warns: bool) -> Appl
         broken: Vec::new(),
         not_run: Vec::new(),
         patched: patched(bench, responses),
+        now_s: bench.arrival.and_then(|arrival| {
+            let seconds = arrival.now_ns.div_euclid(1_000_000_000);
+            i64::try_from(seconds).ok()
+        }),
     };
     for response in responses {
         let changed = response.rules.iter().flat_map(|rule| &rule.changed);
@@ -245,7 +254,7 @@ impl Applied {
                 .collect();
             json!({
                 "apiVersion": "wgpolicyk8s.io/v1alpha2", "kind": kind, "metadata": metadata,
-                "results": all.iter().map(|told| told.result()).collect::<Vec<_>>(), "summary": summary,
+                "results": all.iter().map(|told| told.result(self.now_s)).collect::<Vec<_>>(), "summary": summary,
             })
         };
         by_namespace.into_iter().map(report).collect()
@@ -319,7 +328,7 @@ mod tests {
         let broken = LoadedPolicy::new(&json!({
             "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "broken"},
         }));
-        let bench = Bench::new(
+        let mut bench = Bench::new(
             vec![
                 policy("Enforce", "e"),
                 policy("Audit", "a"),
@@ -327,6 +336,10 @@ mod tests {
             ],
             vec![pod("good", "b"), pod("bad", "c")],
         );
+        bench.arrival = Some(anteroom_policy::Arrival {
+            now_ns: 7_900_000_000,
+            seed: 0,
+        });
         let responses = apply(&bench);
         let counts = |audit_warns| applied(&bench, &responses, audit_warns).counts;
         let all = StatusCounts {
@@ -374,6 +387,7 @@ mod tests {
         let results = reports[0]["results"].as_array().unwrap();
         let warning = results.iter().find(|one| one["result"] == "warn").unwrap();
         assert_eq!(warning["scored"], true);
+        assert_eq!(warning["timestamp"], json!({"seconds": 7, "nanos": 0}));
         assert_eq!(
             (&warning["severity"], &warning["category"]),
             (&json!("high"), &json!("Labels"))
