@@ -176,6 +176,8 @@ fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
     if args.exceptions_within_policies {
         excepting.extend(manifests.extract_if(.., |manifest| is_exception(manifest)));
     }
+    let mut declared: Vec<_> = manifests.iter().filter_map(DeclaredEntry::new).collect();
+    manifests.retain(|manifest| DeclaredEntry::new(manifest).is_none());
     for manifest in manifests {
         let loaded = match args.targets.is_empty() {
             true => LoadedPolicy::new(&manifest),
@@ -200,7 +202,7 @@ fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
     if args.exceptions_within_resources {
         excepting.extend(resources.extract_if(.., |manifest| is_exception(manifest)));
     }
-    let declared = resources.iter().filter_map(DeclaredEntry::new).collect();
+    declared.extend(resources.iter().filter_map(DeclaredEntry::new));
     resources.retain(|manifest| DeclaredEntry::new(manifest).is_none());
     let resources = objects(resources);
     if resources.is_empty() {
