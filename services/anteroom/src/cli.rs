@@ -44,7 +44,7 @@ enum Command {
     /// Run suites of expected results, in Kyverno's format, without a cluster.
     Test(offline::test::TestArgs),
     /// Say what policies make of resources, without a cluster.
-    Apply(offline::apply::ApplyArgs),
+    Apply(Box<offline::apply::ApplyArgs>),
     /// Ask the replicas of a running system.
     Query(Box<query::QueryArgs>),
     /// Work with the query language offline.
