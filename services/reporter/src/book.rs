@@ -147,16 +147,17 @@ impl Book {
             }
         }
         let finder = self.finder(finder);
-        let mut page = match self.pages.remove(&subject.uid) {
-            Some(page) => {
-                self.bytes = self.bytes.saturating_sub(page.bytes());
-                page
-            }
-            None => Page {
-                subject: self.shared(subject),
+        if !self.pages.contains_key(&subject.uid) {
+            let subject = self.shared(subject);
+            self.keep(Page {
+                subject,
                 findings: Vec::new(),
-            },
+            });
+        }
+        let Some(page) = self.pages.get_mut(&subject.uid) else {
+            return;
         };
+        self.bytes = self.bytes.saturating_sub(page.bytes());
         let range = page.range(&finder);
         let known = &page.findings[range.clone()];
         let same = |result: &RuleResult| known.iter().find(|known| known.result.says_as(result));
@@ -180,8 +181,10 @@ impl Book {
         for gone in page.findings.splice(range, findings) {
             self.results.release(&gone.result);
         }
-        self.changed.insert(page.subject.clone());
-        self.keep(page);
+        self.bytes += page.bytes();
+        if !self.changed.contains(&page.subject) {
+            self.changed.insert(page.subject.clone());
+        }
         self.hold_limits();
     }
 
