@@ -8,6 +8,7 @@ mod kinds;
 mod own;
 mod policies;
 mod retained;
+mod rights;
 mod scans;
 mod tell;
 
@@ -44,6 +45,7 @@ use entries::EntryFeed;
 use exceptions::ExceptionFeed;
 use own::OwnViews;
 use policies::{PolicyFeed, PolicyId};
+pub(crate) use rights::Rights;
 
 /// How often it is looked what the passing of time has changed.
 const TICK: Duration = Duration::from_secs(1);
@@ -107,10 +109,13 @@ pub(crate) struct Tools {
     pub memory: Arc<Share>,
     /// Exceptions are read. Otherwise there are none.
     pub reads_exceptions: bool,
+    /// What may be written, and as whom.
+    pub rights: Rights,
 }
 
 /// One term of it.
 pub(crate) struct Controller {
+    rights: Rights,
     tools: Tools,
     registry: Registry,
     catalog: Option<Arc<Catalog>>,
@@ -172,6 +177,7 @@ impl Controller {
         );
         Self {
             own: OwnViews::open(&tools.publisher, &mut left),
+            rights: tools.rights.clone(),
             tools,
             registry: Registry::default(),
             catalog: None,
@@ -222,6 +228,8 @@ impl Controller {
         let mut written = self.tools.publisher.written();
         let mut tick = tokio::time::interval(TICK);
         catalog.mark_changed();
+        let (mut found, mut user) = (self.rights.found.clone(), self.rights.user.clone());
+        self.writer_found();
         loop {
             tokio::select! {
                 note = notes.recv() => match note {
@@ -235,6 +243,8 @@ impl Controller {
                 Some(beat) = next(&mut ears.replicas) => self.replica(beat, Instant::now()),
                 Some(beat) = next(&mut ears.webhooks) => self.webhook_heard(beat),
                 Ok(()) = written.changed(), if !self.unenforced.is_empty() => self.log_written(),
+                Ok(()) = found.changed() => self.rights_found(),
+                Ok(()) = user.changed() => self.writer_found(),
                 _ = tick.tick() => self.tick(&mut ears).await,
             }
             if notes.is_empty() {

@@ -47,6 +47,7 @@ mod publish;
 mod reflect;
 mod registry;
 mod resolve;
+mod rights;
 mod rules;
 mod sinks;
 mod status;

@@ -21,8 +21,8 @@ mod reader;
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Address, Bus, BusError, Incoming, Serving};
-use anteroom_mirror::Mirror;
-use anteroom_model::FactError;
+use anteroom_mirror::{Mirror, MirrorMetrics};
+use anteroom_model::{FactError, system};
 use anteroom_runtime::{Check, telemetry};
 use anteroom_wire::live;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -36,9 +36,6 @@ use reader::Reader;
 
 /// How long after a failure the place on the bus is taken again.
 const JOIN_RETRY: Duration = Duration::from_millis(500);
-
-/// How often it is looked whether the policies were read.
-const POLICIES_LOOK: Duration = Duration::from_millis(50);
 
 /// Requests that are looked at together, those included that wait for their turn; one more is told
 /// that the watcher is busy.
@@ -56,6 +53,8 @@ pub(crate) struct LiveTools {
     pub caller: Caller,
     /// What is counted.
     pub metrics: LiveMetrics,
+    /// What is counted of its copy of the policies.
+    pub mirrored: MirrorMetrics,
     /// Who answers, for people.
     pub watcher: String,
     /// The limits.
@@ -69,7 +68,11 @@ pub(crate) struct LiveTools {
 /// to be ready may ask it then.
 pub(crate) async fn serve(tools: LiveTools, check: Check, stop: CancellationToken) {
     let bus = Arc::clone(&tools.bus);
-    let mirror = Arc::new(policies::mirror(Arc::clone(&bus), &stop));
+    let mirror = Arc::new(policies::mirror(
+        Arc::clone(&bus),
+        tools.mirrored.clone(),
+        &stop,
+    ));
     let reader = Arc::new(Reader::new(tools, Arc::clone(&mirror)));
     reader.images().tell_files().await;
     let requests = TaskTracker::new();
@@ -91,8 +94,27 @@ pub(crate) async fn serve(tools: LiveTools, check: Check, stop: CancellationToke
 /// does not matter: a watcher may serve while none leads.
 async fn known(mirror: &Mirror, stop: &CancellationToken) -> bool {
     let known = async {
-        while !policies::are_known(mirror) {
-            tokio::time::sleep(POLICIES_LOOK).await;
+        let mut views = mirror.views();
+        loop {
+            let policies = views.borrow_and_update().get(&system::policies()).cloned();
+            let mut status = policies.map(|view| view.status());
+            if policies::are_known(mirror) {
+                return;
+            }
+            let moved = async {
+                let moved = match &mut status {
+                    Some(status) => status.changed().await.is_ok(),
+                    None => false,
+                };
+                // Without it, or once it is gone, the set of views changes.
+                if !moved {
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                Ok(()) = views.changed() => {}
+                () = moved => {}
+            }
         }
     };
     stop.run_until_cancelled(known).await.is_some()

@@ -5,7 +5,9 @@ use std::{collections::HashMap, sync::Arc};
 
 use anteroom_jmespath::Expression;
 use anteroom_model::{EntryKind, ErrorCode, Failure, ObjectKey, ResourceVersion};
-use anteroom_policy::{Driver, KindPattern, NotRun, Phase, PolicyException, Problem, Reference};
+use anteroom_policy::{
+    Driver, KindPattern, NotRun, Phase, Policy, PolicyException, Problem, Reference,
+};
 use bytes::Bytes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Deserialize;
@@ -19,6 +21,7 @@ use crate::{
     discovery::spec_invalid,
     prune::{self, PruneError},
     reflect::{RawObject, content_version},
+    rights::Need,
     rules,
 };
 
@@ -230,6 +233,8 @@ pub(crate) struct PolicyManifest {
     pub conditions: Vec<Condition>,
     /// Its rules that are not run.
     pub not_run: Vec<NotRun>,
+    /// What its rules change of what exists, by rule.
+    pub changes: Vec<(String, Need)>,
     /// What its status should say of its rules, and what it says.
     pub rules: Arc<Value>,
     pub rules_said: Option<Arc<Value>>,
@@ -267,6 +272,7 @@ impl PolicyManifest {
             version: ResourceVersion::default(),
             conditions: Vec::new(),
             not_run: Vec::new(),
+            changes: Vec::new(),
             rules: Arc::default(),
             rules_said: None,
         };
@@ -303,6 +309,7 @@ impl PolicyManifest {
                     .flat_map(|phase| policy.targets(phase));
                 self.kinds = targets.flat_map(|target| target.kinds).collect();
                 self.not_run = policy.not_run().to_vec();
+                self.changes = changes(&policy);
                 self.has_conditions = !policy.match_conditions().is_empty();
             }
             Err(problems) => self.problems = problems,
@@ -313,6 +320,23 @@ impl PolicyManifest {
         self.conditions = serde_json::from_value(conditions).unwrap_or_default();
         Ok(published)
     }
+}
+
+/// What the rules of a policy change of what exists, each once for a rule.
+fn changes(policy: &Policy) -> Vec<(String, Need)> {
+    let mut changes = Vec::new();
+    for rule in policy.rules_on_existing() {
+        for mut objects in rule.targets_of_existing() {
+            if let Some(own) = policy.namespace() {
+                own.clone_into(&mut objects.namespace);
+            }
+            let change = (rule.name().to_owned(), Need::from(objects));
+            if !changes.contains(&change) {
+                changes.push(change);
+            }
+        }
+    }
+    changes
 }
 
 /// A `PolicyException`.

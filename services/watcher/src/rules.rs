@@ -2,10 +2,13 @@
 //! makes Pods, and which are not run. Pure.
 //!
 //! `rulecount` and `autogen` are Kyverno's fields, with its meaning: derived rules are counted too.
-//! `notRun` is ours: `[{rule, kind, message}]`.
+//! `notRun` is ours: `[{rule, kind, message}]`; so is `notPermitted`, of rules that change what exists and lack a right
+//! to: `[{rule, message}]`, while there are any.
 
 use anteroom_policy::{NotRun, derived_rules};
 use serde_json::{Value, json};
+
+use crate::rights::{Found, Need};
 
 /// Kinds of rules, by the field that makes a rule one, and what the status counts them as.
 const KINDS: [(&str, &str); 4] = [
@@ -14,6 +17,9 @@ const KINDS: [(&str, &str); 4] = [
     ("generate", "generate"),
     ("verifyImages", "verifyimages"),
 ];
+
+/// The field of the rules that lack a right.
+pub(crate) const NOT_PERMITTED: &str = "notPermitted";
 
 /// The longest text of derived rules that a status repeats whole. Beyond it, it gives their names alone:
 /// a policy of a megabyte must not become one of three.
@@ -49,25 +55,52 @@ fn within_bounds(derived: Vec<Value>) -> Value {
     rules.map(|rule| json!({"name": rule["name"]})).collect()
 }
 
+/// The rules that change nothing yet, for want of a right: `[{rule, message}]`; null: there are none. `None`: of one
+/// of them nothing is known yet.
+pub(crate) fn not_permitted(changes: &[(String, Need)], found: &Found) -> Option<Value> {
+    let mut all = Vec::new();
+    for (rule, need) in changes {
+        if let Some(message) = found.get(need)? {
+            all.push(json!({"rule": rule, "message": message}));
+        }
+    }
+    Some(match all.is_empty() {
+        true => Value::Null,
+        false => all.into(),
+    })
+}
+
 /// What a status says of all that now.
 pub(crate) fn said(status: &Value) -> Value {
     let mut said = json!({});
-    for field in ["rulecount", "autogen", "notRun"] {
+    for field in ["rulecount", "autogen", "notRun", NOT_PERMITTED] {
         said[field] = status[field].clone();
     }
     said
 }
 
-/// The end of the message of a policy that is ready: which of its rules are not run.
-pub(crate) fn remark(not_run: &[NotRun]) -> String {
+/// The end of the message of a policy that is ready: which of its rules are not run, or change nothing.
+pub(crate) fn remark(not_run: &[NotRun], not_permitted: &Value) -> String {
+    let lacking = not_permitted.as_array().into_iter().flatten();
+    let lacking: Vec<_> = lacking
+        .map(|one| {
+            let text = |field: &str| one[field].as_str().unwrap_or_default();
+            format!(
+                "; rule `{}` changes nothing yet: {}",
+                text("rule"),
+                text("message")
+            )
+        })
+        .collect();
     let each: Vec<_> = not_run
         .iter()
         .map(|NotRun { rule, kind, .. }| format!("`{rule}` ({kind})"))
         .collect();
-    match each.is_empty() {
+    let not_run = match each.is_empty() {
         true => String::new(),
         false => format!("; not run: {}", each.join(", ")),
-    }
+    };
+    not_run + &lacking.concat()
 }
 
 #[cfg(test)]
@@ -106,8 +139,13 @@ mod tests {
         assert_eq!(told["notRun"][0]["rule"], "c");
         let message = told["notRun"][0]["message"].as_str().unwrap();
         assert!(message.starts_with("spec.rules[2].verifyImages is not supported"));
-        assert_eq!(remark(&not_run), "; not run: `c` (verifyImages)");
-        assert_eq!(said(&told), told);
+        assert_eq!(
+            remark(&not_run, &Value::Null),
+            "; not run: `c` (verifyImages)"
+        );
+        let mut all = told.clone();
+        all[NOT_PERMITTED] = Value::Null;
+        assert_eq!(said(&told), all);
         assert_ne!(said(&json!({})), told);
     }
 
@@ -118,7 +156,7 @@ mod tests {
         assert_eq!(told["rulecount"]["validate"], 1);
         assert_eq!(told["autogen"], json!({"rules": []}));
         assert_eq!(told["notRun"], json!([]));
-        assert_eq!(remark(&[]), "");
+        assert_eq!(remark(&[], &Value::Null), "");
     }
 
     #[test]
@@ -129,5 +167,28 @@ mod tests {
         let told = told(&manifest, &[]);
         let names = json!([{"name": "autogen-a"}, {"name": "autogen-cronjob-a"}]);
         assert_eq!(told["autogen"]["rules"], names);
+    }
+
+    #[test]
+    fn what_lacks_is_told_by_rule_and_never_taken_back_unknown() {
+        let need = |name: &str| {
+            Need::from(anteroom_model::ExistingObjects {
+                name: name.to_owned(),
+                ..Default::default()
+            })
+        };
+        let changes = [("r".to_owned(), need("a")), ("s".to_owned(), need("b"))];
+        let mut found = Found::from([(need("a"), None)]);
+        assert_eq!(not_permitted(&changes, &found), None);
+        found.insert(need("b"), Some("it may not".to_owned()));
+        let lacks = not_permitted(&changes, &found).unwrap();
+        assert_eq!(lacks, json!([{"rule": "s", "message": "it may not"}]));
+        assert_eq!(
+            remark(&[], &lacks),
+            "; rule `s` changes nothing yet: it may not"
+        );
+        found.insert(need("b"), None);
+        assert_eq!(not_permitted(&changes, &found), Some(Value::Null));
+        assert_eq!(not_permitted(&[], &Found::new()), Some(Value::Null));
     }
 }

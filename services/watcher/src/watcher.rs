@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::Bus;
+use anteroom_mirror::MirrorMetrics;
 use anteroom_model::Group;
 use anteroom_runtime::Service;
 use anyhow::{Context as _, bail};
@@ -85,6 +86,7 @@ pub async fn run(
         bus: Arc::clone(&setting.bus),
         caller: Caller::new(setting.api.clone(), setting.api_call_bytes_max),
         metrics: LiveMetrics::register(&service.metrics),
+        mirrored: MirrorMetrics::registered(&service.scope("live").metrics),
         watcher: setting.members.me().to_owned(),
         args: args.live,
         may_read_secrets: Arc::new(move |namespace: &str, name: &str| {

@@ -108,6 +108,11 @@ impl Webhooks {
         beats.map(|refused| ObjectKey::new(&*refused.namespace, &*refused.name))
     }
 
+    /// Whether more are refused of any webhook than it names: of the others nobody knows.
+    pub(crate) fn refuse_more(&self) -> bool {
+        self.heard.values().any(|(_, beat)| beat.refused_more)
+    }
+
     /// Why a policy with conditions whose place in this log is `revision` is not called for. Only a webhook
     /// that is called for all else up to there has been told of the policy as it is.
     ///

@@ -84,14 +84,10 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_KYVERNO_METRIC_NAMES")]
     pub kyverno_metric_names: bool,
 
-    /// As whom the watcher writes objects that rules change (`mutate.targets`): what it writes triggers no such
-    /// rule, unless the rule has `skipBackgroundRequests: false`.
-    #[arg(
-        long,
-        env = "ANTEROOM_WATCHER_USER",
-        default_value = "system:serviceaccount:anteroom:anteroom-watcher"
-    )]
-    pub watcher_user: String,
+    /// As whom the watcher writes objects that rules change (`mutate.targets`), in place of what it says itself: what
+    /// it writes triggers no such rule, unless the rule has `skipBackgroundRequests: false`.
+    #[arg(long, env = "ANTEROOM_WATCHER_USER", value_name = "USER")]
+    pub watcher_user: Option<String>,
 
     /// The certificate, where it is made by somebody else.
     #[command(flatten)]

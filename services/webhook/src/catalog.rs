@@ -10,7 +10,7 @@ mod follow;
 use std::sync::Arc;
 
 use anteroom_model::{EntryKind, EntryRecord, EntryState, FactError, Incarnation, Revision};
-use anteroom_policy::{CALLS, CALLS_DECLARED, CALLS_OFF, Reference};
+use anteroom_policy::{CALLS, CALLS_DECLARED, CALLS_OFF, Reference, WRITER};
 use tokio::sync::watch;
 
 use crate::{exceptions::Exceptions, kinds::Kinds, policies::PolicySet};
@@ -42,6 +42,14 @@ pub(crate) struct LogPosition {
 pub(crate) type Catalogs = watch::Receiver<Option<Arc<Catalog>>>;
 
 impl Catalog {
+    /// As whom the watcher writes objects that rules change, if it says so.
+    pub(crate) fn writer(&self) -> Option<&str> {
+        match &self.entries.get(EntryKind::Implicit, WRITER)?.state {
+            EntryState::Invalid { failure } => Some(&failure.message),
+            EntryState::Bound(_) => None,
+        }
+    }
+
     /// Whether the same policies and exceptions are in force.
     pub(crate) fn decides_as(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.policies, &other.policies)

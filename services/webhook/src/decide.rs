@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use crate::{
     admission::{self, Admission},
     catalog::{Catalog, Catalogs},
+    existing::Triggered,
     facts::Facts,
     metrics::WebhookMetrics,
     policies::{Concerned, Entry, Scope, Subject},
@@ -105,22 +106,20 @@ impl Decider {
         let request = review.request(&catalog.exceptions.parts(parts))?;
         let request = request.with_resource_kind(kind.group, kind.version, kind.kind);
         let warnings = entries.iter().filter_map(|entry| unready(entry)).collect();
-        let triggered = match phase {
-            Phase::Validation => existing::triggered(&entries, review, &request),
-            Phase::Mutation => None,
-        };
-        let (records, patch) = match phase {
-            Phase::Validation => {
-                let rules = entries.iter().flat_map(|entry| rules(entry, phase));
-                let running = rules.map(|rule| Running::new(rule, &request, catalog));
-                let records = self.run(catalog, running.collect(), deadline).await;
-                (records, None)
-            }
-            Phase::Mutation => self.change(catalog, &entries, request, deadline).await,
-        };
+        if phase == Phase::Mutation {
+            let (records, patch) = self.change(catalog, &entries, request, deadline).await;
+            let mut decision = verdict::decide(records, warnings);
+            decision.patch = patch.filter(|_| decision.allowed());
+            return Ok(decision);
+        }
+        let judging = entries.iter().flat_map(|entry| rules(entry, phase));
+        let running = judging.map(|rule| Running::new(rule, &request, catalog));
+        let records = self.run(catalog, running.collect(), deadline).await;
+        let rules = existing::triggered(&entries, review);
         let mut decision = verdict::decide(records, warnings);
-        decision.patch = patch.filter(|_| decision.allowed());
-        decision.triggered = triggered.filter(|_| decision.allowed());
+        if !rules.is_empty() && decision.allowed() {
+            decision.triggered = Some(Triggered { request, rules });
+        }
         Ok(decision)
     }
 

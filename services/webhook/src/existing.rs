@@ -19,12 +19,21 @@ use std::{sync::Arc, time::Duration};
 use anteroom_policy::{AdmissionRequest, Operation};
 use anteroom_runtime::Shutdown;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    sync::{
+        OwnedSemaphorePermit, Semaphore,
+        mpsc::{
+            self,
+            error::TrySendError::{Closed, Full},
+        },
+    },
     task::JoinSet,
 };
 
 use crate::{decide::Decider, metrics::WebhookMetrics, rule::RuleName, violations::Violations};
 pub(crate) use work::{Source, Worker};
+
+/// Who writes where nobody has said it yet: as the manifests have it.
+const WATCHER_USER_DEFAULT: &str = "system:serviceaccount:anteroom:anteroom-watcher";
 
 /// Triggers that wait; of one more an Event tells that nothing came of it.
 const WAITING_MAX: usize = 1_024;
@@ -55,8 +64,8 @@ pub(crate) struct Existing {
     queue: mpsc::Sender<Job>,
     room: Arc<Semaphore>,
     worker: Arc<Worker>,
-    /// Who writes in the name of such rules.
-    watcher_user: Arc<str>,
+    /// Who writes in the name of such rules, where the watcher is not to say it itself.
+    watcher_user: Option<Arc<str>>,
 }
 
 impl Existing {
@@ -65,7 +74,7 @@ impl Existing {
         decider: Decider,
         violations: Violations,
         metrics: WebhookMetrics,
-        watcher_user: &str,
+        watcher_user: Option<&str>,
         shutdown: Shutdown,
     ) -> (Self, impl Future<Output = anyhow::Result<()>> + use<>) {
         let (queue, waiting) = mpsc::channel(WAITING_MAX);
@@ -74,30 +83,40 @@ impl Existing {
             queue,
             room: Arc::new(Semaphore::new(WAITING_KIB_MAX)),
             worker: Arc::clone(&worker),
-            watcher_user: watcher_user.into(),
+            watcher_user: watcher_user.map(Into::into),
         };
         (own, run(worker, waiting, shutdown))
     }
 
+    /// Whether this is who writes in the name of such rules.
+    fn is_own(&self, user: &str) -> bool {
+        if let Some(given) = &self.watcher_user {
+            return **given == *user;
+        }
+        let catalog = self.worker.catalog();
+        let told = catalog.as_ref().and_then(|catalog| catalog.writer());
+        told.unwrap_or(WATCHER_USER_DEFAULT) == user
+    }
+
     /// Hands over what a request of so many bytes has triggered, and waits for nothing.
     pub(crate) fn hand_over(&self, mut triggered: Triggered, bytes: usize) {
-        if triggered.request.username() == &*self.watcher_user {
+        if self.is_own(triggered.request.username()) {
             triggered.rules.retain(|(_, by_own)| *by_own);
         }
         if triggered.rules.is_empty() {
             return;
         }
         let kib = u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.room).try_acquire_many_owned(kib);
-        let sent = room.map_err(|_| ()).and_then(|room| {
-            let job = Job {
-                triggered: triggered.clone(),
-                _room: room,
-            };
-            self.queue.try_send(job).map_err(|_| ())
-        });
-        if sent.is_err() {
-            self.worker.dropped(&triggered);
+        let room = match Arc::clone(&self.room).try_acquire_many_owned(kib) {
+            Ok(room) => room,
+            Err(_) => return self.worker.dropped(&triggered),
+        };
+        let job = Job {
+            triggered,
+            _room: room,
+        };
+        if let Err(Full(job) | Closed(job)) = self.queue.try_send(job) {
+            self.worker.dropped(&job.triggered);
         }
     }
 }
@@ -140,5 +159,5 @@ impl Source {
     }
 }
 
-/// How long one evaluation and its writes may take.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long one evaluation and its writes may take: less than the API server knows where a list goes on.
+const TIMEOUT: Duration = Duration::from_secs(240);

@@ -40,6 +40,7 @@ mod response;
 mod review;
 mod rule;
 mod server;
+mod start;
 mod tls;
 mod verdict;
 mod violations;
@@ -47,12 +48,10 @@ mod violations;
 use std::{
     net::{SocketAddr, TcpListener},
     sync::Arc,
-    time::Duration,
 };
 
 use anteroom_bus::Bus;
-use anteroom_policy::Phase;
-use anteroom_runtime::{Check, Service, Shutdown, certs::Certificates, supervise::Tasks};
+use anteroom_runtime::{Service, supervise::Tasks};
 use anyhow::Context as _;
 use axum::{extract::Request, response::Response};
 use kube::Client;
@@ -60,14 +59,7 @@ use tokio::sync::watch;
 
 pub use args::Args;
 
-use beats::Beats;
-use catalog::Catalog;
-use decide::Decider;
-use existing::Existing;
-use facts::Facts;
-use metrics::{KyvernoMetrics, WebhookMetrics};
-use registration::{Called, Keeper, Registration};
-use violations::Violations;
+use start::Parts;
 
 /// Runs the webhook until shutdown. `kube` is for our own certificate and webhook configuration;
 /// without it the certificate lives in this process, and nothing is registered.
@@ -103,126 +95,14 @@ impl Webhook {
         let address = listener.local_addr().context("the listener's address")?;
         tracing::info!(%address, "AdmissionReviews are received");
 
-        let mut metrics = WebhookMetrics::registered(&service.metrics);
-        if args.kyverno_metric_names {
-            metrics.kyverno = Some(KyvernoMetrics::registered(&service.metrics));
-        }
-        let tasks = Tasks::new(service.shutdown.clone());
-        let certificates = Certificates::new(&service.metrics);
-        let (catalogs_in, catalogs) = watch::channel(None::<Arc<Catalog>>);
-        let (trust_in, trust) = watch::channel(None);
-
-        let check = service
-            .readiness
-            .check("policies", "the first read of the log");
-        tasks.spawn(
-            "policies",
-            catalog::follow(
-                Arc::clone(&bus),
-                service.clone(),
-                metrics.clone(),
-                catalogs_in,
-                check,
-            ),
-        );
-
-        let check = service
-            .readiness
-            .check("views", "the policies, which say what is needed");
-        tasks.spawn(
-            "views",
-            ready::keep(
-                Arc::clone(&bus),
-                catalogs.clone(),
-                check,
-                service.shutdown.clone(),
-            ),
-        );
-
-        let check = Arc::new(
-            service
-                .readiness
-                .check("certificate", "a certificate to serve with"),
-        );
-        let outlet = tls::Outlet {
-            certificates: certificates.clone(),
-            trust: trust_in,
-            check: Arc::clone(&check),
-        };
-        let source = tls::Source::new(args, kube.as_ref());
-        tasks.spawn(
-            "certificate",
-            tls::keep(source, tls::names(args), outlet, service.shutdown.clone()),
-        );
-        tasks.spawn(
-            "certificate readiness",
-            certificate_ready(certificates.clone(), check, service.shutdown.clone()),
-        );
-
-        let registration = Registration::new(args);
-        let keep = |(client, phase): (Client, Phase)| {
-            let (called_in, called) = watch::channel(Called::default());
-            let what = match phase {
-                Phase::Mutation => "mutating webhook configuration",
-                Phase::Validation => "webhook configuration",
-            };
-            let keeper = Keeper {
-                phase,
-                client,
-                registration: registration.clone(),
-                metrics: metrics.clone(),
-                check: service.readiness.check(what, "policies and a certificate"),
-                called: called_in,
-            };
-            let keep = keeper.run(catalogs.clone(), trust.clone(), service.shutdown.clone());
-            tasks.spawn(what, keep);
-            called
-        };
-        let clients = kube
-            .into_iter()
-            .flat_map(|client| Phase::ALL.map(|phase| (client.clone(), phase)));
-        let called = clients.map(keep).collect();
-
-        let beats = Beats {
-            bus: Arc::clone(&bus),
-            webhook: args.name(address.port()),
-            catalogs: catalogs.clone(),
-            called,
-        };
-        tasks.spawn("beats", beats.run(service.shutdown.clone()));
-
-        let hedge = Duration::from_millis(args.query_hedge_ms);
-        let facts = Facts::new(
-            Arc::clone(&bus),
-            metrics.clone(),
-            hedge,
-            args.audit_cached_calls,
-        );
-        if let Some(kyverno) = metrics.kyverno.clone() {
-            let told = tell_policies(kyverno, catalogs.clone(), service.shutdown.clone());
-            tasks.spawn("metrics of policies", told);
-        }
-        let decider = Decider::new(catalogs, facts, metrics.clone());
-        let (violations, telling) = Violations::new(bus, metrics.clone(), service.shutdown.clone());
-        tasks.spawn("violations", telling);
-        let (existing, changing) = Existing::new(
-            decider.clone(),
-            violations.clone(),
-            metrics.clone(),
-            &args.watcher_user,
-            service.shutdown.clone(),
-        );
-        tasks.spawn("objects that exist", changing);
-        let endpoint = server::Endpoint::new(decider, violations, existing, metrics);
-        tasks.spawn(
-            "server",
-            server::serve(
-                listener,
-                certificates,
-                endpoint.clone(),
-                service.shutdown.clone(),
-            ),
-        );
+        let parts = Parts::new(args, bus, service);
+        let catalogs = parts.policies();
+        let (certificates, trust) = parts.certificate(kube.as_ref());
+        let called = parts.registration(kube, &catalogs, &trust);
+        parts.beats(address, &catalogs, called);
+        let endpoint = parts.decisions(catalogs);
+        parts.server(listener, certificates, &endpoint);
+        let tasks = parts.tasks;
         Ok(Self {
             address,
             trust,
@@ -249,56 +129,5 @@ impl Webhook {
     /// Waits until everything has ended, which it does on shutdown.
     pub async fn join(self) -> anyhow::Result<()> {
         self.tasks.join().await
-    }
-}
-
-/// Tells by Kyverno's names which rules there are.
-async fn tell_policies(
-    metrics: KyvernoMetrics,
-    mut catalogs: catalog::Catalogs,
-    shutdown: Shutdown,
-) -> anyhow::Result<()> {
-    let stop = shutdown.token();
-    let mut told: Option<Arc<policies::PolicySet>> = None;
-    loop {
-        let policies = catalogs
-            .borrow_and_update()
-            .as_ref()
-            .map(|c| Arc::clone(&c.policies));
-        if let Some(policies) = policies {
-            let is_told = told
-                .as_ref()
-                .is_some_and(|told| Arc::ptr_eq(told, &policies));
-            if !is_told {
-                metrics.policies(&policies);
-                told = Some(policies);
-            }
-        }
-        tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            Ok(()) = catalogs.changed() => {}
-        }
-    }
-}
-
-/// Says that there is a certificate, or why there is none yet.
-async fn certificate_ready(
-    certificates: Certificates,
-    check: Arc<Check>,
-    shutdown: Shutdown,
-) -> anyhow::Result<()> {
-    let stop = shutdown.token();
-    let mut attempts = certificates.attempts();
-    loop {
-        let seen = attempts.borrow_and_update().clone();
-        match seen.last_error {
-            _ if seen.accepted > 0 => check.ready(),
-            Some(error) => check.not_ready(error),
-            None => {}
-        }
-        tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            Ok(()) = attempts.changed() => {}
-        }
     }
 }

@@ -7,6 +7,7 @@ mod configuration;
 mod keep;
 pub(crate) mod proof;
 mod refused;
+mod sift;
 mod step;
 mod write;
 

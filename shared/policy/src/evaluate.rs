@@ -29,6 +29,7 @@ use crate::{
 };
 use conditions::{Stop, Verdict};
 use excepted::Excepted;
+pub use existing::EXISTING_PARTS_MAX;
 use facts::Facts;
 use scope::{Scope, States};
 pub(crate) use surroundings::{LABELS, NAMESPACE_SELECTOR, ROLES};
@@ -147,6 +148,17 @@ pub enum RuleError {
     /// The rule asked for more than it may.
     #[error("the rule reads more than {FACTS_PER_RULE_MAX} facts for one request")]
     TooManyFacts,
+    /// There are more objects that exist than a rule goes through.
+    #[error(
+        "{target}: the rule goes through {EXISTING_PARTS_MAX} parts of lists, which had {seen} objects in all; \
+         nothing was done about those behind them"
+    )]
+    TooManyObjects {
+        /// In those parts.
+        seen: usize,
+        /// What there are more of.
+        target: String,
+    },
     /// A `foreach` has more to go through than it may.
     #[error("a foreach of the rule has {found} elements; {FOREACH_ELEMENTS_MAX} are gone through")]
     TooManyElements {
@@ -187,6 +199,7 @@ impl RuleError {
             Self::OutOfTime => ErrorCode::DEADLINE_EXCEEDED,
             Self::TooManyFacts
             | Self::TooMuchPatched
+            | Self::TooManyObjects { .. }
             | Self::TooManyElements { .. }
             | Self::TooManyElementsInAll => ErrorCode::BUDGET_EXCEEDED,
         }
@@ -217,8 +230,8 @@ pub struct RuleReport {
     pub facts: Vec<FactRead>,
     /// The exceptions by which it was skipped, if it was, as [`PolicyException::name`] has them.
     pub excepted_by: Vec<String>,
-    /// The objects that exist already and are to be written, of a rule with `mutate.targets`: also where it
-    /// came to an error with others.
+    /// The objects that exist already and are to be written, of a rule with `mutate.targets`, but for those that
+    /// were [taken](Evaluation::take_changed) before: also where it came to an error with others.
     pub changed: Vec<ChangedObject>,
 }
 
@@ -267,8 +280,8 @@ struct Pass<'a> {
     excepted: Option<Excepted<'a>>,
     /// It is they that decide.
     is_spared: bool,
-    /// The objects that exist already and are changed.
-    changed: Vec<ChangedObject>,
+    /// How far it has come with the objects that exist already and are changed.
+    existing: existing::Progress,
 }
 
 impl<'a> Pass<'a> {
@@ -282,7 +295,7 @@ impl<'a> Pass<'a> {
             has_roles: false,
             excepted: None,
             is_spared: false,
-            changed: Vec::new(),
+            existing: existing::Progress::default(),
         }
     }
 }
@@ -345,10 +358,16 @@ impl<'a> Evaluation<'a> {
                     Some(excepted) if self.now.is_spared => excepted.names(),
                     _ => Vec::new(),
                 },
-                changed: std::mem::take(&mut self.now.changed),
+                changed: self.take_changed(),
             }),
             None => Step::Need(self.facts.questions()),
         }
+    }
+
+    /// The objects that exist already and were changed since this was asked last: what a driver takes before the
+    /// end is not held until then, and not in the report.
+    pub fn take_changed(&mut self) -> Vec<ChangedObject> {
+        std::mem::take(&mut self.now.existing.changed)
     }
 
     /// Answers a request of the last step. An id that was not asked for is ignored, and so is a second
@@ -529,7 +548,7 @@ fn judge<'a>(
             foreach::Walk { rule, lists }.judge(each, &mut scope)
         }
         Work::Mutate(mutation) => mutate::run(mutation, &mut scope),
-        Work::Existing(existing) => existing::run(existing, &mut pass.changed, &mut scope),
+        Work::Existing(existing) => existing::run(existing, &mut pass.existing, &mut scope),
     }
 }
 

@@ -75,8 +75,9 @@ pub use compile::{
     compile, compile_for, derived_rules, none_run,
 };
 pub use evaluate::{
-    Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, FOREACH_ELEMENTS_MAX, FactRead,
-    FactRequest, MUTATED_BYTES_MAX, PARTS_PER_RULE_MAX, RuleError, RuleOutcome, RuleReport, Step,
+    EXISTING_PARTS_MAX, Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX,
+    FOREACH_ELEMENTS_MAX, FactRead, FactRequest, MUTATED_BYTES_MAX, PARTS_PER_RULE_MAX, RuleError,
+    RuleOutcome, RuleReport, Step,
 };
 pub use exception::PolicyException;
 pub use existing::ChangedObject;
@@ -89,7 +90,7 @@ pub use policy::{
 pub use problem::Problem;
 pub use reference::{
     ApiTarget, CALLS, CALLS_DECLARED, CALLS_OFF, CollectionReference, FactTarget, KeptTarget,
-    NamedObject, Reference,
+    NamedObject, Reference, WRITER,
 };
 pub use request::{AdmissionRequest, Arrival, RequestError};
 pub use request_parts::RequestParts;

@@ -8,6 +8,10 @@ use serde_json::Value;
 /// [`CALLS_OFF`] or [`CALLS_DECLARED`].
 pub const CALLS: &str = "calls";
 
+/// The name of the record by which the watcher says as whom it writes objects that rules change
+/// (`mutate.targets`): its failure's message is the user's name. Without one that is not known.
+pub const WRITER: &str = "writer";
+
 /// No call is answered from a view.
 pub const CALLS_OFF: &str = "Off";
 

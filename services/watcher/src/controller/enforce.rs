@@ -83,6 +83,14 @@ impl Controller {
             self.dirty.policies.extend(self.unenforced.iter().cloned());
             let refused = self.webhooks.refused().map(PolicyId);
             self.dirty.policies.extend(refused);
+            if self.webhooks.refuse_more() {
+                let of_roster = |id: &&PolicyId| {
+                    let policy = self.policy_feed(id).roster.get(&id.0);
+                    policy.is_some_and(|policy| policy.has_conditions)
+                };
+                let unnamed: Vec<_> = self.standings.keys().filter(of_roster).cloned().collect();
+                self.dirty.policies.extend(unnamed);
+            }
         }
     }
 

@@ -160,6 +160,8 @@ impl Controller {
         let uid = Dependent(manifest.identity.uid.clone());
         let old = self.feed_mut(feed).roster.remove(&key);
         let mut queries = manifest.queries.clone();
+        let needs = |policy: &PolicyManifest| !policy.changes.is_empty();
+        let needs = needs(&manifest) || old.as_ref().is_some_and(needs);
         if let Some(old) = old {
             self.unread(&id, &old);
             match old.queries == queries {
@@ -178,6 +180,9 @@ impl Controller {
         }
         self.by_uid.insert(uid.clone(), id.clone());
         self.feed_mut(feed).roster.put(key, manifest);
+        if needs {
+            self.needs_changed();
+        }
         self.dirty.policies.insert(id);
         self.apply(Event::Policy(uid, kept));
         self.retain_for(&queries);
@@ -191,6 +196,9 @@ impl Controller {
         self.tools.status.forget(&author);
         let id = PolicyId(key);
         self.not_to_enforce(&id);
+        if !manifest.changes.is_empty() {
+            self.needs_changed();
+        }
         self.unread(&id, &manifest);
         let uid = Dependent(manifest.identity.uid);
         self.by_uid.remove(&uid);

@@ -1,10 +1,14 @@
 //! What people are told: the statuses of entries and policies. Only of what something changed for is
 //! looked at.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anteroom_model::{EntryKind, FactError, Failure, ObjectKey, ViewId};
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use super::{Controller, entries::author, policies::PolicyId};
 use crate::{
@@ -160,7 +164,8 @@ impl Controller {
             return;
         };
         let author = feed.author(&policy);
-        let ready = self.policy_ready(id, &policy, now);
+        let not_permitted = self.not_permitted(&policy);
+        let ready = self.policy_ready(id, &policy, &not_permitted, now);
         let ready = if ready.status == "True" && !policy.kinds.is_empty() {
             let reads = self.reads(&policy, &id.0);
             self.enforced(id, &policy, &reads, ready, now)
@@ -176,7 +181,7 @@ impl Controller {
             Wanted {
                 ready,
                 figures: None,
-                rules: Some(policy.rules),
+                rules: Some(with_rights(policy.rules, not_permitted)),
                 rules_now: policy.rules_said,
                 global: false,
                 conditions: policy.conditions,
@@ -185,8 +190,24 @@ impl Controller {
         );
     }
 
+    /// Which of its rules change nothing, for want of a right. As long as nothing is known, what was told stands.
+    fn not_permitted(&self, policy: &PolicyManifest) -> Value {
+        let found = self.rights.found.borrow();
+        let known = rules::not_permitted(&policy.changes, &found);
+        known.unwrap_or_else(|| {
+            let said = policy.rules_said.as_ref();
+            said.map_or(Value::Null, |said| said[rules::NOT_PERMITTED].clone())
+        })
+    }
+
     /// Whether it compiles, and what it reads is there.
-    fn policy_ready(&self, id: &PolicyId, policy: &PolicyManifest, now: Instant) -> Ready {
+    fn policy_ready(
+        &self,
+        id: &PolicyId,
+        policy: &PolicyManifest,
+        not_permitted: &Value,
+        now: Instant,
+    ) -> Ready {
         let entries = policy.entries.iter().map(|id| self.need(policy, id));
         let declared = policy.references.iter().filter(|r| r.is_declared());
         let key = id.0.clone();
@@ -211,10 +232,17 @@ impl Controller {
             let failure = crate::permits::forbidden("the policy");
             Ready::new("False", failure, generation)
         } else {
-            let remark = rules::remark(&policy.not_run);
+            let remark = rules::remark(&policy.not_run, not_permitted);
             conditions::of_policy(generation, &policy.problems, &needs, &remark)
         }
     }
+}
+
+/// What a status says of a policy's rules.
+fn with_rights(told: Arc<Value>, not_permitted: Value) -> Arc<Value> {
+    let mut told = Arc::unwrap_or_clone(told);
+    told[rules::NOT_PERMITTED] = not_permitted;
+    Arc::new(told)
 }
 
 fn figures(stats: Option<&ViewStats>, now: Instant, clock: Timestamp) -> Figures {

@@ -10,6 +10,8 @@
 //! Whoever can ask changes no more than the policies' own targets ([`Policy::permits_writing`]), and Secrets
 //! never. Writes have limits of their own, so that they take nothing from reads.
 
+mod page;
+mod parts;
 mod paths;
 
 use std::{
@@ -18,7 +20,7 @@ use std::{
 };
 
 use anteroom_model::{ExistingObjects, FactError, KindRecord};
-use anteroom_policy::{Policy, wildcard_matches};
+use anteroom_policy::Policy;
 use anteroom_wire::live::LiveRequest;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -28,13 +30,11 @@ use tokio::sync::Semaphore;
 use super::{
     allowed, allowed::Allowed, bucket::Bucket, failed, policies::Policies, reader::Reader,
 };
-use crate::{apiserver::ApiServer, calls::CallTarget};
-
-/// Objects of one part of a list.
-const PART_MAX: usize = 100;
-
-/// Bytes of one part that is handed on; a longer one is read again in smaller parts.
-const PART_BYTES_MAX: usize = 1024 * 1024;
+use crate::{
+    apiserver::ApiServer,
+    calls::CallTarget,
+    rights::{self, Need},
+};
 
 /// The largest object that is written.
 pub(super) const WRITE_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -110,20 +110,11 @@ impl Writes {
         Err(refused(
             code,
             match code {
-                403 => format!("{message}. {}", grant(kind)),
+                403 => format!("{message}. {}", rights::grant(kind)),
                 _ => message,
             },
         ))
     }
-}
-
-/// What an administrator does about a write that is forbidden.
-fn grant(kind: &KindRecord) -> String {
-    let (group, resource) = (&kind.gvr.group, &kind.gvr.resource);
-    format!(
-        "Grant the watcher `update` on `{resource}` of the API group `{group}`: by a ClusterRole with the label \
-         `anteroom.dev/aggregate-to-watcher-writes: \"true\"`"
-    )
 }
 
 impl Reader {
@@ -151,24 +142,7 @@ impl Reader {
                 Err(error) => return Err(error),
             }
         }
-        let (mut most, mut continues) = (PART_MAX, objects.continues.clone());
-        loop {
-            let path = paths::of_part(&kind, objects, most, &continues);
-            let part = self.fetched(path, deadline).await?;
-            let items = part["items"].as_array().map_or(&[][..], Vec::as_slice);
-            let items = items.iter().filter(|item| is_wanted(&kind, objects, item));
-            let items: Vec<_> = items.map(|item| named(item, &kind)).collect();
-            let bytes: usize = items.iter().map(|item| item.to_string().len()).sum();
-            if bytes > PART_BYTES_MAX && most > 1 {
-                most = (most / 8).max(1);
-                continue;
-            }
-            let next = part["metadata"]["continue"].as_str().unwrap_or_default();
-            if !items.is_empty() || next.is_empty() {
-                return Ok(json!({"items": items, "continue": next}));
-            }
-            next.clone_into(&mut continues);
-        }
+        self.part(&kind, objects, deadline).await
     }
 
     async fn fetched(&self, path: String, deadline: Instant) -> Result<Arc<Value>, FactError> {
@@ -203,43 +177,10 @@ impl Reader {
     /// What the watcher lacks to change objects like these; null: nothing.
     pub(super) async fn may_write(&self, objects: &ExistingObjects) -> Result<Value, FactError> {
         let kind = self.kind(&objects.group, &objects.version, &objects.kind)?;
-        let plain = |text: &str| match text.contains(['*', '?', '{']) {
-            true => String::new(),
-            false => text.to_owned(),
-        };
-        let mut lacks = Vec::new();
-        for verb in ["get", "list", "update"] {
-            let review = json!({
-                "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-                "spec": {"resourceAttributes": {
-                    "verb": verb, "group": kind.gvr.group, "version": kind.gvr.version,
-                    "resource": kind.gvr.resource, "name": plain(&objects.name),
-                    "namespace": if kind.namespaced { plain(&objects.namespace) } else { String::new() },
-                }},
-            });
-            let body = Bytes::from(review.to_string());
-            let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-            let asked = self.api().call(path, Some(body), PART_BYTES_MAX).await;
-            let (code, said) = asked.map_err(|fault| failed(fault.to_string()))?;
-            let said: Value = serde_json::from_slice(&said).unwrap_or_default();
-            match said["status"]["allowed"].as_bool() {
-                Some(true) => {}
-                Some(false) => lacks.push(verb),
-                None => return Err(failed(format!("the API server answered {code}"))),
-            }
-        }
-        Ok(match lacks.is_empty() {
-            true => Value::Null,
-            false => {
-                let lacks = lacks.join(", ");
-                format!(
-                    "the watcher may not {lacks} {}. {}",
-                    kind.kind,
-                    grant(&kind)
-                )
-                .into()
-            }
-        })
+        let need = Need::from(objects.clone());
+        let lacks = rights::lacking(self.api(), &kind, &need.namespace, &need.name).await;
+        let lacks = lacks.map_err(failed)?;
+        Ok(lacks.map_or(Value::Null, Value::from))
     }
 
     /// A kind that the API server serves, other than Secrets.
@@ -276,28 +217,6 @@ fn is_asked(objects: &ExistingObjects, object: &Value) -> bool {
     object["kind"] == *objects.kind
         && object["metadata"]["name"] == *objects.name
         && object["metadata"]["namespace"].as_str().unwrap_or_default() == objects.namespace
-}
-
-fn is_wanted(kind: &KindRecord, objects: &ExistingObjects, item: &Value) -> bool {
-    let metadata = &item["metadata"];
-    let fits = |pattern: &str, text: &Value| {
-        pattern.is_empty() || wildcard_matches(pattern, text.as_str().unwrap_or_default())
-    };
-    let namespace = match kind.namespaced {
-        true => fits(&objects.namespace, &metadata["namespace"]),
-        false => objects.namespace.is_empty() || wildcard_matches(&objects.namespace, ""),
-    };
-    namespace && fits(&objects.name, &metadata["name"])
-}
-
-/// A list does not say of each what it is.
-fn named(item: &Value, kind: &KindRecord) -> Value {
-    let mut item = item.clone();
-    if item.is_object() {
-        item["apiVersion"] = kind.gvr.api_version().into();
-        item["kind"] = kind.kind.as_str().into();
-    }
-    item
 }
 
 fn refused(code: u16, message: String) -> FactError {

@@ -27,6 +27,7 @@ pub(crate) struct LiveMetrics {
     shared: Counter,
     seconds: Histogram,
     under_way: Gauge,
+    unread: Counter,
 }
 
 impl Default for LiveMetrics {
@@ -36,6 +37,7 @@ impl Default for LiveMetrics {
             shared: Counter::default(),
             seconds: Histogram::new(exponential_buckets(0.001, 4.0, 8)),
             under_way: Gauge::default(),
+            unread: Counter::default(),
         }
     }
 }
@@ -64,6 +66,11 @@ impl LiveMetrics {
             "Live reads that are under way at their source",
             all.under_way.clone(),
         );
+        metrics.register(
+            "anteroom_live_objects_unread",
+            "Objects that a rule changes and that are too large to be read",
+            all.unread.clone(),
+        );
         all
     }
 
@@ -75,6 +82,10 @@ impl LiveMetrics {
 
     pub(super) fn shared(&self) {
         self.shared.inc();
+    }
+
+    pub(super) fn unread(&self, count: usize) {
+        self.unread.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
     }
 
     /// Counts a read as under way until it is dropped.

@@ -13,10 +13,13 @@ use tokio_util::sync::CancellationToken;
 const COMPILED_MAX: usize = 4_096;
 
 /// Follows the policies, and the kinds, until `stop` is cancelled or it is dropped.
-pub(super) fn mirror(bus: Arc<dyn Bus>, stop: &CancellationToken) -> Mirror {
+pub(super) fn mirror(
+    bus: Arc<dyn Bus>,
+    metrics: MirrorMetrics,
+    stop: &CancellationToken,
+) -> Mirror {
     let scope = Scope::Views(vec![system::policies(), system::kinds()]);
-    let (config, metrics) = (MirrorConfig::default(), MirrorMetrics::default());
-    Mirror::start(bus, scope, config, metrics, stop)
+    Mirror::start(bus, scope, MirrorConfig::default(), metrics, stop)
 }
 
 /// Whether they were read to the end once.

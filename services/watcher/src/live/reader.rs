@@ -12,6 +12,7 @@ use anteroom_policy::{Policy, Refusal};
 use anteroom_wire::live::{self, LiveCall, LiveOutcome, LiveReply, LiveRequest};
 use bytes::Bytes;
 use serde_json::{Value, json};
+use tokio::sync::SemaphorePermit;
 
 use super::{
     LiveTools,
@@ -96,7 +97,21 @@ impl Reader {
         &self.images
     }
 
-    /// For what is no read.
+    /// A turn and a place for a read that nobody waits for.
+    pub(super) async fn scan_place(
+        &self,
+        deadline: Instant,
+    ) -> Result<SemaphorePermit<'_>, FactError> {
+        self.scans.turn(deadline).await?;
+        self.scans.place(deadline).await
+    }
+
+    /// Counts objects that are too large to be read.
+    pub(super) fn unread(&self, count: usize) {
+        self.tools.metrics.unread(count);
+    }
+
+    /// For what is read in another way, and for what is no read.
     pub(super) fn api(&self) -> &ApiServer {
         self.tools.caller.api()
     }
@@ -351,7 +366,11 @@ async fn off_thread<T: Send + 'static>(
 /// In the words of whoever was asked.
 fn read_failed(fault: &CallFault) -> FactError {
     FactError::LiveReadFailed {
-        code: fault.code(),
+        code: match fault {
+            // Nobody said so, but it means that.
+            CallFault::TooLarge { .. } => 413,
+            fault => fault.code(),
+        },
         message: fault.to_string(),
     }
 }

@@ -51,6 +51,7 @@ impl Rig {
             bus: Arc::clone(&bus),
             caller,
             metrics: LiveMetrics::default(),
+            mirrored: MirrorMetrics::default(),
             watcher: "watcher-0".into(),
             args,
             may_read_secrets: Arc::new(|namespace, name| (namespace, name) == ("", "allowed")),
@@ -95,7 +96,7 @@ impl Rig {
 
     /// One like its own, which the bus does not lead to.
     fn reader(&self) -> Reader {
-        let mirror = policies::mirror(Arc::clone(&self.bus), &self.stop);
+        let mirror = policies::mirror(Arc::clone(&self.bus), MirrorMetrics::default(), &self.stop);
         Reader::new(self.tools.clone(), Arc::new(mirror))
     }
 

@@ -5,17 +5,21 @@ use std::sync::Arc;
 use anteroom_model::{
     Collection, EntryKind, GroupVersionResource, ResourceVersion, ViewId, system,
 };
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 
 use super::Setting;
 use crate::{
     calls::Caller,
-    controller::{Controller, Feed, Tools},
+    controller::{Controller, Feed, Rights, Tools},
     discovery::{Catalog, Wanted, follow::Discovery},
     lead::Leadership,
     left::Left,
     publish::Publisher,
     reflect::{self, Control, Note, Sink, Target},
+    rights,
     sinks::{ForwardSink, NudgeSink},
     status::StatusWriter,
 };
@@ -58,6 +62,7 @@ pub(super) fn spawn(
         secrets: Arc::clone(&setting.secrets),
         memory: Arc::new(setting.feeds.memory.share()),
         reads_exceptions: setting.exception_namespace.is_some(),
+        rights: rights(setting, &discovery, tasks),
     };
     let (sender, notes) = mpsc::channel(NOTES_MAX);
     let controller = Controller::new(tools, left);
@@ -139,6 +144,28 @@ pub(super) fn spawn(
         discovery.run(&api).await;
         Ok(())
     });
+}
+
+/// What may be written, and as whom, is asked by tasks of their own.
+fn rights(
+    setting: &Setting,
+    discovery: &Discovery,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) -> Rights {
+    let (needed, needs) = watch::channel(Arc::default());
+    let (found_in, found) = watch::channel(rights::Found::new());
+    let (user_in, user) = watch::channel(None);
+    let (api, catalog) = (setting.api.clone(), discovery.catalog.subscribe());
+    tasks.spawn(async move {
+        let keeps = rights::keep(api.clone(), catalog, needs, found_in);
+        tokio::join!(keeps, rights::find_user(api, user_in));
+        Ok(())
+    });
+    Rights {
+        needed,
+        found,
+        user,
+    }
 }
 
 /// Reads what the controller is told.

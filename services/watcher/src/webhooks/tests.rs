@@ -258,6 +258,9 @@ fn a_policy_whose_conditions_are_refused_is_called_for_by_nobody() {
     assert!(webhooks.heard(beat("w1", 9, 9), now));
     assert!(!webhooks.heard(beat("w1", 9, 9), now));
     assert!(webhooks.heard(named(&[("ns", "p")], false, 9), now));
+    assert!(!webhooks.refuse_more());
+    assert!(webhooks.heard(named(&[("ns", "p")], true, 9), now));
+    assert!(webhooks.refuse_more());
     assert_eq!(
         webhooks.refused().collect::<Vec<_>>(),
         [ObjectKey::new("ns", "p")]

@@ -92,6 +92,14 @@ impl Judge {
                     return;
                 }
             };
+            if let Some(unread) = part["unread"]
+                .as_array()
+                .filter(|unread| !unread.is_empty())
+            {
+                let (policy, unread) = (&*name.policy, unread.len());
+                tracing::warn!(policy, rule = name.rule(), %objects, unread, "triggers that are too large");
+                triggers.is_unread = true;
+            }
             let items = part["items"].as_array().cloned().unwrap_or_default();
             let works = items
                 .into_iter()

@@ -3,39 +3,44 @@
 use std::sync::Arc;
 
 use anteroom_model::ObjectKey;
-use anteroom_policy::{AdmissionRequest, RuleReport};
+use anteroom_policy::{AdmissionRequest, ChangedObject, FactTarget, RuleReport};
 use futures::future::join_all;
-use tokio::time::Instant;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::{Semaphore, SemaphorePermit},
+    time::{Duration, Instant},
+};
 
 use super::{Decider, Running};
 use crate::{
-    admission::Admission, catalog::Catalog, existing::Triggered, facts::Reader, policies::Entry,
-    review::Review, rule::RuleName,
+    admission::Admission,
+    catalog::Catalog,
+    facts::{Needs, Reader},
+    policies::Entry,
+    review::Review,
+    rule::RuleName,
 };
 
-/// The rules that the request may trigger; `None`: none, or nothing comes of it. Whether one matches is found
-/// out when it is evaluated.
-pub(super) fn triggered(
-    entries: &[&Entry],
-    review: &Review<'_>,
-    request: &AdmissionRequest,
-) -> Option<Triggered> {
-    let mut rules = Vec::new();
-    for entry in entries {
-        let Ok(policy) = &entry.outcome else {
-            continue;
-        };
-        let named = policy.rules().iter().zip(&entry.names);
-        let may_be = named.filter(|(rule, _)| {
+/// How long one read may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The rules that the request may trigger; none: nothing comes of it. Whether one matches is found out when it is
+/// evaluated.
+pub(super) fn triggered(entries: &[&Entry], review: &Review<'_>) -> Vec<(Arc<RuleName>, bool)> {
+    if review.is_dry_run() {
+        return Vec::new();
+    }
+    let of_policy = |entry: &&Entry| {
+        let policy = entry.outcome.as_ref().ok();
+        let entry: &Entry = entry;
+        let named = policy.map(|policy| policy.rules().iter().zip(&entry.names));
+        let named = named.into_iter().flatten().filter(|(rule, _)| {
             rule.changes_existing() && rule.is_triggered_by(review.operation())
         });
-        rules.extend(may_be.map(|(rule, name)| (Arc::clone(name), rule.is_triggered_by_own())));
-    }
-    let happens = !rules.is_empty() && !review.is_dry_run();
-    happens.then(|| Triggered {
-        request: request.clone(),
-        rules,
-    })
+        let rules = named.map(|(rule, name)| (Arc::clone(name), rule.is_triggered_by_own()));
+        rules.collect::<Vec<_>>()
+    };
+    entries.iter().flat_map(of_policy).collect()
 }
 
 impl Decider {
@@ -44,15 +49,15 @@ impl Decider {
         self.catalogs.borrow().clone()
     }
 
-    /// Takes a rule on objects that exist through what triggers it. `is_admission`: a request, rather than what
-    /// exists too. `None`: there is no such rule any more.
-    pub(crate) async fn change_existing(
+    /// Begins to take a rule on objects that exist through what triggers it. `is_admission`: a request, rather than
+    /// what exists too. `None`: there is no such rule any more.
+    pub(crate) fn begin_change<'a>(
         &self,
-        catalog: &Catalog,
+        catalog: &'a Catalog,
         name: &RuleName,
-        (request, is_admission): (&AdmissionRequest, bool),
+        (request, is_admission): (&'a AdmissionRequest, bool),
         deadline: Instant,
-    ) -> Option<RuleReport> {
+    ) -> Option<Change<'a>> {
         let key = &name.reader.policy;
         let entry = catalog
             .policies
@@ -67,13 +72,110 @@ impl Decider {
             true => Running::new((policy, rule, name), request, catalog),
             false => Running::of_existing((policy, rule, name), request, catalog),
         };
-        let mut running = [running];
-        let begun = Instant::now();
-        self.drive(catalog, &mut running, deadline).await;
-        let [running] = running;
-        let report = running.report?;
-        name.count(report_result(&report), begun.elapsed(), &self.metrics);
+        Some(Change {
+            catalog,
+            name,
+            running,
+            needs: None,
+            turn: None,
+            begun: Instant::now(),
+            deadline,
+        })
+    }
+
+    /// Goes on to the next objects that are to be written; `None`: there are none any more. Nobody waits for it: it
+    /// takes turns with others of its kind before each part, since each holds one, and no thread from those that
+    /// admit.
+    pub(crate) async fn next_changed<'a>(
+        &self,
+        change: &mut Change<'a>,
+        turns: &'a Semaphore,
+    ) -> Option<Vec<ChangedObject>> {
+        // Ends: an evaluation asks for a bounded number of facts, each once.
+        loop {
+            if let Some(needs) = change.needs.take() {
+                if is_of_next_part(&needs) {
+                    // What was held before is done with.
+                    change.turn = None;
+                }
+                self.supply(change, needs, turns).await;
+            }
+            let running = &mut change.running;
+            if running.report.is_some() {
+                return None;
+            }
+            if change.turn.is_none() {
+                change.turn = turns.acquire().await.ok();
+            }
+            change.needs = off_thread(|| running.step(0));
+            let is_late = Instant::now() >= change.deadline;
+            if change
+                .needs
+                .as_ref()
+                .is_some_and(|needs| is_late && is_of_next_part(needs))
+            {
+                change.needs = None;
+                let changed = running.take_changed();
+                running.end_out_of_time();
+                return Some(changed);
+            }
+            let changed = running.take_changed();
+            if !changed.is_empty() {
+                return Some(changed);
+            }
+        }
+    }
+
+    async fn supply<'a>(&self, change: &mut Change<'a>, needs: Needs<'a>, turns: &'a Semaphore) {
+        if change.turn.is_none() {
+            change.turn = turns.acquire().await.ok();
+        }
+        let until = change.deadline.min(Instant::now() + READ_TIMEOUT);
+        let arriving = self.facts.ask(change.catalog, vec![needs], until);
+        for facts in join_all(arriving).await {
+            facts
+                .into_iter()
+                .for_each(|fact| change.running.supply(fact));
+        }
+        change.running.give_up(); // Of what did not come, which is nothing.
+    }
+
+    /// What became of the rule in the end.
+    pub(crate) fn end_change(&self, change: Change<'_>) -> Option<RuleReport> {
+        let report = change.running.report?;
+        change.name.count(
+            report_result(&report),
+            change.begun.elapsed(),
+            &self.metrics,
+        );
         Some(report)
+    }
+}
+
+/// A rule on objects that exist, on its way through what triggers it.
+pub(crate) struct Change<'a> {
+    catalog: &'a Catalog,
+    name: &'a RuleName,
+    running: Running<'a>,
+    /// What it waits for.
+    needs: Option<Needs<'a>>,
+    turn: Option<SemaphorePermit<'a>>,
+    begun: Instant,
+    deadline: Instant,
+}
+
+/// Whether a part of what is changed is asked for: what was asked for before is done with.
+fn is_of_next_part(needs: &Needs<'_>) -> bool {
+    let mut requests = needs.requests.iter();
+    requests.all(|request| matches!(request.target, FactTarget::Existing(_)))
+}
+
+/// Work that may take long: other tasks leave this thread meanwhile, where there are others.
+fn off_thread<T>(work: impl FnOnce() -> T) -> T {
+    let runtime = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+    match runtime {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
     }
 }
 

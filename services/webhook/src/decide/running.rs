@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_model::FactError;
 use anteroom_policy::{
-    AdmissionRequest, Evaluation, FailureAction, Phase, Policy, Rule, RuleError, RuleOutcome,
-    RuleReport, Step,
+    AdmissionRequest, ChangedObject, Evaluation, FailureAction, Phase, Policy, Rule, RuleError,
+    RuleOutcome, RuleReport, Step,
 };
 use tokio::time::Instant;
 
@@ -92,6 +92,14 @@ impl<'a> Running<'a> {
         }
     }
 
+    /// The objects that exist and were changed since this was asked last.
+    pub(super) fn take_changed(&mut self) -> Vec<ChangedObject> {
+        match &mut self.report {
+            Some(report) => std::mem::take(&mut report.changed),
+            None => self.evaluation.take_changed(),
+        }
+    }
+
     pub(super) fn supply(&mut self, fact: Fact) {
         self.awaited.retain(|id| *id != fact.id);
         self.origins.push((fact.id, fact.origin));
@@ -103,6 +111,12 @@ impl<'a> Running<'a> {
 
     /// It is not begun any more.
     pub(super) fn out_of_time(mut self) -> Self {
+        self.end_out_of_time();
+        self
+    }
+
+    /// It does not go on.
+    pub(super) fn end_out_of_time(&mut self) {
         self.report = Some(RuleReport {
             outcome: RuleOutcome::Error(RuleError::OutOfTime),
             action: self.rule.1.action(),
@@ -110,7 +124,6 @@ impl<'a> Running<'a> {
             excepted_by: Vec::new(),
             changed: Vec::new(),
         });
-        self
     }
 
     /// Nothing is on its way any more: what did not come is not known.

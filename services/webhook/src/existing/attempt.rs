@@ -116,7 +116,7 @@ impl Came {
 fn is_final(error: &FactError) -> bool {
     match error {
         FactError::WriteFailed { code, .. } => matches!(code, 400 | 401 | 403 | 405 | 413 | 422),
-        FactError::LiveReadFailed { code, .. } => matches!(code, 400 | 401 | 403 | 405),
+        FactError::LiveReadFailed { code, .. } => matches!(code, 400 | 401 | 403 | 405 | 413),
         FactError::EvaluationFailed { .. }
         | FactError::ExpressionInvalid { .. }
         | FactError::BudgetExceeded { .. }

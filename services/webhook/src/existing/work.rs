@@ -1,6 +1,8 @@
 //! One rule on objects that exist, and what triggers it, from the first attempt to the last.
 
-use anteroom_policy::{AdmissionRequest, RuleOutcome, RuleReport};
+use std::sync::Arc;
+
+use anteroom_policy::{AdmissionRequest, ChangedObject, RuleError, RuleOutcome};
 use anteroom_wire::violation::{MESSAGE_BYTES_MAX, ViolatedRule, Violation, cut};
 use futures::{StreamExt as _, stream};
 use tokio::{sync::Semaphore, time::Instant};
@@ -10,13 +12,16 @@ use super::{
     TIMEOUT, Triggered,
     attempt::{Came, Next, first, next},
 };
-use crate::{decide::Decider, metrics::WebhookMetrics, rule::RuleName, violations::Violations};
+use crate::{
+    catalog::Catalog, decide::Decider, metrics::WebhookMetrics, rule::RuleName,
+    violations::Violations,
+};
 
 /// Objects of one evaluation that are written at once.
 const WRITES_MAX: usize = 4;
 
-/// Attempts at once: each may hold the objects of 64 reads, beside admission.
-const ATTEMPTS_MAX: usize = 2;
+/// Parts at once, of all attempts: each holds the objects of one read.
+const PARTS_MAX: usize = 2;
 
 /// Evaluates and writes.
 #[derive(Debug)]
@@ -25,7 +30,7 @@ pub(crate) struct Worker {
     /// Where failures are told.
     violations: Violations,
     metrics: WebhookMetrics,
-    places: Semaphore,
+    turns: Semaphore,
 }
 
 impl Worker {
@@ -34,8 +39,13 @@ impl Worker {
             decider,
             violations,
             metrics,
-            places: Semaphore::new(ATTEMPTS_MAX),
+            turns: Semaphore::new(PARTS_MAX),
         }
+    }
+
+    /// The policies and all else as they are now.
+    pub(super) fn catalog(&self) -> Option<Arc<Catalog>> {
+        self.decider.catalog()
     }
 
     /// Takes the rule to its end; whether it came to one without a failure.
@@ -70,39 +80,46 @@ impl Worker {
     }
 
     async fn attempt(&self, rule: &RuleName, request: &AdmissionRequest, source: Source) -> Came {
-        let Ok(_place) = self.places.acquire().await else {
-            return Came::Unavailable("the webhook ends".to_owned());
-        };
         let Some(catalog) = self.decider.catalog() else {
             return Came::Unavailable("the policies have not been read yet".to_owned());
         };
         let deadline = Instant::now() + TIMEOUT;
         let trigger = (request, source != Source::Existing);
-        let evaluated = self
-            .decider
-            .change_existing(&catalog, rule, trigger, deadline);
-        match evaluated.await {
-            None => Came::NotMatched,
-            Some(report) => self.write_all(rule, report, deadline).await,
+        let begun = self.decider.begin_change(&catalog, rule, trigger, deadline);
+        let Some(mut change) = begun else {
+            return Came::NotMatched;
+        };
+        let (mut worst, mut count) = (Came::Unchanged, 0);
+        while let Some(changed) = self.decider.next_changed(&mut change, &self.turns).await {
+            count += changed.len();
+            worst = worse(worst, self.write_all(rule, changed, deadline).await);
+        }
+        // What was written before it came to an error stays written.
+        let outcome = self.decider.end_change(change).map(|report| report.outcome);
+        match outcome {
+            None | Some(RuleOutcome::NotMatched) => Came::NotMatched,
+            // It would go the same way again.
+            Some(RuleOutcome::Error(error @ RuleError::OutOfTime)) => Came::Failed(format!(
+                "{} it took longer than {} s: {count} objects were changed, and those behind them were not looked at",
+                error.code(),
+                TIMEOUT.as_secs()
+            )),
+            Some(RuleOutcome::Error(error)) => worse(worst, Came::of_rule(&error)),
+            Some(_) => worst,
         }
     }
 
-    /// Also of a rule that came to an error with another object.
-    async fn write_all(&self, rule: &RuleName, report: RuleReport, deadline: Instant) -> Came {
-        let RuleReport {
-            outcome, changed, ..
-        } = report;
-        let most = changed.len();
+    async fn write_all(
+        &self,
+        rule: &RuleName,
+        changed: Vec<ChangedObject>,
+        deadline: Instant,
+    ) -> Came {
+        let mut worst = Came::Written(changed.len());
         let writes = changed.into_iter().map(|changed| {
             let facts = self.decider.facts();
             facts.write(&rule.reader, changed.target, changed.object, deadline)
         });
-        let mut worst = match outcome {
-            RuleOutcome::NotMatched => return Came::NotMatched,
-            RuleOutcome::Error(error) => Came::of_rule(&error),
-            _ if most == 0 => Came::Unchanged,
-            _ => Came::Written(most),
-        };
         let mut writes = stream::iter(writes).buffer_unordered(WRITES_MAX);
         while let Some(written) = writes.next().await {
             if let Err(error) = written {
@@ -162,7 +179,8 @@ fn worse(one: Came, other: Came) -> Came {
         Came::Unavailable(_) => 4,
         Came::Conflict => 3,
         Came::Failed(_) => 2,
-        _ => 1,
+        Came::Written(_) => 1,
+        Came::Unchanged | Came::NotMatched => 0,
     };
     match rank(&one) >= rank(&other) {
         true => one,

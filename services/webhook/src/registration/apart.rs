@@ -26,6 +26,12 @@ pub(super) const AROUND_BYTES: usize = 100;
 /// Webhooks of single policies in one configuration. Those beyond are not called for either.
 pub(super) const APART_MAX: usize = 200;
 
+/// Those of the policies of one namespace, so that it takes no room from others.
+pub(super) const OF_NAMESPACE_MAX: usize = 20;
+
+/// Bytes of their conditions.
+pub(super) const OF_NAMESPACE_BYTES_MAX: usize = 32 * 1024;
+
 /// Bytes of a webhook's name, as the API server has it.
 const NAME_BYTES_MAX: usize = 253;
 
@@ -33,18 +39,26 @@ const NAME_BYTES_MAX: usize = 253;
 #[derive(Debug)]
 pub(super) struct Apart<'r> {
     refusals: &'r Refusals,
-    bytes: usize,
+    /// In all, under the empty namespace, and by namespace.
+    rooms: BTreeMap<String, Room>,
     /// What is in: each with its policy.
     pub(super) webhooks: Vec<(ObjectKey, MutatingWebhook)>,
     /// What is not, and why.
     pub(super) left_out: BTreeMap<ObjectKey, String>,
 }
 
+/// What is taken.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    count: usize,
+    bytes: usize,
+}
+
 impl<'r> Apart<'r> {
     pub(super) fn new(refusals: &'r Refusals) -> Self {
         Self {
             refusals,
-            bytes: 0,
+            rooms: BTreeMap::new(),
             webhooks: Vec::new(),
             left_out: BTreeMap::new(),
         }
@@ -63,16 +77,33 @@ impl<'r> Apart<'r> {
         }
         let sizes = conditions.iter();
         let bytes = sizes.map(|one| one.name.len() + one.expression.len() + AROUND_BYTES);
-        let bytes = self.bytes + bytes.sum::<usize>();
-        if self.webhooks.len() >= APART_MAX || bytes > CONDITIONS_BYTES_MAX {
+        let bytes = bytes.sum::<usize>();
+        let namespace = &*key.namespace;
+        let own = (namespace, OF_NAMESPACE_MAX, OF_NAMESPACE_BYTES_MAX);
+        let all = ("", APART_MAX, CONDITIONS_BYTES_MAX);
+        let rooms = [Some(all), Some(own).filter(|_| !namespace.is_empty())];
+        let rooms: Vec<_> = rooms.into_iter().flatten().collect();
+        let full = rooms.iter().find(|(of, count_max, bytes_max)| {
+            let room = self.rooms.get(*of).copied().unwrap_or_default();
+            room.count >= *count_max || room.bytes + bytes > *bytes_max
+        });
+        if let Some((of, count_max, bytes_max)) = full {
+            let of = match *of {
+                "" => String::new(),
+                namespace => format!(" of namespace `{namespace}`"),
+            };
             let words = format!(
-                "there is no room for it: the webhook configuration holds {APART_MAX} policies with \
-                 matchConditions, and {CONDITIONS_BYTES_MAX} bytes of these"
+                "there is no room for it: the webhook configuration holds {count_max} policies{of} with \
+                 matchConditions, and {bytes_max} bytes of these"
             );
             self.left_out.insert(key.clone(), words);
             return;
         }
-        self.bytes = bytes;
+        for (of, ..) in rooms {
+            let room = self.rooms.entry(of.to_owned()).or_default();
+            room.count += 1;
+            room.bytes += bytes;
+        }
         self.webhooks.push((key.clone(), webhook));
     }
 }

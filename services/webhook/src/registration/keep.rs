@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anteroom_model::{Failure, ObjectKey};
 use anteroom_policy::Phase;
 use anteroom_runtime::{Check, Shutdown, backoff::Backoff};
-use futures::StreamExt as _;
 use kube::Client;
 use tokio::{
     sync::watch,
@@ -15,9 +14,10 @@ use tokio::{
 use super::{
     Configuration, Registration, configuration,
     proof::{self, Answer},
-    refused::Refusals,
+    refused::{Refusals, Told},
+    sift::{self, Sifted},
     step::{self, PROOF_PATIENCE, Step, step},
-    write::{REQUEST_TIMEOUT, Unwritten, try_one, write},
+    write::{REQUEST_TIMEOUT, Unwritten, write},
 };
 use crate::{
     catalog::{Catalog, Catalogs, LogPosition},
@@ -32,9 +32,6 @@ const WRITE_RETRY_MS: (u64, u64) = (200, 15_000);
 
 /// Waits after a proof that failed, in milliseconds.
 const PROOF_RETRY_MS: (u64, u64) = (4, 1_000);
-
-/// Webhooks of single policies that are tried at once.
-const TRIES_AT_ONCE: usize = 8;
 
 /// What the API server calls this webhook for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,7 +100,7 @@ struct Written {
 struct State {
     written: Option<Written>,
     refusals: Refusals,
-    /// What the API server did not take was just found, and what is left has not been written yet.
+    /// All that the API server may not take was just tried, and what is left has not been written yet.
     sifted: bool,
     write_backoff: Backoff,
     proof_backoff: Backoff,
@@ -210,7 +207,20 @@ impl Keeper {
 
     async fn write(&self, wanted: &Wanted, state: &mut State) -> Instant {
         let position = &wanted.catalog.position;
-        let acknowledged = write(&self.client, &wanted.configuration, position).await;
+        let apart = &wanted.configuration.apart;
+        state.refusals.keep(|key| {
+            let is_left_out = wanted.configuration.left_out.contains_key(key);
+            is_left_out || apart.iter().any(|of| of.0 == *key)
+        });
+        let told = state.refusals.told();
+        let is_news = |told: &[Told]| state.refusals.is_news(told, apart);
+        let acknowledged = write(
+            &self.client,
+            &wanted.configuration,
+            position,
+            (&told, is_news),
+        );
+        let acknowledged = acknowledged.await;
         self.metrics.registered_configuration(acknowledged.is_ok());
         let now = Instant::now();
         match acknowledged {
@@ -250,48 +260,27 @@ impl Keeper {
                 );
                 now + OUTRUN_RETRY
             }
-            Err(Unwritten::Invalid(words)) => match self.sift(wanted, state).await {
-                true => {
-                    state.sifted = true;
-                    Instant::now()
+            Err(Unwritten::Told(told)) => {
+                let apart = &wanted.configuration.apart;
+                state.refusals.heard(&told, apart, now);
+                state.sifted = true;
+                now
+            }
+            Err(Unwritten::Invalid(words)) => {
+                let sifting = (&self.client, &*wanted.configuration);
+                match sift::step(sifting, &mut state.refusals).await {
+                    Sifted::Tried { is_over } => {
+                        state.sifted = is_over;
+                        Instant::now()
+                    }
+                    Sifted::Nothing => {
+                        let kind = configuration::kind(self.phase);
+                        self.unwritten(format!("the API server refuses the {kind}: {words}"), state)
+                    }
                 }
-                false => {
-                    let kind = configuration::kind(self.phase);
-                    self.unwritten(format!("the API server refuses the {kind}: {words}"), state)
-                }
-            },
+            }
             Err(Unwritten::Refused(problem)) => self.unwritten(problem, state),
         }
-    }
-
-    /// Tries the webhooks of single policies one by one, after a refusal of all: one that the API server does
-    /// not take keeps no other from being called. Whether any was found.
-    async fn sift(&self, wanted: &Wanted, state: &mut State) -> bool {
-        let configuration = &*wanted.configuration;
-        let suspects = state.refusals.suspects(&configuration.apart);
-        let suspects: Vec<_> = suspects.into_iter().cloned().collect();
-        let tries = suspects.into_iter().map(|of| async move {
-            let outcome = try_one(&self.client, configuration, &of.1).await;
-            (of, outcome)
-        });
-        let tried: Vec<_> = futures::stream::iter(tries)
-            .buffer_unordered(TRIES_AT_ONCE)
-            .collect()
-            .await;
-        let mut found = false;
-        for (of, outcome) in tried {
-            let Err(Unwritten::Invalid(words)) = outcome else {
-                continue;
-            };
-            // What stands before names the configuration, which is none of the author's.
-            let words = words
-                .split_once(" is invalid: ")
-                .map_or(&*words, |(_, w)| w);
-            tracing::warn!(policy = %of.0, words, "the API server does not take the policy's webhook");
-            state.refusals.refused(&of, words, Instant::now());
-            found = true;
-        }
-        found
     }
 
     /// It is not written: says so, and when to try again.

@@ -428,7 +428,7 @@ async fn what_the_api_server_refuses_of_one_policy_is_left_out() {
     refusals.refused(
         &whole.apart[0],
         "undeclared reference",
-        tokio::time::Instant::now(),
+        (1, tokio::time::Instant::now()),
     );
     let rest = made(Phase::Validation, &both, &refusals);
     assert_eq!(
@@ -478,15 +478,49 @@ fn what_has_to_be_asked_pushes_out_what_may_be_passed_over() {
     let names: Vec<_> = (0..apart::APART_MAX)
         .map(|at| format!("p{at:04}"))
         .collect();
-    let own = names.iter().map(|name| ("a", &**name, one("Ignore")));
+    // As many as one namespace has room for, of each.
+    let namespaces: Vec<_> = (0..apart::APART_MAX)
+        .map(|at| format!("a{}", at / apart::OF_NAMESPACE_MAX))
+        .collect();
+    let own = namespaces.iter().zip(&names);
+    let own = own.map(|(namespace, name)| (&**namespace, &**name, one("Ignore")));
     let all: Vec<_> = own
         .chain([("", "q", one("Ignore")), ("", "z", one("Fail"))])
         .collect();
     let made = made(Phase::Validation, &set(&all), &Refusals::default());
     assert_eq!(made.apart.len(), apart::APART_MAX);
     let left_out: Vec<_> = made.left_out.keys().map(ToString::to_string).collect();
-    assert_eq!(left_out, ["a/p0198", "a/p0199"]);
+    assert_eq!(left_out, ["a9/p0198", "a9/p0199"]);
     // What may be passed over is asked first all the same.
     let keys: Vec<_> = made.apart.iter().map(|(key, _)| key.to_string()).collect();
     assert_eq!((&*keys[0], &*keys[apart::APART_MAX - 1]), ("q", "z"));
+}
+
+#[test]
+fn one_namespace_takes_no_room_from_others() {
+    let one = |expression: &str| {
+        let policy = policy(&["Service"], &["CREATE"], "Fail", None);
+        asking(policy, expression)
+    };
+    let names: Vec<_> = (0..=apart::OF_NAMESPACE_MAX)
+        .map(|at| format!("p{at:04}"))
+        .collect();
+    let own = names.iter().map(|name| ("a", &**name, one("true")));
+    let all: Vec<_> = own.chain([("b", "p", one("true"))]).collect();
+    let found = made(Phase::Validation, &set(&all), &Refusals::default());
+    assert_eq!(found.apart.len(), apart::OF_NAMESPACE_MAX + 1);
+    let left_out: Vec<_> = found.left_out.iter().collect();
+    let [(key, words)] = &*left_out else {
+        panic!("{left_out:?}");
+    };
+    assert_eq!(key.to_string(), "a/p0020");
+    assert!(words.contains("of namespace `a`"), "{words}");
+    // And no more bytes.
+    let half = apart::OF_NAMESPACE_BYTES_MAX / 2;
+    let long = format!("'{}' == ''", "x".repeat(half - 2 * apart::AROUND_BYTES));
+    let own = ["p", "q", "r"].map(|name| ("a", name, one(&long)));
+    let all: Vec<_> = own.into_iter().chain([("", "q", one(&long))]).collect();
+    let found = made(Phase::Validation, &set(&all), &Refusals::default());
+    let left_out: Vec<_> = found.left_out.keys().map(ToString::to_string).collect();
+    assert_eq!(left_out, ["a/r"]);
 }

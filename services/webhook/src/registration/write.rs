@@ -17,7 +17,10 @@ use kube::{
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::configuration::{self, Configuration};
+use super::{
+    configuration::{self, Configuration},
+    refused::Told,
+};
 use crate::catalog::LogPosition;
 
 /// Who writes, for server-side apply.
@@ -25,6 +28,9 @@ const FIELD_MANAGER: &str = "anteroom-webhook";
 
 /// By which position of which log it was made: `INCARNATION/REVISION`.
 const POSITION: &str = "anteroom.dev/position";
+
+/// What is left out of it, since the API server refused that of whoever wrote it: so that all leave it out.
+const REFUSED: &str = "anteroom.dev/refused";
 
 /// How long one request may take.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -36,6 +42,8 @@ pub(super) enum Unwritten {
     Outrun,
     /// What it says is not what the API server takes: its words.
     Invalid(String),
+    /// Somebody else was refused some of what is wanted.
+    Told(Vec<Told>),
     /// The API server's words, or what is to be said of it.
     Refused(String),
 }
@@ -50,16 +58,22 @@ enum Verdict {
     Write,
 }
 
-/// Writes it, if it does not say that already, and returns the resource version that it has then.
+/// Writes it, if it does not say that already, and returns the resource version that it has then. `left_out` is
+/// what other webhooks are told is left out; what they left out is looked at first, by `is_news`.
 pub(super) async fn write(
     client: &Client,
     wanted: &Configuration,
     position: &LogPosition,
+    (left_out, is_news): (&[Told], impl FnOnce(&[Told]) -> bool),
 ) -> Result<Option<String>, Unwritten> {
     let resource = configuration::resource(wanted.phase);
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let (name, mut next) = (&*wanted.name, wanted.object());
     let there = within(wanted, api.get_opt(name)).await?;
+    let told = there.as_ref().map(told).unwrap_or_default();
+    if is_news(&told) {
+        return Err(Unwritten::Told(told));
+    }
     match there.as_ref().map(|there| judge(there, &next, position)) {
         Some(Verdict::Same) => Ok(there.and_then(|there| there.resource_version())),
         Some(Verdict::Newer) => Err(Unwritten::Outrun),
@@ -67,6 +81,10 @@ pub(super) async fn write(
             next.metadata.resource_version = there.and_then(|there| there.resource_version());
             let annotations = next.metadata.annotations.get_or_insert_default();
             annotations.insert(POSITION.to_owned(), text(position));
+            if !left_out.is_empty() {
+                let left_out = serde_json::to_string(left_out).unwrap_or_default();
+                annotations.insert(REFUSED.to_owned(), left_out);
+            }
             // The object is ours alone: whatever somebody else wrote into our fields goes.
             let parameters = PatchParams::apply(FIELD_MANAGER).force();
             let next = Patch::Apply(&next);
@@ -162,6 +180,13 @@ fn says(theirs: &Value, ours: &Value) -> bool {
         }
         (theirs, ours) => theirs == ours,
     }
+}
+
+/// What whoever wrote it left out. What cannot be read says nothing.
+fn told(there: &DynamicObject) -> Vec<Told> {
+    let told = there.annotations().get(REFUSED);
+    told.and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default()
 }
 
 fn text(position: &LogPosition) -> String {

@@ -1,13 +1,13 @@
 //! Rules on objects that exist already: what is a trigger, what is written, and what is told of failures.
 
 use anteroom_bus::{Bus as _, Heard};
-use anteroom_model::FactError;
+use anteroom_model::{EntryKind, EntryRecord, EntryState, FactError, Failure};
 use anteroom_wire::live::{LiveCall, LiveRequest};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::{
-    cluster::Cluster,
+    cluster::{Cluster, ingresses},
     mutations::{config, policy, review},
 };
 
@@ -57,6 +57,20 @@ fn watcher(
             Ok(Value::Null)
         }
         other => panic!("{other:?}"),
+    }
+}
+
+/// The watcher says as whom it writes.
+fn writer(user: &str) -> EntryRecord {
+    EntryRecord {
+        kind: EntryKind::Implicit,
+        name: anteroom_policy::WRITER.into(),
+        uid: String::new(),
+        generation: 0,
+        state: EntryState::Invalid {
+            failure: Failure::new("Writer", user),
+        },
+        projections: Vec::new(),
     }
 }
 
@@ -121,5 +135,80 @@ async fn what_cannot_be_written_is_told() {
         rule.message.starts_with("AR118 not written: no"),
         "{}",
         rule.message
+    );
+}
+
+/// Who the watcher says it is triggers nothing, and whom the manifests name does, unless the option says it.
+#[tokio::test]
+async fn what_the_watcher_writes_is_no_trigger_whoever_it_is() {
+    const OTHER: &str = "system:serviceaccount:elsewhere:other";
+    let of = |user: &str| {
+        let new = config(&json!({ "a": user }));
+        let mut review = review("UPDATE", &new, &config(&json!({})));
+        review["request"]["userInfo"]["username"] = user.into();
+        review
+    };
+    for (given, own, trigger) in [
+        (&[][..], OTHER, WATCHER),
+        (&["--watcher-user", WATCHER][..], WATCHER, OTHER),
+    ] {
+        let cluster = Cluster::with(&[policy("p", "Fail", &[tells()])]).await;
+        cluster.entries(&[writer(OTHER)]).await;
+        let (told, mut written) = mpsc::unbounded_channel();
+        let _served = cluster.watcher(watcher(told)).await;
+        let (_webhook, client) = cluster.webhook_at_once(given).await;
+        let _beats = cluster.beats(&[ingresses().as_str()]);
+        cluster.service.readiness.wait_ready().await;
+        for user in [own, trigger] {
+            let answer = client.review("/validate", &of(user)).await;
+            assert_eq!(answer["allowed"], true, "{answer}");
+        }
+        let object = written.recv().await.unwrap();
+        assert_eq!(object["metadata"]["annotations"]["seen"], trigger);
+    }
+}
+
+/// Each part of a long list is written before the next one is read.
+#[tokio::test]
+async fn a_part_is_done_with_before_the_next_one_is_read() {
+    let cluster = Cluster::with(&[policy("p", "Fail", &[tells()])]).await;
+    let (told, mut heard) = mpsc::unbounded_channel();
+    let watcher = move |request: LiveRequest| {
+        let (said, answer) = match &request.call {
+            LiveCall::Existing { objects } => {
+                let next = match &*objects.continues {
+                    "" => "two",
+                    "two" => "three",
+                    _ => "",
+                };
+                let part = json!({ "items": [pod("1")], "continue": next });
+                (json!({ "read": objects.continues }), part)
+            }
+            LiveCall::Write { .. } => (json!("written"), Value::Null),
+            other => panic!("{other:?}"),
+        };
+        told.send(said).unwrap();
+        Ok::<_, FactError>(answer)
+    };
+    let _served = cluster.watcher(watcher).await;
+    let (_webhook, client) = cluster.webhook().await;
+    let review = review("UPDATE", &config(&json!({ "a": "x" })), &config(&json!({})));
+    client.review("/validate", &review).await;
+    let mut all = Vec::new();
+    while all.len() < 6 {
+        all.push(heard.recv().await.unwrap());
+    }
+    let read = |place: &str| json!({ "read": place });
+    let written = || json!("written");
+    assert_eq!(
+        all,
+        [
+            read(""),
+            written(),
+            read("two"),
+            written(),
+            read("three"),
+            written()
+        ]
     );
 }

@@ -1,11 +1,12 @@
 //! The objects that exist already under the patches of a rule.
 //!
-//! Which they are is said by the trigger; they are read as facts are, part by part of a long list. One target
-//! that cannot be read, or one object that cannot be patched, keeps no other from being changed.
+//! Which they are is said by the trigger; they are read as facts are, part by part of a long list, of which one at
+//! a time is held. One target that cannot be read, or one object that cannot be patched, keeps no other from being
+//! changed.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use anteroom_model::ExistingObjects;
+use anteroom_model::{ExistingObjects, FactError};
 use serde_json::Value;
 
 use super::{
@@ -21,38 +22,64 @@ use crate::{
     template::Template,
 };
 
+/// Parts of lists that one rule goes through for one request; of more an error tells that nothing was done about
+/// what is behind them.
+pub const EXISTING_PARTS_MAX: usize = 1_000;
+
+/// How far a rule has come with the objects that exist. Target by target and part by part: each is gone through
+/// once, and let go then.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// The target that is gone through.
+    at: usize,
+    /// What is read of it; `None`: it has not begun.
+    reading: Option<Reading>,
+    /// Parts that were gone through.
+    parts: usize,
+    /// Objects in them.
+    seen: usize,
+    /// Objects that are changed.
+    count: usize,
+    /// Those that nobody has taken yet.
+    pub(super) changed: Vec<ChangedObject>,
+    /// The first.
+    error: Option<RuleError>,
+}
+
+/// What a target means.
+struct Reading {
+    /// The next part.
+    wanted: ExistingObjects,
+    uid: String,
+}
+
 /// What the rule makes of its targets. `None` while a fact is waited for.
 pub(super) fn run(
     existing: &Existing,
-    changed: &mut Vec<ChangedObject>,
+    progress: &mut Progress,
     scope: &mut Scope<'_>,
 ) -> Option<RuleOutcome> {
-    changed.clear();
-    let (mut is_pending, mut error, mut gone_through) = (false, None, 0);
-    for (at, spec) in existing.targets.iter().enumerate() {
-        let mut target = Target {
-            at,
+    while let Some(spec) = existing.targets.get(progress.at) {
+        let target = Target {
+            at: progress.at,
             spec,
-            gone_through: &mut gone_through,
-            error: &mut error,
         };
-        match target.run(changed, scope) {
+        match target.run(progress, scope) {
             Ok(()) => {}
-            Err(Stop::Pending) => is_pending = true,
+            Err(Stop::Pending) => return None,
             Err(Stop::Error(found)) => {
-                error.get_or_insert(*found);
+                progress.error.get_or_insert(*found);
             }
         }
+        progress.at += 1;
+        progress.reading = None;
     }
-    if is_pending {
-        return None;
-    }
-    Some(match (error, changed.is_empty()) {
+    Some(match (progress.error.take(), progress.count) {
         (Some(error), _) => RuleOutcome::Error(error),
-        (None, true) => RuleOutcome::Skipped {
+        (None, 0) => RuleOutcome::Skipped {
             reason: "no object that exists is changed".to_owned(),
         },
-        (None, false) => RuleOutcome::Pass,
+        (None, _) => RuleOutcome::Pass,
     })
 }
 
@@ -61,45 +88,104 @@ struct Target<'t> {
     /// Which.
     at: usize,
     spec: &'t TargetSpec,
-    /// Bytes that patches of the rule have gone through.
-    gone_through: &'t mut usize,
+}
+
+/// What became of a part.
+#[derive(Default)]
+struct Made {
+    changed: Vec<ChangedObject>,
     /// The first of an object.
-    error: &'t mut Option<RuleError>,
+    error: Option<RuleError>,
+    /// Bytes that patches have gone through.
+    gone_through: usize,
+    is_pending: bool,
 }
 
 impl Target<'_> {
-    fn run(&mut self, changed: &mut Vec<ChangedObject>, scope: &mut Scope<'_>) -> Result<(), Stop> {
-        let mut wanted = self.wanted(scope)?;
-        let uid = self.text("uid", self.spec.uid.as_ref(), scope)?;
-        let mut is_pending = false;
-        // Ends: each part is a fact, and of facts there is a most.
+    fn run(&self, progress: &mut Progress, scope: &mut Scope<'_>) -> Result<(), Stop> {
+        let mut reading = match progress.reading.take() {
+            Some(reading) => reading,
+            None => Reading {
+                wanted: self.wanted(scope)?,
+                uid: self.text("uid", self.spec.uid.as_ref(), scope)?,
+            },
+        };
+        // Ends: of parts there is a most.
         loop {
-            let part = self.part(&wanted, scope)?;
-            let items = part["items"].as_array().map_or(&[][..], Vec::as_slice);
-            for item in items {
-                if !uid.is_empty() && item["metadata"]["uid"] != *uid {
-                    continue;
+            if progress.parts >= EXISTING_PARTS_MAX {
+                let (seen, target) = (progress.seen, reading.wanted.to_string());
+                return Err(Stop::Error(Box::new(RuleError::TooManyObjects {
+                    seen,
+                    target,
+                })));
+            }
+            let made = self
+                .part(&reading.wanted, scope)
+                .map(|part| (self.of_part(&part, &reading.uid, scope), part));
+            let (made, part) = match made {
+                Ok((made, part)) if !made.is_pending => (made, part),
+                Ok(_) | Err(Stop::Pending) => {
+                    progress.reading = Some(reading);
+                    return Err(Stop::Pending);
                 }
-                match self.object(item, scope) {
-                    Ok(object) => changed.extend(object),
-                    Err(Stop::Pending) => is_pending = true,
-                    // Those after it would come to it too.
-                    Err(Stop::Error(found)) if matches!(*found, RuleError::TooMuchPatched) => {
-                        return Err(Stop::Error(found));
-                    }
-                    Err(Stop::Error(found)) => {
-                        self.error.get_or_insert(*found);
-                    }
-                }
+                Err(stop) => return Err(stop),
+            };
+            scope
+                .facts
+                .let_go(&FactTarget::Existing(reading.wanted.clone()));
+            // What is let go is never evaluated again, so neither is its chance.
+            scope.facts.keep_drawn();
+            progress.parts += 1;
+            progress.seen += part["items"].as_array().map_or(0, Vec::len);
+            progress.count += made.changed.len();
+            progress.changed.extend(made.changed);
+            if let Some(error) = made.error {
+                progress.error.get_or_insert(error);
             }
             match part["continue"].as_str() {
-                Some(place) if !place.is_empty() => place.clone_into(&mut wanted.continues),
-                _ => break,
+                Some(place) if !place.is_empty() => place.clone_into(&mut reading.wanted.continues),
+                _ => return Ok(()),
             }
         }
-        match is_pending {
-            true => Err(Stop::Pending),
-            false => Ok(()),
+    }
+
+    /// What becomes of the objects of a part. One that fails keeps no other from being changed.
+    fn of_part(&self, part: &Value, uid: &str, scope: &mut Scope<'_>) -> Made {
+        let mut made = Made::default();
+        for unread in part["unread"].as_array().into_iter().flatten() {
+            made.error.get_or_insert(self.unread(unread));
+        }
+        for item in part["items"].as_array().into_iter().flatten() {
+            if !uid.is_empty() && item["metadata"]["uid"] != *uid {
+                continue;
+            }
+            match self.object(item, &mut made.gone_through, scope) {
+                Ok(object) => made.changed.extend(object),
+                Err(Stop::Pending) => made.is_pending = true,
+                Err(Stop::Error(found)) => {
+                    // Those after it would come to it too.
+                    let is_last = matches!(*found, RuleError::TooMuchPatched);
+                    made.error.get_or_insert(*found);
+                    if is_last {
+                        break;
+                    }
+                }
+            }
+        }
+        made
+    }
+
+    /// Of an object that the watcher knows of and did not read.
+    fn unread(&self, unread: &Value) -> RuleError {
+        let text = |field: &str| unread[field].as_str().unwrap_or_default();
+        let object = format!("{} {}/{}", self.spec.kind, text("namespace"), text("name"));
+        RuleError::Fact {
+            variable: format!("mutate.targets[{}]", self.at),
+            source: FactError::LiveReadFailed {
+                code: 413,
+                message: format!("{object}: {}", text("message")),
+            },
+            entry: object,
         }
     }
 
@@ -189,8 +275,9 @@ impl Target<'_> {
 
     /// What becomes of one object; `None`: nothing.
     fn object(
-        &mut self,
+        &self,
         before: &Value,
+        gone_through: &mut usize,
         scope: &mut Scope<'_>,
     ) -> Result<Option<ChangedObject>, Stop> {
         let (spec, target) = (self.spec, Arc::new(before.clone()));
@@ -203,7 +290,7 @@ impl Target<'_> {
             scope,
             |scope| match conditions::evaluate(&spec.preconditions, &place, scope)? {
                 Verdict { met: true, .. } => {
-                    mutate::of_existing(&spec.work, before, self.gone_through, scope).map(Some)
+                    mutate::of_existing(&spec.work, before, gone_through, scope).map(Some)
                 }
                 _ => Ok(None),
             },

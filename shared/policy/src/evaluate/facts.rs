@@ -31,6 +31,8 @@ pub(super) struct Facts {
     asked: usize,
     /// How many of them are asked for in place of a fact.
     parts: usize,
+    /// How many of them were let go.
+    let_go: usize,
     /// What would be answered with the error that a part of it was answered with.
     refused: Vec<(Question, FactError)>,
     /// When the rule is evaluated, and its chance.
@@ -146,7 +148,10 @@ impl Facts {
         }
         let (count, most) = match question.is_part {
             true => (self.parts, PARTS_PER_RULE_MAX),
-            false => (self.facts.len() - self.parts, FACTS_PER_RULE_MAX),
+            false => (
+                self.facts.len() - self.parts - self.let_go,
+                FACTS_PER_RULE_MAX,
+            ),
         };
         if count == most {
             return Lookup::TooMany;
@@ -230,6 +235,15 @@ impl Facts {
     pub(super) fn supply(&mut self, id: u32, answer: Result<Value, FactError>) {
         if let Some(fact) = self.facts.get_mut(id as usize) {
             fact.answer.get_or_insert_with(|| answer.map(Arc::new));
+        }
+    }
+
+    /// Nobody will ask for what is answered of this again: it takes no room any more, and does not count.
+    pub(super) fn let_go(&mut self, target: &FactTarget) {
+        let is_it = |fact: &&mut Fact| fact.request.target == *target && fact.answer.is_some();
+        if let Some(fact) = self.facts.iter_mut().rev().find(is_it) {
+            fact.answer = Some(Ok(Arc::default()));
+            self.let_go += 1;
         }
     }
 

@@ -25,7 +25,7 @@ fn answer(method: &str, uri: &str) -> (u16, Value) {
             200,
             json!({"items": [listed("api")], "metadata": {"continue": "more"}}),
         ),
-        ("GET", "/api/v1/namespaces/shop/pods?limit=100&continue=more") => (
+        ("GET", "/api/v1/namespaces/shop/pods?limit=200&continue=more") => (
             200,
             json!({"items": [listed("web-1"), listed("web-2")], "metadata": {"continue": "end"}}),
         ),
@@ -48,20 +48,26 @@ fn answer(method: &str, uri: &str) -> (u16, Value) {
 }
 
 async fn rig() -> Rig {
-    let api = api_server(|request| {
+    let answers = |method: &str, uri: &str, _: bool| answer(method, uri);
+    rig_of(LiveArgs::default(), answers).await
+}
+
+/// Of an API server that is also told whether names alone are asked for.
+async fn rig_of(
+    args: LiveArgs,
+    answer: impl Fn(&str, &str, bool) -> (u16, Value) + Send + Sync + 'static,
+) -> Rig {
+    let api = api_server(move |request| {
         let uri = request.uri().to_string();
-        let (code, body) = answer(request.method().as_str(), &uri);
+        let accept = request.headers()["accept"].to_str().unwrap();
+        let are_names = accept.contains("PartialObjectMetadataList");
+        let (code, body) = answer(request.method().as_str(), &uri, are_names);
         Response::builder()
             .status(code)
             .body(body.to_string())
             .unwrap()
     });
-    let mut rig = Rig::with(
-        LiveArgs::default(),
-        Caller::new(api, 1_000),
-        Default::default(),
-    )
-    .await;
+    let mut rig = Rig::with(args, Caller::new(api, 1_000), Default::default()).await;
     for (kind, resource) in [("Pod", "pods"), ("Secret", "secrets")] {
         let record = KindRecord {
             gvr: GroupVersionResource::new("", "v1", resource),
@@ -154,9 +160,10 @@ async fn what_a_target_means_is_read_part_by_part() {
     );
     let mut rest = objects("Pod", "web-*");
     rest.continues = "end".into();
+    let rest = result(ask(rest).await);
     assert_eq!(
-        result(ask(rest).await),
-        json!({"items": [], "continue": ""})
+        (&rest["items"], &rest["continue"]),
+        (&json!([]), &json!(""))
     );
     // No other kind, and no other name.
     for objects in [
@@ -233,4 +240,60 @@ async fn what_is_lacking_is_told() {
         objects: objects("Secret", ""),
     };
     assert!(asked(&rig, call).await.is_err());
+}
+
+/// Of three Pods the second is larger than any read may be, and so is each page that holds it.
+#[tokio::test]
+async fn a_page_that_is_too_large_is_read_in_smaller_ones() {
+    const BYTES_MAX: usize = 2_000;
+    let args = LiveArgs {
+        live_read_bytes_max: BYTES_MAX,
+        ..LiveArgs::default()
+    };
+    let rig = rig_of(args, |method, uri, are_names| {
+        let whole = |name: &str, bytes: usize, next: &str| {
+            let item = json!({"metadata": pod(name)["metadata"], "spec": "x".repeat(bytes)});
+            (
+                200,
+                json!({"items": [item], "metadata": {"continue": next}}),
+            )
+        };
+        let pods = uri.strip_prefix("/api/v1/namespaces/shop/pods?limit=");
+        match (pods, are_names) {
+            (Some("1"), false) => whole("web-1", 1, "two"),
+            (Some("1&continue=two"), true) => whole("web-2", 1, "three"),
+            (Some("100&continue=three"), false) => whole("web-3", 1, ""),
+            (Some(_), false) => whole("web-1", BYTES_MAX, "never"),
+            _ => panic!("{method} {uri}"),
+        }
+    })
+    .await;
+    let (mut objects, mut found) = (objects("Pod", "web-*"), Vec::new());
+    loop {
+        let call = LiveCall::Existing {
+            objects: objects.clone(),
+        };
+        let part = result(asked(&rig, call).await);
+        let names = |field: &str, name: fn(&Value) -> &Value| -> Vec<_> {
+            let all = part[field].as_array().into_iter().flatten();
+            all.map(|one| name(one).clone()).collect()
+        };
+        found.push((
+            names("items", |item| &item["metadata"]["name"]),
+            names("unread", |item| &item["name"]),
+        ));
+        match part["continue"].as_str() {
+            Some(next) if !next.is_empty() => next.clone_into(&mut objects.continues),
+            _ => break,
+        }
+    }
+    let name = |name: &str| vec![json!(name)];
+    assert_eq!(
+        found,
+        [
+            (name("web-1"), vec![]),
+            (vec![], name("web-2")),
+            (name("web-3"), vec![]),
+        ]
+    );
 }

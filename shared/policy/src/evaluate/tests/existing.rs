@@ -4,8 +4,8 @@ use anteroom_model::ExistingObjects;
 use serde_json::{Value, json};
 
 use crate::{
-    AdmissionRequest, ChangedObject, Driver, Evaluation, FactTarget, Policy, RuleOutcome,
-    RuleReport, Step, compile_for,
+    AdmissionRequest, ChangedObject, Driver, EXISTING_PARTS_MAX, Evaluation, FactTarget, Policy,
+    RuleOutcome, RuleReport, Step, compile_for,
 };
 
 const DRIVER: Driver = Driver {
@@ -195,5 +195,89 @@ fn a_namespaced_policy_reads_its_namespace_alone() {
     assert_eq!(
         (&metadata["name"], &metadata["resourceVersion"]),
         (&json!("a"), &json!("7"))
+    );
+}
+
+fn named(name: &str) -> Policy {
+    let rule = json!({"mutate": {
+        "targets": [{"apiVersion": "v1", "kind": "Pod", "name": name}],
+        "patchStrategicMerge": {"spec": {"containers": [{"(name)": "main", "image": MERGE}]}},
+    }});
+    policy("ClusterPolicy", &rule)
+}
+
+/// So many parts, with an object in each.
+fn parts(count: usize) -> impl Fn(&ExistingObjects) -> Value {
+    move |objects| {
+        let at: usize = objects.continues.parse().unwrap_or(1);
+        let next = if at < count {
+            (at + 1).to_string()
+        } else {
+            String::new()
+        };
+        json!({"items": [pod(&format!("web-{at}"), "a")], "continue": next})
+    }
+}
+
+#[test]
+fn what_a_part_came_to_may_be_taken_before_the_next_one_is_read() {
+    let (policy, request) = (named("web-*"), request("UPDATE"));
+    let mut evaluation = Evaluation::start(&policy, &policy.rules()[0], &request);
+    let (mut taken, parts) = (Vec::new(), parts(3));
+    let report = loop {
+        match evaluation.step() {
+            Step::Done(report) => break report,
+            Step::Need(needs) => {
+                let [need] = &*needs else {
+                    panic!("{needs:?}");
+                };
+                let FactTarget::Existing(objects) = &need.target else {
+                    panic!("{need:?}");
+                };
+                taken.push(evaluation.take_changed().len());
+                evaluation.supply(need.id, Ok(parts(objects)));
+            }
+        }
+    };
+    assert_eq!(taken, [0, 1, 1]);
+    assert_eq!(
+        (report.outcome, report.changed.len()),
+        (RuleOutcome::Pass, 1)
+    );
+}
+
+#[test]
+fn a_list_is_gone_through_to_its_end_or_what_is_left_is_told() {
+    let (policy, request) = (named("web-*"), request("UPDATE"));
+    let (report, _) = run(&policy, &request, parts(EXISTING_PARTS_MAX));
+    assert_eq!(report.outcome, RuleOutcome::Pass);
+    assert_eq!(report.changed.len(), EXISTING_PARTS_MAX);
+    let (report, asked) = run(&policy, &request, parts(EXISTING_PARTS_MAX + 1));
+    assert_eq!(
+        (report.changed.len(), asked.len()),
+        (EXISTING_PARTS_MAX, EXISTING_PARTS_MAX)
+    );
+    let RuleOutcome::Error(error) = &report.outcome else {
+        panic!("{:?}", report.outcome);
+    };
+    assert!(error.to_string().contains("1000 objects in all"), "{error}");
+}
+
+#[test]
+fn an_object_that_could_not_be_read_is_told_and_others_are_changed() {
+    let (report, _) = run(&named("web-*"), &request("UPDATE"), |_| {
+        json!({
+            "items": [pod("web-1", "a")],
+            "unread": [{"namespace": "own", "name": "web-2", "message": "too large"}],
+        })
+    });
+    assert_eq!(report.changed.len(), 1);
+    let RuleOutcome::Error(error) = &report.outcome else {
+        panic!("{:?}", report.outcome);
+    };
+    let error = error.to_string();
+    assert!(
+        error.contains("own/web-2") && error.contains("too large"),
+        "{error}"
     );
 }

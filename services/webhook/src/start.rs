@@ -1,0 +1,232 @@
+//! The tasks of a webhook, group by group.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
+
+use anteroom_bus::Bus;
+use anteroom_policy::Phase;
+use anteroom_runtime::{Check, Service, Shutdown, certs::Certificates, supervise::Tasks};
+use kube::Client;
+use tokio::sync::watch;
+
+use crate::{
+    args::Args,
+    beats::Beats,
+    catalog::{self, Catalog, Catalogs},
+    decide::Decider,
+    existing::Existing,
+    facts::Facts,
+    metrics::{KyvernoMetrics, WebhookMetrics},
+    policies::PolicySet,
+    ready,
+    registration::{Called, Keeper, Registration},
+    server, tls,
+    violations::Violations,
+};
+
+/// The authority that the certificate is trusted by.
+type Trust = watch::Receiver<Option<Arc<str>>>;
+
+/// What the tasks are begun with.
+pub(crate) struct Parts<'a> {
+    args: &'a Args,
+    bus: Arc<dyn Bus>,
+    service: &'a Service,
+    metrics: WebhookMetrics,
+    pub(crate) tasks: Tasks,
+}
+
+impl<'a> Parts<'a> {
+    /// None is begun yet.
+    pub(crate) fn new(args: &'a Args, bus: Arc<dyn Bus>, service: &'a Service) -> Self {
+        let mut metrics = WebhookMetrics::registered(&service.metrics);
+        if args.kyverno_metric_names {
+            metrics.kyverno = Some(KyvernoMetrics::registered(&service.metrics));
+        }
+        Self {
+            args,
+            bus,
+            service,
+            metrics,
+            tasks: Tasks::new(service.shutdown.clone()),
+        }
+    }
+
+    fn shutdown(&self) -> Shutdown {
+        self.service.shutdown.clone()
+    }
+
+    fn bus(&self) -> Arc<dyn Bus> {
+        Arc::clone(&self.bus)
+    }
+
+    /// Follows the log, and says when what policies need is there.
+    pub(crate) fn policies(&self) -> Catalogs {
+        let (catalogs_in, catalogs) = watch::channel(None::<Arc<Catalog>>);
+        let readiness = &self.service.readiness;
+        let check = readiness.check("policies", "the first read of the log");
+        let (service, metrics) = (self.service.clone(), self.metrics.clone());
+        let follow = catalog::follow(self.bus(), service, metrics, catalogs_in, check);
+        self.tasks.spawn("policies", follow);
+        let check = readiness.check("views", "the policies, which say what is needed");
+        let keep = ready::keep(self.bus(), catalogs.clone(), check, self.shutdown());
+        self.tasks.spawn("views", keep);
+        catalogs
+    }
+
+    /// Keeps a certificate.
+    pub(crate) fn certificate(&self, kube: Option<&Client>) -> (Certificates, Trust) {
+        let certificates = Certificates::new(&self.service.metrics);
+        let (trust_in, trust) = watch::channel(None);
+        let readiness = &self.service.readiness;
+        let check = Arc::new(readiness.check("certificate", "a certificate to serve with"));
+        let outlet = tls::Outlet {
+            certificates: certificates.clone(),
+            trust: trust_in,
+            check: Arc::clone(&check),
+        };
+        let source = tls::Source::new(self.args, kube);
+        let keep = tls::keep(source, tls::names(self.args), outlet, self.shutdown());
+        self.tasks.spawn("certificate", keep);
+        let ready = certificate_ready(certificates.clone(), check, self.shutdown());
+        self.tasks.spawn("certificate readiness", ready);
+        (certificates, trust)
+    }
+
+    /// Keeps the two configurations, where that is ours to do.
+    pub(crate) fn registration(
+        &self,
+        kube: Option<Client>,
+        catalogs: &Catalogs,
+        trust: &Trust,
+    ) -> Vec<watch::Receiver<Called>> {
+        let registration = Registration::new(self.args);
+        let keep = |(client, phase): (Client, Phase)| {
+            let (called_in, called) = watch::channel(Called::default());
+            let what = match phase {
+                Phase::Mutation => "mutating webhook configuration",
+                Phase::Validation => "webhook configuration",
+            };
+            let readiness = &self.service.readiness;
+            let keeper = Keeper {
+                phase,
+                client,
+                registration: registration.clone(),
+                metrics: self.metrics.clone(),
+                check: readiness.check(what, "policies and a certificate"),
+                called: called_in,
+            };
+            let keep = keeper.run(catalogs.clone(), trust.clone(), self.shutdown());
+            self.tasks.spawn(what, keep);
+            called
+        };
+        let clients = kube
+            .into_iter()
+            .flat_map(|client| Phase::ALL.map(|phase| (client.clone(), phase)));
+        clients.map(keep).collect()
+    }
+
+    /// Says what is enforced.
+    pub(crate) fn beats(
+        &self,
+        address: SocketAddr,
+        catalogs: &Catalogs,
+        called: Vec<watch::Receiver<Called>>,
+    ) {
+        let beats = Beats {
+            bus: self.bus(),
+            webhook: self.args.name(address.port()),
+            catalogs: catalogs.clone(),
+            called,
+        };
+        self.tasks.spawn("beats", beats.run(self.shutdown()));
+        if let Some(kyverno) = self.metrics.kyverno.clone() {
+            let told = tell_policies(kyverno, catalogs.clone(), self.shutdown());
+            self.tasks.spawn("metrics of policies", told);
+        }
+    }
+
+    /// What decides, and what follows from decisions.
+    pub(crate) fn decisions(&self, catalogs: Catalogs) -> server::Endpoint {
+        let hedge = Duration::from_millis(self.args.query_hedge_ms);
+        let (metrics, ratio) = (self.metrics.clone(), self.args.audit_cached_calls);
+        let facts = Facts::new(self.bus(), metrics.clone(), hedge, ratio);
+        let decider = Decider::new(catalogs, facts, metrics.clone());
+        let (violations, telling) = Violations::new(self.bus(), metrics.clone(), self.shutdown());
+        self.tasks.spawn("violations", telling);
+        let (existing, changing) = Existing::new(
+            decider.clone(),
+            violations.clone(),
+            metrics.clone(),
+            self.args.watcher_user.as_deref(),
+            self.shutdown(),
+        );
+        self.tasks.spawn("objects that exist", changing);
+        server::Endpoint::new(decider, violations, existing, metrics)
+    }
+
+    /// Answers.
+    pub(crate) fn server(
+        &self,
+        listener: TcpListener,
+        certificates: Certificates,
+        endpoint: &server::Endpoint,
+    ) {
+        let serve = server::serve(listener, certificates, endpoint.clone(), self.shutdown());
+        self.tasks.spawn("server", serve);
+    }
+}
+
+/// Tells by Kyverno's names which rules there are.
+async fn tell_policies(
+    metrics: KyvernoMetrics,
+    mut catalogs: Catalogs,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let stop = shutdown.token();
+    let mut told: Option<Arc<PolicySet>> = None;
+    loop {
+        let policies = catalogs
+            .borrow_and_update()
+            .as_ref()
+            .map(|c| Arc::clone(&c.policies));
+        if let Some(policies) = policies {
+            let is_told = told
+                .as_ref()
+                .is_some_and(|told| Arc::ptr_eq(told, &policies));
+            if !is_told {
+                metrics.policies(&policies);
+                told = Some(policies);
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            Ok(()) = catalogs.changed() => {}
+        }
+    }
+}
+
+/// Says that there is a certificate, or why there is none yet.
+async fn certificate_ready(
+    certificates: Certificates,
+    check: Arc<Check>,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let stop = shutdown.token();
+    let mut attempts = certificates.attempts();
+    loop {
+        let seen = attempts.borrow_and_update().clone();
+        match seen.last_error {
+            _ if seen.accepted > 0 => check.ready(),
+            Some(error) => check.not_ready(error),
+            None => {}
+        }
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            Ok(()) = attempts.changed() => {}
+        }
+    }
+}
