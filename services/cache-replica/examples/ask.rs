@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! cargo run --release -p anteroom-cache-replica &
-//! cargo run --release -p anteroom-cache-replica --example measure -- --ingresses 3000 --services 4000
+//! cargo run --release -p anteroom-cache-replica --example ask -- --ingresses 3000 --services 4000
 //! ```
 
 #![allow(

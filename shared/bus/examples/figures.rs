@@ -1,6 +1,6 @@
 //! Measures the bus over a real nats-server on this machine, and prints one JSON object.
 //!
-//! `cargo run --release -p anteroom-bus --features testing --example measure`
+//! `cargo run --release -p anteroom-bus --features testing --example figures`
 //!
 //! Times are in microseconds unless a name says otherwise. Client, server and nats-server share the
 //! machine, so the figures are for comparing one change with another.
