@@ -63,6 +63,15 @@ impl Paced {
     /// How much longer than its length a run may go on, to post what was due.
     pub const GRACE: Duration = Duration::from_secs(5);
 
+    /// Posts that open each connection or stream, and of which no latency counts.
+    const WARM_UP_POSTS: usize = 10;
+
+    /// Posts of a run beside those that its report counts. What a run costs is for these too.
+    #[must_use]
+    pub fn uncounted(&self) -> u64 {
+        (Self::WARM_UP_POSTS * self.at_once) as u64
+    }
+
     /// Posts as planned, on threads of its own, and waits for them: call it where blocking is allowed.
     ///
     /// # Errors

@@ -29,9 +29,6 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// What one read takes at most.
 const READ_BYTES: usize = 16 * 1024;
 
-/// Posts that open a connection and are not counted.
-const WARM_UP_POSTS: usize = 10;
-
 pub(super) fn run(plan: &Paced) -> anyhow::Result<PacedReport> {
     let turns = Turns::new(plan.pace, plan.lasts, Paced::GRACE);
     let ready = Barrier::new(plan.at_once + 1);
@@ -70,7 +67,7 @@ fn run_worker(
 ) -> Tally {
     wake_in_time();
     let mut body = Vec::new();
-    for _ in 0..WARM_UP_POSTS {
+    for _ in 0..Paced::WARM_UP_POSTS {
         asker.ask(&mut body);
         // What goes wrong here goes wrong again where it is counted.
         let _ = connection.post(&body);

@@ -30,9 +30,6 @@ use crate::{Target, client::tls_config};
 /// The largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
-/// Posts by each stream that are not counted.
-const WARM_UP_POSTS: usize = 10;
-
 pub(super) fn run(plan: &Paced) -> anyhow::Result<PacedReport> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -60,7 +57,7 @@ async fn run_streams(plan: &Paced) -> anyhow::Result<PacedReport> {
         };
         let mut asker = Asker::new(&plan.questions, worker);
         let mut body = Vec::new();
-        for _ in 0..WARM_UP_POSTS {
+        for _ in 0..Paced::WARM_UP_POSTS {
             asker.ask(&mut body);
             // What goes wrong here goes wrong again where it is counted.
             let _ = stream.post(&body).await;

@@ -168,12 +168,14 @@ pub(crate) async fn measure(
 
 /// A run, and what each process took for one of its decisions: CPU time, and what it allocated.
 pub(crate) async fn counted(ground: &Ground, paced: Paced) -> anyhow::Result<(PacedReport, Value)> {
+    let uncounted = paced.uncounted();
     let allocated = spent::allocated(ground).await?;
     let before = spent::cpu(ground)?;
     let report = run(paced).await?;
-    let mut each = spent::cpu_each(&before, &spent::cpu(ground)?, report.decisions);
+    let all = report.decisions + uncounted;
+    let mut each = spent::cpu_each(&before, &spent::cpu(ground)?, all);
     let now = spent::allocated(ground).await?;
-    each["allocated"] = spent::allocated_each(&allocated, &now, report.decisions);
+    each["allocated"] = spent::allocated_each(&allocated, &now, all);
     Ok((report, each))
 }
 

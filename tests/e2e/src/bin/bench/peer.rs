@@ -6,10 +6,10 @@ use std::{fs, path::PathBuf, time::Duration};
 
 use anteroom_e2e::manifests;
 use anteroom_load::{Expected, Paced, PacedReport, Questions, Target};
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use kube::{Client, Config, config::Kubeconfig};
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 
 use crate::{
     Settings,
@@ -73,8 +73,34 @@ pub(crate) struct Peer {
     processes: Vec<(String, u32)>,
     kubeconfig: PathBuf,
     policies: PathBuf,
-    /// Its cluster, once that is filled.
     clients: OnceCell<Clients>,
+    /// What its cluster is filled with.
+    filled: Mutex<Filled>,
+}
+
+/// How many of each kind there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Filled {
+    services: usize,
+    ingresses: usize,
+    pods: usize,
+}
+
+impl Filled {
+    fn with(layout: &Layout) -> Self {
+        Self {
+            services: layout.services,
+            ingresses: layout.ingresses,
+            pods: layout.pods,
+        }
+    }
+
+    /// Whether that many can be made by adding.
+    fn fits_in(self, layout: Self) -> bool {
+        self.services <= layout.services
+            && self.ingresses <= layout.ingresses
+            && self.pods <= layout.pods
+    }
 }
 
 /// An administrator's clients.
@@ -116,6 +142,7 @@ impl Peer {
             kubeconfig: args.peer_kubeconfig.clone().context("--peer-kubeconfig")?,
             policies: args.peer_policies.clone().context("--peer-policies")?,
             clients: OnceCell::new(),
+            filled: Mutex::default(),
         };
         spent::cpu_of(peer.processes())?;
         Ok(Some(peer))
@@ -132,10 +159,11 @@ impl Peer {
 
     /// A run, and what each of its processes took for one of its decisions.
     pub(crate) async fn counted(&self, paced: Paced) -> anyhow::Result<(PacedReport, Value)> {
+        let uncounted = paced.uncounted();
         let before = spent::cpu_of(self.processes())?;
         let report = decisions::run(paced).await?;
         let now = spent::cpu_of(self.processes())?;
-        let each = spent::cpu_each_of_all(&before, &now, report.decisions);
+        let each = spent::cpu_each_of_all(&before, &now, report.decisions + uncounted);
         Ok((report, each))
     }
 
@@ -145,30 +173,45 @@ impl Peer {
         Ok(Value::Object(memory.collect::<anyhow::Result<_>>()?))
     }
 
-    /// Its cluster, filled as ours: before the first policy, so that none is asked about it.
+    /// Its cluster, filled as ours: before the scenario's policies, so that none is asked about it.
     async fn cluster(&self, layout: &Layout) -> anyhow::Result<&Client> {
-        let filled = self.clients.get_or_try_init(|| self.fill(layout));
-        filled.await?.0.first().context("no client")
+        let clients = self.clients.get_or_try_init(|| self.connect()).await?;
+        let wanted = Filled::with(layout);
+        let mut filled = self.filled.lock().await;
+        if *filled != wanted {
+            ensure!(
+                filled.fits_in(wanted),
+                "{} holds more than a scenario has: {filled:?}, not {wanted:?}; measure each by itself",
+                self.name
+            );
+            self.fill(&clients.0, wanted).await?;
+            *filled = wanted;
+        }
+        clients.0.first().context("no client")
     }
 
-    async fn fill(&self, layout: &Layout) -> anyhow::Result<Clients> {
+    async fn connect(&self) -> anyhow::Result<Clients> {
         let mut clients = Vec::new();
         for _ in 0..fill::CLIENTS {
             let kubeconfig = Kubeconfig::read_from(&self.kubeconfig)?;
             let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
             clients.push(Client::try_from(config)?);
         }
+        Ok(Clients(clients))
+    }
+
+    /// What is there already is left as it is.
+    async fn fill(&self, clients: &[Client], wanted: Filled) -> anyhow::Result<()> {
         say(&format!("{}: filling its cluster", self.name));
         let source = ground::cluster();
-        fill::namespaces(&clients, source).await?;
-        let services = source.services(layout.services);
-        fill::create(&clients, "api/v1", "services", services).await?;
-        let ingresses = source.ingresses(layout.ingresses, 1);
+        fill::namespaces(clients, source).await?;
+        let services = source.services(wanted.services);
+        fill::create(clients, "api/v1", "services", services).await?;
+        let ingresses = source.ingresses(wanted.ingresses, 1);
         let group = "apis/networking.k8s.io/v1";
-        fill::create(&clients, group, "ingresses", ingresses).await?;
-        let pods = source.pods(layout.pods);
-        fill::create(&clients, "api/v1", "pods", pods).await?;
-        Ok(Clients(clients))
+        fill::create(clients, group, "ingresses", ingresses).await?;
+        let pods = source.pods(wanted.pods);
+        fill::create(clients, "api/v1", "pods", pods).await
     }
 }
 
@@ -249,6 +292,25 @@ mod tests {
     struct Cli {
         #[command(flatten)]
         peer: PeerArgs,
+    }
+
+    #[test]
+    fn a_cluster_is_filled_by_adding() {
+        let of = |services, ingresses, pods| Filled {
+            services,
+            ingresses,
+            pods,
+        };
+        let has = of(2, 3, 0);
+        for (wanted, fits) in [
+            (of(2, 3, 0), true),
+            (of(2, 3, 1), true),
+            (of(1, 3, 1), false),
+            (of(2, 2, 1), false),
+        ] {
+            assert_eq!(has.fits_in(wanted), fits, "{wanted:?}");
+        }
+        assert!(!of(0, 0, 1).fits_in(has));
     }
 
     #[test]
