@@ -9,6 +9,10 @@ use anteroom_wire::body::BodyNode;
 /// difference of the field that it stands in.
 const DEPTH_MAX: usize = 4;
 
+/// In how many fields of its elements a list may differ; one with more differs in anything. Long lists
+/// would be held in memory once more otherwise, and whoever reads of them is concerned soon enough.
+const FIELDS_MAX: usize = 64;
+
 /// How to come from one state of a view to another.
 #[derive(Debug)]
 pub struct Changes {
@@ -92,8 +96,8 @@ impl Difference {
         }
     }
 
-    /// In what the elements differ, each from the one in its place; `None`: in anything. Whoever reads a
-    /// list's elements reads the same fields of each.
+    /// In what the elements differ, each from the one in its place; `None`: in anything, or in more fields
+    /// than are told. Whoever reads a list's elements reads the same fields of each.
     fn of_elements(
         old: BodyNode<'_>,
         new: BodyNode<'_>,
@@ -111,6 +115,7 @@ impl Difference {
             if old != new || old.is_empty() {
                 match Self::between(BodyNode::new(old), BodyNode::new(new), depth - 1) {
                     Self::Whole => return None,
+                    Self::Fields(more) if fields.len() + more.len() > FIELDS_MAX => return None,
                     Self::Fields(more) => fields.extend(more),
                 }
             }
@@ -231,6 +236,22 @@ mod tests {
             let mut found = Vec::new();
             paths(&difference(&old, &new), "", &mut found);
             assert_eq!(found, expected, "{new}");
+        }
+    }
+
+    #[test]
+    fn elements_may_differ_in_so_many_fields_and_no_more() {
+        let list = |differ: usize| {
+            let element = |n: usize| json!({"a": usize::from(n < differ), "b": 1});
+            json!({"l": (0..2 * FIELDS_MAX).map(element).collect::<Vec<_>>()})
+        };
+        for (differ, expected) in [
+            (FIELDS_MAX, vec![".l.a"; FIELDS_MAX]),
+            (FIELDS_MAX + 1, vec![".l"]),
+        ] {
+            let mut found = Vec::new();
+            paths(&difference(&list(0), &list(differ)), "", &mut found);
+            assert_eq!(found, expected, "{differ}");
         }
     }
 

@@ -150,11 +150,18 @@ impl Index {
 
     /// An object has become another that is found by the same.
     fn renew(&mut self, old: &Object, new: &Object) {
-        self.renewed.note(old, new);
-        while let Some(one) = self.renewed.take_one_over() {
-            let is = self.taken(&one);
-            self.put(&one, is.values, is.always);
+        if !self.renewed.note(old, new) {
+            return self.put_anew(new);
         }
+        while let Some(one) = self.renewed.take_one_over() {
+            self.put_anew(&one);
+        }
+    }
+
+    /// It is found by what it was found by before.
+    fn put_anew(&mut self, object: &Object) {
+        let is = self.taken(object);
+        self.put(object, is.values, is.always);
     }
 
     fn put(&mut self, object: &Object, values: Vec<Scalar>, always: bool) {

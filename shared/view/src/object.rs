@@ -93,7 +93,7 @@ impl Object {
     }
 
     /// Whether it has an allocation of its own.
-    pub(crate) fn is_alone(&self) -> bool {
+    pub fn is_alone(&self) -> bool {
         self.data.len() == self.len()
     }
 
@@ -107,8 +107,9 @@ impl Object {
         self.data.as_ptr().addr()
     }
 
-    /// The bytes of all objects that its allocation was made for.
-    pub(crate) fn allocation_bytes(&self) -> usize {
+    /// The bytes of all objects that its allocation was made for: as long as anybody holds this one, all of
+    /// them are held.
+    pub fn allocation_bytes(&self) -> usize {
         self.data.len()
     }
 

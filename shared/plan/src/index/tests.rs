@@ -16,6 +16,7 @@ use crate::{Document, narrow};
 
 struct Ground {
     view: View,
+    info: SourceInfo,
     revision: u64,
 }
 
@@ -27,20 +28,40 @@ impl Ground {
             kind: "Pod".into(),
             namespaced: true,
         };
-        let mut view = View::live(info.source.view_id());
-        let record = ViewRecord {
-            view: view.id().clone(),
+        let view = View::live(info.source.view_id());
+        let mut ground = Self {
+            view,
             info,
+            revision: 0,
+        };
+        ground.control(ViewState::Synced);
+        ground
+    }
+
+    /// One that is read: these objects are there before it is whole, and are packed then.
+    fn read(objects: usize) -> Self {
+        let mut ground = Self::new();
+        ground.view = View::live(ground.info.source.view_id());
+        ground.control(ViewState::Syncing);
+        (0..objects).for_each(|n| ground.put(n, "a", &json!(0)));
+        ground.control(ViewState::Synced);
+        ground
+    }
+
+    fn control(&mut self, state: ViewState) {
+        self.revision += 1;
+        let record = ViewRecord {
+            view: self.view.id().clone(),
+            info: self.info.clone(),
             epoch: Epoch::new(1, 0),
-            state: ViewState::Synced,
-            version: ResourceVersion::new("1"),
+            state,
+            version: ResourceVersion::new(self.revision.to_string()),
             objects: 0,
             digest: Digest::EMPTY,
             origin: Epoch::default(),
             age_max_ms: None,
         };
-        view.control(Revision(1), record);
-        Self { view, revision: 1 }
+        self.view.control(Revision(self.revision), record);
     }
 
     fn apply(&mut self, n: usize, op: Op<bytes::Bytes>) {
@@ -84,6 +105,11 @@ impl Asked {
         let key = IndexKey::of(narrow.probes()[0], false, true);
         let index = Index::new(key, language, state);
         Self { narrow, index }
+    }
+
+    /// Whether it is noted what this object, as it was put in, is now.
+    fn has_noted(&self, object: &Object) -> bool {
+        !std::ptr::eq(self.index.renewed.newest(object), object)
     }
 
     /// Names and states of the objects with this label.
@@ -150,6 +176,78 @@ fn no_more_bodies_are_held_than_is_said() {
     let found = asked.found("a");
     assert_eq!(found.len(), objects);
     assert!(found.iter().all(|(_, status)| *status == long(1)));
+}
+
+#[test]
+fn what_is_packed_is_not_held_whole_for_one_object_of_it() {
+    let mut ground = Ground::read(500);
+    let state = ground.state();
+    let before: Vec<Object> = state.read().objects().cloned().collect();
+    assert!(before.iter().all(|object| !object.is_alone()));
+    let mut asked = Asked::of(&state);
+    let empty = asked.index.bytes();
+    let changed = || (0..500).step_by(100);
+    let mut expected: Vec<_> = (0..500)
+        .map(|n| (format!("pod-{n:05}"), json!(0)))
+        .collect();
+    for round in 1..=3 {
+        for n in changed() {
+            ground.put(n, "a", &json!(round));
+            expected[n].1 = json!(round);
+        }
+        asked.index.advance(&ground.state());
+        assert_eq!(asked.found("a"), expected);
+        // Put anew once, they are alone from then on.
+        assert_eq!(asked.index.bytes() > empty, round > 1);
+        for object in &before {
+            assert_eq!(
+                asked.has_noted(object),
+                round > 1 && changed().any(|n| before[n] == *object)
+            );
+        }
+    }
+    let noted = asked.index.bytes() - empty;
+    assert!(noted < 4_096, "{noted}");
+}
+
+#[test]
+fn who_changed_last_is_noted_and_who_changed_first_is_put_anew() {
+    let objects = 3 * RENEWED_MAX;
+    let mut ground = Ground::new();
+    for round in 0..2 {
+        (0..objects).for_each(|n| ground.put(n, "a", &json!(round)));
+    }
+    let state = ground.state();
+    let before: Vec<Object> = state.read().objects().cloned().collect();
+    assert!(before.iter().all(Object::is_alone));
+    let mut asked = Asked::of(&state);
+    for n in 0..objects {
+        ground.put(n, "a", &json!(2));
+        asked.index.advance(&ground.state());
+    }
+    for (n, object) in before.iter().enumerate() {
+        assert_eq!(asked.has_noted(object), n >= objects - RENEWED_MAX, "{n}");
+    }
+}
+
+#[test]
+fn who_goes_and_comes_again_and_again_takes_no_more() {
+    let mut ground = Ground::new();
+    ground.put(0, "a", &json!(0));
+    let mut asked = Asked::of(&ground.state());
+    let mut most = 0;
+    for round in 0..3 * RENEWED_MAX {
+        ground.put(0, "a", &json!(1));
+        asked.index.advance(&ground.state());
+        ground.apply(0, Op::Delete);
+        asked.index.advance(&ground.state());
+        ground.put(0, "a", &json!(0));
+        asked.index.advance(&ground.state());
+        if round == RENEWED_MAX + 1 {
+            most = asked.index.renewed.bytes();
+        }
+    }
+    assert_eq!(asked.index.renewed.bytes(), most);
 }
 
 #[test]
