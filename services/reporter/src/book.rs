@@ -1,8 +1,8 @@
 //! What is known of each object that some policy speaks of, and of which objects something new is.
 //! Pure.
 //!
-//! Objects are held up to a [limit](Limits): beyond it, those whose UIDs come last are left out. So it is
-//! always the same ones, in whatever order they are met.
+//! Objects are held up to a [limit](Limits): beyond it, those whose UIDs come last are left out. So of
+//! objects that nobody changes it is always the same ones, in whatever order they are met.
 
 mod interned;
 mod left_out;
@@ -205,9 +205,12 @@ impl Book {
     /// Of whoever is no finder any more, all is forgotten.
     pub(crate) fn retain(&mut self, is_finder: impl Fn(&Finder) -> bool) {
         let gone = self.finders.extract_if(|finder| !is_finder(finder));
-        let gone: Vec<Arc<Finder>> = gone.collect();
+        let gone: HashSet<Arc<Finder>> = gone.collect();
+        if gone.is_empty() {
+            return;
+        }
         self.left_out.retain(&gone);
-        let is_gone = |finder: &Finder| gone.iter().any(|gone| **gone == *finder);
+        let is_gone = |finder: &Finder| gone.contains(finder);
         let concerned = self.pages.iter();
         let concerned =
             concerned.filter(|(_, page)| page.findings.iter().any(|f| is_gone(&f.finder)));
@@ -267,14 +270,20 @@ impl Book {
         }
     }
 
-    /// All objects are about to be judged: those that were left out may be taken in again, where there is
-    /// room. Without much of it nothing changes, so that nothing comes and goes at the limit.
-    pub(crate) fn reopen(&mut self) {
+    /// Those that were left out may be taken in again, where there is room. Without much of it nothing
+    /// changes, so that nothing comes and goes at the limit. Returns whether they may from now on: then all
+    /// objects have to be judged.
+    pub(crate) fn reopen(&mut self) -> bool {
+        if self.horizon.is_none() {
+            return false;
+        }
         let (pages_max, bytes_max) = (self.limits.pages_max, self.limits.bytes_max);
         let has_pages = self.pages.len() <= pages_max - pages_max.div_ceil(ROOM);
-        if has_pages && self.bytes() <= bytes_max - bytes_max.div_ceil(ROOM) {
+        let has_room = has_pages && self.bytes() <= bytes_max - bytes_max.div_ceil(ROOM);
+        if has_room {
             self.horizon = None;
         }
+        has_room
     }
 
     /// How many objects that some policy speaks of are left out; so many at least.

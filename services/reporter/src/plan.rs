@@ -17,8 +17,8 @@ use anteroom_model::{ObjectKey, ViewId};
 
 use crate::book::Finder;
 
-/// Objects of one view that cannot be read and that are remembered one by one; where there are more, it
-/// is not known of any object what there is to say.
+/// Objects of one view that cannot be read and that are remembered one by one; where there are more at
+/// once, it is not known of any object what there is to say, until all were judged anew.
 const UNREAD_MAX: usize = 1_000;
 
 /// A state of a view. Cheap to clone.
@@ -37,6 +37,9 @@ pub(crate) trait State: Clone {
 
     /// The object's UID; `None`: it has none, and is judged by nobody.
     fn uid(object: &Self::Object) -> Option<String>;
+
+    /// Its namespace and name.
+    fn key(object: &Self::Object) -> ObjectKey;
 
     /// The object of this key.
     fn get(&self, key: &ObjectKey) -> Option<Self::Object>;
@@ -87,18 +90,25 @@ struct Unread {
 }
 
 impl Unread {
-    fn put(&mut self, key: &ObjectKey) {
+    /// This one too. Those that are gone by this state count only until there is no room.
+    fn put<S: State>(&mut self, key: &ObjectKey, state: Option<&S>) {
+        if self.more || self.keys.contains(key) {
+            return;
+        }
+        if self.keys.len() >= UNREAD_MAX {
+            let is_there = |key: &ObjectKey| state.is_none_or(|state| state.get(key).is_some());
+            self.keys.retain(is_there);
+            self.more = self.keys.len() >= UNREAD_MAX && is_there(key);
+        }
         if self.keys.len() < UNREAD_MAX {
             self.keys.insert(key.clone());
-        } else if !self.keys.contains(key) {
-            self.more = true;
         }
     }
 
     /// These too.
-    fn add(&mut self, other: &Self) {
+    fn add<S: State>(&mut self, other: &Self, state: Option<&S>) {
         self.more |= other.more;
-        other.keys.iter().for_each(|key| self.put(key));
+        other.keys.iter().for_each(|key| self.put(key, state));
     }
 }
 
@@ -138,9 +148,12 @@ impl<S: State> Walk<S> {
         };
         let changes = now.since(Some(to));
         let changed: HashSet<String> = changes.iter().filter_map(uid::<S>).collect();
-        // What was to be said of them is of an earlier time.
-        let is_as_it_was =
-            |step: &Step<S::Object>| uid::<S>(step).is_none_or(|uid| !changed.contains(&uid));
+        let others: HashSet<ObjectKey> = changes.iter().filter_map(key::<S>).collect();
+        // What was to be said of them is of an earlier time. One without a UID is known by its key alone.
+        let is_as_it_was = |step: &Step<S::Object>| match uid::<S>(step) {
+            Some(uid) => !changed.contains(&uid),
+            None => key::<S>(step).is_none_or(|key| !others.contains(&key)),
+        };
         self.urgent += changes.len();
         let rest = std::mem::take(&mut self.steps).filter(is_as_it_was);
         self.steps = changes
@@ -203,6 +216,8 @@ impl<S> At<S> {
 pub(crate) struct Plan<S> {
     finders: BTreeMap<Finder, At<S>>,
     versions: u64,
+    /// What cannot be read may be something else since that was last asked.
+    unread_changed: bool,
 }
 
 impl<S> Default for Plan<S> {
@@ -210,6 +225,7 @@ impl<S> Default for Plan<S> {
         Self {
             finders: BTreeMap::new(),
             versions: 0,
+            unread_changed: true,
         }
     }
 }
@@ -218,6 +234,7 @@ impl<S: State> Plan<S> {
     /// From now on these are all. Whoever is no longer among them is forgotten, and has to be in the
     /// book. Returns whether anybody is.
     pub(crate) fn set(&mut self, finders: &BTreeSet<Finder>) -> bool {
+        self.unread_changed = true;
         let before = self.finders.len();
         self.finders.retain(|finder, _| finders.contains(finder));
         let forgotten = self.finders.len() != before;
@@ -322,6 +339,11 @@ impl<S: State> Plan<S> {
         finders.any(|(finder, at)| finder.policy == *policy && !at.is_current)
     }
 
+    /// Whether nobody has to judge everything anew, or does so.
+    pub(crate) fn is_current(&self) -> bool {
+        self.finders.values().all(|at| at.is_current)
+    }
+
     /// A walk that looks at some objects again, by the state that the policy stands at; `None`: it is on
     /// its way, or stands nowhere, or none of them is there.
     pub(crate) fn again(&mut self, finder: &Finder, objects: &[ObjectKey]) -> Option<Walk<S>> {
@@ -370,13 +392,13 @@ impl<S: State> Plan<S> {
         let finders = self.on(walk);
         for (object, is_readable) in objects {
             if !is_readable {
-                walk.unread.put(object);
+                walk.unread.put(object, walk.to.as_ref());
                 continue;
             }
             walk.unread.keys.remove(object);
             for finder in &finders {
                 if let Some(at) = self.finders.get_mut(finder) {
-                    at.unread.keys.remove(object);
+                    self.unread_changed |= at.unread.keys.remove(object);
                 }
             }
         }
@@ -393,11 +415,13 @@ impl<S: State> Plan<S> {
             let Some(at) = at.filter(|at| at.born == walker.born) else {
                 continue;
             };
+            self.unread_changed = true;
             at.walks = false;
             if walk.is_whole {
                 at.unread = Unread::default();
             }
-            at.unread.add(&walk.unread);
+            at.unread
+                .add(&walk.unread, walk.to.as_ref().or(at.seen.as_ref()));
             if let Some(to) = &walk.to {
                 at.seen = Some(to.clone());
                 at.is_current = at.version == walker.version;
@@ -414,6 +438,11 @@ impl<S: State> Plan<S> {
         Some(keys.filter(|key| seen.get(key).is_some()).collect())
     }
 
+    /// Whether [`Plan::unread`] may say something else than when this was last asked.
+    pub(crate) fn take_unread_changed(&mut self) -> bool {
+        std::mem::take(&mut self.unread_changed)
+    }
+
     /// How many there are.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
@@ -426,6 +455,14 @@ fn uid<S: State>(step: &Step<S::Object>) -> Option<String> {
     match step {
         Step::Judge(object) => S::uid(object),
         Step::Forget(uid) => Some(uid.clone()),
+    }
+}
+
+/// Where the object stands that has to be judged.
+fn key<S: State>(step: &Step<S::Object>) -> Option<ObjectKey> {
+    match step {
+        Step::Judge(object) => Some(S::key(object)),
+        Step::Forget(_) => None,
     }
 }
 

@@ -46,6 +46,10 @@ const SLICE: usize = 64;
 /// How often a walk that is under way takes along what changed: it looks through all that is left of it.
 const EXTENDED_EVERY: Duration = Duration::from_secs(1);
 
+/// The least time between two scans of all for objects that were left out: one that finds no room after all
+/// is not made again and again.
+const REOPENED_EVERY: Duration = Duration::from_secs(60);
+
 /// The least time between two looks at the views: changes that come together are taken in together.
 const PACE_MIN: Duration = Duration::from_millis(50);
 
@@ -85,6 +89,10 @@ pub(crate) struct Scanner {
     /// How often everything is judged anew.
     interval: Duration,
     due: Instant,
+    /// When objects that were left out may be taken in again, if there is room.
+    reopens_at: Instant,
+    /// Whether it was told that some are left out.
+    told_full: bool,
 }
 
 impl Scanner {
@@ -124,6 +132,8 @@ impl Scanner {
             log_was_read: false,
             interval,
             due: Instant::now() + interval,
+            reopens_at: Instant::now(),
+            told_full: false,
         }
     }
 
@@ -207,6 +217,9 @@ impl Scanner {
             self.due = now + self.interval;
             self.desk.look(Book::reopen);
             self.anew(|_| true);
+        } else if now >= self.reopens_at && self.has_room() {
+            self.reopens_at = now + REOPENED_EVERY;
+            self.anew(|_| true);
         }
         let (mirror, policies) = (&self.mirror, &self.policies);
         let waits = |policy: &ObjectKey| policies.get(policy).is_some_and(Scanned::may_wait);
@@ -233,6 +246,12 @@ impl Scanner {
                 None => self.retries.later(&finder, now),
             }
         }
+    }
+
+    /// Whether there is room for objects that were left out, and everybody else was judged.
+    fn has_room(&self) -> bool {
+        let reopen = |book: &mut Book| book.left_out() > 0 && book.reopen();
+        self.plan.is_current() && self.desk.look(reopen)
     }
 
     /// Lets go on whoever can.
@@ -367,7 +386,16 @@ impl Scanner {
         if self.known.is_none() {
             return;
         }
-        let mut unsettled = Unsettled::default();
+        let is_full = self.desk.look(|book| book.left_out() > 0);
+        // There may be many objects that cannot be read: they are gone through where they may be others.
+        if !self.plan.take_unread_changed() && is_full == self.told_full {
+            return;
+        }
+        self.told_full = is_full;
+        let mut unsettled = Unsettled {
+            is_full,
+            ..Unsettled::default()
+        };
         for ((policy, _), (kind, view)) in &self.collections {
             let unread = view.as_ref().and_then(|view| {
                 let (policy, view) = (policy.clone(), view.clone());
@@ -381,7 +409,6 @@ impl Scanner {
                 }
             }
         }
-        unsettled.is_full = self.desk.look(|book| book.left_out() > 0);
         self.metrics.unsettled(unsettled.unseen.len());
         self.metrics.unread(unsettled.unread.len());
         self.desk.settle(unsettled);

@@ -39,6 +39,10 @@ impl State for Snapshot {
         uid(object)
     }
 
+    fn key(object: &Object) -> ObjectKey {
+        ObjectKey::new(object.namespace(), object.name())
+    }
+
     fn get(&self, key: &ObjectKey) -> Option<Object> {
         self.read().get(&key.namespace, &key.name).cloned()
     }

@@ -1,6 +1,10 @@
 //! Which objects are left out, as far as they are counted.
 
-use std::{collections::BTreeSet, hash::BuildHasher, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashSet},
+    hash::BuildHasher,
+    sync::Arc,
+};
 
 use xxhash_rust::xxh3::{Xxh3DefaultBuilder, xxh3_64};
 
@@ -40,8 +44,8 @@ impl LeftOut {
     }
 
     /// These have nothing to say any more.
-    pub(super) fn retain(&mut self, gone: &[Arc<Finder>]) {
-        let gone: BTreeSet<u64> = gone.iter().map(|finder| of(finder)).collect();
+    pub(super) fn retain(&mut self, gone: &HashSet<Arc<Finder>>) {
+        let gone: HashSet<u64> = gone.iter().map(|finder| of(finder)).collect();
         self.of.retain(|(_, finder)| !gone.contains(finder));
         let mut uids: Vec<u64> = self.of.iter().map(|(uid, _)| *uid).collect();
         uids.dedup(); // They are in order.

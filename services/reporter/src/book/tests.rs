@@ -118,3 +118,35 @@ fn what_no_finder_knows_is_forgotten() {
     assert_eq!(take_all(&mut book), ["a"]);
     assert_eq!(book.len(), 0);
 }
+
+#[test]
+fn of_many_finders_those_that_are_gone_are_forgotten() {
+    let mut book = Book::with_limits(Limits {
+        pages_max: 20,
+        ..Limits::default()
+    });
+    let names: Vec<_> = (0..30).map(|number| format!("{number:02}")).collect();
+    for (object, name) in names.iter().enumerate() {
+        for policy in &names[object..] {
+            let results = vec![result("r", Outcome::Pass)];
+            book.put(&subject(name), &finder(policy), results, 1);
+        }
+    }
+    assert_eq!((book.len(), book.left_out()), (20, 10));
+    take_all(&mut book);
+    let stays = |finder: &Finder| finder.policy.name.as_bytes()[1] < b'5';
+    book.retain(stays);
+    assert_eq!(take_all(&mut book).len(), 20, "each had one of the others");
+    // Of the last ones nobody else speaks.
+    assert_eq!((book.len(), book.left_out()), (20, 5));
+    for (object, name) in names.iter().take(20).enumerate() {
+        let page = book.page(name).unwrap();
+        let found = page.findings.iter().map(|found| &*found.finder.policy.name);
+        let expected = names[object..]
+            .iter()
+            .filter(|name| name.as_bytes()[1] < b'5');
+        assert!(found.eq(expected), "{name}");
+    }
+    book.retain(stays);
+    assert_eq!(take_all(&mut book), [""; 0]);
+}

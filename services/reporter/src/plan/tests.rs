@@ -1,6 +1,6 @@
 //! The plan and the book beside a full scan, for any sequence of changes.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use proptest::prelude::*;
 
@@ -12,15 +12,22 @@ use crate::{
 
 /// A view as a map, by name: an incarnation of the object, and what it says.
 #[derive(Clone, Debug)]
-struct Fake(Arc<BTreeMap<u8, (u32, u8)>>);
+struct Fake(Arc<BTreeMap<u16, (u32, u8)>>);
+
+/// An object of this content cannot be read, nor which one it is.
+const NAMELESS: u8 = 4;
 
 /// An object of this content cannot be read: what was known of it stays.
-const UNREADABLE: u8 = 4;
+const BROKEN: u8 = 5;
+
+fn is_readable(content: u8) -> bool {
+    !matches!(content, NAMELESS | BROKEN)
+}
 
 /// Name, incarnation, content.
-type Thing = (u8, u32, u8);
+type Thing = (u16, u32, u8);
 
-fn uid(name: u8, incarnation: u32) -> String {
+fn uid(name: u16, incarnation: u32) -> String {
     format!("{name}-{incarnation}")
 }
 
@@ -35,11 +42,12 @@ impl State for Fake {
         let Some(Self(before)) = before else {
             return self.all().into_iter().map(Step::Judge).collect();
         };
-        let gone = before.iter().filter(|(name, (incarnation, _))| {
-            let now = self.0.get(*name);
-            now.is_none_or(|(now, _)| now != incarnation)
+        let of = |name: &u16, (made, content): &(u32, u8)| Self::uid(&(*name, *made, *content));
+        let gone = before.iter().filter_map(|(name, old)| {
+            let now = self.0.get(name).and_then(|now| of(name, now));
+            of(name, old).filter(|old| now.as_ref() != Some(old))
         });
-        let gone = gone.map(|(name, (incarnation, _))| Step::Forget(uid(*name, *incarnation)));
+        let gone = gone.map(Step::Forget);
         let changed = self.0.iter();
         let changed = changed.filter(|(name, now)| before.get(*name) != Some(*now));
         let changed = changed
@@ -53,12 +61,16 @@ impl State for Fake {
             .collect()
     }
 
-    fn uid((name, incarnation, _): &Thing) -> Option<String> {
-        Some(uid(*name, *incarnation))
+    fn uid((name, incarnation, content): &Thing) -> Option<String> {
+        (*content != NAMELESS).then(|| uid(*name, *incarnation))
+    }
+
+    fn key((name, ..): &Thing) -> ObjectKey {
+        ObjectKey::new("", name.to_string())
     }
 
     fn get(&self, key: &ObjectKey) -> Option<Thing> {
-        let name: u8 = key.name.parse().ok()?;
+        let name: u16 = key.name.parse().ok()?;
         let (incarnation, content) = self.0.get(&name)?;
         Some((name, *incarnation, *content))
     }
@@ -76,10 +88,10 @@ fn subject((name, incarnation, _): Thing) -> Subject {
 
 #[derive(Clone, Debug)]
 enum Event {
-    Put(u8, u8, u8),
-    Delete(u8, u8),
+    Put(u8, u16, u8),
+    Delete(u8, u16),
     /// The object goes and comes again between two looks.
-    Remake(u8, u8, u8),
+    Remake(u8, u16, u8),
     /// The policy is this now; 0: it is gone.
     Policy(u8, u8),
     /// The view cannot be read, or can be again.
@@ -95,9 +107,9 @@ enum Event {
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
-        6 => (0..2_u8, 0..4_u8, 0..5_u8).prop_map(|(v, n, c)| Event::Put(v, n, c)),
-        2 => (0..2_u8, 0..4_u8).prop_map(|(v, n)| Event::Delete(v, n)),
-        1 => (0..2_u8, 0..4_u8, 0..5_u8).prop_map(|(v, n, c)| Event::Remake(v, n, c)),
+        6 => (0..2_u8, 0..4_u16, 0..6_u8).prop_map(|(v, n, c)| Event::Put(v, n, c)),
+        2 => (0..2_u8, 0..4_u16).prop_map(|(v, n)| Event::Delete(v, n)),
+        1 => (0..2_u8, 0..4_u16, 0..6_u8).prop_map(|(v, n, c)| Event::Remake(v, n, c)),
         3 => (0..3_u8, 0..4_u8).prop_map(|(p, c)| Event::Policy(p, c)),
         1 => (0..2_u8, any::<bool>()).prop_map(|(v, u)| Event::Unknown(v, u)),
         4 => Just(Event::Begin),
@@ -121,7 +133,7 @@ fn judge(policy: u8, content: u8) -> Vec<crate::result::RuleResult> {
 
 #[derive(Default)]
 struct World {
-    views: [BTreeMap<u8, (u32, u8)>; 2],
+    views: [BTreeMap<u16, (u32, u8)>; 2],
     states: [Option<Fake>; 2],
     unknown: [bool; 2],
     policies: BTreeMap<u8, u8>,
@@ -259,7 +271,7 @@ impl World {
         let met = steps.iter().filter_map(|step| match step {
             Step::Judge((name, _, content)) => {
                 let key = ObjectKey::new("", name.to_string());
-                Some((key, *content != UNREADABLE))
+                Some((key, is_readable(*content)))
             }
             Step::Forget(_) => None,
         });
@@ -272,7 +284,7 @@ impl World {
                 let number: u8 = finder.policy.name.parse().unwrap();
                 let content = &self.policies[&number];
                 match &step {
-                    Step::Judge(thing) if thing.2 == UNREADABLE => {}
+                    Step::Judge(thing) if !is_readable(thing.2) => {}
                     Step::Judge(thing) => {
                         let results = judge(*content, thing.2);
                         self.book.put(&subject(*thing), &finder, results, 0);
@@ -299,14 +311,14 @@ impl World {
         panic!("it never comes to an end");
     }
 
-    /// The book without what cannot be read, of which it says what it said before.
+    /// The book without what is broken, of which it says what it said before.
     fn known(&self) -> BTreeMap<Subject, BTreeMap<Finder, Vec<crate::result::RuleResult>>> {
         let things = self.views.iter().flatten();
-        let unreadable = things.filter(|(_, (_, content))| *content == UNREADABLE);
-        let unreadable = unreadable.map(|(name, (made, _))| uid(*name, *made));
-        let unreadable: BTreeSet<String> = unreadable.collect();
+        let broken = things.filter(|(_, (_, content))| *content == BROKEN);
+        let broken = broken.map(|(name, (made, _))| uid(*name, *made));
+        let broken: BTreeSet<String> = broken.collect();
         let mut known = self.book.all();
-        known.retain(|subject, _| !unreadable.contains(&*subject.uid));
+        known.retain(|subject, _| !broken.contains(&*subject.uid));
         known
     }
 
@@ -324,7 +336,7 @@ impl World {
     fn unreadable(&self) -> BTreeMap<Finder, Option<Vec<String>>> {
         let finders = self.finders().into_iter().map(|finder| {
             let things = &self.views[usize::from(finder.view == view(1))];
-            let unreadable = things.iter().filter(|(_, thing)| thing.1 == UNREADABLE);
+            let unreadable = things.iter().filter(|(_, thing)| !is_readable(thing.1));
             let names = unreadable.map(|(name, _)| name.to_string()).collect();
             (finder, Some(names))
         });
@@ -336,7 +348,7 @@ impl World {
         for (policy, content) in &self.policies {
             for index in Self::views_of(*policy) {
                 let things = Fake(Arc::new(self.views[index].clone())).all();
-                for thing in things.into_iter().filter(|thing| thing.2 != UNREADABLE) {
+                for thing in things.into_iter().filter(|thing| is_readable(thing.2)) {
                     let results = judge(*content, thing.2);
                     book.put(&subject(thing), &finder(*policy, index), results, 0);
                 }
@@ -352,8 +364,13 @@ proptest! {
     #[test]
     fn after_any_changes_the_book_is_that_of_a_full_scan(events in events()) {
         let mut world = World::default();
+        let mut told = world.unread();
         for event in &events {
             world.take(event);
+            if world.plan.take_unread_changed() {
+                told = world.unread();
+            }
+            prop_assert_eq!(&told, &world.unread(), "nobody said that it is another");
         }
         world.settle();
         prop_assert_eq!(world.known(), world.full_scan().all());
@@ -412,13 +429,13 @@ fn what_cannot_be_read_is_known_one_by_one_up_to_a_limit() {
     let mut plan = Plan::default();
     let finder = finder(0, 0);
     plan.set(&[finder.clone()].into());
-    let things = |n: u8| Fake(Arc::new((0..n).map(|name| (name, (1, 1))).collect()));
-    let mut go = |to: &Fake, whole: bool, unread: usize| {
+    let things = |n: usize| Fake(Arc::new((0_u16..).take(n).map(|n| (n, (1, 1))).collect()));
+    let mut go = |to: &Fake, whole: bool, unread: Range<usize>| {
         if whole {
             plan.anew(|_| true);
         }
         let mut walk = plan.walks(|_| Some(to.clone()), never).remove(0);
-        let keys: Vec<_> = (0..unread)
+        let keys: Vec<_> = unread
             .map(|number| ObjectKey::new("", number.to_string()))
             .collect();
         plan.came_to(&mut walk, keys.iter().map(|key| (key, false)));
@@ -426,22 +443,59 @@ fn what_cannot_be_read_is_known_one_by_one_up_to_a_limit() {
         plan.unread(&finder).map(|keys| keys.len())
     };
     let (one, two) = (things(1), things(2));
+    let (most, more) = (things(UNREAD_MAX), things(UNREAD_MAX + 1));
+    let all = || 0..UNREAD_MAX;
+    assert_eq!(go(&one, true, all()), Some(1), "the others are not there");
     assert_eq!(
-        go(&one, true, UNREAD_MAX),
-        Some(1),
-        "the others are not there"
+        go(&two, false, 0..0),
+        Some(2),
+        "other changes change nothing"
     );
-    assert_eq!(go(&two, false, 0), Some(2), "other changes change nothing");
-    assert_eq!(go(&two, true, UNREAD_MAX + 1), None);
-    assert_eq!(go(&one, false, 0), None, "some of them nobody knows");
-    assert_eq!(go(&one, true, 0), Some(0), "all was read");
+    assert_eq!(go(&most, true, all()), Some(UNREAD_MAX));
+    assert_eq!(go(&more, false, UNREAD_MAX..UNREAD_MAX + 1), None);
+    assert_eq!(go(&one, false, 0..0), None, "some of them nobody knows");
+    assert_eq!(go(&one, true, 0..0), Some(0), "all was read");
+    // On one walk, and on several.
+    assert_eq!(go(&more, true, 0..UNREAD_MAX + 1), None);
+    assert_eq!(
+        go(&two, true, 0..3 * UNREAD_MAX),
+        Some(2),
+        "what is gone does not count"
+    );
+    for round in 1..5 {
+        let gone = round * UNREAD_MAX;
+        let found = go(&things(2 + round), false, gone..gone + 900);
+        assert_eq!(found, Some(2), "nor what went before");
+    }
+}
+
+#[test]
+fn one_without_a_uid_is_not_judged_as_it_was() {
+    let mut plan = Plan::default();
+    plan.set(&[finder(0, 0)].into());
+    let state = |contents: [u8; 3]| {
+        let things = (0_u16..).zip(contents);
+        Fake(Arc::new(
+            things.map(|(name, content)| (name, (1, content))).collect(),
+        ))
+    };
+    let one = state([NAMELESS, 0, NAMELESS]);
+    let mut walk = plan.walks(|_| Some(one.clone()), never).remove(0);
+    walk.extend(&state([1, NAMELESS, NAMELESS]));
+    let steps = [
+        Step::Forget(uid(1, 1)),
+        Step::Judge((0, 1, 1)),
+        Step::Judge((1, 1, NAMELESS)),
+        Step::Judge((2, 1, NAMELESS)),
+    ];
+    assert_eq!(walk.take(9), steps);
 }
 
 #[test]
 fn policies_that_stand_together_walk_together() {
     let mut plan = Plan::default();
     plan.set(&[finder(0, 0), finder(2, 0)].into());
-    let state = |n: u8| Fake(Arc::new((0..n).map(|name| (name, (1, 1))).collect()));
+    let state = |n: u16| Fake(Arc::new((0..n).map(|name| (name, (1, 1))).collect()));
     let (one, two) = (state(3), state(4));
     let mut walks = plan.walks(|_| Some(one.clone()), never);
     assert_eq!(walks.len(), 1);
@@ -483,7 +537,7 @@ fn a_policy_that_has_nothing_to_look_at_again_goes_on() {
     let mut plan = Plan::default();
     let finder = finder(0, 0);
     plan.set(&[finder.clone()].into());
-    let state = |n: u8| Fake(Arc::new((0..n).map(|name| (name, (1, 1))).collect()));
+    let state = |n: u16| Fake(Arc::new((0..n).map(|name| (name, (1, 1))).collect()));
     let (one, two) = (state(1), state(2));
     let walk = plan.walks(|_| Some(one.clone()), never).remove(0);
     plan.arrived(walk);

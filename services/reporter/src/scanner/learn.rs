@@ -40,10 +40,13 @@ impl Scanner {
             })
             .collect();
         self.hold(&finders);
+        let mut has_room = false;
         if self.plan.set(&finders) {
             let plan = &self.plan;
-            self.desk
-                .write(|book| book.retain(|finder| plan.has(finder)));
+            has_room = self.desk.write(|book| {
+                book.retain(|finder| plan.has(finder));
+                book.reopen()
+            });
         }
         self.retries.retain(|finder| finders.contains(finder));
         // Which policies other exceptions are about is for their rules to say.
@@ -58,7 +61,8 @@ impl Scanner {
         let reads = reads.map(|(key, policy)| (key.clone(), known.reads(policy)));
         self.facts.set(reads.collect(), Instant::now());
         self.judge_by_new_facts(|policy| new.contains(policy));
-        self.anew(is_other);
+        // Where there is room, others' objects may be among those that were left out.
+        self.anew(|policy| has_room || is_other(policy));
         self.patience
             .retain(|policy, _| policies.contains_key(policy));
         self.policies = policies;

@@ -331,6 +331,83 @@ async fn an_object_that_cannot_be_read_is_named_until_it_can() {
     assert_eq!(world.desk.look(|book| book.len()), 3);
 }
 
+/// Speaks of the Pods of these teams alone.
+fn of_teams(name: &str, teams: &[usize]) -> Value {
+    let teams: Vec<_> = teams.iter().map(|team| format!("team-{team}")).collect();
+    json!({"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy",
+        "metadata": {"name": name,
+            "annotations": {"pod-policies.kyverno.io/autogen-controllers": "none"}},
+        "spec": {"rules": [{"name": "r",
+            "match": {"any": [{"resources": {"kinds": ["Pod"], "namespaces": teams}}]},
+            "validate": {"message": "m", "pattern": {"metadata": {"name": "?*"}}}}]}})
+}
+
+impl World {
+    /// A book that holds the first four of eight Pods, and leaves out the others.
+    async fn full(policies: &[Value]) -> Self {
+        let mut world = Self::new(8, policies).await;
+        let limits = crate::book::Limits {
+            pages_max: 4,
+            ..Default::default()
+        };
+        world.desk.look(|book| *book = Book::with_limits(limits));
+        world.start();
+        world.until_held(0..4, 4).await;
+        world
+    }
+
+    /// Waits until these Pods are held, and so many left out.
+    async fn until_held(&self, pods: std::ops::Range<usize>, left_out: usize) {
+        let uid = |number| {
+            pod(number).1["metadata"]["uid"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        };
+        let uids: Vec<String> = pods.map(uid).collect();
+        let is_so = |book: &mut Book| {
+            let has_all = uids.iter().all(|uid| book.page(uid).is_some());
+            has_all && (book.len(), book.left_out()) == (uids.len(), left_out)
+        };
+        tokio::time::timeout(PATIENCE, self.until(is_so))
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_was_left_out_is_taken_in_when_the_policy_that_took_the_room_goes() {
+    let both = [
+        of_teams("first", &[0, 1, 2, 3]),
+        of_teams("last", &[4, 5, 6, 7]),
+    ];
+    let mut world = World::full(&both).await;
+    let full = crate::desk::Unsettled {
+        is_full: true,
+        ..Default::default()
+    };
+    let told = |known: &Option<Arc<_>>| known.as_deref() == Some(&full);
+    let mut unsettled = world.desk.unsettled();
+    tokio::time::timeout(PATIENCE, unsettled.wait_for(told))
+        .await
+        .unwrap()
+        .unwrap();
+    world.writer.delete(&system::policies(), "", "first").await;
+    world.until_held(4..8, 0).await;
+    tokio::time::timeout(PATIENCE, world.settled())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn who_was_left_out_is_taken_in_when_an_object_goes() {
+    let mut world = World::full(&[of_teams("all", &[0, 1, 2, 3, 4, 5, 6, 7])]).await;
+    let (key, _) = pod(0);
+    let (namespace, name) = (&key.namespace, &key.name);
+    world.writer.delete(&world.view, namespace, name).await;
+    world.until_held(1..5, 3).await;
+}
+
 /// What this process takes: memory in bytes, CPU in ticks of 10 ms.
 fn taken() -> (u64, u64) {
     let number = |text: &str| text.parse::<u64>().unwrap();

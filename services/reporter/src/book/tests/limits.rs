@@ -66,16 +66,18 @@ fn room_is_given_away_by_the_next_whole_scan_where_there_is_enough() {
         }
         (book.len(), book.left_out())
     };
+    assert!(!book.reopen(), "nothing is left out");
     assert_eq!(scan(&mut book), (16, 2));
     book.forget("03", &finder("p"));
-    book.reopen();
+    assert!(!book.reopen());
     assert_eq!(uids(&book).len(), 15);
     book.put(&subject("17"), &finder("p"), pass(), 1);
     assert_eq!(book.left_out(), 2, "nothing comes and goes at the limit");
     book.forget("04", &finder("p"));
     book.put(&subject("17"), &finder("p"), pass(), 1);
     assert_eq!(book.len(), 14, "not before all are judged again");
-    book.reopen();
+    assert!(book.reopen());
+    assert!(!book.reopen(), "once");
     for name in ["17", "16"] {
         book.put(&subject(name), &finder("p"), pass(), 1);
     }
