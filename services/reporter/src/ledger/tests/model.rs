@@ -188,7 +188,10 @@ impl World {
     }
 
     fn settle(&mut self, unknown: (BTreeSet<u8>, BTreeSet<u8>)) {
-        let before: Vec<u8> = (0..OBJECTS).filter(|o| self.is_unknown(*o)).collect();
+        let unknown_before = (0..OBJECTS).filter(|object| self.is_unknown(*object));
+        let before: Vec<_> = unknown_before
+            .map(|object| (object, self.page(object)))
+            .collect();
         self.unknown = unknown;
         let unsettled = Unsettled {
             unseen: self
@@ -200,13 +203,14 @@ impl World {
             unread: self.unknown.1.iter().map(|object| owner(*object)).collect(),
             is_full: false,
         };
-        // What was found is in the book before anybody says that it is all.
-        let known: Vec<u8> = before
-            .into_iter()
-            .filter(|o| !self.is_unknown(*o))
-            .collect();
         self.ledger.settle(Some(Arc::new(unsettled)), self.now);
-        known.into_iter().for_each(|object| self.look(object));
+        // What was found is in the book before anybody says that it is all. Nobody looks at those of which
+        // nothing was found: that is for the ledger to remember.
+        for (object, page) in before {
+            if !self.is_unknown(object) && self.page(object) != page {
+                self.look(object);
+            }
+        }
     }
 
     fn take(&mut self, event: Event) {
