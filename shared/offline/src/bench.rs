@@ -229,7 +229,8 @@ impl Bench {
         self
     }
 
-    /// And with resources that rules read, and that are not held against policies.
+    /// And with resources that rules read, and that are not held against policies; of two of the same name those
+    /// before count.
     #[must_use]
     pub fn with_read(mut self, resources: Vec<Resource>) -> Self {
         self.world.resources.extend(resources);
@@ -346,10 +347,9 @@ fn rules(
 /// One of which nothing is given has what every namespace has.
 fn namespace_labels(bench: &Bench, resource: &Resource) -> Map<String, Value> {
     let name = &resource.namespace;
-    let mut resources = bench.resources.iter();
     let given = || {
-        let namespace = resources.find(|own| own.kind == "Namespace" && own.name == *name)?;
-        namespace.value["metadata"]["labels"].as_object().cloned()
+        let namespace = bench.world.namespace(name).ok()?;
+        namespace["metadata"]["labels"].as_object().cloned()
     };
     let labels = bench.variables.namespace_labels(name).or_else(given);
     let mut labels = labels.unwrap_or_default();
@@ -375,6 +375,7 @@ fn judge(
     let labels = namespace_labels(bench, resource);
     let facts =
         Facts::new(&bench.world, &of_resource, &of_rule).within(&resource.namespace, labels);
+    let facts = facts.of_policy(policy.namespace());
     let evaluation = Evaluation::start(policy, rule, &request).with_whole_facts();
     let mut evaluation = evaluation
         .with_exceptions(&bench.exceptions)
@@ -521,6 +522,31 @@ mod tests {
                 .iter()
                 .filter(|one| one.status == Status::Fail);
             assert!(failed.into_iter().all(|one| one.is_enforced));
+        }
+    }
+
+    /// A Namespace that is only read says as much of its labels as one that is judged.
+    #[test]
+    fn any_given_namespace_says_what_its_labels_are() {
+        let spec = "{rules: [{name: gold, match: {any: [{resources: {kinds: [Pod], \
+            namespaceSelector: {matchLabels: {tier: gold}}}}]}, validate: {message: m, deny: {}}}]}";
+        let namespace = || {
+            let metadata = json!({"name": "shop", "labels": {"tier": "gold"}});
+            let manifest = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
+            vec![Resource::new(manifest).unwrap()]
+        };
+        let bench = || {
+            let mut web = pod("web", &json!({})).value;
+            web["metadata"]["namespace"] = "shop".into();
+            let web = Resource::new(web).unwrap();
+            Bench::new(vec![policy(spec, "{name: p}")], vec![web])
+        };
+        for (bench, rules) in [
+            (bench(), 0),
+            (bench().with_read(namespace()), 1),
+            (bench().with_targets(namespace()), 1),
+        ] {
+            assert_eq!(apply(&bench)[0].rules.len(), rules);
         }
     }
 }

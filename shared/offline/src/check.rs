@@ -3,6 +3,7 @@
 mod load;
 mod patched;
 mod run;
+mod told;
 
 use anteroom_policy::Operation;
 use serde::Serialize;

@@ -1,11 +1,12 @@
 //! Entries that are declared among the given manifests, with what they keep out of the given resources.
 
-use anteroom_model::{EntryKind, FactError};
+use anteroom_model::{EntryKind, FactError, ObjectKey};
 use anteroom_policy::CollectionReference;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::{
     facts::{Unanswered, World, nothing, search},
+    given::ObjectType,
     suite::ProjectionData,
 };
 
@@ -16,8 +17,16 @@ pub struct DeclaredEntry {
     name: String,
     /// `None` where it keeps something else, as what an API call answers, or selects by more than is looked at
     /// here (`namespaces`, `matchExpressions`): nothing is known of that.
-    objects: Option<CollectionReference>,
+    kept: Option<Kept>,
     projections: Vec<(String, String)>,
+}
+
+/// Of what an entry is made.
+#[derive(Clone, Debug, PartialEq)]
+enum Kept {
+    Objects(CollectionReference),
+    /// One of a group (`None`: any) and a resource.
+    Object(Option<String>, String, ObjectKey),
 }
 
 impl DeclaredEntry {
@@ -33,7 +42,7 @@ impl DeclaredEntry {
             return None;
         }
         let spec = &manifest["spec"];
-        let objects = match kind {
+        let kept = match kind {
             EntryKind::Cached => spec["resource"].as_object().and_then(cached),
             _ => spec["kubernetesResource"].as_object().map(global),
         };
@@ -41,7 +50,7 @@ impl DeclaredEntry {
         Some(Self {
             kind,
             name: text(&manifest["metadata"]["name"]),
-            objects,
+            kept,
             projections: projections
                 .map(|one| (text(&one["name"]), text(&one["jmesPath"])))
                 .collect(),
@@ -53,25 +62,27 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn global(of: &Map<String, Value>) -> CollectionReference {
+fn global(of: &Map<String, Value>) -> Kept {
     let part = |name: &str| of.get(name).map(text).unwrap_or_default();
-    CollectionReference {
+    Kept::Objects(CollectionReference {
+        // One that is left out is the core group.
+        group: Some(group(&part("group"))),
         resource: part("resource"),
         namespace: part("namespace"),
         ..CollectionReference::default()
-    }
+    })
 }
 
 /// `None` where it selects by what is not looked at here.
-fn cached(of: &Map<String, Value>) -> Option<CollectionReference> {
+fn cached(of: &Map<String, Value>) -> Option<Kept> {
     let part = |name: &str| of.get(name).map(text).unwrap_or_default();
-    let mut fields = part("fieldSelector");
+    let group = of.get("group").map(|given| group(&text(given)));
+    let resource = part("kind").trim().to_owned();
     if !part("name").is_empty() {
-        let name = format!("metadata.name={}", part("name"));
-        fields = match fields.is_empty() {
-            true => name,
-            false => return None,
-        };
+        let selects = ["namespaces", "labelSelector", "fieldSelector"];
+        let key = ObjectKey::new(&*part("namespace"), &*part("name"));
+        return (!selects.iter().any(|field| of.contains_key(*field)))
+            .then_some(Kept::Object(group, resource, key));
     }
     let mut labels = Vec::new();
     if let Some(selector) = of.get("labelSelector") {
@@ -83,42 +94,74 @@ fn cached(of: &Map<String, Value>) -> Option<CollectionReference> {
             labels.push(format!("{name}={}", value.as_str()?));
         }
     }
-    (!of.contains_key("namespaces")).then(|| CollectionReference {
-        resource: part("kind"),
-        namespace: part("namespace"),
-        field_selector: fields,
-        label_selector: labels.join(","),
-        ..CollectionReference::default()
+    (!of.contains_key("namespaces")).then(|| {
+        Kept::Objects(CollectionReference {
+            group,
+            resource,
+            namespace: part("namespace"),
+            field_selector: part("fieldSelector"),
+            label_selector: labels.join(","),
+            ..CollectionReference::default()
+        })
     })
 }
 
+/// As objects have it; entries may also write it as the beginning of a path, and the core group by name.
+fn group(written: &str) -> String {
+    let written = written.trim().trim_matches('/');
+    let written = written.strip_prefix("apis/").unwrap_or(written);
+    match written.split('/').next().unwrap_or_default() {
+        "core" | "api" => String::new(),
+        group => group.to_owned(),
+    }
+}
+
+impl Kept {
+    /// The one namespace that it is of; empty where it may be of more.
+    fn namespace(&self) -> &str {
+        match self {
+            Self::Objects(of) => &of.namespace,
+            Self::Object(_, _, key) => &key.namespace,
+        }
+    }
+}
+
 impl World {
-    /// What an entry that is declared keeps, or what one of its projections makes of it; `None` where none of
-    /// this name is.
+    /// What an entry that is declared keeps, or what one of its projections makes of it, for a policy of the
+    /// namespace `home`, if it is in one; `None` where none of this name is.
     pub(crate) fn declared(
         &self,
         kind: EntryKind,
         name: &str,
         projection: &str,
+        home: Option<&str>,
     ) -> Option<Result<Value, Unanswered>> {
         let mut all = self.declared.iter();
         let entry = all.find(|entry| entry.kind == kind && entry.name == name)?;
-        Some(self.kept(entry, projection))
+        let within = entry.kept.as_ref().map_or("", Kept::namespace);
+        Some(match home {
+            Some(home) if home != within => Err(Unanswered::Failed(FactError::OutsideNamespace {
+                entry: name.to_owned(),
+                namespace: home.to_owned(),
+            })),
+            _ => self.kept(entry, projection),
+        })
     }
 
+    /// In the shape that it has in a cluster: a document of a `CachedContextEntry`, the objects of a
+    /// `GlobalContextEntry`, or one object.
     fn kept(&self, entry: &DeclaredEntry, projection: &str) -> Result<Value, Unanswered> {
         let name = &entry.name;
-        let objects = entry.objects.as_ref().ok_or_else(|| nothing(name))?;
-        let items = self.collection(objects)?["items"].take();
-        let data = match entry.kind {
-            // In both shapes that policies read: `items`, and `NAME | items`.
-            EntryKind::Cached => {
-                let mut data = Map::new();
-                data.insert(name.clone(), json!({ "items": items }));
-                data.insert("items".to_owned(), items);
-                Value::Object(data)
+        let data = match entry.kept.as_ref().ok_or_else(|| nothing(name))? {
+            Kept::Object(group, resource, key) => {
+                let of = ObjectType {
+                    group: group.as_deref(),
+                    name: resource,
+                };
+                self.object(of, key)?.clone()
             }
-            _ => items,
+            Kept::Objects(objects) if entry.kind == EntryKind::Cached => self.document(objects)?,
+            Kept::Objects(objects) => self.collection(objects)?["items"].take(),
         };
         if projection.is_empty() {
             return Ok(data);
@@ -159,6 +202,8 @@ pub(crate) fn names(projections: &[ProjectionData]) -> impl Iterator<Item = &str
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::resource::Resource;
 
@@ -184,7 +229,7 @@ mod tests {
             ..World::default()
         };
         let of = |world: &World, projection: &str| {
-            let found = world.declared(EntryKind::Global, "hosts", projection);
+            let found = world.declared(EntryKind::Global, "hosts", projection, None);
             found.unwrap()
         };
         assert_eq!(of(&world, "").unwrap()[0]["metadata"]["name"], "a");
@@ -194,8 +239,16 @@ mod tests {
             format!("{error:?}").contains("known: \"names\""),
             "{error:?}"
         );
-        assert!(world.declared(EntryKind::Cached, "hosts", "").is_none());
-        assert!(world.declared(EntryKind::Global, "other", "").is_none());
+        assert!(
+            world
+                .declared(EntryKind::Cached, "hosts", "", None)
+                .is_none()
+        );
+        assert!(
+            world
+                .declared(EntryKind::Global, "other", "", None)
+                .is_none()
+        );
         // Of a kind of which none is given nothing is known, and of what a call answers.
         world.resources.clear();
         assert!(matches!(of(&world, "names"), Err(Unanswered::Nothing(_))));
@@ -205,35 +258,55 @@ mod tests {
         assert!(DeclaredEntry::new(&json!({"kind": "GlobalContextEntry"})).is_none());
     }
 
+    fn service(version: &str, name: &str, labels: Value) -> Resource {
+        let metadata = json!({"name": name, "namespace": "n", "labels": labels});
+        let manifest = json!({"apiVersion": version, "kind": "Service", "metadata": metadata});
+        Resource::new(manifest).unwrap()
+    }
+
+    fn services(entry: &Value) -> World {
+        World {
+            declared: vec![DeclaredEntry::new(entry).unwrap()],
+            resources: vec![
+                service("v1", "a", json!({"x": "1"})),
+                service("v1", "b", json!({})),
+            ],
+            ..World::default()
+        }
+    }
+
+    fn cached_entry(resource: &Value) -> Value {
+        json!({"apiVersion": "kyverno.io/v2alpha1", "kind": "CachedContextEntry",
+            "metadata": {"name": "all"}, "spec": {"resource": resource, "projections": [
+                {"name": "names", "jmesPath": "[services.items[].metadata.name, metadata.name]"}]}})
+    }
+
     #[test]
-    fn a_cached_entry_keeps_what_it_selects_in_both_shapes() {
-        let object = |name: &str, labels: Value| {
-            let metadata = json!({"name": name, "namespace": "n", "labels": labels});
-            let manifest = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata});
-            Resource::new(manifest).unwrap()
-        };
-        let found = |resource: Value, projection: &str| {
-            let entry = json!({"apiVersion": "kyverno.io/v2alpha1", "kind": "CachedContextEntry",
-                "metadata": {"name": "all"}, "spec": {"resource": resource, "projections": [
-                    {"name": "names", "jmesPath": "all.items[].metadata.name"}]}});
-            let world = World {
-                declared: vec![DeclaredEntry::new(&entry).unwrap()],
-                resources: vec![object("a", json!({"x": "1"})), object("b", json!({}))],
-                ..World::default()
-            };
-            let found = world.declared(EntryKind::Cached, "all", projection);
+    fn a_cached_entry_has_the_shape_that_it_has_in_a_cluster() {
+        let found = |resource: &Value, projection: &str| {
+            let world = services(&cached_entry(resource));
+            let found = world.declared(EntryKind::Cached, "all", projection, None);
             found.unwrap().ok()
         };
+        let selects = json!({"matchLabels": {"x": "1"}});
         for (resource, expected) in [
-            (json!({"kind": "services"}), Some(json!(["a", "b"]))),
-            (json!({"kind": "services", "name": "b"}), Some(json!(["b"]))),
+            (json!({"kind": "services"}), Some(json!([["a", "b"], null]))),
+            (json!({"kind": "Service"}), Some(json!([["a", "b"], null]))),
             (
-                json!({"kind": "services", "namespace": "m"}),
-                Some(json!([])),
+                json!({"kind": "services", "group": "core"}),
+                Some(json!([["a", "b"], null])),
             ),
             (
-                json!({"kind": "services", "labelSelector": {"matchLabels": {"x": "1"}}}),
-                Some(json!(["a"])),
+                json!({"kind": "services", "namespace": "m"}),
+                Some(json!([[], null])),
+            ),
+            (
+                json!({"kind": "services", "labelSelector": selects}),
+                Some(json!([["a"], null])),
+            ),
+            (
+                json!({"kind": "services", "fieldSelector": "metadata.name=b"}),
+                Some(json!([["b"], null])),
             ),
             (
                 json!({"kind": "services", "labelSelector": {"matchExpressions": []}}),
@@ -241,10 +314,73 @@ mod tests {
             ),
             (json!({"kind": "services", "namespaces": ["n"]}), None),
             (json!({"kind": "pods"}), None),
+            // Of another group nothing is given.
+            (
+                json!({"kind": "services", "group": "serving.knative.dev"}),
+                None,
+            ),
+            // One object is it, and one that is not given is unknown.
+            (
+                json!({"kind": "Service", "namespace": "n", "name": "b"}),
+                Some(json!([null, "b"])),
+            ),
+            (
+                json!({"kind": "services", "namespace": "n", "name": "c"}),
+                None,
+            ),
         ] {
-            assert_eq!(found(resource.clone(), "names"), expected, "{resource}");
+            assert_eq!(found(&resource, "names"), expected, "{resource}");
         }
-        let whole = found(json!({"kind": "services", "name": "b"}), "").unwrap();
-        assert_eq!(whole["items"][0]["metadata"]["name"], "b");
+        let whole = found(&json!({"kind": "services"}), "").unwrap();
+        let list = &whole["services"];
+        assert_eq!(
+            (&whole["apiVersion"], &whole["kind"]),
+            (&json!("v1"), &json!("ServiceList"))
+        );
+        assert_eq!(
+            (&list["kind"], &list["items"]),
+            (&whole["kind"], &whole["items"])
+        );
+        let one = found(
+            &json!({"kind": "services", "namespace": "n", "name": "b"}),
+            "",
+        );
+        assert_eq!(one.unwrap()["metadata"]["name"], "b");
+    }
+
+    #[test]
+    fn the_group_of_an_entry_counts() {
+        let knative =
+            json!({"version": "v1", "group": "serving.knative.dev", "resource": "services"});
+        let mut world = services(&entry(&json!({"kubernetesResource": knative})));
+        let of = |world: &World| world.declared(EntryKind::Global, "hosts", "", None);
+        assert!(matches!(of(&world), Some(Err(Unanswered::Nothing(_)))));
+        let own = service("serving.knative.dev/v1", "k", json!({}));
+        world.targets.push(own);
+        let found = of(&world).unwrap().unwrap();
+        assert_eq!(found.as_array().unwrap().len(), 1);
+        assert_eq!(found[0]["metadata"]["name"], "k");
+        // Without a group, either could be meant.
+        world.declared =
+            vec![DeclaredEntry::new(&cached_entry(&json!({"kind": "services"}))).unwrap()];
+        let found = world.declared(EntryKind::Cached, "all", "", None);
+        assert!(matches!(found, Some(Err(Unanswered::Failed(_)))));
+    }
+
+    #[test]
+    fn a_policy_of_a_namespace_reads_entries_of_it_alone() {
+        for (namespace, is_inside) in [("n", true), ("m", false), ("", false)] {
+            let resource = json!({"kind": "services", "namespace": namespace});
+            let world = services(&cached_entry(&resource));
+            let found = world.declared(EntryKind::Cached, "all", "", Some("n"));
+            match found.unwrap() {
+                Ok(_) => assert!(is_inside),
+                Err(Unanswered::Failed(FactError::OutsideNamespace { entry, namespace })) => {
+                    assert!(!is_inside);
+                    assert_eq!((&*entry, &*namespace), ("all", "n"));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
     }
 }

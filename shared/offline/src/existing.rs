@@ -17,12 +17,7 @@ impl World {
         let Ok(labels) = LabelSelector::parse(&wanted.label_selector) else {
             return Err(nothing(&what));
         };
-        let mut of_kind: Vec<&Resource> = Vec::new();
-        for own in self.targets.iter().chain(&self.resources) {
-            if is_of_kind(own, wanted) && !of_kind.iter().any(|known| known.is(own)) {
-                of_kind.push(own);
-            }
-        }
+        let of_kind = self.given(|own| is_of_kind(own, wanted));
         if of_kind.is_empty() {
             return Err(nothing(&what));
         }

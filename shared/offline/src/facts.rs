@@ -7,14 +7,13 @@
 use std::collections::BTreeMap;
 
 use anteroom_jmespath::{Environment, Expression, MissingKey};
-use anteroom_model::{EntryKind, FactError, LabelSelector, NameSelector, ObjectKey};
-use anteroom_policy::{
-    ApiTarget, CollectionReference, FactRequest, FactTarget, KeptTarget, Reference, query_functions,
-};
+use anteroom_model::{EntryKind, FactError};
+use anteroom_policy::{ApiTarget, FactRequest, FactTarget, KeptTarget, Reference, query_functions};
 use serde_json::{Map, Value, json};
 
 use crate::{
     declared::{self, DeclaredEntry},
+    given::ObjectType,
     resource::Resource,
     suite::{ApiCallResponse, EntryData, ProjectionData, ResponseData},
     values::{RuleValues, put, segments},
@@ -43,6 +42,8 @@ pub(crate) struct Facts<'a> {
     by_element: &'a BTreeMap<String, Vec<Value>>,
     /// The resource's namespace, and its labels.
     within: (&'a str, Map<String, Value>),
+    /// The namespace of a `Policy`, which reads nothing outside it.
+    home: Option<&'a str>,
 }
 
 impl<'a> Facts<'a> {
@@ -61,7 +62,14 @@ impl<'a> Facts<'a> {
             given,
             by_element: &of_rule.by_element,
             within: ("", Map::new()),
+            home: None,
         }
+    }
+
+    /// For a policy of this namespace; `None` for one that is in none.
+    pub(crate) fn of_policy(mut self, home: Option<&'a str>) -> Self {
+        self.home = home;
+        self
     }
 
     /// Of the resource's namespace the name and the labels are known, if nothing else of it.
@@ -92,6 +100,7 @@ impl<'a> Facts<'a> {
         }
         match self.sought(request) {
             Ok(found) => Ok(over(given, found)),
+            Err(Unanswered::Failed(error)) if is_answer(&error) => Err(Unanswered::Failed(error)),
             Err(_) => Err(Unanswered::Given),
         }
     }
@@ -111,11 +120,13 @@ impl<'a> Facts<'a> {
                 kind,
                 name,
                 projection,
-            } => self.world.entry(*kind, name, projection)?,
-            FactTarget::Collection(collection) => self.world.collection(collection)?,
+            } => self.world.entry(*kind, name, projection, self.home)?,
+            FactTarget::Collection(collection) => self.world.document(collection)?,
             FactTarget::Api(target) => self.world.call(target)?,
             FactTarget::ConfigMap { object, .. } => {
-                let object = self.world.object("configmaps", object)?;
+                let object = self
+                    .world
+                    .object(ObjectType::new("", "configmaps"), object)?;
                 json!({"data": object.get("data").cloned().unwrap_or(json!({})),
                        "metadata": object["metadata"]})
             }
@@ -128,13 +139,25 @@ impl<'a> Facts<'a> {
                     "apiVersion": "v1", "kind": "Namespace",
                     "metadata": {"name": namespace, "labels": self.within.1},
                 }),
-                found => found?,
+                found => found?.clone(),
             },
             FactTarget::Existing(wanted) => return self.world.existing(wanted),
             other => return Err(nothing(&other.to_string())),
         };
         Ok(evaluate(&data, request)?)
     }
+}
+
+/// Whether what was given did answer, with an error, rather than that it does not know. No value stands in then.
+fn is_answer(error: &FactError) -> bool {
+    matches!(
+        error,
+        FactError::LiveReadFailed { .. }
+            | FactError::EvaluationFailed { .. }
+            | FactError::ExpressionInvalid { .. }
+            | FactError::ProjectionNotFound { .. }
+            | FactError::OutsideNamespace { .. }
+    )
 }
 
 /// Whether it is what only a cluster answers, rather than an entry of the policy's own.
@@ -200,7 +223,14 @@ impl World {
         }
     }
 
-    fn entry(&self, kind: EntryKind, name: &str, projection: &str) -> Result<Value, Unanswered> {
+    /// For a policy of the namespace `home`, if it is in one.
+    fn entry(
+        &self,
+        kind: EntryKind,
+        name: &str,
+        projection: &str,
+        home: Option<&str>,
+    ) -> Result<Value, Unanswered> {
         let whole = format!("{name}.{projection}");
         let find = |name: &str| self.entries.iter().find(|entry| entry.name == name);
         // Data may be given under the projection's full name.
@@ -208,7 +238,7 @@ impl World {
             return Ok(entry.data()?);
         }
         let Some(entry) = find(name) else {
-            if let Some(found) = self.declared(kind, name, projection) {
+            if let Some(found) = self.declared(kind, name, projection, home) {
                 return found;
             }
             if self.entries.is_empty() && self.declared.is_empty() {
@@ -229,79 +259,6 @@ impl World {
         Ok(search(&found.path, &data, &Map::new(), false)?)
     }
 
-    pub(crate) fn collection(&self, of: &CollectionReference) -> Result<Value, Unanswered> {
-        let (Ok(fields), Ok(labels)) = (
-            NameSelector::parse(&of.field_selector),
-            LabelSelector::parse(&of.label_selector),
-        ) else {
-            // Of other fields only an API server knows.
-            let name = Reference::Collection(of.clone()).name();
-            return Err(self.unanswered(&of.resource, &name));
-        };
-        self.list_selected(&of.resource, &of.namespace, |own| {
-            let own_labels = &own.value["metadata"]["labels"];
-            fields.matches(&own.namespace, &own.name)
-                && labels.matches(|name| own_labels.get(name)?.as_str())
-        })
-    }
-
-    /// The Namespace of this name. It is no entry of a context, which could be gone on without.
-    fn namespace(&self, name: &str) -> Result<Value, FactError> {
-        let key = ObjectKey::new("", name);
-        match self.object("namespaces", &key) {
-            Ok(found) => Ok(found.clone()),
-            Err(Unanswered::Nothing(error) | Unanswered::Failed(error)) => Err(error),
-            Err(Unanswered::Given) => Err(unknown(name)),
-        }
-    }
-
-    /// Of `what`, which reads objects of a type.
-    fn unanswered(&self, resource: &str, what: &str) -> Unanswered {
-        let mut all = self.resources.iter();
-        match all.any(|own| is_of_type(own, resource)) {
-            true => unknown(what).into(),
-            false => nothing(what),
-        }
-    }
-
-    /// All given objects of a type, in a namespace or in all.
-    fn list(&self, resource: &str, namespace: &str) -> Result<Value, Unanswered> {
-        self.list_selected(resource, namespace, |_| true)
-    }
-
-    /// Those of them that are selected: of a type of which none is given, nothing is known.
-    fn list_selected(
-        &self,
-        resource: &str,
-        namespace: &str,
-        is_selected: impl Fn(&Resource) -> bool,
-    ) -> Result<Value, Unanswered> {
-        let of_type = |own: &&Resource| is_of_type(own, resource);
-        let of_type: Vec<_> = self.resources.iter().filter(of_type).collect();
-        let Some(first) = of_type.first() else {
-            return Err(nothing(resource));
-        };
-        let is_inside = |own: &&&Resource| namespace.is_empty() || own.namespace == namespace;
-        let items: Vec<_> = of_type
-            .iter()
-            .filter(is_inside)
-            .filter(|own| is_selected(own))
-            .map(|own| &own.value)
-            .collect();
-        Ok(json!({
-            "apiVersion": first.value["apiVersion"], "kind": format!("{}List", first.kind), "items": items,
-        }))
-    }
-
-    fn object(&self, resource: &str, key: &ObjectKey) -> Result<&Value, Unanswered> {
-        let mut all = self.resources.iter();
-        let found =
-            all.find(|own| own.plural() == resource && own.is_at(&key.namespace, &key.name));
-        found
-            .map(|own| &own.value)
-            .ok_or_else(|| self.unanswered(resource, &format!("{resource} {key}")))
-    }
-
     fn call(&self, target: &ApiTarget) -> Result<Value, Unanswered> {
         let is_post = target.data.is_some();
         if let Some(response) = self.response(&target.path, is_post) {
@@ -318,13 +275,13 @@ impl World {
             field_selector,
             limit,
         } = kept;
-        let resource = match reference {
-            Reference::Collection(collection) => &collection.resource,
-            Reference::Object(object) => &object.resource,
-            Reference::LabelledConfigMaps => "configmaps",
+        let of = match reference {
+            Reference::Collection(collection) => ObjectType::of(collection),
+            Reference::Object(object) => ObjectType::new(&object.group, &object.resource),
+            Reference::LabelledConfigMaps => ObjectType::new("", "configmaps"),
         };
         if let Some(object) = object {
-            return self.object(resource, object).cloned();
+            return self.object(of, object).cloned();
         }
         let narrowed = match reference {
             Reference::Collection(of) => {
@@ -333,13 +290,13 @@ impl World {
             _ => true,
         };
         if narrowed || !label_selector.is_empty() || !field_selector.is_empty() || limit.is_some() {
-            return Err(self.unanswered(resource, &target.path));
+            return Err(self.unanswered(of, &target.path));
         }
         let within = match reference {
             Reference::Collection(of) if namespace.is_empty() => &of.namespace,
             _ => namespace,
         };
-        self.list(resource, within)
+        self.list_selected(of, within, |_| true)
     }
 
     /// What a test says that a call answers: of those with its method before those with none.
@@ -397,10 +354,6 @@ impl EntryData {
     }
 }
 
-fn is_of_type(own: &Resource, resource: &str) -> bool {
-    own.plural() == resource || own.kind.eq_ignore_ascii_case(resource)
-}
-
 fn evaluate(data: &Value, request: &FactRequest) -> Result<Value, FactError> {
     if request.expression.is_empty() {
         return Ok(data.clone());
@@ -433,7 +386,7 @@ pub(crate) fn search(
     parsed.evaluate_json(data, &environment).map_err(failed)
 }
 
-fn unknown(what: &str) -> FactError {
+pub(crate) fn unknown(what: &str) -> FactError {
     FactError::RequestInvalid {
         message: format!(
             "{what} is not known offline: give its variable a value, or give the resources that it reads"

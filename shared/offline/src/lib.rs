@@ -23,6 +23,7 @@ mod documents;
 mod existing;
 mod facts;
 mod gather;
+mod given;
 mod report;
 mod request;
 mod resource;

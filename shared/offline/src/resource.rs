@@ -75,17 +75,12 @@ impl Resource {
 
     /// Whether this is the same object of the API, whatever its content.
     pub fn is(&self, other: &Self) -> bool {
-        let identity = |resource: &Self| {
-            let Self {
-                group,
-                kind,
-                namespace,
-                name,
-                ..
-            } = resource;
-            (group.clone(), kind.clone(), namespace.clone(), name.clone())
-        };
-        identity(self) == identity(other)
+        self.identity() == other.identity()
+    }
+
+    /// Group, kind, namespace and name: of two with the same, one is the other.
+    pub(crate) fn identity(&self) -> [&str; 4] {
+        [&self.group, &self.kind, &self.namespace, &self.name]
     }
 
     /// Whether `selection` means it: a name, or namespace, kind, version and group before it, each with a

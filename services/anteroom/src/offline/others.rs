@@ -14,6 +14,22 @@ pub(super) struct OtherOptions {
     #[arg(long)]
     remove_color: bool,
 
+    /// Taken, and says nothing new: files are read one after the other.
+    #[arg(long, value_name = "N")]
+    concurrent: Option<u64>,
+
+    /// Taken, and has no effect: nothing is fetched.
+    #[arg(long, value_name = "N")]
+    batch_size: Option<u64>,
+
+    /// Taken, and has no effect: a file that cannot be read ends the run.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    continue_on_error: Option<bool>,
+
+    /// Taken, and has no effect: nothing is timed.
+    #[arg(long)]
+    show_performance: bool,
+
     /// Taken, and has no effect: no registry is asked, images are what values say.
     #[arg(long)]
     registry: bool,
@@ -46,6 +62,18 @@ pub(super) struct OtherOptions {
     #[arg(short = 'b', long, value_name = "NAME")]
     git_branch: Option<String>,
 
+    /// Refused: nothing is fetched from repositories.
+    #[arg(long, value_name = "NAME")]
+    username: Option<String>,
+
+    /// Refused: nothing is fetched from repositories.
+    #[arg(long, value_name = "PASSWORD")]
+    password: Option<String>,
+
+    /// Refused: no cluster is read. What is in no namespace is judged as anything else.
+    #[arg(long)]
+    cluster_wide_resources: bool,
+
     /// Refused: it is for policies of other languages.
     #[arg(long, value_name = "FILE")]
     json: Vec<String>,
@@ -65,6 +93,10 @@ pub(super) struct OtherOptions {
     /// Refused: write exceptions by hand.
     #[arg(long)]
     generate_exceptions: bool,
+
+    /// Refused: write exceptions by hand.
+    #[arg(long, value_name = "DURATION")]
+    generated_exception_ttl: Option<String>,
 }
 
 impl OtherOptions {
@@ -76,12 +108,21 @@ impl OtherOptions {
             "nothing is fetched from repositories: clone it, and name its folder";
         const LANGUAGE: &str = "it is for policies of other languages; ClusterPolicies and Policies are about \
                                 resources: give those with --resource";
+        const EXCEPTION: &str =
+            "an exception is somebody's decision: write it, and give it with --exception";
         let refused = [
             ("cluster", self.cluster, CLUSTER),
             ("kubeconfig", self.kubeconfig.is_some(), CLUSTER),
             ("context", self.context.is_some(), CLUSTER),
             ("namespace", self.namespace.is_some(), CLUSTER),
+            (
+                "cluster-wide-resources",
+                self.cluster_wide_resources,
+                CLUSTER,
+            ),
             ("git-branch", self.git_branch.is_some(), REPOSITORY),
+            ("username", self.username.is_some(), REPOSITORY),
+            ("password", self.password.is_some(), REPOSITORY),
             ("json", !self.json.is_empty(), LANGUAGE),
             ("http-payload", !self.http_payload.is_empty(), LANGUAGE),
             ("envoy-payload", !self.envoy_payload.is_empty(), LANGUAGE),
@@ -90,10 +131,11 @@ impl OtherOptions {
                 self.context_file.is_some(),
                 "it is for policies of other languages; values of variables are said by --values-file and --set",
             ),
+            ("generate-exceptions", self.generate_exceptions, EXCEPTION),
             (
-                "generate-exceptions",
-                self.generate_exceptions,
-                "an exception is somebody's decision: write it, and give it with --exception",
+                "generated-exception-ttl",
+                self.generated_exception_ttl.is_some(),
+                EXCEPTION,
             ),
         ];
         match refused.iter().find(|(_, is_given, _)| *is_given) {

@@ -1,13 +1,13 @@
 //! What `anteroom apply` prints and writes.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use anteroom_offline::{Applied, junit, markdown, table};
 use anyhow::Context;
 use serde_json::Value;
 
 use super::{Format, apply::ApplyArgs, yaml, yaml_documents};
-use crate::cli::print;
+use crate::cli::{print, warn};
 
 /// Prints what policies said, and what they made of resources.
 pub(super) fn tell(args: &ApplyArgs, told: &Applied) -> anyhow::Result<()> {
@@ -64,11 +64,35 @@ fn write(path: &Path, patched: &[Value]) -> anyhow::Result<()> {
         return wrote(path, yaml_documents(patched)?);
     }
     fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
-    for object in patched {
-        let name = path.join(file_name(object));
-        wrote(&name, format!("{}\n", yaml(object)?))?;
+    for (name, states) in files(patched) {
+        let name = path.join(name);
+        match &*states {
+            [object] => wrote(&name, format!("{}\n", yaml(object)?))?,
+            _ => {
+                warn(&format!(
+                    "{} holds {} documents: none of them knows of the others' changes, as where more than one rule \
+                     changed a target, or one rule for more than one resource",
+                    name.display(),
+                    states.len(),
+                ));
+                wrote(&name, yaml_documents(&states)?)?;
+            }
+        }
     }
     Ok(())
+}
+
+/// The objects by the name of the file that each stands in. An object is there once for each change of it that
+/// began with what was given.
+fn files(patched: &[Value]) -> BTreeMap<String, Vec<Value>> {
+    let mut files: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for object in patched {
+        let states = files.entry(file_name(object)).or_default();
+        if !states.contains(object) {
+            states.push(object.clone());
+        }
+    }
+    files
 }
 
 /// As in `default-pod-web.yaml`. What a name could not be in a path is left out of it.
@@ -115,6 +139,20 @@ mod tests {
         write(&within, &[pod("a"), pod("../../b")]).unwrap();
         assert!(within.join("n-pod-a.yaml").is_file());
         assert!(within.join("n-pod-....b.yaml").is_file());
+        // What two rules made of a target are two documents of its file; the same twice is one.
+        let marked = |by: &str| {
+            let mut pod = pod("a");
+            pod["metadata"]["labels"] = json!({ "by": by });
+            pod
+        };
+        let twice = folder.path().join("twice/");
+        write(&twice, &[marked("x"), marked("y"), marked("x")]).unwrap();
+        let text = fs::read_to_string(twice.join("n-pod-a.yaml")).unwrap();
+        assert_eq!(
+            anteroom_offline::yaml(&text).unwrap(),
+            [marked("x"), marked("y")],
+            "{text}"
+        );
         assert!(write(Path::new("/nowhere/at/all"), &[]).is_err());
     }
 }

@@ -1,11 +1,10 @@
 //! The rows of a suite, out of what the rules came to.
 
-use serde_json::Value;
-
 use super::{
     Row, RowResult,
     load::Loaded,
     patched::{Comparison, compare},
+    told::Told,
 };
 use crate::{
     bench::{LoadedPolicy, Response, RuleResponse, Status},
@@ -25,7 +24,7 @@ pub(super) struct Run<'a> {
 
 /// How a row names its resources.
 #[derive(Clone, Copy)]
-enum Named<'a> {
+pub(super) enum Named<'a> {
     All,
     Name(&'a str),
     Spec(&'a ResourceSpec),
@@ -94,18 +93,20 @@ impl Run<'_> {
             ));
         }
         let mut rows = Vec::new();
-        for (rule, title, became) in self.told(expected, named) {
+        for told in self.told(expected, named) {
             let mut remarks = remarks.clone();
-            let (result, reason) = self.verdict(expected, rule, (&title, became), &mut remarks);
+            let (result, reason) = self.verdict(expected, &told, &mut remarks);
             rows.push(Row {
                 rule: match expected.rule.is_empty() {
-                    true => rule.rule.clone(),
+                    true => told.rule.rule.clone(),
                     false => expected.rule.clone(),
                 },
-                resource: title,
                 remark: remarks.join("; "),
-                ..row(result, &reason, rule.message.clone())
+                ..row(result, &reason, told.message.to_owned())
             });
+            if let Some(last) = rows.last_mut() {
+                last.resource = told.title;
+            }
         }
         if rows.is_empty() {
             let is_meant = |response: &&Response| self.is_meant(response, expected, named);
@@ -121,36 +122,6 @@ impl Run<'_> {
             rows.push(row(RowResult::Fail, "Not found", message));
         }
         rows
-    }
-
-    /// What the row's rules say, of which object, and what that became: of the resources that are meant, and of
-    /// the targets that a rule changed. Where files say what those become, nothing is said of what triggered it.
-    fn told(&self, expected: &Expected, named: Named<'_>) -> Vec<(&RuleResponse, String, Value)> {
-        let mut told = Vec::new();
-        for response in self.responses {
-            if !self.is_policy(&self.loaded.bench.policies[response.policy], expected) {
-                continue;
-            }
-            let resource = &self.loaded.bench.resources[response.resource];
-            let is_meant = self.is_meant(response, expected, named);
-            let all = response.rules.iter();
-            let is_rule = |rule: &&RuleResponse| {
-                expected.rule.is_empty() || is_rule(&rule.rule, &expected.rule)
-            };
-            for rule in all.filter(is_rule) {
-                let targets = rule.changed.iter().cloned().filter_map(Resource::new);
-                let targets = targets.filter(|target| self.means(target, expected, named));
-                let before = told.len();
-                told.extend(targets.map(|target| (rule, target.title(), target.value)));
-                let is_of_targets =
-                    !rule.changed.is_empty() && expected.patched_resources.is_some();
-                if is_meant && told.len() == before && !is_of_targets {
-                    let became = response.patched.as_ref().unwrap_or(&resource.value);
-                    told.push((rule, resource.title(), became.clone()));
-                }
-            }
-        }
-        told
     }
 
     /// What a row passes with though its rule says nothing of a resource: that is what `skip` expects of a
@@ -191,13 +162,18 @@ impl Run<'_> {
         all.any(|own| own.kind == expected.kind && named.is(own))
     }
 
-    fn is_meant(&self, response: &Response, expected: &Expected, named: Named<'_>) -> bool {
+    pub(super) fn is_meant(
+        &self,
+        response: &Response,
+        expected: &Expected,
+        named: Named<'_>,
+    ) -> bool {
         let bench = &self.loaded.bench;
         self.is_policy(&bench.policies[response.policy], expected)
             && self.means(&bench.resources[response.resource], expected, named)
     }
 
-    fn means(&self, resource: &Resource, expected: &Expected, named: Named<'_>) -> bool {
+    pub(super) fn means(&self, resource: &Resource, expected: &Expected, named: Named<'_>) -> bool {
         let within = expected.namespace.as_ref();
         (resource.kind == expected.kind || self.is_any_kind(expected, named))
             && within.is_none_or(|namespace| resource.namespace == *namespace)
@@ -210,7 +186,7 @@ impl Run<'_> {
     }
 
     /// Whether a row is about a policy: of the name, or where none is, of the name without its namespace.
-    fn is_policy(&self, policy: &LoadedPolicy, expected: &Expected) -> bool {
+    pub(super) fn is_policy(&self, policy: &LoadedPolicy, expected: &Expected) -> bool {
         let name = &expected.policy;
         let mut all = self.loaded.bench.policies.iter();
         match all.any(|policy| policy.is_named(name)) {
@@ -224,6 +200,7 @@ impl Run<'_> {
         if let Some(kind) = expected.other_language() {
             return Some(format!("a {kind} is not run"));
         }
+        let bench = &self.loaded.bench;
         let mut others = self.loaded.others.iter();
         if let Some((kind, _)) = others.find(|(_, name)| *name == expected.policy) {
             return Some(format!("a {kind} is not run"));
@@ -235,7 +212,14 @@ impl Run<'_> {
         let mut not_run = policy.into_iter().flat_map(|policy| &policy.not_run);
         if let Some(rule) = not_run.find(|not_run| is_any || is_rule(&expected.rule, &not_run.rule))
         {
-            return Some(format!("a rule with `{}` is not run", rule.kind));
+            let kind = rule.kind;
+            return Some(match kind {
+                "mutate.targets" if bench.world.targets.is_empty() => format!(
+                    "a rule with `{kind}` is not run without targets: name files of what it changes in \
+                     `targetResources`"
+                ),
+                _ => format!("a rule with `{kind}` is not run"),
+            });
         }
         let is_generated =
             expected.generated_resource.is_some() || !expected.generated_resources.is_empty();
@@ -264,17 +248,17 @@ impl Run<'_> {
     fn verdict(
         &self,
         expected: &Expected,
-        rule: &RuleResponse,
-        (title, became): (&str, Value),
+        told: &Told<'_>,
         remarks: &mut Vec<String>,
     ) -> (RowResult, String) {
-        for name in &rule.left_out {
+        let Told { title, status, .. } = told;
+        for name in &told.rule.left_out {
             remarks.push(format!(
                 "nothing was given for `{name}`, which is taken as missing"
             ));
         }
         if let Some(path) = &expected.patched_resources {
-            match compare(&self.suite.at(path), &became) {
+            match compare(&self.suite.at(path), &told.became) {
                 Ok(Comparison::Same) => {}
                 // That it became something else is what a `fail` expects.
                 Ok(Comparison::Differs) if expected.result == Status::Fail.as_str() => {
@@ -297,10 +281,10 @@ impl Run<'_> {
                 Err(reason) => return (RowResult::Fail, reason),
             }
         }
-        if rule.status.as_str() == expected.result {
+        if status.as_str() == expected.result {
             return (RowResult::Pass, "Ok".to_owned());
         }
-        let reason = format!("Want {}, got {}", expected.result, rule.status);
+        let reason = format!("Want {}, got {status}", expected.result);
         (RowResult::Fail, reason)
     }
 }

@@ -1,3 +1,6 @@
+use anteroom_model::ObjectKey;
+use anteroom_policy::CollectionReference;
+
 use super::*;
 
 fn world() -> World {
@@ -236,4 +239,103 @@ fn a_value_counts_where_nothing_else_answers() {
         let called = facts.answer(&asked("x", call("/x", false), ""));
         assert_eq!(called, Ok("any".into()));
     }
+}
+
+#[test]
+fn no_value_stands_in_for_an_answer_that_is_an_error() {
+    let mut world = world();
+    world.responses[0].response.status_code = Some(500);
+    let mut values = RuleValues::default();
+    values.values.insert("x".to_owned(), "given".into());
+    let facts = Facts::new(&world, &Map::new(), &values);
+    for (target, expression, expected) in [
+        (call("/x", false), "", Some("answered with 500")),
+        (call("/x", true), "", None), // Answered.
+        (entry("hosts", "sum"), "", Some("sum")),
+        (entry("hosts", ""), "nope.deeper", Some("nope")),
+        (entry("hosts", ""), "[", Some("")),
+        (entry("names", ""), "", None), // Not known: the value counts.
+    ] {
+        let found = facts.answer(&asked("x", target.clone(), expression));
+        match (found, expected) {
+            (Err(Unanswered::Failed(error)), Some(says)) => {
+                assert!(error.to_string().contains(says), "{error}");
+            }
+            (Ok(_) | Err(Unanswered::Given), None) => {}
+            (other, _) => panic!("{target:?}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_read_are_all_given_objects_each_once() {
+    let of = |name: &str, own: &str| {
+        let metadata = json!({"name": name, "namespace": "n", "labels": {"own": own}});
+        let manifest = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata});
+        Resource::new(manifest).unwrap()
+    };
+    let world = World {
+        targets: vec![of("a", "target")],
+        resources: vec![of("a", "judged"), of("b", "judged"), of("b", "read")],
+        ..World::default()
+    };
+    let values = RuleValues::default();
+    let facts = Facts::new(&world, &Map::new(), &values);
+    let kept = |object| KeptTarget {
+        reference: Reference::Collection(CollectionReference {
+            group: Some(String::new()),
+            resource: "pods".to_owned(),
+            ..CollectionReference::default()
+        }),
+        object,
+        namespace: String::new(),
+        label_selector: String::new(),
+        field_selector: String::new(),
+        limit: None,
+    };
+    let called = |object| {
+        FactTarget::Api(ApiTarget {
+            path: "/api/v1/pods".to_owned(),
+            data: None,
+            kept: Some(kept(object)),
+        })
+    };
+    let each = "items[].[metadata.name, metadata.labels.own]";
+    let all = json!([["a", "target"], ["b", "judged"]]);
+    for target in [called(None), pods("")] {
+        let found = facts.answer(&asked("x", target, each));
+        assert_eq!(found, Ok(all.clone()));
+    }
+    let one = called(Some(ObjectKey::new("n", "a")));
+    let found = facts.answer(&asked("x", one, "metadata.labels.own"));
+    assert_eq!(found, Ok(json!("target")));
+}
+
+#[test]
+fn a_call_of_one_group_reads_nothing_of_another() {
+    let world = world();
+    let values = RuleValues::default();
+    let facts = Facts::new(&world, &Map::new(), &values);
+    let of = |group: &str| {
+        let reference = Reference::Collection(CollectionReference {
+            group: Some(group.to_owned()),
+            resource: "pods".to_owned(),
+            ..CollectionReference::default()
+        });
+        let target = FactTarget::Api(ApiTarget {
+            path: "/pods".to_owned(),
+            data: None,
+            kept: Some(KeptTarget {
+                reference,
+                object: None,
+                namespace: String::new(),
+                label_selector: String::new(),
+                field_selector: String::new(),
+                limit: None,
+            }),
+        });
+        facts.answer(&asked("x", target, "items[].metadata.name"))
+    };
+    assert_eq!(of(""), Ok(json!(["p"])));
+    assert!(matches!(of("metrics.k8s.io"), Err(Unanswered::Nothing(_))));
 }

@@ -38,6 +38,8 @@ pub struct Applied {
     broken: Vec<(String, String)>,
     /// Policies, and rules of them that are not run.
     not_run: Vec<(String, NotRun)>,
+    /// Objects are given that rules with `mutate.targets` change.
+    has_targets: bool,
     /// The objects that rules changed, as all of them left them, and targets as each rule left them.
     patched: Vec<Value>,
     /// When the requests came, in seconds since 1970.
@@ -88,6 +90,7 @@ pub fn applied(bench: &Bench, responses: &[Response], audit_warns: bool) -> Appl
         results: Vec::new(),
         broken: Vec::new(),
         not_run: Vec::new(),
+        has_targets: !bench.world.targets.is_empty(),
         patched: patched(bench, responses),
         now_s: bench.arrival.and_then(|arrival| {
             let seconds = arrival.now_ns.div_euclid(1_000_000_000);
@@ -175,10 +178,17 @@ impl Applied {
         for (policy, problems) in &self.broken {
             let _ = writeln!(text, "policy {policy} cannot be compiled: {problems}");
         }
-        for (policy, NotRun { rule, path, .. }) in &self.not_run {
+        for (policy, NotRun { rule, kind, path }) in &self.not_run {
+            let reason = match kind {
+                &"mutate.targets" if self.has_targets => {
+                    "objects that may be Secrets are not changed"
+                }
+                &"mutate.targets" => "give what it changes with --target-resource",
+                _ => "this is not supported",
+            };
             let _ = writeln!(
                 text,
-                "not run: policy {policy}, rule {rule}: {path} is not supported"
+                "not run: policy {policy}, rule {rule}, {path}: {reason}"
             );
         }
         let wrong = |told: &&Told| all || !["pass", "skip"].contains(&told.status);
@@ -427,8 +437,8 @@ mod tests {
         assert_eq!(told.counts.error, 1);
         let text = told.text(false);
         for line in [
-            "not run: policy some, rule t: spec.rules[1].mutate.targets is not supported\n",
-            "not run: policy none, rule t: spec.rules[0].mutate.targets is not supported\n",
+            "not run: policy some, rule t, spec.rules[1].mutate.targets: give what it changes with --target-resource\n",
+            "not run: policy none, rule t, spec.rules[0].mutate.targets: give what it changes with --target-resource\n",
             "policy wrong cannot be compiled: ",
         ] {
             assert!(text.contains(line), "{line}: {text}");

@@ -1,0 +1,276 @@
+use std::fs;
+
+use clap::Parser;
+use serde_json::json;
+
+use super::*;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: ApplyArgs,
+}
+
+const POLICY: &str = r#"
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: hosts}
+spec:
+  rules:
+    - name: free
+      match: {any: [{resources: {kinds: [Pod]}}]}
+      context: [{name: taken, globalReference: {name: hosts}}]
+      validate:
+        message: "taken"
+        deny: {conditions: {any: [{key: "{{ request.object.metadata.name }}", operator: AnyIn, value: "{{ taken }}"}]}}
+"#;
+
+#[test]
+fn what_is_elsewhere_is_refused_with_the_reason() {
+    for (line, says) in [
+        (&["apply", "p.yaml", "--cluster"][..], "--cluster"),
+        (&["apply", "p.yaml", "--json", "j.json"], "--resource"),
+        (
+            &["apply", "p.yaml", "-r", "r", "-b", "main"],
+            "nothing is fetched from repositories",
+        ),
+        (
+            &["apply", "p.yaml", "-r", "r", "--context-file", "c"],
+            "--values-file",
+        ),
+        (
+            &[
+                "apply",
+                "p.yaml",
+                "-r",
+                "r",
+                "--target-resources",
+                "git@h:t",
+            ],
+            "git@h:t is not read",
+        ),
+        (
+            &["apply", "https://h/p.yaml", "-r", "r.yaml"],
+            "fetch it, and name the file",
+        ),
+        (
+            &["apply", "p.yaml", "--resources", "r.yaml,https://h/r.yaml"],
+            "https://h/r.yaml is not read",
+        ),
+    ] {
+        let args = Line::parse_from(line).args;
+        let error = apply(&args).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    let line = ["apply", "p.yaml", "-r", "a,b", "--warn-no-pass", "-itp"];
+    let args = Line::parse_from(line).args;
+    assert_eq!(args.resources, [Path::new("a"), Path::new("b")]);
+    assert!(Line::try_parse_from(["apply", "p.yaml"]).is_err());
+}
+
+fn told(flags: &[&str]) -> (u8, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let policy = write("policy.yaml", POLICY);
+    let pods = write(
+        "pods.yaml",
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n---\n\
+         {apiVersion: v1, kind: Pod, metadata: {name: b}}",
+    );
+    let line = ["apply", &policy, "-r", &pods];
+    let args = Line::parse_from(line.into_iter().chain(flags.iter().copied())).args;
+    let told = apply(&args).unwrap();
+    (exit_code(&told, &args), told.json()["summary"].clone())
+}
+
+#[test]
+fn values_answer_and_what_none_is_given_for_is_an_error() {
+    let (code, summary) = told(&["--set", "taken=[\"a\"]"]);
+    assert_eq!(
+        (code, &summary["fail"], &summary["pass"]),
+        (1, &json!(1), &json!(1))
+    );
+    let (code, summary) = told(&["--set", "taken=[]"]);
+    assert_eq!((code, &summary["pass"]), (0, &json!(2)));
+    let exception = tempfile::NamedTempFile::new().unwrap();
+    let text = "{apiVersion: kyverno.io/v2, kind: PolicyException, metadata: {name: e}, spec: {\
+        match: {any: [{resources: {names: [a]}}]}, \
+        exceptions: [{policyName: hosts, ruleNames: [free]}]}}";
+    fs::write(exception.path(), text).unwrap();
+    let path = exception.path().display().to_string();
+    let (code, summary) = told(&["--set", "taken=[\"a\"]", "--exception", &path]);
+    assert_eq!(
+        (code, &summary["skip"], &summary["pass"]),
+        (0, &json!(1), &json!(1))
+    );
+    let (code, summary) = told(&[
+        "--set",
+        "taken=[\"a\"]",
+        "-r",
+        &path,
+        "--exceptions-within-resources",
+        "--registry",
+    ]);
+    assert_eq!((code, &summary["skip"]), (0, &json!(1)));
+    let (code, summary) = told(&[
+        "--set",
+        "taken=[\"a\"]",
+        "--exceptions-within-policies",
+        &path,
+        "--output-format=json",
+    ]);
+    assert_eq!((code, &summary["skip"]), (0, &json!(1)));
+    let (code, summary) = told(&["--set", "taken=[],x=1", "-e", &path]);
+    assert_eq!((code, &summary["skip"]), (0, &json!(1)));
+    let (code, summary) = told(&["--set", "taken=[]", "--warn-no-pass", "--warn-exit-code=3"]);
+    assert_eq!((code, &summary["pass"]), (0, &json!(2)));
+    let (code, summary) = told(&[]);
+    assert_eq!((code, &summary["error"]), (1, &json!(2)));
+    let (code, summary) = told(&[
+        "--set",
+        "taken=[\"a\"]",
+        "--audit-warn",
+        "--warn-exit-code",
+        "3",
+    ]);
+    assert_eq!((code, &summary["warn"]), (3, &json!(1)));
+}
+
+#[test]
+fn entries_among_the_resources_keep_some_of_them() {
+    let entry = tempfile::NamedTempFile::new().unwrap();
+    let text = "{apiVersion: kyverno.io/v2, kind: GlobalContextEntry, metadata: {name: hosts}, spec: {\
+        kubernetesResource: {version: v1, resource: configmaps}}}\n---\n\
+        {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}";
+    fs::write(entry.path(), text).unwrap();
+    let entry = entry.path().display().to_string();
+    let (code, summary) = told(&["-r", &entry]);
+    // It keeps the ConfigMap, which no Pod is named as; no rule is about it or the entry.
+    assert_eq!(
+        (code, &summary["pass"], &summary["error"]),
+        (0, &json!(2), &json!(0))
+    );
+}
+
+#[test]
+fn targets_are_changed_where_they_are_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let policy = write(
+        "policy.yaml",
+        "{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: count}, spec: {rules: [{\
+         name: label, match: {any: [{resources: {kinds: [Pod]}}]}, mutate: {\
+         targets: [{apiVersion: v1, kind: ConfigMap, namespace: default, name: \"c*\"}], \
+         patchStrategicMerge: {metadata: {labels: {last: '{{ request.object.metadata.name }}'}}}}}]}}",
+    );
+    let pod = write(
+        "pod.yaml",
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}}",
+    );
+    let maps = write(
+        "maps.yaml",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: c1}}\n---\n\
+         {apiVersion: v1, kind: ConfigMap, metadata: {name: other}}",
+    );
+    let applied = |flags: &[&str]| {
+        let line = ["apply", &policy, "-r", &pod].into_iter();
+        let args = Line::parse_from(line.chain(flags.iter().copied())).args;
+        apply(&args).unwrap().json()
+    };
+    let told = applied(&["--target-resource", &maps]);
+    assert_eq!(told["summary"]["pass"], 1, "{told}");
+    assert_eq!(told["patched"].as_array().unwrap().len(), 1, "{told}");
+    assert_eq!(told["patched"][0]["metadata"]["name"], "c1");
+    assert_eq!(told["patched"][0]["metadata"]["labels"]["last"], "a");
+    let told = applied(&[]);
+    assert_eq!(
+        (told["notRun"][0]["rule"].as_str(), &told["patched"]),
+        (Some("label"), &json!([]))
+    );
+    // Of a kind of which none is given nothing is known.
+    let told = applied(&["--target-resources", &pod]);
+    assert_eq!(told["summary"]["error"], 1, "{told}");
+}
+
+/// The first document of the project's own introduction that holds this.
+fn shown(what: &str) -> String {
+    let readme = include_str!("../../../../../README.md");
+    let mut blocks = readme.split("```");
+    let block = blocks.find(|block| block.starts_with("yaml") && block.contains(what));
+    let lines = block.unwrap().lines().skip(1);
+    let lines: Vec<_> = lines
+        .map(|line| line.strip_prefix("   ").unwrap_or(line))
+        .collect();
+    lines.join("\n")
+}
+
+#[test]
+fn what_the_introduction_shows_is_decided_as_in_a_cluster() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let ingress = |name: &str, host: &str| {
+        format!(
+            "{{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {{name: {name}, namespace: shop}}, \
+             spec: {{rules: [{{host: {host}}}]}}}}\n---\n"
+        )
+    };
+    let entry = write("entry.yaml", &shown("kind: CachedContextEntry"));
+    let policy = shown("kind: ClusterPolicy");
+    let either = policy.replace("items[?!", "ingresses | items[?!");
+    assert_ne!(policy, either);
+    let given = [("a", "x"), ("b", "y"), ("c", "x")].map(|(name, host)| ingress(name, host));
+    let ingresses = write("ingresses.yaml", &given.concat());
+    for (name, text) in [("policy.yaml", policy), ("either.yaml", either)] {
+        let policy = write(name, &text);
+        // Also where the same objects are given to be read.
+        for read in [&[][..], &["--parameter-resource", &*ingresses]] {
+            let line = ["apply", &*entry, &*policy, "-r", &*ingresses].into_iter();
+            let args = Line::parse_from(line.chain(read.iter().copied())).args;
+            let told = apply(&args).unwrap().json();
+            let statuses = told["results"].as_array().unwrap().iter();
+            let statuses: Vec<_> = statuses.map(|of| of["status"].as_str().unwrap()).collect();
+            assert_eq!(statuses, ["fail", "pass", "fail"], "{name}: {told}");
+        }
+    }
+}
+
+#[test]
+fn other_options_of_kyvernos_are_taken_or_refused_with_the_reason() {
+    let parsed = |more: &[&str]| {
+        let line = ["apply", "p.yaml", "-r", "r.yaml"].into_iter();
+        Line::try_parse_from(line.chain(more.iter().copied()))
+            .unwrap_or_else(|error| panic!("{error}"))
+            .args
+    };
+    for taken in [
+        &["--concurrent", "4"][..],
+        &["--batch-size=10"],
+        &["--continue-on-error"],
+        &["--continue-on-error=false"],
+        &["--show-performance"],
+    ] {
+        assert!(check(&parsed(taken)).is_ok(), "{taken:?}");
+    }
+    for (refused, says) in [
+        (&["--username", "u"][..], "clone it"),
+        (&["--password=p"], "clone it"),
+        (&["--generated-exception-ttl", "1h"], "--exception"),
+        (&["--cluster-wide-resources"], "only files are read"),
+    ] {
+        let error = check(&parsed(refused)).unwrap_err().to_string();
+        let (name, _) = refused[0].split_once('=').unwrap_or((refused[0], ""));
+        assert!(error.starts_with(name) && error.contains(says), "{error}");
+    }
+}

@@ -1,0 +1,264 @@
+//! Of which objects the rules of a row say something, and what.
+
+use anteroom_policy::Rule;
+use serde_json::Value;
+
+use super::run::{Named, Run};
+use crate::{
+    bench::{Response, RuleResponse, Status},
+    resource::Resource,
+    suite::Expected,
+    values::is_rule,
+};
+
+/// What a rule says of an object.
+pub(super) struct Told<'a> {
+    pub(super) rule: &'a RuleResponse,
+    /// Of a target its own: that of the rule is about all of them.
+    pub(super) status: Status,
+    pub(super) message: &'a str,
+    pub(super) title: String,
+    /// What the object became.
+    pub(super) became: Value,
+}
+
+impl<'a> Told<'a> {
+    fn of_target(rule: &'a RuleResponse, status: Status, target: Resource) -> Self {
+        Self {
+            rule,
+            status,
+            message: "",
+            title: target.title(),
+            became: target.value,
+        }
+    }
+}
+
+impl Run<'_> {
+    /// What the row's rules say: of the resources that are meant, of the targets that a rule changed, and of
+    /// those that are named and that it left as they are. Where files say what targets become, nothing is said
+    /// of what triggered it.
+    pub(super) fn told(&self, expected: &Expected, named: Named<'_>) -> Vec<Told<'_>> {
+        let mut told = Vec::new();
+        for response in self.asked(expected) {
+            let resource = &self.loaded.bench.resources[response.resource];
+            let is_meant = self.is_meant(response, expected, named);
+            for rule in rules(response, expected) {
+                let targets = rule.changed.iter().cloned().filter_map(Resource::new);
+                let targets = targets.filter(|target| self.means(target, expected, named));
+                let before = told.len();
+                // It was changed, whatever became of the rule's others.
+                told.extend(targets.map(|own| Told::of_target(rule, Status::Pass, own)));
+                let is_of_targets =
+                    !rule.changed.is_empty() && expected.patched_resources.is_some();
+                if is_meant && told.len() == before && !is_of_targets {
+                    told.push(Told {
+                        rule,
+                        status: rule.status,
+                        message: &rule.message,
+                        title: resource.title(),
+                        became: response.patched.as_ref().unwrap_or(&resource.value).clone(),
+                    });
+                }
+            }
+        }
+        if told.is_empty() && !matches!(named, Named::All) {
+            let targets = self.loaded.bench.world.targets.iter();
+            let targets = targets.filter(|target| self.means(target, expected, named));
+            told.extend(targets.filter_map(|target| self.left_alone(expected, target)));
+        }
+        told
+    }
+
+    /// That rules with targets left one as it is. Where one of them has an error that is not known.
+    fn left_alone(&self, expected: &Expected, target: &Resource) -> Option<Told<'_>> {
+        let mut found = None;
+        for response in self.asked(expected) {
+            let policy = &self.loaded.bench.policies[response.policy];
+            let compiled = policy.outcome.as_ref().ok()?;
+            for rule in rules(response, expected) {
+                let mut all = compiled.rules().iter();
+                let is_it = |one: &&Rule| one.name() == rule.rule && one.changes_existing();
+                match (all.find(is_it), rule.status) {
+                    (None, _) => {}
+                    (_, Status::Pass | Status::Skip) => found = Some(rule),
+                    _ => return None,
+                }
+            }
+        }
+        found.map(|rule| Told::of_target(rule, Status::Skip, target.clone()))
+    }
+
+    /// What the row's policies say.
+    fn asked(&self, expected: &Expected) -> impl Iterator<Item = &Response> {
+        let policies = &self.loaded.bench.policies;
+        let responses = self.responses.iter();
+        responses.filter(|of| self.is_policy(&policies[of.policy], expected))
+    }
+}
+
+/// The rules of a row.
+fn rules<'r>(
+    response: &'r Response,
+    expected: &Expected,
+) -> impl Iterator<Item = &'r RuleResponse> {
+    let all = response.rules.iter();
+    all.filter(|rule| expected.rule.is_empty() || is_rule(&rule.rule, &expected.rule))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::check;
+    use crate::suite::Suite;
+
+    const POLICY: &str = r#"
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: mark}
+spec:
+  rules:
+    - name: workloads
+      match: {any: [{resources: {kinds: [ConfigMap]}}]}
+      mutate:
+        targets:
+          - apiVersion: apps/v1
+            kind: Deployment
+            preconditions: {all: [{key: "{{ target.metadata.name }}", operator: NotEquals, value: left}]}
+          - {apiVersion: apps/v1, kind: StatefulSet}
+        patchStrategicMerge: {metadata: {labels: {by: "{{ request.object.metadata.name }}"}}}
+    - name: deployments
+      match: {any: [{resources: {kinds: [ConfigMap]}}]}
+      mutate:
+        targets:
+          - apiVersion: apps/v1
+            kind: Deployment
+            preconditions: {all: [{key: "{{ target.metadata.name }}", operator: NotEquals, value: left}]}
+        patchStrategicMerge: {metadata: {labels: {by: "{{ request.object.metadata.name }}"}}}
+"#;
+
+    /// The rows of `rule` and a result with these parts.
+    fn told(rule: &str, of: &str) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("policy.yaml", POLICY);
+        write(
+            "map.yaml",
+            "{apiVersion: v1, kind: ConfigMap, metadata: {name: m}}",
+        );
+        write(
+            "targets.yaml",
+            "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}\n---\n\
+             {apiVersion: apps/v1, kind: Deployment, metadata: {name: left}}",
+        );
+        let became = |by: &str| {
+            format!(
+                "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web, labels: {{by: {by}}}}}}}"
+            )
+        };
+        write("same.yaml", &became("m"));
+        write("differs.yaml", &became("n"));
+        let test = folder.path().join("kyverno-test.yaml");
+        let text = format!(
+            "policies: [policy.yaml]\nresources: [map.yaml]\ntargetResources: [targets.yaml]\n\
+             results: [{{policy: mark, rule: {rule}, {of}}}]"
+        );
+        fs::write(&test, text).unwrap();
+        let rows = check(&Suite::read(&test).unwrap().remove(0)).unwrap();
+        rows.iter()
+            .map(|row| format!("{} {}", row.resource, row.reason))
+            .collect()
+    }
+
+    #[test]
+    fn a_target_is_told_by_what_became_of_it() {
+        let target = |name: &str, result: &str| {
+            format!("kind: Deployment, resources: [{name}], result: {result}")
+        };
+        for (rule, of, rows) in [
+            // Of StatefulSets none is given, so that the rule as a whole is an error; the Deployment was changed.
+            (
+                "workloads",
+                target("web", "pass"),
+                &["Deployment/default/web Ok"][..],
+            ),
+            (
+                "workloads",
+                target("web", "error"),
+                &["Deployment/default/web Want error, got pass"],
+            ),
+            // Whether it would be left alone is not known there.
+            (
+                "workloads",
+                target("left", "skip"),
+                &["Deployment/left Not found"],
+            ),
+            (
+                "workloads",
+                "kind: ConfigMap, resources: [m], result: error".to_owned(),
+                &["ConfigMap/default/m Ok"],
+            ),
+            (
+                "deployments",
+                target("web", "pass"),
+                &["Deployment/default/web Ok"],
+            ),
+            (
+                "deployments",
+                target("left", "skip"),
+                &["Deployment/default/left Ok"],
+            ),
+            (
+                "deployments",
+                target("left", "pass"),
+                &["Deployment/default/left Want pass, got skip"],
+            ),
+            (
+                "deployments",
+                target("nope", "skip"),
+                &["Deployment/nope Not found"],
+            ),
+            (
+                "deployments",
+                "kind: ConfigMap, resources: [m], result: pass".to_owned(),
+                &["ConfigMap/default/m Ok"],
+            ),
+        ] {
+            assert_eq!(told(rule, &of), rows, "{rule} {of}");
+        }
+    }
+
+    #[test]
+    fn without_targets_it_is_said_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("policy.yaml", POLICY);
+        let map = "{apiVersion: v1, kind: ConfigMap, metadata: {name: m}}";
+        write("map.yaml", map);
+        let text = "policies: [policy.yaml]\nresources: [map.yaml]\n\
+                    results: [{policy: mark, rule: deployments, resources: [web], result: pass}]";
+        write("kyverno-test.yaml", text);
+        let suite = Suite::read(&folder.path().join("kyverno-test.yaml"))
+            .unwrap()
+            .remove(0);
+        let rows = check(&suite).unwrap();
+        assert_eq!(rows[0].reason, "Not run");
+        assert!(rows[0].message.contains("`targetResources`"), "{rows:?}");
+    }
+
+    #[test]
+    fn what_a_target_became_is_compared() {
+        for (file, result, reason) in [
+            ("same", "pass", "Ok"),
+            ("differs", "pass", "Resource diff"),
+            ("differs", "fail", "Ok"),
+        ] {
+            let of = format!(
+                "kind: Deployment, resources: [web], result: {result}, patchedResources: {file}.yaml"
+            );
+            let expected = format!("Deployment/default/web {reason}");
+            assert_eq!(told("deployments", &of), [expected], "{file} {result}");
+        }
+    }
+}
