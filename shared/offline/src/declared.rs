@@ -258,7 +258,7 @@ mod tests {
         assert!(DeclaredEntry::new(&json!({"kind": "GlobalContextEntry"})).is_none());
     }
 
-    fn service(version: &str, name: &str, labels: Value) -> Resource {
+    fn service(version: &str, name: &str, labels: &Value) -> Resource {
         let metadata = json!({"name": name, "namespace": "n", "labels": labels});
         let manifest = json!({"apiVersion": version, "kind": "Service", "metadata": metadata});
         Resource::new(manifest).unwrap()
@@ -268,8 +268,8 @@ mod tests {
         World {
             declared: vec![DeclaredEntry::new(entry).unwrap()],
             resources: vec![
-                service("v1", "a", json!({"x": "1"})),
-                service("v1", "b", json!({})),
+                service("v1", "a", &json!({"x": "1"})),
+                service("v1", "b", &json!({})),
             ],
             ..World::default()
         }
@@ -355,7 +355,7 @@ mod tests {
         let mut world = services(&entry(&json!({"kubernetesResource": knative})));
         let of = |world: &World| world.declared(EntryKind::Global, "hosts", "", None);
         assert!(matches!(of(&world), Some(Err(Unanswered::Nothing(_)))));
-        let own = service("serving.knative.dev/v1", "k", json!({}));
+        let own = service("serving.knative.dev/v1", "k", &json!({}));
         world.targets.push(own);
         let found = of(&world).unwrap().unwrap();
         assert_eq!(found.as_array().unwrap().len(), 1);

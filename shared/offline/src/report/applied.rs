@@ -179,11 +179,9 @@ impl Applied {
             let _ = writeln!(text, "policy {policy} cannot be compiled: {problems}");
         }
         for (policy, NotRun { rule, kind, path }) in &self.not_run {
-            let reason = match kind {
-                &"mutate.targets" if self.has_targets => {
-                    "objects that may be Secrets are not changed"
-                }
-                &"mutate.targets" => "give what it changes with --target-resource",
+            let reason = match *kind {
+                "mutate.targets" if self.has_targets => "Secrets are not changed",
+                "mutate.targets" => "give what it changes with --target-resource",
                 _ => "this is not supported",
             };
             let _ = writeln!(
@@ -443,6 +441,10 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}});
+        let bench = bench.with_targets(vec![Resource::new(secret).unwrap()]);
+        let text = applied(&bench, &[], false).text(false);
+        assert!(text.contains("targets: Secrets are not changed"), "{text}");
         let not_run = &told.json()["notRun"];
         assert_eq!(not_run.as_array().map(Vec::len), Some(2));
         assert_eq!(
