@@ -132,7 +132,7 @@ fn finish(result: anyhow::Result<()>) -> ExitCode {
 /// Says what is wrong and no reason to stop.
 #[allow(clippy::print_stderr, reason = "beside the result, for people")]
 pub(crate) fn warn(text: &str) {
-    eprintln!("anteroom: passed over: {text}");
+    eprintln!("anteroom: {text}");
 }
 
 /// Prints a result and a newline. A reader that has seen enough (`| head`) is not an error.

@@ -186,7 +186,7 @@ fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
         match loaded {
             Some(policy) => policies.push(policy),
             None => warn(&format!(
-                "{} is no policy that is run here",
+                "passed over: {} is no policy that is run here",
                 title(&manifest)
             )),
         }
