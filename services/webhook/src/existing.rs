@@ -12,6 +12,7 @@
 //! waits in it when the process ends is lost.
 
 mod attempt;
+mod refused;
 mod work;
 
 use std::{sync::Arc, time::Duration};
@@ -30,6 +31,7 @@ use tokio::{
 };
 
 use crate::{decide::Decider, metrics::WebhookMetrics, rule::RuleName, violations::Violations};
+pub(crate) use refused::Refused;
 pub(crate) use work::{Source, Worker};
 
 /// Who writes where nobody has said it yet: as the manifests have it.

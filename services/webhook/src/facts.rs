@@ -98,7 +98,7 @@ pub(crate) struct Fact {
 }
 
 impl Fact {
-    fn unanswered(asker: usize, id: u32, error: FactError) -> Self {
+    pub(crate) fn unanswered(asker: usize, id: u32, error: FactError) -> Self {
         Self {
             asker,
             id,

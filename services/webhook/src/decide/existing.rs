@@ -15,7 +15,8 @@ use super::{Decider, Running};
 use crate::{
     admission::Admission,
     catalog::Catalog,
-    facts::{Needs, Reader},
+    existing::Refused,
+    facts::{Fact, Needs, Reader},
     policies::Entry,
     review::Review,
     rule::RuleName,
@@ -49,21 +50,17 @@ impl Decider {
         self.catalogs.borrow().clone()
     }
 
-    /// Begins to take a rule on objects that exist through what triggers it. `is_admission`: a request, rather than
-    /// what exists too. `None`: there is no such rule any more.
+    /// Begins to take a rule on objects that exist through what triggers it, which has its turn. `is_admission`: a
+    /// request, rather than what exists too. `None`: there is no such rule any more.
     pub(crate) fn begin_change<'a>(
         &self,
         catalog: &'a Catalog,
         name: &RuleName,
         (request, is_admission): (&'a AdmissionRequest, bool),
         deadline: Instant,
+        turn: SemaphorePermit<'a>,
     ) -> Option<Change<'a>> {
-        let key = &name.reader.policy;
-        let entry = catalog
-            .policies
-            .entries()
-            .iter()
-            .find(|entry| entry.key == *key)?;
+        let entry = entry_of(catalog, name)?;
         let policy = entry.outcome.as_ref().ok()?;
         let mut named = policy.rules().iter().zip(&entry.names);
         let (rule, name) =
@@ -77,15 +74,25 @@ impl Decider {
             name,
             running,
             needs: None,
-            turn: None,
+            turn: Some(turn),
+            has_read: false,
             begun: Instant::now(),
             deadline,
         })
     }
 
+    /// Whether the rule's policy says what it said in `catalog`.
+    pub(crate) fn says_still(&self, catalog: &Catalog, name: &RuleName) -> bool {
+        let now = self.catalog();
+        let now = now.as_ref().and_then(|now| entry_of(now, name));
+        let begun_with = entry_of(catalog, name);
+        now.zip(begun_with)
+            .is_some_and(|(now, begun_with)| now.says_as(begun_with))
+    }
+
     /// Goes on to the next objects that are to be written; `None`: there are none any more. Nobody waits for it: it
-    /// takes turns with others of its kind before each part, since each holds one, and no thread from those that
-    /// admit.
+    /// takes turns with others of its kind before each part after the first, since each holds one, and no thread
+    /// from those that admit.
     pub(crate) async fn next_changed<'a>(
         &self,
         change: &mut Change<'a>,
@@ -94,7 +101,7 @@ impl Decider {
         // Ends: an evaluation asks for a bounded number of facts, each once.
         loop {
             if let Some(needs) = change.needs.take() {
-                if is_of_next_part(&needs) {
+                if is_of_next_part(&needs) && std::mem::replace(&mut change.has_read, true) {
                     // What was held before is done with.
                     change.turn = None;
                 }
@@ -103,9 +110,6 @@ impl Decider {
             let running = &mut change.running;
             if running.report.is_some() {
                 return None;
-            }
-            if change.turn.is_none() {
-                change.turn = turns.acquire().await.ok();
             }
             change.needs = off_thread(|| running.step(0));
             let is_late = Instant::now() >= change.deadline;
@@ -160,8 +164,37 @@ pub(crate) struct Change<'a> {
     /// What it waits for.
     needs: Option<Needs<'a>>,
     turn: Option<SemaphorePermit<'a>>,
+    /// A part was read, and is held in its turn.
+    has_read: bool,
     begun: Instant,
     deadline: Instant,
+}
+
+impl Change<'_> {
+    /// Does not go on with a list whose objects may not be written: that is what the target comes to.
+    pub(crate) fn leave(&mut self, refused: &Refused) {
+        let Some(needs) = &mut self.needs else {
+            return;
+        };
+        let running = &mut self.running;
+        needs.requests.retain(|request| {
+            let why = match &request.target {
+                FactTarget::Existing(objects) => refused.rest_of(objects),
+                _ => None,
+            };
+            if let Some(error) = why {
+                running.supply(Fact::unanswered(needs.asker, request.id, error.clone()));
+            }
+            why.is_none()
+        });
+        self.needs.take_if(|needs| needs.requests.is_empty());
+    }
+}
+
+/// What the catalog has of the rule's policy.
+fn entry_of<'c>(catalog: &'c Catalog, name: &RuleName) -> Option<&'c Arc<Entry>> {
+    let mut entries = catalog.policies.entries().iter();
+    entries.find(|entry| entry.key == name.reader.policy)
 }
 
 /// Whether a part of what is changed is asked for: what was asked for before is done with.

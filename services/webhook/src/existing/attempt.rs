@@ -46,8 +46,8 @@ pub(super) enum Came {
     NotMatched,
     /// No object is to be changed.
     Unchanged,
-    /// So many were written.
-    Written(usize),
+    /// Some were written, and there is none that was not.
+    Written,
     /// An object was another one when it was written.
     Conflict,
     /// It may come to something later.
@@ -81,7 +81,7 @@ pub(super) fn next(attempts: u32, source: Source, came: Came) -> Next {
     };
     match came {
         Came::Unchanged if source == Source::Creation && attempts < LOOKS_MAX => Next::Again(later),
-        Came::NotMatched | Came::Unchanged | Came::Written(_) => Next::Done,
+        Came::NotMatched | Came::Unchanged | Came::Written => Next::Done,
         Came::Conflict => {
             let reason = "an object is changed by somebody else all the time".to_owned();
             again(PAUSE_OF_CONFLICT * attempts, reason)
@@ -138,8 +138,8 @@ mod tests {
         for (attempts, source, came, expected) in [
             (1, Source::Request, Came::NotMatched, Next::Done),
             (1, Source::Request, Came::Unchanged, Next::Done),
-            (1, Source::Request, Came::Written(3), Next::Done),
-            (1, Source::Creation, Came::Written(1), Next::Done),
+            (1, Source::Request, Came::Written, Next::Done),
+            (1, Source::Creation, Came::Written, Next::Done),
             (1, Source::Creation, Came::NotMatched, Next::Done),
             (1, Source::Creation, Came::Unchanged, again(1_000)),
             (2, Source::Creation, Came::Unchanged, again(2_000)),

@@ -1,7 +1,8 @@
 //! One rule on objects that exist, and what triggers it, from the first attempt to the last.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use anteroom_model::FactError;
 use anteroom_policy::{AdmissionRequest, ChangedObject, RuleError, RuleOutcome};
 use anteroom_wire::violation::{MESSAGE_BYTES_MAX, ViolatedRule, Violation, cut};
 use futures::{StreamExt as _, stream};
@@ -9,8 +10,9 @@ use tokio::{sync::Semaphore, time::Instant};
 
 pub(crate) use super::attempt::Source;
 use super::{
-    TIMEOUT, Triggered,
+    Refused, TIMEOUT, Triggered,
     attempt::{Came, Next, first, next},
+    refused::Place,
 };
 use crate::{
     catalog::Catalog, decide::Decider, metrics::WebhookMetrics, rule::RuleName,
@@ -19,6 +21,9 @@ use crate::{
 
 /// Objects of one evaluation that are written at once.
 const WRITES_MAX: usize = 4;
+
+/// How long one write may take: nobody says that a watcher has died which was asked.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Parts at once, of all attempts: each holds the objects of one read.
 const PARTS_MAX: usize = 2;
@@ -63,7 +68,7 @@ impl Worker {
             self.metrics.existing(match &came {
                 Came::NotMatched => "not-matched",
                 Came::Unchanged => "unchanged",
-                Came::Written(_) => "written",
+                Came::Written => "written",
                 Came::Conflict => "conflict",
                 Came::Unavailable(_) => "unavailable",
                 Came::Failed(_) => "failed",
@@ -80,53 +85,72 @@ impl Worker {
     }
 
     async fn attempt(&self, rule: &RuleName, request: &AdmissionRequest, source: Source) -> Came {
+        // While it waits its time does not pass, and what the policies say may become something else.
+        let Ok(turn) = self.turns.acquire().await else {
+            return Came::Unavailable("there are no turns any more".to_owned());
+        };
         let Some(catalog) = self.decider.catalog() else {
             return Came::Unavailable("the policies have not been read yet".to_owned());
         };
         let deadline = Instant::now() + TIMEOUT;
         let trigger = (request, source != Source::Existing);
-        let begun = self.decider.begin_change(&catalog, rule, trigger, deadline);
+        let decider = &self.decider;
+        let begun = decider.begin_change(&catalog, rule, trigger, deadline, turn);
         let Some(mut change) = begun else {
             return Came::NotMatched;
         };
-        let (mut worst, mut count) = (Came::Unchanged, 0);
-        while let Some(changed) = self.decider.next_changed(&mut change, &self.turns).await {
-            count += changed.len();
-            worst = worse(worst, self.write_all(rule, changed, deadline).await);
+        let (mut worst, mut count, mut refused) = (Came::Unchanged, 0, Refused::default());
+        while let Some(changed) = decider.next_changed(&mut change, &self.turns).await {
+            if !decider.says_still(&catalog, rule) {
+                return Came::Conflict;
+            }
+            let may_be = changed.into_iter().filter(|changed| !refused.has(changed));
+            let written = self.write_all(rule, may_be.collect(), deadline).await;
+            refused.note(&written);
+            change.leave(&refused);
+            for (_, written) in written {
+                let came = written.map_or_else(|error| Came::of_write(&error), |()| Came::Written);
+                count += usize::from(came == Came::Written);
+                worst = worse(worst, came);
+            }
         }
         // What was written before it came to an error stays written.
-        let outcome = self.decider.end_change(change).map(|report| report.outcome);
+        let outcome = decider.end_change(change).map(|report| report.outcome);
         match outcome {
             None | Some(RuleOutcome::NotMatched) => Came::NotMatched,
-            // It would go the same way again.
-            Some(RuleOutcome::Error(error @ RuleError::OutOfTime)) => Came::Failed(format!(
-                "{} it took longer than {} s: {count} objects were changed, and those behind them were not looked at",
-                error.code(),
-                TIMEOUT.as_secs()
-            )),
+            Some(RuleOutcome::Error(error @ RuleError::OutOfTime)) => {
+                // It would go the same way again, unless it waited for what was not there.
+                let late = Came::Failed(format!(
+                    "{} it took longer than {} s: {count} objects were changed, and those behind them were not looked at",
+                    error.code(),
+                    TIMEOUT.as_secs()
+                ));
+                worse(worst, late)
+            }
             Some(RuleOutcome::Error(error)) => worse(worst, Came::of_rule(&error)),
             Some(_) => worst,
         }
     }
 
+    /// Writes a part; what came of each.
     async fn write_all(
         &self,
         rule: &RuleName,
         changed: Vec<ChangedObject>,
         deadline: Instant,
-    ) -> Came {
-        let mut worst = Came::Written(changed.len());
-        let writes = changed.into_iter().map(|changed| {
+    ) -> Vec<(Place, Result<(), FactError>)> {
+        let writes = changed.into_iter().map(async |changed| {
+            let place = Place::of(&changed);
+            let until = deadline.min(Instant::now() + WRITE_TIMEOUT);
             let facts = self.decider.facts();
-            facts.write(&rule.reader, changed.target, changed.object, deadline)
+            let ChangedObject { target, object } = changed;
+            (
+                place,
+                facts.write(&rule.reader, target, object, until).await,
+            )
         });
-        let mut writes = stream::iter(writes).buffer_unordered(WRITES_MAX);
-        while let Some(written) = writes.next().await {
-            if let Err(error) = written {
-                worst = worse(worst, Came::of_write(&error));
-            }
-        }
-        worst
+        let writes = stream::iter(writes).buffer_unordered(WRITES_MAX);
+        writes.collect().await
     }
 
     /// Tells of what nothing came of.
@@ -179,7 +203,7 @@ fn worse(one: Came, other: Came) -> Came {
         Came::Unavailable(_) => 4,
         Came::Conflict => 3,
         Came::Failed(_) => 2,
-        Came::Written(_) => 1,
+        Came::Written => 1,
         Came::Unchanged | Came::NotMatched => 0,
     };
     match rank(&one) >= rank(&other) {
@@ -187,3 +211,6 @@ fn worse(one: Came, other: Came) -> Came {
         false => other,
     }
 }
+
+#[cfg(test)]
+mod tests;
