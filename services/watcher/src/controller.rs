@@ -115,6 +115,8 @@ pub(crate) struct Tools {
 
 /// One term of it.
 pub(crate) struct Controller {
+    /// When the term began.
+    begun: Instant,
     rights: Rights,
     tools: Tools,
     registry: Registry,
@@ -176,6 +178,7 @@ impl Controller {
             tools.metrics.clone(),
         );
         Self {
+            begun: Instant::now(),
             own: OwnViews::open(&tools.publisher, &mut left),
             rights: tools.rights.clone(),
             tools,
@@ -244,7 +247,10 @@ impl Controller {
                 Some(beat) = next(&mut ears.webhooks) => self.webhook_heard(beat),
                 Ok(()) = written.changed(), if !self.unenforced.is_empty() => self.log_written(),
                 Ok(()) = found.changed() => self.rights_found(),
-                Ok(()) = user.changed() => self.writer_found(),
+                Ok(()) = user.changed() => {
+                    self.writer_found();
+                    self.settle();
+                }
                 _ = tick.tick() => self.tick(&mut ears).await,
             }
             if notes.is_empty() {
@@ -263,6 +269,9 @@ impl Controller {
         if ears.webhooks.is_none() {
             ears.webhooks = self.tools.bus.webhook_beats().await.ok();
             self.webhooks.listen(Instant::now());
+        }
+        if !self.settled {
+            self.settle(); // What it waits for may not come.
         }
         self.webhooks_tick(Instant::now());
         self.board.tick(Instant::now());
@@ -421,7 +430,7 @@ impl Controller {
             && self.cluster_policies.is_known()
             && self.policies.is_known()
             && self.exceptions.is_known;
-        if !known || self.catalog.is_none() {
+        if !known || self.catalog.is_none() || self.awaits_writer() {
             return;
         }
         self.own_listed();

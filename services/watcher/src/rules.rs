@@ -55,7 +55,7 @@ fn within_bounds(derived: Vec<Value>) -> Value {
     rules.map(|rule| json!({"name": rule["name"]})).collect()
 }
 
-/// The rules that change nothing yet, for want of a right: `[{rule, message}]`; null: there are none. `None`: of one
+/// The rules that may change nothing, for want of a right: `[{rule, message}]`; null: there are none. `None`: of one
 /// of them nothing is known yet.
 pub(crate) fn not_permitted(changes: &[(String, Need)], found: &Found) -> Option<Value> {
     let mut all = Vec::new();
@@ -86,7 +86,7 @@ pub(crate) fn remark(not_run: &[NotRun], not_permitted: &Value) -> String {
         .map(|one| {
             let text = |field: &str| one[field].as_str().unwrap_or_default();
             format!(
-                "; rule `{}` changes nothing yet: {}",
+                "; rule `{}` may change nothing: {}",
                 text("rule"),
                 text("message")
             )
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(lacks, json!([{"rule": "s", "message": "it may not"}]));
         assert_eq!(
             remark(&[], &lacks),
-            "; rule `s` changes nothing yet: it may not"
+            "; rule `s` may change nothing: it may not"
         );
         found.insert(need("b"), None);
         assert_eq!(not_permitted(&changes, &found), Some(Value::Null));

@@ -10,7 +10,7 @@ mod running;
 use std::time::Duration;
 
 use anteroom_model::{ErrorCode, GroupVersionResource};
-use anteroom_policy::{AdmissionRequest, Operation, Phase, RequestParts, Rule};
+use anteroom_policy::{AdmissionRequest, FIELD_MANAGER, Operation, Phase, RequestParts, Rule};
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -118,7 +118,11 @@ impl Decider {
         let rules = existing::triggered(&entries, review);
         let mut decision = verdict::decide(records, warnings);
         if !rules.is_empty() && decision.allowed() {
-            decision.triggered = Some(Triggered { request, rules });
+            decision.triggered = Some(Triggered {
+                by_manager: review.field_manager() == FIELD_MANAGER,
+                request,
+                rules,
+            });
         }
         Ok(decision)
     }

@@ -53,6 +53,8 @@ pub(crate) struct Triggered {
     pub(crate) request: AdmissionRequest,
     /// The rules, and whether what we have written ourselves triggers them too.
     pub(crate) rules: Vec<(Arc<RuleName>, bool)>,
+    /// It was made in the name in which the watcher writes: of others that are the same user it is not.
+    pub(crate) by_manager: bool,
 }
 
 struct Job {
@@ -102,7 +104,7 @@ impl Existing {
 
     /// Hands over what a request of so many bytes has triggered, and waits for nothing.
     pub(crate) fn hand_over(&self, mut triggered: Triggered, bytes: usize) {
-        if self.is_own(triggered.request.username()) {
+        if triggered.by_manager && self.is_own(triggered.request.username()) {
             triggered.rules.retain(|(_, by_own)| *by_own);
         }
         if triggered.rules.is_empty() {
@@ -141,7 +143,7 @@ async fn run(
                 };
                 let worker = Arc::clone(&worker);
                 under_way.spawn(async move {
-                    let Triggered { request, rules } = &job.triggered;
+                    let Triggered { request, rules, .. } = &job.triggered;
                     let source = Source::of(request);
                     // None waits for another that is tried again.
                     let works = rules.iter().map(|(rule, _)| worker.work(rule, request, source));

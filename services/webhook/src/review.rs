@@ -180,6 +180,19 @@ impl<'a> Review<'a> {
         self.fields.iter().any(|field| field == ("dryRun", "true"))
     }
 
+    /// In whose name what is written is kept apart (`fieldManager`); empty: nobody says. Looked up when it is asked
+    /// for.
+    pub(crate) fn field_manager(&self) -> String {
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct Options {
+            field_manager: String,
+        }
+        let options = self.fields.iter().find(|(name, _)| *name == "options");
+        let options = options.and_then(|(_, text)| serde_json::from_str::<Options>(text).ok());
+        options.unwrap_or_default().field_manager
+    }
+
     /// These parts of the request.
     ///
     /// # Errors

@@ -89,8 +89,8 @@ pub use policy::{
 };
 pub use problem::Problem;
 pub use reference::{
-    ApiTarget, CALLS, CALLS_DECLARED, CALLS_OFF, CollectionReference, FactTarget, KeptTarget,
-    NamedObject, Reference, WRITER,
+    ApiTarget, CALLS, CALLS_DECLARED, CALLS_OFF, CollectionReference, FIELD_MANAGER, FactTarget,
+    KeptTarget, NamedObject, Reference, WRITER,
 };
 pub use request::{AdmissionRequest, Arrival, RequestError};
 pub use request_parts::RequestParts;

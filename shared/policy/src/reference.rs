@@ -12,6 +12,9 @@ pub const CALLS: &str = "calls";
 /// (`mutate.targets`): its failure's message is the user's name. Without one that is not known.
 pub const WRITER: &str = "writer";
 
+/// The field manager in whose name it writes them: what has another one is not of a rule, whoever the user is.
+pub const FIELD_MANAGER: &str = "anteroom";
+
 /// No call is answered from a view.
 pub const CALLS_OFF: &str = "Off";
 

@@ -2,13 +2,13 @@
 
 use anteroom_model::{EntryKind, EntryRecord, EntryState, Failure, ObjectKey};
 use anteroom_policy::WRITER;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 use super::{Controller, policies::PolicyId};
 use crate::{
     manifests::PolicyManifest,
-    rights::{Found, Need},
+    rights::{Found, Need, Writer},
 };
 
 /// What the controller tells and is told of rights.
@@ -19,7 +19,15 @@ pub(crate) struct Rights {
     /// What is known of it.
     pub found: watch::Receiver<Found>,
     /// As whom this watcher writes.
-    pub user: watch::Receiver<Option<String>>,
+    pub user: watch::Receiver<Writer>,
+}
+
+/// How long a term waits for the answer as whom it writes before what earlier terms said of it is dropped.
+const WRITER_WAIT: Duration = Duration::from_secs(15);
+
+/// Whether what an earlier term said of the writer is kept for now.
+fn is_awaited(writer: &Writer, since: Duration) -> bool {
+    *writer == Writer::Unknown && since < WRITER_WAIT
 }
 
 impl Controller {
@@ -49,7 +57,7 @@ impl Controller {
     /// Webhooks have to know whose writes are no triggers.
     pub(super) fn writer_found(&mut self) {
         let user = self.rights.user.borrow_and_update().clone();
-        if let Some(user) = user {
+        if let Writer::Known(user) = user {
             self.own_entry(&EntryRecord {
                 kind: EntryKind::Implicit,
                 name: WRITER.to_owned(),
@@ -62,6 +70,11 @@ impl Controller {
             });
         }
     }
+
+    /// Whether it may be known soon as whom this watcher writes.
+    pub(super) fn awaits_writer(&self) -> bool {
+        is_awaited(&self.rights.user.borrow(), self.begun.elapsed())
+    }
 }
 
 fn key(policy: &PolicyManifest) -> ObjectKey {
@@ -71,4 +84,23 @@ fn key(policy: &PolicyManifest) -> ObjectKey {
 
 fn needs_of(policy: &PolicyManifest) -> impl Iterator<Item = &Need> {
     policy.changes.iter().map(|(_, need)| need)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_of_the_writer_is_kept_until_it_is_known_or_not_to_be_known() {
+        let just_before = WRITER_WAIT - Duration::from_millis(1);
+        for (writer, since, expected) in [
+            (Writer::Unknown, Duration::ZERO, true),
+            (Writer::Unknown, just_before, true),
+            (Writer::Unknown, WRITER_WAIT, false),
+            (Writer::Unsaid, Duration::ZERO, false),
+            (Writer::Known("w".into()), Duration::ZERO, false),
+        ] {
+            assert_eq!(is_awaited(&writer, since), expected, "{writer:?} {since:?}");
+        }
+    }
 }

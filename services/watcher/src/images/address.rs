@@ -20,10 +20,7 @@ const METADATA_V4: [Ipv4Addr; 2] = [
 ];
 
 /// The same.
-const METADATA_V6: [Ipv6Addr; 2] = [
-    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
-    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
-];
+const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254);
 
 /// An address that has another one in it is what that one is.
 pub(super) fn kind(address: IpAddr) -> Kind {
@@ -53,12 +50,16 @@ fn kind_v6(address: Ipv6Addr) -> Kind {
         kind_v4(Ipv4Addr::new(a, b, c, d))
     };
     match address.segments() {
-        _ if METADATA_V6.contains(&address) => Kind::Inner,
+        _ if address == METADATA_V6 => Kind::Inner,
+        // A network of such services: of metadata, names, time, credentials.
+        [0xfd00, 0xec2, ..] => Kind::Inner,
         // Written as IPv4 in IPv6, with `::` and `::1` among them, and as a translator has it.
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
             of(high, low)
         }
         [0x2002, high, low, ..] => of(high, low),
+        // As a local translator has it, whose prefix may be of any length.
+        [0x64, 0xff9b, 1, .., high, low] if of(high, low) == Kind::Inner => Kind::Inner,
         // Local translators, what is unique locally, and what once was local to a site.
         [0x64, 0xff9b, 1, ..] | [0xfc00..=0xfdff | 0xfec0..=0xfeff, ..] => Kind::Private,
         // Tunnels to an address that is hidden in it, link-local, multicast.
@@ -79,14 +80,15 @@ mod tests {
                 "0.0.0.0 0.1.2.3 127.0.0.1 127.255.255.255 169.254.0.0 169.254.169.254 \
                  169.254.255.255 192.0.0.192 224.0.0.1 240.0.0.1 255.255.255.255 \
                  100.100.100.200 168.63.129.16 :: ::1 fe80::1 febf::1 ff00:: ff02::1 \
-                 fd00:ec2::254 fd20:ce::254 ::ffff:127.0.0.1 ::ffff:169.254.169.254 \
+                 fd00:ec2::254 fd00:ec2::23 fd00:ec2:1::1 \
+                 fd20:ce::254 64:ff9b:1::169.254.169.254 64:ff9b:1:2:3:4:7f00:1 ::ffff:127.0.0.1 ::ffff:169.254.169.254 \
                  ::169.254.169.254 64:ff9b::169.254.169.254 2002:a9fe:a9fe:: 2001::1",
             ),
             (
                 Kind::Private,
                 "10.0.0.0 10.255.255.255 172.16.0.0 172.31.255.255 192.168.0.1 100.64.0.0 \
                  100.127.255.255 198.18.0.1 198.19.255.255 fc00:: fdff::1 fec0::1 feff::1 \
-                 64:ff9b:1::1 ::ffff:10.0.0.1 64:ff9b::10.0.0.1 2002:0a00:0001::",
+                 64:ff9b:1::10.0.0.1 64:ff9b:1::1.1.1.1 fd00:ec1::254 fd00:ec3::1 ::ffff:10.0.0.1 64:ff9b::10.0.0.1 2002:0a00:0001::",
             ),
             (
                 Kind::Public,

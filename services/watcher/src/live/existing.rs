@@ -20,7 +20,7 @@ use std::{
 };
 
 use anteroom_model::{ExistingObjects, FactError, KindRecord};
-use anteroom_policy::Policy;
+use anteroom_policy::{FIELD_MANAGER, Policy};
 use anteroom_wire::live::LiveRequest;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -44,9 +44,6 @@ pub(super) const WRITES_PER_SECOND: u32 = 50;
 
 /// Writes that are under way at once.
 const WRITES_MAX: usize = 8;
-
-/// Who has written, as `managedFields` says it.
-const FIELD_MANAGER: &str = "anteroom";
 
 /// How long the API server may take over a write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);

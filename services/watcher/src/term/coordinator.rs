@@ -154,7 +154,7 @@ fn rights(
 ) -> Rights {
     let (needed, needs) = watch::channel(Arc::default());
     let (found_in, found) = watch::channel(rights::Found::new());
-    let (user_in, user) = watch::channel(None);
+    let (user_in, user) = watch::channel(rights::Writer::default());
     let (api, catalog) = (setting.api.clone(), discovery.catalog.subscribe());
     tasks.spawn(async move {
         let keeps = rights::keep(api.clone(), catalog, needs, found_in);

@@ -101,9 +101,15 @@ impl Decider {
         // Ends: an evaluation asks for a bounded number of facts, each once.
         loop {
             if let Some(needs) = change.needs.take() {
-                if is_of_next_part(&needs) && std::mem::replace(&mut change.has_read, true) {
-                    // What was held before is done with.
-                    change.turn = None;
+                if is_of_next_part(&needs) {
+                    if Instant::now() >= change.deadline {
+                        change.running.end_out_of_time();
+                        return None;
+                    }
+                    if std::mem::replace(&mut change.has_read, true) {
+                        // What was held before is done with.
+                        change.turn = None;
+                    }
                 }
                 self.supply(change, needs, turns).await;
             }
@@ -112,17 +118,6 @@ impl Decider {
                 return None;
             }
             change.needs = off_thread(|| running.step(0));
-            let is_late = Instant::now() >= change.deadline;
-            if change
-                .needs
-                .as_ref()
-                .is_some_and(|needs| is_late && is_of_next_part(needs))
-            {
-                change.needs = None;
-                let changed = running.take_changed();
-                running.end_out_of_time();
-                return Some(changed);
-            }
             let changed = running.take_changed();
             if !changed.is_empty() {
                 return Some(changed);
@@ -228,7 +223,7 @@ impl Decider {
             let lacks = self.facts.lacks_to_write(&reader, objects, deadline).await;
             let lacks = lacks.ok().flatten()?;
             Some(format!(
-                "rule `{}` changes nothing yet: {lacks}",
+                "rule `{}` may change nothing: {lacks}",
                 reader.rule
             ))
         });

@@ -33,6 +33,25 @@ fn a_review_is_read() {
 }
 
 #[test]
+fn the_field_manager_is_that_of_the_options() {
+    for (options, expected) in [
+        (
+            json!({"kind": "UpdateOptions", "fieldManager": "a", "dryRun": ["All"]}),
+            "a",
+        ),
+        (json!({"kind": "UpdateOptions"}), ""),
+        (json!({"fieldManager": null}), ""),
+        (json!({"fieldManager": 1}), ""),
+        (json!("a"), ""),
+        (Value::Null, ""),
+    ] {
+        let body = with("/request/options", options);
+        let review = Review::parse(body.as_bytes()).unwrap();
+        assert_eq!(review.field_manager(), expected, "{body}");
+    }
+}
+
+#[test]
 fn what_is_not_a_review_says_why_and_whether_it_can_be_answered_as_one() {
     let request_error = "the AdmissionReview's request is malformed: request.";
     let cases = [

@@ -14,6 +14,13 @@ use crate::{
 /// The watcher's user, as the option has it by default.
 const WATCHER: &str = "system:serviceaccount:anteroom:anteroom-watcher";
 
+/// Made as the watcher writes what rules change.
+fn by(user: &str, mut review: Value) -> Value {
+    review["request"]["userInfo"]["username"] = user.into();
+    review["request"]["options"] = json!({ "fieldManager": anteroom_policy::FIELD_MANAGER });
+    review
+}
+
 /// A rule that tells each Pod of the namespace which ConfigMap was changed.
 fn tells() -> Value {
     json!({ "mutate": {
@@ -89,9 +96,7 @@ async fn what_was_admitted_changes_what_exists() {
     // Nothing comes of a dry run, nor of what the watcher has written itself.
     let mut dry = of("dry");
     dry["request"]["dryRun"] = true.into();
-    let mut own = of("own");
-    own["request"]["userInfo"]["username"] = WATCHER.into();
-    for review in [dry, own, of("one")] {
+    for review in [dry, by(WATCHER, of("own")), of("one")] {
         let answer = client.review("/validate", &review).await;
         assert_eq!(answer["allowed"], true, "{answer}");
     }
@@ -106,6 +111,13 @@ async fn what_was_admitted_changes_what_exists() {
     assert_eq!(answer["allowed"], true);
     let object = written.recv().await.unwrap();
     assert_eq!(object["metadata"]["annotations"]["seen"], "two");
+    // Somebody else who is the same user, such as an administrator whose kubeconfig the watcher has.
+    let mut other = by(WATCHER, of("three"));
+    other["request"]["options"]["fieldManager"] = "kubectl-edit".into();
+    let answer = client.review("/validate", &other).await;
+    assert_eq!(answer["allowed"], true);
+    let object = written.recv().await.unwrap();
+    assert_eq!(object["metadata"]["annotations"]["seen"], "three");
     // The mutating webhook leaves what comes as it is.
     let answer = client.review("/mutate", &of("three")).await;
     assert_eq!(answer.get("patch"), None, "{answer}");
@@ -144,9 +156,7 @@ async fn what_the_watcher_writes_is_no_trigger_whoever_it_is() {
     const OTHER: &str = "system:serviceaccount:elsewhere:other";
     let of = |user: &str| {
         let new = config(&json!({ "a": user }));
-        let mut review = review("UPDATE", &new, &config(&json!({})));
-        review["request"]["userInfo"]["username"] = user.into();
-        review
+        by(user, review("UPDATE", &new, &config(&json!({}))))
     };
     for (given, own, trigger) in [
         (&[][..], OTHER, WATCHER),

@@ -147,29 +147,30 @@ async fn a_write_that_nobody_answers_is_tried_again_soon() {
     let world = world.await;
     let begun = Instant::now();
     assert!(world.work().await);
-    assert!(begun.elapsed() < WRITE_TIMEOUT + Duration::from_secs(5));
+    assert!(begun.elapsed() < Duration::from_secs(30));
 }
 
-/// The list is long only as long as the first attempt goes on.
+/// The list is long, and its objects are written slowly, in the first attempt alone; there one is not answered.
 #[tokio::test(start_paused = true)]
 async fn what_ended_late_since_nobody_answered_is_tried_again() {
-    let writes = AtomicUsize::new(0);
-    let slow = Mutex::new(Vec::new());
-    let world = World::new(catalog("b", &[pods("shop")]), move |call| match call {
-        LiveCall::Existing { objects } => {
-            let mut places = slow.lock();
-            let is_again = places.len() > 1 && objects.continues.is_empty();
-            places.push(objects.continues);
-            Some(match is_again {
-                true => (0, Ok(json!({"items": [pod("shop")]}))),
-                false => (
-                    19,
-                    Ok(json!({"items": [pod("shop")], "continue": places.len().to_string()})),
-                ),
-            })
+    let (firsts, writes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let world = World::new(catalog("b", &[pods("shop")]), move |call| {
+        let attempt = firsts.load(Ordering::SeqCst);
+        match call {
+            LiveCall::Existing { objects } => {
+                if objects.continues.is_empty() {
+                    firsts.fetch_add(1, Ordering::SeqCst);
+                }
+                let next = match firsts.load(Ordering::SeqCst) {
+                    1 => format!("{}x", objects.continues),
+                    _ => String::new(),
+                };
+                Some((0, Ok(json!({"items": [pod("shop")], "continue": next}))))
+            }
+            _ if writes.fetch_add(1, Ordering::SeqCst) == 0 => None,
+            _ if attempt == 1 => Some((19, Ok(Value::Null))),
+            _ => Some((0, Ok(Value::Null))),
         }
-        _ if writes.fetch_add(1, Ordering::SeqCst) == 0 => None,
-        _ => Some((0, Ok(Value::Null))),
     });
     let world = world.await;
     let begun = Instant::now();
