@@ -28,6 +28,9 @@ pub(crate) const PAGES_MAX: usize = 200_000;
 /// Bytes of all that is known of them, about; objects beyond are left out as well.
 pub(crate) const BYTES_MAX: usize = 128 * 1024 * 1024;
 
+/// Objects that are gone and whose reports were not looked at since; of more it is known that there are some.
+pub(crate) const GONE_MAX: usize = PAGES_MAX;
+
 /// Objects that were left out are taken in again once there is so much room: this part of the limits.
 const ROOM: usize = 8;
 
@@ -81,6 +84,7 @@ impl Page {
 pub(crate) struct Limits {
     pub(crate) pages_max: usize,
     pub(crate) bytes_max: usize,
+    pub(crate) gone_max: usize,
 }
 
 impl Default for Limits {
@@ -88,6 +92,7 @@ impl Default for Limits {
         Self {
             pages_max: PAGES_MAX,
             bytes_max: BYTES_MAX,
+            gone_max: GONE_MAX,
         }
     }
 }
@@ -109,6 +114,8 @@ pub(crate) struct Book {
     left_out: LeftOut,
     /// Pages that changed since they were last taken, or that are gone.
     changed: BTreeSet<Subject>,
+    /// Some changed that are not among them.
+    is_lost: bool,
     /// The last one that was taken: each gets its turn, however often others change.
     taken: Option<Subject>,
 }
@@ -229,10 +236,12 @@ impl Book {
             .extract_if(.., |finding| is_gone(&finding.finder));
         gone.for_each(|finding| self.results.release(&finding.result));
         page.findings.shrink_to_fit();
-        self.changed.insert(page.subject.clone());
         match page.findings.is_empty() {
-            true => self.let_go(&page.subject),
-            false => self.keep(page),
+            true => self.gone(&page.subject),
+            false => {
+                self.changed.insert(page.subject.clone());
+                self.keep(page);
+            }
         }
     }
 
@@ -264,8 +273,7 @@ impl Book {
                 self.left_out.put(&uid, &finding.finder);
                 self.results.release(&finding.result);
             }
-            self.let_go(&page.subject);
-            self.changed.insert(page.subject);
+            self.gone(&page.subject);
             self.horizon = Some(uid);
         }
     }
@@ -311,10 +319,23 @@ impl Book {
         }
     }
 
-    fn let_go(&mut self, subject: &Subject) {
+    /// Of this object there is nothing to be said any more.
+    fn gone(&mut self, subject: &Subject) {
         for text in [&subject.api_version, &subject.kind, &subject.namespace] {
             self.texts.release(text);
         }
+        // Those that are held have a place there whatever is gone.
+        let most = self.limits.pages_max.saturating_add(self.limits.gone_max);
+        self.changed.insert(subject.clone());
+        if self.changed.len() > most {
+            self.changed.remove(subject);
+            self.is_lost = true;
+        }
+    }
+
+    /// Whether something changed that nobody will be [told](Self::take_changed) of: all has to be looked at then.
+    pub(crate) fn take_lost(&mut self) -> bool {
+        std::mem::take(&mut self.is_lost)
     }
 
     /// Something else is to be said of what these policies found.

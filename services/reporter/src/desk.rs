@@ -10,7 +10,7 @@ use anteroom_policy::Reporting;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::book::Book;
+use crate::{book::Book, result::Subject};
 
 /// What reports and Events say of a policy.
 #[derive(Clone, Debug, Default)]
@@ -107,4 +107,10 @@ impl Desk {
 pub(crate) fn kind_of(api_version: &str, kind: &str) -> Kind {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     (group.to_owned(), kind.to_owned())
+}
+
+/// The object that a page is about.
+pub(crate) fn owner_of(subject: &Subject) -> Owner {
+    let object = ObjectKey::new(&*subject.namespace, &*subject.name);
+    (kind_of(&subject.api_version, &subject.kind), object)
 }

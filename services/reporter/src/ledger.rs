@@ -1,7 +1,12 @@
 //! What the reports at the API server say, as far as is known, and which have to be looked at. Pure.
+//!
+//! So many are remembered ([`REPORTS_MAX`]). A report beyond them is one of which nobody knows: it may be there and
+//! say anything. So it is read and written whenever something new is to be said of its object, and deleted where
+//! nothing is, and then it is forgotten again. What was to be looked at later, and what others did to it, nobody
+//! remembers: so everything is looked at after a list ([`Ledger::listed_all`]).
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -10,10 +15,19 @@ use anteroom_runtime::backoff::Backoff;
 use tokio::time::Instant;
 
 use crate::{
+    book::PAGES_MAX,
     desk::{Owner, Unsettled},
     report::Report,
     store::{Key, Listed},
 };
+
+/// Reports that are remembered, beside the few that are just written: those of all objects that are held, and half
+/// as many of before.
+pub(crate) const REPORTS_MAX: usize = PAGES_MAX + PAGES_MAX / 2;
+
+/// This part of the limit is for reports that are settled: what nobody can settle yet keeps none of those out. And
+/// so many more of a list are looked at, in turns, though they are forgotten then.
+const ROOM: usize = 8;
 
 /// Waits after a write that failed, in milliseconds.
 pub(crate) const RETRY_BASE_MS: u64 = 500;
@@ -44,60 +58,182 @@ struct Left {
     was_read: bool,
 }
 
-/// What is known of the reports at the API server.
+/// What is known of one report.
 #[derive(Debug, Default)]
+struct Row {
+    /// What it says; `None`: it is not there.
+    content: Option<Box<str>>,
+    /// It is on its way; and whether it has to be looked at again then.
+    busy: Option<bool>,
+    backoff: Option<Backoff>,
+    /// It is to be looked at again, by then.
+    at: Option<Instant>,
+    /// It was among those of the last list.
+    is_listed: bool,
+    /// Written to since a list was begun: it does not say what the report says now.
+    is_touched: bool,
+}
+
+impl Row {
+    /// Whether there is nothing to remember, but for a list that is under way.
+    fn is_blank(&self) -> bool {
+        let is_idle = self.busy.is_none() && self.at.is_none() && self.backoff.is_none();
+        is_idle && self.content.is_none()
+    }
+}
+
+/// What is known of the reports at the API server.
+#[derive(Debug)]
 pub(crate) struct Ledger {
-    /// What they say.
-    written: HashMap<Key, String>,
+    reports_max: usize,
+    rows: HashMap<Arc<Key>, Row>,
     /// Those of an earlier time whose objects have not been met yet.
-    left: HashMap<Key, Left>,
+    left: HashMap<Arc<Key>, Left>,
     /// `None`: nothing is known of any object.
     unsettled: Option<Arc<Unsettled>>,
-    /// Those on their way; and whether they have to be looked at again.
-    busy: HashMap<Key, bool>,
-    backoffs: HashMap<Key, Backoff>,
     /// To be looked at again, by when: each once.
-    later: BTreeSet<(Instant, Key)>,
-    at: HashMap<Key, Instant>,
-    /// Written to since a list was begun: it does not say what they say now.
-    touched: HashSet<Key>,
+    later: BTreeSet<(Instant, Arc<Key>)>,
+    /// A list is under way.
+    lists: bool,
+    /// Reports that may be there and are not remembered, about; 0: there are none.
+    beyond: usize,
+    /// Those of them that were met since the last list was begun.
+    beyond_now: usize,
+    /// So many of them had their turn in lists before.
+    passed: usize,
+    /// The last one that has its turn in this list.
+    turn: usize,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self::with_limit(REPORTS_MAX)
+    }
 }
 
 impl Ledger {
-    /// A list of the reports begins.
-    pub(crate) fn listing(&mut self) {
-        self.touched = self.busy.keys().cloned().collect();
+    /// One that remembers no more than that.
+    pub(crate) fn with_limit(reports_max: usize) -> Self {
+        Self {
+            reports_max,
+            rows: HashMap::new(),
+            left: HashMap::new(),
+            unsettled: None,
+            later: BTreeSet::new(),
+            lists: false,
+            beyond: 0,
+            beyond_now: 0,
+            passed: 0,
+            turn: 0,
+        }
     }
 
-    /// It has come to its end: what is not as it was known is looked at, unless it was written to
-    /// meanwhile.
-    pub(crate) fn listed(&mut self, listed: Vec<Listed>, now: Instant) {
-        let mut missing: HashSet<Key> = self.written.keys().cloned().collect();
-        for report in listed {
-            missing.remove(&report.key);
-            let known = self.written.get(&report.key);
-            if known == Some(&report.content) || self.touched.contains(&report.key) {
+    /// A list of the reports begins.
+    pub(crate) fn listing(&mut self) {
+        self.lists = true;
+        self.beyond_now = 0;
+        self.turn = 0;
+        self.rows.retain(|_, row| {
+            row.is_listed = false;
+            row.is_touched = row.busy.is_some();
+            !row.is_blank()
+        });
+    }
+
+    /// Some of the list: what is not as it was known is looked at, unless it was written to meanwhile.
+    pub(crate) fn listed(&mut self, page: Vec<Listed>, now: Instant) {
+        for report in page {
+            let is_settled = !self.is_unsettled(&report.owner);
+            let key = self.shared(&report.key);
+            if let Some(row) = self.rows.get_mut(&key) {
+                row.is_listed = true;
+                if row.is_touched || row.content.as_deref() == Some(&*report.content) {
+                    continue;
+                }
+                row.content = Some(report.content.into());
+            } else if self.has_room(is_settled) || self.has_turn(is_settled) {
+                let row = Row {
+                    content: Some(report.content.into()),
+                    is_listed: true,
+                    ..Row::default()
+                };
+                self.rows.insert(Arc::clone(&key), row);
+            } else {
                 continue;
             }
-            self.written.insert(report.key.clone(), report.content);
-            let is_settled = !self.is_unsettled(&report.owner);
             let left = Left {
                 owner: report.owner,
                 // Since when it says so is known here.
                 was_read: is_settled,
             };
-            self.left.insert(report.key.clone(), left);
+            self.left.insert(Arc::clone(&key), left);
             if is_settled {
-                self.put_off(report.key, now);
+                self.put_off(&key, now);
             }
         }
+    }
+
+    /// It has come to its end: what it lacks is looked at, unless it was written to meanwhile. Returns whether there
+    /// are reports that were not remembered: then every object has to be looked at, since nobody knows which.
+    pub(crate) fn listed_all(&mut self, now: Instant) -> bool {
+        self.lists = false;
+        let is_lost = self.beyond > 0;
+        self.beyond = self.beyond_now;
+        self.passed = self.turn;
+        let is_missing = |row: &Row| !row.is_listed && !row.is_touched && row.content.is_some();
+        let missing = self.rows.iter_mut().filter(|(_, row)| is_missing(row));
+        let missing: Vec<Arc<Key>> = missing
+            .map(|(key, row)| {
+                row.content = None;
+                Arc::clone(key)
+            })
+            .collect();
         for key in missing {
-            if !self.touched.contains(&key) {
-                self.written.remove(&key);
-                self.left.remove(&key);
-                self.put_off(key, now);
-            }
+            self.left.remove(&key);
+            self.put_off(&key, now);
         }
+        self.rows.retain(|_, row| !row.is_blank());
+        is_lost
+    }
+
+    /// Everything that is remembered is looked at.
+    pub(crate) fn look_at_all(&mut self, now: Instant) {
+        let idle = self.rows.iter();
+        let idle = idle.filter(|(_, row)| row.busy.is_none() && row.at.is_none());
+        let idle: Vec<Arc<Key>> = idle.map(|(key, _)| Arc::clone(key)).collect();
+        idle.iter().for_each(|key| self.put_off(key, now));
+    }
+
+    /// How many are remembered.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// How many may be there that are not remembered, about; 0: there are none.
+    pub(crate) fn beyond(&self) -> usize {
+        self.beyond
+    }
+
+    fn has_room(&self, is_settled: bool) -> bool {
+        let most = match is_settled {
+            true => self.reports_max,
+            false => self.reports_max - self.reports_max.div_ceil(ROOM),
+        };
+        self.rows.len() < most
+    }
+
+    /// Whether one that is listed and has no room is looked at now.
+    fn has_turn(&mut self, is_settled: bool) -> bool {
+        self.beyond_now += 1;
+        self.beyond = self.beyond.max(self.beyond_now);
+        let most = self
+            .reports_max
+            .saturating_add(self.reports_max.div_ceil(ROOM));
+        let has_turn = is_settled && self.beyond_now > self.passed && self.rows.len() < most;
+        if has_turn {
+            self.turn = self.beyond_now;
+        }
+        has_turn
     }
 
     /// Of these objects it is not known yet what there is to say. Reports of before are looked at once
@@ -108,12 +244,14 @@ impl Ledger {
             .left
             .iter()
             .filter(|(_, left)| !self.is_unsettled(&left.owner));
-        let settled: Vec<Key> = settled
-            .map(|(key, _)| key.clone())
-            .filter(|key| !self.at.contains_key(key) && !self.busy.contains_key(key))
+        let is_idle =
+            |row: Option<&Row>| row.is_some_and(|row| row.at.is_none() && row.busy.is_none());
+        let settled: Vec<Arc<Key>> = settled
+            .map(|(key, _)| Arc::clone(key))
+            .filter(|key| is_idle(self.rows.get(key)))
             .collect();
         // What is on a page is looked at as any other, and stays.
-        settled.into_iter().for_each(|key| self.put_off(key, now));
+        settled.iter().for_each(|key| self.put_off(key, now));
     }
 
     fn is_unsettled(&self, owner: &Owner) -> bool {
@@ -130,8 +268,10 @@ impl Ledger {
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<Key> {
         self.next_at().filter(|at| *at <= now)?;
         let (_, key) = self.later.pop_first()?;
-        self.at.remove(&key);
-        Some(key)
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.at = None;
+        }
+        Some((*key).clone())
     }
 
     /// How many have to be looked at again.
@@ -139,86 +279,167 @@ impl Ledger {
         self.later.len()
     }
 
-    /// Looks at a report. Whatever is to be written is on its way from now on, until it is
-    /// [done](Self::done).
-    pub(crate) fn begin(&mut self, key: &Key, report: Option<Report>) -> Deed {
-        if let Some(again) = self.busy.get_mut(key) {
+    /// Looks at a report, of an object of which something changed or by itself (`owner`: `None`). Whatever is to be
+    /// written is on its way from now on, until it is [done](Self::done).
+    pub(crate) fn begin(
+        &mut self,
+        key: &Key,
+        owner: Option<&Owner>,
+        report: Option<Report>,
+    ) -> Deed {
+        let key = &self.shared(key);
+        let Some(row) = self.rows.get_mut(key) else {
+            return match (report, self.beyond) {
+                (None, 0) => Deed::Nothing,
+                (Some(report), 0) => self.begin_write(key, Deed::Apply(Box::new(report))),
+                (report, _) => self.begin_unknown(key, owner, report.is_some()),
+            };
+        };
+        if let Some(again) = &mut row.busy {
             *again = true;
             return Deed::Nothing;
         }
-        if let Some(at) = self.at.remove(key) {
-            self.later.remove(&(at, key.clone()));
+        if let Some(at) = row.at.take() {
+            self.later.remove(&(at, Arc::clone(key)));
         }
+        let row = self.rows.get(key);
+        let content = row.and_then(|row| row.content.as_deref());
         let left = self.left.get(key);
-        let deed = match (report, self.written.get(key)) {
+        let deed = match (report, content) {
             (None, None) => Deed::Nothing,
-            (Some(report), Some(content)) if report.content == *content => Deed::Same,
+            (Some(report), Some(content)) if *report.content == *content => Deed::Same,
             // What was said before stays until all is known that is to be said.
-            _ if left.is_some_and(|left| self.is_unsettled(&left.owner)) => return Deed::Nothing,
+            _ if left.is_some_and(|left| self.is_unsettled(&left.owner)) => {
+                self.trim(key);
+                return Deed::Nothing;
+            }
             (None, Some(_)) => Deed::Delete,
             (Some(_), _) if left.is_some_and(|left| !left.was_read) => {
-                self.busy.insert(key.clone(), false);
+                self.row(key).busy = Some(false);
                 return Deed::Read;
             }
             (Some(report), _) => Deed::Apply(Box::new(report)),
         };
         self.left.remove(key);
         match deed {
-            Deed::Nothing | Deed::Same | Deed::Read => drop(self.backoffs.remove(key)),
-            Deed::Apply(_) | Deed::Delete => {
-                self.busy.insert(key.clone(), false);
-                self.touched.insert(key.clone());
-                self.written.insert(key.clone(), UNKNOWN.to_owned());
+            Deed::Nothing | Deed::Same | Deed::Read => {
+                self.row(key).backoff = None;
+                self.trim(key);
+                deed
             }
+            Deed::Apply(_) | Deed::Delete => self.begin_write(key, deed),
         }
+    }
+
+    fn begin_write(&mut self, key: &Arc<Key>, deed: Deed) -> Deed {
+        let row = self.row(key);
+        row.busy = Some(false);
+        row.is_touched = true;
+        row.content = Some(UNKNOWN.into());
         deed
     }
 
+    /// One that is not remembered: it may be there, and of an earlier time.
+    fn begin_unknown(&mut self, key: &Arc<Key>, owner: Option<&Owner>, is_said: bool) -> Deed {
+        let Some(owner) = owner.filter(|owner| !self.is_unsettled(owner)) else {
+            return Deed::Nothing;
+        };
+        if !is_said {
+            return self.begin_write(key, Deed::Delete);
+        }
+        let left = Left {
+            owner: owner.clone(),
+            was_read: false,
+        };
+        self.left.insert(Arc::clone(key), left);
+        let row = self.row(key);
+        row.busy = Some(false);
+        row.content = Some(UNKNOWN.into());
+        Deed::Read
+    }
+
     /// What a report of an earlier time said was read: it is looked at as any other.
-    pub(crate) fn was_read(&mut self, key: Key, now: Instant) {
-        self.busy.remove(&key);
-        self.backoffs.remove(&key);
+    pub(crate) fn was_read(&mut self, key: &Key, now: Instant) {
+        let key = self.shared(key);
+        let row = self.row(&key);
+        row.busy = None;
+        row.backoff = None;
         if let Some(left) = self.left.get_mut(&key) {
             left.was_read = true;
         }
-        self.put_off(key, now);
+        self.put_off(&key, now);
     }
 
     /// A write has come to its end: this is what the report says now (`None`: it is gone), or nobody
     /// knows, and it is tried again after a while, by `random`.
     pub(crate) fn done(
         &mut self,
-        key: Key,
+        key: &Key,
         content: Result<Option<String>, ()>,
         random: u64,
         now: Instant,
     ) {
-        let again = self.busy.remove(&key).unwrap_or_default();
+        let key = self.shared(key);
+        let is_beyond = self.rows.len() > self.reports_max;
+        let row = self.row(&key);
+        let again = row.busy.take().unwrap_or_default();
         match content {
             Ok(content) => {
-                self.backoffs.remove(&key);
-                match content {
-                    Some(content) => drop(self.written.insert(key.clone(), content)),
-                    None => drop(self.written.remove(&key)),
-                }
+                row.backoff = None;
+                row.content = content.map(Into::into);
                 if again {
-                    self.put_off(key, now);
+                    self.put_off(&key, now);
                 }
             }
+            // It is forgotten, and looked at with all others.
+            Err(()) if is_beyond => row.backoff = None,
             Err(()) => {
-                let backoff = self.backoffs.entry(key.clone());
-                let backoff = backoff.or_insert_with(|| Backoff::new(RETRY_BASE_MS, RETRY_MAX_MS));
+                let backoff = &mut row.backoff;
+                let backoff =
+                    backoff.get_or_insert_with(|| Backoff::new(RETRY_BASE_MS, RETRY_MAX_MS));
                 let after: Duration = backoff.next(random);
-                self.put_off(key, now + after);
+                self.put_off(&key, now + after);
             }
+        }
+        self.trim(&key);
+    }
+
+    fn put_off(&mut self, key: &Arc<Key>, at: Instant) {
+        if let Some(before) = self.row(key).at.replace(at) {
+            self.later.remove(&(before, Arc::clone(key)));
+        }
+        self.later.insert((at, Arc::clone(key)));
+    }
+
+    /// Takes a row that nothing waits for off the ledger, where it says nothing, or where there are too many.
+    fn trim(&mut self, key: &Arc<Key>) {
+        let Some(row) = self.rows.get(key) else {
+            return;
+        };
+        if row.busy.is_some() || row.at.is_some() {
+            return;
+        }
+        if row.is_blank() {
+            // A list that is under way may still have it.
+            if !(self.lists && row.is_touched) {
+                self.rows.remove(key);
+            }
+        } else if self.rows.len() > self.reports_max {
+            self.rows.remove(key);
+            self.left.remove(key);
+            self.beyond += 1;
+            self.beyond_now += 1;
         }
     }
 
-    fn put_off(&mut self, key: Key, at: Instant) {
-        if let Some(before) = self.at.insert(key.clone(), at) {
-            self.later.remove(&(before, key.clone()));
-        }
-        self.later.insert((at, key));
+    fn row(&mut self, key: &Arc<Key>) -> &mut Row {
+        self.rows.entry(Arc::clone(key)).or_default()
+    }
+
+    /// Each key once.
+    fn shared(&self, key: &Key) -> Arc<Key> {
+        let known = self.rows.get_key_value(key);
+        known.map_or_else(|| Arc::new(key.clone()), |(known, _)| Arc::clone(known))
     }
 }
 

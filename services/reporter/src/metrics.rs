@@ -19,6 +19,8 @@ pub(crate) struct ReporterMetrics {
     unread: Gauge,
     objects_left_out: Gauge,
     book_bytes: Gauge,
+    reports: Gauge,
+    reports_beyond: Gauge,
     left_out: Gauge,
     waiting: Gauge,
     facts_waiting: Gauge,
@@ -89,6 +91,16 @@ impl ReporterMetrics {
             "anteroom_reporter_book_bytes",
             "Memory of what is known of objects, about",
             own.book_bytes.clone(),
+        );
+        metrics.register(
+            "anteroom_reporter_reports",
+            "Reports that are remembered, by what they say",
+            own.reports.clone(),
+        );
+        metrics.register(
+            "anteroom_reporter_reports_beyond",
+            "Reports that may be there and are not remembered, about: they may say what they said before",
+            own.reports_beyond.clone(),
         );
         metrics.register(
             "anteroom_reporter_kinds_left_out",
@@ -173,6 +185,11 @@ impl ReporterMetrics {
 
     pub(crate) fn book_bytes(&self, bytes: usize) {
         set(&self.book_bytes, bytes);
+    }
+
+    pub(crate) fn reports(&self, remembered: usize, beyond: usize) {
+        set(&self.reports, remembered);
+        set(&self.reports_beyond, beyond);
     }
 
     pub(crate) fn left_out(&self, count: usize) {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anteroom_model::ObjectKey;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
     Api, Client,
     api::{
@@ -23,6 +24,15 @@ const FIELD_MANAGER: &str = "anteroom-reporter";
 /// Reports that are listed at once; only their metadata are.
 const PAGE: u32 = 500;
 
+/// What a report says is a hash: what is longer is none of ours.
+const CONTENT_BYTES_MAX: usize = 64;
+
+/// Of a report that names its object in more than that nobody knows whose it is: no object is called so.
+const OWNER_BYTES_MAX: usize = 1_024;
+
+/// The kinds of reports, in the order in which they are listed.
+const KINDS: [&str; 2] = ["PolicyReport", "ClusterPolicyReport"];
+
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -37,6 +47,13 @@ pub(crate) struct Listed {
     pub(crate) content: String,
     /// Its object.
     pub(crate) owner: Owner,
+}
+
+/// Where a list goes on; by default at its beginning.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Place {
+    kind: usize,
+    continues: Option<String>,
 }
 
 /// Why something was not done.
@@ -75,35 +92,29 @@ impl Store {
         Self { client }
     }
 
-    /// All reports of ours.
-    pub(crate) async fn list(&self) -> Result<Vec<Listed>, Fault> {
-        let mut all = Vec::new();
-        for kind in ["PolicyReport", "ClusterPolicyReport"] {
-            let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource(kind));
-            let selector = format!("{OWN_LABEL}={OWN_VALUE}");
-            let mut parameters = ListParams::default().labels(&selector).limit(PAGE);
-            loop {
-                let page = within(api.list_metadata(&parameters)).await?;
-                all.extend(page.items.into_iter().map(|item| {
-                    let metadata = item.metadata;
-                    let owner = metadata.owner_references.unwrap_or_default();
-                    let owner = owner.into_iter().next().unwrap_or_default();
-                    let content = metadata.annotations.unwrap_or_default().remove(CONTENT);
-                    let namespace = metadata.namespace.unwrap_or_default();
-                    let object = ObjectKey::new(namespace.as_str(), owner.name);
-                    Listed {
-                        key: (namespace, metadata.name.unwrap_or_default()),
-                        content: content.unwrap_or_default(),
-                        owner: (kind_of(&owner.api_version, &owner.kind), object),
-                    }
-                }));
-                match page.metadata.continue_ {
-                    Some(token) if !token.is_empty() => parameters.continue_token = Some(token),
-                    _ => break,
-                }
-            }
-        }
-        Ok(all)
+    /// Some of our reports, and where those that follow are; `None`: there are no more.
+    pub(crate) async fn list(&self, place: Place) -> Result<(Vec<Listed>, Option<Place>), Fault> {
+        let Some(kind) = KINDS.get(place.kind) else {
+            return Ok((Vec::new(), None));
+        };
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource(kind));
+        let selector = format!("{OWN_LABEL}={OWN_VALUE}");
+        let mut parameters = ListParams::default().labels(&selector).limit(PAGE);
+        parameters.continue_token = place.continues;
+        let page = within(api.list_metadata(&parameters)).await?;
+        let next = match page.metadata.continue_ {
+            Some(token) if !token.is_empty() => Some(Place {
+                kind: place.kind,
+                continues: Some(token),
+            }),
+            _ => Some(Place {
+                kind: place.kind + 1,
+                continues: None,
+            }),
+        };
+        let next = next.filter(|next| next.kind < KINDS.len());
+        let listed = page.items.into_iter().map(|item| listed(item.metadata));
+        Ok((listed.collect(), next))
     }
 
     /// What a report says; nothing where it is gone.
@@ -173,6 +184,26 @@ fn resource(kind: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&gvk, plural)
 }
 
+/// What of a report's metadata is remembered, which is no more than a report of ours says.
+fn listed(metadata: ObjectMeta) -> Listed {
+    let owner = metadata.owner_references.unwrap_or_default();
+    let owner = owner.into_iter().next().unwrap_or_default();
+    let bytes = owner.api_version.len() + owner.kind.len() + owner.name.len();
+    let owner = match bytes <= OWNER_BYTES_MAX {
+        true => owner,
+        false => OwnerReference::default(),
+    };
+    let content = metadata.annotations.unwrap_or_default().remove(CONTENT);
+    let content = content.filter(|content| content.len() <= CONTENT_BYTES_MAX);
+    let namespace = metadata.namespace.unwrap_or_default();
+    let object = ObjectKey::new(namespace.as_str(), owner.name);
+    Listed {
+        key: (namespace, metadata.name.unwrap_or_default()),
+        content: content.unwrap_or_default(),
+        owner: (kind_of(&owner.api_version, &owner.kind), object),
+    }
+}
+
 /// The UID of a report that is ours.
 fn own_uid(metadata: ObjectMeta) -> Result<String, Fault> {
     let labels = metadata.labels.unwrap_or_default();
@@ -211,5 +242,29 @@ mod tests {
         for labels in [&[][..], &[kyverno], &[(OWN_LABEL, "other")]] {
             assert_eq!(own_uid(metadata(labels)), Err(Fault::Foreign));
         }
+    }
+
+    #[test]
+    fn no_more_of_a_report_is_remembered_than_one_of_ours_says() {
+        let of = |content: usize, name: usize| {
+            let owner = OwnerReference {
+                api_version: "apps/v1".to_owned(),
+                kind: "Deployment".to_owned(),
+                name: "x".repeat(name),
+                ..OwnerReference::default()
+            };
+            let listed = listed(ObjectMeta {
+                annotations: Some([(CONTENT.to_owned(), "c".repeat(content))].into()),
+                owner_references: Some(vec![owner]),
+                ..ObjectMeta::default()
+            });
+            (listed.content.len(), listed.owner.1.name.len())
+        };
+        let name_max = OWNER_BYTES_MAX - "apps/v1Deployment".len();
+        assert_eq!(
+            of(CONTENT_BYTES_MAX, name_max),
+            (CONTENT_BYTES_MAX, name_max)
+        );
+        assert_eq!(of(CONTENT_BYTES_MAX + 1, name_max + 1), (0, 0));
     }
 }

@@ -12,14 +12,14 @@ use futures::{
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use crate::{
-    book::{BYTES_MAX, PAGES_MAX},
-    desk::{Desk, Unsettled},
+    book::{BYTES_MAX, Book, PAGES_MAX},
+    desk::{Desk, Owner, Unsettled, owner_of},
     events::{Events, Violation},
-    ledger::{Deed, Ledger, RETRY_BASE_MS, RETRY_MAX_MS},
+    ledger::{Deed, Ledger, REPORTS_MAX, RETRY_BASE_MS, RETRY_MAX_MS},
     metrics::ReporterMetrics,
     report::{self, Report, Said},
     result::Subject,
-    store::{Fault, Key, Listed, Store},
+    store::{Fault, Key, Listed, Place, Store},
 };
 
 /// Writes on their way at one time.
@@ -52,7 +52,12 @@ pub(crate) struct Writer {
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
     /// How often the reports are listed again: others may have changed them.
     interval: Duration,
+    /// It was told that there are more reports than are remembered.
+    told_beyond: bool,
 }
+
+/// A part of a list of the reports.
+type Part = Result<(Vec<Listed>, Option<Place>), Fault>;
 
 impl Writer {
     pub(crate) fn new(
@@ -72,25 +77,30 @@ impl Writer {
             ledger: Ledger::default(),
             under_way: FuturesUnordered::new(),
             interval,
+            told_beyond: false,
         }
     }
 
     /// Writes until it is dropped.
     pub(crate) async fn run(mut self, check: &Check) {
-        self.ledger.listing();
-        let listed = self.read_all(check).await;
-        self.ledger.listed(listed, Instant::now());
+        self.read_all(check).await;
         check.ready();
         let (mut changes, mut unsettled) = (self.desk.changes(), self.desk.unsettled());
         let mut pace = interval(Duration::from_secs(1) / self.per_second);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         changes.mark_changed();
         unsettled.mark_changed();
-        let mut listing: Fuse<BoxFuture<'static, _>> = Fuse::terminated();
+        let mut listing: Fuse<BoxFuture<'static, Part>> = Fuse::terminated();
         let mut list_at = Instant::now() + self.interval;
         loop {
             let changed = self.desk.look(|book| book.waiting());
             self.metrics.waiting(changed + self.ledger.waiting());
+            self.metrics
+                .reports(self.ledger.len(), self.ledger.beyond());
+            if self.told_beyond != (self.ledger.beyond() > 0) {
+                self.tell_beyond();
+                unsettled.mark_changed();
+            }
             let is_due = self.ledger.next_at().is_some_and(|at| at <= Instant::now());
             let begins = self.has_room() && (changed > 0 || is_due);
             let due = self.wakes_at().filter(|_| !begins);
@@ -101,7 +111,7 @@ impl Writer {
                 Ok(()) = changes.changed(), if self.has_room() && !begins => {}
                 Ok(()) = unsettled.changed() => {
                     let unsettled = unsettled.borrow_and_update().clone();
-                    match unsettled.as_deref().and_then(waits_for) {
+                    match unsettled.as_deref().and_then(|unsettled| waits_for(unsettled, self.told_beyond)) {
                         None => check.ready(),
                         Some(what) => check.ready_but(what),
                     }
@@ -110,14 +120,12 @@ impl Writer {
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
                 () = sleep_until(list_at), if listing.is_terminated() => {
                     self.ledger.listing();
-                    let store = self.store.clone();
-                    listing = async move { store.list().await }.boxed().fuse();
+                    listing = self.part(Place::default());
                 }
-                listed = &mut listing => {
-                    let now = Instant::now();
-                    list_at = now + self.interval;
-                    match listed {
-                        Ok(listed) => self.ledger.listed(listed, now),
+                part = &mut listing => {
+                    list_at = Instant::now() + self.interval;
+                    match self.listed(part) {
+                        Ok(next) => listing = next.map_or_else(Fuse::terminated, |next| self.part(next)),
                         Err(fault) => tracing::warn!(%fault, "reports cannot be listed again"),
                     }
                 }
@@ -125,13 +133,45 @@ impl Writer {
         }
     }
 
+    fn part(&self, place: Place) -> Fuse<BoxFuture<'static, Part>> {
+        let store = self.store.clone();
+        async move { store.list(place).await }.boxed().fuse()
+    }
+
+    /// Takes in a part of a list; where the next one is.
+    fn listed(&mut self, part: Part) -> Result<Option<Place>, Fault> {
+        let now = Instant::now();
+        let (listed, next) = part?;
+        self.ledger.listed(listed, now);
+        if next.is_none() {
+            // Which were to be looked at nobody remembers.
+            if self.ledger.listed_all(now) | self.desk.look(Book::take_lost) {
+                self.desk.look(|book| book.touch(|_| true));
+                self.ledger.look_at_all(now);
+            }
+        }
+        Ok(next)
+    }
+
+    fn tell_beyond(&mut self) {
+        self.told_beyond = self.ledger.beyond() > 0;
+        match self.told_beyond {
+            true => tracing::warn!(
+                held = self.ledger.len(),
+                beyond = self.ledger.beyond(),
+                "there are more reports than are remembered: those beyond may say what they said before"
+            ),
+            false => tracing::info!("all reports are remembered again"),
+        }
+    }
+
     /// Begins the next write, if one of those that are looked at wants any.
     fn begin_next(&mut self) {
         for _ in 0..LOOKS_MAX {
-            let Some(key) = self.next() else {
+            let Some((key, owner)) = self.next() else {
                 return;
             };
-            if self.begin(key) {
+            if self.begin(key, owner.as_ref()) {
                 return;
             }
         }
@@ -148,34 +188,42 @@ impl Writer {
     }
 
     /// Reads which reports there are.
-    async fn read_all(&mut self, check: &Check) -> Vec<Listed> {
+    async fn read_all(&mut self, check: &Check) {
         let mut backoff = Backoff::new(RETRY_BASE_MS, RETRY_MAX_MS);
         loop {
-            match self.store.list().await {
-                Ok(listed) => return listed,
-                Err(fault) => {
-                    tracing::warn!(%fault, "reports cannot be listed");
-                    check.not_ready(format!("a list of PolicyReports (wgpolicyk8s.io): {fault}"));
-                    sleep(backoff.next(rand::random())).await;
-                }
-            }
+            let Err(fault) = self.try_read_all().await else {
+                return;
+            };
+            tracing::warn!(%fault, "reports cannot be listed");
+            check.not_ready(format!("a list of PolicyReports (wgpolicyk8s.io): {fault}"));
+            sleep(backoff.next(rand::random())).await;
         }
     }
 
-    /// What is looked at next: what is due again, and what changed.
-    fn next(&mut self) -> Option<Key> {
-        let due = self.ledger.take_due(Instant::now());
-        due.or_else(|| {
-            let subject = self.desk.look(crate::book::Book::take_changed)?;
-            Some(key(&subject))
-        })
+    async fn try_read_all(&mut self) -> Result<(), Fault> {
+        self.ledger.listing();
+        let mut place = Some(Place::default());
+        while let Some(at) = place {
+            let part = self.store.list(at).await;
+            place = self.listed(part)?;
+        }
+        Ok(())
+    }
+
+    /// What is looked at next: what is due again, and what changed, with its object.
+    fn next(&mut self) -> Option<(Key, Option<Owner>)> {
+        if let Some(due) = self.ledger.take_due(Instant::now()) {
+            return Some((due, None));
+        }
+        let subject = self.desk.look(Book::take_changed)?;
+        Some((key(&subject), Some(owner_of(&subject))))
     }
 
     /// Returns whether there is something to write.
-    fn begin(&mut self, key: Key) -> bool {
+    fn begin(&mut self, key: Key, owner: Option<&Owner>) -> bool {
         let (store, metrics) = (self.store.clone(), self.metrics.clone());
         let report = self.report(&key);
-        let write = match self.ledger.begin(&key, report) {
+        let write = match self.ledger.begin(&key, owner, report) {
             Deed::Nothing => return false,
             Deed::Same => {
                 // It was told of when that was written.
@@ -244,7 +292,7 @@ impl Writer {
         } = done;
         if let Some(said) = said {
             self.desk.look(|book| book.remember(&key.1, &said));
-            return self.ledger.was_read(key, Instant::now());
+            return self.ledger.was_read(&key, Instant::now());
         }
         match &result {
             Ok(()) if content.is_some() => self.tell(&key.1),
@@ -255,7 +303,7 @@ impl Writer {
         }
         let content = result.map(|()| content).map_err(drop);
         self.ledger
-            .done(key, content, rand::random(), Instant::now());
+            .done(&key, content, rand::random(), Instant::now());
     }
 
     /// Tells of what is bad and new in a report that was written.
@@ -284,8 +332,9 @@ impl Writer {
     }
 }
 
-/// Which objects have no reports yet, or not all of them, for people; `None`: all have.
-fn waits_for(unsettled: &Unsettled) -> Option<String> {
+/// Which objects have no reports yet, or not all of them, for people; `None`: all have. `is_beyond`: there are more
+/// reports than are remembered.
+fn waits_for(unsettled: &Unsettled, is_beyond: bool) -> Option<String> {
     let kinds = &unsettled.unseen;
     let named = kinds.iter().map(|(group, kind)| match &**group {
         "" => kind.clone(),
@@ -303,7 +352,11 @@ fn waits_for(unsettled: &Unsettled) -> Option<String> {
     let full = unsettled.is_full.then(|| {
         format!("some objects have no report: it holds {PAGES_MAX} of them, and {BYTES_MAX} bytes")
     });
-    let told: Vec<_> = kinds.into_iter().chain(objects).chain(full).collect();
+    let beyond = is_beyond.then(|| {
+        format!("there are more than the {REPORTS_MAX} reports that are remembered: others may say what they said before")
+    });
+    let told = kinds.into_iter().chain(objects).chain(full).chain(beyond);
+    let told: Vec<_> = told.collect();
     (!told.is_empty()).then(|| told.join("; "))
 }
 
@@ -331,21 +384,30 @@ mod tests {
     fn what_has_no_reports_is_named() {
         let kind = |(group, kind): &(&str, &str)| ((*group).to_owned(), (*kind).to_owned());
         let told = |kinds: &[(&str, &str)]| {
-            waits_for(&Unsettled {
+            let unsettled = Unsettled {
                 unseen: kinds.iter().map(kind).collect(),
                 ..Unsettled::default()
-            })
+            };
+            waits_for(&unsettled, false)
         };
         assert_eq!(told(&[]), None);
-        let full = waits_for(&Unsettled {
+        let full = Unsettled {
             is_full: true,
             ..Unsettled::default()
-        });
+        };
+        let full = waits_for(&full, false);
         assert!(full.unwrap().starts_with("some objects have no report"));
-        let unread = waits_for(&Unsettled {
+        let beyond = waits_for(&Unsettled::default(), true);
+        assert!(
+            beyond
+                .unwrap()
+                .starts_with("there are more than the 300000 reports")
+        );
+        let unread = Unsettled {
             unread: [(kind(&("", "Pod")), ObjectKey::new("n", "a"))].into(),
             ..Unsettled::default()
-        });
+        };
+        let unread = waits_for(&unread, false);
         assert!(unread.unwrap().starts_with("Pod n/a cannot be read"));
         let two = told(&[("", "Pod"), ("batch", "Job")]).unwrap();
         assert!(two.contains("of Pod, Job.batch: "), "{two}");

@@ -207,8 +207,9 @@ async fn what_exists_is_a_trigger_once_for_each_policy_as_it_is() {
     world.put("follows-c", "team-a");
     world.sim.put(POLICIES, follow("meets")).unwrap();
     world
-        .wait("the next one goes on", |world| all_say(world, "meets"))
+        .wait("the next one goes on", |world| {
+            all_say(world, "meets") && said(world, "follows-c") == "team-a meets follows-c"
+        })
         .await;
-    assert_eq!(said(&world, "follows-c"), "team-a meets follows-c");
     second.stop().await;
 }

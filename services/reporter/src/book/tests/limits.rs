@@ -8,6 +8,7 @@ fn limited(pages_max: usize, bytes_max: usize) -> Book {
     Book::with_limits(Limits {
         pages_max,
         bytes_max,
+        ..Limits::default()
     })
 }
 
@@ -82,6 +83,26 @@ fn room_is_given_away_by_the_next_whole_scan_where_there_is_enough() {
         book.put(&subject(name), &finder("p"), pass(), 1);
     }
     assert_eq!((book.len(), book.left_out()), (16, 0));
+}
+
+#[test]
+fn what_is_gone_is_remembered_up_to_a_limit_and_beyond_it_that_there_is_some() {
+    let mut book = Book::with_limits(Limits {
+        pages_max: 1,
+        bytes_max: usize::MAX,
+        gone_max: 1,
+    });
+    let come_and_go = |book: &mut Book, name: &str| {
+        book.put(&subject(name), &finder("p"), pass(), 1);
+        book.forget(name, &finder("p"));
+        book.take_lost()
+    };
+    let lost = ["a", "b", "a", "c"].map(|name| come_and_go(&mut book, name));
+    assert_eq!(lost, [false, false, false, true]);
+    // Whatever is gone, what is held is looked at.
+    book.put(&subject("d"), &finder("p"), pass(), 1);
+    assert_eq!(take_all(&mut book), ["a", "b", "d"]);
+    assert!(!come_and_go(&mut book, "e"));
 }
 
 #[test]

@@ -75,10 +75,10 @@ struct World {
 }
 
 impl World {
-    fn new(before: &BTreeMap<u8, u8>) -> Self {
+    fn new(before: &BTreeMap<u8, u8>, reports_max: usize) -> Self {
         let before = before.iter();
         let mut world = Self {
-            ledger: Ledger::default(),
+            ledger: Ledger::with_limit(reports_max),
             now: Instant::now(),
             server: before
                 .map(|(object, content)| (*object, said(*content)))
@@ -114,10 +114,14 @@ impl World {
         }
     }
 
+    /// Since something of it changed.
     fn look(&mut self, object: u8) {
-        let deed = self
-            .ledger
-            .begin(&key(&object.to_string()), self.page(object));
+        self.look_at(object, Some(&owner(object)));
+    }
+
+    fn look_at(&mut self, object: u8, of: Option<&Owner>) {
+        let name = key(&object.to_string());
+        let deed = self.ledger.begin(&name, of, self.page(object));
         match deed {
             Deed::Nothing => return,
             Deed::Same => {
@@ -147,7 +151,7 @@ impl World {
         let is_write = !matches!(deed, Deed::Read);
         let content = match deed {
             Deed::Apply(report) => Some(report.content),
-            Deed::Read if heard && answered => return self.ledger.was_read(name, self.now),
+            Deed::Read if heard && answered => return self.ledger.was_read(&name, self.now),
             _ => None,
         };
         if heard && is_write {
@@ -163,7 +167,7 @@ impl World {
         if let (Ok(_), Some(content)) = (&result, content) {
             self.own.insert(object, content);
         }
-        self.ledger.done(name, result, 0, self.now);
+        self.ledger.done(&name, result, 0, self.now);
     }
 
     fn list(&mut self) {
@@ -172,9 +176,12 @@ impl World {
             content: content.clone(),
             owner: owner(*object),
         };
-        let all = self.server.iter().map(listed).collect();
+        let all: Vec<Listed> = self.server.iter().map(listed).collect();
         self.ledger.listing();
-        self.ledger.listed(all, self.now);
+        for page in all.chunks(2) {
+            self.ledger.listed(page.to_vec(), self.now);
+        }
+        let is_lost = self.ledger.listed_all(self.now);
         for object in 0..OBJECTS {
             if self.is_busy(object) {
                 continue;
@@ -184,6 +191,14 @@ impl World {
                 found if found == self.own.get(&object) => {}
                 Some(_) => drop(self.of_before.insert(object)),
             }
+        }
+        if is_lost {
+            self.ledger.look_at_all(self.now);
+            let pages = (0..OBJECTS).filter(|object| self.page(*object).is_some());
+            pages
+                .collect::<Vec<_>>()
+                .into_iter()
+                .for_each(|object| self.look(object));
         }
     }
 
@@ -237,13 +252,14 @@ impl World {
     fn due(&mut self) {
         self.now += Duration::from_secs(60);
         while let Some((_, name)) = self.ledger.take_due(self.now) {
-            self.look(name.parse().unwrap());
+            self.look_at(name.parse().unwrap(), None);
         }
     }
 
     /// Everything comes to its end, and is seen once more.
     fn come_to_rest(&mut self) {
-        for _ in 0..2 {
+        // Where not all are remembered, each list lets in some.
+        for _ in 0..2 + 2 * OBJECTS {
             for _ in 0..10 {
                 self.due();
                 while !self.under_way.is_empty() {
@@ -264,8 +280,9 @@ proptest! {
         before in prop::collection::btree_map(0..OBJECTS, 0..3_u8, 0..5),
         events in events(),
         unread in prop::collection::btree_set(0..OBJECTS, 0..4),
+        reports_max in prop_oneof![Just(usize::MAX), 1..8_usize],
     ) {
-        let mut world = World::new(&before);
+        let mut world = World::new(&before, reports_max);
         for event in events {
             world.take(event);
         }
