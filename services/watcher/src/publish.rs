@@ -3,6 +3,7 @@
 
 mod book;
 mod change;
+mod gather;
 mod ledger;
 mod marks;
 mod work;
@@ -20,6 +21,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 pub(crate) use book::{Book, Opening};
+use gather::Pace;
 pub(crate) use marks::Width;
 pub(crate) use work::{Batch, Brought, Tenure, ViewStats, Work};
 
@@ -127,18 +129,23 @@ impl Publisher {
             incarnation,
             metrics,
         };
+        let mut pace = Pace::default();
         loop {
+            self.gather(&pace).await;
             let work = self.shared.book.lock().next_work(Instant::now());
             let end = match work {
-                Some(Work::Append(batch)) => match writer.append(&batch).await {
-                    Ok(last) => {
-                        if self.shared.book.lock().written(&batch, last) {
-                            self.shared.told.send_replace(());
+                Some(Work::Append(batch)) => {
+                    pace.begin();
+                    match writer.append(&batch).await {
+                        Ok(last) => {
+                            if self.shared.book.lock().written(&batch, last) {
+                                self.shared.told.send_replace(());
+                            }
+                            None
                         }
-                        None
+                        Err(end) => Some(end),
                     }
-                    Err(end) => Some(end),
-                },
+                }
                 Some(Work::Purge(view)) => {
                     let purge = || async { writer.bus.purge(fence, &view).await };
                     writer.until_done("purge", purge).await.err()

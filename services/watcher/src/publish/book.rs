@@ -40,6 +40,9 @@ const CONTROL_AFTER_CHANGE: Duration = Duration::from_secs(10);
 /// How often a view's control record is written when nothing changes.
 const CONTROL_WITHOUT_CHANGE: Duration = Duration::from_secs(60);
 
+/// Changes that wait for more of them: so many are worth a batch of their own.
+pub(super) const GATHERED_MAX: usize = BATCH_MESSAGES_MAX / 8;
+
 /// What is known of a view when it is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Opening {
@@ -343,6 +346,14 @@ impl Book {
     /// Whether more may be handed in.
     pub(crate) fn has_room(&self) -> bool {
         self.pending_bytes < self.pending_bytes_max
+    }
+
+    /// Whether what waits may wait a little for more: few changes, and nothing that says where a view
+    /// stands, for which somebody may be waiting.
+    pub(crate) fn may_gather(&self) -> bool {
+        let few = 1..=GATHERED_MAX;
+        let changes = |item| matches!(item, &Item::Change { .. });
+        few.contains(&self.queue.len()) && self.has_room() && self.queue.iter().all(changes)
     }
 
     /// Takes no more than this of bodies that wait, if it is less than [`PENDING_BYTES_MAX`].

@@ -86,7 +86,7 @@ fn goals_table(report: &Value, page: &mut String) {
 }
 
 fn decisions(report: &Value, page: &mut String) {
-    page.push_str("## Decisions\n\nClosed loop: the next review is sent when the last is answered. Latencies are p50 / p99 / p99.9 in ms;\nCPU is ms for a decision: webhook + replica + nats-server, and the generator's own. What\nothers took of the machine meanwhile is in cores: where it is not near 0, latencies are worth little.\n\n| policy | | at once | decisions/s | latency | open loop: a second | its latency, and most | longest stall, machine late | CPU | generator | others |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
+    page.push_str("## Decisions\n\nClosed loop: the next review is sent when the last is answered. Latencies are p50 / p99 / p99.9 in ms;\nCPU is ms for a decision: webhook + replica + nats-server, and the generator's own. What\nothers took of the machine meanwhile is in cores: where it is not near 0, latencies are worth little.\n\n| policy | | at once | decisions/s | latency | open loop: a second | its latency, and most | longest stall, unanswered, machine late | CPU | generator | others |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (name, words) in DECISIONS {
         for row in result(report, name)["rows"]
             .as_array()
@@ -308,12 +308,14 @@ fn instructions(report: &Value, page: &mut String) {
     page.push('\n');
 }
 
-/// How long requests stood still at most, and how long the machine's cores did not serve a thread that
-/// was due meanwhile.
+/// How long requests were slow without a break, how long the server took for any of them once it was sent,
+/// and how long the machine's cores did not serve a thread that was due meanwhile. Where the second is much
+/// less than the first, requests waited for their turn: the server was slower for a while, not stuck.
 fn stall(load: &Value) -> String {
     let longest = &load["stalls"][0];
     let ms = |name: &str| figure(&longest[name], 1);
-    format!("{} / {}", ms("lasted_ms"), ms("machine_late_ms"))
+    let [lasted, unanswered] = [ms("lasted_ms"), ms("unanswered_ms")];
+    format!("{lasted} / {unanswered} / {}", ms("machine_late_ms"))
 }
 
 fn latency(load: &Value) -> String {
