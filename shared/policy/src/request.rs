@@ -9,6 +9,9 @@ use crate::{Operation, images, matching::Roles};
 /// The name under which a rule finds them.
 const IMAGES: &str = "images";
 
+/// Where a request has the roles of its user.
+const ROLES: [&str; 2] = ["roles", "clusterRoles"];
+
 /// A user, and a group, that nobody is.
 const NOBODY: &str = "anteroom:nobody";
 
@@ -53,6 +56,8 @@ pub struct AdmissionRequest {
     namespace_labels: Value,
     arrival: Option<Arrival>,
     subresource: String,
+    /// Whoever gave it said which roles its user has, if any.
+    says_roles: bool,
     /// Why the images cannot be told, if so.
     no_images: Option<String>,
 }
@@ -75,7 +80,7 @@ struct Kind {
 
 impl AdmissionRequest {
     /// From `AdmissionReview.request`.
-    pub fn new(request: Value) -> Result<Self, RequestError> {
+    pub fn new(mut request: Value) -> Result<Self, RequestError> {
         let operation = match text(&request, &["operation"]) {
             Some(name) => {
                 Operation::parse(name).ok_or_else(|| RequestError::Operation(name.to_owned()))?
@@ -108,14 +113,17 @@ impl AdmissionRequest {
             .unwrap_or_default()
             .to_owned();
         let namespace = text(&request, &["namespace"]).unwrap_or_default();
+        let namespace = namespace.to_owned();
+        let says_roles = take_empty_roles(&mut request);
         let mut new = Self {
-            namespace: namespace.to_owned(),
+            namespace,
             namespace_labels: Value::Null,
             arrival: None,
             root: root(request),
             operation,
             kind,
             subresource,
+            says_roles,
             no_images: None,
         };
         new.look_for_images();
@@ -156,15 +164,15 @@ impl AdmissionRequest {
         self
     }
 
-    /// With the roles of whoever made it, in `request.roles` and `request.clusterRoles`.
+    /// With the roles of whoever made it, in `request.roles` and `request.clusterRoles`. Of which there are
+    /// none, that key is missing, as in Kyverno.
     pub(crate) fn with_roles(&self, roles: &Roles) -> Self {
         let mut known = self.clone();
+        known.says_roles = true;
         if let Some(Value::Object(request)) = known.root.get_mut("request") {
-            let lists = [
-                ("roles", &roles.roles),
-                ("clusterRoles", &roles.cluster_roles),
-            ];
-            request.extend(lists.map(|(field, list)| (field.to_owned(), list.clone().into())));
+            let lists = ROLES.into_iter().zip([&roles.roles, &roles.cluster_roles]);
+            let given = lists.filter(|(_, list)| !list.is_empty());
+            request.extend(given.map(|(field, list)| (field.to_owned(), list.clone().into())));
         }
         known
     }
@@ -271,6 +279,14 @@ impl AdmissionRequest {
         self.value().get("userInfo").is_some_and(Value::is_object)
     }
 
+    /// Whether it says which roles its user has.
+    pub(crate) fn says_roles(&self) -> bool {
+        self.says_roles
+            || ROLES
+                .into_iter()
+                .any(|name| self.value().get(name).is_some())
+    }
+
     pub(crate) fn namespace_labels(&self) -> Option<&Value> {
         Some(&self.namespace_labels).filter(|labels| labels.is_object())
     }
@@ -323,10 +339,11 @@ impl AdmissionRequest {
     /// The same request of a user whom nothing names but a wildcard.
     pub(crate) fn by_nobody(&self) -> Self {
         let mut request = self.clone();
+        request.says_roles = false;
         if let Some(Value::Object(fields)) = request.root.get_mut("request") {
             let user = json!({ "username": NOBODY, "groups": [NOBODY] });
             fields.insert("userInfo".to_owned(), user);
-            for roles in ["roles", "clusterRoles"] {
+            for roles in ROLES {
                 fields.remove(roles);
             }
         }
@@ -362,6 +379,21 @@ impl AdmissionRequest {
     fn text(&self, path: &[&str]) -> &str {
         text(self.value(), path).unwrap_or_default()
     }
+}
+
+/// Takes away lists of roles that have none: to an expression they are missing keys. Whether there were any lists.
+fn take_empty_roles(request: &mut Value) -> bool {
+    let mut says = false;
+    for name in ROLES {
+        let list = request.get(name).and_then(Value::as_array);
+        says |= list.is_some();
+        if list.is_some_and(Vec::is_empty)
+            && let Some(fields) = request.as_object_mut()
+        {
+            fields.remove(name);
+        }
+    }
+    says
 }
 
 fn field(field: &'static str, expected: &'static str) -> RequestError {

@@ -30,9 +30,7 @@ impl Roles {
     /// Those that a request says, as one that was made for a test of policies does.
     pub(super) fn of_request(request: &AdmissionRequest) -> Option<Self> {
         let of = |field| texts(request.value(), field).map(str::to_owned).collect();
-        let value = request.value();
-        let is_said = value.get("roles").is_some() || value.get("clusterRoles").is_some();
-        is_said.then(|| Self {
+        request.says_roles().then(|| Self {
             roles: of("roles"),
             cluster_roles: of("clusterRoles"),
         })
@@ -53,7 +51,8 @@ pub(crate) fn names_of_user(request: &AdmissionRequest) -> Value {
     names.into_iter().collect()
 }
 
-/// The roles by RoleBindings and ClusterRoleBindings, as [`BINDINGS_OF_USER`] finds them.
+/// The roles by RoleBindings and ClusterRoleBindings, as [`BINDINGS_OF_USER`] finds them. A RoleBinding grants a
+/// ClusterRole in its own namespace, so elsewhere it is none that the user has; a Role says where it is from.
 pub(crate) fn roles_of(
     request: &AdmissionRequest,
     bindings: &Value,
@@ -67,6 +66,7 @@ pub(crate) fn roles_of(
         match text(role, "kind") {
             _ if !is_bound(&binding, namespace, request) => {}
             "Role" => drop(roles.insert(format!("{namespace}:{}", text(role, "name")))),
+            "ClusterRole" if namespace != request.namespace() => {}
             "ClusterRole" => drop(cluster_roles.insert(text(role, "name").to_owned())),
             _ => {}
         }
@@ -119,10 +119,10 @@ mod tests {
 
     use super::*;
 
-    fn of(user: &Value) -> AdmissionRequest {
+    fn of(user: &Value, namespace: &str) -> AdmissionRequest {
         AdmissionRequest::new(json!({
             "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": "Pod"},
-            "object": {"metadata": {"name": "a"}}, "userInfo": user,
+            "namespace": namespace, "object": {"metadata": {"name": "a"}}, "userInfo": user,
         }))
         .unwrap()
     }
@@ -152,6 +152,7 @@ mod tests {
         let bindings = json!([
             binding("a", ("Role", "of-user"), &user("alice")),
             binding("a", ("ClusterRole", "edit"), &user("alice")),
+            binding("b", ("ClusterRole", "elsewhere"), &user("alice")),
             binding("b", ("Role", "of-group"), &group("ops")),
             binding("b", ("Role", "of-account"), &account("a")),
             binding("a", ("Role", "own"), &own),
@@ -174,16 +175,22 @@ mod tests {
             json!({"username": "system:serviceaccount:a:robot", "groups": ["system:serviceaccounts"]}),
         );
         let nobody = json!({});
-        for (user, roles, cluster_roles) in [
+        let of_alice = || vec!["a:of-user", "b:of-group"];
+        for (user, namespace, roles, cluster_roles) in [
+            (&alice, "a", of_alice(), vec!["admin", "edit"]),
+            (&alice, "b", of_alice(), vec!["admin", "elsewhere"]),
+            (&alice, "c", of_alice(), vec!["admin"]),
+            // Of what is in no namespace, no RoleBinding speaks.
+            (&alice, "", of_alice(), vec!["admin"]),
             (
-                &alice,
-                vec!["a:of-user", "b:of-group"],
-                vec!["admin", "edit"],
+                &robot,
+                "a",
+                vec!["a:own", "b:of-account"],
+                vec!["of-account"],
             ),
-            (&robot, vec!["a:own", "b:of-account"], vec!["of-account"]),
-            (&nobody, vec![], vec![]),
+            (&nobody, "a", vec![], vec![]),
         ] {
-            let request = of(user);
+            let request = of(user, namespace);
             let (own, of_cluster) = (found(&request, &bindings), found(&request, &cluster));
             let found = roles_of(&request, &own, &of_cluster);
             assert_eq!(

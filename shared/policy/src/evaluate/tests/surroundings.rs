@@ -167,6 +167,36 @@ fn the_roles_that_an_expression_names_are_in_the_request() {
 }
 
 #[test]
+fn of_roles_that_nobody_has_the_key_is_missing() {
+    let outcome = |value: &str, request: &AdmissionRequest| {
+        let conditions = format!("[{{key: admin, operator: AnyNotIn, value: \"{value}\"}}]");
+        let rule = format!("{{validate: {{deny: {{conditions: {{all: {conditions}}}}}}}}}");
+        let found = |fact: &FactRequest| match fact.target {
+            FactTarget::RoleBindings { cluster: true } => Ok(json!([])),
+            _ => world(fact),
+        };
+        drive(&policy(&rule), request, found).0.outcome
+    };
+    let mut said = create(&ingress("a", &[])).value().clone();
+    said["roles"] = json!(["a:edit"]);
+    said["clusterRoles"] = json!([]);
+    let said = AdmissionRequest::new(said).unwrap();
+    for request in [create(&ingress("a", &[])), said] {
+        assert!(matches!(
+            outcome("{{ request.clusterRoles }}", &request),
+            RuleOutcome::Error(RuleError::Variable { .. })
+        ));
+        for value in ["{{ request.clusterRoles || `[]` }}", "{{ request.roles }}"] {
+            let outcome = outcome(value, &request);
+            assert!(
+                matches!(outcome, RuleOutcome::Fail { .. }),
+                "{value} {outcome:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn what_is_needed_is_said_beforehand() {
     let references = |matching: &str| -> Vec<String> {
         let references = about(matching);
