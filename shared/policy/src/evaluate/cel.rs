@@ -13,7 +13,7 @@ use super::{
     scope::Scope,
 };
 use crate::{
-    FactTarget, Operation,
+    FactTarget,
     cel::{Cel, Judged, NAMESPACE_OBJECT, PARAMS, PARAMS_QUERY, Params, Placed, Reads},
     matching,
 };
@@ -39,9 +39,6 @@ enum Verdict {
 
 /// Holds the object against the rule. `None` while a fact is waited for.
 pub(super) fn judge(cel: &Cel, scope: &mut Scope<'_>) -> Option<RuleOutcome> {
-    if scope.request.operation() == Operation::Delete {
-        return Some(skipped("a rule in CEL says nothing of a deletion"));
-    }
     match verdict(cel, scope) {
         Ok(Verdict::Apart) => Some(skipped("preconditions not met")),
         Ok(Verdict::Complies) => Some(RuleOutcome::Pass),

@@ -134,14 +134,20 @@ fn an_error_is_the_rules() {
 }
 
 #[test]
-fn what_is_deleted_is_not_judged() {
-    let rule = "validate: {cel: {expressions: [{expression: 'false'}]}}";
+fn what_is_deleted_is_judged_by_its_old_state() {
     let old = plain().matched_object().clone();
-    let outcome = outcome(rule, &pod_request("DELETE", &Value::Null, &old));
-    assert!(
-        matches!(outcome, RuleOutcome::Skipped { .. }),
-        "{outcome:?}"
+    let request = pod_request("DELETE", &Value::Null, &old);
+    let of = |expression: &str| {
+        let rule = "validate: {cel: {expressions: [{expression: 'EXPRESSION', message: nay}]}}";
+        outcome(&rule.replace("EXPRESSION", expression), &request)
+    };
+    assert_eq!(
+        of("object == null && has(oldObject.spec)"),
+        RuleOutcome::Pass
     );
+    assert_eq!(of("request.operation != \"DELETE\""), fails("nay"));
+    // There is no object to read.
+    assert!(matches!(of("has(object.spec)"), RuleOutcome::Error(_)));
 }
 
 #[test]
