@@ -457,8 +457,10 @@ impl<'a> Evaluation<'a> {
     /// Finds out what a violation leads to, where that matters. Where it cannot be known, it is as if it led
     /// to a denial, and the failure policy says what becomes of the request.
     fn settled(&mut self, outcome: RuleOutcome) -> Option<RuleOutcome> {
-        let matters = matches!(outcome, RuleOutcome::Fail { .. } | RuleOutcome::Error(_));
-        if !matters || self.rule.overrides.is_empty() {
+        let leads = matches!(outcome, RuleOutcome::Fail { .. } | RuleOutcome::Error(_));
+        // Which of a policy's rules is applied alone depends on what they may lead to.
+        let matters = leads || (self.policy.applies_one && outcome.is_applied());
+        if !matters || self.rule.has_one_action() {
             return Some(outcome);
         }
         let request = &self.now.request;

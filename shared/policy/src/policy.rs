@@ -163,6 +163,17 @@ pub struct MatchCondition {
     pub(crate) program: Option<Program>,
 }
 
+/// In place of a rule's action: of either list the first that is about the object counts, or else the action.
+/// A violation denies where both come to that, as in Kyverno, which asks twice.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Overrides {
+    /// By which it is decided whether the rule may deny: the rule's own, or else the policy's.
+    pub(crate) before: Vec<Arc<Override>>,
+    /// By which it is decided what a violation leads to: the rule's own, and behind them the policy's where the
+    /// rule says nothing else itself.
+    pub(crate) after: Vec<Arc<Override>>,
+}
+
 /// What a violation leads to for some objects.
 #[derive(Debug)]
 pub(crate) struct Override {
@@ -187,8 +198,7 @@ pub struct Target {
 pub struct Rule {
     pub(crate) name: String,
     pub(crate) action: FailureAction,
-    /// The first that is about the object counts in place of the action.
-    pub(crate) overrides: Vec<Arc<Override>>,
+    pub(crate) overrides: Overrides,
     pub(crate) allow_existing_violations: bool,
     pub(crate) matches: Match,
     /// In the manifest's order: an entry sees those before it.

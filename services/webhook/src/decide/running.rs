@@ -150,21 +150,27 @@ impl<'a> Running<'a> {
 }
 
 /// What was recorded of rules, in their order. Where a policy applies one alone, what those after it came
-/// to counts for nothing.
+/// to counts for nothing: one of those that deny, and one of those that do not, as in Kyverno.
 pub(super) fn records(all: Vec<Running<'_>>) -> Vec<RuleRecord> {
-    let mut applied: Option<&Policy> = None;
+    let mut applied: Vec<(&Policy, FailureAction)> = Vec::new();
     let mut records = Vec::new();
     for running in all {
         let policy = running.rule.0;
-        if applied.is_some_and(|applied| std::ptr::eq(applied, policy)) {
+        let Some(record) = running.into_record() else {
             continue;
-        }
-        if let Some(record) = running.into_record() {
-            if policy.applies_one() && record.outcome.is_applied() {
-                applied = Some(policy);
+        };
+        if policy.applies_one() {
+            let is_same = |one: &&(&Policy, FailureAction)| {
+                std::ptr::eq(one.0, policy) && one.1 == record.action
+            };
+            if applied.iter().any(|one| is_same(&one)) {
+                continue;
             }
-            records.push(record);
+            if record.outcome.is_applied() {
+                applied.push((policy, record.action));
+            }
         }
+        records.push(record);
     }
     records
 }
@@ -215,6 +221,45 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn one_rule_is_applied_of_those_that_deny_and_one_of_those_that_do_not() {
+        let rule = |name: &str, action: &str, key: &str| {
+            let condition = json!({ "key": key, "operator": "Equals", "value": "bad" });
+            json!({
+                "name": name, "match": { "any": [{ "resources": { "kinds": ["ConfigMap"] } }] },
+                "validate": { "failureAction": action, "deny": { "conditions": { "all": [condition] } } },
+            })
+        };
+        let rules = [
+            rule("audit", "Audit", "good"),
+            rule("enforce", "Enforce", "bad"),
+            rule("audit-2", "Audit", "bad"),
+            rule("enforce-2", "Enforce", "bad"),
+        ];
+        let policy = anteroom_policy::compile(&json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "p" },
+            "spec": { "applyRules": "One", "rules": rules },
+        }));
+        let policy = policy.unwrap();
+        let request = AdmissionRequest::new(json!({
+            "operation": "CREATE", "kind": { "group": "", "version": "v1", "kind": "ConfigMap" },
+            "object": {},
+        }));
+        let (request, catalog) = (request.unwrap(), Catalog::default());
+        let key = ObjectKey::new("", "p");
+        let name = |rule: &Rule| Arc::new(RuleName::new(key.clone(), rule.name()));
+        let names: Vec<_> = policy.rules().iter().map(name).collect();
+        let named = policy.rules().iter().zip(&names);
+        let running = named.map(|(rule, name)| {
+            let mut running = Running::new((&policy, rule, name), &request, &catalog);
+            assert!(running.step(0).is_none());
+            running
+        });
+        let records = records(running.collect());
+        let found: Vec<_> = records.iter().map(|record| record.name.rule()).collect();
+        assert_eq!(found, ["audit", "enforce"]);
+    }
 
     #[test]
     fn a_rule_that_there_is_no_time_for_is_an_error_of_its_policy() {

@@ -7,7 +7,11 @@ use super::{
     fields::{Field, Known, Object},
     resources,
 };
-use crate::{FailureAction, policy::Override, problem::Problems};
+use crate::{
+    FailureAction,
+    policy::{Override, Overrides},
+    problem::Problems,
+};
 
 /// Overrides beside each other.
 const OVERRIDES_MAX: usize = 64;
@@ -18,11 +22,11 @@ const OVERRIDE: Known = Known {
     later: &[],
 };
 
-/// What violations lead to, unless an override says otherwise: the first that is about the object.
+/// What violations lead to, unless an override says otherwise.
 #[derive(Clone, Debug)]
 pub(super) struct Actions {
     pub(super) action: FailureAction,
-    pub(super) overrides: Vec<Arc<Override>>,
+    pub(super) overrides: Overrides,
     /// What exists already is a trigger of rules that change such objects.
     pub(super) on_policy_update: bool,
 }
@@ -31,9 +35,13 @@ impl Actions {
     /// Of a policy, for all its rules.
     pub(super) fn of_policy(spec: &Object<'_>, problems: &mut Problems) -> Self {
         let action = failure_action(spec.get("validationFailureAction"), problems);
+        let overrides = overrides(spec.get("validationFailureActionOverrides"), problems);
         Self {
             action: action.unwrap_or(FailureAction::Audit),
-            overrides: overrides(spec.get("validationFailureActionOverrides"), problems),
+            overrides: Overrides {
+                before: overrides.clone(),
+                after: overrides,
+            },
             on_policy_update: spec
                 .get("mutateExistingOnPolicyUpdate")
                 .and_then(|flag| flag.boolean(problems))
@@ -41,16 +49,22 @@ impl Actions {
         }
     }
 
-    /// Of a rule that validates. Where it says what violations lead to, only its own overrides count.
+    /// Of a rule that validates.
     pub(super) fn within(&self, validate: &Object<'_>, problems: &mut Problems) -> Self {
-        let mut overrides = overrides(validate.get("failureActionOverrides"), problems);
+        let own = overrides(validate.get("failureActionOverrides"), problems);
         let action = failure_action(validate.get("failureAction"), problems);
-        if action.is_none() {
-            overrides.extend(self.overrides.iter().cloned());
-        }
+        let of_policy = self.overrides.after.iter().cloned();
+        let mut after = own.clone();
+        after.extend(of_policy.filter(|_| action.is_none()));
         Self {
             action: action.unwrap_or(self.action),
-            overrides,
+            overrides: Overrides {
+                before: match &*own {
+                    [] => self.overrides.before.clone(),
+                    _ => own,
+                },
+                after,
+            },
             on_policy_update: self.on_policy_update,
         }
     }

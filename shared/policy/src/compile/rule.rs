@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Driver, Rule,
-    policy::{Check, ContextEntry, ForEach, Validation, Work},
+    policy::{Check, ContextEntry, ForEach, Overrides, Validation, Work},
     problem::Problems,
     request_parts::names_roles,
     template::{Template, TemplateProblem},
@@ -129,7 +129,7 @@ pub(super) fn compile(
         let rule = Rule {
             name,
             action: actions.action,
-            overrides: Vec::new(),
+            overrides: Overrides::default(),
             allow_existing_violations: false,
             matches,
             context,

@@ -57,7 +57,7 @@ fn the_first_override_about_the_object_counts() {
             Audit,
             0,
         ),
-        // A rule that says so itself is asked alone.
+        // What a rule says itself counts before what its policy says.
         (
             "{validationFailureActionOverrides: [{action: Enforce, namespaces: [ns]}]}",
             "{failureAction: Audit}",
@@ -70,8 +70,52 @@ fn the_first_override_about_the_object_counts() {
             Enforce,
             0,
         ),
+        // One that names nothing is about everything.
         (
             "{validationFailureActionOverrides: [{action: Enforce}]}",
+            "{}",
+            Enforce,
+            0,
+        ),
+        (
+            "{validationFailureAction: Audit}",
+            "{failureActionOverrides: [{action: Audit, namespaces: [x]}, {action: Enforce, namespaces: []}]}",
+            Enforce,
+            0,
+        ),
+        // Both have to deny: the rule's own, and what else is said.
+        (
+            "{validationFailureActionOverrides: [{action: Audit, namespaces: [ns]}]}",
+            "{failureAction: Enforce}",
+            Audit,
+            0,
+        ),
+        (
+            "{validationFailureActionOverrides: [{action: Audit, namespaces: [other]}]}",
+            "{failureAction: Enforce}",
+            Enforce,
+            0,
+        ),
+        (
+            "{validationFailureAction: Enforce, validationFailureActionOverrides: [{action: Audit, namespaces: [ns]}]}",
+            "{failureActionOverrides: [{action: Enforce, namespaces: [other]}]}",
+            Audit,
+            0,
+        ),
+        // One that lets pass does so by either the name or the labels; one that denies by both.
+        (
+            &format!(
+                "{{validationFailureAction: Enforce, validationFailureActionOverrides: [{{action: Audit, namespaces: [other], {BY_LABEL}}}]}}"
+            ),
+            "{}",
+            Audit,
+            1,
+        ),
+        (
+            &format!(
+                "{{validationFailureAction: Enforce, validationFailureActionOverrides: [{{action: Audit, namespaces: [ns], {}}}]}}",
+                BY_LABEL.replace("prod", "dev")
+            ),
             "{}",
             Audit,
             0,
@@ -106,6 +150,69 @@ fn the_first_override_about_the_object_counts() {
             "{spec} {validate}"
         );
         assert_eq!((report.action, asked), (action, asks), "{spec} {validate}");
+    }
+}
+
+#[test]
+fn of_what_is_in_no_namespace_only_an_override_for_everything_speaks() {
+    let everywhere = |action: &str| format!("{{action: {action}, namespaces: ['*']}}");
+    let foo = "{action: Audit, namespaces: [foo]}";
+    let labelled = &format!("{{action: Audit, {BY_LABEL}}}");
+    let object = |kind: &str, env: &str, host: &str| {
+        json!({"kind": kind, "metadata": {"name": "foo", "labels": {"env": env}},
+            "spec": {"rules": [{"host": host}]}})
+    };
+    let request = |operation: &str, kind: &str, env: &str| {
+        let old = match operation {
+            "CREATE" => Value::Null,
+            _ => object(kind, env, "y"),
+        };
+        let namespace = if kind == "Namespace" { "foo" } else { "" };
+        AdmissionRequest::new(json!({
+            "operation": operation, "namespace": namespace, "name": "foo", "userInfo": {},
+            "kind": {"group": "", "version": "v1", "kind": kind},
+            "object": object(kind, "prod", "x"), "oldObject": old,
+        }))
+        .unwrap()
+    };
+    let create = request("CREATE", "Node", "");
+    let (made, changed) = (
+        request("CREATE", "Namespace", ""),
+        request("UPDATE", "Namespace", "prod"),
+    );
+    for (default, overriding, request, action) in [
+        ("Audit", "{action: Enforce}", &create, Enforce),
+        ("Audit", &*everywhere("Enforce"), &create, Audit),
+        ("Enforce", &everywhere("Audit"), &create, Audit),
+        ("Enforce", labelled, &create, Enforce),
+        // A Namespace is the one that a request about it is in, once it exists.
+        ("Enforce", foo, &made, Enforce),
+        ("Enforce", foo, &changed, Audit),
+        ("Enforce", labelled, &made, Enforce),
+        ("Enforce", labelled, &changed, Audit),
+        (
+            "Enforce",
+            labelled,
+            &request("UPDATE", "Namespace", "dev"),
+            Enforce,
+        ),
+    ] {
+        let spec = format!(
+            "{{validationFailureAction: {default}, validationFailureActionOverrides: [{overriding}]}}"
+        );
+        let (report, _) = drive(&of(&spec, "{}"), request, nothing);
+        assert!(matches!(report.outcome, RuleOutcome::Fail { .. }));
+        assert_eq!(report.action, action, "{spec} {:?}", request.operation());
+    }
+}
+
+#[test]
+fn where_one_rule_is_applied_alone_what_it_may_lead_to_is_known() {
+    let overrides = "validationFailureActionOverrides: [{action: Enforce, namespaces: [ns]}]";
+    for (applies, action) in [("All", Audit), ("One", Enforce)] {
+        let policy = of(&format!("{{applyRules: {applies}, {overrides}}}"), "{}");
+        let (report, _) = drive(&policy, &create(&ingress("a", &["y"])), nothing);
+        assert_eq!((report.outcome, report.action), (RuleOutcome::Pass, action));
     }
 }
 
