@@ -39,6 +39,9 @@ use refused::Refusals;
 /// Set by the API server on every namespace.
 const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
 
+/// What is said of all resources is said of these too, although they are a subresource.
+const EPHEMERAL_CONTAINERS: &str = "pods/ephemeralcontainers";
+
 /// The webhook through which policies, and exceptions from them, are admitted themselves.
 const POLICIES: &str = "policies.anteroom.svc";
 
@@ -286,8 +289,15 @@ fn rules(targets: &[&Target], kinds: &Kinds) -> Vec<RuleWithOperations> {
             .or_default()
             .push(name.resource);
     }
-    let rule = |((group, version, operations), resources): ((String, String, BTreeSet<_>), _)| {
+    let rule = |(of, resources): ((String, String, BTreeSet<_>), Vec<String>)| {
+        let (group, version, operations) = of;
         let operations = operations.iter().map(Operation::to_string);
+        // The API server takes nothing beside it.
+        let all = "*/*".to_owned();
+        let resources = match resources.contains(&all) {
+            true => vec![all],
+            false => resources,
+        };
         RuleWithOperations {
             api_groups: Some(vec![group]),
             api_versions: Some(vec![version]),
@@ -302,17 +312,18 @@ fn rules(targets: &[&Target], kinds: &Kinds) -> Vec<RuleWithOperations> {
 /// What a pattern is in a webhook configuration. One for everything stays one for everything, kinds
 /// to come included; others are the kinds that are served now.
 fn resources(pattern: &KindPattern, kinds: &Kinds) -> Vec<ResourceName> {
-    let parts = [&*pattern.group, &pattern.version, &pattern.kind];
-    let everything = match (parts, &*pattern.subresource) {
-        (["*", "*", "*"], "") => "*",
-        (["*", "*", "*"], "*") => "*/*",
-        _ => return kinds.covered_by(pattern),
-    };
-    vec![ResourceName {
+    let everything = |resource: &str| ResourceName {
         group: "*".to_owned(),
         version: "*".to_owned(),
-        resource: everything.to_owned(),
-    }]
+        resource: resource.to_owned(),
+    };
+    let parts = [&*pattern.group, &pattern.version, &pattern.kind];
+    match (parts, &*pattern.subresource) {
+        // To the API server this takes in no subresource, and to a policy it takes in this one.
+        (["*", "*", "*"], "") => ["*", EPHEMERAL_CONTAINERS].map(everything).to_vec(),
+        (["*", "*", "*"], "*") => vec![everything("*/*")],
+        _ => kinds.covered_by(pattern),
+    }
 }
 
 #[cfg(test)]

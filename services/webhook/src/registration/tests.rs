@@ -231,8 +231,9 @@ fn kinds_become_resources() {
         of(&["apps/v1/Deployment/scale"]),
         ["apps/v1 deployments/scale CREATE,UPDATE"]
     );
-    assert_eq!(of(&["*"]), ["*/* * CREATE,UPDATE"]);
+    assert_eq!(of(&["*"]), ["*/* *,pods/ephemeralcontainers CREATE,UPDATE"]);
     assert_eq!(of(&["*/*"]), ["*/* */* CREATE,UPDATE"]);
+    assert_eq!(of(&["*", "*/*"]), ["*/* */* CREATE,UPDATE"]);
 }
 
 #[test]

@@ -68,9 +68,9 @@ impl KindPattern {
     /// Whether it takes in a kind that the API server serves. `group` is empty for the core group,
     /// `subresource` for the resource itself.
     pub fn covers(&self, group: &str, version: &str, kind: &str, subresource: &str) -> bool {
-        // A policy on Pods is asked about their ephemeral containers too.
-        let of_pod =
-            (group, version, kind, subresource) == ("", "v1", "Pod", "ephemeralcontainers");
+        // What is said of Pods themselves is said of their ephemeral containers too.
+        let of_pod = self.subresource.is_empty()
+            && (group, version, kind, subresource) == ("", "v1", "Pod", "ephemeralcontainers");
         wildcard::matches(&self.group, group)
             && wildcard::matches(&self.version, version)
             && wildcard::matches(&self.kind, kind)
@@ -161,7 +161,25 @@ mod tests {
         };
         assert!(covers("Pod", "", "v1", "Pod", ""));
         assert!(!covers("Pod", "", "v1", "Pod", "exec"));
-        assert!(covers("Pod", "", "v1", "Pod", "ephemeralcontainers"));
+        for pattern in [
+            "Pod",
+            "v1/Pod",
+            "*",
+            "Pod/*",
+            "*/*",
+            "*/ephemeralcontainers",
+        ] {
+            assert!(
+                covers(pattern, "", "v1", "Pod", "ephemeralcontainers"),
+                "{pattern}"
+            );
+        }
+        for pattern in ["Pod/exec", "*/scale", "Service"] {
+            assert!(
+                !covers(pattern, "", "v1", "Pod", "ephemeralcontainers"),
+                "{pattern}"
+            );
+        }
         assert!(covers("Pod/exec", "", "v1", "Pod", "exec"));
         assert!(covers("*/scale", "apps", "v1", "Deployment", "scale"));
         assert!(covers("*/*", "apps", "v1", "Deployment", "status"));
