@@ -515,6 +515,10 @@ fn judge<'a>(
         facts,
         visible: rule.context.len(),
     };
+    // What is excepted now says nothing of the old state, but for a standard, of which only some controls may be.
+    if pass.is_earlier && !excepted::is_standard(rule) {
+        pass.excepted.get_or_insert_default();
+    }
     if pass.excepted.is_none() {
         match excepted::holding(exceptions, rule, &mut scope, known) {
             Ok(found) => pass.excepted = Some(found),

@@ -21,12 +21,8 @@ impl<'a> Excepted<'a> {
     /// The rule is not applied at all. One that judges by a standard is, but for some controls, where these
     /// are about nothing else.
     pub(super) fn is_whole(&self, rule: &Rule) -> bool {
-        let is_standard = matches!(
-            &rule.work,
-            Work::Validate(Validation::Whole(Check::PodSecurity(_)))
-        );
         let mut all = self.0.iter();
-        all.any(|exception| !is_standard || exception.controls.is_empty())
+        all.any(|exception| !is_standard(rule) || exception.controls.is_empty())
     }
 
     /// What is not let pass of what a standard finds.
@@ -51,6 +47,14 @@ impl<'a> Excepted<'a> {
             reason: format!("it is excepted by PolicyException {names}"),
         }
     }
+}
+
+/// Whether the rule judges by a standard.
+pub(super) fn is_standard(rule: &Rule) -> bool {
+    matches!(
+        &rule.work,
+        Work::Validate(Validation::Whole(Check::PodSecurity(_)))
+    )
 }
 
 /// Those of `all`, which are about the rule, that hold for the request.

@@ -147,6 +147,25 @@ fn an_exception_by_namespace_asks_for_its_labels_and_is_not_guessed() {
     assert_eq!(exception(ANY).references().count(), 0);
 }
 
+#[test]
+fn what_was_wrong_before_was_wrong_whatever_is_excepted() {
+    let condition =
+        "{key: \"{{ request.object.spec.rules[0].host }}\", operator: Equals, value: x}";
+    let rule = policy(&format!(
+        "{{validate: {{deny: {{conditions: {{all: [{condition}]}}}}}}}}"
+    ));
+    // It is about the old object, and not about the new one.
+    let old = exception("match: {any: [{resources: {kinds: ['*'], names: [old]}}]}");
+    let [bad, bad_before, good_before] =
+        [("new", "x"), ("old", "x"), ("old", "y")].map(|(name, host)| ingress(name, &[host]));
+    for (before, is_excused) in [(&bad_before, true), (&good_before, false)] {
+        let update = request("UPDATE", &bad, before);
+        let (report, _) = judged(&rule, std::slice::from_ref(&old), &update, nothing);
+        let excused = matches!(report.outcome, RuleOutcome::Skipped { .. });
+        assert_eq!(excused, is_excused, "{report:?}");
+    }
+}
+
 /// A fact that the rule reads in part is whole for the conditions.
 #[test]
 fn conditions_see_what_the_rule_does_not_read() {
