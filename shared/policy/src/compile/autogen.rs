@@ -8,6 +8,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::KindPattern;
+
 /// Says for which controllers rules are derived: names with commas between, or `none`.
 const ANNOTATION: &str = "pod-policies.kyverno.io/autogen-controllers";
 
@@ -171,11 +173,12 @@ fn derived(rule: &Value, shape: &Shape) -> Option<Value> {
     Some(rule)
 }
 
+/// A subresource of Pods counts for these, as in Kyverno.
 fn speaks_of_pods(resources: &Value) -> bool {
     let kinds = resources["kinds"].as_array();
     let is_pod = |kind: &Value| {
-        let last = kind.as_str().and_then(|kind| kind.rsplit('/').next());
-        last == Some("Pod")
+        let kind = kind.as_str().and_then(KindPattern::parse);
+        kind.is_some_and(|kind| kind.kind == "Pod")
     };
     kinds.is_some_and(|kinds| kinds.iter().any(is_pod))
 }

@@ -31,6 +31,20 @@ fn rules_on_pods_alone_lead_to_two_each() {
 }
 
 #[test]
+fn a_rule_on_a_subresource_counts_beside_one_on_pods() {
+    for spelling in ["Pod/exec", "v1/Pod/exec", "Pod.exec"] {
+        let rules = json!([on(&json!(["Pod"])), on(&json!([spelling]))]);
+        let expected = [
+            "0:autogen-r",
+            "1:autogen-r",
+            "0:autogen-cronjob-r",
+            "1:autogen-cronjob-r",
+        ];
+        assert_eq!(names(&json!({}), &rules), expected, "{spelling}");
+    }
+}
+
+#[test]
 fn some_rule_has_to_name_them_by_the_kind_alone() {
     let mut excluding = on(&json!(["v1/Pod"]));
     excluding["exclude"] = json!({ "any": [{ "resources": { "kinds": ["Pod"] } }] });
@@ -63,11 +77,18 @@ fn what_speaks_against_it_does_so_for_the_whole_policy() {
     labelled["exclude"] = json!({ "resources": { "selector": { "matchLabels": { "a": "b" } } } });
     let mut generating = on(&json!(["Namespace"]));
     generating["generate"] = json!({});
-    for other in [on(&json!(["Pod", "Service"])), named, labelled, generating] {
+    let subresources = on(&json!(["Pod/exec", "Pod/attach"]));
+    for other in [
+        on(&json!(["Pod", "Service"])),
+        subresources,
+        named,
+        labelled,
+        generating,
+    ] {
         let rules = json!([on(&json!(["Pod"])), other]);
         assert!(names(&json!({}), &rules).is_empty(), "{rules}");
     }
-    // A subresource is no Pod, and other kinds among themselves are no obstacle.
+    // A subresource alone does not name them, and other kinds among themselves are no obstacle.
     assert!(names(&json!({}), &json!([on(&json!(["Pod/exec"]))])).is_empty());
     let rules = json!([on(&json!(["Pod"])), on(&json!(["Service", "Secret"]))]);
     assert_eq!(names(&json!({}), &rules).len(), 2);
