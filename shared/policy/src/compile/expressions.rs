@@ -15,7 +15,10 @@ const GIVEN: &[&str] = &[
     "serviceAccountNamespace",
 ];
 
-/// What Kyverno has, in some rules or in all, and this version has not.
+/// What a `foreach` gives, which no entry may be called, wherever it stands.
+const ELEMENT: &[&str] = &["element", "elementIndex"];
+
+/// What Kyverno has in some places alone: an entry of the context may be called like the last two.
 const LATER: &[&str] = &["element", "elementIndex", "image", "target"];
 
 /// The names that an expression may start from, at one place of a rule.
@@ -49,7 +52,7 @@ impl Names {
 
     /// Whether an entry must not take the name.
     pub(super) fn is_reserved(name: &str) -> bool {
-        GIVEN.contains(&name) || LATER.contains(&name)
+        GIVEN.contains(&name) || ELEMENT.contains(&name)
     }
 
     /// Functions and variables of an expression that is about the context.

@@ -536,6 +536,28 @@ fn what_is_wrong_with_a_standard_is_told() {
 }
 
 #[test]
+fn an_entry_may_be_called_like_what_other_rules_have() {
+    let problems = |name: &str| {
+        let rule = json!({
+            "name": "r", "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+            "context": [{"name": name, "variable": {"value": "v"}}],
+            "validate": {"deny": {}, "message": format!("{{{{ {name} }}}}")},
+        });
+        compile(&json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+            "spec": {"rules": [rule]},
+        }))
+        .err()
+    };
+    for name in ["image", "target"] {
+        assert_eq!(problems(name), None, "{name}");
+    }
+    for name in ["element", "elementIndex", "images", "request"] {
+        assert!(problems(name).is_some(), "{name}");
+    }
+}
+
+#[test]
 fn a_label_may_have_no_value_and_an_object_no_namespace() {
     let rule = |resources: &str| {
         let resources: Value = serde_saphyr::from_str(resources).unwrap();
