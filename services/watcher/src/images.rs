@@ -1,8 +1,8 @@
 //! What registries say of images: the manifest, and the configuration that it names.
 //!
 //! ```text
-//! reference ── Place ──▶ manifest ─┬─ index ──▶ manifest of linux/amd64 ──▶ configuration
-//!                          │       └──────────────────────────────────────▶ configuration
+//! reference ── Place ──▶ manifest ─┬─ index ──▶ … ──▶ manifest of linux/amd64 ──▶ configuration
+//!                          │       └────────────────────────────────────────────▶ configuration
 //!                          └─ 401 ── Challenge ──▶ credentials, token, and once more
 //! ```
 //!
@@ -34,6 +34,7 @@ use std::{
 };
 
 use anteroom_model::FactError;
+use anteroom_policy::ImageCredentials;
 use serde_json::Value;
 use tokio::{sync::Semaphore, time::timeout};
 
@@ -72,6 +73,13 @@ pub(crate) struct Images {
     places: Arc<Semaphore>,
 }
 
+/// An image, and who signs in for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub reference: String,
+    pub credentials: ImageCredentials,
+}
+
 /// What a registry said of an image.
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
@@ -83,7 +91,7 @@ pub(crate) struct Image {
 }
 
 impl Images {
-    /// `files` say who signs in where.
+    /// `files` say who signs in where, and folders of them.
     pub(crate) fn new(registries: Registries, files: Vec<PathBuf>) -> Self {
         let registries = Arc::new(registries);
         let of_gate = Arc::clone(&registries);
@@ -103,8 +111,8 @@ impl Images {
     }
 
     /// What is remembered of an image, while it may be.
-    pub(crate) fn known(&self, reference: &str) -> Option<Image> {
-        self.cache.get(reference)
+    pub(crate) fn known(&self, wanted: &Wanted) -> Option<Image> {
+        self.cache.get(wanted)
     }
 
     /// What its registry says of an image. `wait` is how long a place is waited for.
@@ -112,8 +120,8 @@ impl Images {
     /// # Errors
     /// [`FactError::LiveReadBusy`] where there is none; [`FactError::LiveReadFailed`] with the registry's
     /// status, or 0 where there was no answer that can be used.
-    pub(crate) async fn read(&self, reference: &str, wait: Duration) -> Result<Image, FactError> {
-        if let Some(known) = self.known(reference) {
+    pub(crate) async fn read(&self, wanted: &Wanted, wait: Duration) -> Result<Image, FactError> {
+        if let Some(known) = self.known(wanted) {
             return Ok(known);
         }
         let Ok(Ok(_place)) = timeout(wait, self.places.acquire()).await else {
@@ -122,39 +130,57 @@ impl Images {
             });
         };
         let begun = Instant::now();
-        let (data, bytes) = self.asked(reference).await?;
+        let (data, bytes) = self.asked(wanted).await?;
         let image = Image {
             data: Arc::new(data),
             bytes,
             begun,
         };
-        self.cache.put(reference, &image);
+        self.cache.put(wanted, &image);
         Ok(image)
     }
 
-    async fn asked(&self, reference: &str) -> Result<(Value, usize), FactError> {
-        let place = Place::parse(reference, &self.registries);
-        let place = place.map_err(|fault| failed(reference, &fault, true))?;
-        let mut asker = Asker::new(self, &place);
-        let read = timeout(TIMEOUT, asker.image(reference)).await;
+    async fn asked(&self, wanted: &Wanted) -> Result<(Value, usize), FactError> {
+        let place = Place::parse(&wanted.reference, &self.registries);
+        let place = place.map_err(|fault| failed(wanted, &fault, ""))?;
+        let mut asker = Asker::new(self, wanted, &place);
+        let read = timeout(TIMEOUT, asker.image()).await;
         let read = read.unwrap_or(Err(CallFault::Slow { timeout: TIMEOUT }));
-        read.map_err(|fault| failed(reference, &fault, asker.signs_in))
+        read.map_err(|fault| {
+            let settled = settled(&fault, wanted, &place, asker.signs_in);
+            failed(wanted, &fault, settled)
+        })
+    }
+}
+
+/// What whoever runs the watcher has settled, where an image cannot be read for it.
+fn settled(fault: &CallFault, wanted: &Wanted, place: &Place, signs_in: bool) -> &'static str {
+    let credentials = &wanted.credentials;
+    match fault {
+        CallFault::Status {
+            code: 401 | 403, ..
+        } if !signs_in => match credentials.secrets.is_empty() {
+            true => "; no file of the watcher's `--registry-config` signs in to it",
+            false => "; none of the Secrets that the policy names signs in to it",
+        },
+        CallFault::Unreachable { .. } | CallFault::NotAsked { .. }
+            if credentials.insecure && !place.is_insecure =>
+        {
+            "; `allowInsecureRegistry` counts for hosts that the watcher's `--insecure-registry` names, \
+             with their port, and this is none of them"
+        }
+        _ => "",
     }
 }
 
 /// Who wrote a Pod reads it, and named the host: so of an answer it tells the status and the codes that
 /// registries have, and of a connection not what was wrong with it.
-fn failed(reference: &str, fault: &CallFault, signs_in: bool) -> FactError {
+fn failed(wanted: &Wanted, fault: &CallFault, settled: &str) -> FactError {
+    let reference = &wanted.reference;
     let told = match fault {
         CallFault::Status { code, message } => {
             let codes = registry_codes(message);
-            let unknown = match code {
-                401 | 403 if !signs_in => {
-                    "; no file of the watcher's `--registry-config` signs in to it"
-                }
-                _ => "",
-            };
-            format!("the registry answers HTTP {code}{codes}{unknown}")
+            format!("the registry answers HTTP {code}{codes}")
         }
         CallFault::Unreachable { .. } => {
             tracing::debug!(reference, %fault, "a registry cannot be read");
@@ -164,7 +190,7 @@ fn failed(reference: &str, fault: &CallFault, signs_in: bool) -> FactError {
     };
     FactError::LiveReadFailed {
         code: fault.code(),
-        message: format!("image {reference}: {told}"),
+        message: format!("image {reference}: {told}{settled}"),
     }
 }
 
@@ -179,6 +205,17 @@ fn registry_codes(body: &str) -> String {
     match codes.is_empty() {
         true => String::new(),
         false => format!(": {}", codes.join(", ")),
+    }
+}
+
+#[cfg(test)]
+impl Wanted {
+    /// As without `imageRegistryCredentials`.
+    pub(crate) fn plain(reference: &str) -> Self {
+        Self {
+            reference: reference.to_owned(),
+            credentials: ImageCredentials::default(),
+        }
     }
 }
 

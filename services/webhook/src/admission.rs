@@ -185,6 +185,13 @@ mod tests {
         let warnings = &admission.warnings;
         assert!(!warnings.is_empty());
         assert!(warnings[0].starts_with("the policy is not in force: AR301 spec.rules[0].mutate"));
+        let credentials = json!({ "providers": ["default", "amazon"] });
+        let image = json!({ "reference": "a", "imageRegistryCredentials": credentials });
+        let context = json!({ "imageRegistry": image });
+        let admission = judge(&policy("ClusterPolicy", &context), None, None);
+        assert_eq!(admission.refused, Vec::<String>::new());
+        let told = "imageRegistryCredentials.providers: registries are signed in to by";
+        assert!(admission.warnings[0].contains(told), "{admission:?}");
     }
 
     #[test]

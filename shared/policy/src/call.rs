@@ -7,12 +7,15 @@
 
 mod confine;
 mod escape;
+mod image;
 mod kept;
 mod path;
 mod service;
 
 pub(crate) use confine::confine;
 pub(crate) use escape::{check_name, check_segment};
+pub(crate) use image::ImageCall;
+pub use image::{ImageCredentials, SecretName};
 pub(crate) use kept::KeptPlan;
 pub(crate) use path::{Concrete, PathTemplate};
 pub(crate) use service::ServiceUrl;

@@ -70,6 +70,7 @@ mod uses;
 mod wildcard;
 
 pub use background::{NotScanned, Reporting, SCANNED_MAX, ScannedKinds, scanned};
+pub use call::{ImageCredentials, SecretName};
 pub use compile::{
     CONTEXT_ENTRIES_MAX, Driver, MANIFEST_DEPTH_MAX, RULES_MAX, STALENESS_MAX_MS, TARGETS_MAX,
     compile, compile_for, derived_rules, none_run,

@@ -11,9 +11,10 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    Policy, Rule,
+    ImageCredentials, Policy, Rule,
     call::{
-        ApiCall, Concrete, ConfigMapCall, Data, ServiceCall, check_name, check_segment, confine,
+        ApiCall, Concrete, ConfigMapCall, Data, ImageCall, ServiceCall, check_name, check_segment,
+        confine,
     },
     cel::NAMESPACE_OBJECT,
     evaluate::NAMESPACE_SELECTOR,
@@ -23,6 +24,10 @@ use crate::{
 
 /// What comes before the name in the path of a namespace.
 const NAMESPACES: &str = "/api/v1/namespaces/";
+
+/// Why nobody signs in by one of two entries: which of them asks is not known.
+const IMAGES_DIFFER: &str = "another entry of this name in the rule has other `imageRegistryCredentials`: \
+                             give each a name of its own";
 
 /// A call, with every variable in its place.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,7 +78,10 @@ pub enum Permit<'p> {
     /// A ConfigMap.
     ConfigMap,
     /// What a registry says of an image.
-    Image,
+    Image {
+        /// Who signs in to it.
+        credentials: &'p ImageCredentials,
+    },
 }
 
 /// Why a call is not made.
@@ -100,7 +108,8 @@ pub enum Refusal {
 
 impl Policy {
     /// Whether `call` is one that context entry `variable` of rule `rule` makes, and keeps to the
-    /// policy's namespace. Of several entries with that name any may make it.
+    /// policy's namespace. Of several entries with that name any may make it; those that read an image alike
+    /// have to sign in alike.
     ///
     /// # Errors
     /// [`Refusal`], with the reason.
@@ -123,7 +132,7 @@ impl Policy {
             return Ok(Permit::Api { path });
         }
         let entries = rules.flat_map(Rule::entries);
-        let mut refused = None;
+        let (mut refused, mut image_of) = (None, None);
         for entry in entries.filter(|entry| entry.name == variable) {
             let Loader::Fact(fact) = &entry.loader else {
                 continue;
@@ -138,9 +147,20 @@ impl Policy {
                 _ => continue,
             };
             match permit {
+                Ok(Permit::Image { credentials }) => {
+                    if image_of.is_some_and(|other| other != credentials) {
+                        refused = Some(IMAGES_DIFFER.to_owned());
+                        image_of = None;
+                        break;
+                    }
+                    image_of = Some(credentials);
+                }
                 Ok(permit) => return Ok(permit),
                 Err(reason) => refused = Some(reason),
             }
+        }
+        if let Some(credentials) = image_of {
+            return Ok(Permit::Image { credentials });
         }
         let variable = variable.to_owned();
         Err(match refused {
@@ -212,10 +232,14 @@ fn service<'p>(
     })
 }
 
-fn image(own: &Template, reference: &str) -> Result<Permit<'static>, String> {
-    match own.can_be(reference, |value| !value.contains(char::is_whitespace)) {
-        true => Ok(Permit::Image),
-        false => Err(format!("its image is not `{}`", own.source())),
+fn image<'p>(own: &'p ImageCall, reference: &str) -> Result<Permit<'p>, String> {
+    let ImageCall {
+        reference: template,
+        credentials,
+    } = own;
+    match template.can_be(reference, |value| !value.contains(char::is_whitespace)) {
+        true => Ok(Permit::Image { credentials }),
+        false => Err(format!("its image is not `{}`", template.source())),
     }
 }
 

@@ -9,7 +9,7 @@ use anteroom_model::{EntryKind, ExistingObjects};
 use crate::{
     CollectionReference, KindPattern, Operation,
     background::Background,
-    call::{ApiCall, ConfigMapCall, ServiceCall},
+    call::{ApiCall, ConfigMapCall, ImageCall, ServiceCall},
     cel::Cel,
     existing::Existing,
     functions::calls_of_occasion,
@@ -448,8 +448,8 @@ pub(crate) enum FactSource {
     Service(ServiceCall),
     /// `configMap`.
     ConfigMap(ConfigMapCall),
-    /// `imageRegistry`: the reference of an image.
-    Image(Template),
+    /// `imageRegistry`.
+    Image(ImageCall),
 }
 
 /// Conditions of a rule, in one of the two shapes that a manifest may give them.

@@ -3,6 +3,8 @@
 use anteroom_model::{EntryKind, ExistingObjects, ObjectKey};
 use serde_json::Value;
 
+use crate::ImageCredentials;
+
 /// The name of the implicit entry that says which calls of the API server are answered from views,
 /// where that is not every one that a view can answer. It is never bound; the reason of its failure is
 /// [`CALLS_OFF`] or [`CALLS_DECLARED`].
@@ -223,6 +225,8 @@ pub enum FactTarget {
     Image {
         /// As in `ghcr.io/shop/web:1.2`.
         reference: String,
+        /// Who signs in to its registry: what one may read, another may not.
+        credentials: ImageCredentials,
     },
     /// Objects that a rule changes (`mutate.targets`), as they are now, whole: `{items, continue}`. Only of a
     /// policy that was compiled for a driver that knows [targets](crate::Driver::targets).
@@ -249,7 +253,7 @@ impl std::fmt::Display for FactTarget {
             Self::NamespaceLabels { namespace } => write!(f, "labels of namespace {namespace}"),
             Self::RoleBindings { cluster: false } => f.write_str("rolebindings"),
             Self::RoleBindings { cluster: true } => f.write_str("clusterrolebindings"),
-            Self::Image { reference } => write!(f, "image {reference}"),
+            Self::Image { reference, .. } => write!(f, "image {reference}"),
             Self::Existing(objects) => objects.fmt(f),
         }
     }

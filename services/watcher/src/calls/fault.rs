@@ -61,6 +61,15 @@ pub(crate) enum CallFault {
     /// Who signs in to registries is not known.
     #[error("the watcher cannot read its credentials for registries: its log says why")]
     Credentials,
+    /// A policy names a Secret that the watcher does not have.
+    #[error(
+        "no Secret `{secret}` is mounted in the watcher: mount it as the folder `{secret}` of one that its \
+         `--registry-config` names"
+    )]
+    NotMounted {
+        /// Its name.
+        secret: String,
+    },
     /// A host at an address that is not connected to.
     #[error(
         "`{host}` is at no address that images are read from: the watcher's `--trusted-registry` \
@@ -141,6 +150,7 @@ impl CallFault {
             Self::Registry { .. } => "registry".into(),
             Self::NotAsked { .. } => "not_asked".into(),
             Self::Credentials => "credentials".into(),
+            Self::NotMounted { .. } => "not_mounted".into(),
         }
     }
 
@@ -163,7 +173,7 @@ impl CallFault {
             Self::Bundle { .. } => ("InvalidBundle", ""),
             Self::Registry { .. } => ("InvalidAnswer", ""),
             Self::NotAsked { .. } => ("NotAsked", ""),
-            Self::Credentials => ("NoCredentials", ""),
+            Self::Credentials | Self::NotMounted { .. } => ("NoCredentials", ""),
         };
         Failure::new(
             reason,

@@ -37,12 +37,14 @@ pub struct RegistryArgs {
     pub registry_public_only: bool,
 
     /// Files that say who signs in to which registry, separated by commas: Docker's, as mounted pull
-    /// Secrets have them (`.dockerconfigjson`). They are read whenever a registry asks for it
+    /// Secrets have them (`.dockerconfigjson`). Or folders: such a file in one (`.dockerconfigjson`, else
+    /// `config.json`) is for every policy, one in a folder NAME within it for policies that name the Secret
+    /// NAME (`imageRegistryCredentials.secrets`). They are read whenever a registry asks for it
     #[arg(
         long,
         env = "ANTEROOM_REGISTRY_CONFIG",
         value_delimiter = ',',
-        value_name = "FILE"
+        value_name = "PATH"
     )]
     pub registry_config: Vec<PathBuf>,
 }

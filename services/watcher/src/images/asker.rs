@@ -10,11 +10,12 @@ use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use serde_json::{Map, Value};
 
 use super::{
-    CONFIG_BYTES_MAX, Images, MANIFEST_BYTES_MAX, TIMEOUT, TOKEN_BYTES_MAX,
+    CONFIG_BYTES_MAX, Images, MANIFEST_BYTES_MAX, TIMEOUT, TOKEN_BYTES_MAX, Wanted,
     challenge::{Challenge, Realm, escaped},
     credentials::Credential,
     document::{
-        config, digest, entries_of_index, has_digest, of_platform, parsed, unusable, weight,
+        config, digest, entries_of_index, has_digest, has_size, is_as_said, of_entry, of_platform,
+        parsed, unusable, weight,
     },
     place::Place,
 };
@@ -26,12 +27,16 @@ const MANIFESTS: &str = "application/vnd.oci.image.index.v1+json, \
     application/vnd.oci.image.manifest.v1+json, \
     application/vnd.docker.distribution.manifest.v2+json";
 
+/// Indexes of which each is taken from the one before.
+pub(super) const INDEXES_MAX: usize = 4;
+
 /// Who asks for tokens by an identity token.
 const CLIENT_ID: &str = "anteroom";
 
 /// Of one image's registry, as long as the image is read.
 pub(super) struct Asker<'a> {
     images: &'a Images,
+    wanted: &'a Wanted,
     place: &'a Place,
     /// What the registry is shown, once it has asked for it.
     access: Option<HeaderValue>,
@@ -40,9 +45,10 @@ pub(super) struct Asker<'a> {
 }
 
 impl<'a> Asker<'a> {
-    pub(super) fn new(images: &'a Images, place: &'a Place) -> Self {
+    pub(super) fn new(images: &'a Images, wanted: &'a Wanted, place: &'a Place) -> Self {
         Self {
             images,
+            wanted,
             place,
             access: None,
             signs_in: false,
@@ -50,14 +56,25 @@ impl<'a> Asker<'a> {
     }
 
     /// All of it, and its size.
-    pub(super) async fn image(&mut self, reference: &str) -> Result<(Value, usize), CallFault> {
+    pub(super) async fn image(&mut self) -> Result<(Value, usize), CallFault> {
         let place = self.place;
         let (mut manifest, digest, mut bytes) = self.manifest(&place.asked).await?;
         let mut list = Value::Null;
-        if let Some(entries) = entries_of_index(&manifest)? {
-            let chosen = of_platform(entries)?.to_owned();
-            let (of_platform, _, more) = self.manifest(&chosen).await?;
-            list = std::mem::replace(&mut manifest, of_platform);
+        let mut indexes = 0;
+        while let Some(entries) = entries_of_index(&manifest)? {
+            indexes += 1;
+            if indexes > INDEXES_MAX {
+                let problem = format!("more than {INDEXES_MAX} indexes, each in the one before");
+                return Err(unusable(&problem));
+            }
+            let entry = of_platform(entries)?;
+            let (named, _, more) = self.manifest(of_entry(entry)?).await?;
+            is_as_said(entry, &named)?;
+            let index = std::mem::replace(&mut manifest, named);
+            // Of several it is the one that the reference names.
+            if list.is_null() {
+                list = index;
+            }
             bytes += more;
         }
         let config = config(&manifest)?;
@@ -65,9 +82,10 @@ impl<'a> Asker<'a> {
             .get(&format!("blobs/{config}"), "*/*", CONFIG_BYTES_MAX)
             .await?;
         has_digest(&said.body, config)?;
+        has_size(&said.body, &manifest)?;
         bytes += weight(&said.body);
         let data = Map::from_iter([
-            ("image".to_owned(), reference.into()),
+            ("image".to_owned(), self.wanted.reference.clone().into()),
             (
                 "resolvedImage".to_owned(),
                 format!("{}@{digest}", place.name()).into(),
@@ -128,7 +146,8 @@ impl<'a> Asker<'a> {
         let Place {
             host, repository, ..
         } = self.place;
-        let credential = self.images.keyring.find(host, repository).await?;
+        let who = &self.wanted.credentials;
+        let credential = self.images.keyring.find(who, host, repository).await?;
         self.signs_in = credential.is_some();
         match (challenge, credential) {
             (Challenge::Basic, Some(Credential::Password { name, password })) => {

@@ -7,7 +7,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::Image;
+use super::{Image, Wanted};
 
 /// How long what a tag means is taken for granted. What a digest means never changes.
 const TAG_FRESH: Duration = Duration::from_secs(10);
@@ -18,40 +18,40 @@ const IMAGES_MAX: usize = 512;
 /// Bytes of them, as they are held; the oldest make room.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// Images, by reference.
+/// Images, by what was wanted: what one may sign in for is no other's.
 #[derive(Debug, Default)]
 pub(super) struct Cache(Mutex<VecDeque<Known>>);
 
 #[derive(Debug)]
 struct Known {
-    reference: String,
+    wanted: Wanted,
     image: Image,
 }
 
 impl Known {
     fn is_fresh(&self, now: Instant) -> bool {
-        self.reference.contains('@') || now.duration_since(self.image.begun) < TAG_FRESH
+        self.wanted.reference.contains('@') || now.duration_since(self.image.begun) < TAG_FRESH
     }
 }
 
 impl Cache {
-    pub(super) fn get(&self, reference: &str) -> Option<Image> {
-        self.get_at(reference, Instant::now())
+    pub(super) fn get(&self, wanted: &Wanted) -> Option<Image> {
+        self.get_at(wanted, Instant::now())
     }
 
-    pub(super) fn put(&self, reference: &str, image: &Image) {
-        self.put_at(reference, image, Instant::now());
+    pub(super) fn put(&self, wanted: &Wanted, image: &Image) {
+        self.put_at(wanted, image, Instant::now());
     }
 
-    fn get_at(&self, reference: &str, now: Instant) -> Option<Image> {
+    fn get_at(&self, wanted: &Wanted, now: Instant) -> Option<Image> {
         let known = self.0.lock();
-        let found = known.iter().find(|known| known.reference == reference)?;
+        let found = known.iter().find(|known| known.wanted == *wanted)?;
         found.is_fresh(now).then(|| found.image.clone())
     }
 
-    fn put_at(&self, reference: &str, image: &Image, now: Instant) {
+    fn put_at(&self, wanted: &Wanted, image: &Image, now: Instant) {
         let mut known = self.0.lock();
-        known.retain(|known| known.reference != reference && known.is_fresh(now));
+        known.retain(|known| known.wanted != *wanted && known.is_fresh(now));
         if image.bytes > BYTES_MAX {
             return;
         }
@@ -61,7 +61,7 @@ impl Cache {
             known.pop_front();
         }
         known.push_back(Known {
-            reference: reference.to_owned(),
+            wanted: wanted.clone(),
             image: image.clone(),
         });
     }
@@ -83,23 +83,46 @@ mod tests {
             bytes,
             begun,
         };
-        cache.put_at("a:1", &image(10, begun), begun);
-        cache.put_at("a@sha256:1", &image(10, begun), begun);
+        cache.put_at(&Wanted::plain("a:1"), &image(10, begun), begun);
+        cache.put_at(&Wanted::plain("a@sha256:1"), &image(10, begun), begun);
         let just = begun + TAG_FRESH - Duration::from_millis(1);
-        assert_eq!(cache.get_at("a:1", just).unwrap().begun, begun);
-        assert!(cache.get_at("a:2", just).is_none());
-        assert!(cache.get_at("a:1", begun + TAG_FRESH).is_none());
+        assert_eq!(
+            cache.get_at(&Wanted::plain("a:1"), just).unwrap().begun,
+            begun
+        );
+        assert!(cache.get_at(&Wanted::plain("a:2"), just).is_none());
+        assert!(
+            cache
+                .get_at(&Wanted::plain("a:1"), begun + TAG_FRESH)
+                .is_none()
+        );
         let late = begun + TAG_FRESH * 1_000;
-        assert!(cache.get_at("a@sha256:1", late).is_some());
+        assert!(cache.get_at(&Wanted::plain("a@sha256:1"), late).is_some());
         for n in 0..IMAGES_MAX - 1 {
-            cache.put_at(&format!("b@sha256:{n}"), &image(10, late), late);
+            cache.put_at(
+                &Wanted::plain(&format!("b@sha256:{n}")),
+                &image(10, late),
+                late,
+            );
         }
-        assert!(cache.get_at("a@sha256:1", late).is_some());
-        cache.put_at("c@sha256:1", &image(10, late), late);
-        assert!(cache.get_at("a@sha256:1", late).is_none());
-        cache.put_at("large@sha256:1", &image(BYTES_MAX, late), late);
+        assert!(cache.get_at(&Wanted::plain("a@sha256:1"), late).is_some());
+        cache.put_at(&Wanted::plain("c@sha256:1"), &image(10, late), late);
+        assert!(cache.get_at(&Wanted::plain("a@sha256:1"), late).is_none());
+        cache.put_at(
+            &Wanted::plain("large@sha256:1"),
+            &image(BYTES_MAX, late),
+            late,
+        );
         assert_eq!(cache.0.lock().len(), 1);
-        cache.put_at("larger@sha256:1", &image(BYTES_MAX + 1, late), late);
-        assert!(cache.get_at("larger@sha256:1", late).is_none());
+        cache.put_at(
+            &Wanted::plain("larger@sha256:1"),
+            &image(BYTES_MAX + 1, late),
+            late,
+        );
+        assert!(
+            cache
+                .get_at(&Wanted::plain("larger@sha256:1"), late)
+                .is_none()
+        );
     }
 }

@@ -24,10 +24,9 @@ pub(super) fn entries_of_index(manifest: &Value) -> Result<Option<&Vec<Value>>, 
         .iter()
         .any(|name| manifest.get(name).is_some());
     let media_type = manifest["mediaType"].as_str().unwrap_or_default();
-    let says_index = media_type.contains("image.index") || media_type.contains("manifest.list");
     let says_otherwise = match entries {
-        Some(_) => has_layers || !(media_type.is_empty() || says_index),
-        None => says_index,
+        Some(_) => has_layers || !(media_type.is_empty() || is_of_index(media_type)),
+        None => is_of_index(media_type),
     };
     match says_otherwise {
         true => Err(unusable("it is both an index and a manifest")),
@@ -35,17 +34,35 @@ pub(super) fn entries_of_index(manifest: &Value) -> Result<Option<&Vec<Value>>, 
     }
 }
 
-/// The digest of the manifest that is taken.
-pub(super) fn of_platform(entries: &[Value]) -> Result<&str, CallFault> {
+fn is_of_index(media_type: &str) -> bool {
+    media_type.contains("image.index") || media_type.contains("manifest.list")
+}
+
+/// What an index names is what it says of it, where it says anything: who runs the image may go by that.
+pub(super) fn is_as_said(entry: &Value, manifest: &Value) -> Result<(), CallFault> {
+    let media_type = entry["mediaType"].as_str().unwrap_or_default();
+    let is_index = entries_of_index(manifest)?.is_some();
+    match media_type.is_empty() || is_of_index(media_type) == is_index {
+        true => Ok(()),
+        false => Err(unusable("an index says of it that it is something else")),
+    }
+}
+
+/// The entry that is taken, of a manifest or of another index.
+pub(super) fn of_platform(entries: &[Value]) -> Result<&Value, CallFault> {
     let (system, architecture) = PLATFORM;
     let is_chosen = |entry: &&Value| match &entry["platform"] {
         Value::Null => true,
         platform => platform["os"] == system && platform["architecture"] == architecture,
     };
-    let chosen = entries.iter().find(is_chosen);
-    let digest = chosen.and_then(|entry| entry["digest"].as_str());
     let none = || unusable(&format!("there is none for {system}/{architecture}"));
-    checked_digest(digest.ok_or_else(none)?)
+    entries.iter().find(is_chosen).ok_or_else(none)
+}
+
+/// The digest of what an entry of an index is about.
+pub(super) fn of_entry(entry: &Value) -> Result<&str, CallFault> {
+    let digest = entry["digest"].as_str();
+    checked_digest(digest.ok_or_else(|| unusable("an index has an entry without a digest"))?)
 }
 
 /// The digest of the configuration that a manifest names.
@@ -53,10 +70,20 @@ pub(super) fn config(manifest: &Value) -> Result<&str, CallFault> {
     let config = manifest.pointer("/config/digest").and_then(Value::as_str);
     let none = || match manifest {
         manifest if manifest["schemaVersion"] == 1 => "it is a manifest of schema version 1",
-        manifest if manifest.get("manifests").is_some() => "an index names another index",
         _ => "the manifest names no configuration",
     };
     checked_digest(config.ok_or_else(|| unusable(none()))?)
+}
+
+/// What a manifest says of its configuration's size is so: who runs the image reads no more of it.
+pub(super) fn has_size(body: &[u8], manifest: &Value) -> Result<(), CallFault> {
+    let size = manifest.pointer("/config/size").and_then(Value::as_u64);
+    match size.is_none_or(|size| size == body.len() as u64) {
+        true => Ok(()),
+        false => Err(unusable(
+            "the configuration has another size than the manifest says",
+        )),
+    }
 }
 
 /// As it may stand in a path.
@@ -85,10 +112,19 @@ pub(super) fn has_digest(body: &[u8], wanted: &str) -> Result<(), CallFault> {
     }
 }
 
-/// Values in a document, or more.
+/// Values in a document, or more. What stands in a text is none: labels of images have whole documents in them.
 fn values(body: &[u8]) -> usize {
-    let begins_one = |byte: &&u8| matches!(byte, b'{' | b'[' | b',');
-    body.iter().filter(begins_one).count()
+    let (mut count, mut in_text, mut escaped) = (0, false, false);
+    for byte in body {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b'{' | b'[' | b',' if !in_text => count += 1,
+            _ => {}
+        }
+    }
+    count
 }
 
 /// What a document takes, parsed, or more.
@@ -144,12 +180,14 @@ mod tests {
             (vec![entry(1, "linux", "arm64")], None),
             (vec![attestation], None),
             (vec![json!({"digest": digest(1), "platform": {}})], None),
+            (vec![json!({"platform": null})], None),
             (vec![json!({"digest": "sha256:1"})], None),
             (vec![json!("text")], None),
             (Vec::new(), None),
         ] {
             let taken = taken.map(digest);
-            assert_eq!(of_platform(&entries).ok(), taken.as_deref(), "{entries:?}");
+            let found = of_platform(&entries).and_then(of_entry).ok();
+            assert_eq!(found, taken.as_deref(), "{entries:?}");
         }
     }
 
@@ -163,6 +201,12 @@ mod tests {
             fault.to_string().contains("more than 10000 values"),
             "{fault}"
         );
+        // What looks like values within a text is none, and what stands after it is.
+        let label = r#"[{\"a\": 1}, ],"#.repeat(VALUES_MAX);
+        assert!(parsed(format!(r#"{{"a": "{label}\\"}}"#).as_bytes()).is_ok());
+        let after = format!(r#"{{"a\"": "\\", "b": {}}}"#, of_values(VALUES_MAX - 1));
+        assert!(parsed(after.as_bytes()).is_err());
+        assert!(parsed(after.replacen(",0", "", 1).as_bytes()).is_ok());
     }
 
     #[test]
@@ -172,7 +216,6 @@ mod tests {
                 json!({"schemaVersion": 1, "fsLayers": []}),
                 "schema version 1",
             ),
-            (json!({"manifests": []}), "another index"),
             (json!({"layers": []}), "names no configuration"),
             (json!({"config": {"digest": "md5:1"}}), "no sha256"),
         ] {

@@ -1,12 +1,20 @@
 //! The files that say who signs in where. They are read whenever a registry asks for it, so what was
 //! changed in them counts at once, and nothing of them is kept.
+//!
+//! ```text
+//! FILE                          for every policy
+//! FOLDER/.dockerconfigjson      likewise; else FOLDER/config.json
+//! FOLDER/NAME/…                 for policies that name the Secret NAME
+//! FOLDER/NAMESPACE/NAME/…       for policies that name the Secret NAMESPACE/NAME
+//! ```
 
 use std::{
     io::ErrorKind,
     path::{Path, PathBuf},
 };
 
-use tokio::{fs::File, io::AsyncReadExt as _};
+use anteroom_policy::{ImageCredentials, SecretName};
+use tokio::{fs, fs::File, io::AsyncReadExt as _};
 
 use super::credentials::{Config, Credential, Fit};
 use crate::calls::CallFault;
@@ -14,56 +22,152 @@ use crate::calls::CallFault;
 /// The largest file.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Files of credentials. Of two that say the same of an image, the first counts.
+/// How a file is named in a folder: as in a mounted pull Secret, and as Docker's own. The first that is there
+/// counts.
+const FILE_NAMES: [&str; 2] = [".dockerconfigjson", "config.json"];
+
+/// Folders within a folder that are looked at when it is told what is there. More can be named.
+const FOLDERS_TOLD_MAX: usize = 1_000;
+
+/// Files of credentials, and folders of them. Of two that say the same of an image, the first counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keyring(pub(super) Vec<PathBuf>);
 
+/// A file that was read, and where.
+type Read = (PathBuf, Config);
+
 impl Keyring {
-    /// What is for a repository. A file that is not there says nothing, as where an optional Secret is
-    /// mounted.
+    /// What is for a repository: of the Secrets that are named, else of what is for every policy, if that is
+    /// wanted. A file that is for every policy and not there says nothing, as where an optional Secret is mounted.
     ///
     /// # Errors
-    /// [`CallFault::Credentials`] where a file cannot be read: what it says is not known, so nobody is
-    /// taken for one who needs none.
+    /// [`CallFault::NotMounted`] where a Secret that is named is not there, and [`CallFault::Credentials`]
+    /// where a file cannot be read: what it says is not known, so nobody is taken for one who needs none.
     pub(super) async fn find(
         &self,
+        who: &ImageCredentials,
         host: &str,
         repository: &str,
     ) -> Result<Option<Credential>, CallFault> {
-        let mut best: Option<(Fit, Credential)> = None;
-        for path in &self.0 {
-            let config = read(path).await.map_err(|problem| wrong(path, &problem))?;
-            let found = config
-                .as_ref()
-                .and_then(|config| config.find(host, repository));
-            let Some((fit, credential)) = found else {
-                continue;
-            };
-            if best.as_ref().is_some_and(|(better, _)| *better >= fit) {
-                continue;
-            }
-            let credential = credential.clone();
-            let credential = credential.map_err(|problem| wrong(path, &problem.to_string()))?;
-            best = Some((fit, credential));
+        let mut named = Vec::new();
+        for secret in &who.secrets {
+            named.push(self.mounted(secret).await?);
         }
-        Ok(best.map(|(_, credential)| credential))
+        let found = best(&named, host, repository)?;
+        if found.is_some() || !who.shared {
+            return Ok(found);
+        }
+        let mut shared = Vec::new();
+        for path in &self.0 {
+            shared.extend(read_either(path).await?);
+        }
+        best(&shared, host, repository)
     }
 
-    /// Tells in the log what is wrong with the files as they are now.
+    async fn mounted(&self, secret: &SecretName) -> Result<Read, CallFault> {
+        for path in &self.0 {
+            if let Some(found) = read_folder(&path.join(secret.as_str())).await? {
+                return Ok(found);
+            }
+        }
+        Err(CallFault::NotMounted {
+            secret: secret.to_string(),
+        })
+    }
+
+    /// Tells in the log which there are, and what is wrong with them as they are now.
     pub(super) async fn tell(&self) {
         for path in &self.0 {
-            match read(path).await {
-                Err(problem) => drop(wrong(path, &problem)),
-                Ok(None) => tracing::info!(
+            let shared = read_either(path).await;
+            let secrets = tell_secrets(path).await;
+            match shared {
+                Ok(Some((path, config))) => tell_wrong(&path, &config),
+                Ok(None) if secrets.is_empty() => tracing::info!(
                     path = %path.display(),
-                    "the file of registries' credentials is not there: nobody signs in by it until it is"
+                    "no credentials of registries are there: nobody signs in by them until they are"
                 ),
-                Ok(Some(config)) => config
-                    .wrong()
-                    .for_each(|problem| drop(wrong(path, &problem.to_string()))),
+                Ok(None) | Err(_) => {} // The one is as it may be, the other was told.
+            }
+            if !secrets.is_empty() {
+                let secrets = secrets.join(", ");
+                tracing::info!(path = %path.display(), secrets, "Secrets that policies may name");
             }
         }
     }
+}
+
+/// The Secrets that are in a folder by name.
+async fn tell_secrets(root: &Path) -> Vec<String> {
+    let mut secrets = Vec::new();
+    let mut namespaces = Vec::new();
+    for name in folders(root, "").await {
+        match tell_secret(root, &name).await {
+            true => secrets.push(name),
+            false => namespaces.push(name),
+        }
+    }
+    for namespace in namespaces {
+        for name in folders(root, &namespace).await {
+            if tell_secret(root, &name).await {
+                secrets.push(name);
+            }
+        }
+    }
+    secrets
+}
+
+/// What could be named of what is in a folder, with what is before it.
+async fn folders(root: &Path, before: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let Ok(mut entries) = fs::read_dir(root.join(before)).await else {
+        return names;
+    };
+    while let Ok(Some(entry)) = entries.next_entry().await {
+        let name = entry.file_name();
+        let name = name.to_str().map(|name| format!("{before}/{name}"));
+        let name = name.as_deref().and_then(SecretName::parse);
+        names.extend(name.map(|name| name.to_string()));
+        if names.len() == FOLDERS_TOLD_MAX {
+            break;
+        }
+    }
+    names.sort();
+    names
+}
+
+/// Whether it is one.
+async fn tell_secret(root: &Path, name: &str) -> bool {
+    match read_folder(&root.join(name)).await {
+        Ok(Some((path, config))) => {
+            tell_wrong(&path, &config);
+            true
+        }
+        Ok(None) => false,
+        Err(_) => true,
+    }
+}
+
+fn tell_wrong(path: &Path, config: &Config) {
+    for problem in config.wrong() {
+        drop(wrong(path, &problem.to_string()));
+    }
+}
+
+/// What says most of a repository, and of what says the same the first.
+fn best(configs: &[Read], host: &str, repository: &str) -> Result<Option<Credential>, CallFault> {
+    let mut best: Option<(Fit, Credential)> = None;
+    for (path, config) in configs {
+        let Some((fit, credential)) = config.find(host, repository) else {
+            continue;
+        };
+        if best.as_ref().is_some_and(|(better, _)| *better >= fit) {
+            continue;
+        }
+        let credential = credential.clone();
+        let credential = credential.map_err(|problem| wrong(path, &problem.to_string()))?;
+        best = Some((fit, credential));
+    }
+    Ok(best.map(|(_, credential)| credential))
 }
 
 /// The log has the path; who wrote a Pod is not told it.
@@ -72,11 +176,34 @@ fn wrong(path: &Path, problem: &str) -> CallFault {
     CallFault::Credentials
 }
 
+/// Of a file, or of the file in a folder.
+async fn read_either(path: &Path) -> Result<Option<Read>, CallFault> {
+    match fs::metadata(path).await {
+        Ok(found) if found.is_dir() => read_folder(path).await,
+        _ => read(path).await,
+    }
+}
+
+async fn read_folder(folder: &Path) -> Result<Option<Read>, CallFault> {
+    for name in FILE_NAMES {
+        if let Some(found) = read(&folder.join(name)).await? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
 /// `None` where it is not there.
-async fn read(path: &Path) -> Result<Option<Config>, String> {
+async fn read(path: &Path) -> Result<Option<Read>, CallFault> {
+    let config = parsed(path).await;
+    let config = config.map_err(|problem| wrong(path, &problem))?;
+    Ok(config.map(|config| (path.to_owned(), config)))
+}
+
+async fn parsed(path: &Path) -> Result<Option<Config>, String> {
     let file = match File::open(path).await {
         Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if is_absent(error.kind()) => return Ok(None),
         Err(error) => return Err(error.to_string()),
     };
     let mut text = Vec::new();
@@ -88,6 +215,11 @@ async fn read(path: &Path) -> Result<Option<Config>, String> {
     }
     let config = Config::parse(&text).map_err(|wrong| wrong.to_string())?;
     Ok(Some(config))
+}
+
+/// Also where a file stands for the folder that it would be in.
+fn is_absent(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 #[cfg(test)]
@@ -111,7 +243,15 @@ mod tests {
     }
 
     async fn found(keyring: &Keyring, repository: &str) -> Result<String, CallFault> {
-        let found = keyring.find("ghcr.io", repository).await?;
+        named(keyring, &ImageCredentials::default(), repository).await
+    }
+
+    async fn named(
+        keyring: &Keyring,
+        who: &ImageCredentials,
+        repository: &str,
+    ) -> Result<String, CallFault> {
+        let found = keyring.find(who, "ghcr.io", repository).await?;
         Ok(match found {
             Some(Credential::Password { name, .. }) => name,
             other => format!("{other:?}"),
@@ -156,11 +296,141 @@ mod tests {
         for (wrong, repository) in [
             (Keyring(vec![file(&folder, "large", &largest)]), "a"),
             (Keyring(vec![file(&folder, "text", "hello")]), "a"),
-            (Keyring(vec![folder.path().to_owned()]), "a"),
             (half, "x/a"),
         ] {
             let fault = found(&wrong, repository).await.unwrap_err();
             assert_eq!(fault, CallFault::Credentials, "{wrong:?}");
         }
+    }
+
+    fn who(secrets: &[&str], shared: bool) -> ImageCredentials {
+        let secrets = secrets.iter();
+        ImageCredentials {
+            secrets: secrets
+                .map(|name| SecretName::parse(name).unwrap())
+                .collect(),
+            shared,
+            insecure: false,
+        }
+    }
+
+    /// A folder in which Secrets are mounted as a kubelet does it: what is in it leads to a version of it.
+    struct Mounts(TempDir);
+
+    impl Mounts {
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
+        }
+
+        fn path(&self) -> PathBuf {
+            self.0.path().join("registries")
+        }
+
+        /// All files, in the place of all that there were.
+        fn write(&self, version: &str, files: &[(&str, String)]) {
+            let path = self.path();
+            let data = path.join(version);
+            for (name, text) in files {
+                let file = data.join(name);
+                std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+                std::fs::write(file, text).unwrap();
+                let top = name.split('/').next().unwrap();
+                let link = path.join(top);
+                if !link.is_symlink() {
+                    std::os::unix::fs::symlink(format!("..data/{top}"), link).unwrap();
+                }
+            }
+            let new = path.join("..data_tmp");
+            std::os::unix::fs::symlink(version, &new).unwrap();
+            std::fs::rename(new, path.join("..data")).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn secrets_that_are_named_sign_in_alone_and_in_their_order() {
+        let mounts = Mounts::new();
+        mounts.write(
+            "..1",
+            &[
+                (".dockerconfigjson", auths(&[("ghcr.io/own", "all")])),
+                ("a/.dockerconfigjson", auths(&[("ghcr.io", "a")])),
+                ("a/config.json", auths(&[("ghcr.io/own", "not-read")])),
+                (
+                    "b/config.json",
+                    auths(&[("ghcr.io", "b"), ("ghcr.io/shop", "shop")]),
+                ),
+                ("team/b/config.json", auths(&[("ghcr.io", "team")])),
+                ("other/config.json", auths(&[("other.io", "x")])),
+            ],
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let shared = file(&folder, "shared", &auths(&[("ghcr.io", "shared")]));
+        let keyring = Keyring(vec![shared, mounts.path()]);
+        for (secrets, with_shared, repository, name) in [
+            (&["a"][..], false, "x", "a"),
+            (&["a", "b"], false, "x", "a"),
+            (&["b", "a"], false, "x", "b"),
+            (&["a", "b"], false, "shop/x", "shop"),
+            (&["team/b"], false, "shop/x", "team"),
+            // What is for every policy comes after them, and only where it is wanted.
+            (&["other"], false, "x", "None"),
+            (&["other"], true, "x", "shared"),
+            (&["a"], true, "own/x", "a"),
+            (&[], true, "own/x", "all"),
+            (&[], true, "shop/x", "shared"),
+        ] {
+            let found = named(&keyring, &who(secrets, with_shared), repository).await;
+            assert_eq!(found.as_deref(), Ok(name), "{secrets:?} {repository}");
+        }
+        // What is not mounted is not one that says nothing, whatever others say.
+        for secrets in [&["c"][..], &["a", "c"], &["team/c"], &["team"], &["c/b"]] {
+            for with_shared in [false, true] {
+                let who = who(secrets, with_shared);
+                let fault = named(&keyring, &who, "x").await.unwrap_err();
+                let secret = secrets.last().unwrap().to_string();
+                assert_eq!(fault, CallFault::NotMounted { secret });
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_mounted_secret_is_read_again() {
+        let mounts = Mounts::new();
+        let of = |name: &str| ("a/.dockerconfigjson", auths(&[("ghcr.io", name)]));
+        mounts.write("..1", &[of("one")]);
+        let (keyring, who) = (Keyring(vec![mounts.path()]), who(&["a"], false));
+        assert_eq!(named(&keyring, &who, "x").await.as_deref(), Ok("one"));
+        mounts.write("..2", &[of("two")]);
+        assert_eq!(named(&keyring, &who, "x").await.as_deref(), Ok("two"));
+        mounts.write("..3", &[("a/.dockerconfigjson", "hello".to_owned())]);
+        let fault = named(&keyring, &who, "x").await.unwrap_err();
+        assert_eq!(fault, CallFault::Credentials);
+        mounts.write("..4", &[("b/config.json", auths(&[]))]);
+        let fault = named(&keyring, &who, "x").await.unwrap_err();
+        let secret = "a".to_owned();
+        assert_eq!(fault, CallFault::NotMounted { secret });
+        let told = tell_secrets(&mounts.path()).await;
+        assert_eq!(told, ["b"]);
+        keyring.tell().await;
+    }
+
+    #[tokio::test]
+    async fn what_is_in_a_folder_by_name_is_told() {
+        let mounts = Mounts::new();
+        let text = || auths(&[("ghcr.io", "me")]);
+        mounts.write(
+            "..1",
+            &[
+                (".dockerconfigjson", text()),
+                ("b/config.json", text()),
+                ("a/.dockerconfigjson", "hello".to_owned()),
+                ("team/a/config.json", text()),
+                ("empty/other", text()),
+                ("Large/config.json", text()),
+            ],
+        );
+        let told = tell_secrets(&mounts.path()).await;
+        assert_eq!(told, ["a", "b", "team/a"]);
+        assert!(tell_secrets(&mounts.path().join("none")).await.is_empty());
     }
 }

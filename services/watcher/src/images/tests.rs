@@ -3,6 +3,7 @@ use http::{Response, header};
 use serde_json::json;
 
 use super::{
+    asker::INDEXES_MAX,
     document::{VALUES_MAX, digest},
     *,
 };
@@ -32,6 +33,29 @@ fn index(architecture: &str) -> String {
     .to_string()
 }
 
+/// So many indexes, each in the one before, the last of which names the manifest.
+fn nested(indexes: usize) -> String {
+    match indexes {
+        1 => index("amd64"),
+        more => of_index(&nested(more - 1), "application/vnd.oci.image.index.v1+json"),
+    }
+}
+
+/// An index with one entry, which is for no platform and says what it is.
+fn of_index(named: &str, media_type: &str) -> String {
+    let digest = digest(named.as_bytes());
+    json!({"schemaVersion": 2, "manifests": [{"digest": digest, "mediaType": media_type}]})
+        .to_string()
+}
+
+/// What the path asks for by its digest, of what the indexes name.
+fn named(path: &str) -> Option<Response<String>> {
+    let mut all: Vec<_> = (1..=INDEXES_MAX).map(nested).collect();
+    all.push(index("arm64"));
+    let own = |text: &String| path.ends_with(&digest(text.as_bytes()));
+    all.iter().find(|text| own(text)).and_then(|text| ok(text))
+}
+
 /// A registry with one image under a tag that is the manifest, and one that is an index.
 pub(crate) fn answer(path: &str) -> Option<Response<String>> {
     let of_manifest = format!("/v2/shop/web/manifests/{}", digest(manifest().as_bytes()));
@@ -40,6 +64,18 @@ pub(crate) fn answer(path: &str) -> Option<Response<String>> {
         "/v2/shop/web/manifests/one" => ok(&manifest()),
         "/v2/shop/web/manifests/many" => ok(&index("amd64")),
         "/v2/shop/web/manifests/arm" => ok(&index("arm64")),
+        "/v2/shop/web/manifests/nested" => ok(&nested(2)),
+        "/v2/shop/web/manifests/deepest" => ok(&nested(INDEXES_MAX)),
+        "/v2/shop/web/manifests/deeper" => ok(&nested(INDEXES_MAX + 1)),
+        "/v2/shop/web/manifests/nested-arm" => ok(&of_index(&index("arm64"), "")),
+        "/v2/shop/web/manifests/not-index" => ok(&of_index(
+            &manifest(),
+            "application/vnd.oci.image.index.v1+json",
+        )),
+        "/v2/shop/web/manifests/not-manifest" => ok(&of_index(
+            &index("amd64"),
+            "application/vnd.docker.distribution.manifest.v2+json",
+        )),
         "/v2/shop/web/manifests/largest" => ok(&of_bytes(MANIFEST_BYTES_MAX)),
         "/v2/shop/web/manifests/large" => ok(&of_bytes(MANIFEST_BYTES_MAX + 1)),
         "/v2/shop/web/manifests/text" => ok("hello"),
@@ -55,6 +91,11 @@ pub(crate) fn answer(path: &str) -> Option<Response<String>> {
         "/v2/shop/web/manifests/values" => {
             ok(&format!(r#"{{"a": [{}0]}}"#, "0,".repeat(VALUES_MAX - 1)))
         }
+        "/v2/shop/web/manifests/another-size" => {
+            let size = format!(r#""size":{}"#, CONFIG.len());
+            assert!(manifest().contains(&size));
+            ok(&manifest().replace(&size, r#""size":3"#))
+        }
         "/v2/shop/web/manifests/schema1" => ok(r#"{"schemaVersion": 1, "fsLayers": []}"#),
         "/v2/shop/web/manifests/metadata" => redirect("http://169.254.169.254/latest/meta-data"),
         "/v2/shop/web/manifests/moved" => redirect("/v2/shop/web/manifests/one"),
@@ -62,8 +103,8 @@ pub(crate) fn answer(path: &str) -> Option<Response<String>> {
         path if path == of_manifest => ok(&manifest()),
         path if path == of_config => redirect("/storage/config"),
         "/storage/config" => ok(CONFIG),
-        // Not what was asked for.
-        path if path.contains("sha256") => ok("{}"),
+        // Or not what was asked for.
+        path if path.contains("sha256") => named(path).or_else(|| ok("{}")),
         _ => status(404, r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#),
     }
 }
@@ -86,11 +127,11 @@ async fn open() -> (Endpoint, Images) {
 }
 
 fn images(endpoint: &Endpoint) -> Images {
-    named(&[endpoint], Vec::new())
+    speaking_to(&[endpoint], Vec::new())
 }
 
 /// That may speak to these by http.
-fn named(endpoints: &[&Endpoint], files: Vec<PathBuf>) -> Images {
+fn speaking_to(endpoints: &[&Endpoint], files: Vec<PathBuf>) -> Images {
     let insecure = endpoints
         .iter()
         .map(|endpoint| endpoint.address.to_string());
@@ -102,7 +143,11 @@ fn named(endpoints: &[&Endpoint], files: Vec<PathBuf>) -> Images {
 }
 
 async fn error(images: &Images, reference: &str) -> (u16, String) {
-    let error = images.read(reference, WAIT).await.unwrap_err();
+    told(images, &Wanted::plain(reference)).await
+}
+
+async fn told(images: &Images, wanted: &Wanted) -> (u16, String) {
+    let error = images.read(wanted, WAIT).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::LIVE_READ_FAILED);
     match error {
         FactError::LiveReadFailed { code, message } => (code, message),
@@ -120,18 +165,27 @@ async fn an_image_is_read_by_tag_and_by_digest() {
     let parsed_index: Value = serde_json::from_str(&index("amd64")).unwrap();
     let largest_digest = digest(of_bytes(MANIFEST_BYTES_MAX).as_bytes());
     let both = format!("none@{manifest_digest}");
+    let nested = [nested(2), nested(INDEXES_MAX)];
+    let [nested, deepest] = nested.map(|text| {
+        let parsed: Value = serde_json::from_str(&text).unwrap();
+        (digest(text.as_bytes()), parsed)
+    });
     for (identifier, separator, resolved, list) in [
         ("one", ":", &manifest_digest, &Value::Null),
         ("moved", ":", &manifest_digest, &Value::Null),
         ("largest", ":", &largest_digest, &Value::Null),
         ("many", ":", &index_digest, &parsed_index),
+        // Told is the index that the reference names.
+        ("nested", ":", &nested.0, &nested.1),
+        ("deepest", ":", &deepest.0, &deepest.1),
         (&*manifest_digest, "@", &manifest_digest, &Value::Null),
         // The tag is told, and not asked for.
         (&*both, ":", &manifest_digest, &Value::Null),
     ] {
         let reference = format!("{name}{separator}{identifier}");
+        let wanted = Wanted::plain(&reference);
         let before = Instant::now();
-        let Image { data, bytes, begun } = images.read(&reference, WAIT).await.unwrap();
+        let Image { data, bytes, begun } = images.read(&wanted, WAIT).await.unwrap();
         assert!(begun >= before);
         assert_eq!(data["image"], json!(reference));
         assert_eq!(data["resolvedImage"], json!(format!("{name}@{resolved}")));
@@ -144,7 +198,7 @@ async fn an_image_is_read_by_tag_and_by_digest() {
         assert!(bytes >= CONFIG.len() + manifest().len());
         // What was just read is remembered, and is as old as it is.
         let served = endpoint.served();
-        let again = images.read(&reference, WAIT).await.unwrap();
+        let again = images.read(&wanted, WAIT).await.unwrap();
         assert_eq!((endpoint.served(), again.begun), (served, begun));
     }
 }
@@ -170,7 +224,9 @@ async fn only_so_many_are_read_at_one_time() {
     let places = u32::try_from(READS_AT_ONCE).unwrap();
     let all = Arc::clone(&images.places);
     let _taken = all.acquire_many(places).await.unwrap();
-    let busy = images.read("a.example/b:c", Duration::ZERO).await;
+    let busy = images
+        .read(&Wanted::plain("a.example/b:c"), Duration::ZERO)
+        .await;
     let code = busy.unwrap_err().code();
     let expected = FactError::LiveReadBusy {
         message: String::new(),
@@ -190,6 +246,11 @@ async fn what_is_wrong_is_told_and_not_remembered() {
         (":bare".to_owned(), 0, "names no configuration"),
         (":both".to_owned(), 0, "both an index and a manifest"),
         (":other".to_owned(), 0, "both an index and a manifest"),
+        (":deeper".to_owned(), 0, "more than 4 indexes"),
+        (":nested-arm".to_owned(), 0, "none for linux/amd64"),
+        (":not-index".to_owned(), 0, "it is something else"),
+        (":not-manifest".to_owned(), 0, "it is something else"),
+        (":another-size".to_owned(), 0, "another size"),
         (":schema1".to_owned(), 0, "schema version 1"),
         (
             ":metadata".to_owned(),
@@ -230,9 +291,16 @@ async fn who_is_not_named_is_not_asked_where_no_registry_is() {
         ),
     ] {
         let images = Images::new(registries, Vec::new());
-        let (code, message) = error(&images, &format!("{host}/shop/web:one")).await;
-        assert_eq!(code, 0, "{message}");
-        assert!(message.contains(says), "{message}");
+        // That a policy allows http is told, and allows nothing that nobody else does.
+        for insecure in [false, true] {
+            let mut wanted = Wanted::plain(&format!("{host}/shop/web:one"));
+            wanted.credentials.insecure = insecure;
+            let (code, message) = told(&images, &wanted).await;
+            assert_eq!(code, 0, "{message}");
+            assert!(message.contains(says), "{message}");
+            let settled = "`allowInsecureRegistry` counts for hosts that the watcher's `--insecure-registry` names";
+            assert_eq!(message.contains(settled), insecure, "{message}");
+        }
     }
     assert_eq!(endpoint.served(), 0);
 }

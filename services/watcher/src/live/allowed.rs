@@ -7,7 +7,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::failed;
-use crate::calls::{CallTarget, is_of_secrets, parse_url};
+use crate::{
+    calls::{CallTarget, is_of_secrets, parse_url},
+    images::Wanted,
+};
 
 /// A read that may be made.
 #[derive(Clone)]
@@ -25,8 +28,8 @@ pub(super) struct Allowed {
 #[derive(Clone)]
 pub(super) enum Target {
     Call(CallTarget),
-    /// Of its registry, by its reference.
-    Image(String),
+    /// Of its registry.
+    Image(Wanted),
 }
 
 impl Allowed {
@@ -57,12 +60,16 @@ impl Allowed {
         })?;
         let target = match permit {
             Permit::Api { path } => Target::Call(CallTarget::Api { path }),
-            Permit::ConfigMap | Permit::Image => match &request.call {
+            Permit::ConfigMap => match &request.call {
                 LiveCall::ConfigMap { object } => Target::Call(config_map(object)),
-                LiveCall::Image { reference } => Target::Image(reference.clone()),
-                _ => {
-                    return Err(failed("the policy contains another call"));
-                }
+                _ => return Err(another_call()),
+            },
+            Permit::Image { credentials } => match &request.call {
+                LiveCall::Image { reference } => Target::Image(Wanted {
+                    reference: reference.clone(),
+                    credentials: credentials.clone(),
+                }),
+                _ => return Err(another_call()),
             },
             Permit::Service {
                 url,
@@ -86,7 +93,10 @@ impl Allowed {
     pub(super) fn key(&self) -> Option<String> {
         let data = self.data.as_deref().map(String::from_utf8_lossy);
         let target = match &self.target {
-            Target::Image(reference) => return Some(format!("image {reference}")),
+            Target::Image(Wanted {
+                reference,
+                credentials,
+            }) => return Some(format!("image {reference} {credentials:?}")),
             Target::Call(target) => target,
         };
         match target {
@@ -105,6 +115,10 @@ impl Allowed {
             }
         }
     }
+}
+
+fn another_call() -> FactError {
+    failed("the policy contains another call")
 }
 
 fn config_map(object: &ObjectKey) -> CallTarget {

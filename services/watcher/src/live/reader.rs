@@ -290,15 +290,15 @@ impl Reader {
             false => &self.admission,
         };
         // What is remembered takes nobody's turn.
-        if let Target::Image(reference) = &allowed.target
-            && let Some(known) = self.images.known(reference)
+        if let Target::Image(wanted) = &allowed.target
+            && let Some(known) = self.images.known(wanted)
         {
             return Ok(known.into());
         }
         limits.turn(deadline).await?;
         let begun = Instant::now();
         let target = match &allowed.target {
-            Target::Image(reference) => {
+            Target::Image(wanted) => {
                 // Who writes a Pod names the registry: one that is slow takes places from images alone,
                 // of which scans take no more than their own.
                 let _place = match of_scan {
@@ -307,7 +307,7 @@ impl Reader {
                 };
                 let most = deadline.saturating_duration_since(Instant::now());
                 let _under_way = self.tools.metrics.under_way();
-                return self.images.read(reference, most).await.map(Fetched::from);
+                return self.images.read(wanted, most).await.map(Fetched::from);
             }
             Target::Call(target) => target,
         };

@@ -146,7 +146,7 @@ pub(super) fn road(
         FactTarget::Api(target) => asked.api(target)?,
         FactTarget::Service { url, data } => (asked.live(LiveCall::Service { url, data }), None),
         FactTarget::ConfigMap { object, literal } => (asked.config_map(object, literal)?, None),
-        FactTarget::Image { reference } => (asked.live(LiveCall::Image { reference }), None),
+        FactTarget::Image { reference, .. } => (asked.live(LiveCall::Image { reference }), None),
         FactTarget::Existing(objects) => {
             confined::check_existing(&objects, asked.namespace)?;
             (asked.live(LiveCall::Existing { objects }), None)

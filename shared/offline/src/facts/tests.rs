@@ -179,6 +179,7 @@ fn what_is_not_given_is_unknown_and_not_empty() {
     };
     let image = FactTarget::Image {
         reference: "a".to_owned(),
+        credentials: Default::default(),
     };
     for (target, is_nothing) in [
         (entry("names", ""), false),

@@ -7,12 +7,15 @@ use super::{
     fields::{Field, Known, Object},
 };
 use crate::{
-    CollectionReference, Driver,
-    call::{ApiCall, ConfigMapCall, KeptPlan, PathTemplate, check_name},
+    CollectionReference, Driver, ImageCredentials, SecretName,
+    call::{ApiCall, ConfigMapCall, ImageCall, KeptPlan, PathTemplate, check_name},
     policy::{Fact, FactSource},
     scalar::duration_ns,
     template::Template,
 };
+
+/// Secrets that an entry may name.
+const SECRETS_MAX: usize = 16;
 
 /// The longest `maxStaleness`, a day: who accepts news older than that wants no news.
 pub const STALENESS_MAX_MS: u64 = 24 * 60 * 60 * 1000;
@@ -74,11 +77,13 @@ impl Place<'_> {
         let reference = registry.required("reference", self.problems);
         let reference = reference.and_then(|field| self.template(&field));
         let query = self.query(&registry);
-        if let Some(credentials) = registry.get("imageRegistryCredentials") {
-            self.check_credentials(&credentials);
-        }
+        let credentials = registry.get("imageRegistryCredentials");
+        let credentials = credentials.map(|field| self.credentials(&field));
         Some(Fact {
-            source: FactSource::Image(reference?),
+            source: FactSource::Image(ImageCall {
+                reference: reference?,
+                credentials: credentials.unwrap_or_default(),
+            }),
             query: query?,
             default: None,
             age_max_ms: None,
@@ -86,20 +91,18 @@ impl Place<'_> {
         })
     }
 
-    /// Who signs in by files alone says so of what asks for another provider: `default` is these. With what
-    /// `secrets` are about, and whether by http, whoever runs it has settled: where he has not, an image
-    /// cannot be read, and the rule says so.
-    fn check_credentials(&mut self, field: &Field<'_>) {
+    /// Who signs in by files alone says so of what asks for another provider: `default` is these. Which Secrets
+    /// are mounted, and which registries are spoken to by http, whoever runs it has settled: where he has not, an
+    /// image cannot be read, and the rule says so.
+    fn credentials(&mut self, field: &Field<'_>) -> ImageCredentials {
         let known: fn(Driver) -> bool = |driver| driver.image_providers;
         let Some(credentials) = field.object(&CREDENTIALS, self.problems) else {
-            return;
+            return ImageCredentials::default();
         };
-        let mut texts = |name: &str| {
-            let listed = credentials.get(name);
-            listed.map_or_else(Vec::new, |field| field.texts(self.problems))
-        };
-        texts("secrets");
-        let providers = texts("providers");
+        let secrets = credentials.get("secrets");
+        let secrets = secrets.map_or_else(Vec::new, |field| self.secrets(&field));
+        let providers = credentials.get("providers");
+        let providers = providers.map_or_else(Vec::new, |field| field.texts(self.problems));
         if providers.iter().any(|provider| provider != "default") {
             let message = "registries are signed in to by the watcher's `--registry-config` alone: \
                            mount what signs in there, and say `default` or nothing";
@@ -107,7 +110,31 @@ impl Place<'_> {
                 .unsupported_unless(known, credentials.child("providers"), message);
         }
         let insecure = credentials.get("allowInsecureRegistry");
-        insecure.and_then(|field| field.boolean(self.problems));
+        let insecure = insecure.and_then(|field| field.boolean(self.problems));
+        ImageCredentials {
+            shared: secrets.is_empty() || providers.iter().any(|provider| provider == "default"),
+            secrets,
+            insecure: insecure.unwrap_or_default(),
+        }
+    }
+
+    fn secrets(&mut self, field: &Field<'_>) -> Vec<SecretName> {
+        let texts = field.texts(self.problems);
+        if texts.len() > SECRETS_MAX {
+            let message = format!("{} Secrets, over the limit of {SECRETS_MAX}", texts.len());
+            self.problems.invalid(field.path(), message);
+        }
+        let mut names = Vec::new();
+        for text in texts.iter().take(SECRETS_MAX) {
+            match SecretName::parse(text) {
+                Some(name) => names.push(name),
+                None => self.problems.invalid(
+                    field.path(),
+                    format!("`{text}` is no name of a Secret, as in `NAME` or `NAMESPACE/NAME`"),
+                ),
+            }
+        }
+        names
     }
 
     pub(super) fn cached_entry(&mut self, field: &Field<'_>) -> Option<Fact> {

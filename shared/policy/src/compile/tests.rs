@@ -199,6 +199,45 @@ fn a_registry_that_a_cloud_signs_in_to_is_told() {
 }
 
 #[test]
+fn secrets_of_registries_have_names_and_are_so_many() {
+    let problems = |secrets: &Value| {
+        let manifest = json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+            "spec": {"rules": [{
+                "name": "r", "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+                "context": [{"name": "data", "imageRegistry": {
+                    "reference": "a", "imageRegistryCredentials": {"secrets": secrets},
+                }}],
+                "validate": {"deny": {}},
+            }]},
+        });
+        let problems = compile(&manifest).err().unwrap_or_default();
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let many = |count: usize| Value::from_iter((0..count).map(|n| format!("s{n}")));
+    for (secrets, says) in [
+        (json!([]), None),
+        (json!(["regcred", "team/regcred"]), None),
+        (many(16), None),
+        (many(17), Some("17 Secrets, over the limit of 16")),
+        (
+            json!(["../regcred"]),
+            Some("`../regcred` is no name of a Secret"),
+        ),
+        (json!(["a/b/c"]), Some("`a/b/c` is no name of a Secret")),
+        (json!(["Regcred"]), Some("`Regcred` is no name of a Secret")),
+    ] {
+        let problems = problems(&secrets);
+        assert_eq!(problems.is_empty(), says.is_none(), "{problems:?}");
+        let says = says.unwrap_or_default();
+        assert!(
+            problems.iter().all(|told| told.contains(says)),
+            "{problems:?}"
+        );
+    }
+}
+
+#[test]
 fn rules_that_are_not_run_are_told_beside_those_that_are() {
     let policy = |rules: Value| {
         compile(&json!({

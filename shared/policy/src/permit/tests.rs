@@ -14,7 +14,7 @@ fn permits(own: Option<&str>, entry: &Value, call: Call<'_>) -> Result<String, S
     match policy.permits("r", "x", call) {
         Ok(Permit::Api { path }) => Ok(path),
         Ok(Permit::Service { url, .. }) => Ok(url),
-        Ok(Permit::ConfigMap | Permit::Image) => Ok(String::new()),
+        Ok(Permit::ConfigMap | Permit::Image { .. }) => Ok(String::new()),
         Err(refusal) => Err(refusal.to_string()),
     }
 }
@@ -403,4 +403,62 @@ fn the_policys_own_images_are_permitted() {
     }
     let call = json!({"apiCall": {"urlPath": "/version"}});
     assert!(permits(None, &call, Call::Image { reference: "a" }).is_err());
+}
+
+/// A policy with entries named `x` that read the image `a`, and sign in as these say.
+fn signing_in(credentials: &[Value]) -> Policy {
+    let context: Vec<_> = credentials
+        .iter()
+        .map(|credentials| {
+            let image = json!({"reference": "a", "imageRegistryCredentials": credentials});
+            json!({"name": "x", "imageRegistry": image})
+        })
+        .collect();
+    let manifest = json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+        "spec": {"rules": [{
+            "name": "r", "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
+            "context": context, "validate": {"deny": {}},
+        }]},
+    });
+    crate::compile(&manifest).unwrap()
+}
+
+#[test]
+fn an_image_is_permitted_with_who_signs_in_for_it() {
+    let image = Call::Image { reference: "a" };
+    for (entry, secrets, shared, insecure) in [
+        (json!({}), &[][..], true, false),
+        (json!({"providers": ["default"]}), &[], true, false),
+        (
+            json!({"secrets": ["s", "/n/t"]}),
+            &["s", "n/t"],
+            false,
+            false,
+        ),
+        (
+            json!({"secrets": ["s"], "providers": ["default"], "allowInsecureRegistry": true}),
+            &["s"],
+            true,
+            true,
+        ),
+    ] {
+        let policy = signing_in(&[entry.clone(), entry.clone()]);
+        let Ok(Permit::Image { credentials }) = policy.permits("r", "x", image) else {
+            panic!("{entry}");
+        };
+        let found: Vec<_> = credentials
+            .secrets
+            .iter()
+            .map(|name| name.as_str())
+            .collect();
+        assert_eq!(found, secrets, "{entry}");
+        assert_eq!(
+            (credentials.shared, credentials.insecure),
+            (shared, insecure)
+        );
+    }
+    let policy = signing_in(&[json!({"secrets": ["s"]}), json!({})]);
+    let refusal = policy.permits("r", "x", image).unwrap_err().to_string();
+    assert!(refusal.contains("give each a name of its own"), "{refusal}");
 }

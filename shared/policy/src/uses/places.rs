@@ -317,7 +317,7 @@ impl<'r> Walk<'_, 'r> {
         fact.default.iter().for_each(|default| self.value(default));
         match &fact.source {
             FactSource::Entry { name, .. } => self.template(name),
-            FactSource::Image(reference) => self.template(reference),
+            FactSource::Image(image) => self.template(&image.reference),
             FactSource::Collection(_) => {}
             FactSource::Api(ApiCall { path, data, .. }) => self.call(path, data.as_ref()),
             FactSource::Service(call) => self.call(call.url.path(), call.data.as_ref()),

@@ -260,8 +260,8 @@ fn source(source: &FactSource) -> ReadSource {
             },
         },
         FactSource::Service(_) => ReadSource::Service,
-        FactSource::Image(reference) => ReadSource::Image {
-            reference: reference.source().to_owned(),
+        FactSource::Image(image) => ReadSource::Image {
+            reference: image.reference.source().to_owned(),
         },
         FactSource::ConfigMap(call) => ReadSource::ConfigMap {
             object: match call.namespace.source() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use anteroom_policy::SecretName;
 use http::{Request, Response, header};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
@@ -77,7 +78,7 @@ async fn a_token_is_fetched_where_it_is_asked_for() {
     let (endpoint, seen) = registry("Bearer let-me-in", BEARER).await;
     let images = images(&endpoint);
     let reference = format!("{}/shop/web:many", endpoint.address);
-    let image = images.read(&reference, WAIT).await.unwrap();
+    let image = images.read(&Wanted::plain(&reference), WAIT).await.unwrap();
     assert_eq!(image.data["configData"]["architecture"], "amd64");
     let token = "/token?service=reg&scope=repository:shop/web:pull".to_owned();
     assert_eq!(seen.lock()[1], (token, None));
@@ -98,8 +99,10 @@ async fn whoever_has_credentials_signs_in() {
         let (endpoint, seen) = registry(shown, challenge).await;
         let host = endpoint.address.to_string();
         let file = File::new(&host, entry);
-        let images = named(&[&endpoint], file.list());
-        let image = images.read(&format!("{host}/shop/web:one"), WAIT).await;
+        let images = speaking_to(&[&endpoint], file.list());
+        let image = images
+            .read(&Wanted::plain(&format!("{host}/shop/web:one")), WAIT)
+            .await;
         assert_eq!(
             image.unwrap().data["identifier"],
             "one",
@@ -120,9 +123,9 @@ async fn an_identity_token_is_posted() {
     let (endpoint, seen) = registry("Bearer let-me-in", BEARER).await;
     let host = endpoint.address.to_string();
     let file = File::new(&host, r#"{"identitytoken": "i&d"}"#);
-    let images = named(&[&endpoint], file.list());
+    let images = speaking_to(&[&endpoint], file.list());
     images
-        .read(&format!("{host}/shop/web:one"), WAIT)
+        .read(&Wanted::plain(&format!("{host}/shop/web:one")), WAIT)
         .await
         .unwrap();
     assert_eq!(seen.lock()[1].0, "/token");
@@ -137,15 +140,18 @@ async fn nobody_gets_the_credentials_of_another() {
     let (evil, seen_evil) = registry("Bearer let-me-in", evil).await;
     let host = mine.address.to_string();
     let file = File::new(&host, ME);
-    let images = named(&[&mine, &evil], file.list());
+    let images = speaking_to(&[&mine, &evil], file.list());
     images
-        .read(&format!("{host}/shop/web:one"), WAIT)
+        .read(&Wanted::plain(&format!("{host}/shop/web:one")), WAIT)
         .await
         .unwrap();
     let reference = format!("{}/{}/shop/web:one", evil.address, "localhost");
     error(&images, &reference).await;
     images
-        .read(&format!("{}/shop/web:one", evil.address), WAIT)
+        .read(
+            &Wanted::plain(&format!("{}/shop/web:one", evil.address)),
+            WAIT,
+        )
         .await
         .unwrap();
     let has_secret = |seen: &Seen| {
@@ -165,7 +171,7 @@ async fn only_the_registry_itself_is_signed_in_to() {
         let mine = Endpoint::start(move |_, _| redirect(&to)).await;
         let host = mine.address.to_string();
         let file = File::new(&host, ME);
-        let images = named(&[&mine, &evil], file.list());
+        let images = speaking_to(&[&mine, &evil], file.list());
         let (code, _) = error(&images, &format!("{host}/shop/web:one")).await;
         assert_eq!(code, 401);
         let seen = seen.lock();
@@ -225,7 +231,7 @@ async fn who_asks_for_more_than_there_is_is_not_given_it() {
         })
         .await;
         let reference = format!("{}/shop/web:one", endpoint.address);
-        let (found, message) = error(&named(&[&endpoint], files), &reference).await;
+        let (found, message) = error(&speaking_to(&[&endpoint], files), &reference).await;
         assert_eq!(found, code, "{message}");
         assert!(message.contains(says), "{message}");
         assert_eq!(endpoint.served(), 1);
@@ -266,9 +272,65 @@ async fn without_its_credentials_it_is_not_anybody() {
     let (endpoint, seen) = registry("Bearer let-me-in", BEARER).await;
     let host = endpoint.address.to_string();
     let file = File::new(&host, r#"{"auth": "?"}"#);
-    let images = named(&[&endpoint], file.list());
+    let images = speaking_to(&[&endpoint], file.list());
     let (code, message) = error(&images, &format!("{host}/shop/web:one")).await;
     assert_eq!(code, 0);
     assert!(message.contains("cannot read its credentials"), "{message}");
     assert_eq!(seen.lock().len(), 1);
+}
+
+fn secrets(names: &[&str], shared: bool) -> ImageCredentials {
+    let names = names.iter().map(|name| SecretName::parse(name).unwrap());
+    ImageCredentials {
+        secrets: names.collect(),
+        shared,
+        insecure: false,
+    }
+}
+
+/// What one policy may sign in for is not remembered for another.
+#[tokio::test]
+async fn each_policy_signs_in_by_the_secrets_that_it_names() {
+    let (endpoint, seen) = registry(BASIC, r#"Basic realm="reg""#).await;
+    let host = endpoint.address.to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let entry = format!(r#"{{"auths": {{"{host}": {ME}}}}}"#);
+    for (name, text) in [("mine", &*entry), ("other", r#"{"auths": {}}"#)] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+        std::fs::write(folder.path().join(name).join("config.json"), text).unwrap();
+    }
+    let images = speaking_to(&[&endpoint], vec![folder.path().to_owned()]);
+    let wanted = |credentials: ImageCredentials| Wanted {
+        reference: format!("{host}/shop/web:one"),
+        credentials,
+    };
+    let mine = wanted(secrets(&["mine"], false));
+    assert!(images.read(&mine, WAIT).await.is_ok());
+    assert!(images.known(&mine).is_some());
+    for (credentials, code, says) in [
+        (ImageCredentials::default(), 401, "no file of the watcher's"),
+        (
+            secrets(&["other"], false),
+            401,
+            "none of the Secrets that the policy names",
+        ),
+        (
+            secrets(&["other"], true),
+            401,
+            "none of the Secrets that the policy names",
+        ),
+        (
+            secrets(&["mine", "lost"], false),
+            0,
+            "no Secret `lost` is mounted in the watcher: mount it as the folder `lost`",
+        ),
+    ] {
+        seen.lock().clear();
+        let wanted = wanted(credentials);
+        let (found, message) = told(&images, &wanted).await;
+        assert_eq!(found, code, "{message}");
+        assert!(message.contains(says), "{message}");
+        assert!(images.known(&wanted).is_none());
+        assert!(seen.lock().iter().all(|(_, access)| access.is_none()));
+    }
 }

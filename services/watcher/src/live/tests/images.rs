@@ -4,7 +4,7 @@ use anteroom_model::ErrorCode;
 
 use super::*;
 use crate::{
-    images::{RegistryArgs, tests::answer},
+    images::{RegistryArgs, Wanted, tests::answer},
     live::{
         allowed::{Allowed, Target},
         reader::Fetched,
@@ -52,7 +52,10 @@ async fn a_remembered_image_is_never_busy() {
     let (endpoint, rig) = open().await;
     let reader = rig.reader();
     let of = |tag: &str| Allowed {
-        target: Target::Image(format!("{}/shop/web:{tag}", endpoint.address)),
+        target: Target::Image(Wanted::plain(&format!(
+            "{}/shop/web:{tag}",
+            endpoint.address
+        ))),
         data: None,
         config_map: false,
         secret: false,

@@ -543,6 +543,7 @@ fn what_a_request_does_not_carry_is_in_views() {
 fn an_image_is_read_live() {
     let image = FactTarget::Image {
         reference: "ghcr.io/a/b:1".into(),
+        credentials: Default::default(),
     };
     for reader in [None, Some("own")] {
         let found = ways(image.clone(), reader, &catalog(&[])).unwrap();

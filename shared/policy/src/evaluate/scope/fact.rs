@@ -135,10 +135,10 @@ impl Scope<'_> {
             FactSource::Api(call) => self.api_target(name, call),
             FactSource::Service(call) => self.service_target(name, call),
             FactSource::ConfigMap(call) => self.config_map_target(name, call),
-            FactSource::Image(reference) => {
-                let reference = reference.text(self)?;
-                Ok(FactTarget::Image { reference })
-            }
+            FactSource::Image(image) => Ok(FactTarget::Image {
+                reference: image.reference.text(self)?,
+                credentials: image.credentials.clone(),
+            }),
         }
     }
 
