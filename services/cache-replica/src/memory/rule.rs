@@ -204,7 +204,9 @@ impl State<'_> {
     /// `than`; `None` if there are not enough.
     fn older_than(&self, than: &Subject, bytes: u64) -> Option<Vec<usize>> {
         let rested = |view: &Subject| {
-            !view.stays && view.used_at < than.used_at && self.now - view.used_at >= REST_MS
+            // It may have been used since `now` was taken.
+            let rested_ms = self.now.saturating_sub(view.used_at);
+            !view.stays && view.used_at < than.used_at && rested_ms >= REST_MS
         };
         let mut older: Vec<_> = self.held_views().filter(|(_, view)| rested(view)).collect();
         older.sort_by_key(|(_, view)| (view.used_at, view.tie));
@@ -390,6 +392,12 @@ mod tests {
             (
                 "not those that were used lately",
                 vec![held(50, rested + 1), held(40, rested + 1), gone(30, asked)],
+                None,
+                vec![],
+            ),
+            (
+                "nor one that was used since the look began",
+                vec![held(50, rested), held(40, NOW + 1), gone(60, NOW + 2)],
                 None,
                 vec![],
             ),
