@@ -58,9 +58,11 @@ impl Uses {
         Arc::clone(kept)
     }
 
-    /// Forgets all views but these.
+    /// Forgets all views but these, and those that somebody else holds: a desk may have been opened since
+    /// it was looked which views there are, and would count its use where nobody reads it.
     pub(crate) fn retain(&self, known: impl Fn(&ViewId) -> bool) {
-        self.of.lock().retain(|view, _| known(view));
+        let mut of = self.of.lock();
+        of.retain(|view, kept| known(view) || Arc::strong_count(kept) > 1);
     }
 }
 
@@ -96,4 +98,25 @@ impl Use {
 
 fn now(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_use_of_a_view_that_came_meanwhile_is_counted() {
+        let uses = Uses::new();
+        let (old, new) = (ViewId::new("old"), ViewId::new("new"));
+        uses.of(&old).used();
+        // The set of views was taken before both: `old` is gone, and `new` has a desk since.
+        let desk = uses.of(&new);
+        uses.retain(|_| false);
+        desk.used();
+        assert_eq!(uses.of(&new).at(), 1);
+        assert_eq!(uses.of(&old).at(), 0, "nobody holds it: it is forgotten");
+        drop(desk);
+        uses.retain(|_| false);
+        assert_eq!(uses.of(&new).at(), 0);
+    }
 }
