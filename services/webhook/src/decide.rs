@@ -45,7 +45,7 @@ impl Decider {
         }
     }
 
-    /// Decides by the rules of a phase, within `timeout`, which is what the API server waits.
+    /// Decides by the rules of a phase, before `deadline`: see [`deadline`].
     ///
     /// What a policy reads goes when the policy goes. So an error under policies that are no longer those
     /// in force is none: then those decide that are, once.
@@ -57,9 +57,8 @@ impl Decider {
         review: &Review<'_>,
         phase: Phase,
         scope: &Scope,
-        timeout: Duration,
+        deadline: Instant,
     ) -> Result<Decision, ReviewError> {
-        let deadline = Instant::now() + timeout - margin(timeout);
         let Some(catalog) = self.catalogs.borrow().clone() else {
             return Ok(not_ready(scope));
         };
@@ -230,6 +229,11 @@ impl Decider {
             }
         }
     }
+}
+
+/// By when a review has to be decided that `arrived` then, where the API server waits for `timeout`.
+pub(crate) fn deadline(arrived: Instant, timeout: Duration) -> Instant {
+    arrived + timeout - margin(timeout)
 }
 
 /// What is left for the answer to get back in: a tenth, between 20 and 500 ms.

@@ -11,6 +11,7 @@
 //! | `/probe` | none: every review is refused, see [`registration::proof`](crate::registration::proof) |
 
 mod answer;
+mod receive;
 mod stream;
 
 use std::{
@@ -47,11 +48,19 @@ use crate::{
     violations::Violations,
 };
 use answer::About;
+use receive::Receiving;
 use stream::Acceptor;
 
-/// Reviews that are decided at once. One more is answered with 503, and so by its failure policy:
-/// each may hold a body of [`REVIEW_BYTES_MAX`](anteroom_model::limits::REVIEW_BYTES_MAX).
+/// Reviews that are decided at once, once their bodies are here. One more is answered with 503, and so by
+/// its failure policy: each may hold a body of
+/// [`REVIEW_BYTES_MAX`](anteroom_model::limits::REVIEW_BYTES_MAX).
 const REVIEWS_MAX: usize = 512;
+
+/// Connections at once, which take about 100 KB each. One more is closed before it speaks.
+const CONNECTIONS_MAX: usize = 512;
+
+/// Requests at once on one connection of HTTP/2. An API server that has more opens one more connection.
+const STREAMS_MAX: u32 = 200;
 
 /// The headers of a request; more is refused by the transport.
 const HEADER_BYTES_MAX: usize = 64 * 1024;
@@ -67,6 +76,7 @@ struct App {
     existing: Existing,
     metrics: WebhookMetrics,
     places: Semaphore,
+    receiving: Receiving,
 }
 
 /// Serves until shutdown, and then until what was received is answered.
@@ -77,7 +87,7 @@ pub(crate) async fn serve(
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let tls = RustlsConfig::from_config(certificates.server_config()?);
-    let acceptor = Acceptor::new(tls);
+    let acceptor = Acceptor::new(tls, CONNECTIONS_MAX, endpoint.0.metrics.clone());
     let handle = Handle::new();
     let mut server = axum_server::from_tcp(listener)
         .context("the listener cannot be used")?
@@ -87,6 +97,7 @@ pub(crate) async fn serve(
     http.max_buf_size(HEADER_BYTES_MAX);
     let mut http = server.http_builder().http2();
     http.max_header_list_size(HEADER_BYTES_MAX as u32);
+    http.max_concurrent_streams(STREAMS_MAX);
 
     let serving = server.serve(Shared::new(endpoint));
     let drain = async {
@@ -117,6 +128,7 @@ impl Endpoint {
             existing,
             metrics,
             places: Semaphore::new(REVIEWS_MAX),
+            receiving: Receiving::default(),
         }))
     }
 

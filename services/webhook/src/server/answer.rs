@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use anteroom_model::{ErrorCode, limits::REVIEW_BYTES_MAX};
+use anteroom_model::ErrorCode;
 use anteroom_policy::Phase;
 use anteroom_runtime::telemetry;
 use axum::{body::Body, extract::Request, response::Response};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header::CONTENT_TYPE};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
 
-use super::App;
+use super::{App, receive::NotReceived};
 use crate::{
+    decide,
     policies::{Scope, TIMEOUT_SECONDS_DEFAULT},
     registration::proof,
     response,
@@ -48,48 +48,56 @@ impl About {
 
 /// Answers one request of the API server.
 pub(super) async fn answer(app: &App, about: About, request: Request) -> Response {
-    let Ok(_place) = app.places.try_acquire() else {
-        app.metrics.review_error(ErrorCode::BUSY);
-        let message = "as many reviews as this webhook takes are being decided: try again";
-        let body = response::error(ErrorCode::BUSY, message);
-        return json(StatusCode::SERVICE_UNAVAILABLE, body);
-    };
-    app.metrics.reviews_in_flight.inc();
     let span = span(request.headers());
-    let response = within(app, &about, request).instrument(span).await;
-    app.metrics.reviews_in_flight.dec();
-    response
+    within(app, &about, request).instrument(span).await
 }
 
 async fn within(app: &App, about: &About, request: Request) -> Response {
     let timeout = timeout(request.uri());
-    let received = tokio::time::timeout(timeout, body(request.into_body())).await;
-    let begun = Instant::now();
-    let result = match received {
-        Err(_) => Err(ReviewError::Body {
-            problem: format!("it did not arrive within {} ms", timeout.as_millis()),
-        }),
-        Ok(Err(error)) => Err(error),
-        Ok(Ok(body)) => match about {
-            About::Objects(phase, scope) => {
-                review(app, (*phase, scope), timeout, &body, begun).await
-            }
-            About::Policies => admit(app, timeout, &body, begun).await,
-        },
+    // The API server has begun to wait, so all time counts from here on.
+    let arrived = Instant::now();
+    let received = app
+        .receiving
+        .receive(request.into_body(), arrived + timeout)
+        .await;
+    let body = match received {
+        Ok(body) => body,
+        Err(NotReceived::Invalid(error)) => return refused(app, about, &error),
+        Err(NotReceived::Busy) => return busy(app, "as many reviews as this webhook takes arrive"),
     };
+    // Only what can be decided on takes a place.
+    let Ok(_place) = app.places.try_acquire() else {
+        let message = "as many reviews as this webhook takes are being decided";
+        return busy(app, message);
+    };
+    app.metrics.reviews_in_flight.inc();
+    let times = Times {
+        begun: Instant::now(),
+        deadline: decide::deadline(arrived, timeout),
+    };
+    let result = match about {
+        About::Objects(phase, scope) => review(app, (*phase, scope), &body, times).await,
+        About::Policies => admit(app, timeout, &body, times).await,
+    };
+    app.metrics.reviews_in_flight.dec();
     result.unwrap_or_else(|error| refused(app, about, &error))
+}
+
+/// When a review was whole, and by when its answer is on its way.
+#[derive(Clone, Copy)]
+struct Times {
+    begun: Instant,
+    deadline: Instant,
 }
 
 /// Refuses the review of a proof.
 pub(super) async fn probed(app: &App, request: Request) -> Response {
-    let timeout = timeout(request.uri());
-    let received = tokio::time::timeout(timeout, body(request.into_body())).await;
+    let deadline = Instant::now() + timeout(request.uri());
+    let received = app.receiving.receive(request.into_body(), deadline).await;
     let parsed = match received {
-        Ok(Ok(body)) => Review::parse(&body).map(|review| response::probed(&review)),
-        Ok(Err(error)) => Err(error),
-        Err(_) => Err(ReviewError::Body {
-            problem: format!("it did not arrive within {} ms", timeout.as_millis()),
-        }),
+        Ok(body) => Review::parse(&body).map(|review| response::probed(&review)),
+        Err(NotReceived::Invalid(error)) => Err(error),
+        Err(NotReceived::Busy) => return busy(app, "as many reviews as this webhook takes arrive"),
     };
     match parsed {
         Ok(refusal) => json(StatusCode::OK, refusal),
@@ -100,13 +108,19 @@ pub(super) async fn probed(app: &App, request: Request) -> Response {
     }
 }
 
+/// There is no room, of one kind or the other.
+fn busy(app: &App, what: &str) -> Response {
+    app.metrics.review_error(ErrorCode::BUSY);
+    let body = response::error(ErrorCode::BUSY, &format!("{what}: try again"));
+    json(StatusCode::SERVICE_UNAVAILABLE, body)
+}
+
 /// Decides and answers.
 async fn review(
     app: &App,
     (phase, scope): (Phase, &Scope),
-    timeout: Duration,
     body: &Bytes,
-    begun: Instant,
+    times: Times,
 ) -> Result<Response, ReviewError> {
     let review = Review::parse(body)?;
     let span = Span::current();
@@ -119,11 +133,14 @@ async fn review(
         // Of the proof of another webhook configuration: no policy keeps the API server from that.
         return Ok(json(StatusCode::OK, response::passed(&review)));
     }
-    let mut decision = app.decider.decide(&review, phase, scope, timeout).await?;
+    let mut decision = app
+        .decider
+        .decide(&review, phase, scope, times.deadline)
+        .await?;
     if let Some(triggered) = decision.triggered.take() {
         app.existing.hand_over(triggered, body.len());
     }
-    let took = begun.elapsed();
+    let took = times.begun.elapsed();
     app.metrics
         .decided(phase, decision.allowed(), decision.error, took);
     if let Some(kyverno) = &app.metrics.kyverno {
@@ -140,11 +157,12 @@ async fn admit(
     app: &App,
     timeout: Duration,
     body: &Bytes,
-    begun: Instant,
+    times: Times,
 ) -> Result<Response, ReviewError> {
     let review = Review::parse(body)?;
     let mut admission = app.decider.admit(&review)?;
-    let deadline = begun + ASKING_MAX.min(timeout / 2);
+    let asked_until = times.begun + ASKING_MAX.min(timeout / 2);
+    let deadline = asked_until.min(times.deadline);
     app.decider.ask_for_writes(&mut admission, deadline).await;
     if !admission.refused.is_empty() {
         let (kind, namespace, name) = (
@@ -236,18 +254,6 @@ fn json(status: StatusCode, body: Bytes) -> Response {
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
-}
-
-async fn body(body: Body) -> Result<Bytes, ReviewError> {
-    match Limited::new(body, REVIEW_BYTES_MAX).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(ReviewError::TooLarge {
-            bytes_max: REVIEW_BYTES_MAX,
-        }),
-        Err(error) => Err(ReviewError::Body {
-            problem: error.to_string(),
-        }),
-    }
 }
 
 /// The API server says in `?timeout=10s` how long it waits.

@@ -2,14 +2,19 @@
 //!
 //! TLS is read 4 KB at a time, and whatever is written at once becomes a record and a system call of its
 //! own. Over HTTP/2 many reviews come at once, and an answer is two frames; several answers may be ready.
+//!
+//! Connections are limited, and one that brings nothing for long is closed, whatever it is in the middle of.
 
 use std::{
-    future::{Ready, ready},
-    io,
+    future::{Future as _, Ready, ready},
+    io, mem,
     pin::Pin,
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, ready as or_pending},
+    time::Duration,
 };
 
+use anteroom_model::ErrorCode;
 use axum_server::{
     accept::Accept,
     tls_rustls::{RustlsAcceptor, RustlsConfig},
@@ -18,7 +23,11 @@ use futures::{FutureExt as _, future::BoxFuture};
 use tokio::{
     io::{AsyncRead, AsyncWrite, BufReader, BufWriter, ReadBuf},
     net::TcpStream,
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, Sleep, sleep},
 };
+
+use crate::metrics::WebhookMetrics;
 
 /// What one read of the socket takes at most: some reviews of usual size.
 const READ_BYTES: usize = 16 * 1024;
@@ -26,13 +35,25 @@ const READ_BYTES: usize = 16 * 1024;
 /// What is written at once at most: what fits into a record of TLS.
 const WRITE_BYTES: usize = 16 * 1024;
 
+/// A connection that brings nothing for so long is closed, at the latest once as much has passed again.
+/// Longer than an API server keeps an idle one (90 s), so that none is closed while it is taken up again.
+const QUIET_MAX: Duration = Duration::from_secs(120);
+
 /// Connections with TLS.
 #[derive(Clone, Debug)]
-pub(super) struct Acceptor(RustlsAcceptor<Below>);
+pub(super) struct Acceptor {
+    tls: RustlsAcceptor<Below>,
+    places: Arc<Semaphore>,
+    metrics: WebhookMetrics,
+}
 
 impl Acceptor {
-    pub(super) fn new(config: RustlsConfig) -> Self {
-        Self(RustlsAcceptor::new(config).acceptor(Below))
+    pub(super) fn new(config: RustlsConfig, places: usize, metrics: WebhookMetrics) -> Self {
+        Self {
+            tls: RustlsAcceptor::new(config).acceptor(Below),
+            places: Arc::new(Semaphore::new(places)),
+            metrics,
+        }
     }
 }
 
@@ -42,9 +63,14 @@ impl<S: Send + 'static> Accept<TcpStream, S> for Acceptor {
     type Future = BoxFuture<'static, io::Result<(Self::Stream, S)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let accepted = self.0.accept(stream, service);
-        let above = |(stream, service)| (Together::new(stream), service);
-        accepted.map(move |accepted| accepted.map(above)).boxed()
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            self.metrics.review_error(ErrorCode::BUSY);
+            let full = io::Error::other("there are as many connections as this webhook takes");
+            return ready(Err(full)).boxed();
+        };
+        let accepted = self.tls.accept(stream, service);
+        let above = |(stream, service)| (Together::new(stream, place), service);
+        accepted.map(|accepted| accepted.map(above)).boxed()
     }
 }
 
@@ -64,16 +90,24 @@ impl<S> Accept<TcpStream, S> for Below {
     }
 }
 
-/// Writes together what is written until it is flushed.
+/// Writes together what is written until it is flushed, and ends once it has been quiet for too long.
 ///
 /// It says that it does not write vectors, though TLS does: HTTP/2 then copies small bodies behind their
 /// heads, and flushes all answers that are ready once, not one after the other.
 #[derive(Debug)]
-pub(super) struct Together<S>(BufWriter<S>);
+pub(super) struct Together<S> {
+    stream: BufWriter<S>,
+    quiet: Quiet,
+    _place: OwnedSemaphorePermit,
+}
 
 impl<S: AsyncWrite> Together<S> {
-    fn new(stream: S) -> Self {
-        Self(BufWriter::with_capacity(WRITE_BYTES, stream))
+    fn new(stream: S, place: OwnedSemaphorePermit) -> Self {
+        Self {
+            stream: BufWriter::with_capacity(WRITE_BYTES, stream),
+            quiet: Quiet::new(),
+            _place: place,
+        }
     }
 }
 
@@ -83,7 +117,38 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Together<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
+        if let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(cx, buf) {
+            self.quiet.heard = true;
+            return Poll::Ready(read);
+        }
+        self.quiet.poll(cx).map(Err)
+    }
+}
+
+/// Whether anything came of late. Its timer is set once in [`QUIET_MAX`], not for each request.
+#[derive(Debug)]
+struct Quiet {
+    heard: bool,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Quiet {
+    fn new() -> Self {
+        Self {
+            heard: false,
+            timer: Box::pin(sleep(QUIET_MAX)),
+        }
+    }
+
+    /// Ready once nothing has come for too long.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        loop {
+            or_pending!(self.timer.as_mut().poll(cx));
+            if !mem::take(&mut self.heard) {
+                return Poll::Ready(io::ErrorKind::TimedOut.into());
+            }
+            self.timer.as_mut().reset(Instant::now() + QUIET_MAX);
+        }
     }
 }
 
@@ -93,15 +158,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Together<S> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, buf)
+        Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -111,7 +176,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Together<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncWriteExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 
     use super::*;
 
@@ -138,18 +203,73 @@ mod tests {
         }
     }
 
+    fn place() -> OwnedSemaphorePermit {
+        let places = Arc::new(Semaphore::new(1));
+        places.try_acquire_owned().unwrap()
+    }
+
+    /// Half a head is never followed by the rest, and nobody keeps its connection for that.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_brings_nothing_is_closed() {
+        let (mut client, server) = duplex(64);
+        let mut stream = Together::new(server, place());
+        let begun = Instant::now();
+        let mut head = [0; 64];
+        for _ in 0..3 {
+            let written = async {
+                tokio::time::sleep(QUIET_MAX - Duration::from_secs(1)).await;
+                client.write_all(b"POST /val").await
+            };
+            let (read, written) = tokio::join!(stream.read(&mut head), written);
+            assert_eq!((read.unwrap(), written.is_ok()), (9, true));
+        }
+        let heard_at = Instant::now();
+        assert!(heard_at - begun > QUIET_MAX * 2, "what speaks stays");
+        let error = stream.read(&mut head).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(heard_at.elapsed() <= QUIET_MAX * 2);
+    }
+
+    #[tokio::test]
+    async fn connections_are_limited_and_those_that_are_refused_are_counted() {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new()));
+        let metrics = anteroom_runtime::Service::new("webhook").metrics;
+        let own = WebhookMetrics::registered(&metrics);
+        let acceptor = Acceptor::new(RustlsConfig::from_config(Arc::new(config)), 1, own);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut accepted = Vec::new();
+        for _ in 0..2 {
+            let _client = TcpStream::connect(address).await.unwrap();
+            let (stream, _) = listener.accept().await.unwrap();
+            accepted.push(acceptor.accept(stream, ()));
+        }
+        let refused = accepted.pop().unwrap().await.unwrap_err();
+        assert!(refused.to_string().contains("as many connections"));
+        let counted = "anteroom_admission_review_errors_total{code=\"AR205\"} 1";
+        assert!(metrics.encode().contains(counted), "{}", metrics.encode());
+        // The first has its place until it ends.
+        drop(accepted);
+        assert_eq!(acceptor.places.available_permits(), 1);
+    }
+
     #[tokio::test]
     async fn what_is_flushed_together_is_written_together() {
-        let mut stream = Together::new(Writes::default());
+        let mut stream = Together::new(Writes::default(), place());
         assert!(!stream.is_write_vectored());
         for part in [b"head".as_slice(), b"body", b"head", &[b'x'; 2_000]] {
             assert_eq!(stream.write(part).await.unwrap(), part.len());
         }
-        assert!(stream.0.get_ref().0.is_empty());
+        assert!(stream.stream.get_ref().0.is_empty());
         stream.flush().await.unwrap();
         stream.write_all(b"last").await.unwrap();
         stream.shutdown().await.unwrap();
-        let lengths: Vec<usize> = stream.0.get_ref().0.iter().map(Vec::len).collect();
+        let lengths: Vec<usize> = stream.stream.get_ref().0.iter().map(Vec::len).collect();
         assert_eq!(lengths, [2_012, 4]);
     }
 }

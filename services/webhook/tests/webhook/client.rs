@@ -95,7 +95,7 @@ impl Client {
         (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
     }
 
-    async fn connect(&self, http: Http) -> TlsStream<TcpStream> {
+    pub(crate) async fn connect(&self, http: Http) -> TlsStream<TcpStream> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()

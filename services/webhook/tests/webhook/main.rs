@@ -15,5 +15,6 @@ mod mutations;
 mod offline;
 mod registered;
 mod replicas;
+mod slow;
 mod sources;
 mod traced;
