@@ -164,4 +164,4 @@ impl Source {
 }
 
 /// How long one evaluation and its writes may take: less than the API server knows where a list goes on.
-const TIMEOUT: Duration = Duration::from_secs(240);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(240);

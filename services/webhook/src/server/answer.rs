@@ -312,4 +312,25 @@ mod tests {
             assert_eq!(timeout(&uri), Duration::from_secs(seconds), "{query}");
         }
     }
+
+    /// NATS drops an answer that comes later than it says there.
+    #[test]
+    fn who_answers_may_do_so_as_long_as_it_is_waited() {
+        let deployed = include_str!("../../../../deploy/nats/nats.conf");
+        let granted = deployed
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("allow_responses: "));
+        let seconds: Vec<u64> = granted
+            .map(|granted| {
+                let (_, expires) = granted.split_once("expires: \"").unwrap();
+                expires.split_once("s\"").unwrap().0.parse().unwrap()
+            })
+            .collect();
+        let [watcher, replica] = seconds[..] else {
+            panic!("watchers and replicas answer: {seconds:?}");
+        };
+        assert!(replica >= TIMEOUT_SECONDS_MAX);
+        // Rules on objects that exist wait longer for a live read's turn.
+        assert!(watcher >= TIMEOUT_SECONDS_MAX.max(crate::existing::TIMEOUT.as_secs()));
+    }
 }
