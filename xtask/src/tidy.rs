@@ -13,7 +13,7 @@ use crate::shell::{root, say};
 const LINES_MAX: usize = 600;
 
 /// Which crates a crate may never reach, directly: the direction of the workspace's dependencies.
-const FORBIDDEN: [(&str, &[&str]); 12] = [
+const FORBIDDEN: [(&str, &[&str]); 13] = [
     (
         "shared/model",
         &["tokio", "async-nats", "kube", "rmp-serde", "anteroom-"],
@@ -98,6 +98,8 @@ const FORBIDDEN: [(&str, &[&str]); 12] = [
     ),
     ("shared/bus", &["kube", "rmp-serde", "anteroom-mirror"]),
     ("shared/mirror", &["async-nats", "kube", "rmp-serde"]),
+    // It reads the log and nothing else.
+    ("services/cache-replica", &["kube", "k8s-openapi"]),
 ];
 
 /// What runs: nothing that is shared knows of it.
@@ -168,15 +170,7 @@ fn manifest(name: &str, text: &str, problems: &mut Vec<String>) {
     let Some(folder) = name.strip_suffix("/Cargo.toml") else {
         return;
     };
-    let dependencies: Vec<&str> = text
-        .split("[dependencies]")
-        .nth(1)
-        .map(|rest| rest.split("\n[").next().unwrap_or(rest))
-        .unwrap_or_default()
-        .lines()
-        .filter_map(|line| line.split(['.', ' ', '=']).next())
-        .filter(|name| !name.is_empty() && !name.starts_with('#'))
-        .collect();
+    let dependencies = dependencies(text);
     for (owner, forbidden) in FORBIDDEN {
         let reached = dependencies.iter().filter(|d| {
             forbidden
@@ -204,6 +198,40 @@ fn manifest(name: &str, text: &str, problems: &mut Vec<String>) {
     }
 }
 
+/// What a manifest's crate depends on, however that is written: by its own table, for some targets only, or
+/// by another name. Not what its tests and its build do.
+fn dependencies(manifest: &str) -> Vec<&str> {
+    let is_table = |header: &str| header == "dependencies" || header.ends_with(".dependencies");
+    let (mut named, mut lists, mut describes) = (Vec::new(), false, false);
+    for line in manifest.lines().map(str::trim) {
+        let header = line
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
+        if let Some(header) = header {
+            lists = is_table(header);
+            let own = header.rsplit_once('.');
+            let own = own.filter(|(table, _)| is_table(table));
+            describes = own.is_some();
+            named.extend(own.map(|(_, name)| name.trim_matches(['"', '\''])));
+        } else if lists {
+            let name = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            let is_name = !name.is_empty() && !name.starts_with('#');
+            named.extend(is_name.then(|| name.trim_matches(['"', '\''])));
+        }
+        if lists || describes {
+            named.extend(package(line));
+        }
+    }
+    named
+}
+
+/// `tokio`, of `package = "tokio"`.
+fn package(line: &str) -> Option<&str> {
+    let (_, rest) = line.split_once("package")?;
+    let value = rest.trim_start().strip_prefix('=')?.trim_start();
+    value.strip_prefix('"')?.split('"').next()
+}
+
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     for item in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = item?.path();
@@ -216,4 +244,47 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dependency_is_seen_however_it_is_written() {
+        for written in [
+            "[dependencies]\ntokio.workspace = true",
+            "[dependencies]\n# For this.\ntokio = { version = \"1\" }",
+            "[dependencies]\n\"tokio\" = \"1\"",
+            "[dependencies.tokio]\nversion = \"1\"",
+            "[dependencies]\nserde = \"1\"\n\n[target.'cfg(unix)'.dependencies]\ntokio = \"1\"",
+            "[target.'cfg(unix)'.dependencies.tokio]\nworkspace = true",
+            "[dependencies]\nrt = { package = \"tokio\", version = \"1\" }",
+            "[dependencies.rt]\npackage = \"tokio\"",
+        ] {
+            assert!(dependencies(written).contains(&"tokio"), "{written}");
+            let mut problems = Vec::new();
+            manifest("shared/model/Cargo.toml", written, &mut problems);
+            let told = "shared/model/Cargo.toml: shared/model must not depend on tokio";
+            assert!(problems.iter().any(|problem| problem == told), "{written}");
+        }
+        for written in [
+            "[dev-dependencies]\ntokio = \"1\"",
+            "[dependencies]\nserde = \"1\"\n\n[dev-dependencies.tokio]\nversion = \"1\"",
+            "[package]\nname = \"tokio\"",
+        ] {
+            assert!(!dependencies(written).contains(&"tokio"), "{written}");
+        }
+    }
+
+    #[test]
+    fn a_replica_knows_no_api_server() {
+        let mut problems = Vec::new();
+        let written = "[dependencies]\nkube.workspace = true";
+        manifest("services/cache-replica/Cargo.toml", written, &mut problems);
+        assert!(
+            problems[0].contains("must not depend on kube"),
+            "{problems:?}"
+        );
+    }
 }
