@@ -3,7 +3,10 @@
 
 use anteroom_mirror::Open;
 use anteroom_model::{FactError, ObjectKey, ViewId};
-use anteroom_seal::{Keys, SealError, reply::ReplySealer};
+use anteroom_seal::{
+    Keys, SealError,
+    reply::{ReplySealer, withheld},
+};
 use anteroom_wire::query::QueryReply;
 use bytes::Bytes;
 
@@ -29,7 +32,7 @@ pub(crate) fn is_secret(view: &ViewId) -> bool {
     plural == Some("secrets") && in_core
 }
 
-/// Seals the results of a reply to the reader of this public key.
+/// Seals the results of a reply to the reader of this public key; of errors, nothing is left to seal.
 ///
 /// # Errors
 /// [`FactError::RequestInvalid`] where it is no key; [`FactError::EvaluationFailed`] where nothing can
@@ -44,9 +47,12 @@ pub(crate) fn seal(mut reply: QueryReply, reader: &[u8]) -> Result<QueryReply, F
         },
     };
     let sealer = ReplySealer::to(reader).map_err(failed)?;
-    for plain in reply.results.iter_mut().flatten() {
-        *plain = sealer.seal(plain).map_err(failed)?;
-    }
+    let sealed = |result: Result<Bytes, FactError>| match result {
+        Ok(plain) => Ok(Ok(sealer.seal(&plain).map_err(failed)?)),
+        Err(error) => Ok(Err(withheld(error))),
+    };
+    let results: Result<_, FactError> = reply.results.into_iter().map(sealed).collect();
+    reply.results = results?;
     reply.sealed = true;
     Ok(reply)
 }

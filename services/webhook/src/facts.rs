@@ -95,6 +95,8 @@ pub(crate) struct Fact {
     pub(crate) answer: Option<Result<Value, FactError>>,
     /// Where it comes from; `None` where nobody answered.
     pub(crate) origin: Option<Arc<Origin>>,
+    /// It travelled sealed, and so must what is made of it.
+    pub(crate) secret: bool,
 }
 
 impl Fact {
@@ -104,6 +106,7 @@ impl Fact {
             id,
             answer: Some(Err(error)),
             origin: None,
+            secret: false,
         }
     }
 
@@ -113,6 +116,7 @@ impl Fact {
             id,
             answer: None,
             origin: None,
+            secret: false,
         }
     }
 }
@@ -340,6 +344,7 @@ impl Facts {
                     turned_back.push(traveller);
                 }
                 answer => {
+                    let secret = way.secret;
                     if let (Some(live), Some(origin)) = (traveller.road.stands_for, &origin) {
                         self.audit.consider(|| Sample {
                             reader: traveller.reader.clone(),
@@ -355,6 +360,7 @@ impl Facts {
                         id: traveller.road.id,
                         answer: Some(answer),
                         origin: origin.clone(),
+                        secret,
                     });
                 }
             }
@@ -402,11 +408,13 @@ impl Facts {
             Err(error) => Fact::unanswered(asker, road.id, error),
             Ok((answer, mut origin)) => {
                 origin.turned_back(turned_back);
+                let secret = origin.was_sealed();
                 Fact {
                     asker,
                     id: road.id,
                     answer: Some(Ok(answer)),
                     origin: Some(Arc::new(origin)),
+                    secret,
                 }
             }
         }

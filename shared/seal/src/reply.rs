@@ -9,6 +9,7 @@
 
 use std::fmt;
 
+use anteroom_model::FactError;
 use aws_lc_rs::{
     aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey},
     agreement::{PrivateKey, UnparsedPublicKey, X25519, agree},
@@ -27,6 +28,23 @@ const VERSION: u8 = 2;
 
 /// What the keys are for, so that they can be for nothing else.
 const PURPOSE: &[u8] = b"anteroom reply v1";
+
+/// In place of what functions say of the data that they were given.
+const WITHHELD: &str = "what it failed on is withheld, since the data are sealed";
+
+/// An error over sealed data, for whoever reads along: with its code, without what functions quote of
+/// their arguments. Which key is missing is said by the expression, and the reader goes by that.
+#[must_use]
+pub fn withheld(error: FactError) -> FactError {
+    match error {
+        FactError::EvaluationFailed { message } if !message.starts_with("Unknown key \"") => {
+            FactError::EvaluationFailed {
+                message: WITHHELD.to_owned(),
+            }
+        }
+        error => error,
+    }
+}
 
 /// The reader's pair, for one request.
 pub struct ReplyKey {
@@ -178,6 +196,22 @@ impl KeyType for AeadKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_says_nothing_of_sealed_data() {
+        let failed = |message: &str| FactError::EvaluationFailed {
+            message: message.to_owned(),
+        };
+        let quoting = withheld(failed("add(): `hunter2` is no number"));
+        assert_eq!(quoting, failed(WITHHELD));
+        let others = [
+            failed("Unknown key \"x\" in path"),
+            FactError::Busy { limit: 1 },
+        ];
+        for other in others {
+            assert_eq!(withheld(other.clone()), other);
+        }
+    }
 
     /// What a replica answers of a Secret is read by the asker alone.
     #[test]

@@ -39,6 +39,16 @@ async fn results_of_secrets_leave_sealed_or_not_at_all() {
     let opened = key.open(result).unwrap();
     assert_eq!(body::to_json(&opened).unwrap(), json!("c2VjcmV0"));
 
+    // Functions quote what they were given: none of that leaves either.
+    let failing = QueryRequest {
+        reply_key: Some(key.public()),
+        ..request("add(items[0].data.key, '1')")
+    };
+    let reply = harness.ask(&failing).await.unwrap().unwrap();
+    let error = reply.results[0].as_ref().unwrap_err();
+    assert_eq!(error.code().as_str(), "AR202", "{error}");
+    assert!(!error.to_string().contains("c2VjcmV0"), "{error}");
+
     let bad = QueryRequest {
         reply_key: Some(bytes::Bytes::from_static(b"no key")),
         ..plain

@@ -189,7 +189,11 @@ impl Reader {
         } = brought.unwrap_or_else(|| Err(ended()))?;
         let begun = begun.min(of_flight);
         let query = request.query.clone();
-        let mut result = off_thread(bytes, move || evaluate(&query, &answer)).await?;
+        let evaluated = off_thread(bytes, move || evaluate(&query, &answer)).await;
+        let mut result = match secret {
+            true => evaluated.map_err(anteroom_seal::reply::withheld)?,
+            false => evaluated?,
+        };
         if let Some(reply_key) = reply_key {
             let sealed = anteroom_seal::reply::seal_to(&reply_key, &result);
             result = sealed.map_err(|error| failed(error.to_string()))?;

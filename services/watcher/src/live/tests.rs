@@ -299,6 +299,13 @@ async fn secrets_are_read_for_those_who_may_and_sealed() {
     assert!(!reply.result.windows(6).any(|bytes| bytes == b"hidden"));
     let opened = anteroom_wire::body::to_json(&key.open(&reply.result).unwrap()).unwrap();
     assert_eq!(opened, json!({"data": {"key": "hidden"}}));
+    request.query.expression = "add(data.key, '1')".into();
+    let error = rig.ask(&request).await.unwrap_err();
+    assert!(
+        matches!(error, FactError::EvaluationFailed { .. }),
+        "{error}"
+    );
+    assert!(!error.to_string().contains("hidden"), "{error}");
 }
 
 /// A service that answers once it is let to.

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_model::FactError;
 use anteroom_policy::{
-    AdmissionRequest, ChangedObject, Evaluation, FailureAction, Phase, Policy, Rule, RuleError,
-    RuleOutcome, RuleReport, Step,
+    AdmissionRequest, ChangedObject, Evaluation, FactRequest, FailureAction, Phase, Policy, Rule,
+    RuleError, RuleOutcome, RuleReport, Step,
 };
 use tokio::time::Instant;
 
@@ -26,6 +26,8 @@ pub(super) struct Running<'a> {
     /// Facts that are on their way to it, by id.
     awaited: Vec<u32>,
     origins: Vec<(u32, Option<Arc<Origin>>)>,
+    /// What it has read may hold what travels sealed alone.
+    knows_secrets: bool,
     pub(super) report: Option<RuleReport>,
     /// When it was first stepped.
     begun: Option<Instant>,
@@ -63,6 +65,7 @@ impl<'a> Running<'a> {
             evaluation,
             awaited: Vec::new(),
             origins: Vec::new(),
+            knows_secrets: false,
             report: None,
             begun: None,
             took: Duration::ZERO,
@@ -75,21 +78,38 @@ impl<'a> Running<'a> {
             return None;
         }
         let begun = *self.begun.get_or_insert_with(Instant::now);
-        match self.evaluation.step() {
-            Step::Done(report) => {
-                self.took = begun.elapsed();
-                self.report = Some(report);
-                None
+        loop {
+            let mut requests = match self.evaluation.step() {
+                Step::Done(report) => {
+                    self.took = begun.elapsed();
+                    self.report = Some(report);
+                    return None;
+                }
+                Step::Need(requests) => requests,
+            };
+            if self.knows_secrets {
+                requests.retain(|request| !self.declines(request));
+                // Ends: the facts that those are parts of are asked for then.
+                if requests.is_empty() {
+                    continue;
+                }
             }
-            Step::Need(requests) => {
-                self.awaited = requests.iter().map(|request| request.id).collect();
-                Some(Needs {
-                    asker,
-                    reader: &self.rule.2.reader,
-                    requests,
-                })
-            }
+            self.awaited = requests.iter().map(|request| request.id).collect();
+            return Some(Needs {
+                asker,
+                reader: &self.rule.2.reader,
+                requests,
+            });
         }
+    }
+
+    /// A part would take what the rule has read to another view, in the clear. The fact comes here instead.
+    fn declines(&mut self, request: &FactRequest) -> bool {
+        let tells = request.is_part && !request.parameters.is_empty();
+        if tells {
+            self.evaluation.decline(request.id);
+        }
+        tells
     }
 
     /// The objects that exist and were changed since this was asked last.
@@ -102,6 +122,7 @@ impl<'a> Running<'a> {
 
     pub(super) fn supply(&mut self, fact: Fact) {
         self.awaited.retain(|id| *id != fact.id);
+        self.knows_secrets |= fact.secret;
         self.origins.push((fact.id, fact.origin));
         match fact.answer {
             Some(answer) => self.evaluation.supply(fact.id, answer),
@@ -218,9 +239,75 @@ fn record(
 #[cfg(test)]
 mod tests {
     use anteroom_model::{ErrorCode, ObjectKey};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+
+    /// What a rule asks, and what it comes to, where what it reads first is a Secret's, or is not.
+    fn asked_after(secret: bool) -> (Vec<(String, Value)>, RuleOutcome) {
+        let condition = json!({
+            "key": "{{ token.data.key }}", "operator": "AnyIn", "value": "{{ hosts }}",
+        });
+        let rule = json!({
+            "name": "r", "match": { "any": [{ "resources": { "kinds": ["ConfigMap"] } }] },
+            "context": [
+                { "name": "token", "apiCall": { "urlPath": "/api/v1/namespaces/a/secrets/x" } },
+                { "name": "hosts", "cachedContextEntry": {
+                    "name": "ingresses", "jmesPath": "items[].host",
+                } },
+            ],
+            "validate": { "message": "no", "deny": { "conditions": { "all": [condition] } } },
+        });
+        let policy = anteroom_policy::compile(&json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "p" },
+            "spec": { "rules": [rule] },
+        }));
+        let policy = policy.unwrap();
+        let request = AdmissionRequest::new(json!({
+            "operation": "CREATE", "kind": { "group": "", "version": "v1", "kind": "ConfigMap" },
+            "object": { "apiVersion": "v1", "kind": "ConfigMap" },
+        }));
+        let request = request.unwrap();
+        let name = Arc::new(RuleName::new(ObjectKey::new("", "p"), "r"));
+        let catalog = Catalog::default();
+        let mut running = Running::new((&policy, &policy.rules()[0], &name), &request, &catalog);
+        let mut asked = Vec::new();
+        while let Some(needs) = running.step(0) {
+            for request in needs.requests {
+                let answer = match (&*request.variable, request.is_part) {
+                    ("token", true) => json!("hunter2"),
+                    ("token", false) => json!({ "data": { "key": "hunter2" } }),
+                    (_, true) => json!(true),
+                    (_, false) => json!(["hunter2"]),
+                };
+                running.supply(Fact {
+                    asker: 0,
+                    id: request.id,
+                    answer: Some(Ok(answer)),
+                    origin: None,
+                    secret: secret && request.variable == "token",
+                });
+                asked.push((request.variable, json!(request.parameters)));
+            }
+        }
+        (asked, running.report.unwrap().outcome)
+    }
+
+    #[test]
+    fn what_a_secret_says_is_taken_to_no_other_view() {
+        let told = |asked: &[(String, Value)]| {
+            let of_others = asked.iter().filter(|(variable, _)| variable != "token");
+            of_others
+                .map(|(_, parameters)| parameters.to_string().contains("hunter2"))
+                .collect::<Vec<_>>()
+        };
+        let (asked, outcome) = asked_after(false);
+        assert_eq!(told(&asked), [true], "{asked:?}");
+        assert!(matches!(outcome, RuleOutcome::Fail { .. }), "{outcome:?}");
+        let (asked, of_secret) = asked_after(true);
+        assert_eq!(told(&asked), [false], "{asked:?}");
+        assert_eq!(of_secret, outcome);
+    }
 
     #[test]
     fn one_rule_is_applied_of_those_that_deny_and_one_of_those_that_do_not() {

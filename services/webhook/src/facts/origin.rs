@@ -23,6 +23,7 @@ pub(crate) enum Origin {
         watcher: String,
         age_ms: u64,
         shared: bool,
+        sealed: bool,
         /// What the view said that was asked before.
         turned_back: Option<ErrorCode>,
     },
@@ -46,6 +47,7 @@ impl Origin {
             watcher: reply.watcher.clone(),
             age_ms: reply.age_ms,
             shared: reply.shared,
+            sealed: reply.sealed,
             turned_back: None,
         }
     }
@@ -55,6 +57,11 @@ impl Origin {
         if let Self::Live { turned_back, .. } = self {
             *turned_back = by;
         }
+    }
+
+    /// Whether it is a live read that travelled sealed.
+    pub(super) fn was_sealed(&self) -> bool {
+        matches!(self, Self::Live { sealed: true, .. })
     }
 
     /// Of a view's answer; 0 otherwise.
@@ -92,6 +99,7 @@ impl Serialize for Origin {
                 watcher,
                 age_ms,
                 shared,
+                sealed: _,
                 turned_back,
             } => {
                 record.serialize_entry("from", "live")?;
