@@ -5,6 +5,7 @@
 
 mod batch;
 mod beside;
+mod demand;
 mod evaluation;
 mod reply;
 
@@ -16,7 +17,7 @@ use std::{
 use anteroom_bus::Call;
 use anteroom_jmespath::Budget;
 use anteroom_mirror::{ReadPosition, ViewHandle};
-use anteroom_model::{FactError, Revision};
+use anteroom_model::FactError;
 use anteroom_plan::{Aggregate, Language};
 use anteroom_wire::{
     WireError,
@@ -44,6 +45,7 @@ use crate::{
     sealed,
 };
 use batch::{Asking, Batch, Prepared};
+use demand::Demand;
 
 /// Evaluations that run at once for each core. More than one, so that the system's scheduler gives
 /// a short one its turn beside long ones; bounded, so that threads and what they build are.
@@ -180,12 +182,10 @@ impl Answerer {
             limit: self.concurrency.into(),
         })?;
         deadline.check()?;
-        let revision_min = least_revision(view, &request);
+        let demand = Demand::of(view, &request);
         let prepare = |query| Prepared::new(query, &self.plans);
         let queries: Vec<_> = request.queries.into_iter().map(prepare).collect();
-        if let Some(revision_min) = revision_min {
-            view.wait_for(revision_min, deadline.left()).await?;
-        }
+        demand.wait(view, deadline).await?;
         let selects = queries.iter().filter_map(Prepared::select);
         self.references.known(view, selects, deadline.left()).await;
         let (state, position) = view.snapshot(request.age_max_ms)?;
@@ -281,18 +281,6 @@ impl Answerer {
             sealed: false,
         }
     }
-}
-
-/// What a request demands of this view: a position of another log than the one that is served says
-/// nothing about it.
-fn least_revision(view: &ViewHandle, request: &QueryRequest) -> Option<Revision> {
-    let revision_min = request.revision_min?;
-    let of = request.revision_min_of.as_ref();
-    // Whatever the age: this looks at where the data come from. Where there are none, it is waited.
-    let served = view.read(Some(u64::MAX), |_, at| {
-        of.is_none_or(|of| *of == at.incarnation)
-    });
-    served.unwrap_or(true).then_some(revision_min)
 }
 
 /// An eviction with the limit that it was for.

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anteroom_model::{FactError, Revision, ViewId};
+use anteroom_model::{FactError, Incarnation, Revision, ViewId};
 use anteroom_view::{Read, Snapshot, State};
 use tokio::{sync::watch, time::Instant};
 
-use crate::{ReadPosition, ViewStatus, freshness::Moment, machine::SharedView};
+use crate::{ReadPosition, ServedFrom, ViewStatus, freshness::Moment, machine::SharedView};
 
 /// Every view that a mirror has.
 pub type ViewSet = Arc<BTreeMap<ViewId, ViewHandle>>;
@@ -115,6 +115,11 @@ impl ViewHandle {
         self.kept.read().read(self.clock.now(), age_max_ms)
     }
 
+    /// What this log is to what is served.
+    pub fn serves_from(&self, log: &Incarnation) -> ServedFrom {
+        self.kept.read().serves_from(log)
+    }
+
     /// Waits until everything of the view up to `revision_min` is in it.
     ///
     /// # Errors
@@ -124,6 +129,30 @@ impl ViewHandle {
         revision_min: Revision,
         timeout: Duration,
     ) -> Result<(), FactError> {
+        self.wait(revision_min, timeout, || true).await
+    }
+
+    /// As [`ViewHandle::wait_for`], of this log: what is served until it has been read counts for nothing,
+    /// wherever that stands.
+    ///
+    /// # Errors
+    /// As [`ViewHandle::wait_for`].
+    pub async fn wait_for_log(
+        &self,
+        log: &Incarnation,
+        revision_min: Revision,
+        timeout: Duration,
+    ) -> Result<(), FactError> {
+        let of_log = || self.serves_from(log) == ServedFrom::This;
+        self.wait(revision_min, timeout, of_log).await
+    }
+
+    async fn wait(
+        &self,
+        revision_min: Revision,
+        timeout: Duration,
+        counts: impl Fn() -> bool,
+    ) -> Result<(), FactError> {
         let mut status = self.status();
         let mut position = self.position.clone();
         let reached = async {
@@ -131,7 +160,8 @@ impl ViewHandle {
                 let read = *position.borrow_and_update();
                 let now = status.borrow_and_update().clone();
                 // What has been read is in every view that takes it in at once.
-                if now.revision >= revision_min || (now.live && read >= revision_min) {
+                let reached = now.revision >= revision_min || (now.live && read >= revision_min);
+                if reached && counts() {
                     return true;
                 }
                 if now.state == State::Dropped {

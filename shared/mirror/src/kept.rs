@@ -10,7 +10,7 @@ use anteroom_view::{Applied, Effect, Log, Snapshot, State, View};
 use bytes::Bytes;
 
 use crate::{
-    ContentStamp, MirrorConfig, ReadPosition, ViewStatus,
+    ContentStamp, MirrorConfig, ReadPosition, ServedFrom, ViewStatus,
     freshness::{Freshness, Moment},
     proof::{Comparison, Proof},
 };
@@ -481,6 +481,17 @@ impl Kept {
             content: self.content,
         };
         Ok((snapshot, position))
+    }
+
+    /// Whether what is served was read from this log, or will be.
+    pub(crate) fn serves_from(&self, log: &Incarnation) -> ServedFrom {
+        if self.served_from == *log {
+            ServedFrom::This
+        } else if self.incarnation == *log {
+            ServedFrom::ThisSoon
+        } else {
+            ServedFrom::Another
+        }
     }
 
     /// What it takes in memory, what is gathered included.

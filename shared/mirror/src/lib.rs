@@ -53,4 +53,4 @@ pub use metrics::MirrorMetrics;
 pub use mirror::Mirror;
 pub use readiness::MirrorReadiness;
 pub use reread::RereadCause;
-pub use status::{ContentStamp, ReadPosition, ViewStatus};
+pub use status::{ContentStamp, ReadPosition, ServedFrom, ViewStatus};

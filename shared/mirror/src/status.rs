@@ -29,6 +29,17 @@ impl ViewStatus {
     }
 }
 
+/// What a log is to a view, for whoever has read of it elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServedFrom {
+    /// What is served was read from it.
+    This,
+    /// It is read now; what is served until it is complete is of the log before it.
+    ThisSoon,
+    /// It was left, or is not known here yet.
+    Another,
+}
+
 /// What a read was a read of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadPosition {

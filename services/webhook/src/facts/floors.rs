@@ -7,7 +7,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use anteroom_model::{Incarnation, Revision, ViewId};
+use anteroom_model::{FactError, Incarnation, Revision, ViewId};
 use anteroom_wire::query::QueryReply;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -18,15 +18,27 @@ const FLOORS_MIN: usize = 1_024;
 /// How long a view must not have been read to be forgotten. No replica that is so far behind answers.
 const IDLE_MIN: Duration = Duration::from_secs(60 * 60);
 
+/// How long a log that was left is not gone back to. A replica that has not noticed yet serves it no
+/// longer than that; and where it is the one after all, from a backup, it is taken again.
+const LEFT_MIN: Duration = Duration::from_secs(5 * 60);
+
 /// The furthest position of each view that an answer came from: about as many as are read.
 #[derive(Debug, Default)]
 pub(super) struct Floors(Mutex<Positions>);
 
 #[derive(Debug, Default)]
 struct Positions {
-    by_view: HashMap<ViewId, (Floor, Instant)>,
+    by_view: HashMap<ViewId, Position>,
     /// With so many, the idle ones are looked for.
     sweep_at: usize,
+}
+
+#[derive(Debug)]
+struct Position {
+    floor: Floor,
+    read_at: Instant,
+    /// The log before the floor's, and when the first answer of another one came.
+    left: Option<(Incarnation, Instant)>,
 }
 
 /// A position of one log.
@@ -40,33 +52,74 @@ impl Floors {
     /// The least that is to be read of a view now; `None` where nothing was read yet.
     pub(super) fn of(&self, view: &ViewId) -> Option<Floor> {
         let positions = self.0.lock();
-        positions.by_view.get(view).map(|(floor, _)| floor.clone())
+        positions.by_view.get(view).map(|known| known.floor.clone())
     }
 
-    /// An answer came. Positions of two logs are not compared: whichever log answers is the one.
-    pub(super) fn raise(&self, view: &ViewId, reply: &QueryReply) {
-        self.raise_to(view, &reply.incarnation, reply.revision);
+    /// An answer came. Positions of two logs are not compared: the one that came later is the log.
+    ///
+    /// # Errors
+    /// [`FactError::RevisionNotReached`] where it is of a log that was left.
+    pub(super) fn raise(&self, view: &ViewId, reply: &QueryReply) -> Result<(), FactError> {
+        self.raise_to(view, &reply.incarnation, reply.revision)
+            .map_err(|want| FactError::RevisionNotReached {
+                view: view.as_str().to_owned(),
+                have: reply.revision,
+                want,
+            })
     }
 
     /// The view is known to have got so far: what was read before that is too old.
-    pub(super) fn raise_to(&self, view: &ViewId, incarnation: &Incarnation, revision: Revision) {
+    ///
+    /// # Errors
+    /// The floor that stays, since this is of a log that was left.
+    pub(super) fn raise_to(
+        &self,
+        view: &ViewId,
+        incarnation: &Incarnation,
+        revision: Revision,
+    ) -> Result<(), Revision> {
         let now = Instant::now();
         let mut positions = self.0.lock();
-        if let Some((floor, read_at)) = positions.by_view.get_mut(view) {
-            if floor.incarnation != *incarnation {
-                floor.incarnation = incarnation.clone();
-                floor.revision = revision;
-            }
-            floor.revision = floor.revision.max(revision);
-            *read_at = now;
-            return;
+        if let Some(known) = positions.by_view.get_mut(view) {
+            return known.raise_to(incarnation, revision, now);
         }
         positions.forget_idle(now);
         let floor = Floor {
             incarnation: incarnation.clone(),
             revision,
         };
-        positions.by_view.insert(view.clone(), (floor, now));
+        let position = Position {
+            floor,
+            read_at: now,
+            left: None,
+        };
+        positions.by_view.insert(view.clone(), position);
+        Ok(())
+    }
+}
+
+impl Position {
+    fn raise_to(
+        &mut self,
+        incarnation: &Incarnation,
+        revision: Revision,
+        now: Instant,
+    ) -> Result<(), Revision> {
+        let floor = &mut self.floor;
+        if floor.incarnation != *incarnation {
+            let is_left = |(log, at): &(Incarnation, Instant)| {
+                log == incarnation && now.duration_since(*at) < LEFT_MIN
+            };
+            if self.left.as_ref().is_some_and(is_left) {
+                return Err(floor.revision);
+            }
+            let left = std::mem::replace(&mut floor.incarnation, incarnation.clone());
+            self.left = Some((left, now));
+            floor.revision = revision;
+        }
+        floor.revision = floor.revision.max(revision);
+        self.read_at = now;
+        Ok(())
     }
 }
 
@@ -78,7 +131,7 @@ impl Positions {
             return;
         }
         self.by_view
-            .retain(|_, (_, read_at)| now.duration_since(*read_at) < IDLE_MIN);
+            .retain(|_, known| now.duration_since(known.read_at) < IDLE_MIN);
         self.sweep_at = self.by_view.len() * 2;
     }
 }
@@ -114,7 +167,7 @@ mod tests {
             ("two", 3, 3),
             ("two", 2, 3),
         ] {
-            floors.raise(&view, &reply(log, revision));
+            floors.raise(&view, &reply(log, revision)).unwrap();
             let found = floors.of(&view).unwrap();
             assert_eq!(found.incarnation.0, log);
             assert_eq!(found.revision.0, floor);
@@ -123,13 +176,37 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_log_that_was_left_is_not_gone_back_to_for_a_while() {
+        let floors = Floors::default();
+        let view = ViewId::new("a");
+        for (log, revision) in [("one", 900), ("two", 3)] {
+            floors.raise(&view, &reply(log, revision)).unwrap();
+        }
+        let refused = floors.raise(&view, &reply("one", 901)).unwrap_err();
+        assert!(refused.another_replica_may_answer(), "{refused}");
+        let log = Incarnation("one".into());
+        assert_eq!(
+            floors.raise_to(&view, &log, Revision(902)),
+            Err(Revision(3))
+        );
+        assert_eq!(floors.of(&view).unwrap().incarnation.0, "two");
+        floors.raise(&view, &reply("three", 1)).unwrap();
+        floors.raise(&view, &reply("two", 4)).unwrap_err();
+        // What was the log for so long is no replica's memory.
+        tokio::time::advance(LEFT_MIN).await;
+        floors.raise(&view, &reply("two", 5)).unwrap();
+        assert_eq!(floors.of(&view).unwrap().revision.0, 5);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn views_that_nobody_reads_any_more_are_forgotten() {
         let floors = Floors::default();
         let view = |n: usize| ViewId::new(n.to_string());
-        (0..FLOORS_MIN).for_each(|n| floors.raise(&view(n), &reply("one", 1)));
+        let raise = |n, revision| floors.raise(&view(n), &reply("one", revision)).unwrap();
+        (0..FLOORS_MIN).for_each(|n| raise(n, 1));
         tokio::time::advance(IDLE_MIN).await;
-        floors.raise(&view(0), &reply("one", 2));
-        floors.raise(&view(FLOORS_MIN), &reply("one", 1));
+        raise(0, 2);
+        raise(FLOORS_MIN, 1);
         assert!(floors.of(&view(0)).is_some() && floors.of(&view(FLOORS_MIN)).is_some());
         assert_eq!(floors.of(&view(1)), None);
         assert_eq!(floors.0.lock().by_view.len(), 2);

@@ -108,7 +108,8 @@ impl Views {
 
     /// From now on the view has got so far for everybody who asks here.
     pub(super) fn expect(&self, view: &ViewId, incarnation: &Incarnation, revision: Revision) {
-        self.floors.raise_to(view, incarnation, revision);
+        // Of a log that was left, it says nothing.
+        let _ = self.floors.raise_to(view, incarnation, revision);
     }
 
     /// Asks one view. Where it is on its way, and `waits`, it is asked again for a while.
@@ -142,7 +143,7 @@ impl Views {
             .patiently(question, &seal, deadline, wait_until)
             .instrument(span.clone())
             .await
-            .and_then(|replied| self.checked(question, replied));
+            .and_then(|replied| checked(question, replied));
         record(&span, &outcome);
         let code = outcome.as_ref().err().map(FactError::code);
         self.metrics.query(code, begun.elapsed());
@@ -154,18 +155,6 @@ impl Views {
             results: reply.results.into_iter().map(read).collect(),
             origin,
         })
-    }
-
-    fn checked(&self, question: &Question, replied: Replied) -> Result<Replied, FactError> {
-        let (reply, last_good) = replied;
-        let (found, expected) = (reply.results.len(), question.queries.len());
-        if found != expected {
-            return Err(FactError::RequestInvalid {
-                message: format!("the reply has {found} results for {expected} queries"),
-            });
-        }
-        self.floors.raise(&question.view, &reply);
-        Ok((reply, last_good))
     }
 
     async fn patiently(
@@ -253,7 +242,11 @@ impl Views {
     ) -> Result<QueryReply, FactError> {
         let left = deadline.saturating_duration_since(Instant::now());
         match self.bus.request(at, call(body, left), left).await {
-            Ok(reply) => decode_outcome(&reply).map_err(|error| unreadable(&error))?,
+            Ok(reply) => {
+                let reply = decode_outcome(&reply).map_err(|error| unreadable(&error))??;
+                self.floors.raise(view, &reply)?;
+                Ok(reply)
+            }
             Err(RequestError::NoResponders) => Err(FactError::NoReplica {
                 view: view.as_str().to_owned(),
             }),
@@ -265,6 +258,16 @@ impl Views {
             }),
         }
     }
+}
+
+fn checked(question: &Question, replied: Replied) -> Result<Replied, FactError> {
+    let (found, expected) = (replied.0.results.len(), question.queries.len());
+    if found != expected {
+        return Err(FactError::RequestInvalid {
+            message: format!("the reply has {found} results for {expected} queries"),
+        });
+    }
+    Ok(replied)
 }
 
 /// Whether a replica that says this may serve the view in a moment.

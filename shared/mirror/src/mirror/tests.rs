@@ -6,7 +6,10 @@ use anteroom_view::State;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{Writer, collection};
+use crate::{
+    ServedFrom,
+    testing::{Writer, collection},
+};
 
 struct Harness {
     bus: LocalBus,
@@ -165,6 +168,38 @@ async fn a_log_made_anew_or_cut_short_is_read_anew() {
     harness.writer.open(collection("ingresses", "Ingress"));
     harness.write(1).await;
     harness.until_equal().await;
+}
+
+/// Whoever has read of the new log elsewhere is not answered from the old one.
+#[tokio::test(start_paused = true)]
+async fn what_is_served_of_the_log_before_counts_for_nothing_in_the_one_that_is_read() {
+    let mut harness = Harness::with_objects(5).await;
+    let (view, id) = (harness.view(), harness.view.clone());
+    harness.bus.faults().remake_log();
+    harness.writer = Writer::with_system_views(Arc::new(harness.bus.join())).await;
+    harness.writer.open(collection("ingresses", "Ingress"));
+    harness.writer.put(&id, "ns", "only", json!({})).await;
+    let log = harness.bus.head().await.unwrap().incarnation;
+    let read = async {
+        while view.serves_from(&log) == ServedFrom::Another {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        () = read => {}
+        () = harness.beating() => {}
+    }
+    assert_eq!(view.serves_from(&log), ServedFrom::ThisSoon);
+    let (first, patience) = (Revision(1), Duration::from_secs(1));
+    view.wait_for(first, patience).await.unwrap();
+    let refused = view.wait_for_log(&log, first, patience).await.unwrap_err();
+    assert!(
+        matches!(refused, anteroom_model::FactError::RevisionNotReached { want, .. } if want == first)
+    );
+    let waited = view.wait_for_log(&log, first, patience);
+    let (waited, _) = tokio::join!(waited, harness.writer.synced(&id));
+    waited.unwrap();
+    assert_eq!(view.serves_from(&log), ServedFrom::This);
 }
 
 #[tokio::test(start_paused = true)]
