@@ -79,7 +79,7 @@ mod tests {
         let happens = async {
             tokio::time::sleep(Duration::from_millis(3)).await;
             then();
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         tokio::select! {
             () = publisher.gather(pace) => {}
