@@ -50,6 +50,7 @@ mod compile;
 mod evaluate;
 mod exception;
 mod existing;
+mod filters;
 pub mod functions;
 mod images;
 mod matching;
@@ -82,6 +83,7 @@ pub use evaluate::{
 };
 pub use exception::PolicyException;
 pub use existing::ChangedObject;
+pub use filters::{FILTERS_MAX, FilterError, FilterProblem, Filtered, ResourceFilters};
 pub use functions::{functions, query_functions};
 pub use matching::{KindPattern, Operation};
 pub use permit::{Call, Permit, Refusal};
