@@ -108,8 +108,10 @@ impl Parts {
             watcher,
             replica,
             webhook,
-            reporter,
+            mut reporter,
         } = args;
+        // One option says it for both.
+        reporter.resource_filters = webhook.filters.resource_filters.clone();
         let scope = |name| service.scope(name);
         if watcher.background_scans {
             let client = client.clone();

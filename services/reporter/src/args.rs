@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anteroom_policy::ResourceFilters;
 use anteroom_runtime::{instance, units::duration};
 
 /// How often everything is judged anew, where nobody says otherwise.
@@ -50,6 +51,10 @@ pub struct Args {
         value_parser = clap::value_parser!(u32).range(0..=1_000)
     )]
     pub events_per_second: u32,
+
+    /// Objects that no policy is asked about: the webhook's, in a process with both.
+    #[arg(skip = ResourceFilters::usual())]
+    pub resource_filters: ResourceFilters,
 }
 
 impl Default for Args {
@@ -60,6 +65,7 @@ impl Default for Args {
             background_scan_interval: SCAN_INTERVAL,
             report_writes_per_second: 50,
             events_per_second: 10,
+            resource_filters: ResourceFilters::usual(),
         }
     }
 }

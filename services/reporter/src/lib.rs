@@ -74,6 +74,7 @@ pub async fn run(
         .check("policies", "the first read of the log");
     let check = service.readiness.check("reports", "the lease");
     let (judge, follow) = Judge::new(Arc::clone(&bus), &service, policies);
+    let judge = judge.filtering(args.resource_filters.clone());
     let holder = args.holder();
     let mut candidate = Candidate::new(&client, &args.reporter_namespace, LEASE, holder.clone());
     // Tasks of their own: what is judged holds up neither the lease nor what is known.

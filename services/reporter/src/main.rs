@@ -11,6 +11,7 @@ use anteroom_runtime::{
     kubernetes::KubernetesArgs,
     process::{self, ProcessArgs},
 };
+use anteroom_webhook::FilterArgs;
 use clap::Parser;
 
 #[global_allocator]
@@ -22,6 +23,8 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 struct Cli {
     #[command(flatten)]
     reporter: Args,
+    #[command(flatten, next_help_heading = "Reporter")]
+    filters: FilterArgs,
     #[command(flatten)]
     kubernetes: KubernetesArgs,
     #[command(flatten)]
@@ -32,11 +35,13 @@ struct Cli {
 
 fn main() -> ExitCode {
     let Cli {
-        reporter,
+        mut reporter,
+        filters,
         kubernetes,
         nats,
         process,
     } = Cli::parse();
+    reporter.resource_filters = filters.resource_filters;
     process::run("reporter", &process, |service| async move {
         let client = kubernetes.client().await?;
         let bus = Arc::new(NatsBus::connect(nats.config("reporter")).await?);

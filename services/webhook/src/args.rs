@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use anteroom_policy::ResourceFilters;
 use anteroom_runtime::{certs::files::TlsFileArgs, instance};
 use clap::Args as ClapArgs;
 
@@ -61,6 +62,29 @@ pub struct Args {
     )]
     pub exempt_namespaces: Vec<String>,
 
+    /// Kinds of requests that no policy is asked about.
+    #[command(flatten)]
+    pub filters: FilterArgs,
+
+    /// Groups of users about whose requests no policy is asked, separated by commas, with `*` for any run of characters
+    /// and `?` for one. A name with `!` before it says who is asked about all the same.
+    #[arg(
+        long,
+        env = "ANTEROOM_EXEMPT_GROUPS",
+        value_name = "GROUPS",
+        value_delimiter = ','
+    )]
+    pub exempt_groups: Vec<String>,
+
+    /// Users about whose requests no policy is asked, in the same way: as in `system:serviceaccount:ci:*`.
+    #[arg(
+        long,
+        env = "ANTEROOM_EXEMPT_USERS",
+        value_name = "USERS",
+        value_delimiter = ','
+    )]
+    pub exempt_users: Vec<String>,
+
     /// Milliseconds without an answer after which a query is asked a second time, 50 to 150.
     #[arg(
         long,
@@ -97,6 +121,21 @@ pub struct Args {
     /// API server's own trust store decides.
     #[arg(long, env = "ANTEROOM_TLS_CA_FILE", requires = "tls_cert_file")]
     pub tls_ca_file: Option<PathBuf>,
+}
+
+/// What is asked about by no policy: one option of all who take objects through policies.
+#[derive(ClapArgs, Clone, Debug)]
+pub struct FilterArgs {
+    /// Kinds of objects that no policy is applied to, as Kyverno's `resourceFilters`: `[Kind,namespace,name]` one
+    /// after the other, with `*` and `?`. A kind is written as in a policy; `*/*` is every kind and subresource.
+    /// Give webhooks and reporters the same.
+    #[arg(
+        long,
+        env = "ANTEROOM_RESOURCE_FILTERS",
+        default_value = ResourceFilters::USUAL,
+        value_name = "FILTERS"
+    )]
+    pub resource_filters: ResourceFilters,
 }
 
 impl Args {

@@ -12,7 +12,9 @@ use anteroom_model::{
     EntryKind, EntryRecord, GroupVersionResource, Incarnation, KindRecord, ObjectKey, Revision,
     Source, ViewId,
 };
-use anteroom_policy::{AdmissionRequest, Arrival, Policy, Reference, RuleOutcome, scanned};
+use anteroom_policy::{
+    AdmissionRequest, Arrival, Filtered, Policy, Reference, ResourceFilters, RuleOutcome, scanned,
+};
 use anteroom_runtime::{Check, Service};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -41,6 +43,7 @@ pub struct Judge {
     decider: Decider,
     catalogs: Catalogs,
     worker: Arc<Worker>,
+    filters: Arc<ResourceFilters>,
 }
 
 /// The policies, entries and kinds as they were at one moment. Cheap to clone.
@@ -109,6 +112,7 @@ impl Judge {
             decider,
             catalogs,
             worker,
+            filters: Arc::default(),
         };
         let follow = async move {
             tokio::select! {
@@ -117,6 +121,13 @@ impl Judge {
             }
         };
         (judge, follow)
+    }
+
+    /// The same, asking no policy about these objects.
+    #[must_use]
+    pub fn filtering(self, filters: ResourceFilters) -> Self {
+        let filters = Arc::new(filters);
+        Self { filters, ..self }
     }
 
     /// What is known now; `None` until all was read once.
@@ -132,8 +143,8 @@ impl Judge {
     }
 
     /// Takes an object through the validating rules of these policies, in their order; those that do not
-    /// speak of it are left out. `object` is whole, with `apiVersion` and `kind`. All their facts together
-    /// may take `timeout`, at most [`TIMEOUT`].
+    /// speak of it are left out, and all where it is filtered. `object` is whole, with `apiVersion` and `kind`. All
+    /// their facts together may take `timeout`, at most [`TIMEOUT`].
     pub async fn judge(
         &self,
         known: &Known,
@@ -141,6 +152,9 @@ impl Judge {
         object: Value,
         timeout: Duration,
     ) -> Vec<Judged> {
+        if is_filtered(&self.filters, &object) {
+            return Vec::new();
+        }
         let Some(request) = creation(object) else {
             return Vec::new();
         };
@@ -277,10 +291,33 @@ fn view_of_record(record: &EntryRecord) -> Option<ViewId> {
     Some(binding.view.clone())
 }
 
+/// Whether no policy is asked about the object.
+fn is_filtered(filters: &ResourceFilters, object: &Value) -> bool {
+    let (group, version) = group_version(object);
+    let metadata = &object["metadata"];
+    filters.filter(&Filtered {
+        group,
+        version,
+        kind: text(object, "kind"),
+        subresource: "",
+        namespace: text(metadata, "namespace"),
+        name: text(metadata, "name"),
+    })
+}
+
+/// Empty: there is none.
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+fn group_version(object: &Value) -> (&str, &str) {
+    let api_version = text(object, "apiVersion");
+    api_version.split_once('/').unwrap_or(("", api_version))
+}
+
 /// The request that would create the object, by nobody.
 fn creation(object: Value) -> Option<AdmissionRequest> {
-    let api_version = object["apiVersion"].as_str().unwrap_or_default();
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let (group, version) = group_version(&object);
     let mut request = json!({
         "kind": {"group": group, "version": version, "kind": object["kind"]},
         "name": object["metadata"]["name"],
@@ -319,6 +356,34 @@ mod tests {
             return false;
         };
         report.outcome == RuleOutcome::Pass
+    }
+
+    #[test]
+    fn an_object_is_filtered_by_its_kind_and_place() {
+        let filters = ResourceFilters::parse("[apps/v1/Deployment,n,a*][*,o,*]").unwrap();
+        for (object, expected) in [
+            (
+                json!({"apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": "a", "namespace": "n"}}),
+                true,
+            ),
+            (
+                json!({"apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": "b", "namespace": "n"}}),
+                false,
+            ),
+            (
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "o"}}),
+                true,
+            ),
+            (
+                json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "o"}}),
+                false,
+            ),
+            (json!("text"), false),
+        ] {
+            assert_eq!(is_filtered(&filters, &object), expected, "{object}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use crate::{
     admission::{self, Admission},
     catalog::{Catalog, Catalogs},
+    exempt::Exempt,
     existing::Triggered,
     facts::Facts,
     metrics::WebhookMetrics,
@@ -34,6 +35,7 @@ pub(crate) struct Decider {
     catalogs: Catalogs,
     facts: Facts,
     metrics: WebhookMetrics,
+    exempt: Exempt,
 }
 
 impl Decider {
@@ -42,7 +44,13 @@ impl Decider {
             catalogs,
             facts,
             metrics,
+            exempt: Exempt::default(),
         }
+    }
+
+    /// The same, asking no policy about these requests.
+    pub(crate) fn exempting(self, exempt: Exempt) -> Self {
+        Self { exempt, ..self }
     }
 
     /// Decides by the rules of a phase, before `deadline`: see [`deadline`].
@@ -59,16 +67,26 @@ impl Decider {
         scope: &Scope,
         deadline: Instant,
     ) -> Result<Decision, ReviewError> {
-        let Some(catalog) = self.catalogs.borrow().clone() else {
+        let catalog = self.catalogs.borrow().clone();
+        let kind = resource_kind(catalog.as_deref(), review);
+        let named = (kind.group, kind.version, kind.kind);
+        if let Some(by) = self.exempt.by(named, review) {
+            self.metrics.exempt(phase, by);
+            return Ok(Decision::default());
+        }
+        let Some(catalog) = &catalog else {
             return Ok(not_ready(scope));
         };
         let mut decision = self
-            .decide_by(&catalog, review, phase, scope, deadline)
+            .decide_by(catalog, review, kind, (phase, scope), deadline)
             .await?;
         let now = self.catalogs.borrow().clone();
-        let changed = now.filter(|now| !now.decides_as(&catalog));
+        let changed = now.filter(|now| !now.decides_as(catalog));
         if let Some(now) = changed.filter(|_| decision.error) {
-            decision = self.decide_by(&now, review, phase, scope, deadline).await?;
+            let kind = resource_kind(Some(&now), review);
+            decision = self
+                .decide_by(&now, review, kind, (phase, scope), deadline)
+                .await?;
         }
         for record in &decision.rules {
             let result = record.result();
@@ -82,11 +100,10 @@ impl Decider {
         &self,
         catalog: &Catalog,
         review: &Review<'_>,
-        phase: Phase,
-        scope: &Scope,
+        kind: ResourceKind<'_>,
+        (phase, scope): (Phase, &Scope),
         deadline: Instant,
     ) -> Result<Decision, ReviewError> {
-        let kind = resource_kind(catalog, review);
         let subject = Subject {
             group: kind.group,
             version: kind.version,
@@ -269,25 +286,35 @@ struct ResourceKind<'a> {
 }
 
 /// The kind that policies name: of a subresource that has a kind of its own (`Scale`,
-/// `PodExecOptions`), that of the resource that it belongs to.
-fn resource_kind<'a>(catalog: &'a Catalog, review: &'a Review<'_>) -> ResourceKind<'a> {
+/// `PodExecOptions`), that of the resource that it belongs to. Empty where nobody knows yet which that is:
+/// then it is no kind that could be named.
+fn resource_kind<'a>(catalog: Option<&'a Catalog>, review: &'a Review<'_>) -> ResourceKind<'a> {
     let head = &review.head;
-    if !head.sub_resource.is_empty() {
-        let resource = &head.resource;
-        let gvr =
-            GroupVersionResource::new(&*resource.group, &*resource.version, &*resource.resource);
-        if let Some(record) = catalog.kinds.of_resource(&gvr) {
-            return ResourceKind {
-                group: &resource.group,
-                version: &resource.version,
-                kind: &record.kind,
-            };
+    let resource = &head.resource;
+    let kind = match (&*head.sub_resource, catalog) {
+        ("", _) => None,
+        (_, None) => Some(""),
+        (_, Some(catalog)) => {
+            let gvr = GroupVersionResource::new(
+                &*resource.group,
+                &*resource.version,
+                &*resource.resource,
+            );
+            let record = catalog.kinds.of_resource(&gvr);
+            record.map(|record| &*record.kind)
         }
-    }
-    ResourceKind {
-        group: &head.kind.group,
-        version: &head.kind.version,
-        kind: &head.kind.kind,
+    };
+    match kind {
+        Some(kind) => ResourceKind {
+            group: &resource.group,
+            version: &resource.version,
+            kind,
+        },
+        None => ResourceKind {
+            group: &head.kind.group,
+            version: &head.kind.version,
+            kind: &head.kind.kind,
+        },
     }
 }
 

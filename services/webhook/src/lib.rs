@@ -10,6 +10,7 @@
 //!
 //! - `review`: what the API server sends; what is wrong with it.
 //! - `ready`: whether what the policies need is there.
+//! - `exempt`: which requests no policy is asked about.
 //! - `policies`: which policies concern a request.
 //! - `decide`: takes a request through them; `facts` asks the replicas; `verdict` decides.
 //! - `response`: what the API server and its users are told.
@@ -28,6 +29,7 @@ mod beats;
 mod catalog;
 mod decide;
 mod exceptions;
+mod exempt;
 mod existing;
 mod facts;
 mod kinds;
@@ -57,7 +59,7 @@ use axum::{extract::Request, response::Response};
 use kube::Client;
 use tokio::sync::watch;
 
-pub use args::Args;
+pub use args::{Args, FilterArgs};
 
 use start::Parts;
 

@@ -17,7 +17,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
 };
 
-use crate::verdict::RuleResult;
+use crate::{exempt::ExemptBy, verdict::RuleResult};
 pub(crate) use kyverno::{KyvernoMetrics, OfRule, Seen};
 
 /// From a decision that asked nobody to one that took all the time there was.
@@ -44,6 +44,7 @@ pub(crate) struct WebhookMetrics {
     live_read_seconds: Family<OutcomeLabels, Histogram, fn() -> Histogram>,
     audits: Family<ResultLabels, Counter>,
     review_errors: Family<CodeLabels, Counter>,
+    exempt: Family<ExemptLabels, Counter>,
     pub(crate) reviews_in_flight: Gauge,
     policies: Family<StateLabels, Gauge>,
     registrations: Family<OutcomeLabels, Counter>,
@@ -91,6 +92,12 @@ struct OutcomeLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CodeLabels {
     code: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ExemptLabels {
+    by: &'static str,
+    phase: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -142,6 +149,7 @@ impl WebhookMetrics {
             live_read_seconds: Family::new_with_constructor(histogram),
             audits: Family::default(),
             review_errors: Family::default(),
+            exempt: Family::default(),
             reviews_in_flight: Gauge::default(),
             policies: Family::default(),
             registrations: Family::default(),
@@ -196,6 +204,11 @@ impl WebhookMetrics {
             own.review_errors.clone(),
         );
         metrics.register(
+            "anteroom_admission_exempt",
+            "Reviews that no policy was asked about, by what exempts them, and by phase",
+            own.exempt.clone(),
+        );
+        metrics.register(
             "anteroom_admission_reviews_in_flight",
             "Reviews that are being decided",
             own.reviews_in_flight.clone(),
@@ -244,6 +257,15 @@ impl WebhookMetrics {
                 .inc(),
         };
         self.decision_seconds.observe(took.as_secs_f64());
+    }
+
+    /// No policy was asked.
+    pub(crate) fn exempt(&self, phase: Phase, by: ExemptBy) {
+        let labels = ExemptLabels {
+            by: by.as_str(),
+            phase: phase_name(phase),
+        };
+        self.exempt.get_or_create(&labels).inc();
     }
 
     /// Where such a result of a rule is counted.

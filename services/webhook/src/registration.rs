@@ -82,8 +82,11 @@ impl Registration {
             .exempt_namespaces
             .iter()
             .chain([&args.service_namespace])
+            .map(String::as_str)
+            // What is filtered whole need not even be sent here.
+            .chain(args.filters.resource_filters.whole_namespaces())
             .filter(|namespace| !namespace.is_empty())
-            .cloned()
+            .map(str::to_owned)
             .collect();
         Self {
             name: args.webhook_configuration.clone(),

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, value::RawValue};
 use thiserror::Error;
 
 use fields::Fields;
-pub(crate) use fields::Head;
+pub(crate) use fields::{Head, User};
 
 /// The version that is spoken here.
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -178,6 +178,12 @@ impl<'a> Review<'a> {
     /// Whether nothing comes of it. Looked up when it is asked for.
     pub(crate) fn is_dry_run(&self) -> bool {
         self.fields.iter().any(|field| field == ("dryRun", "true"))
+    }
+
+    /// Whose request it is; `None` where that cannot be read. Looked up when it is asked for.
+    pub(crate) fn user(&self) -> Option<User<'a>> {
+        let user = self.fields.iter().find(|(name, _)| *name == "userInfo");
+        user.and_then(|(_, text)| serde_json::from_str(text).ok())
     }
 
     /// In whose name what is written is kept apart (`fieldManager`); empty: nobody says. Looked up when it is asked

@@ -17,6 +17,7 @@ use crate::{
     beats::Beats,
     catalog::{self, Catalog, Catalogs},
     decide::Decider,
+    exempt::Exempt,
     existing::Existing,
     facts::Facts,
     metrics::{KyvernoMetrics, WebhookMetrics},
@@ -154,7 +155,8 @@ impl<'a> Parts<'a> {
         let hedge = Duration::from_millis(self.args.query_hedge_ms);
         let (metrics, ratio) = (self.metrics.clone(), self.args.audit_cached_calls);
         let facts = Facts::new(self.bus(), metrics.clone(), hedge, ratio);
-        let decider = Decider::new(catalogs, facts, metrics.clone());
+        let exempt = Exempt::new(self.args);
+        let decider = Decider::new(catalogs, facts, metrics.clone()).exempting(exempt);
         let (violations, telling) = Violations::new(self.bus(), metrics.clone(), self.shutdown());
         self.tasks.spawn("violations", telling);
         let (existing, changing) = Existing::new(

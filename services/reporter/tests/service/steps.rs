@@ -4,7 +4,7 @@ use anteroom_simapi::Fault;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::world::{CONFIG_MAPS, PATIENCE, POLICIES, REPORTS, World, policy};
+use crate::world::{CONFIG_MAPS, PATIENCE, POLICIES, REPORTS, World, args, policy};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reports_are_in_step_with_objects_and_policies() {
@@ -147,5 +147,29 @@ async fn facts_that_never_come_hold_up_no_other_policy() {
     // Nor is what hangs waited for again and again.
     let hung = world.sim.wait_until(|_| all_have("a-hangs/r: error"));
     timeout(PATIENCE, hung).await.unwrap();
+    reporter.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_filtered_is_not_reported() {
+    anteroom_runtime::process::install_crypto_provider();
+    let world = World::start().await;
+    world.put("one", "a");
+    world.put("two", "b");
+    world.sim.put(POLICIES, policy("p", "a")).unwrap();
+    let before = world.report_as("before");
+    let both: &[(&str, &[&str])] = &[("one", &["p/r: pass"]), ("two", &["p/r: fail"])];
+    world.until("nothing is filtered", both).await;
+    before.stop().await;
+
+    // What was reported before the option was given goes.
+    let mut filtering = args("filtering");
+    filtering.resource_filters = "[ConfigMap,default,tw?]".parse().unwrap();
+    let reporter = world.report(filtering);
+    world.until("one is", &both[..1]).await;
+    world.put("twi", "a");
+    world.put("three", "b");
+    let then: &[(&str, &[&str])] = &[("one", &["p/r: pass"]), ("three", &["p/r: fail"])];
+    world.until("one more is", then).await;
     reporter.stop().await;
 }

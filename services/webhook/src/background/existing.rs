@@ -8,7 +8,7 @@ use futures::{StreamExt as _, stream};
 use serde_json::Value;
 use tokio::time::{Duration, Instant};
 
-use super::{Judge, Known, creation};
+use super::{Judge, Known, creation, is_filtered};
 use crate::{existing::Source, policies::Entry, rule::RuleName};
 
 /// Triggers that are worked on at once.
@@ -103,6 +103,7 @@ impl Judge {
             let items = part["items"].as_array().cloned().unwrap_or_default();
             let works = items
                 .into_iter()
+                .filter(|object| !is_filtered(&self.filters, object))
                 .filter_map(creation)
                 .map(async |request| self.worker.work(name, &request, Source::Existing).await);
             let mut works = stream::iter(works).buffer_unordered(AT_ONCE);

@@ -525,3 +525,23 @@ fn one_namespace_takes_no_room_from_others() {
     let left_out: Vec<_> = found.left_out.keys().map(ToString::to_string).collect();
     assert_eq!(left_out, ["a/r"]);
 }
+
+/// What no policy is asked about in a whole namespace is not sent.
+#[test]
+fn namespaces_that_are_filtered_whole_are_exempt() {
+    #[derive(clap::Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: Args,
+    }
+    let exempt = |given: &[&str]| {
+        let given = ["webhook"].iter().chain(given);
+        let args = <Alone as clap::Parser>::parse_from(given).args;
+        Registration::new(&args).exempt_namespaces.join(" ")
+    };
+    let usual = "anteroom kube-node-lease kube-public kube-system";
+    assert_eq!(exempt(&[]), usual);
+    assert_eq!(exempt(&["--resource-filters="]), "anteroom kube-system");
+    let filters = "--resource-filters=[*/*,a,*][*,b,*][*/*,c*,*][*/*,kube-system,*][Pod,d,*]";
+    assert_eq!(exempt(&[filters]), "a anteroom kube-system");
+}

@@ -102,6 +102,17 @@ pub(crate) struct Resource<'a> {
     pub(crate) resource: Cow<'a, str>,
 }
 
+/// Who makes a request.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct User<'a> {
+    /// As in `system:serviceaccount:ci:runner`.
+    #[serde(borrow)]
+    pub(crate) username: Cow<'a, str>,
+    /// As in `system:nodes`.
+    pub(crate) groups: Vec<String>,
+}
+
 impl<'a> Head<'a> {
     pub(super) fn of(fields: &Fields<'a>) -> serde_json::Result<Self> {
         let mut head = Self::default();

@@ -10,6 +10,7 @@ mod client;
 mod cluster;
 mod decisions;
 mod excepted;
+mod exempt;
 mod existing;
 mod mutations;
 mod offline;
