@@ -18,7 +18,10 @@ use anteroom_model::{Incarnation, Revision};
 use anteroom_runtime::{backoff::Backoff, telemetry};
 use anteroom_wire::envelope::{Envelope, TraceContext};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant as Clock,
+};
 
 pub(crate) use book::{Book, Opening};
 use gather::Pace;
@@ -130,9 +133,16 @@ impl Publisher {
             metrics,
         };
         let mut pace = Pace::default();
+        let mut refresh_at = Clock::now() + REFRESH_INTERVAL;
         loop {
+            // Whether there is work or not: a group that is never quiet has readers too.
+            if Clock::now() >= refresh_at {
+                self.shared.book.lock().refresh(Clock::now().into_std());
+                refresh_at = Clock::now() + REFRESH_INTERVAL;
+            }
             self.gather(&pace).await;
-            let work = self.shared.book.lock().next_work(Instant::now());
+            let now = Clock::now().into_std();
+            let work = self.shared.book.lock().next_work(now);
             let end = match work {
                 Some(Work::Append(batch)) => {
                     pace.begin();
@@ -153,7 +163,9 @@ impl Publisher {
                 None => {
                     // Only now is the last of it done.
                     self.shared.written.send_replace(());
-                    self.wait_for_work().await;
+                    let work = self.shared.work.notified();
+                    // At its end it is looked what is due.
+                    let _ = tokio::time::timeout_at(refresh_at, work).await;
                     continue;
                 }
             };
@@ -161,13 +173,6 @@ impl Publisher {
                 return end;
             }
             self.shared.written.send_replace(());
-        }
-    }
-
-    async fn wait_for_work(&self) {
-        let work = self.shared.work.notified();
-        if tokio::time::timeout(REFRESH_INTERVAL, work).await.is_err() {
-            self.shared.book.lock().refresh(Instant::now());
         }
     }
 }
@@ -239,3 +244,6 @@ pub(crate) async fn log_was_remade(bus: &dyn Bus, incarnation: &Incarnation) -> 
         Err(_) => false,
     }
 }
+
+#[cfg(test)]
+mod tests;
