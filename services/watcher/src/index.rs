@@ -1,7 +1,8 @@
 //! Reads the log's index for those who begin to write: once for all groups that are taken together.
 //!
 //! Whoever takes a group's lease may use only an index that was begun to be read after that, since
-//! the writer before may have written until then.
+//! the writer before may have written until then. For the same reason nobody is given what it says of a
+//! group that was not asked for: others go on writing while it is read.
 
 use std::time::Duration;
 

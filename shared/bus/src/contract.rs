@@ -65,7 +65,9 @@ pub trait Bus: Debug + Send + Sync + 'static {
     /// readers that it is dropped). Call it after the `Dropped` control record was appended.
     async fn purge(&self, fence: Fence, view: &ViewId) -> Result<(), AppendError>;
 
-    /// What the log holds, without bodies: what a new writer compares the source with.
+    /// What the log holds, without bodies: what a new writer compares the source with. Whole for the groups
+    /// whose lease was taken before it is asked for; of a group that somebody else writes meanwhile, what
+    /// is written then may be missing.
     async fn index(&self) -> Result<LogIndex, BusError>;
 
     /// As [`Bus::index`], of one group's views alone: those whose control record names a source of

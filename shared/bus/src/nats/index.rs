@@ -1,6 +1,13 @@
 //! What the log holds, without bodies.
 //!
 //! Two passes: the control records whole, which are few, then the objects' headers.
+//!
+//! # When it is complete
+//! Each pass brings all that stood at or before the head that was asked for first: records come in the
+//! log's order, so the one at the head, or the first behind it, is the proof, and a log that never stands
+//! still is read as soon as another. What stood before the head and was superseded meanwhile is behind it,
+//! where a pass need not come. So nothing is missing of a group whose lease the reader took before, since
+//! nobody else writes it; of other groups, whatever their writers touched meanwhile may be.
 
 use std::time::Duration;
 
@@ -105,6 +112,9 @@ impl Reading<'_> {
                 Ok(Ok(Step::Record(delivered))) => {
                     taken += 1;
                     take(&delivered.message);
+                    if delivered.revision >= self.head.last {
+                        break;
+                    }
                 }
                 Ok(Ok(Step::Idle { scanned })) if scanned >= self.head.last => break,
                 Ok(Ok(Step::Idle { .. })) => {}

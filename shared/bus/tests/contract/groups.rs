@@ -1,5 +1,7 @@
 //! Groups of views: each has a writer of its own, and all of them write one log.
 
+use std::time::Duration;
+
 use anteroom_bus::{AppendError, Lease, Scope};
 use anteroom_model::{Collection, Group, GroupVersionResource, Revision, Source, ViewState};
 
@@ -118,6 +120,39 @@ pub(crate) async fn one_client_writes_for_all_groups_at_once(harness: impl Harne
                 .all(|(_, version)| version.as_str() == "10")
         );
     }
+}
+
+/// A successor is not kept from its own group by how busy the others are.
+pub(crate) async fn the_index_is_read_while_another_group_is_written(harness: impl Harness) {
+    const OBJECTS: usize = 300;
+    let one = Writer::of(harness.client().await, ONE).await;
+    let two = Writer::of(harness.client().await, TWO).await;
+    for batch in 0..OBJECTS / 100 {
+        let names = (0..100).map(|n| format!("x{}", batch * 100 + n));
+        one.append(names.map(|name| put("a", &name, 1)).collect())
+            .await;
+    }
+    two.append((0..50).map(|n| put("b", &format!("y{n}"), 1)).collect())
+        .await;
+    let busy = tokio::spawn(async move {
+        let mut pace = tokio::time::interval(Duration::from_millis(20));
+        for version in 2_u64.. {
+            pace.tick().await;
+            two.append(vec![put("b", &format!("y{}", version % 50), version)])
+                .await;
+        }
+    });
+    let successor = Writer::of(harness.client().await, ONE).await;
+    for _ in 0..3 {
+        let read = tokio::time::timeout(Duration::from_secs(5), successor.bus.index());
+        let index = read.await.expect("it ends in a log that grows").unwrap();
+        assert_eq!(index.objects[&view("a")].len(), OBJECTS);
+    }
+    assert!(
+        !busy.is_finished(),
+        "the other group is written all the while"
+    );
+    busy.abort();
 }
 
 pub(crate) async fn the_index_of_a_group_has_its_views_alone(harness: impl Harness) {
