@@ -44,6 +44,9 @@ pub(crate) enum End {
     Fenced,
     /// The log is another one: everything has to be written again.
     LogRemade,
+    /// The bus takes smaller messages than it did when this was handed in: what it takes now is known to
+    /// the next term.
+    TooLarge,
 }
 
 /// Where changes are handed in. Cheap to clone; all clones are one.
@@ -216,6 +219,12 @@ impl Writer<'_> {
                 Ok(done) => return Ok(done),
                 Err(AppendError::Fenced) => return Err(End::Fenced),
                 Err(AppendError::Bus(BusError::NoLog)) => return Err(End::LogRemade),
+                Err(AppendError::Bus(error @ BusError::TooLarge { .. })) => {
+                    tracing::error!(%error, "{what} failed, and would again");
+                    // Where the next term meets it too, terms do not follow one another at once.
+                    tokio::time::sleep(Duration::from_millis(RETRY_MAX_MS)).await;
+                    return Err(End::TooLarge);
+                }
                 Err(error) => error,
             };
             self.metrics.retry();

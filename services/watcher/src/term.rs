@@ -96,6 +96,7 @@ pub(crate) async fn lead(setting: &Setting, leadership: &Leadership) -> anyhow::
         ..
     } = setting;
     let publisher = Publisher::new(leadership.term);
+    publisher.with(|book| book.limit_messages(bus.message_bytes_max()));
     let incarnation = &leadership.incarnation;
     let write = publisher.run(&**bus, leadership.fence, incarnation, &metrics.writer);
     tokio::pin!(write);

@@ -166,6 +166,9 @@ async fn terms(setting: Setting, group: Group) -> anyhow::Result<()> {
             Outcome::Over(End::LogRemade) => {
                 tracing::warn!(%group, "the log was made anew: everything is written again");
             }
+            Outcome::Over(End::TooLarge) => {
+                tracing::warn!(%group, "the bus takes smaller messages: what is larger is looked for");
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use std::{collections::HashMap, fmt::Debug, time::Duration};
 
 use anteroom_model::{
     Epoch, Group, Incarnation, ObjectKey, ResourceVersion, Revision, ViewId, ViewRecord,
+    limits::MESSAGE_BYTES_MAX,
 };
 use anteroom_wire::{
     beat::Beat,
@@ -54,6 +55,12 @@ pub trait Bus: Debug + Send + Sync + 'static {
         lease: Lease,
         expected: Option<Fence>,
     ) -> Result<Fence, AppendError>;
+
+    /// The largest message that it takes now, headers included: at most `MESSAGE_BYTES_MAX`, and less
+    /// where a server was set up for less.
+    fn message_bytes_max(&self) -> usize {
+        MESSAGE_BYTES_MAX
+    }
 
     /// Appends all of `batch` or nothing, provided that the lease is still the one of `fence`.
     /// Returns the position of the batch's last record; the others stand contiguously before it.

@@ -324,6 +324,10 @@ impl Bus for NatsBus {
         self.connection.clone()
     }
 
+    fn message_bytes_max(&self) -> usize {
+        append::message_bytes_max(&self.shared)
+    }
+
     async fn ensure_log(&self) -> Result<LogHead, BusError> {
         let shared = &*self.shared;
         let (has, wants) = (shared.client.max_payload(), MESSAGE_BYTES_MAX);

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::{
     PROTOCOL_VERSION, WireError, body, escape, header,
-    subject::{SUBJECT_BYTES_MAX, Subject, Subjects},
+    subject::{self, SUBJECT_BYTES_MAX, Subject, Subjects},
 };
 
 pub use crate::header::TraceContext;
@@ -83,9 +83,31 @@ pub enum Head {
 /// The largest sealed body: an open one, and what the seal adds.
 const SEALED_BYTES_MAX: usize = OBJECT_BYTES_MAX + 1024;
 
+/// What a message has beside a body and a version, at most: the other headers, traces and what a bus
+/// adds for batches and fences included.
+pub const HEADERS_BYTES_MAX: usize = 8 * 1024;
+
 const PUT: &str = "put";
 const DELETE: &str = "delete";
 const CONTROL: &str = "control";
+
+/// Whether a put of this object can be written, in a cluster of any name, to a bus that takes messages of
+/// so many bytes.
+///
+/// # Errors
+/// [`WireError::Limit`].
+pub fn check_put(
+    view: &ViewId,
+    key: &ObjectKey,
+    version: &ResourceVersion,
+    body_bytes: usize,
+    message_bytes_max: usize,
+) -> Result<(), WireError> {
+    subject::check_object(view, key)?;
+    let version_bytes = escape::token_bytes(version.as_str());
+    let bytes = body_bytes.saturating_add(version_bytes + HEADERS_BYTES_MAX);
+    body::within("bytes of a message", bytes, message_bytes_max)
+}
 
 /// A record as the bus stores it. The body of a put is taken as it is: [`body::encode_json`] made
 /// it.

@@ -19,6 +19,12 @@ pub(crate) fn push(text: &str, to: &mut String) {
     }
 }
 
+/// How long the token of `text` is.
+pub(crate) fn token_bytes(text: &str) -> usize {
+    let bytes = text.bytes().map(|b| if is_plain(b) { 1 } else { 3 });
+    bytes.sum::<usize>().max(1)
+}
+
 /// The token of `text`.
 pub(crate) fn escape(text: &str) -> String {
     let mut token = String::with_capacity(text.len() + 8);

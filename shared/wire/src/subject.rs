@@ -19,7 +19,7 @@
 
 use anteroom_model::{Group, Incarnation, ObjectKey, ViewId};
 
-use crate::{WireError, escape};
+use crate::{WireError, body, escape};
 
 /// The longest subject that is written. A NATS server cuts the connection of a client whose protocol
 /// line (subject and reply subject together) exceeds 4,096 bytes; an object over this limit is an
@@ -28,6 +28,17 @@ pub const SUBJECT_BYTES_MAX: usize = 4_000;
 
 /// The longest cluster name.
 pub const CLUSTER_BYTES_MAX: usize = 63;
+
+/// Whether an object can be named, whatever the cluster's name is.
+///
+/// # Errors
+/// [`WireError::Limit`] if its subject would be longer than [`SUBJECT_BYTES_MAX`].
+pub fn check_object(view: &ViewId, key: &ObjectKey) -> Result<(), WireError> {
+    let parts = [view.as_str(), &key.namespace, &key.name];
+    let tokens = parts.map(|part| 1 + escape::token_bytes(part));
+    let bytes = "ar..obj".len() + CLUSTER_BYTES_MAX + tokens.iter().sum::<usize>();
+    body::within("bytes of a subject", bytes, SUBJECT_BYTES_MAX)
+}
 
 /// What a subject names.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,15 +15,15 @@ use std::{
 use anteroom_model::{
     Digest, Epoch, Failure, ObjectKey, ResourceVersion, Revision, SourceInfo, ViewId, ViewRecord,
     ViewState,
-    limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX},
+    limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, MESSAGE_BYTES_MAX},
 };
-use anteroom_wire::envelope::Record;
+use anteroom_wire::envelope::{Record, check_put};
 use bytes::Bytes;
 use tracing::Span;
 
 use super::{
     change::Queued,
-    ledger::Ledger,
+    ledger::{self, Ledger},
     marks::Width,
     work::{Batch, Brought, Item, Tenure, ViewStats, Work},
 };
@@ -61,6 +61,7 @@ pub(crate) struct Book {
     queue: VecDeque<Item>,
     pending_bytes: usize,
     pending_bytes_max: usize,
+    message_bytes_max: usize,
     /// Work was handed out and is not done.
     at_work: bool,
 }
@@ -75,6 +76,7 @@ impl Book {
             queue: VecDeque::new(),
             pending_bytes: 0,
             pending_bytes_max: PENDING_BYTES_MAX,
+            message_bytes_max: MESSAGE_BYTES_MAX,
             at_work: false,
         }
     }
@@ -217,6 +219,7 @@ impl Book {
     /// The object is now this; or it is there and, for this reason, cannot be published: then the
     /// view fails until it changes.
     pub(crate) fn bring(&mut self, tenure: &Tenure, brought: Brought, body: Result<Bytes, String>) {
+        let body = body.and_then(|body| self.writable(&tenure.view, &brought, body));
         let Some(ledger) = self.ledger(tenure) else {
             return;
         };
@@ -229,6 +232,19 @@ impl Book {
             Err(problem) => ledger.set_unusable(brought, problem),
         }
         self.object_changed(tenure);
+    }
+
+    /// What the bus would never take is no change that waits: everything behind it would wait for ever.
+    fn writable(&self, view: &ViewId, brought: &Brought, body: Bytes) -> Result<Bytes, String> {
+        let Brought { key, version, .. } = brought;
+        match check_put(view, key, version, body.len(), self.message_bytes_max) {
+            Ok(()) => Ok(body),
+            Err(error) => {
+                let (key, bytes) = (ledger::shown(key), body.len());
+                tracing::error!(%view, key, bytes, %error, "object cannot be written to the log");
+                Err(error.to_string())
+            }
+        }
     }
 
     /// The object is gone.
@@ -359,6 +375,11 @@ impl Book {
     /// Takes no more than this of bodies that wait, if it is less than [`PENDING_BYTES_MAX`].
     pub(crate) fn limit_pending(&mut self, bytes_max: usize) {
         self.pending_bytes_max = bytes_max.min(PENDING_BYTES_MAX);
+    }
+
+    /// Objects whose messages would be larger cannot be published.
+    pub(crate) fn limit_messages(&mut self, bytes_max: usize) {
+        self.message_bytes_max = bytes_max;
     }
 
     /// Bytes that all of this takes, and the view that takes most of them.

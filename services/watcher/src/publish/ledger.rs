@@ -27,6 +27,9 @@ use super::{
     work::Brought,
 };
 
+/// What is shown of a key in a failure: namespace and name of most kinds, whole.
+const SHOWN_BYTES_MAX: usize = 320;
+
 /// One view, as its writer knows it.
 #[derive(Debug)]
 pub(super) struct Ledger {
@@ -443,6 +446,16 @@ fn weight(key: &ObjectKey, version: &ResourceVersion) -> u64 {
     let texts = [key.namespace.len(), key.name.len(), version.as_str().len()];
     let rounded = texts.iter().map(|bytes| bytes.next_multiple_of(16));
     rounded.sum::<usize>() as u64
+}
+
+/// A key for people: one that cannot be published may be as long as it likes.
+pub(super) fn shown(key: &ObjectKey) -> String {
+    let mut text = key.to_string();
+    if text.len() > SHOWN_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(SHOWN_BYTES_MAX));
+        text.push('…');
+    }
+    text
 }
 
 /// Whether the key is of this namespace; empty: all are.

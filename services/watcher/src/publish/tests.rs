@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use anteroom_bus::{Lease, LogEvent, Scope, local::LocalBus};
-use anteroom_model::{Group, ObjectKey, ResourceVersion, Source, SourceInfo, ViewState};
+use anteroom_model::{
+    Group, ObjectKey, ResourceVersion, Source, SourceInfo, ViewState, limits::MESSAGE_BYTES_MAX,
+};
 use anteroom_wire::envelope::Record;
 use bytes::Bytes;
 use tracing::Span;
@@ -97,4 +99,21 @@ async fn control_records_are_written_in_a_group_that_is_never_quiet() {
         versions.is_sorted() && versions[0] < versions[3],
         "{versions:?}"
     );
+}
+
+/// A bus that takes smaller messages than it did ends the term: the next one knows what is too large.
+#[tokio::test(start_paused = true)]
+async fn what_the_bus_takes_no_more_ends_the_term() {
+    let bus = LocalBus::new();
+    let (fence, incarnation) = writing(&bus).await;
+    let (publisher, tenure) = opened();
+    publisher.with(|book| book.limit_messages(usize::MAX));
+    put(
+        &publisher,
+        &tenure,
+        Bytes::from(vec![0; MESSAGE_BYTES_MAX + 1]),
+    );
+    let metrics = WriterMetrics::default();
+    let end = publisher.run(&bus, fence, &incarnation, &metrics).await;
+    assert_eq!(end, End::TooLarge);
 }

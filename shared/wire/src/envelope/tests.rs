@@ -281,3 +281,19 @@ fn a_trace_that_fits_no_header_is_left_out() {
         assert_eq!(there_and_back(&sent).trace, kept);
     }
 }
+
+#[test]
+fn whether_a_put_can_be_written() {
+    let (view, version) = (ViewId::new("v"), ResourceVersion::new("1"));
+    let check = |name: &str, body_bytes| {
+        let key = ObjectKey::new("", name);
+        check_put(&view, &key, &version, body_bytes, 1_000_000)
+    };
+    let edge = 1_000_000 - HEADERS_BYTES_MAX - 1;
+    assert_eq!(check("a", edge), Ok(()));
+    let over = |what, limit| Err(WireError::Limit { what, limit });
+    assert_eq!(check("a", edge + 1), over("bytes of a message", 1_000_000));
+    assert!(check("a", usize::MAX).is_err());
+    let unnamed = check(&"a".repeat(SUBJECT_BYTES_MAX), 1);
+    assert_eq!(unnamed, over("bytes of a subject", SUBJECT_BYTES_MAX));
+}

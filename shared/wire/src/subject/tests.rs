@@ -125,6 +125,25 @@ fn the_longest_legal_names_fit() {
 }
 
 #[test]
+fn whether_an_object_can_be_named() {
+    let longest = Subjects::new(&"c".repeat(CLUSTER_BYTES_MAX)).unwrap();
+    let view = ViewId::new("rolebindings.v1.rbac");
+    let named = |name: String| {
+        let key = ObjectKey::new("", name);
+        let bytes = longest.object(&view, &key).len();
+        (bytes, check_object(&view, &key).is_ok())
+    };
+    let (rest, _) = named("n".to_owned());
+    let edge = SUBJECT_BYTES_MAX - rest + 1;
+    assert_eq!(named("n".repeat(edge)), (SUBJECT_BYTES_MAX, true));
+    assert_eq!(named("n".repeat(edge + 1)), (SUBJECT_BYTES_MAX + 1, false));
+    assert!(
+        !named(".".repeat(edge / 3 + 1)).1,
+        "a dot takes three bytes"
+    );
+}
+
+#[test]
 fn other_subjects_are_refused() {
     for subject in [
         "",

@@ -260,6 +260,39 @@ fn an_object_that_cannot_be_published_fails_its_view_until_it_goes() {
     assert!(!failed(&mut book, &mut reader));
 }
 
+/// A record that the bus never takes would hold up everything behind it.
+#[test]
+fn what_the_log_cannot_hold_fails_its_view_and_holds_up_no_other() {
+    let (mut book, mut reader) = (Book::new(1), Reader::default());
+    book.limit_messages(100_000);
+    let [one, other] = ["a", "b"].map(|name| book.open(info(name), HashMap::new()));
+    let long = "n".repeat(5_000);
+    let now = Instant::now();
+    put(&mut book, &one, &long, 1);
+    put(&mut book, &one, "x", 1);
+    let large = Bytes::from(vec![0; 100_000]);
+    book.put(&one, key("huge"), rv(1), large, now, Span::none());
+    put(&mut book, &other, "y", 1);
+    book.listed(&one, &rv(9), now);
+    book.listed(&other, &rv(9), now);
+    write_all(&mut book, &mut reader);
+    assert!(book.is_done());
+    let content = |reader: &Reader, tenure: &Tenure| reader.content(&tenure.view).into_keys();
+    assert_eq!(content(&reader, &one).collect::<Vec<_>>(), [key("x")]);
+    assert_eq!(content(&reader, &other).collect::<Vec<_>>(), [key("y")]);
+    let stats = book.stats(now);
+    let Some(ViewState::Failed { failure }) = &stats[0].told else {
+        panic!("{:?}", stats[0].told);
+    };
+    assert!(failure.message.starts_with("2 object(s)"), "{failure}");
+    assert!(failure.message.len() < 1_000, "a name is shown in part");
+    assert_eq!(stats[1].told, Some(ViewState::Synced));
+    delete(&mut book, &one, &long, 10);
+    put(&mut book, &one, "huge", 11);
+    write_all(&mut book, &mut reader);
+    assert_eq!(book.stats(now)[0].told, Some(ViewState::Synced));
+}
+
 #[test]
 fn a_view_that_is_dropped_and_wanted_again_begins_anew() {
     let (mut book, mut reader) = (Book::new(1), Reader::default());

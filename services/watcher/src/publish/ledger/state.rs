@@ -52,10 +52,11 @@ impl Ledger {
         Some(Failure::new(
             UNUSABLE,
             format!(
-                "{} object(s) cannot be published, the first is `{key}`: {problem}. A view without \
+                "{} object(s) cannot be published, the first is `{}`: {problem}. A view without \
                  them would take them for absent, so it is not served until they are changed, \
                  deleted, or left out by a selector",
-                self.unusable.len()
+                self.unusable.len(),
+                shown(key)
             ),
         ))
     }
