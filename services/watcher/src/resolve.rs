@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use anteroom_model::{
     Binding, Collection, Failure, GroupVersionResource, Kept, ObjectKey, ObjectReference,
-    Projection, Shape, Source, SourceInfo, ViewOptions,
+    Projection, Shape, Source, SourceInfo, ViewOptions, system,
 };
+use anteroom_wire::subject::check_object;
 
 use crate::{
     calls::CallSpec,
@@ -102,14 +103,20 @@ impl Resolved {
         Self::new(found, source, shape, namespace)
     }
 
-    fn object(found: &Resource, object: ObjectKey) -> Self {
+    /// One whose records in the log could not be named is refused by itself: what cannot be written would
+    /// fail the view for all who refer to another object.
+    fn object(found: &Resource, object: ObjectKey) -> Result<Self, Unresolved> {
         let gvr = found.record.gvr.clone();
         let source = Source::Objects { gvr: gvr.clone() };
         let namespace = object.namespace.to_string();
         let mut resolved = Self::new(found, source, Shape::Object, namespace);
         resolved.binding.object = Some(object.clone());
-        resolved.object = Some(ObjectReference { gvr, object });
-        resolved
+        let reference = ObjectReference { gvr, object };
+        check_object(&reference.view(), &reference.object)
+            .and_then(|()| check_object(&system::references(), &reference.key()))
+            .map_err(|error| invalid(format!("the object's name is too long: {error}")))?;
+        resolved.object = Some(reference);
+        Ok(resolved)
     }
 
     fn call(call: CallSpec) -> Self {

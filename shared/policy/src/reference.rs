@@ -1,7 +1,10 @@
 //! What a policy reads: the targets of its facts, and the references that have to be kept for it.
 
+use std::fmt::Write as _;
+
 use anteroom_model::{EntryKind, ExistingObjects, ObjectKey};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use crate::ImageCredentials;
 
@@ -13,6 +16,11 @@ pub const CALLS: &str = "calls";
 /// The name of the record by which the watcher says as whom it writes objects that rules change
 /// (`mutate.targets`): its failure's message is the user's name. Without one that is not known.
 pub const WRITER: &str = "writer";
+
+/// The longest name of an implicit entry that is written out. A longer one is cut there, and told apart by
+/// a digest of all of it: a name is a key of the log, and what is over the log's limit could never be
+/// written.
+const REFERENCE_NAME_BYTES_MAX: usize = 1_000;
 
 /// The field manager in whose name it writes them: what has another one is not of a rule, whoever the user is.
 pub const FIELD_MANAGER: &str = "anteroom";
@@ -110,8 +118,12 @@ pub struct NamedObject {
 
 impl Reference {
     /// Its canonical text: the name of the implicit entry that it is published as. The same for every
-    /// policy that refers to the same, declared or not.
+    /// policy that refers to the same, declared or not. Cut where it is long.
     pub fn name(&self) -> String {
+        bounded(self.text())
+    }
+
+    fn text(&self) -> String {
         match self {
             Self::Collection(c) => format!(
                 "{}/{}/{}/{}?{}&{}",
@@ -134,11 +146,11 @@ impl Reference {
     /// shared with no other policy, so that one that was allowed to read them lends its entry to
     /// nobody. `policy` is its namespace (empty for a `ClusterPolicy`) and name.
     pub fn name_for(&self, policy: &ObjectKey) -> String {
-        let name = self.name();
+        let text = self.text();
         if self.may_be_secrets() {
-            format!("{name} for {}/{}", policy.namespace, policy.name)
+            bounded(format!("{text} for {}/{}", policy.namespace, policy.name))
         } else {
-            name
+            bounded(text)
         }
     }
 
@@ -174,6 +186,20 @@ impl Reference {
             Self::LabelledConfigMaps => false,
         }
     }
+}
+
+/// A name that is cut is longer than any that is whole, so none of the one sort is ever one of the other.
+fn bounded(mut text: String) -> String {
+    if text.len() <= REFERENCE_NAME_BYTES_MAX {
+        return text;
+    }
+    let digest = Sha256::digest(&text);
+    text.truncate(text.floor_char_boundary(REFERENCE_NAME_BYTES_MAX));
+    text.push('…');
+    for byte in digest {
+        let _ = write!(text, "{byte:02x}"); // Writing to a string cannot fail.
+    }
+    text
 }
 
 /// Where a fact comes from, with every variable in its place.

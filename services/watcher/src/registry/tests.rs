@@ -1,7 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use anteroom_model::{Collection, Failure, GroupVersionResource, ObjectKey, Source};
+use anteroom_model::{Collection, Failure, GroupVersionResource, ObjectKey, Source, system};
 use anteroom_policy::{CollectionReference, NamedObject};
+use anteroom_wire::subject::check_object;
 use proptest::prelude::*;
 
 use super::*;
@@ -278,6 +279,31 @@ fn implicit_entries_come_and_go_with_the_policies_that_need_them() {
         ["remove", "stop"]
     );
     assert!(registry.entry(&id).is_none() && registry.views().next().is_none());
+}
+
+/// One record that the log cannot hold would keep every other entry from its readers.
+#[test]
+fn whatever_a_policy_refers_to_its_entry_can_be_written() {
+    let mut registry = Registry::default();
+    let Reference::Collection(mut long) = collection("pods", true) else {
+        panic!("a collection");
+    };
+    long.label_selector = format!("app in ({})", "a,".repeat(1_500));
+    let mut published = Vec::new();
+    for (name, reference) in [
+        ("long", Reference::Collection(long)),
+        ("short", collection("pods", true)),
+    ] {
+        for effect in settle(&mut registry, policy(name, &[reference])) {
+            if let Effect::Publish(record) = effect {
+                published.push(record.kind.key(&record.name));
+            }
+        }
+    }
+    assert_eq!(published.len(), 2);
+    for key in published {
+        assert_eq!(check_object(&system::entries(), &key), Ok(()));
+    }
 }
 
 #[test]

@@ -99,10 +99,7 @@ fn of_resource(resource: &ResourceSource, catalog: &Catalog) -> Result<Resolved,
         ))),
         (_, namespace) => {
             let namespace = namespace.map_or("", String::as_str);
-            Ok(Resolved::object(
-                found,
-                ObjectKey::new(namespace, name.as_str()),
-            ))
+            Resolved::object(found, ObjectKey::new(namespace, name.as_str()))
         }
     }
 }

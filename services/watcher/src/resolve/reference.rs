@@ -67,7 +67,7 @@ fn of_object(reference: &NamedObject, catalog: &Catalog) -> Result<Resolved, Unr
         )));
     }
     let object = ObjectKey::new(reference.namespace.as_str(), reference.name.as_str());
-    Ok(Resolved::object(found, object))
+    Resolved::object(found, object)
 }
 
 fn labelled_config_maps(catalog: &Catalog) -> Result<Resolved, Unresolved> {

@@ -509,3 +509,31 @@ fn labelled_config_maps_are_one_narrow_source() {
     let source = "configmaps.v1, labels cache.kyverno.io/enabled=true";
     assert_eq!(found.info.source.to_string(), source);
 }
+
+/// What cannot be written would fail the view for all who refer to other objects of the type.
+#[test]
+fn an_object_whose_name_the_log_cannot_hold_is_refused_by_itself() {
+    let object = |name: String, declared| {
+        let reference = Reference::Object(NamedObject {
+            version: "v1".into(),
+            resource: "configmaps".into(),
+            namespace: "a".into(),
+            name,
+            declared,
+            ..NamedObject::default()
+        });
+        resolve_reference(&reference, &catalog())
+    };
+    assert!(matches!(
+        object("n".repeat(253), true),
+        Resolution::Found(_)
+    ));
+    let Resolution::Invalid(failure) = object("n".repeat(4_000), true) else {
+        panic!("the name is too long");
+    };
+    assert!(failure.message.contains("too long"), "{failure}");
+    assert_eq!(object("n".repeat(4_000), false), Resolution::Nothing);
+    let named = "n".repeat(4_000);
+    let text = format!(r#"{{"resource":{{"kind":"nodes","name":"{named}"}}}}"#);
+    assert_eq!(view(&text).unwrap_err().reason, "InvalidSpec");
+}

@@ -47,3 +47,38 @@ fn what_may_be_secrets_is_named_for_each_policy() {
         assert_eq!(shared.name_for(&policies[0]), shared.name());
     }
 }
+
+/// A name is a key of the log: what a policy's author writes never makes one that cannot be written.
+#[test]
+fn a_long_name_is_cut_and_told_apart() {
+    let selecting = |selector: &str| {
+        Reference::Collection(CollectionReference {
+            resource: "pods".into(),
+            label_selector: selector.into(),
+            ..CollectionReference::default()
+        })
+    };
+    let rest = selecting("").name().len();
+    let edge = "=".repeat(REFERENCE_NAME_BYTES_MAX - rest);
+    assert_eq!(selecting(&edge).name(), format!("*/*/pods/?{edge}&"));
+    let long = |last: &str| selecting(&format!("{edge}{last}"));
+    let names = [long("a"), long("b"), long(&"ä".repeat(2_000))].map(|of| of.name());
+    for (at, name) in names.iter().enumerate() {
+        assert!(
+            name.len() > REFERENCE_NAME_BYTES_MAX,
+            "as no name that is whole"
+        );
+        assert!(!names[at + 1..].contains(name));
+        // Escaped for the log, a byte may become three.
+        assert!(3 * name.len() < 3_500, "{}", name.len());
+    }
+    assert_eq!(names[0], long("a").name(), "the same for every reader");
+    assert_eq!(long("a").name_for(&ObjectKey::new("", "p")), names[0]);
+    let secrets = Reference::Collection(CollectionReference {
+        resource: "secrets".into(),
+        label_selector: edge,
+        ..CollectionReference::default()
+    });
+    let of = |policy: &str| secrets.name_for(&ObjectKey::new("", policy));
+    assert_ne!(of("p"), of("q"), "cut, too, for each policy");
+}
