@@ -387,7 +387,8 @@ impl<S: Sink> Reflector<S> {
         let (gone, object) = match event {
             WatchEvent::Failed(fault) => return Err(fault),
             WatchEvent::Bookmark(version) => {
-                if self.goes_on_at(Some(&version)).await {
+                let bookmark = version.clone();
+                if self.goes_on(Input::Bookmark { version: bookmark }).await {
                     self.heard(Some(version)).await;
                 }
                 return Ok(());
@@ -400,7 +401,7 @@ impl<S: Sink> Reflector<S> {
             Ok(object) => self.change(object, gone).await,
             Err(malformed) => {
                 self.skip(&malformed.0).await;
-                self.goes_on_at(None).await;
+                self.goes_on(Input::Heard { version: None }).await;
                 self.heard(None).await;
             }
         }
@@ -408,7 +409,8 @@ impl<S: Sink> Reflector<S> {
     }
 
     async fn change(&mut self, object: RawObject, gone: bool) {
-        if !self.goes_on_at(Some(&object.version)).await {
+        let version = Some(object.version.clone());
+        if !self.goes_on(Input::Heard { version }).await {
             return; // Of another history: the list brings it.
         }
         let span = tracing::info_span!(
@@ -420,7 +422,7 @@ impl<S: Sink> Reflector<S> {
             gone,
         );
         let RawObject { key, version, .. } = object.clone();
-        let heard = Some(version.clone());
+        let heard = Some(version.clone()).filter(machine::is_of_the_source);
         let event = span.clone();
         let note = if gone {
             Note::Gone {
@@ -438,10 +440,9 @@ impl<S: Sink> Reflector<S> {
         self.heard(heard).await;
     }
 
-    /// Whether the watch goes on after it brought this version.
-    async fn goes_on_at(&mut self, version: Option<&ResourceVersion>) -> bool {
-        let version = version.cloned();
-        self.step(Input::Heard { version }).await;
+    /// Whether the watch goes on after it brought this.
+    async fn goes_on(&mut self, input: Input) -> bool {
+        self.step(input).await;
         matches!(self.machine.command(), Command::Watch { .. })
     }
 

@@ -81,10 +81,15 @@ pub(super) enum Input {
     },
     /// The API server accepted the watch.
     Opened,
-    /// An event or a bookmark.
+    /// An event.
     Heard {
-        /// The version that it brought, if any.
+        /// The version of its object, if there is one. Of an object without one it was made up here.
         version: Option<ResourceVersion>,
+    },
+    /// A bookmark: the collection's own version.
+    Bookmark {
+        /// It; empty where there is none.
+        version: ResourceVersion,
     },
     /// The API server ended the watch.
     Ended {
@@ -182,6 +187,11 @@ impl Machine {
             Input::Page { version, next } => self.page(version, next),
             Input::Opened => self.opened(),
             Input::Heard { version } => {
+                self.heard(version.filter(is_of_the_source), random);
+                Vec::new()
+            }
+            Input::Bookmark { version } => {
+                let version = Some(version).filter(|version| !version.is_empty());
                 self.heard(version, random);
                 Vec::new()
             }
@@ -345,6 +355,11 @@ impl Machine {
             begun: false,
         };
     }
+}
+
+/// Whether it is a version of the API server's making: one that was made up here means nothing to it.
+pub(super) fn is_of_the_source(version: &ResourceVersion) -> bool {
+    version.compare(version).is_some()
 }
 
 #[cfg(test)]

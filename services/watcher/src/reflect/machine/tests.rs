@@ -337,3 +337,27 @@ fn a_watch_that_ends_at_once_is_not_asked_in_a_loop() {
         machine.step(Input::Opened, 0);
     }
 }
+
+/// An object without a version has one of its content, which says nothing to the API server.
+#[test]
+fn a_watch_goes_on_only_from_versions_of_the_api_servers_making() {
+    let mut machine = watching("5");
+    machine.step(heard("x0123456789abcdef"), 0);
+    assert_eq!(machine.command(), watch("5"));
+    machine.step(heard("6"), 0);
+    assert_eq!(machine.command(), watch("6"));
+    let bookmark = |version: &str| Input::Bookmark {
+        version: rv(version),
+    };
+    machine.step(bookmark(""), 0);
+    assert_eq!(machine.command(), watch("6"));
+    machine.step(bookmark("8"), 0);
+    assert_eq!(machine.command(), watch("8"));
+    machine.step(bookmark("7"), 0);
+    assert_ne!(machine.command(), watch("7"), "the history restarted");
+    let mut opaque = watching("one");
+    opaque.step(heard("x0123456789abcdef"), 0);
+    assert_eq!(opaque.command(), watch("one"));
+    opaque.step(bookmark("two"), 0);
+    assert_eq!(opaque.command(), watch("two"));
+}
