@@ -32,6 +32,9 @@ use loads::{LOADS_MAX, Loads};
 /// A view as readers and the machine share it. The lock is never held across an await.
 pub(crate) type SharedView = Arc<RwLock<Kept>>;
 
+/// Logs that are remembered after they were left.
+const LOGS_LEFT_MAX: usize = 4;
+
 /// How the log is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
@@ -57,6 +60,9 @@ pub(crate) struct Machine {
     /// Views that are read by themselves.
     loads: Loads,
     incarnation: Incarnation,
+    /// Logs that were read before this one, the last one last: leaders that have not noticed yet go on
+    /// beating of them.
+    left: VecDeque<Incarnation>,
     reading: Reading,
     /// Every record in scope up to here has been read, or was superseded by one further on.
     position: Revision,
@@ -95,6 +101,7 @@ impl Machine {
             scope,
             views: BTreeMap::new(),
             incarnation: Incarnation::default(),
+            left: VecDeque::new(),
             reading: Reading::Unheard,
             position: Revision(0),
             hole: Revision(0),
@@ -174,7 +181,6 @@ impl Machine {
         // Every view is read anew with the others.
         self.loads.end_all(effects);
         self.unheld.clear();
-        self.reading = Reading::FromStart;
         self.unreadable = None;
         self.rereads.begun();
         let another_log = *incarnation != self.incarnation
@@ -183,14 +189,27 @@ impl Machine {
                 RestartCause::NewIncarnation | RestartCause::Truncated
             );
         if another_log {
-            self.incarnation = incarnation.clone();
+            self.leave_for(incarnation);
             self.position = Revision(0);
             self.hole = Revision(0);
             self.terms.clear();
             self.ahead = None;
         }
+        self.reading = Reading::FromStart;
         for kept in self.views.values() {
             kept.write().restart(incarnation, another_log);
+        }
+    }
+
+    /// Another log is read from here on; it may be one that was restored.
+    fn leave_for(&mut self, incarnation: &Incarnation) {
+        let before = std::mem::replace(&mut self.incarnation, incarnation.clone());
+        if self.reading != Reading::Unheard && before != *incarnation {
+            self.left.push_back(before);
+        }
+        self.left.retain(|left| left != incarnation);
+        if self.left.len() > LOGS_LEFT_MAX {
+            self.left.pop_front();
         }
     }
 

@@ -11,7 +11,9 @@ impl Machine {
         if self.reading == Reading::Unheard || beat.group == Group::NONE {
             return effects;
         }
-        if beat.incarnation != self.incarnation {
+        if self.left.contains(&beat.incarnation) {
+            // What is read already is no news, nor is what somebody says of a log that is gone.
+        } else if beat.incarnation != self.incarnation {
             self.rereads.want(RereadCause::Incarnation);
         } else if beat.term >= self.term(beat.group) {
             self.terms.insert(beat.group, beat.term);

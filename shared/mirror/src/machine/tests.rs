@@ -412,6 +412,29 @@ fn beats_of_another_log_have_it_read_again() {
     assert!(effects.iter().any(asked));
 }
 
+/// A leader that has not noticed that the log was made anew beats of the one before for a while.
+#[test]
+fn beats_of_a_log_that_was_left_ask_for_nothing() {
+    let mut world = synced_world();
+    let late = world.a_beat(0);
+    world.take(Step::Remake);
+    for _ in 0..10 {
+        world.now += Duration::from_millis(500);
+        let effects = world.machine.beat(world.now, &late);
+        let asked = |effect: &Effect| matches!(effect, Effect::AskAgain(_));
+        assert!(!effects.iter().any(asked), "{effects:?}");
+    }
+    // Of a log restored from a backup it is told by whoever follows it.
+    world.incarnation = 0;
+    world.restart(RestartCause::NewIncarnation);
+    let mut other = world.a_beat(0);
+    assert_eq!(other.incarnation, late.incarnation);
+    other.incarnation = Incarnation("another".into());
+    let effects = world.machine.beat(world.now, &other);
+    let asked = |effect: &Effect| matches!(effect, Effect::AskAgain(RereadCause::Incarnation));
+    assert!(effects.iter().any(asked));
+}
+
 #[test]
 fn a_writer_of_an_earlier_term_brings_no_news() {
     let mut world = synced_world();
