@@ -19,6 +19,8 @@ pub struct Changes(Arc<Mutex<Noted>>);
 struct Noted {
     incarnation: Incarnation,
     last: HashMap<ViewId, Revision>,
+    /// The last record of which it cannot be told whose it is: it may have been a change of any view.
+    of_any: Option<Revision>,
     was_read: bool,
 }
 
@@ -26,8 +28,8 @@ impl Changes {
     /// The log, and the position in it of the view's last change that was read; `None`: there is none.
     pub fn last(&self, view: &ViewId) -> Option<(Incarnation, Revision)> {
         let noted = self.0.lock();
-        let last = noted.last.get(view)?;
-        Some((noted.incarnation.clone(), *last))
+        let last = noted.last.get(view).copied().max(noted.of_any)?;
+        Some((noted.incarnation.clone(), last))
     }
 
     /// Whether the log was read to its end once: before that, what is noted was there before.
@@ -43,6 +45,7 @@ impl Changes {
                 if noted.incarnation != *incarnation {
                     noted.incarnation = incarnation.clone();
                     noted.last.clear();
+                    noted.of_any = None;
                 }
             }
             LogEvent::Record { revision, envelope } => match envelope.as_deref() {
@@ -52,11 +55,13 @@ impl Changes {
                     }
                 }
                 // It may have been a change.
-                Err(unreadable) => {
-                    if let Some(view) = &unreadable.view {
-                        self.note(view, *revision);
+                Err(unreadable) => match &unreadable.view {
+                    Some(view) => self.note(view, *revision),
+                    None => {
+                        let mut noted = self.0.lock();
+                        noted.of_any = noted.of_any.max(Some(*revision));
                     }
-                }
+                },
             },
             LogEvent::CaughtUp { .. } => self.0.lock().was_read = true,
             LogEvent::Away { .. } => {}
@@ -82,10 +87,14 @@ mod tests {
     use super::*;
 
     fn unreadable(view: &str, revision: u64) -> LogEvent {
+        unreadable_of(Some(ViewId::new(view)), revision)
+    }
+
+    fn unreadable_of(view: Option<ViewId>, revision: u64) -> LogEvent {
         LogEvent::Record {
             revision: Revision(revision),
             envelope: Err(Unreadable {
-                view: Some(ViewId::new(view)),
+                view,
                 error: anteroom_wire::WireError::Protocol {
                     found: String::new(),
                 },
@@ -124,5 +133,21 @@ mod tests {
         changes.take(&restart("two"));
         changes.take(&unreadable("b", 2));
         assert_eq!((last("a"), last("b")), (None, Some(("two".to_owned(), 2))));
+    }
+
+    /// Whose it was is unknown, so it counts as a change of every view.
+    #[test]
+    fn what_may_be_any_views_is_a_change_of_all() {
+        let changes = Changes::default();
+        let last = |view: &str| changes.last(&ViewId::new(view)).map(|(_, at)| at.0);
+        changes.take(&restart("one"));
+        changes.take(&unreadable("a", 3));
+        changes.take(&unreadable_of(None, 5));
+        assert_eq!((last("a"), last("b")), (Some(5), Some(5)));
+        changes.take(&unreadable("a", 7));
+        changes.take(&unreadable_of(None, 5));
+        assert_eq!((last("a"), last("b")), (Some(7), Some(5)));
+        changes.take(&restart("two"));
+        assert_eq!((last("a"), last("b")), (None, None));
     }
 }
