@@ -11,7 +11,7 @@ use std::{
 
 use anteroom_bus::{Bus, LogEvent, Scope};
 use anteroom_model::{
-    Group, ObjectKey, ObjectReference, Op, Source, ViewId, ViewState, WantedView, system,
+    Delta, Group, ObjectKey, ObjectReference, Op, Source, ViewId, ViewState, WantedView, system,
 };
 use anteroom_wire::{body, envelope::Record};
 use bytes::Bytes;
@@ -53,6 +53,11 @@ pub(crate) struct Wants {
     /// The log is read to its end, and says of both views that all of it is there.
     views_synced: bool,
     objects_synced: bool,
+    /// Records of this reading that cannot be read: what they say is unknown, and so is what is not
+    /// wanted, until they are replaced.
+    unreadable: HashSet<(ViewId, ObjectKey)>,
+    /// There is one of which not even that can be told, until the log is read again.
+    blind: bool,
     groups: HashMap<Group, Changes>,
 }
 
@@ -101,7 +106,8 @@ impl Wants {
     }
 
     fn is_settled(&self) -> bool {
-        self.read_whole && self.views_synced && self.objects_synced
+        let is_legible = self.unreadable.is_empty() && !self.blind;
+        is_legible && self.read_whole && self.views_synced && self.objects_synced
     }
 
     /// Takes an event of the log in; says whether what is served may have changed.
@@ -112,6 +118,8 @@ impl Wants {
                 self.read_whole = false;
                 self.views_synced = false;
                 self.objects_synced = false;
+                self.unreadable.clear();
+                self.blind = false;
             }
             LogEvent::CaughtUp { .. } => self.read_whole = true,
             LogEvent::Away { .. } => {}
@@ -120,6 +128,7 @@ impl Wants {
                 envelope: Err(error),
             } => {
                 tracing::error!(revision = revision.0, %error, "a record of what is wanted cannot be read");
+                self.unread(error.view, error.key);
             }
             LogEvent::Record {
                 envelope: Ok(envelope),
@@ -134,14 +143,7 @@ impl Wants {
         let view = record.view().clone();
         match record {
             Record::Delta { .. } if view == system::kinds() => return true,
-            Record::Delta { delta, .. } if view == system::wanted() => match delta.op {
-                Op::Put(bytes) => self.put_view(&bytes),
-                Op::Delete => self.remove_view(&ViewId::new(&*delta.key.name)),
-            },
-            Record::Delta { delta, .. } => match delta.op {
-                Op::Put(bytes) => self.put_object(delta.key, &bytes),
-                Op::Delete => self.remove_object(&delta.key),
-            },
+            Record::Delta { delta, .. } => self.delta(view, delta),
             Record::Control(record) => {
                 // A successor begins anew with what its predecessor left, which is whole too.
                 let synced = record.state == ViewState::Synced;
@@ -156,16 +158,63 @@ impl Wants {
         false
     }
 
-    fn put_view(&mut self, bytes: &Bytes) {
-        let wanted: WantedView = match body::decode(bytes) {
-            Ok(wanted) => wanted,
-            Err(error) => return tracing::error!(%error, "a wanted view cannot be read"),
+    fn delta(&mut self, view: ViewId, delta: Delta<Bytes>) {
+        let Delta { key, op, .. } = delta;
+        let slot = (view, key);
+        let was_unreadable = self.unreadable.remove(&slot);
+        let (view, key) = slot;
+        let is_of_views = view == system::wanted();
+        match op {
+            Op::Put(bytes) => {
+                let taken = match is_of_views {
+                    true => body::decode(&bytes).map(|wanted| self.put_view(wanted)),
+                    false => body::decode(&bytes)
+                        .map(|reference| self.put_object(key.clone(), reference)),
+                };
+                if let Err(error) = taken {
+                    tracing::error!(%view, %key, %error, "what is wanted cannot be read");
+                    self.unread(Some(view), Some(key));
+                }
+            }
+            Op::Delete if is_of_views => self.remove_view(&ViewId::new(&*key.name)),
+            Op::Delete => self.remove_object(&key),
+        }
+        if was_unreadable {
+            self.settle();
+        }
+    }
+
+    /// A record cannot be read: what was known of it stays.
+    fn unread(&mut self, view: Option<ViewId>, key: Option<ObjectKey>) {
+        let Some(view) = view else {
+            self.blind = true;
+            return;
         };
+        let reading = self.reading;
+        match key {
+            Some(key) if view == system::wanted() => {
+                if let Some((seen, _)) = self.views.get_mut(&ViewId::new(&*key.name)) {
+                    *seen = reading;
+                }
+                self.unreadable.insert((view, key));
+            }
+            Some(key) if view == system::references() => {
+                if let Some((seen, _)) = self.objects.get_mut(&key) {
+                    *seen = reading;
+                }
+                self.unreadable.insert((view, key));
+            }
+            // A control record says nothing of what is wanted, and the kinds are only looked for.
+            Some(_) | None => {}
+        }
+    }
+
+    fn put_view(&mut self, wanted: WantedView) {
         let (view, group) = (wanted.info.source.view_id(), Group::of(&wanted.info.source));
-        let before = self
-            .views
-            .insert(view.clone(), (self.reading, wanted.clone()));
-        if before.is_none_or(|(_, before)| before != wanted) {
+        let before = self.views.get(&view);
+        let is_news = before.is_none_or(|(_, before)| *before != wanted);
+        self.views.insert(view.clone(), (self.reading, wanted));
+        if is_news {
             self.change(group, |changes| changes.views.insert(view));
         }
     }
@@ -178,11 +227,7 @@ impl Wants {
         }
     }
 
-    fn put_object(&mut self, key: ObjectKey, bytes: &Bytes) {
-        let reference: ObjectReference = match body::decode(bytes) {
-            Ok(reference) => reference,
-            Err(error) => return tracing::error!(%key, %error, "a reference cannot be read"),
-        };
+    fn put_object(&mut self, key: ObjectKey, reference: ObjectReference) {
         let group = group_of(&reference);
         let before = self
             .objects

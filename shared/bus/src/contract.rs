@@ -226,6 +226,8 @@ pub enum LogEvent {
 pub struct Unreadable {
     /// Whose record it is; `None` where not even that can be told: it may be any view's.
     pub view: Option<ViewId>,
+    /// Which object's; `None` for a control record, and where it cannot be told.
+    pub key: Option<ObjectKey>,
     /// What is wrong with it.
     pub error: anteroom_wire::WireError,
 }

@@ -95,6 +95,7 @@ mod tests {
             revision: Revision(revision),
             envelope: Err(Unreadable {
                 view,
+                key: None,
                 error: anteroom_wire::WireError::Protocol {
                     found: String::new(),
                 },

@@ -1,4 +1,4 @@
-use anteroom_bus::RestartCause;
+use anteroom_bus::{RestartCause, Unreadable};
 use anteroom_model::{
     Collection, Delta, Digest, Epoch, GroupVersionResource, Incarnation, ResourceVersion, Revision,
     SourceInfo, ViewOptions, ViewRecord,
@@ -165,6 +165,65 @@ fn what_a_new_reading_lacks_is_gone_only_when_it_is_whole() {
     assert_eq!(wants.take(group()), []);
     synced(&mut wants);
     assert_eq!(wants.take(group()), [Want::NoObject(reference("x"))]);
+}
+
+/// What cannot be read is not known, so nothing is taken for unwanted meanwhile.
+#[test]
+fn a_record_that_cannot_be_read_takes_nothing_away() {
+    let view = wanted("a").info.source.view_id();
+    let key = ObjectKey::new("", view.as_str());
+    let unreadable = |view, key| LogEvent::Record {
+        revision: Revision(1),
+        envelope: Err(Unreadable {
+            view,
+            key,
+            error: anteroom_wire::WireError::Protocol {
+                found: String::new(),
+            },
+        }),
+    };
+    let garbled = delta(
+        system::wanted(),
+        key.clone(),
+        Some(Bytes::from_static(b"?")),
+    );
+    let unknown = unreadable(Some(system::wanted()), Some(key.clone()));
+    for record in [garbled, unknown, unreadable(None, None)] {
+        let mut wants = started();
+        wants.begin(group());
+        caught_up(&mut wants);
+        synced(&mut wants);
+        wants.take(group());
+        restart(&mut wants);
+        wants.hear(record);
+        caught_up(&mut wants);
+        synced(&mut wants);
+        assert_eq!(wants.take(group()), [], "it may be wanted still");
+        assert!(!wants.is_settled());
+        if wants.blind {
+            restart(&mut wants);
+            caught_up(&mut wants);
+            synced(&mut wants);
+            wants.hear(put_view(&wanted("a")));
+            continue;
+        }
+        // The next record of its key says it: another one of the reading brought nothing.
+        wants.hear(put_view(&wanted("a")));
+        assert!(wants.is_settled());
+        assert_eq!(wants.take(group()), [Want::NoObject(reference("x"))]);
+    }
+    let mut fresh = Wants::default();
+    restart(&mut fresh);
+    fresh.begin(group());
+    fresh.hear(unreadable(
+        Some(system::references()),
+        Some(reference("x").key()),
+    ));
+    caught_up(&mut fresh);
+    synced(&mut fresh);
+    assert_eq!(fresh.take(group()), [], "what earlier terms left is kept");
+    fresh.hear(delta(system::references(), reference("x").key(), None));
+    assert_eq!(fresh.take(group()), [Want::Settled]);
 }
 
 /// What waits and what is done are bounded by the references, however they are changed.

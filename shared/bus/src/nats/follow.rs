@@ -274,12 +274,13 @@ impl Reader {
         };
         let (subject, subjects) = (&message.subject, &self.shared.subjects);
         let body = message.payload.clone();
-        envelope::decode(subject, header, body, subjects).map_err(|error| Unreadable {
-            view: match subjects.parse(subject) {
-                Ok(Subject::Object { view, .. } | Subject::Control(view)) => Some(view),
-                _ => None,
-            },
-            error,
+        envelope::decode(subject, header, body, subjects).map_err(|error| {
+            let (view, key) = match subjects.parse(subject) {
+                Ok(Subject::Object { view, key }) => (Some(view), Some(key)),
+                Ok(Subject::Control(view)) => (Some(view), None),
+                _ => (None, None),
+            };
+            Unreadable { view, key, error }
         })
     }
 

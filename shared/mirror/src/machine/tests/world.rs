@@ -305,6 +305,7 @@ impl World {
         self.delivered = self.last;
         let envelope = Err(Unreadable {
             view,
+            key: None,
             error: WireError::Body {
                 problem: "test".into(),
             },
