@@ -12,6 +12,7 @@
 //! waits in it when the process ends is lost.
 
 mod attempt;
+mod earlier;
 mod refused;
 mod work;
 
@@ -163,5 +164,5 @@ impl Source {
     }
 }
 
-/// How long one evaluation and its writes may take: less than the API server knows where a list goes on.
+/// How long one evaluation and its writes may take, its waits for turns not counted.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(240);

@@ -127,7 +127,10 @@ impl Decider {
 
     async fn supply<'a>(&self, change: &mut Change<'a>, needs: Needs<'a>, turns: &'a Semaphore) {
         if change.turn.is_none() {
+            let begun = Instant::now();
             change.turn = turns.acquire().await.ok();
+            // Others' work takes none of its time.
+            change.deadline += begun.elapsed();
         }
         let until = change.deadline.min(Instant::now() + READ_TIMEOUT);
         let arriving = self.facts.ask(change.catalog, vec![needs], until);
@@ -166,6 +169,11 @@ pub(crate) struct Change<'a> {
 }
 
 impl Change<'_> {
+    /// When it has to be done: later by as much as it had to wait for turns.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
     /// Does not go on with a list whose objects may not be written: that is what the target comes to.
     pub(crate) fn leave(&mut self, refused: &Refused) {
         let Some(needs) = &mut self.needs else {

@@ -12,6 +12,7 @@ pub(crate) use super::attempt::Source;
 use super::{
     Refused, TIMEOUT, Triggered,
     attempt::{Came, Next, first, next},
+    earlier::{self, Earlier},
     refused::Place,
 };
 use crate::{
@@ -61,10 +62,10 @@ impl Worker {
         source: Source,
     ) -> bool {
         tokio::time::sleep(first(source)).await;
-        let mut attempts = 0;
+        let (mut attempts, mut earlier) = (0, Earlier::default());
         loop {
             attempts += 1;
-            let came = self.attempt(rule, request, source).await;
+            let came = self.attempt(rule, request, source, &mut earlier).await;
             self.metrics.existing(match &came {
                 Came::NotMatched => "not-matched",
                 Came::Unchanged => "unchanged",
@@ -84,7 +85,13 @@ impl Worker {
         }
     }
 
-    async fn attempt(&self, rule: &RuleName, request: &AdmissionRequest, source: Source) -> Came {
+    async fn attempt(
+        &self,
+        rule: &RuleName,
+        request: &AdmissionRequest,
+        source: Source,
+        earlier: &mut Earlier,
+    ) -> Came {
         // While it waits its time does not pass, and what the policies say may become something else.
         let Ok(turn) = self.turns.acquire().await else {
             return Came::Unavailable("there are no turns any more".to_owned());
@@ -99,16 +106,28 @@ impl Worker {
         let Some(mut change) = begun else {
             return Came::NotMatched;
         };
-        let (mut worst, mut count, mut refused) = (Came::Unchanged, 0, Refused::default());
+        earlier.begin(&catalog, |before| decider.says_still(before, rule));
+        let mut worst = match earlier.is_empty() {
+            true => Came::Unchanged,
+            false => Came::Written,
+        };
+        let (mut count, mut refused) = (0, Refused::default());
         while let Some(changed) = decider.next_changed(&mut change, &self.turns).await {
             if !decider.says_still(&catalog, rule) {
                 return Came::Conflict;
             }
-            let may_be = changed.into_iter().filter(|changed| !refused.has(changed));
-            let written = self.write_all(rule, may_be.collect(), deadline).await;
+            let is_done = |changed: &ChangedObject| refused.has(changed) || earlier.has(changed);
+            let may_be = changed.into_iter().filter(|changed| !is_done(changed));
+            let written = self
+                .write_all(rule, may_be.collect(), change.deadline())
+                .await;
+            let (ids, written): (Vec<_>, Vec<_>) = written.into_iter().unzip();
             refused.note(&written);
             change.leave(&refused);
-            for (_, written) in written {
+            for (id, (_, written)) in ids.into_iter().zip(written) {
+                if written.is_ok() {
+                    earlier.put(id);
+                }
                 let came = written.map_or_else(|error| Came::of_write(&error), |()| Came::Written);
                 count += usize::from(came == Came::Written);
                 worst = worse(worst, came);
@@ -132,22 +151,20 @@ impl Worker {
         }
     }
 
-    /// Writes a part; what came of each.
+    /// Writes a part; what came of each, and which it is.
     async fn write_all(
         &self,
         rule: &RuleName,
         changed: Vec<ChangedObject>,
         deadline: Instant,
-    ) -> Vec<(Place, Result<(), FactError>)> {
+    ) -> Vec<(earlier::Id, (Place, Result<(), FactError>))> {
         let writes = changed.into_iter().map(async |changed| {
-            let place = Place::of(&changed);
+            let (id, place) = (earlier::id(&changed), Place::of(&changed));
             let until = deadline.min(Instant::now() + WRITE_TIMEOUT);
             let facts = self.decider.facts();
             let ChangedObject { target, object } = changed;
-            (
-                place,
-                facts.write(&rule.reader, target, object, until).await,
-            )
+            let written = facts.write(&rule.reader, target, object, until).await;
+            (id, (place, written))
         });
         let writes = stream::iter(writes).buffer_unordered(WRITES_MAX);
         writes.collect().await

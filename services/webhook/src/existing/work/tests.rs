@@ -136,6 +136,74 @@ async fn what_waits_for_its_turn_loses_no_time() {
     assert_eq!(works, vec![true; 40]);
 }
 
+/// Three parts each, of which one takes 19 s, two works at once: each waits twice for nine others, which is longer than
+/// a rule may take.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_its_next_turn_loses_no_time() {
+    let parts = Arc::new(AtomicUsize::new(0));
+    let read = Arc::clone(&parts);
+    let world = World::new(catalog("b", &[pods("shop")]), move |call| {
+        Some(match call {
+            LiveCall::Existing { objects } => {
+                read.fetch_add(1, Ordering::Relaxed);
+                let next = match &*objects.continues {
+                    "" => "two",
+                    "two" => "three",
+                    _ => "",
+                };
+                (19, Ok(json!({"items": [pod("shop")], "continue": next})))
+            }
+            _ => (0, Ok(Value::Null)),
+        })
+    });
+    let world = world.await;
+    let begun = Instant::now();
+    let works = join_all((0..20).map(|_| world.work())).await;
+    assert!(begun.elapsed() > TIMEOUT);
+    assert_eq!(works, vec![true; 20]);
+    let parts = parts.load(Ordering::Relaxed);
+    assert_eq!(parts, 60, "nothing is tried again");
+}
+
+/// Of two objects one is another one by then: the whole is evaluated anew, and the other is not written twice.
+#[tokio::test(start_paused = true)]
+async fn what_was_written_is_not_written_again_when_the_rest_is_tried_again() {
+    let done = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&done);
+    let named = |name: &str| {
+        let mut pod = pod("shop");
+        pod["metadata"]["name"] = name.into();
+        pod
+    };
+    let world = World::new(catalog("b", &[pods("shop")]), move |call| {
+        Some(match call {
+            LiveCall::Existing { .. } => (0, Ok(json!({"items": [named("one"), named("two")]}))),
+            LiveCall::Write { object, .. } => {
+                let name = object["metadata"]["name"].clone();
+                let is_first = name == "two" && !told.lock().contains(&name);
+                told.lock().push(name);
+                let conflict = FactError::WriteFailed {
+                    code: 409,
+                    message: "changed".into(),
+                };
+                (
+                    0,
+                    if is_first {
+                        Err(conflict)
+                    } else {
+                        Ok(Value::Null)
+                    },
+                )
+            }
+            other => panic!("{other:?}"),
+        })
+    });
+    assert!(world.await.work().await);
+    let mut done = done.lock().clone();
+    done.sort_by_key(Value::to_string);
+    assert_eq!(done, ["one", "two", "two"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_write_that_nobody_answers_is_tried_again_soon() {
     let writes = AtomicUsize::new(0);
