@@ -2,7 +2,7 @@
 //!
 //! | what is asked | what is asked of the API server |
 //! |---|---|
-//! | one object, by namespace and name | GET |
+//! | one object, by namespace and name | GET; which labels it has to have is seen here |
 //! | others | a part of a LIST, what the names leave out taken out of it |
 //! | a write | PUT, with the `resourceVersion` that the change rests on |
 //! | whether there may be writes | SelfSubjectAccessReview |
@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anteroom_model::{ExistingObjects, FactError, KindRecord};
+use anteroom_model::{ExistingObjects, FactError, KindRecord, LabelSelector};
 use anteroom_policy::{FIELD_MANAGER, Policy};
 use anteroom_wire::live::LiveRequest;
 use bytes::Bytes;
@@ -128,7 +128,10 @@ impl Reader {
         if let Some(path) = paths::of_one(&kind, objects) {
             match self.fetched(path, deadline).await {
                 Ok(object) if is_asked(objects, &object) => {
-                    return Ok(json!({"items": [*object]}));
+                    return Ok(match is_selected(objects, &object)? {
+                        true => json!({"items": [*object]}),
+                        false => json!({"items": []}),
+                    });
                 }
                 Ok(_) => {
                     let other = format!("the API server gave another object than {objects}");
@@ -214,6 +217,14 @@ fn is_asked(objects: &ExistingObjects, object: &Value) -> bool {
     object["kind"] == *objects.kind
         && object["metadata"]["name"] == *objects.name
         && object["metadata"]["namespace"].as_str().unwrap_or_default() == objects.namespace
+}
+
+/// Whether it has the labels that are asked for.
+fn is_selected(objects: &ExistingObjects, object: &Value) -> Result<bool, FactError> {
+    let selector = LabelSelector::parse(&objects.label_selector);
+    let selector = selector.map_err(|error| failed(error.to_string()))?;
+    let labels = &object["metadata"]["labels"];
+    Ok(selector.matches(|label| labels[label].as_str()))
 }
 
 fn refused(code: u16, message: String) -> FactError {

@@ -48,6 +48,11 @@ impl Page {
         true
     }
 
+    /// The place is one of a list that the API server does not know any more; the same in the list as it is now.
+    pub(super) fn renew(&mut self, continues: &str) {
+        continues.clone_into(&mut self.continues);
+    }
+
     /// It was read, or passed over: there was nothing to hand on.
     pub(super) fn follow(&mut self, continues: &str, is_passed_over: bool) {
         continues.clone_into(&mut self.continues);

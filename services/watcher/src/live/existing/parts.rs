@@ -36,7 +36,7 @@ impl Reader {
         let mut page = Page::at(&objects.continues);
         loop {
             let path = paths::of_part(kind, objects, page.most(), page.continues());
-            let listed = match self.fetched(path, deadline).await {
+            let listed = match self.fetched(path.clone(), deadline).await {
                 Err(error) if is_too_large(&error) && page.halve() => continue,
                 Err(error) if is_too_large(&error) => {
                     let (names, next) = self.passed_over(kind, objects, &page, deadline).await?;
@@ -47,6 +47,13 @@ impl Reader {
                         return Ok(json!({"items": [], "continue": next, "unread": unread}));
                     }
                     page.follow(&next, true);
+                    continue;
+                }
+                Err(FactError::LiveReadFailed { code: 410, message }) => {
+                    match self.renewed(&path, deadline).await? {
+                        Some(place) if place != page.continues() => page.renew(&place),
+                        _ => return Err(FactError::LiveReadFailed { code: 410, message }),
+                    }
                     continue;
                 }
                 listed => listed?,
@@ -64,6 +71,20 @@ impl Reader {
             }
             page.follow(next, false);
         }
+    }
+
+    /// Where a list goes on that has become too old, as the API server says it: what was made, changed or deleted
+    /// meanwhile is there as it is now. `None`: it does not say it.
+    async fn renewed(&self, path: &str, deadline: Instant) -> Result<Option<String>, FactError> {
+        let _place = self.scan_place(deadline).await?;
+        let said = self.api().call(path, None, NAMES_BYTES_MAX).await;
+        let (code, said) = said.map_err(|fault| failed(fault.to_string()))?;
+        let said: Value = match code {
+            410 => serde_json::from_slice(&said).unwrap_or_default(),
+            _ => Value::Null,
+        };
+        let place = said["metadata"]["continue"].as_str().unwrap_or_default();
+        Ok((!place.is_empty()).then(|| place.to_owned()))
     }
 
     /// The names of what stands on a page, and where the next one begins.

@@ -24,7 +24,7 @@ fn is_one(text: &str) -> bool {
     !matches!(text, "" | "." | "..") && !text.contains(['*', '?', '/', '%'])
 }
 
-/// Where one object is meant, whatever its labels.
+/// Where one object is meant. Which labels it has to have, the path does not say.
 pub(super) fn of_one(kind: &KindRecord, objects: &ExistingObjects) -> Option<String> {
     let ExistingObjects {
         namespace, name, ..
@@ -33,7 +33,7 @@ pub(super) fn of_one(kind: &KindRecord, objects: &ExistingObjects) -> Option<Str
         true => is_one(namespace),
         false => namespace.is_empty(),
     };
-    let is_one = has_place && is_one(name) && objects.label_selector.is_empty();
+    let is_one = has_place && is_one(name);
     is_one.then(|| format!("{}/{}", of_all(kind, namespace), escape(name)))
 }
 

@@ -13,11 +13,12 @@ use crate::{
 
 fn pod(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": "shop", "resourceVersion": "7"}})
+        "metadata": {"name": name, "namespace": "shop", "resourceVersion": "7", "labels": {"app": "web"}}})
 }
 
 /// What an API server with three Pods, and Secrets, says; one of the Pods has changed since.
 fn answer(method: &str, uri: &str) -> (u16, Value) {
+    const EXPIRED: &str = "/api/v1/namespaces/shop/pods?limit=100&continue=old";
     let listed = |name: &str| json!({"metadata": pod(name)["metadata"]});
     match (method, uri) {
         ("GET", "/api/v1/namespaces/shop/pods/web-1") => (200, pod("web-1")),
@@ -28,6 +29,13 @@ fn answer(method: &str, uri: &str) -> (u16, Value) {
         ("GET", "/api/v1/namespaces/shop/pods?limit=200&continue=more") => (
             200,
             json!({"items": [listed("web-1"), listed("web-2")], "metadata": {"continue": "end"}}),
+        ),
+        // Too old, and said to be so: it goes on from another place, or from none.
+        ("GET", EXPIRED) => (410, json!({"metadata": {"continue": "more"}})),
+        ("GET", "/api/v1/namespaces/shop/pods?limit=100&continue=gone") => (410, json!({})),
+        ("GET", "/api/v1/namespaces/shop/pods?limit=100&continue=more") => (
+            200,
+            json!({"items": [listed("web-1")], "metadata": {"continue": "end"}}),
         ),
         ("GET", "/api/v1/namespaces/shop/pods?limit=100&continue=end") => {
             (200, json!({"items": [listed("api-2")], "metadata": {}}))
@@ -172,6 +180,46 @@ async fn what_a_target_means_is_read_part_by_part() {
         objects("Pod", "web-1"),
     ] {
         assert!(ask(objects).await.is_err());
+    }
+}
+
+/// The API server forgets the state of a list after some minutes: it goes on in the one that is now.
+#[tokio::test]
+async fn a_list_that_has_become_too_old_goes_on_where_the_api_server_says() {
+    let rig = rig().await;
+    let at = |place: &str| {
+        let mut objects = objects("Pod", "web-*");
+        objects.continues = place.into();
+        asked(&rig, LiveCall::Existing { objects })
+    };
+    let part = result(at("old").await);
+    assert_eq!(
+        (&part["items"][0]["metadata"]["name"], &part["continue"]),
+        (&json!("web-1"), &json!("end"))
+    );
+    let failed = at("gone").await.unwrap_err();
+    assert!(
+        matches!(failed, FactError::LiveReadFailed { code: 410, .. }),
+        "{failed:?}"
+    );
+}
+
+/// That needs no list, and no right to one.
+#[tokio::test]
+async fn one_that_is_named_is_read_alone_and_its_labels_are_looked_at_here() {
+    let rig = rig().await;
+    for (selector, count) in [
+        ("app=web", Some(1)),
+        ("app!=web", Some(0)),
+        ("app in (", None),
+    ] {
+        let mut objects = objects("Pod", "web-1");
+        objects.label_selector = selector.into();
+        let mut request = request(LiveCall::Existing { objects });
+        request.rule = "one".into();
+        let found = rig.ask(&request).await.ok();
+        let found = found.map(|found| result(Ok(found))["items"].as_array().map_or(9, Vec::len));
+        assert_eq!(found, count, "{selector}");
     }
 }
 
