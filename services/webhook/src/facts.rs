@@ -14,6 +14,7 @@
 mod attempts;
 mod audit;
 mod confined;
+mod decode;
 mod floors;
 mod live;
 mod origin;

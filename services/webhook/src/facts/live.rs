@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, field::Empty};
 
 use super::{
-    Origin, Reader, attempts, call, millis, road::LiveWay, seal::Seal, too_large, unreadable, value,
+    Origin, Reader, attempts, call, decode::Decoder, millis, road::LiveWay, seal::Seal, too_large,
+    unreadable, value,
 };
 use crate::metrics::WebhookMetrics;
 
@@ -23,6 +24,7 @@ pub(super) struct Live {
     /// No read is asked for a second time before this.
     hedge_min: Duration,
     of_scans: bool,
+    decoder: Decoder,
 }
 
 impl Live {
@@ -32,6 +34,7 @@ impl Live {
             metrics,
             hedge_min,
             of_scans: false,
+            decoder: Decoder::default(),
         }
     }
 
@@ -86,8 +89,10 @@ impl Live {
         self.metrics.live_read(code, begun.elapsed());
         let reply = read?;
         let origin = Origin::live(&reply);
-        let result = seal.open(reply.result, reply.sealed)?;
-        Ok((value(&result)?, origin))
+        let LiveReply { result, sealed, .. } = reply;
+        let bytes = result.len();
+        let read = move || value(&seal.open(result, sealed)?);
+        Ok((self.decoder.run(bytes, deadline, read).await?, origin))
     }
 
     async fn attempt(
