@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anteroom_bus::Bus as _;
+use anteroom_simapi::{Fault, Matching};
 use anteroom_wire::violation::{ViolatedRule, Violation};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -212,4 +213,60 @@ async fn what_exists_is_a_trigger_once_for_each_policy_as_it_is() {
         })
         .await;
     second.stop().await;
+}
+
+/// A watcher that ends, and another one that begins, twice, while many objects are changed by a patch that would show
+/// each time that it is applied.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_patch_is_lost_or_doubled_when_the_watcher_is_another_one_meanwhile() {
+    const OBJECTS: u64 = 150;
+    anteroom_runtime::process::install_crypto_provider();
+    let mut world = World::start().await;
+    let _replica = world.answer();
+    world.put("leader", "team-a");
+    for number in 0..OBJECTS {
+        let name = format!("follows-{number:03}");
+        let object =
+            json!({"metadata": {"name": name, "namespace": "default"}, "data": {"said": "-"}});
+        world.sim.put(CONFIG_MAPS, object).unwrap();
+    }
+    let slow = Fault::Delay {
+        matching: Matching::new("update", CONFIG_MAPS),
+        delay_ms: 20,
+    };
+    world.sim.fault(slow).unwrap();
+    let mut policy = follow("");
+    policy["spec"]["rules"][0]["mutate"]["patchStrategicMerge"]["data"]["said"] =
+        "{{ target.data.said }}x".into();
+    world.sim.put(POLICIES, policy).unwrap();
+    let reporter = world.report_as("first");
+    let written = |world: &World| world.stats().count("update", CONFIG_MAPS);
+    for (after, next) in [(10, "v"), (110, "w")] {
+        world
+            .wait("it has begun", |world| written(world) >= after)
+            .await;
+        world.hand_over(next).await;
+        assert!(written(&world) < OBJECTS, "in the middle");
+    }
+    let said = |world: &World| -> Vec<String> {
+        let said = (0..OBJECTS).map(|number| {
+            let object = world
+                .sim
+                .get(CONFIG_MAPS, "default", &format!("follows-{number:03}"));
+            object.unwrap()["data"]["said"].as_str().unwrap().to_owned()
+        });
+        said.collect()
+    };
+    world
+        .wait("all are changed", |world| {
+            said(world).iter().all(|said| said != "-")
+        })
+        .await;
+    reporter.stop().await;
+    assert!(
+        said(&world).iter().all(|said| said == "-x"),
+        "{:?}",
+        said(&world)
+    );
+    assert_eq!(written(&world), OBJECTS);
 }

@@ -19,7 +19,7 @@ pub(crate) const REPORTS: &str = "policyreports.wgpolicyk8s.io";
 pub(crate) struct World {
     pub(crate) sim: Arc<SimApi>,
     pub(crate) bus: Arc<LocalBus>,
-    _watcher: JoinHandle<anyhow::Result<()>>,
+    watcher: Running,
 }
 
 pub(crate) struct Running {
@@ -42,18 +42,18 @@ impl World {
             sim.put(definitions, definition).unwrap();
         }
         let bus = Arc::new(LocalBus::new());
-        let args = anteroom_watcher::Args {
-            holder: Some("w".into()),
-            background_scans: true,
-            ..anteroom_watcher::Args::default()
-        };
-        let service = Service::new("watcher");
-        let watcher = anteroom_watcher::run(args, Arc::new(bus.join()), client(&sim), service);
         Self {
-            _watcher: tokio::spawn(watcher),
+            watcher: watch_as("w", &sim, &bus),
             sim,
             bus,
         }
+    }
+
+    /// The watcher ends, and another one begins.
+    pub(crate) async fn hand_over(&mut self, to: &str) {
+        self.watcher.service.shutdown.trigger("the test says so");
+        (&mut self.watcher.task).await.unwrap().unwrap();
+        self.watcher = watch_as(to, &self.sim, &self.bus);
     }
 
     pub(crate) fn report_as(&self, name: &str) -> Running {
@@ -159,6 +159,20 @@ impl World {
 
     pub(crate) fn stats(&self) -> Stats {
         self.sim.stats()
+    }
+}
+
+fn watch_as(name: &str, sim: &SimApi, bus: &LocalBus) -> Running {
+    let args = anteroom_watcher::Args {
+        holder: Some(name.into()),
+        background_scans: true,
+        ..anteroom_watcher::Args::default()
+    };
+    let service = Service::new("watcher");
+    let run = anteroom_watcher::run(args, Arc::new(bus.join()), client(sim), service.clone());
+    Running {
+        service,
+        task: tokio::spawn(run),
     }
 }
 
