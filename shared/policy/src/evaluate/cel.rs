@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     RuleError, RuleOutcome,
     conditions::Stop,
-    facts::{Facts, Lookup, Question, left_out},
+    facts::{Facts, Question},
     scope::Scope,
 };
 use crate::{
@@ -182,7 +182,7 @@ fn namespace_of(namespace: &str, facts: &mut Facts) -> Result<Arc<Value>, Stop> 
     let target = FactTarget::NamespaceLabels {
         namespace: namespace.to_owned(),
     };
-    look_up(NAMESPACE_OBJECT, target, "", BTreeMap::new(), facts)
+    facts.need(NAMESPACE_OBJECT, Question::new(target, "", BTreeMap::new()))
 }
 
 /// The objects of parameters, each of which the rule is about.
@@ -194,7 +194,7 @@ fn params_of(params: &Params, namespace: &str, facts: &mut Facts) -> Result<Vec<
     let target = FactTarget::Collection(params.collection.clone());
     let bound = BTreeMap::from([("namespace".to_owned(), namespace.into())]);
     let entry = target.to_string();
-    let found = look_up(PARAMS, target, PARAMS_QUERY, bound, facts)?;
+    let found = facts.need(PARAMS, Question::new(target, PARAMS_QUERY, bound))?;
     let found: Vec<_> = match &*found {
         Value::Array(objects) => objects.iter().cloned().map(Arc::new).collect(),
         Value::Null => Vec::new(),
@@ -216,37 +216,4 @@ fn params_of(params: &Params, namespace: &str, facts: &mut Facts) -> Result<Vec<
             },
         },
     })))
-}
-
-fn look_up(
-    variable: &str,
-    target: FactTarget,
-    expression: &str,
-    parameters: BTreeMap<String, Value>,
-    facts: &mut Facts,
-) -> Result<Arc<Value>, Stop> {
-    let entry = target.to_string();
-    let question = Question {
-        target,
-        expression: expression.to_owned(),
-        parameters,
-        missing_key_is_error: false,
-        age_max_ms: None,
-        is_part: false,
-        is_large: false,
-    };
-    let error = match facts.look_up(variable, question) {
-        Lookup::Answer(Ok(value)) => return Ok(value),
-        Lookup::Pending | Lookup::Declined => return Err(Stop::Pending),
-        Lookup::TooMany => RuleError::TooManyFacts,
-        found => RuleError::Fact {
-            variable: variable.to_owned(),
-            entry,
-            source: match found {
-                Lookup::Answer(Err(source)) => source,
-                _ => left_out(),
-            },
-        },
-    };
-    Err(Stop::Error(Box::new(error)))
 }

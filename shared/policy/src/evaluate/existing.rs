@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{
     RuleError, RuleOutcome,
     conditions::{self, Stop, Verdict},
-    facts::{Lookup, Question},
+    facts::Question,
     foreach, mutate,
     scope::{Interrupt, Scope},
 };
@@ -245,32 +245,11 @@ impl Target<'_> {
     fn part(&self, wanted: &ExistingObjects, scope: &mut Scope<'_>) -> Result<Arc<Value>, Stop> {
         let variable = format!("mutate.targets[{}]", self.at);
         let target = FactTarget::Existing(wanted.clone());
-        let entry = target.to_string();
         let question = Question {
-            target,
-            expression: String::new(),
-            parameters: BTreeMap::new(),
-            missing_key_is_error: false,
-            age_max_ms: None,
-            is_part: false,
             is_large: true,
+            ..Question::new(target, "", BTreeMap::new())
         };
-        let error = match scope.facts.look_up(&variable, question) {
-            Lookup::Answer(Ok(part)) => return Ok(part),
-            Lookup::Pending | Lookup::Declined => return Err(Stop::Pending),
-            Lookup::TooMany => RuleError::TooManyFacts,
-            Lookup::LeftOut => RuleError::Fact {
-                variable,
-                entry,
-                source: super::facts::left_out(),
-            },
-            Lookup::Answer(Err(source)) => RuleError::Fact {
-                variable,
-                entry,
-                source,
-            },
-        };
-        Err(Stop::Error(Box::new(error)))
+        scope.facts.need(&variable, question)
     }
 
     /// What becomes of one object; `None`: nothing.

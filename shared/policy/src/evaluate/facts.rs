@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, FactRead, FactRequest, PARTS_PER_RULE_MAX,
-    scope,
+    RuleError, conditions::Stop, scope,
 };
 use crate::FactTarget;
 
@@ -74,6 +74,23 @@ pub(super) struct Question {
 }
 
 impl Question {
+    /// About the whole of what the expression makes, whatever its age.
+    pub(super) fn new(
+        target: FactTarget,
+        expression: &str,
+        parameters: BTreeMap<String, Value>,
+    ) -> Self {
+        Self {
+            target,
+            expression: expression.to_owned(),
+            parameters,
+            missing_key_is_error: false,
+            age_max_ms: None,
+            is_part: false,
+            is_large: false,
+        }
+    }
+
     fn is(&self, asked: &FactRequest) -> bool {
         asked.target == self.target
             && asked.expression == self.expression
@@ -126,6 +143,23 @@ impl Facts {
     /// What came of chance so far stays known.
     pub(super) fn keep_drawn(&mut self) {
         self.drawn = self.occasion.as_ref().map_or(0, Occasion::drawn);
+    }
+
+    /// The answer to a question without which the rule cannot go on.
+    pub(super) fn need(&mut self, variable: &str, question: Question) -> Result<Arc<Value>, Stop> {
+        let entry = question.target.to_string();
+        let source = match self.look_up(variable, question) {
+            Lookup::Answer(Ok(value)) => return Ok(value),
+            Lookup::Pending | Lookup::Declined => return Err(Stop::Pending),
+            Lookup::TooMany => return Err(Stop::Error(Box::new(RuleError::TooManyFacts))),
+            Lookup::LeftOut => left_out(),
+            Lookup::Answer(Err(source)) => source,
+        };
+        Err(Stop::Error(Box::new(RuleError::Fact {
+            variable: variable.to_owned(),
+            entry,
+            source,
+        })))
     }
 
     /// The answer to a question, asking it if it is new.

@@ -2,13 +2,12 @@
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-use anteroom_model::FactError;
 use serde_json::Value;
 
 use super::{
-    Pass, RuleError,
+    Pass,
     conditions::Stop,
-    facts::{Facts, Lookup, Question, left_out},
+    facts::{Facts, Question},
 };
 use crate::{
     AdmissionRequest, FactTarget, FailureAction, Rule,
@@ -124,7 +123,10 @@ fn labels(request: &AdmissionRequest, facts: &mut Facts) -> Result<Arc<Value>, S
     let target = FactTarget::NamespaceLabels {
         namespace: object_namespace(request).to_owned(),
     };
-    look_up(NAMESPACE_SELECTOR, &target, LABELS, BTreeMap::new(), facts)
+    facts.need(
+        NAMESPACE_SELECTOR,
+        Question::new(target, LABELS, BTreeMap::new()),
+    )
 }
 
 fn bindings(
@@ -134,39 +136,5 @@ fn bindings(
 ) -> Result<Arc<Value>, Stop> {
     let names = BTreeMap::from([("names".to_owned(), names_of_user(request))]);
     let target = FactTarget::RoleBindings { cluster };
-    look_up(ROLES, &target, BINDINGS_OF_USER, names, facts)
-}
-
-fn look_up(
-    variable: &str,
-    target: &FactTarget,
-    expression: &str,
-    parameters: BTreeMap<String, Value>,
-    facts: &mut Facts,
-) -> Result<Arc<Value>, Stop> {
-    let question = Question {
-        target: target.clone(),
-        expression: expression.to_owned(),
-        parameters,
-        missing_key_is_error: false,
-        age_max_ms: None,
-        is_part: false,
-        is_large: false,
-    };
-    let error = match facts.look_up(variable, question) {
-        Lookup::Answer(Ok(value)) => return Ok(value),
-        Lookup::Pending | Lookup::Declined => return Err(Stop::Pending),
-        Lookup::TooMany => RuleError::TooManyFacts,
-        Lookup::LeftOut => unread(variable, target, left_out()),
-        Lookup::Answer(Err(source)) => unread(variable, target, source),
-    };
-    Err(Stop::Error(Box::new(error)))
-}
-
-fn unread(variable: &str, target: &FactTarget, source: FactError) -> RuleError {
-    RuleError::Fact {
-        variable: variable.to_owned(),
-        entry: target.to_string(),
-        source,
-    }
+    facts.need(ROLES, Question::new(target, BINDINGS_OF_USER, names))
 }
