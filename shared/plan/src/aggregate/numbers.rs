@@ -126,7 +126,9 @@ fn parts_of(number: Number) -> Option<i128> {
     #[expect(clippy::cast_precision_loss, reason = "a power of two")]
     let within = parts.abs() <= PARTS_MAX as f64;
     #[expect(clippy::cast_possible_truncation, reason = "whole, and in range")]
-    (within && parts.fract() == 0.0).then_some(parts as i128)
+    let counted = (within && parts.fract() == 0.0).then_some(parts as i128);
+    // A zero below zero is no number of parts: a sum of nothing else may be one too.
+    counted.filter(|parts| *parts != 0 || number.float().is_sign_positive())
 }
 
 #[cfg(test)]
@@ -199,5 +201,7 @@ mod tests {
         assert_eq!(sum(&[8_589_934_591.0, 1.0]), Some(json!(8_589_934_592.0)));
         assert_eq!(sum(&[8_589_934_592.0, 1.0]), None);
         assert_eq!(sum(&[0.1]), None);
+        assert_eq!(sum(&[0.5, -0.5]), Some(json!(0.0)));
+        assert_eq!(sum(&[-0.0]), None);
     }
 }
