@@ -119,9 +119,13 @@ impl fmt::Debug for Environment<'_> {
 /// * the elements of `[a, b]` and the values of `{k: a}`;
 /// * every argument of a function, and what a function does with `&missing`.
 ///
-/// Three faults of the fork are not copied: there, *any* error inside what is flattened, filtered or
-/// projected with `.*` (a type error too) reads as null; `.*` visits a null for every value; and
-/// `sort_by`, `max_by` and `min_by` do not look at the key of an only element.
+/// As in the fork, a function that is given a value of a type that it does not take, or too few or too many,
+/// reads as null inside what is flattened, filtered or projected with `.*`: `abs(text)[]`. There that is so of
+/// *any* error; here a value of the right type that a function cannot use stays an error, and so does whatever
+/// is not known or takes too much.
+///
+/// Two faults of the fork are not copied: `.*` visits a null for every value; and `sort_by`, `max_by` and
+/// `min_by` do not look at the key of an only element.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingKey {
     /// Null, as the specification says.

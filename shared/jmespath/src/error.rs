@@ -220,6 +220,18 @@ impl Fault<'_> {
             Fault::Error(error) => matches!(**error, EvalError::MissingKey { .. }),
         }
     }
+
+    /// Whether a function does not take what it was given, whatever else is known: never so where something
+    /// is not known, or takes too much.
+    pub(crate) fn is_refusal(&self) -> bool {
+        let Fault::Error(error) = self else {
+            return false;
+        };
+        matches!(
+            **error,
+            EvalError::InvalidType { .. } | EvalError::InvalidArity { .. }
+        )
+    }
 }
 
 impl From<EvalError> for Fault<'_> {

@@ -2,7 +2,7 @@
 //! go-jmespath says so. What is expected here is what that fork answered (v0.4.1-0.20231124160150-95e59c162877).
 #![allow(clippy::unwrap_used)] // In the helpers of tests as in tests.
 
-use anteroom_jmespath::{Environment, EvalError, Expression, MissingKey};
+use anteroom_jmespath::{Budget, Environment, EvalError, Expression, MissingKey};
 use serde_json::{Value, json};
 
 fn evaluate(text: &str) -> Result<Value, EvalError> {
@@ -105,21 +105,78 @@ fn it_is_forgiven_elsewhere() {
 
 #[test]
 fn other_errors_are_not_forgiven() {
-    let not_copied_from_the_fork = [
-        "abs(string)[]",
-        "abs(string)[?x]",
-        "abs(string).*",
-        "sort_by(list[:1], &no)",
-    ];
+    let not_copied_from_the_fork = ["sort_by(list[:1], &no)"];
     let errors_there_too = [
         "length(no) || 'default'",
         "sort_by(list[:2], &no)",
         "list[*].abs(@)",
+        "list[].abs(@)",
+        "list[?abs(string)]",
+        "abs(string)[*]",
+        "abs(string)[:1]",
+        "abs(string).x",
+        "[[list][].abs(@)]",
     ];
     for text in not_copied_from_the_fork.into_iter().chain(errors_there_too) {
         assert!(
             matches!(evaluate(text), Err(EvalError::InvalidType { .. })),
             "{text}"
         );
+    }
+}
+
+/// What was given to a function is known, and it is nothing that the function takes.
+#[test]
+fn what_a_function_refuses_is_null_where_it_is_flattened_filtered_or_taken_the_values_of() {
+    let table = [
+        ("abs(string)[]", json!(null)),
+        ("abs(string)[].x", json!(null)),
+        ("abs(string)[?x]", json!(null)),
+        ("abs(string).*", json!(null)),
+        ("abs(string, string)[]", json!(null)),
+        ("keys(no)[] || 'default'", json!("default")),
+        ("[abs(string)][]", json!(null)),
+        ("{k: abs(string)}.*", json!(null)),
+        ("(string | abs(@))[]", json!(null)),
+        // The third element is refused, after two were flattened.
+        ("[[`1`], [`2`], [string]][].abs(@)[]", json!(null)),
+        ("([[`1`], [`2`], [string]][].abs(@))[?@]", json!(null)),
+        // Whatever fails behind what is no array.
+        ("[`1`, `-2`, string][*].abs(@)[].length(@)", json!(null)),
+        ("([`1`, string][*].abs(@))[?length(@)]", json!(null)),
+        ("list[?abs(string)][]", json!(null)),
+        ("length(to_array(abs(string)[]))", json!(1)),
+    ];
+    for (text, expected) in table {
+        assert_eq!(evaluate(text), Ok(expected), "{text}");
+    }
+    // Without missing keys the specification's rule holds.
+    let document = json!({"string": "s"});
+    for text in ["abs(string)[]", "abs(string)[?x]", "abs(string).*"] {
+        let found = Expression::parse(text)
+            .unwrap()
+            .evaluate_json(&document, &Environment::standard());
+        assert!(
+            matches!(found, Err(EvalError::InvalidType { .. })),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn what_takes_too_much_is_never_null() {
+    let budget = Budget {
+        steps: 5,
+        ..Budget::default()
+    };
+    let environment = Environment::standard()
+        .with_missing_key(MissingKey::Error)
+        .with_budget(budget);
+    let document = json!({"list": [1, 2, 3, 4, 5, 6, 7]});
+    for text in ["list[*].abs(@)[]", "list[?@][]", "{k: list[*].abs(@)}.*"] {
+        let found = Expression::parse(text)
+            .unwrap()
+            .evaluate_json(&document, &environment);
+        assert!(matches!(found, Err(EvalError::Budget { .. })), "{text}");
     }
 }

@@ -5,7 +5,7 @@
 //! over chains that can be put together: counts, sums, the largest. Here chains may depend on the
 //! request.
 
-use anteroom_jmespath::{Budget, Environment, EvalError, Expression};
+use anteroom_jmespath::{Budget, Environment, EvalError, Expression, Shape};
 use anteroom_view::ViewNode;
 use anteroom_wire::body;
 use bytes::Bytes;
@@ -55,7 +55,8 @@ pub enum Whole {
 pub enum NoPart {
     /// The slices cost more than they may, all together.
     Budget(EvalError),
-    /// It fails. Which error is that of the whole list, only an evaluation over it can tell.
+    /// It fails, or is no list because of what a function refuses. What the whole list comes to, only an
+    /// evaluation over it can tell.
     Failed,
 }
 
@@ -112,15 +113,22 @@ impl Sliced {
         Ok(Part(match &self.0 {
             Of::Chain(chain) => {
                 let list = chain.evaluate_out_of(objects, environment, left);
-                let bytes = body::encode_value(&list.map_err(fault)?);
+                let list = list.map_err(fault)?;
+                if !matches!(list.shape(), Shape::Array(_)) {
+                    return Err(NoPart::Failed);
+                }
+                let bytes = body::encode_value(&list);
                 Gives::List(bytes.map_err(|_| NoPart::Failed)?)
             }
             Of::Terms(aggregated) => {
                 let tally = |term: &'a AggregateTerm| {
                     let list = term.chain.evaluate_out_of(objects, environment, left);
+                    let list = list.map_err(fault)?;
                     let mut tally = Tally::new(term.measure.kind());
-                    tally.take_all(&list.map_err(fault)?, Way::In);
-                    Ok(tally)
+                    match tally.take_all(&list, Way::In) {
+                        true => Ok(tally),
+                        false => Err(NoPart::Failed),
+                    }
                 };
                 let tallies = aggregated.terms.iter().map(tally);
                 Gives::Tallies(tallies.collect::<Result<_, _>>()?)

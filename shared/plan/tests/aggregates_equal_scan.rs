@@ -294,7 +294,7 @@ fn chain() -> impl Strategy<Value = String> {
             .prop_map(|(condition, right)| format!("[?{condition}]{right}")),
         2 => prop::sample::select(vec!["[]", "[*]", "[].metadata.name", "[].[w, t]", "[].o", "[*].list", "[].f.to_string(@)", "[].[w, f][]", "[].[w, f][]", "[?t.to_string(@) == 'null']"])
             .prop_map(str::to_owned),
-        1 => prop::sample::select(vec!["[:2].w", "[*].abs(w)", "[].metadata.*", "[0]", "[*].length(list)"])
+        1 => prop::sample::select(vec!["[:2].w", "[*].abs(w)[]", "[*].abs(w)", "[].metadata.*", "[0]", "[*].length(list)"])
             .prop_map(str::to_owned),
     ];
     let more = prop::sample::select(vec![

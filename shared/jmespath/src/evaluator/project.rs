@@ -2,6 +2,7 @@
 //! its end.
 
 use crate::ast::{Slice, Term, TermId};
+use crate::environment::MissingKey;
 use crate::error::Fault;
 use crate::evaluator::{ELEMENT_BYTES, Evaluator, Outcome};
 use crate::node::{Node, Shape};
@@ -26,8 +27,8 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         })
     }
 
-    /// Hands the elements of a term's value to `sink`. Says whether the value is an array; if not,
-    /// `sink` was not called.
+    /// Hands the elements of a term's value to `sink`. Says whether the value is an array; if not, what `sink`
+    /// was handed counts for nothing.
     fn each(
         &mut self,
         id: TermId,
@@ -56,18 +57,50 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
                 left,
                 condition,
                 right,
-            } => self.each(*left, current, &mut |evaluator, element| {
+            } => self.each_unless_refused(*left, current, &mut |evaluator, element| {
                 if evaluator.forgiving(*condition, &element)?.is_truthy() {
                     evaluator.project(*right, element, sink)?;
                 }
                 Ok(())
             }),
             Term::ProjectValues { left, right } => self.each_value(*left, *right, current, sink),
-            Term::Flatten(left) => self.each(*left, current, &mut |evaluator, element| {
-                evaluator.each_flat(element, sink)
-            }),
+            Term::Flatten(left) => {
+                self.each_unless_refused(*left, current, &mut |evaluator, element| {
+                    evaluator.each_flat(element, sink)
+                })
+            }
             Term::Slice(slice) => self.each_in_slice(*slice, current, sink),
             _ => self.each_element(id, current, sink),
+        }
+    }
+
+    /// The same, where what a function refuses on the way to the value makes it no array, under
+    /// [`MissingKey::Error`]. What is refused behind the value, in `sink`, stays an error; it is kept until all of
+    /// the value is known, since nothing is behind what is no array.
+    fn each_unless_refused(
+        &mut self,
+        id: TermId,
+        current: &Value<'a, N>,
+        sink: &mut Sink<'_, 'a, N>,
+    ) -> Result<bool, Fault<'a>> {
+        if self.missing_key == MissingKey::Null {
+            return self.each(id, current, sink);
+        }
+        let mut behind = None;
+        let outcome = self.each(id, current, &mut |evaluator, element| {
+            if behind.is_some() {
+                return Ok(());
+            }
+            match sink(evaluator, element) {
+                Err(fault) if fault.is_refusal() => behind = Some(fault),
+                outcome => outcome?,
+            }
+            Ok(())
+        });
+        match (outcome, behind) {
+            (Err(fault), _) if fault.is_refusal() => Ok(false),
+            (Ok(true), Some(fault)) => Err(fault),
+            (outcome, _) => outcome,
         }
     }
 
@@ -96,7 +129,12 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         current: &Value<'a, N>,
         sink: &mut Sink<'_, 'a, N>,
     ) -> Result<bool, Fault<'a>> {
-        let object = self.forgiving(left, current)?;
+        let object = match self.forgiving(left, current) {
+            Err(fault) if self.missing_key == MissingKey::Error && fault.is_refusal() => {
+                return Ok(false);
+            }
+            outcome => outcome?,
+        };
         if !matches!(object.shape(), Shape::Object(_)) {
             return Ok(false);
         }

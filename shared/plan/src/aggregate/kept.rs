@@ -67,7 +67,7 @@ pub struct Aggregate {
 #[derive(Debug)]
 struct Group {
     objects: usize,
-    /// Objects on which the chain fails.
+    /// Objects on which the chain fails, or is no list because of what a function refuses.
     failed: usize,
     tally: Tally,
 }
@@ -170,8 +170,8 @@ impl Aggregate {
         };
         let node = ViewNode::array_of(std::slice::from_ref(object), self.key.bare);
         match self.chain.evaluate(node, &environment) {
-            Ok(list) => group.tally.take_all(&list, way),
-            Err(_) => group.fail(way),
+            Ok(list) if group.tally.take_all(&list, way) => {}
+            _ => group.fail(way),
         }
         match way {
             Way::In => group.objects += 1,

@@ -116,14 +116,23 @@ impl Tally {
         }
     }
 
-    /// Takes all elements of a chain's value in, or out.
-    pub(crate) fn take_all<'a, N: Node<'a>>(&mut self, list: &Contributed<'a, N>, way: Way) {
-        match (list.shape(), &self.kept) {
-            (Shape::Array(elements), Kept::Count) => step(&mut self.elements, elements as u64, way),
+    /// Takes all elements of a chain's value in, or out; `false`: it is no list.
+    #[must_use]
+    pub(crate) fn take_all<'a, N: Node<'a>>(
+        &mut self,
+        list: &Contributed<'a, N>,
+        way: Way,
+    ) -> bool {
+        let Shape::Array(elements) = list.shape() else {
+            return false;
+        };
+        match self.kept {
+            Kept::Count => step(&mut self.elements, elements as u64, way),
             _ => list
                 .elements()
                 .for_each(|element| self.take(element.shape(), way)),
         }
+        true
     }
 
     /// Takes an element in, or out.
@@ -312,7 +321,7 @@ mod tests {
 
     fn tally(elements: &Value) -> Tally {
         let mut tally = Tally::new(TallyKind::Order);
-        tally.take_all(&Contributed::<&Value>::json(elements), Way::In);
+        assert!(tally.take_all(&Contributed::<&Value>::json(elements), Way::In));
         tally
     }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use anteroom_jmespath::Parameters;
+use anteroom_jmespath::{Parameters, Shape};
 use anteroom_view::{Object, ViewNode};
 use serde_json::Value;
 
@@ -223,6 +223,9 @@ impl<'i> Gathering<'i, '_> {
         let environment = key.environment(language, self.terms.parameters);
         let node = ViewNode::listed(object, key.bare);
         let list = check.evaluate(node, &environment).ok()?;
+        if !matches!(list.shape(), Shape::Array(_)) {
+            return None; // A function refuses something: it is no list, and so is all of it.
+        }
         let mut elements = list.elements();
         Some(elements.any(|element| Scalar::of(element.shape()).as_ref() == Some(value)))
     }

@@ -188,6 +188,8 @@ fn key() -> impl Strategy<Value = &'static str> {
         "to_string(a)",
         "to_number(b)",
         "length(list)",
+        "length(list)[]",
+        "abs(b)[?@]",
         "a || b",
         "a && b",
         "[a, b]",
@@ -285,6 +287,13 @@ fn link() -> impl Strategy<Value = &'static str> {
         "S | [*].to_string(a)",
         "S | [?K].to_number(b)",
         "S | [*].length(list)",
+        "S | [*].length(list)[]",
+        "S | [?C].length(list)[]",
+        "S | [].rules[].host.length(@)[]",
+        "S | [].rules[?C].length(host)[]",
+        "S | [?K].abs(b)[]",
+        "S | [*].[abs(b)][]",
+        "S | [*].[length(list), $p][]",
         "S | [0:3]",
         "S | [*].{x: K}",
         "S | [][]",
@@ -359,6 +368,9 @@ fn member_link() -> impl Strategy<Value = &'static str> {
         "S | [].rules[] | [?host != $p].paths[].path",
         "S | [].[a, b][]",
         "S | [].[a, $p][]",
+        "S | [].length(list)[]",
+        "S | [?C].abs(b)[]",
+        "S | [?C].list.length(@)[]",
     ])
 }
 
