@@ -21,6 +21,7 @@ use anteroom_wire::{
     webhook_beat::WebhookBeat,
 };
 use bytes::Bytes;
+use futures::poll;
 
 use crate::{
     harness::Harness,
@@ -290,9 +291,11 @@ pub(crate) async fn leaving_a_full_place_loses_no_call(harness: impl Harness) {
     let mut callers = Vec::new();
     for _ in 0..WAITING {
         let caller_a = caller.clone();
-        callers.push(tokio::spawn(async move {
-            caller_a.request(&at("a"), call(b""), TIMEOUT).await
-        }));
+        let mut waits =
+            Box::pin(async move { caller_a.request(&at("a"), call(b""), TIMEOUT).await });
+        // A task may begin later than what follows: it is sent here.
+        assert!(poll!(&mut waits).is_pending());
+        callers.push(tokio::spawn(waits));
         // What was sent before this has arrived when this is answered.
         let reply = within(caller.request(&at("b"), call(b""), TIMEOUT)).await;
         assert_eq!(reply.unwrap(), "beside");
