@@ -13,7 +13,9 @@ use std::{
 };
 
 use anteroom_bus::{Bus, Scope};
-use anteroom_mirror::{Changes, Hold, Mirror, MirrorConfig, MirrorMetrics};
+use anteroom_mirror::{
+    Changes, Hold, Mirror, MirrorConfig, MirrorMetrics, ViewHandle, ViewSet, ViewStatus,
+};
 use anteroom_model::{GroupVersionResource, ObjectKey, ViewId};
 use anteroom_view::Snapshot;
 use anteroom_webhook::background::{Judge, Known, Scanned};
@@ -23,7 +25,7 @@ use futures::{
     stream::FuturesUnordered,
 };
 use jiff::Timestamp;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -144,6 +146,7 @@ impl Scanner {
     pub(crate) async fn run(mut self) -> anyhow::Result<()> {
         loop {
             let begun = Instant::now();
+            let mut marks = Marks::set(&self.mirror);
             if let Some(known) = self.judge.known().filter(|known| self.is_news(known)) {
                 self.learn(known);
             }
@@ -155,7 +158,7 @@ impl Scanner {
                 tokio::time::sleep_until(begun + PACE_MIN).await;
                 tokio::select! {
                     () = self.judge.changed() => {}
-                    () = views_changed(&self.mirror) => {}
+                    () = marks.passed() => {}
                     () = tokio::time::sleep(TICK) => {}
                 }
             };
@@ -427,29 +430,42 @@ fn state(mirror: &Mirror, view: &ViewId) -> Option<Snapshot> {
     Some(view.snapshot(Some(u64::MAX)).ok()?.0)
 }
 
-/// Waits until any view may have changed.
-async fn views_changed(mirror: &Mirror) {
-    let mut views = mirror.views();
-    let handles: Vec<_> = views.borrow_and_update().values().cloned().collect();
-    let mut changes = Vec::with_capacity(handles.len() + 1);
-    for view in handles {
-        let mut status = view.status();
-        changes.push(Box::pin(async move {
-            // An error means that the view is gone, and then the set of views changes.
-            if status.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }));
+/// What may change of the views, as it stood before they were looked at: what changes while they are is
+/// looked at next.
+struct Marks {
+    views: watch::Receiver<ViewSet>,
+    statuses: Vec<watch::Receiver<ViewStatus>>,
+}
+
+impl Marks {
+    fn set(mirror: &Mirror) -> Self {
+        let mut views = mirror.views();
+        let known = views.borrow_and_update().clone();
+        let statuses = known.values().map(ViewHandle::status).collect();
+        Self { views, statuses }
     }
-    let any = async {
-        match changes.is_empty() {
-            true => std::future::pending().await,
-            false => drop(select_all(changes).await),
+
+    /// Waits until any view may have changed.
+    async fn passed(&mut self) {
+        let statuses = self.statuses.iter_mut().map(|status| {
+            Box::pin(async move {
+                // An error means that the view is gone, and then the set of views changes.
+                if status.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            })
+        });
+        let statuses: Vec<_> = statuses.collect();
+        let any = async {
+            match statuses.is_empty() {
+                true => std::future::pending().await,
+                false => drop(select_all(statuses).await),
+            }
+        };
+        tokio::select! {
+            Ok(()) = self.views.changed() => {}
+            () = any => {}
         }
-    };
-    tokio::select! {
-        Ok(()) = views.changed() => {}
-        () = any => {}
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, Connection, Scope};
-use anteroom_mirror::{ContentStamp, Mirror, MirrorConfig, MirrorMetrics};
+use anteroom_mirror::{ContentStamp, Mirror, MirrorConfig, MirrorMetrics, ViewSet, ViewStatus};
 use anteroom_model::{KindRecord, ObjectKey, Revision, ViewId, system};
 use anteroom_runtime::{Check, Service};
 use anteroom_view::{Object, Read};
@@ -70,8 +70,7 @@ pub(crate) async fn follow(
         tokio::select! {
             biased; // Shutdown ends the mirror too.
             () = shutdown.cancelled() => return Ok(()),
-            () = reader.mirror.ended() => bail!("the bus was closed"),
-            () = reader.changed() => {}
+            changed = reader.changed() => changed?,
             Ok(()) = connected.changed() => {}
         }
         tokio::select! {
@@ -110,6 +109,8 @@ struct Reader {
     exceptions: Part<Exceptions>,
     /// Up to where all but the exceptions were read last.
     position: LogPosition,
+    /// Set before each reading.
+    marks: Option<Marks>,
 }
 
 /// One view, read as a whole.
@@ -179,11 +180,28 @@ impl Reader {
             policies: Part::new(system::policies()),
             exceptions: Part::new(system::exceptions()),
             position: LogPosition::default(),
+            marks: None,
         }
     }
 
     /// A catalog, if all of it is known and any of it has changed, be it only up to where it was read.
     fn read(&mut self) -> Option<Catalog> {
+        self.mark();
+        self.take_in()
+    }
+
+    /// A change that comes while the views are read, which may take long, is one to read.
+    fn mark(&mut self) {
+        let ids = [
+            &self.entries.id,
+            &self.kinds.id,
+            &self.policies.id,
+            &self.exceptions.id,
+        ];
+        self.marks = Some(Marks::set(&self.mirror, ids));
+    }
+
+    fn take_in(&mut self) -> Option<Catalog> {
         let live = self.entries.is_live(&self.mirror)
             && self.kinds.is_live(&self.mirror)
             && self.policies.is_live(&self.mirror);
@@ -241,36 +259,68 @@ impl Reader {
         format!("the views {}, which the watcher writes", missing.join(", "))
     }
 
-    /// Waits until any of the views may have changed.
-    async fn changed(&self) {
-        let mut views = self.mirror.views();
-        let mut changes = Vec::new();
-        for id in [
-            &self.entries.id,
-            &self.kinds.id,
-            &self.policies.id,
-            &self.exceptions.id,
-        ] {
-            if let Some(view) = self.mirror.view(id) {
-                let mut status = view.status();
-                changes.push(Box::pin(async move {
-                    // An error means that the view is gone, and then the set of views changes.
-                    if status.changed().await.is_err() {
-                        std::future::pending::<()>().await;
-                    }
-                }));
-            }
-        }
-        if changes.is_empty() {
-            // An error means that the mirror has ended, which is waited for elsewhere.
-            if views.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-            return;
-        }
+    /// Waits until any of the views may have changed since it was read last, and be it while it was read.
+    ///
+    /// # Errors
+    /// Where the bus was closed.
+    async fn changed(&mut self) -> anyhow::Result<()> {
+        let Some(marks) = &mut self.marks else {
+            return Ok(()); // Nothing was read yet.
+        };
         tokio::select! {
-            Ok(()) = views.changed() => {}
-            _ = select_all(changes) => {}
+            biased;
+            () = self.mirror.ended() => bail!("the bus was closed"),
+            () = marks.passed() => Ok(()),
+        }
+    }
+}
+
+/// What may change of the views, as it stood before they were read.
+struct Marks {
+    views: watch::Receiver<ViewSet>,
+    /// Of the log: with it goes the catalog's, also where no view changes.
+    position: watch::Receiver<Revision>,
+    statuses: Vec<watch::Receiver<ViewStatus>>,
+}
+
+impl Marks {
+    fn set<'v>(mirror: &Mirror, ids: impl IntoIterator<Item = &'v ViewId>) -> Self {
+        let (mut views, mut position) = (mirror.views(), mirror.position());
+        position.mark_unchanged();
+        let known = views.borrow_and_update();
+        let statuses = ids
+            .into_iter()
+            .filter_map(|id| Some(known.get(id)?.status()));
+        let statuses = statuses.collect();
+        drop(known);
+        Self {
+            views,
+            position,
+            statuses,
+        }
+    }
+
+    async fn passed(&mut self) {
+        let statuses = self.statuses.iter_mut().map(|status| {
+            Box::pin(async move {
+                // An error means that the view is gone, and then the set of views changes.
+                if status.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            })
+        });
+        let statuses: Vec<_> = statuses.collect();
+        let any = async {
+            match statuses.is_empty() {
+                true => std::future::pending().await,
+                false => drop(select_all(statuses).await),
+            }
+        };
+        tokio::select! {
+            // An error means that the mirror has ended, which is waited for elsewhere.
+            Ok(()) = self.views.changed() => {}
+            Ok(()) = self.position.changed() => {}
+            () = any => {}
         }
     }
 }
@@ -327,7 +377,11 @@ fn records<T: DeserializeOwned>(view: &ViewId, objects: Vec<(ObjectKey, Bytes)>)
 
 #[cfg(test)]
 mod tests {
+    use anteroom_bus::local::LocalBus;
+    use anteroom_mirror::testing::Writer;
     use anteroom_model::Incarnation;
+    use tokio::time::timeout;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
 
@@ -383,5 +437,35 @@ mod tests {
             let found = position(&before, [one, two, three], read_to.map(Revision));
             assert_eq!(found, expected, "{before:?} {parts:?} {read_to:?}");
         }
+    }
+
+    /// A catalog waits for changes, and misses none that comes while it is read.
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_seen_that_comes_while_it_is_read() {
+        const QUIET: Duration = Duration::from_secs(1);
+        let bus: Arc<dyn Bus> = Arc::new(LocalBus::new());
+        let mut writer = Writer::with_system_views(Arc::clone(&bus)).await;
+        let shutdown = CancellationToken::new();
+        let (config, metrics) = (MirrorConfig::default(), MirrorMetrics::default());
+        let mirror = Mirror::start(bus, Scope::All, config, metrics, &shutdown);
+        let mut reader = Reader::new(mirror);
+        while reader.read().is_none() {
+            reader.changed().await.unwrap();
+        }
+        let mut is_quiet = false;
+        for _ in 0..20 {
+            reader.read();
+            is_quiet |= timeout(QUIET, reader.changed()).await.is_err();
+        }
+        assert!(is_quiet, "with nothing to read it waits");
+        reader.mark();
+        let entry = serde_json::json!({"kind": "Cached", "name": "a"});
+        let at = writer.put(&system::entries(), "", "a", entry).await;
+        let mut position = reader.mirror.position();
+        position.wait_for(|read| *read >= at).await.unwrap();
+        assert!(reader.take_in().is_some(), "it is read already");
+        let again = timeout(QUIET, reader.changed()).await;
+        assert!(again.is_ok(), "and it may have come too late for that");
+        shutdown.cancel();
     }
 }
