@@ -13,19 +13,13 @@ use std::{
 };
 
 use anteroom_bus::{Bus, Scope};
-use anteroom_mirror::{
-    Changes, Hold, Mirror, MirrorConfig, MirrorMetrics, ViewHandle, ViewSet, ViewStatus,
-};
+use anteroom_mirror::{Changes, Hold, Marks, Mirror, MirrorConfig, MirrorMetrics};
 use anteroom_model::{GroupVersionResource, ObjectKey, ViewId};
 use anteroom_view::Snapshot;
 use anteroom_webhook::background::{Judge, Known, Scanned};
-use futures::{
-    FutureExt as _, StreamExt as _,
-    future::{BoxFuture, select_all},
-    stream::FuturesUnordered,
-};
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use jiff::Timestamp;
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -146,7 +140,7 @@ impl Scanner {
     pub(crate) async fn run(mut self) -> anyhow::Result<()> {
         loop {
             let begun = Instant::now();
-            let mut marks = Marks::set(&self.mirror);
+            let mut marks = Marks::set(&self.mirror, |_| true);
             if let Some(known) = self.judge.known().filter(|known| self.is_news(known)) {
                 self.learn(known);
             }
@@ -428,45 +422,6 @@ fn mark(changes: &Changes, views: &BTreeSet<ViewId>) -> Mark {
 fn state(mirror: &Mirror, view: &ViewId) -> Option<Snapshot> {
     let view = mirror.view(view)?;
     Some(view.snapshot(Some(u64::MAX)).ok()?.0)
-}
-
-/// What may change of the views, as it stood before they were looked at: what changes while they are is
-/// looked at next.
-struct Marks {
-    views: watch::Receiver<ViewSet>,
-    statuses: Vec<watch::Receiver<ViewStatus>>,
-}
-
-impl Marks {
-    fn set(mirror: &Mirror) -> Self {
-        let mut views = mirror.views();
-        let known = views.borrow_and_update().clone();
-        let statuses = known.values().map(ViewHandle::status).collect();
-        Self { views, statuses }
-    }
-
-    /// Waits until any view may have changed.
-    async fn passed(&mut self) {
-        let statuses = self.statuses.iter_mut().map(|status| {
-            Box::pin(async move {
-                // An error means that the view is gone, and then the set of views changes.
-                if status.changed().await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-            })
-        });
-        let statuses: Vec<_> = statuses.collect();
-        let any = async {
-            match statuses.is_empty() {
-                true => std::future::pending().await,
-                false => drop(select_all(statuses).await),
-            }
-        };
-        tokio::select! {
-            Ok(()) = self.views.changed() => {}
-            () = any => {}
-        }
-    }
 }
 
 #[cfg(test)]

@@ -40,25 +40,12 @@ impl Publisher {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use anteroom_model::{ObjectKey, ResourceVersion, Source, SourceInfo};
+    use anteroom_model::{ObjectKey, ResourceVersion};
     use bytes::Bytes;
     use tracing::Span;
 
     use super::*;
-    use crate::publish::{Tenure, Work, book::GATHERED_MAX};
-
-    fn opened() -> (Publisher, Tenure) {
-        let publisher = Publisher::new(1);
-        let info = SourceInfo {
-            source: Source::System { name: "a".into() },
-            kind: String::new(),
-            namespaced: true,
-        };
-        let tenure = publisher.with(|book| book.open(info, HashMap::new()));
-        (publisher, tenure)
-    }
+    use crate::publish::{Tenure, Work, book::GATHERED_MAX, tests::opened};
 
     fn change(publisher: &Publisher, tenure: &Tenure, name: &str) {
         let (key, version) = (ObjectKey::new("n", name), ResourceVersion::new("1"));

@@ -24,7 +24,8 @@ async fn writing(bus: &LocalBus) -> (Fence, Incarnation) {
     (fence.unwrap(), incarnation)
 }
 
-fn opened() -> (Publisher, Tenure) {
+/// A writer with one view, to which nothing was handed in.
+pub(super) fn opened() -> (Publisher, Tenure) {
     let publisher = Publisher::new(1);
     let info = SourceInfo {
         source: Source::System { name: "a".into() },

@@ -3,13 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, Connection, Scope};
-use anteroom_mirror::{ContentStamp, Mirror, MirrorConfig, MirrorMetrics, ViewSet, ViewStatus};
+use anteroom_mirror::{ContentStamp, Marks, Mirror, MirrorConfig, MirrorMetrics};
 use anteroom_model::{KindRecord, ObjectKey, Revision, ViewId, system};
 use anteroom_runtime::{Check, Service};
 use anteroom_view::{Object, Read};
 use anyhow::bail;
 use bytes::Bytes;
-use futures::future::select_all;
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, time::Instant};
 
@@ -110,7 +109,7 @@ struct Reader {
     /// Up to where all but the exceptions were read last.
     position: LogPosition,
     /// Set before each reading.
-    marks: Option<Marks>,
+    marks: Option<CatalogMarks>,
 }
 
 /// One view, read as a whole.
@@ -198,7 +197,8 @@ impl Reader {
             &self.policies.id,
             &self.exceptions.id,
         ];
-        self.marks = Some(Marks::set(&self.mirror, ids));
+        let marks = CatalogMarks::set(&self.mirror, |id| ids.contains(&id));
+        self.marks = Some(marks);
     }
 
     fn take_in(&mut self) -> Option<Catalog> {
@@ -275,52 +275,26 @@ impl Reader {
     }
 }
 
-/// What may change of the views, as it stood before they were read.
-struct Marks {
-    views: watch::Receiver<ViewSet>,
+/// What may change of what a catalog is made of, as it stood before that was read.
+struct CatalogMarks {
+    views: Marks,
     /// Of the log: with it goes the catalog's, also where no view changes.
     position: watch::Receiver<Revision>,
-    statuses: Vec<watch::Receiver<ViewStatus>>,
 }
 
-impl Marks {
-    fn set<'v>(mirror: &Mirror, ids: impl IntoIterator<Item = &'v ViewId>) -> Self {
-        let (mut views, mut position) = (mirror.views(), mirror.position());
+impl CatalogMarks {
+    fn set(mirror: &Mirror, is_one: impl Fn(&ViewId) -> bool) -> Self {
+        let mut position = mirror.position();
         position.mark_unchanged();
-        let known = views.borrow_and_update();
-        let statuses = ids
-            .into_iter()
-            .filter_map(|id| Some(known.get(id)?.status()));
-        let statuses = statuses.collect();
-        drop(known);
-        Self {
-            views,
-            position,
-            statuses,
-        }
+        let views = Marks::set(mirror, is_one);
+        Self { views, position }
     }
 
     async fn passed(&mut self) {
-        let statuses = self.statuses.iter_mut().map(|status| {
-            Box::pin(async move {
-                // An error means that the view is gone, and then the set of views changes.
-                if status.changed().await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-            })
-        });
-        let statuses: Vec<_> = statuses.collect();
-        let any = async {
-            match statuses.is_empty() {
-                true => std::future::pending().await,
-                false => drop(select_all(statuses).await),
-            }
-        };
         tokio::select! {
+            () = self.views.passed() => {}
             // An error means that the mirror has ended, which is waited for elsewhere.
-            Ok(()) = self.views.changed() => {}
             Ok(()) = self.position.changed() => {}
-            () = any => {}
         }
     }
 }

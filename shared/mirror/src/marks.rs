@@ -1,0 +1,48 @@
+//! What may change of the views, for whoever looks at them again and again.
+
+use anteroom_model::ViewId;
+use futures::future::select_all;
+use tokio::sync::watch;
+
+use crate::{Mirror, ViewHandle, ViewSet, ViewStatus};
+
+/// Views as they stood before they were looked at: what changes while they are is not missed.
+#[derive(Debug)]
+pub struct Marks {
+    views: watch::Receiver<ViewSet>,
+    statuses: Vec<watch::Receiver<ViewStatus>>,
+}
+
+impl Marks {
+    /// Of which views there are, and of the status of these.
+    pub fn set(mirror: &Mirror, is_one: impl Fn(&ViewId) -> bool) -> Self {
+        let mut views = mirror.views();
+        let known = views.borrow_and_update().clone();
+        let marked = known.iter().filter(|(id, _)| is_one(id));
+        let statuses = marked.map(|(_, view)| ViewHandle::status(view)).collect();
+        Self { views, statuses }
+    }
+
+    /// Waits until one of them may have changed; without end, once the mirror has ended.
+    pub async fn passed(&mut self) {
+        let statuses = self.statuses.iter_mut().map(|status| {
+            Box::pin(async move {
+                // An error means that the view is gone, and then the set of views changes.
+                if status.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            })
+        });
+        let statuses: Vec<_> = statuses.collect();
+        let any = async {
+            match statuses.is_empty() {
+                true => std::future::pending().await,
+                false => drop(select_all(statuses).await),
+            }
+        };
+        tokio::select! {
+            Ok(()) = self.views.changed() => {}
+            () = any => {}
+        }
+    }
+}
