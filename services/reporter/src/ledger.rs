@@ -5,6 +5,8 @@
 //! nothing is, and then it is forgotten again. What was to be looked at later, and what others did to it, nobody
 //! remembers: so everything is looked at after a list ([`Ledger::listed_all`]).
 
+mod turns;
+
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
@@ -14,6 +16,7 @@ use std::{
 use anteroom_runtime::backoff::Backoff;
 use tokio::time::Instant;
 
+use self::turns::Turns;
 use crate::{
     book::PAGES_MAX,
     desk::{Owner, Unsettled},
@@ -99,10 +102,8 @@ pub(crate) struct Ledger {
     beyond: usize,
     /// Those of them that were met since the last list was begun.
     beyond_now: usize,
-    /// So many of them had their turn in lists before.
-    passed: usize,
-    /// The last one that has its turn in this list.
-    turn: usize,
+    /// Which of them are looked at with a list.
+    turns: Turns,
 }
 
 impl Default for Ledger {
@@ -123,8 +124,7 @@ impl Ledger {
             lists: false,
             beyond: 0,
             beyond_now: 0,
-            passed: 0,
-            turn: 0,
+            turns: Turns::default(),
         }
     }
 
@@ -132,7 +132,7 @@ impl Ledger {
     pub(crate) fn listing(&mut self) {
         self.lists = true;
         self.beyond_now = 0;
-        self.turn = 0;
+        self.turns.begin();
         self.rows.retain(|_, row| {
             row.is_listed = false;
             row.is_touched = row.busy.is_some();
@@ -151,7 +151,7 @@ impl Ledger {
                     continue;
                 }
                 row.content = Some(report.content.into());
-            } else if self.has_room(is_settled) || self.has_turn(is_settled) {
+            } else if self.has_room(is_settled) || self.has_turn(&key, is_settled) {
                 let row = Row {
                     content: Some(report.content.into()),
                     is_listed: true,
@@ -179,7 +179,7 @@ impl Ledger {
         self.lists = false;
         let is_lost = self.beyond > 0;
         self.beyond = self.beyond_now;
-        self.passed = self.turn;
+        self.turns.end();
         let is_missing = |row: &Row| !row.is_listed && !row.is_touched && row.content.is_some();
         let missing = self.rows.iter_mut().filter(|(_, row)| is_missing(row));
         let missing: Vec<Arc<Key>> = missing
@@ -223,17 +223,14 @@ impl Ledger {
     }
 
     /// Whether one that is listed and has no room is looked at now.
-    fn has_turn(&mut self, is_settled: bool) -> bool {
+    fn has_turn(&mut self, key: &Arc<Key>, is_settled: bool) -> bool {
         self.beyond_now += 1;
         self.beyond = self.beyond.max(self.beyond_now);
         let most = self
             .reports_max
             .saturating_add(self.reports_max.div_ceil(ROOM));
-        let has_turn = is_settled && self.beyond_now > self.passed && self.rows.len() < most;
-        if has_turn {
-            self.turn = self.beyond_now;
-        }
-        has_turn
+        let has_room = self.rows.len() < most;
+        is_settled && self.turns.take(key, has_room)
     }
 
     /// Of these objects it is not known yet what there is to say. Reports of before are looked at once
