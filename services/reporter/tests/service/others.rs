@@ -215,6 +215,49 @@ async fn what_exists_is_a_trigger_once_for_each_policy_as_it_is() {
     second.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_filtered_triggers_nothing() {
+    anteroom_runtime::process::install_crypto_provider();
+    let world = World::start().await;
+    let _replica = world.answer();
+    for name in ["leader", "hushed", "follows-a"] {
+        world.put(name, "team-a");
+    }
+    // Its turn is before the other's: policies are gone through in order of name.
+    let mut hushed = follow("");
+    hushed["metadata"]["name"] = "a-policy".into();
+    let rule = &mut hushed["spec"]["rules"][0];
+    rule["match"]["any"][0]["resources"]["names"] = json!(["hushed"]);
+    rule["mutate"]["patchStrategicMerge"]["data"] =
+        json!({"heard": "{{ request.object.metadata.name }}"});
+    world.sim.put(POLICIES, hushed).unwrap();
+    let data = |world: &World| {
+        let object = world.sim.get(CONFIG_MAPS, "default", "follows-a");
+        object.unwrap()["data"].clone()
+    };
+    let says = async |word: &str| {
+        world.sim.put(POLICIES, follow(word)).unwrap();
+        let said = format!("team-a {word} follows-a");
+        let is_said = |world: &World| data(world)["said"] == *said;
+        world.wait(word, is_said).await;
+    };
+    let mut filtering = args("filtering");
+    filtering.resource_filters = "[ConfigMap,default,hush*]".parse().unwrap();
+    let reporter = world.report(filtering);
+    for word in ["greets", "leaves"] {
+        says(word).await;
+        assert_eq!(data(&world)["heard"], Value::Null, "{word}");
+    }
+    reporter.stop().await;
+    let reporter = world.report(args("all"));
+    world
+        .wait("nothing is filtered", |world| {
+            data(world)["heard"] == "hushed"
+        })
+        .await;
+    reporter.stop().await;
+}
+
 /// A watcher that ends, and another one that begins, twice, while many objects are changed by a patch that would show
 /// each time that it is applied.
 #[tokio::test(flavor = "multi_thread")]
