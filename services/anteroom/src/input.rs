@@ -62,7 +62,7 @@ fn parse(text: &str) -> anyhow::Result<Value> {
     match serde_json::from_str(text) {
         Ok(value) => Ok(value),
         Err(error) if text.trim_start().starts_with(['{', '[', '"']) => Err(error.into()),
-        Err(_) => Ok(serde_saphyr::from_str(text)?),
+        Err(_) => Ok(anteroom_policy::yaml::read(text)?),
     }
 }
 

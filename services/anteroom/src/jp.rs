@@ -26,7 +26,7 @@ enum JpCommand {
     /// Evaluate expressions on a JSON or YAML document.
     #[command(after_help = "Examples:\n  \
         kubectl get ingresses -A -o json | anteroom jp query 'items[].spec.rules[].host'\n  \
-        anteroom jp query -i pod.yaml 'metadata.labels.app || `none`'\n  \
+        anteroom jp query -i pod.yaml \"metadata.labels.app || 'none'\"\n  \
         anteroom jp query -i pod.yaml -q first.jmespath -q second.jmespath\n  \
         anteroom jp query -p host=example.com 'items[?spec.rules[?host==$host]] | length(@)' < list.json\n\n\
         Of several expressions each result stands below its expression.\n\n\

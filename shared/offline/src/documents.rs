@@ -66,16 +66,12 @@ pub fn documents(path: &Path) -> Result<Vec<Value>, InputError> {
     Ok(parsed.into_iter().flat_map(items).collect())
 }
 
-/// All documents of a text in YAML, nulls among them. Of two values for one key the last counts, as for
-/// `kubectl` and Kyverno.
+/// All documents of a text in YAML that have anything in them, read as `kubectl` and Kyverno read them.
 ///
 /// # Errors
 /// Where and why it is no YAML.
 pub fn yaml(text: &str) -> Result<Vec<Value>, String> {
-    let options = serde_saphyr::options! {
-        duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
-    };
-    serde_saphyr::from_multiple_with_options(text, options).map_err(|error| error.to_string())
+    anteroom_policy::yaml::read_all(text).map_err(|error| error.to_string())
 }
 
 /// The manifests of a file, or of all files of manifests below a folder that are not hidden, in the order

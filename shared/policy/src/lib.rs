@@ -69,6 +69,7 @@ mod scalar;
 mod template;
 mod uses;
 mod wildcard;
+pub mod yaml;
 
 pub use background::{NotScanned, Reporting, SCANNED_MAX, ScannedKinds, scanned};
 pub use call::{ImageCredentials, SecretName};

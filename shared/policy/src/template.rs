@@ -164,18 +164,17 @@ const OLD_OBJECT: &str = "request.oldObject";
 
 impl Template {
     pub(crate) fn parse(source: &str) -> Result<Self, TemplateProblem> {
-        if scan::has_reference(source) {
-            return Err(TemplateProblem::Unsupported(
-                "references to other fields, `$(…)`, are known in the values of patterns and patches only; \
-                 write `\\$(` for the text"
-                    .to_owned(),
-            ));
-        }
+        without_references(source)?;
+        Self::parse_message(source)
+    }
+
+    /// As [`parse`](Self::parse), of what is for people to read: `$(…)` stands in it as it is written.
+    pub(crate) fn parse_message(source: &str) -> Result<Self, TemplateProblem> {
         let parts = scan(source)
             .map_err(TemplateProblem::Invalid)?
             .into_iter()
             .map(|piece| match piece {
-                Piece::Text(text) => Ok(Part::Text(text.replace("\\$(", "$("))),
+                Piece::Text(text) => Ok(Part::Text(unescaped(&text))),
                 Piece::Hole(inside) => Variable::parse(inside).map(Part::Variable),
             })
             .collect::<Result<_, _>>()?;
@@ -243,6 +242,22 @@ impl Template {
         }
         Ok(rendered)
     }
+}
+
+fn without_references(text: &str) -> Result<(), TemplateProblem> {
+    match scan::has_reference(text) {
+        false => Ok(()),
+        true => Err(TemplateProblem::Unsupported(
+            "references to other fields, `$(…)`, are known in the values of patterns and patches only; \
+             write `\\$(` for the text"
+                .to_owned(),
+        )),
+    }
+}
+
+/// What is written as `\$(` is no reference.
+fn unescaped(text: &str) -> String {
+    text.replace("\\$(", "$(")
 }
 
 fn check_length(text: &str, variable: &Variable) -> Result<(), VariableError> {

@@ -98,7 +98,8 @@ fn manifests(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 fn load(sim: &SimApi, file: &Path) -> anyhow::Result<()> {
     let text = fs::read_to_string(file)?;
-    let objects: Vec<Value> = serde_saphyr::from_multiple(&text)?;
+    let options = serde_saphyr::options! { legacy_octal_numbers: true };
+    let objects: Vec<Value> = serde_saphyr::from_multiple_with_options(&text, options)?;
     for mut object in objects.into_iter().filter(|object| !object.is_null()) {
         let (resource, namespaced) = resource_of(sim, &object)?;
         let metadata = crate::object::metadata_mut(&mut object);

@@ -135,7 +135,7 @@ impl Cluster {
     /// Creates the entries and the policy, as a user does.
     pub(super) async fn install(&self) -> anyhow::Result<()> {
         for text in MANIFESTS {
-            self.apply(&serde_saphyr::from_str(text)?).await?;
+            self.apply(&anteroom_policy::yaml::read(text)?).await?;
         }
         Ok(())
     }
@@ -157,7 +157,7 @@ impl Cluster {
             let manifests = MANIFESTS
                 .iter()
                 .rev()
-                .map(|text| serde_saphyr::from_str(text));
+                .map(|text| anteroom_policy::yaml::read(text));
             let manifests = manifests.collect::<Result<Vec<Value>, _>>()?;
             for manifest in manifests.into_iter().chain([namespace]) {
                 let (resource, name) = place(&manifest)?;

@@ -214,6 +214,8 @@ fn addresses_and_urls() {
             "url('https://a/b c'.replace(' ', '%20')).getEscapedPath() == '/b%20c' && url('/é').getEscapedPath() == '/%C3%A9'",
             "url('https://a/?k=1&k=2&b=%41+').getQuery() == {'k': ['1', '2'], 'b': ['A ']}",
             "url('/a') == url('/a') && string(url('/a')) == '/a'",
+            "url('https://a/p?key with spaces=value with spaces').getQuery() == {'key with spaces': ['value with spaces']}",
+            "url('https://a/?a=1;b=2&c=3#d').getQuery() == {'c': ['3']}",
         ],
     );
     all_errors(

@@ -303,7 +303,7 @@ pub(super) fn message(
     problems: &mut Problems,
 ) -> Option<Template> {
     let text = field.text(problems).filter(|text| !text.is_empty())?;
-    let template = parsed(field.path(), Template::parse(text), problems)?;
+    let template = parsed(field.path(), Template::parse_message(text), problems)?;
     template.visit(&mut |prepared| names.check(field.path(), prepared, problems));
     Some(template)
 }

@@ -285,7 +285,7 @@ match:
 preconditions:
   all:
   - {key: "{{ request.object.metadata.name", operator: Equals, value: x}
-  - {key: "{{ request.object..name }}", operator: Equls, value: x}
+  - {key: "{{ request.object..name }}", operator: Equls, value: "$(./a)"}
   - {operator: Equals, valu: "{{ shout(request.operation) }}", value: "{{ length() }}"}
 context:
 - {name: request, variable: {value: 1}}

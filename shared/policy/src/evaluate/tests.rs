@@ -255,6 +255,8 @@ validate:
         ("own {{ request.nope }}", "detail", "detail"),
         ("own {{ request.nope }}", "", "own {{ request.nope }}"),
         ("own {{ f }}", "", "own {{ f }}"),
+        // It is no reference there, but what is read.
+        ("not $(HOST)", "nor $(PORT)", "not $(HOST); nor $(PORT)"),
     ] {
         let (report, _) = drive(
             &policy(&rule(message, condition)),

@@ -7,7 +7,7 @@
 //! | `divide` | two | two give a number; by a number | two give a number; by a number |
 //!
 //! `sum` adds what is in a list, one to the other: numbers as JMESPath does, quantities and durations too.
-//! Of nothing it is 0.
+//! Of nothing there is none.
 //!
 //! A text is a quantity if it can be read as one, otherwise a duration. Quantities are kept to a
 //! billionth.

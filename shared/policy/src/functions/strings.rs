@@ -5,6 +5,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::Value;
 
 use super::string;
+use crate::yaml;
 
 const STRING: Types = Types::STRING;
 
@@ -80,13 +81,11 @@ const YAML_NODES_MAX: usize = 100_000;
 fn parse_yaml(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let text = string(call, 0)?;
     call.charge_bytes(text.len().saturating_mul(8))?;
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_depth: YAML_DEPTH_MAX,
-            max_nodes: YAML_NODES_MAX,
-        },
+    let budget = serde_saphyr::budget! {
+        max_depth: YAML_DEPTH_MAX,
+        max_nodes: YAML_NODES_MAX,
     };
-    let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(&text, options)
+    let documents = yaml::read_all_within(&text, budget)
         .map_err(|error| call.invalid_value(format!("it is not YAML: {error}")))?;
     call.new_json(documents.first().unwrap_or(&Value::Null))
 }

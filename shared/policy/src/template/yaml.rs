@@ -10,7 +10,9 @@ use serde_json::Value;
 use super::{
     Part, Template, TemplateProblem, ValueTemplate, Variable,
     scan::{Piece, scan},
+    unescaped, without_references,
 };
+use crate::yaml;
 
 /// A variable of the text.
 struct Hole {
@@ -24,12 +26,13 @@ struct Hole {
 impl ValueTemplate {
     /// As [`parse`](Self::parse), of what the text means as YAML.
     pub(crate) fn parse_yaml(text: &str) -> Result<Self, TemplateProblem> {
+        without_references(text)?;
         let pieces = scan(text).map_err(TemplateProblem::Invalid)?;
         let mark = mark_for(text);
         let (mut yaml, mut holes) = (String::new(), Vec::new());
         for piece in pieces {
             match piece {
-                Piece::Text(text) => yaml.push_str(&text),
+                Piece::Text(text) => yaml.push_str(&unescaped(&text)),
                 Piece::Hole(inside) => {
                     let is_quoted = yaml.ends_with(['"', '\'']);
                     let is_bare = begins_value(&yaml);
@@ -42,7 +45,7 @@ impl ValueTemplate {
                 }
             }
         }
-        let read: Value = serde_saphyr::from_str(&yaml)
+        let read = yaml::read(&yaml)
             .map_err(|error| TemplateProblem::Invalid(format!("it is no YAML: {error}")))?;
         if crate::compile::is_deeper_than(&read, crate::compile::MANIFEST_DEPTH_MAX) {
             return Err(TemplateProblem::Invalid("it nests too deep".to_owned()));
@@ -73,7 +76,7 @@ pub(super) fn bare(value: Arc<Value>) -> Arc<Value> {
     if text.len() > BARE_MAX || !text.chars().all(is_plain) {
         return value;
     }
-    match serde_saphyr::from_str(text) {
+    match yaml::read(text) {
         Ok(read @ (Value::Null | Value::Bool(_) | Value::Number(_))) => Arc::new(read),
         _ => value,
     }
@@ -226,7 +229,7 @@ mod tests {
 
     #[test]
     fn what_is_no_yaml_is_told() {
-        for text in ["- a: [", "{{ a", "a: {{ }}"] {
+        for text in ["- a: [", "{{ a", "a: {{ }}", "a: $(b)"] {
             assert!(ValueTemplate::parse_yaml(text).is_err(), "{text}");
         }
     }

@@ -62,6 +62,11 @@ fn each_way_to_patch() {
             "mutate: {patchesJson6902: \"- op: add\\n  path: /spec/a\\n  value: {{ to_string(length(request.object.spec.volumes)) }}\\n- {op: add, path: /spec/b, value: {{ '[1]' }} }\"}",
             json!({"containers": pod()["spec"]["containers"], "volumes": two(), "a": 1, "b": "[1]"}),
         ),
+        // Modes are octal, and what is no reference stays without its escape.
+        (
+            "mutate: {patchesJson6902: \"- {op: add, path: /spec/mode, value: 0400}\\n- {op: add, path: /spec/a, value: '\\\\$(HOST)'}\"}",
+            json!({"containers": pod()["spec"]["containers"], "volumes": two(), "mode": 256, "a": "$(HOST)"}),
+        ),
         // Operations out of an expression, as a list and as text; a path is one of them, whatever is in it.
         (
             "mutate: {patchesJson6902: \"{{ request.object.spec.volumes[].{op: 'add', path: join('/', ['/spec', name]), value: name} }}\"}",
