@@ -5,7 +5,7 @@
 //! an integer however it is written.
 
 use serde_json::Value;
-use serde_saphyr::{Budget, Options, options::DuplicateKeyPolicy};
+use serde_saphyr::{Options, options::DuplicateKeyPolicy};
 use thiserror::Error;
 
 /// Where and why a text is no YAML.
@@ -30,10 +30,14 @@ pub fn read_all(text: &str) -> Result<Vec<Value>, YamlError> {
     all(text, options())
 }
 
-/// As [`read_all`], within what `budget` allows.
-pub(crate) fn read_all_within(text: &str, budget: Option<Budget>) -> Result<Vec<Value>, YamlError> {
+/// As [`read_all`], of so many levels and values at most.
+pub(crate) fn read_all_within(
+    text: &str,
+    depth_max: usize,
+    nodes_max: usize,
+) -> Result<Vec<Value>, YamlError> {
     let mut within = options();
-    within.budget = budget;
+    within.budget = serde_saphyr::budget! { max_depth: depth_max, max_nodes: nodes_max };
     all(text, within)
 }
 

@@ -46,12 +46,12 @@ impl Turns {
 /// The order of a list: those of namespaces first, each kind as its keys in etcd.
 fn as_listed(one: &Key, other: &Key) -> Ordering {
     let of_cluster = |key: &Key| key.0.is_empty();
-    let path = |key: &Key| {
-        let (namespace, name) = key;
-        format!("{namespace}/{name}")
-    };
     let kinds = of_cluster(one).cmp(&of_cluster(other));
-    kinds.then_with(|| path(one).cmp(&path(other)))
+    kinds.then_with(|| path(one).cmp(path(other)))
+}
+
+fn path((namespace, name): &Key) -> impl Iterator<Item = u8> {
+    namespace.bytes().chain([b'/']).chain(name.bytes())
 }
 
 #[cfg(test)]

@@ -81,11 +81,7 @@ const YAML_NODES_MAX: usize = 100_000;
 fn parse_yaml(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let text = string(call, 0)?;
     call.charge_bytes(text.len().saturating_mul(8))?;
-    let budget = serde_saphyr::budget! {
-        max_depth: YAML_DEPTH_MAX,
-        max_nodes: YAML_NODES_MAX,
-    };
-    let documents = yaml::read_all_within(&text, budget)
+    let documents = yaml::read_all_within(&text, YAML_DEPTH_MAX, YAML_NODES_MAX)
         .map_err(|error| call.invalid_value(format!("it is not YAML: {error}")))?;
     call.new_json(documents.first().unwrap_or(&Value::Null))
 }

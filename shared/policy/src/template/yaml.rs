@@ -29,14 +29,14 @@ impl ValueTemplate {
         without_references(text)?;
         let pieces = scan(text).map_err(TemplateProblem::Invalid)?;
         let mark = mark_for(text);
-        let (mut yaml, mut holes) = (String::new(), Vec::new());
+        let (mut marked, mut holes) = (String::new(), Vec::new());
         for piece in pieces {
             match piece {
-                Piece::Text(text) => yaml.push_str(&unescaped(&text)),
+                Piece::Text(text) => marked.push_str(&unescaped(&text)),
                 Piece::Hole(inside) => {
-                    let is_quoted = yaml.ends_with(['"', '\'']);
-                    let is_bare = begins_value(&yaml);
-                    yaml.push_str(&format!("{mark}{}{END}", holes.len()));
+                    let is_quoted = marked.ends_with(['"', '\'']);
+                    let is_bare = begins_value(&marked);
+                    marked.push_str(&format!("{mark}{}{END}", holes.len()));
                     holes.push(Hole {
                         variable: Variable::parse(inside)?,
                         is_quoted,
@@ -45,7 +45,7 @@ impl ValueTemplate {
                 }
             }
         }
-        let read = yaml::read(&yaml)
+        let read = yaml::read(&marked)
             .map_err(|error| TemplateProblem::Invalid(format!("it is no YAML: {error}")))?;
         if crate::compile::is_deeper_than(&read, crate::compile::MANIFEST_DEPTH_MAX) {
             return Err(TemplateProblem::Invalid("it nests too deep".to_owned()));
@@ -180,6 +180,7 @@ mod tests {
             ("true", json!(true)),
             ("null", json!(null)),
             ("~", json!(null)),
+            ("0123", json!(83)),
             ("1Gi", json!("1Gi")),
             ("yes", json!(true)),
             ("[1]", json!("[1]")),

@@ -144,7 +144,7 @@ fn host(scheme: &str, authority: &str) -> Option<String> {
 fn address(host: &str) -> Option<String> {
     let (inside, port) = host.strip_prefix('[')?.rsplit_once(']')?;
     let (address, zone) = match inside.split_once("%25") {
-        Some((address, zone)) => (address, Some(unescaped(zone)?)),
+        Some((address, written)) => (address, Some(zone(written)?)),
         None => (inside, None),
     };
     let is_address = address.parse::<Ipv6Addr>().is_ok();
@@ -155,6 +155,19 @@ fn address(host: &str) -> Option<String> {
     Some(format!("[{address}{zone}]{port}"))
 }
 
+/// What follows `%25` in an address: escaped or not, what may stand in a host, and spaces if they are escaped.
+fn zone(written: &str) -> Option<String> {
+    let is_right = |(at, _): (usize, &str)| {
+        let plain = written.get(at..at + 3).and_then(unescaped_bytes);
+        plain.is_some_and(|plain| matches!(*plain, [byte] if byte == b' ' || is_of_host(byte)))
+    };
+    let stands = written
+        .bytes()
+        .all(|byte| !byte.is_ascii() || is_of_host(byte));
+    let is_right = stands && written.match_indices('%').all(is_right);
+    unescaped(written).filter(|_| is_right)
+}
+
 fn is_port(text: &str) -> bool {
     let digits = text.strip_prefix(':');
     text.is_empty() || digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
@@ -162,18 +175,21 @@ fn is_port(text: &str) -> bool {
 
 /// A host by its name: what is ASCII stands in it as it is.
 fn named(host: &str) -> Option<String> {
-    let may_stand = |char: char| {
-        !char.is_ascii() || char.is_ascii_alphanumeric() || "-_.~!$&'()*+,;=:[]<>\"%".contains(char)
-    };
     let mut escapes = host.match_indices('%');
     let is_right = |(at, _): (usize, &str)| {
         let escape = &host[at..];
         escape.starts_with("%25") || escape.as_bytes().get(1) > Some(&b'7')
     };
-    if !host.chars().all(may_stand) || !escapes.all(is_right) {
-        return None;
-    }
-    unescaped(host)
+    let stands = host
+        .bytes()
+        .all(|byte| !byte.is_ascii() || is_of_host(byte));
+    let is_right = stands && escapes.all(is_right);
+    unescaped(host).filter(|_| is_right)
+}
+
+/// What of ASCII may stand in a host, escapes begun included.
+fn is_of_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"%".contains(&byte)
 }
 
 /// A path as it is written, where all in it may stand in one; otherwise with what may not escaped.
@@ -291,6 +307,10 @@ mod tests {
             ("http://[::1]:80/", Some("[::1]:80")),
             ("http://[fe80::1%25en0]/", Some("[fe80::1%en0]")),
             ("http://[fe80::1%25]/", None),
+            ("http://[fe80::1%25a%20%3C%25]/", Some("[fe80::1%a <%]")),
+            ("http://[fe80::1%25a%0a]/", None),
+            ("http://[fe80::1%25a%C3%A9]/", None),
+            ("http://[fe80::1%25a^]/", None),
             ("http://[::1", None),
             ("http://[1.2.3.4]/", None),
             ("http://a[::1]/", None),
