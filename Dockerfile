@@ -1,7 +1,8 @@
 # syntax=docker/dockerfile:1
 
-# One image with every binary; what a container runs is its command. Both stages are Debian 12, so
-# that what is built against its glibc runs on it.
+# One image with every binary; what a container runs is its command. All stages are Debian 12, so
+# that what is built against its glibc runs on it. The simulated API server, for docker-compose.yml, is an
+# image of its own: `--target simapi`.
 
 FROM rust:1.95-slim-bookworm AS build
 # jemalloc is built with make; everything else needs only the compiler that is there.
@@ -17,17 +18,26 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
         --package anteroom \
         --package anteroom-cache-replica \
         --package anteroom-reporter \
-        --package anteroom-simapi \
         --package anteroom-watcher \
         --package anteroom-webhook \
     && mkdir /out \
     && cp target/release/anteroom \
         target/release/anteroom-cache-replica \
         target/release/anteroom-reporter \
-        target/release/anteroom-simapi \
         target/release/anteroom-watcher \
         target/release/anteroom-webhook \
         /out/
+
+FROM build AS build-simapi
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/src/target \
+    cargo build --release --locked --package anteroom-simapi \
+    && cp target/release/anteroom-simapi /
+
+FROM gcr.io/distroless/cc-debian12:nonroot AS simapi
+COPY --from=build-simapi /anteroom-simapi /usr/local/bin/
+USER 65532:65532
+CMD ["/usr/local/bin/anteroom-simapi"]
 
 # glibc, libgcc and the system's certificates; no shell, no package manager; user 65532.
 FROM gcr.io/distroless/cc-debian12:nonroot

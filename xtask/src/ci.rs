@@ -1,104 +1,90 @@
-//! What decides whether a change may land, step by step.
+//! The steps that decide whether a change may land.
 
 use std::process::Command;
 
 use crate::{
-    parts,
-    shell::{cargo, root, run, say},
+    licences, parts,
+    shell::{cargo, root, run, say, target},
     tidy,
 };
 
-/// The version that this repository is checked with.
-const CARGO_DENY_VERSION: &str = "0.20.2";
+/// One set of crates and features for all steps, so that each third-party crate is compiled once for checks
+/// and once for programs.
+const WHOLE: [&str; 2] = ["--workspace", "--all-features"];
+
+/// The crate whose tests run all real parts and the workspace's own programs.
+const E2E: &str = "anteroom-e2e";
+
+/// The crate whose tests run a nats-server, and nothing else that has to be built.
+const BUS: &str = "anteroom-bus";
 
 /// All steps, cheapest first.
 pub(crate) fn all() -> anyhow::Result<()> {
     tidy::check()?;
+    licences::check()?;
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
-    run(cargo(&[
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--all-features",
-        "--",
-        "-D",
-        "warnings",
-    ])
-    .env("CARGO_TERM_COLOR", "always"))?;
-    run(
-        cargo(&["doc", "--workspace", "--no-deps", "--all-features"])
-            .env("RUSTDOCFLAGS", "-D warnings"),
-    )?;
-    licences()?;
-    test(&[])?;
-    say("the demo, once, as a new user runs it");
-    run(&mut cargo(&[
-        "run",
-        "--release",
-        "-p",
-        "anteroom",
-        "--",
-        "demo",
-        "--once",
-        "-o",
-        "json",
-    ]))
+    run(cargo(&["clippy", "--all-targets"])
+        .args(WHOLE)
+        .args(["--", "-D", "warnings"])
+        .env("CARGO_TERM_COLOR", "always"))?;
+    run(cargo(&["doc", "--no-deps"])
+        .args(WHOLE)
+        .env("RUSTDOCFLAGS", "-D warnings"))?;
+    test(&[], &[])?;
+    say("the demo, once");
+    run(Command::new(target().join("debug/anteroom-demo")).args(["--once", "-o", "json"]))
 }
 
-/// Licences, banned crates and sources; advisories need a database that is not a package.
-fn licences() -> anyhow::Result<()> {
-    let installed = Command::new("cargo-deny").arg("--version").output();
-    if !installed.is_ok_and(|output| output.status.success()) {
-        say("installing cargo-deny (once, some minutes)");
-        run(&mut cargo(&[
-            "install",
-            "cargo-deny",
-            "--locked",
-            "--no-default-features",
-            "--version",
-            CARGO_DENY_VERSION,
-        ]))?;
+/// Builds what the tests of these crates run, and nothing else; then runs the tests. No crate named: all.
+pub(crate) fn test(packages: &[String], args: &[String]) -> anyhow::Result<()> {
+    if packages.is_empty() {
+        parts::build(&parts::ALL, false)?;
+        run(cargo(&["build", "--bins", "--tests"]).args(WHOLE))?;
+        run(cargo(&["test", "--tests"]).args(WHOLE).args(args))?;
+        return match args {
+            [] => run(cargo(&["test", "--doc"]).args(WHOLE)),
+            _ => Ok(()),
+        };
     }
-    run(Command::new("cargo-deny").current_dir(root()).args([
-        "--all-features",
-        "check",
-        "bans",
-        "licenses",
-        "sources",
-    ]))
-}
-
-/// Everything that tests run, then the tests.
-pub(crate) fn test(args: &[String]) -> anyhow::Result<()> {
-    parts::build(false)?;
-    // The end-to-end tests run the services as processes of their own.
-    run(&mut cargo(&[
-        "build",
-        "--workspace",
-        "--all-targets",
-        "--all-features",
-    ]))?;
-    let mut test = cargo(&["test", "--all-features"]);
-    if args.is_empty() {
-        test.arg("--workspace");
+    let (stories, others): (Vec<_>, Vec<_>) = packages.iter().partition(|package| *package == E2E);
+    if !stories.is_empty() {
+        parts::build(&parts::ALL, false)?;
+        // As a part of the whole, so that programs and tests share what they are compiled from.
+        run(cargo(&["build", "--bins", "--test", "e2e"]).args(WHOLE))?;
+        run(cargo(&["test", "--test", "e2e"]).args(WHOLE).args(args))?;
     }
-    run(test.args(args))
+    if others.is_empty() {
+        return Ok(());
+    }
+    if others.iter().any(|package| *package == BUS) {
+        parts::build(&["nats-server"], false)?;
+    }
+    let packages = others.iter().flat_map(|package| ["-p", package]);
+    run(cargo(&["test", "--all-features"]).args(packages).args(args))
 }
 
 /// The CRDs are written by the same test that holds them against the types.
 pub(crate) fn write_crds() -> anyhow::Result<()> {
-    run(cargo(&["test", "-p", "anteroom-watcher", "--test", "crds"]).env("ANTEROOM_UPDATE", "1"))
+    run(cargo(&[
+        "test",
+        "-p",
+        "anteroom-watcher",
+        "--test",
+        "watcher",
+        "crds::",
+    ])
+    .env("ANTEROOM_UPDATE", "1"))
 }
 
 /// A benchmark, optimised.
 pub(crate) fn bench(name: &str, args: &[String]) -> anyhow::Result<()> {
-    parts::build(false)?;
+    parts::build(&parts::ALL, false)?;
     run(&mut cargo(&["build", "--release", "--workspace", "--bins"]))?;
     run(cargo(&[
         "run",
         "--release",
         "-p",
-        "anteroom-e2e",
+        "anteroom-bench",
         "--bin",
         name,
         "--",

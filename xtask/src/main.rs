@@ -1,7 +1,10 @@
 //! Developer tasks. `cargo xtask --help` lists them.
 
+mod architecture;
 mod ci;
+mod crates;
 mod instructions;
+mod licences;
 mod parts;
 mod profile;
 mod shell;
@@ -30,9 +33,12 @@ enum Task {
         #[arg(long)]
         force: bool,
     },
-    /// Build the real parts and every binary, then run all tests of the workspace.
+    /// Build what tests run (real parts, programs), then run the tests.
     Test {
-        /// Passed on to `cargo test`, as in `cargo xtask test -- -p anteroom-view`.
+        /// Only this crate's tests, with what they run and no more. May be given several times.
+        #[arg(short, long, value_name = "CRATE")]
+        package: Vec<String>,
+        /// Passed on to `cargo test`, as in `cargo xtask test -p anteroom-e2e -- traces`.
         #[arg(last = true)]
         args: Vec<String>,
     },
@@ -64,6 +70,10 @@ enum Task {
     /// Count the instructions and allocations of a decision, by function (needs valgrind; with --stacks,
     /// perf).
     Profile(profile::ProfileArgs),
+    /// Write the list of crates in ARCHITECTURE.md from their manifests.
+    Architecture,
+    /// Check licences, banned crates and sources of all that is depended on.
+    Licences,
     /// Checks of the repository itself that no other tool makes.
     Tidy,
 }
@@ -78,14 +88,16 @@ fn main() -> ExitCode {
 
 fn run(task: Task) -> anyhow::Result<()> {
     match task {
-        Task::Parts { force } => parts::build(force),
-        Task::Test { args } => ci::test(&args),
+        Task::Parts { force } => parts::build(&parts::ALL, force),
+        Task::Test { package, args } => ci::test(&package, &args),
         Task::Crds => ci::write_crds(),
         Task::Ci => ci::all(),
         Task::Bench { write_docs, args } => ci::measure(write_docs, &args),
         Task::Freshness { args } => ci::bench("freshness", &args),
         Task::Instructions { only } => instructions::count(only.as_deref()),
         Task::Profile(args) => profile::profile(&args),
+        Task::Architecture => architecture::write(),
+        Task::Licences => licences::check(),
         Task::Tidy => tidy::check(),
     }
 }

@@ -1,4 +1,4 @@
-//! What a decision takes, counted: instructions and allocations, which no noise of the machine hides.
+//! The cost of a decision, counted: instructions and allocations, which no noise of the machine hides.
 //!
 //! Reviews are taken through webhook and replica in one process (`benches/decisions` of the webhook,
 //! without TLS and NATS), under valgrind's callgrind with two numbers of reviews. The difference is what
@@ -24,10 +24,10 @@ const REVIEWS: [u64; 2] = [200, 1_200];
 const SAMPLES_HZ: &str = "1999";
 const SAMPLED_REVIEWS: &str = "200000";
 
-/// How to profile.
+/// Options of a profile.
 #[derive(clap::Args)]
 pub(crate) struct ProfileArgs {
-    /// What decides: none, local, hosts or paths.
+    /// The policy that decides: none, local, hosts or paths.
     #[arg(long, value_delimiter = ',', default_value = "none,local,hosts,paths")]
     policy: Vec<String>,
 

@@ -1,5 +1,10 @@
 //! Checks of the repository itself that no other tool makes.
 
+mod paths;
+
+mod knots;
+mod layers;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -7,13 +12,17 @@ use std::{
 
 use anyhow::{Context, bail};
 
-use crate::shell::{root, say};
+use crate::{
+    architecture,
+    crates::{self, Crate, dependencies},
+    shell::{root, say},
+};
 
 /// A longer source file is about more than one thing.
 const LINES_MAX: usize = 600;
 
-/// Which crates a crate may never reach, directly: the direction of the workspace's dependencies.
-const FORBIDDEN: [(&str, &[&str]); 13] = [
+/// Crates that a crate may not depend on directly: the direction of the workspace's dependencies.
+const FORBIDDEN: [(&str, &[&str]); 15] = [
     (
         "shared/model",
         &["tokio", "async-nats", "kube", "rmp-serde", "anteroom-"],
@@ -22,9 +31,36 @@ const FORBIDDEN: [(&str, &[&str]); 13] = [
         "shared/jmespath",
         &["tokio", "async-nats", "kube", "rmp-serde", "anteroom-"],
     ),
+    // It knows JSON values and the library of values and functions.
     (
         "shared/cel",
-        &["tokio", "async-nats", "kube", "rmp-serde", "anteroom-"],
+        &[
+            "tokio",
+            "async-nats",
+            "kube",
+            "rmp-serde",
+            "anteroom-bus",
+            "anteroom-jmespath",
+            "anteroom-model",
+            "anteroom-patch",
+            "anteroom-policy",
+            "anteroom-view",
+            "anteroom-wire",
+        ],
+    ),
+    (
+        "shared/functions",
+        &[
+            "tokio",
+            "async-nats",
+            "kube",
+            "rmp-serde",
+            "anteroom-bus",
+            "anteroom-model",
+            "anteroom-policy",
+            "anteroom-view",
+            "anteroom-wire",
+        ],
     ),
     (
         "shared/wire",
@@ -96,13 +132,20 @@ const FORBIDDEN: [(&str, &[&str]); 13] = [
             "anteroom-mirror",
         ],
     ),
+    (
+        "shared/engine",
+        &["async-nats", "kube", "rmp-serde", "axum"],
+    ),
     ("shared/bus", &["kube", "rmp-serde", "anteroom-mirror"]),
     ("shared/mirror", &["async-nats", "kube", "rmp-serde"]),
     // It reads the log and nothing else.
-    ("services/cache-replica", &["kube", "k8s-openapi"]),
+    (
+        "services/cache-replica",
+        &["kube", "k8s-openapi", "anteroom-policy"],
+    ),
 ];
 
-/// What runs: nothing that is shared knows of it.
+/// The programs: nothing depends on them but the one that has them all.
 const SERVICES: [&str; 5] = [
     "anteroom",
     "anteroom-cache-replica",
@@ -110,6 +153,9 @@ const SERVICES: [&str; 5] = [
     "anteroom-watcher",
     "anteroom-webhook",
 ];
+
+/// For tests and the demo: users install neither.
+const NEVER_INSTALLED: [&str; 2] = ["anteroom-load", "anteroom-simapi"];
 
 /// The one crate that may name each of these.
 const ALONE: [(&str, &[&str]); 3] = [
@@ -134,9 +180,20 @@ pub(crate) fn check() -> anyhow::Result<()> {
             .to_string();
         if file.extension().is_some_and(|e| e == "rs") {
             source(&name, &text, &mut problems);
-        } else if name.ends_with("Cargo.toml") {
-            manifest(&name, &text, &mut problems);
         }
+    }
+    let crates = crates::all(root())?;
+    for one in &crates {
+        manifest(one, &mut problems);
+    }
+    let folders: Vec<&str> = crates.iter().map(|one| one.folder.as_str()).collect();
+    knots::check(root(), &folders, &mut problems)?;
+    layers::check(root(), &mut problems)?;
+    problems.extend(architecture::check(&crates)?);
+    for page in ["CONTRIBUTING.md", "README.md"] {
+        let text =
+            fs::read_to_string(root().join(page)).with_context(|| format!("cannot read {page}"))?;
+        problems.extend(paths::check(root(), page, &text));
     }
     if !problems.is_empty() {
         bail!("{} problems:\n  {}", problems.len(), problems.join("\n  "));
@@ -166,11 +223,10 @@ fn source(name: &str, text: &str, problems: &mut Vec<String>) {
     }
 }
 
-fn manifest(name: &str, text: &str, problems: &mut Vec<String>) {
-    let Some(folder) = name.strip_suffix("/Cargo.toml") else {
-        return;
-    };
-    let dependencies = dependencies(text);
+fn manifest(of: &Crate, problems: &mut Vec<String>) {
+    let folder = of.folder.as_str();
+    let name = format!("{folder}/Cargo.toml");
+    let dependencies = dependencies(&of.manifest);
     for (owner, forbidden) in FORBIDDEN {
         let reached = dependencies.iter().filter(|d| {
             forbidden
@@ -181,9 +237,14 @@ fn manifest(name: &str, text: &str, problems: &mut Vec<String>) {
             problems.extend(reached.map(|d| format!("{name}: {owner} must not depend on {d}")));
         }
     }
-    if folder.starts_with("shared/") {
+    let is_service = folder.starts_with("services/") && folder != "services/anteroom";
+    if folder.starts_with("shared/") || is_service {
         let services = dependencies.iter().filter(|d| SERVICES.contains(d));
-        problems.extend(services.map(|d| format!("{name}: what is shared must not depend on {d}")));
+        problems.extend(services.map(|d| format!("{name}: {folder} must not depend on {d}")));
+    }
+    if folder.starts_with("services/") || folder.starts_with("shared/") {
+        let installed = dependencies.iter().filter(|d| NEVER_INSTALLED.contains(d));
+        problems.extend(installed.map(|d| format!("{name}: what users install must not hold {d}")));
     }
     for (dependency, owners) in ALONE {
         if dependencies.contains(&dependency) && !owners.contains(&folder) {
@@ -193,43 +254,9 @@ fn manifest(name: &str, text: &str, problems: &mut Vec<String>) {
             ));
         }
     }
-    if !text.contains("[lints]\nworkspace = true") && !folder.ends_with("fuzz") {
+    if !of.manifest.contains("[lints]\nworkspace = true") {
         problems.push(format!("{name}: does not inherit the workspace's lints"));
     }
-}
-
-/// What a manifest's crate depends on, however that is written: by its own table, for some targets only, or
-/// by another name. Not what its tests and its build do.
-fn dependencies(manifest: &str) -> Vec<&str> {
-    let is_table = |header: &str| header == "dependencies" || header.ends_with(".dependencies");
-    let (mut named, mut lists, mut describes) = (Vec::new(), false, false);
-    for line in manifest.lines().map(str::trim) {
-        let header = line
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'));
-        if let Some(header) = header {
-            lists = is_table(header);
-            let own = header.rsplit_once('.');
-            let own = own.filter(|(table, _)| is_table(table));
-            describes = own.is_some();
-            named.extend(own.map(|(_, name)| name.trim_matches(['"', '\''])));
-        } else if lists {
-            let name = line.split(['.', ' ', '=']).next().unwrap_or_default();
-            let is_name = !name.is_empty() && !name.starts_with('#');
-            named.extend(is_name.then(|| name.trim_matches(['"', '\''])));
-        }
-        if lists || describes {
-            named.extend(package(line));
-        }
-    }
-    named
-}
-
-/// `tokio`, of `package = "tokio"`.
-fn package(line: &str) -> Option<&str> {
-    let (_, rest) = line.split_once("package")?;
-    let value = rest.trim_start().strip_prefix('=')?.trim_start();
-    value.strip_prefix('"')?.split('"').next()
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
@@ -250,6 +277,14 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
+    fn of(folder: &str, manifest: &str) -> Crate {
+        Crate {
+            folder: folder.to_owned(),
+            name: String::new(),
+            manifest: manifest.to_owned(),
+        }
+    }
+
     #[test]
     fn a_dependency_is_seen_however_it_is_written() {
         for written in [
@@ -264,7 +299,7 @@ mod tests {
         ] {
             assert!(dependencies(written).contains(&"tokio"), "{written}");
             let mut problems = Vec::new();
-            manifest("shared/model/Cargo.toml", written, &mut problems);
+            manifest(&of("shared/model", written), &mut problems);
             let told = "shared/model/Cargo.toml: shared/model must not depend on tokio";
             assert!(problems.iter().any(|problem| problem == told), "{written}");
         }
@@ -278,10 +313,35 @@ mod tests {
     }
 
     #[test]
+    fn what_users_install_holds_no_simulator_and_no_load() {
+        for tool in NEVER_INSTALLED {
+            let mut problems = Vec::new();
+            let written = format!("[dependencies]\n{tool}.workspace = true");
+            manifest(&of("services/anteroom", &written), &mut problems);
+            assert!(problems[0].contains("must not hold"), "{problems:?}");
+        }
+    }
+
+    #[test]
+    fn service_depends_on_another_only_in_the_command() {
+        let written =
+            "[dependencies]\nanteroom-webhook.workspace = true\n[lints]\nworkspace = true";
+        for (folder, expected) in [
+            ("services/reporter", 1),
+            ("shared/engine", 1),
+            ("services/anteroom", 0),
+        ] {
+            let mut problems = Vec::new();
+            manifest(&of(folder, written), &mut problems);
+            assert_eq!(problems.len(), expected, "{folder}: {problems:?}");
+        }
+    }
+
+    #[test]
     fn a_replica_knows_no_api_server() {
         let mut problems = Vec::new();
         let written = "[dependencies]\nkube.workspace = true";
-        manifest("services/cache-replica/Cargo.toml", written, &mut problems);
+        manifest(&of("services/cache-replica", written), &mut problems);
         assert!(
             problems[0].contains("must not depend on kube"),
             "{problems:?}"

@@ -1,29 +1,26 @@
 //! The command line.
 
-use std::{
-    io::{ErrorKind, Write, stdout},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
-use anteroom_runtime::{process::ProcessArgs, telemetry::TelemetryArgs};
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-use serde_json::Value;
 
-use crate::{demo, explain, jp, offline, query, serve};
+use crate::{
+    explain, jp, offline,
+    output::{finish, print, quiet},
+    query, serve,
+};
 
 #[derive(Parser)]
 #[command(
     name = "anteroom",
     version,
-    about = "Facts for Kubernetes admission policies: kept once, close at hand, compact and fresh",
+    about = "Cached facts for Kubernetes admission policies: kept once, compact and fresh",
     after_help = "Examples:\n  \
-        anteroom demo                              a whole system under load, in this process\n  \
-        anteroom demo --once -o json               the same, bounded, for machines\n  \
         anteroom serve --kubeconfig ~/.kube/config watcher, replica and webhook in one process\n  \
-        anteroom explain policy.yaml               what its rules ask, and how it is answered\n  \
+        anteroom explain policy.yaml               show its rules' queries, and how they are answered\n  \
         anteroom test policies/                    run their suites of expected results\n  \
-        anteroom apply policy.yaml -r pod.yaml     what a policy says of resources\n  \
+        anteroom apply policy.yaml -r pod.yaml     apply a policy to resources\n  \
         anteroom query ingresses 'length(items)'   ask the replicas of a running system\n  \
         anteroom jp query -i pod.yaml 'metadata.name'\n\n\
         Exit codes: 0 done, 1 failed, 2 wrong usage, 64 not finished within the grace time, 130 ended by a second signal."
@@ -35,15 +32,20 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run everything in one process under load, and show decisions, latencies and memory.
-    Demo(Box<demo::DemoArgs>),
+    /// Says that the demo is a program of its own, and where it is.
+    #[command(hide = true, disable_help_flag = true)]
+    Demo {
+        /// The demo's own options.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        options: Vec<String>,
+    },
     /// Run watcher, replica and webhook in one process, for a small cluster.
     Serve(Box<serve::ServeArgs>),
-    /// Say what each rule of a policy asks of the cluster, and how the answer is found.
+    /// Show the queries of each rule of a policy, and how they are answered.
     Explain(Box<explain::ExplainArgs>),
     /// Run suites of expected results, in Kyverno's format, without a cluster.
     Test(offline::test::TestArgs),
-    /// Say what policies make of resources, without a cluster.
+    /// Apply policies to resources, without a cluster.
     Apply(Box<offline::apply::ApplyArgs>),
     /// Ask the replicas of a running system.
     Query(Box<query::QueryArgs>),
@@ -57,26 +59,14 @@ enum Command {
     },
 }
 
-/// How results are printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
-    /// For people.
-    #[default]
-    Text,
-    /// For machines: one JSON document.
-    Json,
-}
+/// The error message of `anteroom demo`.
+const DEMO: &str = "the demo is a program of its own, since it holds a simulated API server and a load generator: \
+    run `cargo run --profile demo -p anteroom-demo` in Anteroom's source";
 
 /// Runs the command line of this process, and returns its exit code.
 pub fn run() -> ExitCode {
     match Cli::parse().command {
-        Command::Demo(args) => {
-            // Its parts wait for each other at first, and say so.
-            let process = quiet(&args.telemetry, "error");
-            anteroom_runtime::process::run("anteroom", &process, |service| {
-                demo::run(*args, service)
-            })
-        }
+        Command::Demo { options: _ } => finish(Err(anyhow::anyhow!(DEMO))),
         Command::Serve(args) => {
             let process = args.process.clone();
             anteroom_runtime::process::run("anteroom", &process, |service| {
@@ -106,60 +96,8 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// For commands whose own output is what the user wants: logs from this level on, unless asked for.
-fn quiet(telemetry: &TelemetryArgs, level: &str) -> ProcessArgs {
-    let mut telemetry = telemetry.clone();
-    if telemetry.log_level == TelemetryArgs::default().log_level {
-        level.clone_into(&mut telemetry.log_level);
-    }
-    ProcessArgs {
-        telemetry,
-        ..ProcessArgs::default()
-    }
-}
-
-#[allow(clippy::print_stderr, reason = "the command's own last word")]
-fn finish(result: anyhow::Result<()>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("anteroom: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Says what is wrong and no reason to stop.
-#[allow(clippy::print_stderr, reason = "beside the result, for people")]
-pub(crate) fn warn(text: &str) {
-    eprintln!("anteroom: {text}");
-}
-
-/// Prints a result and a newline. A reader that has seen enough (`| head`) is not an error.
-pub(crate) fn print(text: &str) -> anyhow::Result<()> {
-    match writeln!(stdout().lock(), "{text}") {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other?),
-    }
-}
-
-/// `NAME=VALUE`, where the value is JSON, or else a string.
-pub(crate) fn parse_parameter(text: &str) -> Result<(String, Value), String> {
-    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
-    let is_name = !name.is_empty()
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-        && !name.starts_with(|c: char| c.is_ascii_digit());
-    if !is_name {
-        return Err(format!("{name:?} is not a name: letters, digits and _"));
-    }
-    let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
-    Ok((name.to_owned(), value))
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -175,13 +113,9 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_json_or_strings() {
-        assert_eq!(parse_parameter("a=1"), Ok(("a".into(), json!(1))));
-        assert_eq!(parse_parameter("a=b=c"), Ok(("a".into(), json!("b=c"))));
-        assert_eq!(parse_parameter("a="), Ok(("a".into(), json!(""))));
-        assert_eq!(parse_parameter("a=\"1\""), Ok(("a".into(), json!("1"))));
-        for bad in ["a", "=1", "a-b=1", "1a=1"] {
-            assert!(parse_parameter(bad).is_err(), "{bad}");
-        }
+    fn who_asks_for_the_demo_is_told_where_it_is() {
+        let asked = Cli::try_parse_from(["anteroom", "demo", "--once", "-o", "json"]).unwrap();
+        assert!(matches!(asked.command, Command::Demo { .. }));
+        assert!(DEMO.contains("-p anteroom-demo"));
     }
 }

@@ -22,7 +22,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use self::{live::Live, manifests::Manifests, plan::ReadPlan};
-use crate::cli::{Output, print, warn};
+use crate::output::{Output, print, warn};
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -38,15 +38,15 @@ pub(crate) struct ExplainArgs {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Ask a running system how many objects there are, and how many of them a lookup finds.
+    /// Query a running system for the number of objects, and how many of them a lookup finds.
     #[arg(long)]
     live: bool,
 
-    /// Fail where a rule's query looks through all objects, for use in a pipeline.
+    /// Fail if a rule's query scans all objects, for use in a pipeline.
     #[arg(long)]
     fail_on_scan: bool,
 
-    /// How it is printed.
+    /// The format of the output.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
 
@@ -61,7 +61,7 @@ pub(crate) struct ExplainArgs {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Explained {
-    /// As in `ClusterPolicy`.
+    /// The kind, as in `ClusterPolicy`.
     kind: String,
     /// With its namespace, if it is in one.
     name: String,
@@ -71,7 +71,7 @@ struct Explained {
     problems: Vec<String>,
 }
 
-/// What one rule reads.
+/// A rule, with its reads.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RulePlan {
@@ -178,8 +178,8 @@ mod tests {
     use super::*;
 
     const DEMO: [&str; 2] = [
-        include_str!("demo/manifests/entry.yaml"),
-        include_str!("demo/manifests/policy.yaml"),
+        include_str!("../../../tests/demo/manifests/entry.yaml"),
+        include_str!("../../../tests/demo/manifests/policy.yaml"),
     ];
 
     const BY_LABEL: &str = r#"

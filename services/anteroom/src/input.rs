@@ -28,7 +28,7 @@ pub(crate) fn documents(file: &Path) -> anyhow::Result<Vec<Value>> {
     documents.with_context(|| format!("{name} is not a JSON or YAML document"))
 }
 
-/// What stands in `file`, or comes from standard input (`-`), and its name for messages.
+/// Reads `file`, or standard input for `-`, and returns its text and its name for messages.
 pub(crate) fn text(file: &Path) -> anyhow::Result<(String, String)> {
     if file != Path::new("-") {
         let open = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
@@ -62,7 +62,7 @@ fn parse(text: &str) -> anyhow::Result<Value> {
     match serde_json::from_str(text) {
         Ok(value) => Ok(value),
         Err(error) if text.trim_start().starts_with(['{', '[', '"']) => Err(error.into()),
-        Err(_) => Ok(anteroom_policy::yaml::read(text)?),
+        Err(_) => Ok(anteroom_functions::yaml::read(text)?),
     }
 }
 

@@ -2,17 +2,19 @@
 
 use std::path::PathBuf;
 
-use anteroom_jmespath::{Environment, Expression, MissingKey, Occasion};
+use anteroom_functions::functions;
+use anteroom_jmespath::{Environment, EvalSeed, Expression, MissingKey};
 use anteroom_model::ErrorCode;
-use anteroom_policy::{Arrival, functions};
+use anteroom_policy::Arrival;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    cli::{Output, parse_parameter, print},
     input,
     offline::arrival,
+    output::{Output, print},
+    parameter::parse_parameter,
 };
 
 #[derive(Args, Clone, Debug)]
@@ -29,14 +31,14 @@ enum JpCommand {
         anteroom jp query -i pod.yaml \"metadata.labels.app || 'none'\"\n  \
         anteroom jp query -i pod.yaml -q first.jmespath -q second.jmespath\n  \
         anteroom jp query -p host=example.com 'items[?spec.rules[?host==$host]] | length(@)' < list.json\n\n\
-        Of several expressions each result stands below its expression.\n\n\
+        With several expressions, each result follows its expression.\n\n\
         Exit codes: 0 every result was printed, 1 one has none (the error is on standard error), 2 wrong usage.")]
     Query(QueryArgs),
     /// Show how expressions are parsed.
     #[command(after_help = "Examples:\n  \
         anteroom jp parse 'items[?kind==`Pod`].metadata.name'\n  \
         anteroom jp parse -f expression.jmespath\n\n\
-        Exit codes: 0 they are expressions, 1 one is none (the error is on standard error), 2 wrong usage.")]
+        Exit codes: 0 all are expressions, 1 one is invalid (the error is on standard error), 2 wrong usage.")]
     Parse(ParseArgs),
     /// Describe the functions that an expression may call.
     #[command(after_help = "Examples:\n  \
@@ -57,7 +59,7 @@ struct QueryArgs {
     #[arg(short, long = "query", value_name = "FILE")]
     query_files: Vec<PathBuf>,
 
-    /// The document, JSON or YAML; standard input if absent or `-`.
+    /// The document, JSON or YAML. Without it, or with `-`, standard input is read.
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
 
@@ -69,11 +71,12 @@ struct QueryArgs {
     #[arg(short, long)]
     unquoted: bool,
 
-    /// Bind `$NAME` in the expression: JSON, or else a string. May be given more than once.
+    /// Bind `$NAME` in the expression to a value: JSON, or else a string. May be given more than
+    /// once.
     #[arg(short, long = "parameter", value_name = "NAME=VALUE", value_parser = parse_parameter)]
     parameters: Vec<(String, Value)>,
 
-    /// Treat a key that is missing as an error, as a policy's context does.
+    /// Treat a missing key as an error, as a policy's context does.
     #[arg(long)]
     strict: bool,
 }
@@ -94,7 +97,7 @@ struct FunctionArgs {
     /// Names of functions; all of them if absent.
     names: Vec<String>,
 
-    /// How they are printed.
+    /// The format of the output.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
 }
@@ -141,12 +144,12 @@ fn query(args: &QueryArgs) -> anyhow::Result<()> {
         MissingKey::Null
     };
     let Arrival { now_ns, seed } = arrival();
-    let occasion = Occasion::new(now_ns, seed);
+    let seed = EvalSeed::new(now_ns, seed);
     let environment = Environment::standard()
         .with_functions(functions())
         .with_parameters(&parameters)
         .with_missing_key(missing_key)
-        .with_occasion(Some(&occasion));
+        .with_seed(Some(&seed));
     for expression in &expressions {
         let result = expression
             .evaluate_json(&document, &environment)
@@ -176,7 +179,7 @@ impl Described {
         let Some(function) = functions().get(name) else {
             bail!("there is no function {name}(); `anteroom jp function` lists all");
         };
-        let (returns, note) = functions::note(name).unwrap_or(("any", ""));
+        let (returns, note) = anteroom_functions::note(name).unwrap_or(("any", ""));
         Ok(Self {
             name: name.to_owned(),
             signature: format!("{name}{}", function.signature()),

@@ -2,8 +2,7 @@
 //!
 //! | command | what it does |
 //! |---|---|
-//! | `demo` | a whole system under load, measured |
-//! | `serve` | watcher, replica and webhook in one process, for a small cluster |
+//! //! | `serve` | watcher, replica and webhook in one process, for a small cluster |
 //! | `explain` | what each rule of a policy asks, and how the answer is found |
 //! | `test` | suites of expected results, offline |
 //! | `apply` | what policies say of resources, offline |
@@ -12,12 +11,13 @@
 //! | `completion` | shell completions |
 
 mod cli;
-mod demo;
 mod explain;
 mod input;
 mod jp;
 mod offline;
+pub mod output;
+mod parameter;
 mod query;
-mod serve;
+pub mod serve;
 
 pub use cli::run;

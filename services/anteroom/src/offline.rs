@@ -10,7 +10,7 @@ use anteroom_policy::Arrival;
 use clap::ValueEnum;
 use serde_json::Value;
 
-/// How results are printed.
+/// The format of printed results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people.

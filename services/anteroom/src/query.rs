@@ -16,7 +16,10 @@ use anteroom_wire::{
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::cli::{Output, parse_parameter, print};
+use crate::{
+    output::{Output, print},
+    parameter::parse_parameter,
+};
 
 /// An expression over `entries` that finds those of a name, of either kind.
 const ENTRIES_BY_NAME: &str = "items[?name==$name]";
@@ -30,43 +33,44 @@ const ENTRIES_BY_NAME: &str = "items[?name==$name]";
     ANTEROOM_NATS_PASSWORD=... anteroom query --nats-user webhook ingresses 'length(items)'\n\n\
     Exit codes: 0 a result was printed, 1 there is none (the error and its code are on standard error), 2 wrong usage.")]
 pub(crate) struct QueryArgs {
-    /// The name of an entry, or its name, a dot and a projection's; of a view with --view.
+    /// The name of an entry, or ENTRY.PROJECTION; with --view, the name of a view.
     entry: String,
 
-    /// A JMESPath expression over the entry's data, as in a policy; the data whole if absent.
+    /// A JMESPath expression over the entry's data, as in a policy. Without it, all of the data.
     #[arg(default_value = "")]
     expression: String,
 
-    /// ENTRY is a view's own name, as in `ingresses.v1.networking.k8s.io`.
+    /// Read ENTRY as a view's own name, as in `ingresses.v1.networking.k8s.io`.
     #[arg(long)]
     view: bool,
 
-    /// What declared the entry; the CachedContextEntry of that name, else the GlobalContextEntry, if
-    /// absent.
+    /// The kind of resource that declared the entry. Without it, the CachedContextEntry of that
+    /// name, else the GlobalContextEntry.
     #[arg(long, value_enum, conflicts_with = "view")]
     kind: Option<Kind>,
 
-    /// Bind `$NAME` in the expression: JSON, or else a string. May be given more than once.
+    /// Bind `$NAME` in the expression to a value: JSON, or else a string. May be given more than
+    /// once.
     #[arg(short, long = "parameter", value_name = "NAME=VALUE", value_parser = parse_parameter)]
     parameters: Vec<(String, Value)>,
 
-    /// How long to wait for an answer.
+    /// The longest wait for an answer, in milliseconds.
     #[arg(long, default_value_t = 5_000)]
     deadline_ms: u64,
 
-    /// The oldest news that is accepted; the replica's own limit if absent.
+    /// The largest accepted age of the data, in milliseconds. Without it, the replica's own limit.
     #[arg(long)]
     age_max_ms: Option<u64>,
 
-    /// The least revision that is accepted.
+    /// The lowest accepted revision.
     #[arg(long)]
     revision_min: Option<u64>,
 
-    /// Ask this replica, and no other.
+    /// Query only this replica.
     #[arg(long)]
     replica: Option<String>,
 
-    /// `json` adds the revision, resource version and age of what was read.
+    /// The format of the output; `json` adds the revision, resource version and age of the data.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
 
@@ -77,7 +81,7 @@ pub(crate) struct QueryArgs {
     pub(crate) telemetry: TelemetryArgs,
 }
 
-/// What declares entries.
+/// The resources that declare entries.
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
 enum Kind {
     /// A CachedContextEntry.
@@ -173,7 +177,7 @@ impl QueryArgs {
         ask(bus, self.address(view), request, self.deadline()).await
     }
 
-    /// What the entry points at, as the replicas know it.
+    /// Resolves the entry to its view, as the replicas know it.
     async fn resolve(&self, bus: &dyn Bus) -> Result<Found, FactError> {
         // An entry's own name may hold dots: the whole is looked for first.
         let whole = self.records(bus, &self.entry).await?;
@@ -253,7 +257,7 @@ impl QueryArgs {
     }
 }
 
-/// What is asked, and where.
+/// A query, and the view that it goes to.
 struct Found {
     entry: String,
     binding: Binding,
@@ -310,8 +314,8 @@ pub(crate) async fn ask(
             RequestError::TimedOut { timeout_ms } => FactError::DeadlineExceeded {
                 deadline_ms: timeout_ms,
             },
-            other => FactError::BusUnavailable {
-                message: other.to_string(),
+            RequestError::Bus(error) => FactError::BusUnavailable {
+                message: error.to_string(),
             },
         })?;
     let reply = decode_outcome(&answer).map_err(|e| invalid(e.to_string()))??;

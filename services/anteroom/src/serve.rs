@@ -40,23 +40,26 @@ pub(crate) struct ServeArgs {
 
 /// The options of every part.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct PartsArgs {
+pub struct PartsArgs {
     #[command(flatten)]
-    pub(crate) watcher: anteroom_watcher::Args,
+    /// The watcher's options.
+    pub watcher: anteroom_watcher::Args,
 
     #[command(flatten)]
-    pub(crate) replica: anteroom_cache_replica::Args,
+    /// The replica's options.
+    pub replica: anteroom_cache_replica::Args,
 
     #[command(flatten)]
-    pub(crate) webhook: anteroom_webhook::Args,
+    /// The webhook's options.
+    pub webhook: anteroom_webhook::Args,
 
     /// Used with `--background-scans` alone: otherwise there is nothing to report on.
     #[command(flatten)]
-    pub(crate) reporter: anteroom_reporter::Args,
+    pub reporter: anteroom_reporter::Args,
 }
 
 impl Default for PartsArgs {
-    /// What the command line means when nothing is given on it.
+    /// The options of a command line on which nothing is given.
     fn default() -> Self {
         #[derive(clap::Parser)]
         struct Alone {
@@ -89,14 +92,15 @@ async fn keys(args: &SealArgs, alone: bool) -> anyhow::Result<Keys> {
 }
 
 /// Watcher, replica and webhook, and perhaps a reporter, running.
-pub(crate) struct Parts {
+#[derive(Debug)]
+pub struct Parts {
     tasks: Tasks,
     bus: Arc<dyn Bus>,
 }
 
 impl Parts {
     /// Starts all of them as one process. A `webhook_client` lets the webhook register itself.
-    pub(crate) fn start(
+    pub fn start(
         args: PartsArgs,
         bus: Arc<dyn Bus>,
         client: Client,
@@ -136,15 +140,21 @@ impl Parts {
     }
 
     /// Waits until all of them have ended.
-    pub(crate) async fn join(self) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// One of them ended with an error.
+    pub async fn join(self) -> anyhow::Result<()> {
         let ended = self.tasks.join().await;
         self.bus.close().await;
         ended
     }
 }
 
-/// NATS if there is one, else a bus of this process.
-pub(crate) async fn connect(nats: Option<&str>) -> anyhow::Result<Arc<dyn Bus>> {
+/// Returns NATS where an address is given, else a bus of this process.
+///
+/// # Errors
+/// NATS does not answer.
+pub async fn connect(nats: Option<&str>) -> anyhow::Result<Arc<dyn Bus>> {
     Ok(match nats {
         None => Arc::new(LocalBus::new()),
         Some(url) => Arc::new(NatsBus::connect(NatsConfig::new([url], "default")).await?),

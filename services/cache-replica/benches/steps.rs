@@ -43,7 +43,7 @@ const EXPRESSIONS: [&str; 10] = [
 /// No answer takes longer; time stands still but where all wait.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// How often the writer says that it lives, until the replica is ready.
+/// The interval of the writer's beats, until the replica is ready.
 const BEAT_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Parser)]
@@ -52,7 +52,7 @@ struct Cli {
     #[arg(long, default_value_t = 100)]
     rounds: usize,
 
-    /// How many of the expressions.
+    /// The number of expressions.
     #[arg(long, default_value_t = 1)]
     expressions: usize,
 
@@ -64,7 +64,7 @@ struct Cli {
     #[arg(long, default_value_t = 3_000)]
     objects: usize,
 
-    /// What `cargo bench` adds.
+    /// An argument that `cargo bench` adds.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -99,8 +99,6 @@ async fn run(cli: &Cli) {
     let service = Service::new("steps");
     let args = anteroom_cache_replica::Args {
         replica_id: Some("replica-0".to_owned()),
-        // Under callgrind nothing is quick.
-        quick_max: Duration::MAX,
         ..Default::default()
     };
     let replica = anteroom_cache_replica::run(args, Arc::new(bus.join()), service.clone());
@@ -138,7 +136,7 @@ async fn run(cli: &Cli) {
     }
 }
 
-/// As the watcher publishes it.
+/// An object in the form that the watcher publishes.
 fn pruned(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("managedFields");

@@ -1,4 +1,4 @@
-//! What changes cost a replica that runs elsewhere: writes a view of Ingresses to NATS, has an index made
+//! Measures the cost of changes for a replica that runs elsewhere: writes a view of Ingresses to NATS, has an index made
 //! for each of so many expressions, changes objects one by one at a rate, and prints one line of JSON:
 //! CPU and wake-ups of the replica for each change.
 //!
@@ -57,13 +57,13 @@ struct Cli {
     /// Ingresses to write first.
     #[arg(long, default_value_t = 3_000)]
     ingresses: usize,
-    /// How many of the expressions are asked, ten times a second each.
+    /// The number of expressions that are asked, ten times a second each.
     #[arg(long, default_value_t = 0)]
     expressions: usize,
-    /// Changes.
+    /// The number of changes.
     #[arg(long, default_value_t = 1_000)]
     changes: usize,
-    /// How many of them a second.
+    /// The number of changes a second.
     #[arg(long, default_value_t = 500)]
     per_second: u32,
 }
@@ -75,7 +75,7 @@ const ASKED_EVERY: Duration = Duration::from_millis(100);
 /// Ingresses that change, in turn.
 const CHANGING: usize = 500;
 
-/// What the kernel says of a process: CPU in nanoseconds, and how often its threads were woken.
+/// The kernel's account of a process: CPU in nanoseconds, and the wake-ups of its threads.
 #[derive(Clone, Copy, Debug, Default)]
 struct Took {
     cpu_ns: u64,
@@ -177,7 +177,7 @@ async fn main() {
     bus.close().await;
 }
 
-/// As the watcher publishes it.
+/// An object in the form that the watcher publishes.
 fn pruned(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("managedFields");

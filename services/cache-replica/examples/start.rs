@@ -51,13 +51,13 @@ struct Cli {
     /// The program to start.
     #[arg(long)]
     replica: PathBuf,
-    /// What it is started with beside the bus and its ports, separated by blanks.
+    /// The arguments that it is started with beside the bus and its ports, separated by blanks.
     #[arg(long, default_value = "")]
     replica_args: String,
     /// Starts of it, one after the other.
     #[arg(long, default_value_t = 3)]
     starts: usize,
-    /// How long it is left alone before what it takes is looked at, in milliseconds.
+    /// The time that it is left alone before its memory is measured, in milliseconds.
     #[arg(long, default_value_t = 5_000)]
     settle_ms: u64,
 }
@@ -119,7 +119,7 @@ impl Drop for Replica {
 }
 
 impl Replica {
-    /// What the kernel says of it, in bytes.
+    /// A field of the kernel's account of its memory, in bytes.
     fn memory(&self, field: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with(field)).unwrap();
@@ -175,7 +175,7 @@ async fn start(cli: &Cli, bus: &dyn Bus, view: &ViewId, bytes: usize) -> Value {
     })
 }
 
-/// How many objects a replica says that there are; `None` where none answers.
+/// The number of objects that a replica answers with; `None` where none answers.
 async fn ask(bus: &dyn Bus, view: &ViewId) -> Option<u64> {
     let request = QueryRequest {
         entry: String::new(),
@@ -201,7 +201,7 @@ async fn ask(bus: &dyn Bus, view: &ViewId) -> Option<u64> {
     Some(reply.objects)
 }
 
-/// As a Pod of a real cluster, without what the watcher takes off.
+/// A Pod like those of a real cluster, without the fields that the watcher removes.
 fn pod(n: usize, bytes: usize) -> (ObjectKey, Bytes) {
     let namespace = format!("team-{:03}", n * 200 / 1_000_000 + n % 200);
     let (app, name) = (

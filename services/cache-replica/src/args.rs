@@ -1,6 +1,6 @@
-//! What a replica can be told.
+//! The options of a replica.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use anteroom_jmespath::{BUILT_BYTES_MAX, Budget, DEPTH_MAX, STEPS_MAX};
 use anteroom_mirror::MirrorConfig;
@@ -17,9 +17,6 @@ const CONCURRENCY: u32 = 256;
 /// small, and the whole process is to stay small.
 const MEMO_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
-/// What is evaluated in less than this takes no longer than remembering it, and finding it again.
-const QUICK_MAX: Duration = Duration::from_micros(10);
-
 /// Options of a replica.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Replica")]
@@ -31,9 +28,9 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_REPLICA_ID")]
     pub replica_id: Option<String>,
 
-    /// The age of a view's news, as in `60s`, `2m` or `500ms`, above which it is stale: this replica
-    /// stops answering for it, but to readers that accept its age, and is not ready. A view whose
-    /// news comes at intervals of its own has an age of its own.
+    /// The age of a view's last news, as in `60s`, `2m` or `500ms`, above which the view is stale.
+    /// For a stale view, this replica answers only readers that accept its age, and is not ready. A
+    /// view that is refreshed at intervals has a limit of its own.
     #[arg(
         id = "stale_after",
         long = "stale-after",
@@ -43,42 +40,43 @@ pub struct Args {
     )]
     pub age_max_ms: u64,
 
-    /// Queries under way at once. One more is refused at once, so that its caller can ask another
-    /// replica.
+    /// Queries that may run at once. This replica refuses further ones immediately, so that callers
+    /// can ask another replica.
     #[arg(long, env = "ANTEROOM_CONCURRENCY", default_value_t = CONCURRENCY)]
     pub concurrency: u32,
 
-    /// Steps that one query may take: terms evaluated, elements visited.
+    /// Steps that one query may take: terms evaluated and elements visited.
     #[arg(long, env = "ANTEROOM_QUERY_STEPS_MAX", default_value_t = STEPS_MAX)]
     pub query_steps_max: u64,
 
-    /// Bytes that one query may build on its way.
+    /// Bytes that one query may build for its intermediate results.
     #[arg(long, env = "ANTEROOM_QUERY_BUILT_BYTES_MAX", default_value_t = BUILT_BYTES_MAX)]
     pub query_built_bytes_max: u64,
 
-    /// Bytes of results that are kept for the next query of the same text, parameters and revision;
-    /// 0 keeps none.
+    /// Bytes of results that this replica keeps for later queries with the same text, parameters
+    /// and revision; 0 keeps none.
     #[arg(long, env = "ANTEROOM_MEMO_BYTES_MAX", default_value_t = MEMO_BYTES_MAX)]
     pub memo_bytes_max: u64,
 
-    /// One of so many queries that indexes find the objects of is evaluated over all objects too, and
-    /// both results are compared: a difference is logged and counted, and the result over all objects
-    /// is given; 0: none.
+    /// Verify one of this many queries that use an index, by a second evaluation over all objects.
+    /// If the results differ, the replica logs and counts it, and returns the result over all
+    /// objects. 0 verifies none.
     #[arg(long, env = "ANTEROOM_VERIFY_PLANS", default_value_t = 0)]
     pub verify_plans: u64,
 
-    /// What this replica may take in memory, as in `512Mi`: over it, views are evicted, the least
-    /// recently used first, and answer that they were [default: no limit].
+    /// The memory limit of this replica, as in `512Mi`. Above it, the replica evicts views, the
+    /// least recently used first; a query of an evicted view is an error that says so [default: no
+    /// limit].
     #[arg(long, env = "ANTEROOM_MEMORY_LIMIT", value_parser = memory::limit)]
     pub memory_limit: Option<u64>,
 
-    /// Views that this replica holds, by name or by the plural of their resource, with `*` for any
-    /// text: as in `ingresses,services.v1,apicall:*` [default: all].
+    /// Views that this replica holds, by name or by the plural of their resource, as in
+    /// `ingresses,services.v1,apicall:*`. `*` stands for any text [default: all].
     #[arg(long, env = "ANTEROOM_VIEWS", value_delimiter = ',')]
     pub views: Vec<String>,
 
-    /// Divides the views among the replicas that live, so that each view is held by this many; 0:
-    /// they are not divided, and this replica holds what `--views` says.
+    /// The number of live replicas that hold each view; the views are divided among the replicas.
+    /// With 0 they are not divided, and this replica holds the views that `--views` names.
     #[arg(long, env = "ANTEROOM_REPLICATION_FACTOR", default_value_t = 0)]
     pub replication_factor: usize,
 
@@ -86,10 +84,6 @@ pub struct Args {
     /// otherwise.
     #[arg(skip)]
     pub scan_lanes: Option<usize>,
-
-    /// Results that are there sooner are not kept, unless a test says otherwise.
-    #[arg(skip = QUICK_MAX)]
-    pub quick_max: Duration,
 
     /// The keys that sealed bodies are opened with.
     #[arg(skip = Keys::none())]
@@ -110,14 +104,13 @@ impl Default for Args {
             views: Vec::new(),
             replication_factor: 0,
             scan_lanes: None,
-            quick_max: QUICK_MAX,
             keys: Keys::none(),
         }
     }
 }
 
 impl Args {
-    /// Whether the options fit each other.
+    /// Checks that the options fit each other.
     ///
     /// # Errors
     /// Which of them do not.
@@ -131,7 +124,7 @@ impl Args {
         Ok(())
     }
 
-    /// What one query may take, where `turns` of them run at once.
+    /// The budget of one query, with `turns` of them at once.
     pub(crate) fn budget(&self, turns: usize) -> Budget {
         let (limit, asked) = (self.memory_limit, self.query_built_bytes_max);
         Budget {

@@ -11,10 +11,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::references::References;
 
-/// How often the views are looked at. A change is told this much later at most, and no more often.
+/// The interval at which the views are looked at. A change is sent this much later at most.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long the last beat may take: the bus may be away.
+/// The longest wait for the last beat: the bus may be away.
 const LEAVING_MAX: Duration = Duration::from_millis(500);
 
 /// Says what the replica holds, every `REPLICA_BEAT_INTERVAL_MS` and when that changes.
@@ -24,11 +24,11 @@ pub(crate) struct Beats {
     pub(crate) mirror: Arc<Mirror>,
     pub(crate) references: Arc<References>,
     pub(crate) bytes_max: Option<u64>,
-    /// Once the replica has said that it leaves, whatever becomes of that: desks may close.
+    /// Dropped once the replica has said that it leaves, heard or not: then endpoints may close.
     pub(crate) leaving: DropGuard,
 }
 
-/// Which views there are, and where each stands: what a beat follows on.
+/// The state of each view. A change of it makes a beat due.
 type States = BTreeMap<ViewId, &'static str>;
 
 impl Beats {
@@ -43,7 +43,7 @@ impl Beats {
             .await
             .is_err()
         {
-            tracing::debug!("nobody could be told that this replica leaves");
+            tracing::debug!("cannot send the last beat, which says that this replica leaves");
         }
         drop(self.leaving);
         Ok(())
@@ -67,7 +67,7 @@ impl Beats {
             match self.bus.send_replica_beat(&self.beat()).await {
                 Ok(()) => (told, told_at) = (Some(states), Instant::now()),
                 Err(error) => {
-                    tracing::debug!(%error, "a beat could not be sent");
+                    tracing::debug!(%error, "cannot send a beat; tries again with the next");
                     told_at = Instant::now();
                 }
             }
@@ -108,7 +108,8 @@ impl Beats {
     }
 }
 
-/// Of the calls' responses that are held here, be it that they are too old to be answered from.
+/// The ages of the responses of API calls that are held here, also of those that are too old to be
+/// served.
 fn ages_ms(held: &ViewSet) -> Vec<(ViewId, u64)> {
     let calls = held.iter().filter(|(id, _)| id.is_of_a_call());
     let held = calls.filter(|(_, view)| view.status().borrow().state.answers());

@@ -25,7 +25,7 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// Of a call that is given up when `given` is over, from now on.
+    /// The deadline of a call that its caller gives up after `given`, from now on.
     pub(crate) fn after(given: Duration) -> Self {
         let now = Instant::now();
         // A caller that says to wait for ever is taken to mean a day.
@@ -54,7 +54,8 @@ impl Deadline {
         }
     }
 
-    /// What an evaluation may take of `budget` in the time that is left, and whether that is less.
+    /// Returns the part of `budget` that an evaluation may use in the time that is left, and true if
+    /// that is less than `budget`.
     pub(crate) fn limit(self, budget: Budget) -> (Budget, bool) {
         let left_ms = u64::try_from(self.left().as_millis()).unwrap_or(u64::MAX);
         let steps = left_ms.saturating_add(1).saturating_mul(STEPS_PER_MS);

@@ -1,44 +1,39 @@
 //! The cache replica: builds every view from the log alone, and answers queries next to the data.
 //!
 //! ```text
-//!  log, beats ──▶ mirror ──▶ views ◀── answer ◀── desk (one per view) ◀── calls
-//!                                        │
-//!                                   plans, memo
+//!  log, beats ──▶ mirror ──▶ views ◀── evaluate ◀── answer ◀── endpoint (one per view) ◀── calls
+//!                              │          │
+//!                           derived   plan, memo, scan
 //! ```
 //!
 //! - [`run`]: the replica until shutdown.
-//! - `desk`: joins a view's address while the view is complete and fresh, and leaves it by draining;
-//!   beside it, a place where every view is answered for, whatever its state.
-//! - `beats`: tells the others what is held; `references`: objects that are referenced by themselves.
-//! - `answer`: one call, from bytes to bytes, within its deadline and budgets.
-//! - `memory`: which views are evicted where memory is short, and come back; `shares`: who holds which.
-//! - `waiting`: names the entries that a view is for which is not there.
-//! - `narrowed`, `indexes`: which objects a query has to look at; `aggregates`: what it does not have to
-//!   work out of all; `kept`: what both keep beside the views; `scan`: how all objects are looked through.
-//! - `plan`, `memo`: what may be forgotten: compiled expressions, and results by state of the view.
+//! - `endpoint`: subscribes to a view's address while the view is complete and fresh, and leaves it by
+//!   draining; beside it, to a fallback address where every view is answered for, whatever its state.
+//! - `answer`: one call, from bytes to bytes, within its deadline.
+//! - `evaluate`: one query; its `path` has the table of the ways in which a query is answered.
+//! - `derived`: indexes and counters beside the views; `scan`: evaluation of a large view by slices.
+//! - `plan`, `memo`: caches of compiled expressions, and of results by state of the view.
+//! - `beats`: tells the others what is held; `references`: objects that are referenced one by one.
+//! - `memory`: evicts views where memory is short, and takes them back; `shares`: who holds which views.
+//! - `waiting`: names the entries whose views are not there yet.
 //!
 //! It never talks to the API server.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod aggregates;
 mod answer;
 mod args;
 mod beats;
 mod deadline;
-mod desk;
-mod followed;
-mod indexes;
-mod kept;
+mod derived;
+mod endpoint;
+mod evaluate;
 mod memo;
 mod memory;
 mod metrics;
-mod narrowed;
-mod per_document;
 mod plan;
 mod references;
 mod replica;
-mod retained;
 mod scan;
 mod sealed;
 mod shares;

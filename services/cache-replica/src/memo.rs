@@ -8,14 +8,15 @@ use anteroom_wire::query::{Query, Selection};
 use bytes::Bytes;
 use moka::sync::Cache;
 
-/// What nobody asks for again is let go after this long: the view has changed, mostly.
+/// The time after which a result that nobody asks for again is dropped: the view has mostly changed by
+/// then.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// What an entry takes beside its texts and its result.
+/// The size of an entry beside its texts and its result.
 const ENTRY_BYTES: usize = 256;
 
-/// What a result depends on. The content's stamp is part of it, so a change of the view is never
-/// followed by an older result.
+/// Everything that a result depends on. The content's stamp is part of it, so a changed view never
+/// answers with an older result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     view: ViewId,
@@ -23,11 +24,11 @@ struct Key {
     query: QueryKey,
 }
 
-/// What a query is, as a key.
+/// The parts of a query that its result depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct QueryKey {
     expression: Arc<str>,
-    /// As JSON, in order of name; empty without any.
+    /// A JSON object, in order of name; empty without any parameters.
     parameters: Arc<str>,
     missing_key_is_error: bool,
     /// `None`: the view whole.
@@ -89,7 +90,7 @@ impl Memo {
         }
     }
 
-    /// What they take.
+    /// The size of all results in memory.
     pub(crate) fn bytes(&self) -> u64 {
         self.results.weighted_size()
     }
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_matters_is_in_the_key() {
+    fn a_memo_key_holds_everything_that_a_result_depends_on() {
         let base = query("a", serde_json::json!({"x": 1}), false);
         assert_eq!(base, query("a", serde_json::json!({"x": 1}), false));
         assert_ne!(base, query("b", serde_json::json!({"x": 1}), false));

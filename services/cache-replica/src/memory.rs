@@ -7,13 +7,13 @@ mod keeper;
 pub(crate) mod rule;
 mod uses;
 
-pub(crate) use keeper::{Keeper, Wanted};
+pub(crate) use keeper::{DesiredOptions, Keeper};
 pub(crate) use uses::{Use, Uses};
 
 use anteroom_runtime::units;
 
-/// What a replica takes beside views, results and plans: code, connections, and what the allocator
-/// keeps. Measured at 7,000 objects of 2 KB after load: 34 MB resident, of which they take 15.
+/// The memory of a replica beside views, results and plans: code, connections, and what the allocator
+/// keeps. Measured at 7,000 objects of 2 KB after load: 34 MB resident, of which 15 MB are those.
 pub(crate) const PROCESS_BYTES: u64 = 20 * 1024 * 1024;
 
 /// The least limit that leaves room for anything.
@@ -25,12 +25,12 @@ const EVALUATIONS_SHARE: u64 = 10;
 /// The least that one evaluation may build, whatever the limit.
 const EVALUATION_BYTES_MIN: u64 = 1024 * 1024;
 
-/// What all evaluations together may build under this limit.
+/// The bytes that all evaluations together may build under this limit.
 fn evaluations_bytes(limit: u64) -> u64 {
     limit / EVALUATIONS_SHARE
 }
 
-/// What one of `turns` evaluations may build under this limit, and no more than `asked`.
+/// The bytes that one of `turns` evaluations may build under this limit, and no more than `asked`.
 pub(crate) fn evaluation_bytes(limit: Option<u64>, turns: usize, asked: u64) -> u64 {
     let Some(limit) = limit else {
         return asked;

@@ -1,4 +1,4 @@
-//! What a replica counts of its queries.
+//! The metrics of a replica: its queries, and its memory.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -30,7 +30,7 @@ pub(crate) struct QueryMetrics {
     remembered: Counter,
     evaluated: Counter,
     looked_up: Counter,
-    eased: Counter,
+    counted: Counter,
     scanned: Counter,
     mismatches: Counter,
     in_flight: Gauge,
@@ -45,7 +45,7 @@ struct Outcome {
 
 /// A request under way.
 #[derive(Clone, Copy)]
-pub(crate) struct Begun(Instant);
+pub(crate) struct RequestTimer(Instant);
 
 impl QueryMetrics {
     pub(crate) fn registered(metrics: &Metrics) -> Self {
@@ -58,7 +58,7 @@ impl QueryMetrics {
             remembered: Counter::default(),
             evaluated: Counter::default(),
             looked_up: Counter::default(),
-            eased: Counter::default(),
+            counted: Counter::default(),
             scanned: Counter::default(),
             mismatches: Counter::default(),
             in_flight: Gauge::default(),
@@ -91,9 +91,8 @@ impl QueryMetrics {
         );
         metrics.register(
             "anteroom_query_aggregates",
-            "Queries that took what is kept of a list (its length, a sum, the largest) instead of \
-             working it out",
-            own.eased.clone(),
+            "Queries whose counts over a list were known from an index or a counter",
+            own.counted.clone(),
         );
         metrics.register(
             "anteroom_query_scans_by_slices",
@@ -102,7 +101,7 @@ impl QueryMetrics {
         );
         metrics.register(
             "anteroom_query_plan_mismatches",
-            "Queries of --verify-plans whose result by indexes or aggregates was not that of a scan: always 0",
+            "Queries of --verify-plans whose result by indexes or counters was not that of a scan: always 0",
             own.mismatches.clone(),
         );
         metrics.register(
@@ -118,13 +117,13 @@ impl QueryMetrics {
         own
     }
 
-    pub(crate) fn begun(&self) -> Begun {
+    pub(crate) fn started(&self) -> RequestTimer {
         self.in_flight.inc();
-        Begun(Instant::now())
+        RequestTimer(Instant::now())
     }
 
-    pub(crate) fn ended(&self, begun: Begun, outcome: &QueryOutcome) {
-        let Begun(at) = begun;
+    pub(crate) fn finished(&self, timer: RequestTimer, outcome: &QueryOutcome) {
+        let RequestTimer(at) = timer;
         self.in_flight.dec();
         let of = |error: Option<&anteroom_model::FactError>| Outcome {
             outcome: error.map_or("ok", |error| error.code().as_str()),
@@ -162,8 +161,8 @@ impl QueryMetrics {
         self.looked_up.inc();
     }
 
-    pub(crate) fn eased(&self) {
-        self.eased.inc();
+    pub(crate) fn counted(&self) {
+        self.counted.inc();
     }
 
     pub(crate) fn scanned(&self) {
@@ -179,7 +178,7 @@ impl QueryMetrics {
     }
 }
 
-/// What is accounted, in bytes, by part.
+/// The accounted memory of each part, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryBytes {
     pub(crate) views: u64,
@@ -187,7 +186,7 @@ pub(crate) struct MemoryBytes {
     pub(crate) results: u64,
 }
 
-/// What a replica counts of its memory. Cheap to clone.
+/// The metrics of a replica's memory. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemoryMetrics {
     bytes: Family<Part, Gauge>,
@@ -212,7 +211,7 @@ impl MemoryMetrics {
         let own = Self::default();
         metrics.register(
             "anteroom_memory_bytes",
-            "What is accounted, by part: views, indexes and aggregates, or results and plans",
+            "What is accounted, by part: views, indexes and counters, or results and plans",
             own.bytes.clone(),
         );
         metrics.register(
@@ -222,7 +221,7 @@ impl MemoryMetrics {
         );
         metrics.register(
             "anteroom_view_indexes",
-            "Indexes and aggregates of all views",
+            "Indexes and counters of all views",
             own.indexes.clone(),
         );
         metrics.register(

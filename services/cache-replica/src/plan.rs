@@ -1,81 +1,130 @@
 //! Compiled expressions, kept for the next query of the same text.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU8, Ordering},
-};
+mod per_document;
+
+use std::sync::Arc;
 
 use anteroom_jmespath::{Expression, FunctionTable};
-use anteroom_model::FactError;
+use anteroom_model::{FactError, Kept, Shape, ViewId};
+use anteroom_plan::{
+    ChainParameters, Count, CountedExpression, Document, Narrow, Sliced, extract_counts, narrow,
+    reads,
+};
+use anteroom_view::{Read, Select};
 use moka::sync::Cache;
 
-use crate::{aggregates::Aggregations, narrowed::Narrowings, retained::Readings, scan::Slicings};
+use per_document::PerDocument;
 
-/// What all plans may take. A plan of a usual expression takes a few kilobytes, so this is a
+/// The most memory of all plans. A plan of a usual expression takes a few kilobytes, so this is a
 /// thousand policies' worth.
 const PLANS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// What a plan takes for each byte of its text: nodes of its syntax tree, mostly, and those of the keys
-/// that it looks up.
+/// The memory of a plan for each byte of its text: nodes of its syntax tree, mostly, and those of the
+/// keys that it looks up.
 const PLAN_BYTES_PER_TEXT_BYTE: u32 = 32;
 
-/// What a plan takes whatever its text.
+/// The memory of a plan whatever its text.
 const PLAN_BYTES_MIN: u32 = 512;
-
-/// So many quick results of a plan, one after the other, are taken to say that the next is quick too.
-const QUICK_RESULTS: u8 = 16;
 
 /// A query without an expression asks for the data whole.
 const WHOLE: &str = "@";
 
-/// An expression, ready to be evaluated.
+/// An expression, with what was found out about it.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) expression: Expression,
-    /// Whether equal data and parameters give an equal result.
-    pub(crate) repeatable: bool,
-    /// How many more quick results it takes until the memo is not asked any more.
-    remembers: AtomicU8,
-    /// What it looks up.
-    pub(crate) narrowings: Narrowings,
-    /// What it takes of the list as a whole.
-    pub(crate) aggregations: Aggregations,
-    /// How it is cut into slices.
-    pub(crate) slicings: Slicings,
-    /// What of each object it reads.
-    pub(crate) readings: Readings,
+    /// Equal data and parameters give an equal result.
+    pub(crate) is_deterministic: bool,
+    narrow: PerDocument<Option<Arc<Narrow>>>,
+    counted: PerDocument<Option<Arc<CountedPlan>>>,
+    sliced: PerDocument<Option<Arc<Sliced>>>,
+    reads: PerDocument<Arc<Kept>>,
+}
+
+/// An expression in which parameters stand for its counts.
+#[derive(Debug)]
+pub(crate) struct CountedPlan {
+    pub(crate) rest: Plan,
+    pub(crate) counts: Vec<Count>,
 }
 
 impl Plan {
-    pub(crate) fn new(expression: Expression, repeatable: bool) -> Self {
+    fn new(expression: Expression, is_deterministic: bool) -> Self {
         Self {
             expression,
-            repeatable,
-            remembers: AtomicU8::new(0),
-            narrowings: Narrowings::default(),
-            aggregations: Aggregations::default(),
-            slicings: Slicings::default(),
-            readings: Readings::default(),
+            is_deterministic,
+            narrow: PerDocument::default(),
+            counted: PerDocument::default(),
+            sliced: PerDocument::default(),
+            reads: PerDocument::default(),
         }
     }
 
-    /// A result of it took so long that it is remembered.
-    pub(crate) fn was_slow(&self) {
-        self.remembers.store(QUICK_RESULTS, Ordering::Relaxed);
+    /// The keys that it looks objects up by; `None`: it needs all objects.
+    pub(crate) fn narrow(&self, document: Document<'_>) -> Option<Arc<Narrow>> {
+        let find = || narrow(&self.expression, document).ok().map(Arc::new);
+        self.narrow.get(document, find)
     }
 
-    /// A result of it was there as soon as the memo would have said it.
-    pub(crate) fn was_quick(&self) {
-        let left = self.remembers.load(Ordering::Relaxed);
-        if left > 0 {
-            // Of two at once one may not count.
-            self.remembers.store(left - 1, Ordering::Relaxed);
+    /// The expression without its counts; `None`: it has none.
+    pub(crate) fn counted(&self, document: Document<'_>) -> Option<Arc<CountedPlan>> {
+        let find = || {
+            let CountedExpression { rest, counts } =
+                extract_counts(&self.expression, document, ChainParameters::Refused)?;
+            let rest = Self::new(rest, self.is_deterministic);
+            Some(Arc::new(CountedPlan { rest, counts }))
+        };
+        self.counted.get(document, find)
+    }
+
+    /// The expression by slices; `None`: it cannot be cut.
+    pub(crate) fn sliced(&self, document: Document<'_>) -> Option<Arc<Sliced>> {
+        let find = || Sliced::of(&self.expression, document).map(Arc::new);
+        self.sliced.get(document, find)
+    }
+
+    /// Checks that the view has all that the expression reads. One that keeps only the fields that
+    /// policies read would show the others as absent.
+    ///
+    /// # Errors
+    /// [`FactError::NotRetained`] with the first path that is read and not kept.
+    pub(crate) fn check_retained(
+        &self,
+        view: &ViewId,
+        read: Read<'_>,
+        select: &Select,
+    ) -> Result<(), FactError> {
+        let Some(kept) = read.kept() else {
+            return Ok(());
+        };
+        let lacks = match document(select, read) {
+            Some(document) => {
+                let find = || Arc::new(reads(&self.expression, document));
+                kept.lacks(&self.reads.get(document, find))
+            }
+            None => kept.lacks(&Kept::Whole),
+        };
+        match lacks {
+            None => Ok(()),
+            Some(path) => Err(FactError::NotRetained {
+                view: view.to_string(),
+                path: match path.is_empty() {
+                    true => "@".to_owned(),
+                    false => path,
+                },
+            }),
         }
     }
+}
 
-    /// Whether results of it are remembered.
-    pub(crate) fn remembers(&self) -> bool {
-        self.remembers.load(Ordering::Relaxed) > 0
+/// The document that a query is evaluated on; `None` where that is no list of objects.
+pub(crate) fn document<'r>(select: &Select, read: Read<'r>) -> Option<Document<'r>> {
+    match select.shape() {
+        Shape::Array => Some(Document::Array),
+        Shape::Document | Shape::List => Some(Document::List {
+            plural: select.plural(read),
+        }),
+        Shape::Object | Shape::Response => None,
     }
 }
 
@@ -104,7 +153,7 @@ impl Plans {
         }
     }
 
-    /// What they take.
+    /// Their size in memory.
     pub(crate) fn bytes(&self) -> u64 {
         self.compiled.weighted_size()
     }
@@ -131,8 +180,8 @@ impl Plans {
             .check(self.functions)
             .map_err(|error| invalid(error.to_string()))?;
         let mut functions = expression.ast().functions().iter();
-        let repeatable = !functions.any(|name| anteroom_policy::functions::is_of_occasion(name));
-        Ok(Plan::new(expression, repeatable))
+        let is_deterministic = !functions.any(|name| anteroom_functions::is_nondeterministic(name));
+        Ok(Plan::new(expression, is_deterministic))
     }
 }
 
@@ -142,7 +191,7 @@ mod tests {
 
     #[test]
     fn an_empty_text_is_the_data_whole_and_a_bad_one_stays_bad() {
-        let plans = Plans::new(anteroom_policy::query_functions());
+        let plans = Plans::new(anteroom_functions::query_functions());
         assert_eq!(plans.get("").unwrap().expression.as_str(), "@");
         for bad in ["items[", "no_such_function(@)", "length(@, @)"] {
             for _ in 0..2 {
@@ -156,22 +205,8 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_remembers_until_it_was_quick_many_times() {
-        let plan = Plan::new(Expression::parse("a").unwrap(), true);
-        assert!(!plan.remembers());
-        plan.was_quick();
-        assert!(!plan.remembers());
-        plan.was_slow();
-        for _ in 0..QUICK_RESULTS {
-            assert!(plan.remembers());
-            plan.was_quick();
-        }
-        assert!(!plan.remembers());
-    }
-
-    #[test]
     fn plans_are_bounded_by_weight() {
-        let plans = Plans::new(anteroom_policy::query_functions());
+        let plans = Plans::new(anteroom_functions::query_functions());
         for n in 0..10_000 {
             plans.get(&format!("items[{n}]")).unwrap();
         }

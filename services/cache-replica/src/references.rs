@@ -8,7 +8,7 @@ use std::{
 
 use anteroom_mirror::ViewHandle;
 use anteroom_model::{FactError, ObjectKey, ViewId, limits::REFERENCE_WAIT_MAX_MS};
-use anteroom_view::{Known, Select};
+use anteroom_view::{ReferenceState, Select};
 use anteroom_wire::replica_beat::READ_KEYS_MAX;
 use parking_lot::Mutex;
 use tokio::{
@@ -24,7 +24,7 @@ const ASKED_MAX: usize = READ_KEYS_MAX;
 /// not told; at worst the watch of one that is read is stopped, and begun again when it is read next.
 const READ_MAX: usize = 100_000;
 
-/// What is left of a call's time for its answer, once waiting has come to nothing.
+/// The time of a call that is kept for its answer, after a wait that came to nothing.
 const ANSWER_TIME: Duration = Duration::from_millis(10);
 
 type Key = (ViewId, ObjectKey);
@@ -41,7 +41,7 @@ pub(crate) struct References {
 impl References {
     /// Waits until everything is known of the objects that are meant, as long as one word on them may
     /// take, and tells the watcher that they are read.
-    pub(crate) async fn known(
+    pub(crate) async fn wait_until_settled(
         &self,
         view: &ViewHandle,
         selects: impl Iterator<Item = &Select>,
@@ -68,13 +68,14 @@ impl References {
         loop {
             status.borrow_and_update();
             // Whatever the age: this looks at what was said.
-            let known = view.read(Some(u64::MAX), |read, _| {
-                select.reference(read).map(|reference| reference.known)
+            let state = view.read(Some(u64::MAX), |read, _| {
+                select.reference(read).map(|reference| reference.state)
             });
-            match known {
-                Ok(Some(Known::Pending)) | Err(FactError::NotSynced { .. }) => {}
-                Ok(Some(Known::Idle)) => self.ask(view.id(), key),
-                Ok(Some(Known::Settled | Known::Unregistered) | None) | Err(_) => return,
+            match state {
+                Ok(Some(ReferenceState::Pending)) | Err(FactError::NotSynced { .. }) => {}
+                Ok(Some(ReferenceState::Idle)) => self.ask(view.id(), key),
+                Ok(Some(ReferenceState::Settled | ReferenceState::Unregistered) | None)
+                | Err(_) => return,
             }
             if status.changed().await.is_err() {
                 return;
@@ -101,14 +102,14 @@ impl References {
         self.due.notified().await;
     }
 
-    /// What was asked for since the last time.
+    /// Returns the references that were asked for since the last call.
     pub(crate) fn take_asked(&self) -> Vec<Key> {
         std::mem::take(&mut *self.asked.lock())
             .into_iter()
             .collect()
     }
 
-    /// What was read, at most [`READ_KEYS_MAX`] of it: the rest is for the next time.
+    /// Returns references that were read, [`READ_KEYS_MAX`] at most. The next call returns the rest.
     pub(crate) fn take_read(&self) -> Vec<Key> {
         let mut read = self.read.lock();
         if read.len() <= READ_KEYS_MAX {
@@ -122,7 +123,7 @@ impl References {
     }
 }
 
-/// How long to wait for one word, where `left` is left of the call's time.
+/// The longest wait for one answer, with `left` of the call's time.
 fn wait_max(left: Duration) -> Duration {
     Duration::from_millis(REFERENCE_WAIT_MAX_MS).min(left.saturating_sub(ANSWER_TIME))
 }

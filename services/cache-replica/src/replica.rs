@@ -1,4 +1,4 @@
-//! The replica: a mirror of every view, and a desk for each.
+//! The replica: a mirror of every view, and an endpoint for each.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,8 +15,8 @@ use crate::{
     Args,
     answer::Answerer,
     beats::Beats,
-    desk::Desk,
-    memory::{Keeper, Uses, Wanted},
+    endpoint::ViewEndpoint,
+    memory::{DesiredOptions, Keeper, Uses},
     metrics::{MemoryMetrics, QueryMetrics},
     references::References,
     shares, waiting,
@@ -30,9 +30,9 @@ use crate::{
 pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Result<()> {
     args.check()?;
     let replica = args.name();
-    tracing::info!(replica, "the replica starts");
+    tracing::info!(replica, "starts the replica");
     let metrics = QueryMetrics::registered(&service.metrics);
-    // It lives until every desk is closed: what is drained still reads its views.
+    // The mirror lives until every endpoint is closed: calls that are drained still read its views.
     let living = CancellationToken::new();
     let mirror = Arc::new(Mirror::start(
         Arc::clone(&bus),
@@ -50,12 +50,11 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
         metrics.clone(),
         Arc::clone(&references),
     ));
-    let indexes = Arc::clone(answerer.indexes());
-    let aggregates = Arc::clone(answerer.aggregates());
+    let evaluator = Arc::clone(answerer.evaluator());
     let uses = Arc::new(Uses::new());
-    let desks = Desks {
+    let endpoints = Endpoints {
         bus,
-        answerer: Arc::clone(&answerer),
+        answerer,
         uses: Arc::clone(&uses),
         replica: replica.clone(),
         metrics,
@@ -79,7 +78,7 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
             }
         }
     });
-    // Desks close once everybody was told that nobody should come here any more.
+    // Endpoints close once the last beat has said that nobody should call this replica any more.
     let closing = CancellationToken::new();
     let beats = Beats {
         bus: beats_bus,
@@ -106,25 +105,30 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
     let keeper = Keeper {
         mirror: Arc::clone(&mirror),
         uses,
-        answerer,
+        evaluator: Arc::clone(&evaluator),
         metrics: MemoryMetrics::registered(&service.metrics),
         replica: beats.replica.clone(),
         limit: args.memory_limit,
         check: service.readiness.check("memory", "the first look at it"),
         moved: BTreeMap::new(),
-        wanted: Wanted::default(),
+        wanted: DesiredOptions::default(),
     };
-    tasks.spawn("indexes", indexes.run(stop.clone()));
-    tasks.spawn("aggregates", aggregates.run(stop.clone()));
+    tasks.spawn("indexes", {
+        let stop = stop.clone();
+        async move {
+            evaluator.derived().run(stop).await;
+            Ok(())
+        }
+    });
     tasks.spawn("memory", keeper.run(stop.clone()));
     tasks.spawn("beats", beats.run(stop));
-    tasks.spawn("desks", desks.run(mirror, closing));
+    tasks.spawn("endpoints", endpoints.run(mirror, closing));
     let ended = tasks.join().await;
     living.cancel();
     ended
 }
 
-/// Tries again what could not be opened, whenever the keys change.
+/// Opens sealed bodies again that could not be opened, whenever the keys change.
 async fn reopen(mirror: Arc<Mirror>, keys: Keys, stop: CancellationToken) -> anyhow::Result<()> {
     let mut changes = keys.changes();
     let changing = async {
@@ -166,8 +170,8 @@ async fn readiness(
     Ok(())
 }
 
-/// A desk for each view, while there is the view.
-struct Desks {
+/// An endpoint for each view, while there is the view.
+struct Endpoints {
     bus: Arc<dyn Bus>,
     replica: String,
     answerer: Arc<Answerer>,
@@ -183,7 +187,7 @@ struct Open {
     stop: CancellationToken,
 }
 
-impl Desks {
+impl Endpoints {
     async fn run(mut self, mirror: Arc<Mirror>, stop: CancellationToken) -> anyhow::Result<()> {
         let mut views = mirror.views();
         loop {
@@ -193,7 +197,7 @@ impl Desks {
                 changed = views.changed() => changed.is_ok(),
                 Some(ended) = self.running.join_next() => match ended {
                     Ok(()) => true,
-                    Err(error) => bail!("the desk of a view failed: {error}"),
+                    Err(error) => bail!("the endpoint of a view panicked: {error}"),
                 },
                 () = stop.cancelled() => false,
             };
@@ -208,7 +212,7 @@ impl Desks {
         Ok(())
     }
 
-    /// Closes the desks of views that are gone, and opens one for each that came. A view that was
+    /// Closes the endpoints of views that are gone, and opens one for each that came. A view that was
     /// dropped and wanted again is another one.
     fn keep_up(&mut self, views: &ViewSet, stop: &CancellationToken) {
         self.open.retain(|id, open| {
@@ -221,16 +225,16 @@ impl Desks {
         for (id, view) in views.iter() {
             if !self.open.contains_key(id) {
                 let stop = stop.child_token();
-                self.running.spawn(self.desk(view).run(stop.clone()));
+                self.running.spawn(self.endpoint(view).run(stop.clone()));
                 let view = view.clone();
                 self.open.insert(id.clone(), Open { view, stop });
             }
         }
     }
 
-    fn desk(&self, view: &ViewHandle) -> Desk {
+    fn endpoint(&self, view: &ViewHandle) -> ViewEndpoint {
         let name = format!("view {}", view.id());
-        Desk {
+        ViewEndpoint {
             bus: Arc::clone(&self.bus),
             replica: self.replica.clone(),
             view: view.clone(),

@@ -4,6 +4,14 @@
 //! cores one slice at a time, however long each of them is, and a scan takes a second core only while
 //! no short query comes in. What cannot be put together from slices is evaluated whole, and leaves a
 //! core free.
+//!
+//! A large view is scanned in slices of about 512 objects. A chain's value is the values of its slices, one
+//! behind the other. A scan waits for its turn before each slice, so scans share the cores whatever their
+//! length. A scan takes a second core only if no short query came for 10 ms. All slices share one budget and
+//! one deadline. If a slice fails, the expression is evaluated whole, so that the first error in the list's
+//! order is reported. An expression that cannot be sliced (`sort_by`, an index into the list) is evaluated
+//! whole, and leaves a core free. Results of slices without parameters are remembered, so after a change only
+//! the changed slices are evaluated again. A scan holds a snapshot, and changes go on beside it.
 
 mod pieces;
 
@@ -27,7 +35,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use crate::{aggregates::Bound, deadline::Deadline, per_document::PerDocument};
+use crate::{deadline::Deadline, derived::CountParameters};
 pub(crate) use pieces::{AllPieces, PieceKey, Pieces};
 
 /// Objects of one slice, about: it ends with the stretch that reaches them.
@@ -36,10 +44,7 @@ pub(crate) const SLICE_OBJECTS: usize = 512;
 /// For how long no short query has come in before a scan takes more than one core.
 const LULL: Duration = Duration::from_millis(10);
 
-/// How an expression is cut into slices; `None`: not at all.
-pub(crate) type Slicings = PerDocument<Option<Arc<Sliced>>>;
-
-/// What scans share.
+/// The resources that all scans share.
 #[derive(Debug)]
 pub(crate) struct Scans {
     /// One for each slice that is evaluated.
@@ -62,7 +67,7 @@ pub(crate) struct Scan {
     pub(crate) query: Query,
     pub(crate) functions: &'static FunctionTable,
     pub(crate) budget: Budget,
-    /// Where each slice begins and ends, in stretches.
+    /// The first stretch of each slice, and the one after its last.
     slices: Vec<(usize, usize)>,
     progress: Mutex<Progress>,
 }
@@ -71,7 +76,7 @@ pub(crate) struct Scan {
 struct Progress {
     next: usize,
     left: Budget,
-    /// By stretch.
+    /// One for each stretch.
     parts: Vec<Option<Part>>,
     fault: Option<NoPart>,
 }
@@ -93,7 +98,7 @@ impl Scans {
         self.short_us.store(self.now_us(), Ordering::Relaxed);
     }
 
-    /// How many lanes a scan may take now.
+    /// The number of lanes that one scan may take now.
     fn width(&self) -> usize {
         let since_us = self
             .now_us()
@@ -225,12 +230,13 @@ impl Scan {
         }
     }
 
-    /// How many slices are to be evaluated.
+    /// The number of slices that are to be evaluated.
+    #[cfg(test)]
     pub(crate) fn slices(&self) -> usize {
         self.slices.len()
     }
 
-    /// Whether there is nothing left to begin with.
+    /// Returns true if no slice is left to begin with.
     pub(crate) fn is_over(&self) -> bool {
         let progress = self.progress.lock();
         progress.fault.is_some() || progress.next >= self.slices.len()
@@ -266,7 +272,7 @@ impl Scan {
         }
     }
 
-    /// What it came to; `None`: it takes an evaluation over the whole list.
+    /// The result; `None`: only an evaluation over the whole list can tell it.
     pub(crate) fn result(&self) -> Option<Result<Bytes, FactError>> {
         let progress = self.progress.lock();
         match &progress.fault {
@@ -285,8 +291,8 @@ impl Scan {
             (Whole::Values(_), None) => return None,
         };
         let environment = self.environment();
-        let bound = Bound {
-            terms: self.sliced.terms(),
+        let bound = CountParameters {
+            counts: self.sliced.counts(),
             values: &values,
             own: environment.parameters,
         };
@@ -294,7 +300,7 @@ impl Scan {
         Some(none.evaluate(rest, &environment.with_parameters(&bound)))
     }
 
-    /// What each stretch gave, to be kept.
+    /// Returns the part that each stretch gave, for the next scan of the same query.
     pub(crate) fn pieces(&self) -> Pieces {
         let progress = self.progress.lock();
         let stretches = self.state.read().stretches().zip(&progress.parts);
@@ -312,7 +318,7 @@ impl Scan {
                 false => MissingKey::Null,
             },
             budget: self.budget,
-            occasion: None,
+            seed: None,
         }
     }
 

@@ -22,8 +22,8 @@ impl Open for Opener {
     }
 }
 
-/// Whether a view's results never leave in the clear, whatever is known of it: the Secrets of the
-/// core group, in any version.
+/// Returns true if a view holds the Secrets of the core group, in any version: its results never leave
+/// in the clear, even before anything else is known of it.
 pub(crate) fn is_secret(view: &ViewId) -> bool {
     let mut parts = view.as_str().split(['.', '~']);
     let plural = parts.next();
@@ -57,7 +57,7 @@ pub(crate) fn seal(mut reply: QueryReply, reader: &[u8]) -> Result<QueryReply, F
     Ok(reply)
 }
 
-/// What a reader without a key is told of a sealed view.
+/// The error for a reader without a key, of a sealed view.
 pub(crate) fn refused(view: &ViewId) -> FactError {
     FactError::RequestInvalid {
         message: format!("view `{view}` is sealed: ask with a key to seal the answer to"),

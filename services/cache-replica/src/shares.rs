@@ -1,4 +1,4 @@
-//! Which views a replica holds: those it was told to, or its share of all.
+//! The views that a replica holds: those of its options, or its share of all.
 
 mod keeper;
 
@@ -12,15 +12,15 @@ pub(crate) use keeper::Keeper;
 pub(crate) struct Patterns(Vec<String>);
 
 impl Patterns {
-    /// Of what was written, one after the other with commas between them. A plural alone means all
-    /// views of that resource.
+    /// Reads patterns that are separated by commas. A plural alone stands for all views of that
+    /// resource.
     pub(crate) fn new(texts: &[String]) -> Self {
         let patterns = texts.iter().flat_map(|text| text.split(','));
         let patterns = patterns.map(str::trim).filter(|text| !text.is_empty());
         Self(patterns.map(str::to_owned).collect())
     }
 
-    /// Whether `view` is meant.
+    /// Returns true if one of the patterns matches `view`.
     pub(crate) fn hold(&self, view: &ViewId) -> bool {
         let name = view.as_str();
         let plural = name.split('.').next().unwrap_or(name);
@@ -30,8 +30,8 @@ impl Patterns {
     }
 }
 
-/// What a replica holds from its start on. With a replication factor, nothing but the system's own,
-/// until it has heard who else there is.
+/// The views that a replica holds from its start on. With a replication factor these are the system's
+/// own, until it has heard which other replicas there are.
 pub(crate) fn held_at_start(patterns: &[String], factor: usize) -> Hold {
     if factor > 0 {
         return Hold::new(ViewId::is_system);
@@ -43,7 +43,7 @@ pub(crate) fn held_at_start(patterns: &[String], factor: usize) -> Hold {
     Hold::new(move |view| view.is_system() || patterns.hold(view))
 }
 
-/// Whether `pattern`, in which `*` is any text, is `name`.
+/// Returns true if `pattern`, in which `*` stands for any text, matches `name`.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -62,8 +62,9 @@ fn matches(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// How much a replica is meant to hold a view, by rendezvous: the highest do. Each replica comes to
-/// the same, and one that comes or goes moves no view but those that it holds.
+/// The weight of a replica for a view, by rendezvous hashing: the replicas with the highest weights
+/// hold it. Each replica comes to the same, and one that comes or goes moves no view but those that it
+/// holds.
 ///
 /// FNV-1a over both names, mixed once more, since names differ in their last bytes mostly.
 pub(crate) fn weight(replica: &str, view: &ViewId) -> u64 {

@@ -1,4 +1,4 @@
-//! What the views that a replica waits for are for: the entries on them, by name.
+//! Names the entries whose views a replica waits for.
 
 use std::collections::BTreeSet;
 

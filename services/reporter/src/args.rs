@@ -5,7 +5,7 @@ use std::time::Duration;
 use anteroom_policy::ResourceFilters;
 use anteroom_runtime::{instance, units::duration};
 
-/// How often everything is judged anew, where nobody says otherwise.
+/// The time after which everything is judged anew, where nobody says otherwise.
 const SCAN_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// The reporter's options.
@@ -14,16 +14,16 @@ const SCAN_INTERVAL: Duration = Duration::from_secs(60 * 60);
 // The derived id would be `Args`, which only one of several flattened structs may have.
 #[group(id = "ReporterArgs")]
 pub struct Args {
-    /// Whom the lease names as its holder [default: $POD_NAME, else $HOSTNAME and the process id]
+    /// This reporter's name in the lease [default: $POD_NAME, else $HOSTNAME and the process id]
     #[arg(long, env = "ANTEROOM_REPORTER_ID")]
     pub reporter_id: Option<String>,
 
-    /// The namespace of the Lease by which one reporter of several reports
+    /// The namespace of the Lease by which one of several reporters is chosen to report
     #[arg(long, env = "ANTEROOM_REPORTER_NAMESPACE", default_value = "anteroom")]
     pub reporter_namespace: String,
 
-    /// How often every object is judged anew, as in `1h`: what a policy says may depend on more than the
-    /// object and the policy, whose changes are judged at once
+    /// The interval, as in `1h`, at which every object is scanned again. Changes of an object or a
+    /// policy are scanned at once, but a result may depend on other data
     #[arg(
         id = "background_scan_interval",
         long = "background-scan-interval",
@@ -34,7 +34,7 @@ pub struct Args {
     )]
     pub background_scan_interval: Duration,
 
-    /// Reports that are written in a second, at most
+    /// The most reports that are written in a second
     #[arg(
         long,
         env = "ANTEROOM_REPORT_WRITES_PER_SECOND",
@@ -43,7 +43,7 @@ pub struct Args {
     )]
     pub report_writes_per_second: u32,
 
-    /// Events of violations that are written in a second, at most; 0: none are
+    /// The most Events about violations that are written in a second; 0 writes none
     #[arg(
         long,
         env = "ANTEROOM_EVENTS_PER_SECOND",

@@ -24,9 +24,9 @@ use tokio::{sync::mpsc, time::Instant};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    desk::{About, Desk},
     metrics::ReporterMetrics,
     result::{RuleResult, Subject},
+    shared::{About, Shared},
     store::{Fault, within},
 };
 
@@ -39,7 +39,7 @@ const NOTE_BYTES_MAX: usize = 1_024;
 /// The longest name of an Event, without what makes it unique.
 const NAME_BYTES_MAX: usize = 200;
 
-/// Who tells of what a scan found, and of what was found at admission.
+/// The reporting components of Events: for scans, and for admission.
 const SCAN: &str = "kyverno-scan";
 const ADMISSION: &str = "kyverno-admission";
 
@@ -49,7 +49,7 @@ const AGAIN_AFTER_S: i64 = 10 * 60;
 /// Events that are remembered for that; beyond it, the API server's answer says that one was told.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// Where Events of what has no namespace are written.
+/// The namespace of Events on objects that have none.
 const NAMESPACE_OF_CLUSTER: &str = "default";
 
 /// Takes Events in, without waiting. Cheap to clone.
@@ -68,7 +68,7 @@ struct Recent {
 }
 
 impl Recent {
-    /// Whether it is new. As far as is remembered.
+    /// Returns whether it is new, as far as is remembered.
     fn is_new(&mut self, window: i64, name: &str) -> bool {
         if self.window != window || self.names.len() >= REMEMBERED_MAX {
             self.names.clear();
@@ -121,8 +121,8 @@ impl Events {
 
     /// Tells of what was found at admission: of a request that was refused, there is no object to tell it
     /// on. The same within some minutes is told once.
-    pub(crate) fn tell_admission(&self, found: &Admission, desk: &Desk, now_s: i64) {
-        let (about, window) = (desk.about(), now_s / AGAIN_AFTER_S);
+    pub(crate) fn tell_admission(&self, found: &Admission, shared: &Shared, now_s: i64) {
+        let (about, window) = (shared.about(), now_s / AGAIN_AFTER_S);
         for event in admission_events(found, &about, window) {
             let name = event.metadata.name.clone().unwrap_or_default();
             if self.recent.lock().is_new(window, &name) {
@@ -202,13 +202,13 @@ impl Violation<'_> {
     }
 }
 
-/// What Events tell of one rule and one object.
+/// The content of an Event on one rule and one object.
 struct Told<'a> {
     policy: &'a ObjectKey,
     about: Option<&'a About>,
     object: ObjectReference,
     rule: &'a str,
-    /// As in reports.
+    /// The result, as in reports.
     word: &'static str,
     message: &'a str,
     /// The request was refused.
@@ -216,7 +216,7 @@ struct Told<'a> {
     /// So many rules more were violated, of which nothing is told.
     left_out: u32,
     controller: &'static str,
-    /// What makes it another one than the same at another time.
+    /// The text that makes it another one than the same at another time.
     seed: String,
 }
 
@@ -301,7 +301,7 @@ impl Told<'_> {
     }
 }
 
-/// What of an object's name an Event's name can be made of: of a DNS subdomain, though an object may have
+/// Returns the part of an object's name that an Event's name can be made of: of a DNS subdomain, though an object may have
 /// another one. What tells two apart is added to it.
 fn as_name(name: &str) -> String {
     let plain = name.to_ascii_lowercase();
@@ -362,7 +362,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        book::tests::{result, subject},
+        findings::tests::{result, subject},
         result::Outcome,
     };
 

@@ -1,4 +1,4 @@
-//! Who reports: one at a time, by a Lease of the API server.
+//! The Lease at the API server by which one reporter reports at a time.
 //!
 //! Whoever holds the lease renews it; who does not sees whether it changes, by its own clock, and takes
 //! it once it has not changed for as long as it says. So wall clocks of two machines are never compared.
@@ -16,34 +16,34 @@ use kube::{
 };
 use tokio::time::Instant;
 
-/// How long the lease holds without being renewed.
+/// The time that the lease holds without being renewed.
 const DURATION: Duration = Duration::from_secs(15);
 
-/// How often it is renewed, and looked at.
+/// The time between two renewals, or looks at it.
 const PERIOD: Duration = Duration::from_secs(3);
 
-/// How long a holder that cannot renew it goes on: less than the others wait.
+/// The time that a holder goes on which cannot renew it: less than the others wait.
 const RENEWAL_MAX: Duration = Duration::from_secs(10);
 
-/// How long one request may take.
+/// The longest time for one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
 
 const SILENT: &str = "the API server does not answer";
 
-/// How long a holder may still go on that began to renew it last then; `None`: no more.
+/// Returns the time that a holder may still go on which began to renew it last then; `None`: no more.
 fn time_left(renewed: Instant, now: Instant) -> Option<Duration> {
     let left = RENEWAL_MAX.checked_sub(now.saturating_duration_since(renewed));
     left.filter(|left| !left.is_zero())
 }
 
-/// What was seen of the lease, and when it was seen to change.
+/// The lease as it was seen, and when it was seen to change.
 #[derive(Clone, Debug)]
 struct Seen {
     version: Option<String>,
     since: Instant,
 }
 
-/// Whether it can be taken.
+/// Returns whether it can be taken.
 fn is_free(seen: &mut Option<Seen>, lease: &Lease, holder: &str, now: Instant) -> bool {
     let spec = lease.spec.as_ref();
     let held_by = spec.and_then(|spec| spec.holder_identity.as_deref());

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! log ──▶ judge (policies, entries, kinds) ─┐
-//!     ──▶ views of what is scanned ──▶ scanner ──▶ book ──▶ writer ──▶ PolicyReports at the API server
+//!     ──▶ views of what is scanned ──▶ scanner ──▶ findings ──▶ writer ──▶ PolicyReports at the API server
 //!                                         ▲                     └────▶ Events
 //!                                         └─ facts ── replicas
 //! ```
 //!
 //! - `plan`: which objects have to be judged by which policies; pure.
 //! - `scanner`: takes them through the policies, as the webhook does with requests.
-//! - `book`: what is known of each object; pure. `report`: what that is as a report; pure.
-//! - `writer`: brings the API server's reports in step with the book; `store` reads and writes them.
-//! - `ledger`: what those reports say, and which are looked at when; pure.
+//! - `findings`: what is known of each object; pure. `report`: what that is as a report; pure.
+//! - `writer`: brings the API server's reports in step with the findings; `store` reads and writes them.
+//! - `published`: what those reports say, and which are looked at when; pure.
 //! - `existing`: changes what rules change for what exists already.
 //! - `events`: tells of violations; `hear`: of those that webhooks found. `lease`: one reporter of several does all that.
 //!
@@ -20,38 +20,37 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod args;
-mod book;
-mod desk;
 mod events;
-mod existing;
-mod hear;
+mod findings;
 mod lease;
-mod ledger;
 mod metrics;
 mod plan;
+mod policy_updates;
+mod published;
 mod report;
 mod result;
 mod scanner;
+mod shared;
 mod snapshot;
 mod store;
+mod violation_listener;
 mod writer;
 
 use std::sync::Arc;
 
 use anteroom_bus::Bus;
+use anteroom_engine::judge::Judge;
 use anteroom_mirror::MirrorMetrics;
-use anteroom_runtime::{Check, Service};
-use anteroom_webhook::background::Judge;
+use anteroom_runtime::{Check, Service, supervise::Tasks};
 use kube::Client;
-use tokio_util::task::AbortOnDropHandle;
 
 pub use args::Args;
 
-use desk::Desk;
 use events::Events;
 use lease::Candidate;
 use metrics::ReporterMetrics;
 use scanner::Scanner;
+use shared::Shared;
 use store::Store;
 use writer::Writer;
 
@@ -61,7 +60,7 @@ const LEASE: &str = "anteroom-reporter";
 /// Reports until shutdown, whenever this reporter holds the lease.
 ///
 /// # Errors
-/// Where the bus was closed.
+/// The bus was closed.
 pub async fn run(
     args: Args,
     bus: Arc<dyn Bus>,
@@ -77,9 +76,9 @@ pub async fn run(
     let judge = judge.filtering(args.resource_filters.clone());
     let holder = args.holder();
     let mut candidate = Candidate::new(&client, &args.reporter_namespace, LEASE, holder.clone());
-    // Tasks of their own: what is judged holds up neither the lease nor what is known.
-    let follow = AbortOnDropHandle::new(tokio::spawn(follow));
-    let reporter = Arc::new(Reporter {
+    let tasks = Tasks::new(service.shutdown.clone());
+    tasks.spawn("policies", follow);
+    let reporter = Reporter {
         args,
         bus,
         client,
@@ -89,38 +88,16 @@ pub async fn run(
         mirrored: MirrorMetrics::registered(&service.scope("scans").metrics),
         judge,
         holder,
-        check,
-    });
-    let stop = service.shutdown.token();
-    let terms = Box::pin(async {
-        loop {
-            candidate
-                .take(|waits_for| {
-                    let note = format!("it waits for {waits_for}");
-                    reporter.check.ready_but(note);
-                })
-                .await;
-            let of_term = Arc::clone(&reporter);
-            let mut term =
-                AbortOnDropHandle::new(tokio::spawn(async move { Box::pin(of_term.term()).await }));
-            let lost = tokio::select! {
-                ended = &mut term => return ended?,
-                lost = candidate.hold() => lost,
-            };
-            term.abort();
-            drop(term.await); // From now on it writes no more.
-            reporter.metrics.leads(false);
-            tracing::warn!(lost, "this reporter reports no more");
-        }
-    });
-    let ended = tokio::select! {
-        biased; // A shutdown ends the rest too, which is no fault then.
-        () = stop.cancelled() => Ok(()),
-        ended = terms => ended,
-        ended = follow => ended.unwrap_or_else(|fault| Err(fault.into())),
+        check: Arc::new(check),
     };
-    candidate.release().await;
-    ended
+    let stop = service.shutdown.token();
+    tasks.spawn("terms", async move {
+        let failed = stop.run_until_cancelled(reporter.terms(&mut candidate));
+        let failed = failed.await;
+        candidate.release().await;
+        failed.map_or(Ok(()), Err)
+    });
+    tasks.join().await
 }
 
 /// Everything that a term begins with.
@@ -133,19 +110,39 @@ struct Reporter {
     mirrored: MirrorMetrics,
     judge: Judge,
     holder: String,
-    check: Check,
+    check: Arc<Check>,
 }
 
 impl Reporter {
-    /// Reports until it is dropped: what was known is read anew by the next term.
-    async fn term(&self) -> anyhow::Result<()> {
+    /// Reports whenever this reporter holds the lease, until a task of a term fails.
+    async fn terms(&self, candidate: &mut Candidate) -> anyhow::Error {
+        loop {
+            candidate
+                .take(|waits_for| {
+                    let note = format!("it waits for {waits_for}");
+                    self.check.ready_but(note);
+                })
+                .await;
+            let mut term = self.begin_term();
+            let lost = tokio::select! {
+                error = term.failed() => return error,
+                lost = candidate.hold() => lost,
+            };
+            term.stop().await; // From now on it writes no more.
+            self.metrics.leads(false);
+            tracing::warn!(lost, "this reporter reports no more");
+        }
+    }
+
+    /// The tasks of a term. Each term reads anew what was known before.
+    fn begin_term(&self) -> Tasks {
         tracing::info!(holder = self.holder, "this reporter reports");
         self.metrics.leads(true);
-        let desk = Desk::new();
+        let shared = Shared::new();
         let scanner = Scanner::new(
             Arc::clone(&self.bus),
             self.judge.clone(),
-            desk.clone(),
+            shared.clone(),
             self.metrics.clone(),
             self.args.background_scan_interval,
             self.mirrored.clone(),
@@ -159,29 +156,34 @@ impl Reporter {
                 (Some(made.0), Some(made.1))
             }
         };
-        let scanning = AbortOnDropHandle::new(tokio::spawn(scanner.run()));
-        let renewing = AbortOnDropHandle::new(tokio::spawn(existing::run(self.judge.clone())));
-        let hearing = hear::hear(Arc::clone(&self.bus), events.clone(), desk.clone());
+        let renewing = policy_updates::run(self.judge.clone());
+        let hearing =
+            violation_listener::listen(Arc::clone(&self.bus), events.clone(), shared.clone());
         let writer = Writer::new(
             Store::new(self.client.clone()),
-            desk,
+            shared,
             events,
             self.metrics.clone(),
             self.args.report_writes_per_second,
             self.args.background_scan_interval,
         );
-        let telling = async {
-            match telling {
-                Some(telling) => telling.await,
-                None => std::future::pending().await,
+        // Tasks of their own: none holds up another, nor the lease.
+        let tasks = Tasks::of_part(self.service.shutdown.clone());
+        // The mirror that it reads ends with the service, which is no failure then.
+        let stop = self.service.shutdown.token();
+        tasks.spawn("scans", async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => Ok(()),
+                ended = scanner.run() => ended,
             }
-        };
-        tokio::select! {
-            ended = scanning => ended.unwrap_or_else(|fault| Err(fault.into())),
-            () = writer.run(&self.check) => Ok(()),
-            () = telling => Ok(()),
-            () = hearing => Ok(()),
-            ended = renewing => ended.map_err(Into::into),
+        });
+        tasks.spawn_until_shutdown("reports", writer.run(Arc::clone(&self.check)));
+        tasks.spawn_until_shutdown("violations of webhooks", hearing);
+        tasks.spawn_until_shutdown("existing objects", renewing);
+        if let Some(telling) = telling {
+            tasks.spawn_until_shutdown("events", telling);
         }
+        tasks
     }
 }

@@ -6,18 +6,18 @@ use anteroom_bus::{
     Bus,
     nats::{NatsArgs, NatsBus},
 };
+use anteroom_engine::FilterArgs;
 use anteroom_reporter::Args;
 use anteroom_runtime::{
     kubernetes::KubernetesArgs,
     process::{self, ProcessArgs},
 };
-use anteroom_webhook::FilterArgs;
 use clap::Parser;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Scans what exists by the policies, from views, and writes PolicyReports and Events.
+/// Scans existing objects with the policies, from views, and writes PolicyReports and Events.
 #[derive(Parser)]
 #[command(name = "anteroom-reporter", version)]
 struct Cli {
@@ -58,9 +58,9 @@ mod tests {
 
     #[test]
     fn every_option_is_documented() {
-        let page = include_str!("../../../docs/options.md");
+        let of_object = include_str!("../../../docs/options.md");
         let command = super::Cli::command();
-        let missing = anteroom_runtime::testing::undocumented(&command, page);
+        let missing = anteroom_runtime::testing::undocumented(&command, of_object);
         assert!(missing.is_empty(), "not in docs/options.md: {missing:#?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the reporter counts.
+//! The metrics of the reporter.
 
 use anteroom_runtime::Metrics;
 use prometheus_client::{
@@ -18,7 +18,7 @@ pub(crate) struct ReporterMetrics {
     unsettled: Gauge,
     unread: Gauge,
     objects_left_out: Gauge,
-    book_bytes: Gauge,
+    findings_bytes: Gauge,
     reports: Gauge,
     reports_beyond: Gauge,
     left_out: Gauge,
@@ -90,7 +90,7 @@ impl ReporterMetrics {
         metrics.register(
             "anteroom_reporter_book_bytes",
             "Memory of what is known of objects, about",
-            own.book_bytes.clone(),
+            own.findings_bytes.clone(),
         );
         metrics.register(
             "anteroom_reporter_reports",
@@ -183,8 +183,8 @@ impl ReporterMetrics {
         set(&self.objects_left_out, count);
     }
 
-    pub(crate) fn book_bytes(&self, bytes: usize) {
-        set(&self.book_bytes, bytes);
+    pub(crate) fn findings_bytes(&self, bytes: usize) {
+        set(&self.findings_bytes, bytes);
     }
 
     pub(crate) fn reports(&self, remembered: usize, beyond: usize) {

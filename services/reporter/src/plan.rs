@@ -1,4 +1,4 @@
-//! Which objects have to be judged by which policies: only what changed. Pure.
+//! The plan of which objects have to be judged by which policies: only what changed. Pure.
 //!
 //! For each policy and each view that it is scanned on ([`Finder`]) the plan knows up to which state of
 //! the view the policy has judged. A [`Walk`] leads from there to the view's state now: the objects that
@@ -9,13 +9,13 @@
 //! A policy that may have to wait for facts walks alone.
 //!
 //! A walk goes to its end, whatever becomes of the policies meanwhile: so it is always known of which
-//! objects something may be in the book. A policy that changed on the way begins anew afterwards.
+//! objects something may be in the findings. A policy that changed on the way begins anew afterwards.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use anteroom_model::{ObjectKey, ViewId};
 
-use crate::book::Finder;
+use crate::findings::Finder;
 
 /// Objects of one view that cannot be read and that are remembered one by one; where there are more at
 /// once, it is not known of any object what there is to say, until all were judged anew.
@@ -26,10 +26,10 @@ pub(crate) trait State: Clone {
     /// An object in it.
     type Object;
 
-    /// Whether it is the very same.
+    /// Returns whether it is the very same.
     fn is(&self, other: &Self) -> bool;
 
-    /// How to come from `before` (`None`: from nothing) to this one, in order.
+    /// Returns the steps from `before` (`None`: from nothing) to this one, in order.
     fn since(&self, before: Option<&Self>) -> Vec<Step<Self::Object>>;
 
     /// Every object.
@@ -58,7 +58,7 @@ pub(crate) enum Step<O> {
 #[derive(Clone, Debug)]
 struct Walker {
     policy: ObjectKey,
-    /// As in [`At`].
+    /// Its number in [`At`].
     born: u64,
     version: u64,
 }
@@ -90,7 +90,7 @@ struct Unread {
 }
 
 impl Unread {
-    /// This one too. Those that are gone by this state count only until there is no room.
+    /// Notes one more. Those that are gone by this state count only until there is no room.
     fn put<S: State>(&mut self, key: &ObjectKey, state: Option<&S>) {
         if self.more || self.keys.contains(key) {
             return;
@@ -119,22 +119,22 @@ impl<S: State> Walk<S> {
         self.steps.by_ref().take(steps_max).collect()
     }
 
-    /// Whether it is at objects that did not change: nothing that just happened waits for it.
+    /// Returns whether it is at objects that did not change: nothing that just happened waits for it.
     pub(crate) fn is_of_all(&self) -> bool {
         self.urgent == 0
     }
 
-    /// Whether judging on it may have to wait for facts.
+    /// Returns whether judging on it may have to wait for facts.
     pub(crate) fn waits(&self) -> bool {
         self.waits
     }
 
-    /// Whether it leads nowhere, and looks again at what could not be judged.
+    /// Returns whether it leads nowhere, and looks again at what could not be judged.
     pub(crate) fn is_again(&self) -> bool {
         self.to.is_none()
     }
 
-    /// What is left of it is left undone.
+    /// Ends it where it is.
     pub(crate) fn end(&mut self) {
         self.steps = Vec::new().into_iter();
         self.urgent = 0;
@@ -166,20 +166,20 @@ impl<S: State> Walk<S> {
         self.to = Some(now.clone());
     }
 
-    /// How many steps are left.
+    /// The number of steps that are left.
     pub(crate) fn left(&self) -> usize {
         self.steps.len()
     }
 }
 
-/// Where a policy stands on a view.
+/// The state of a policy on a view.
 #[derive(Debug)]
 struct At<S> {
-    /// Of all objects of this state the policy has judged, and of no other; `None`: of none.
+    /// The policy has judged all objects of this state, and no others; `None`: none at all.
     seen: Option<S>,
-    /// That was the policy as it is now.
+    /// It has judged them as it is now.
     is_current: bool,
-    /// When it was taken in: one that goes and comes again is another.
+    /// The number of its arrival: a policy that goes and comes again is another.
     born: u64,
     /// Counts the policy's versions.
     version: u64,
@@ -216,7 +216,7 @@ impl<S> At<S> {
 pub(crate) struct Plan<S> {
     finders: BTreeMap<Finder, At<S>>,
     versions: u64,
-    /// What cannot be read may be something else since that was last asked.
+    /// The unreadable objects may be others than when that was last asked.
     unread_changed: bool,
 }
 
@@ -232,7 +232,7 @@ impl<S> Default for Plan<S> {
 
 impl<S: State> Plan<S> {
     /// From now on these are all. Whoever is no longer among them is forgotten, and has to be in the
-    /// book. Returns whether anybody is.
+    /// findings. Returns whether anybody is.
     pub(crate) fn set(&mut self, finders: &BTreeSet<Finder>) -> bool {
         self.unread_changed = true;
         let before = self.finders.len();
@@ -252,7 +252,7 @@ impl<S: State> Plan<S> {
         forgotten
     }
 
-    /// Whether it is among them.
+    /// Returns whether it is among them.
     pub(crate) fn has(&self, finder: &Finder) -> bool {
         self.finders.contains_key(finder)
     }
@@ -333,13 +333,13 @@ impl<S: State> Plan<S> {
         walks.extend(groups.into_iter().map(|(_, _, walk)| walk));
     }
 
-    /// Whether the policy has to judge everything anew somewhere, or does so.
+    /// Returns whether the policy has to judge everything anew somewhere, or does so.
     pub(crate) fn is_behind(&self, policy: &ObjectKey) -> bool {
         let mut finders = self.finders.iter();
         finders.any(|(finder, at)| finder.policy == *policy && !at.is_current)
     }
 
-    /// Whether nobody has to judge everything anew, or does so.
+    /// Returns whether nobody has to judge everything anew, or does so.
     pub(crate) fn is_current(&self) -> bool {
         self.finders.values().all(|at| at.is_current)
     }
@@ -429,7 +429,7 @@ impl<S: State> Plan<S> {
         }
     }
 
-    /// Of which objects it does not know what there is to say; `None`: of any.
+    /// Returns the objects of which it does not know what there is to say; `None`: all.
     pub(crate) fn unread(&self, finder: &Finder) -> Option<Vec<&ObjectKey>> {
         let at = self.finders.get(finder).filter(|at| !at.unread.more)?;
         let seen = at.seen.as_ref()?;
@@ -438,12 +438,12 @@ impl<S: State> Plan<S> {
         Some(keys.filter(|key| seen.get(key).is_some()).collect())
     }
 
-    /// Whether [`Plan::unread`] may say something else than when this was last asked.
+    /// Returns whether [`Plan::unread`] may say something else than when this was last asked.
     pub(crate) fn take_unread_changed(&mut self) -> bool {
         std::mem::take(&mut self.unread_changed)
     }
 
-    /// How many there are.
+    /// The number of them.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.finders.len()
@@ -458,7 +458,7 @@ fn uid<S: State>(step: &Step<S::Object>) -> Option<String> {
     }
 }
 
-/// Where the object stands that has to be judged.
+/// The key of the object that has to be judged.
 fn key<S: State>(step: &Step<S::Object>) -> Option<ObjectKey> {
     match step {
         Step::Judge(object) => Some(S::key(object)),

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    book::{Finding, Page},
+    findings::{Finding, ObjectFindings},
     result::{Outcome, Subject},
 };
 
@@ -23,34 +23,34 @@ pub(crate) const RESULTS_MAX: usize = 1_000;
 /// Bytes of all results of one report: the API server takes objects of less than 1.5 MB.
 pub(crate) const RESULTS_BYTES_MAX: usize = 1_000_000;
 
-/// What is told beside each result, in bytes: its time.
+/// The bytes beside each result, of its time.
 const TIME_BYTES: usize = 64;
 
 /// The group and version of reports.
 pub(crate) const API_VERSION: &str = "wgpolicyk8s.io/v1alpha2";
 
-/// Whose report it is: nobody else's is touched.
+/// The label of reports that are ours: no others are touched.
 pub(crate) const OWN_LABEL: &str = "anteroom.dev/reporter";
 
 /// Its value.
 pub(crate) const OWN_VALUE: &str = "background-scan";
 
-/// What the report says, without its times.
+/// The annotation with the hash of the report's content, without its times.
 pub(crate) const CONTENT: &str = "anteroom.dev/content";
 
-/// How many results were left out.
+/// The annotation with the number of results that were left out.
 const LEFT_OUT: &str = "anteroom.dev/results-left-out";
 
 /// A report, ready to be written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Report {
-    /// What it says, without its times: to write only what changed.
+    /// The hash of its content, without its times: to write only what changed.
     pub(crate) content: String,
     /// The manifest.
     pub(crate) manifest: Value,
 }
 
-/// How many results there are of each kind.
+/// The number of results of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Summary {
     error: usize,
@@ -73,15 +73,15 @@ impl Summary {
     }
 }
 
-/// The report on a page. `reporting` says what is to be said of a policy; nothing of one that is not
+/// The report on an object. `reporting` says what is to be said of a policy; nothing of one that is not
 /// known any more.
 pub(crate) fn report<'p>(
-    page: &Page,
+    of_object: &ObjectFindings,
     reporting: impl Fn(&ObjectKey) -> Option<&'p Reporting>,
 ) -> Report {
     let mut summary = Summary::default();
     let mut results: Vec<(&ObjectKey, &Finding)> = Vec::new();
-    for finding in &page.findings {
+    for finding in &of_object.findings {
         summary.add(finding.result.outcome);
         results.push((&finding.finder.policy, finding));
     }
@@ -111,7 +111,7 @@ pub(crate) fn report<'p>(
     };
     kept.sort_by_cached_key(by_name);
     let (kept, timeless): (Vec<&Finding>, Vec<Value>) = kept.into_iter().unzip();
-    let subject = &page.subject;
+    let subject = &of_object.subject;
     let content = json!([timeless, summary, left_out, *subject.name, *subject.kind]);
     let content = format!("{:016x}", xxh3_64(content.to_string().as_bytes()));
     let timed = timeless.into_iter().zip(kept);
@@ -144,10 +144,10 @@ fn result(policy: &ObjectKey, finding: &Finding, reporting: Reporting) -> Value 
     Value::Object(result)
 }
 
-/// What a report said of a policy's rule (policy, rule, result), and since when, in seconds since 1970.
+/// The content of a report on a policy's rule (policy, rule, result), and since when, in seconds since 1970.
 pub(crate) type Said = HashMap<(String, String, String), i64>;
 
-/// What a report says that was written by another reporter, or by this one at another time.
+/// The content of a report that was written by another reporter, or by this one at another time.
 pub(crate) fn said(report: &Value) -> Said {
     let results = report["results"].as_array().into_iter().flatten();
     let said = |result: &Value| {
@@ -195,36 +195,38 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::book::{
-        Book,
+    use crate::findings::{
+        Findings,
         tests::{finder, result, subject},
     };
 
-    fn page(findings: &[(&str, &str, Outcome)]) -> Page {
-        let mut book = Book::default();
+    fn of_object(given: &[(&str, &str, Outcome)]) -> ObjectFindings {
+        let mut findings = Findings::default();
         let mut by_policy: BTreeMap<&str, Vec<_>> = BTreeMap::new();
-        for (policy, rule, outcome) in findings {
+        for (policy, rule, outcome) in given {
             let results = by_policy.entry(policy).or_default();
             results.push(result(rule, *outcome));
         }
         for (policy, results) in by_policy {
-            book.put(&subject("u"), &finder(policy), results, 7);
+            findings.put(&subject("u"), &finder(policy), results, 7);
         }
-        book.page("u").unwrap().clone()
+        findings.of_object("u").unwrap().clone()
     }
 
-    fn made(page: &Page) -> Report {
+    fn made(of_object: &ObjectFindings) -> Report {
         let reporting = Reporting {
             category: Some("C".into()),
             severity: Some("high"),
             unscored: false,
         };
-        report(page, |policy| (&*policy.name == "p").then_some(&reporting))
+        report(of_object, |policy| {
+            (&*policy.name == "p").then_some(&reporting)
+        })
     }
 
     #[test]
     fn a_report_is_what_kyverno_writes() {
-        let report = made(&page(&[
+        let report = made(&of_object(&[
             ("q", "a", Outcome::Pass),
             ("p", "b", Outcome::Fail),
             ("p", "a", Outcome::Skip),
@@ -259,15 +261,15 @@ mod tests {
 
     #[test]
     fn what_a_report_said_is_no_news() {
-        let before = made(&page(&[
+        let before = made(&of_object(&[
             ("p", "r", Outcome::Fail),
             ("p", "s", Outcome::Pass),
         ]));
-        let mut book = Book::default();
+        let mut findings = Findings::default();
         let now = vec![result("r", Outcome::Fail), result("s", Outcome::Fail)];
-        book.put(&subject("u"), &finder("p"), now, 9);
-        book.remember("u", &said(&before.manifest));
-        let found = book.page("u").unwrap().of(&finder("p"));
+        findings.put(&subject("u"), &finder("p"), now, 9);
+        findings.remember("u", &said(&before.manifest));
+        let found = findings.of_object("u").unwrap().of(&finder("p"));
         let found: Vec<_> = found.iter().map(|f| (f.since_s, f.is_new)).collect();
         assert_eq!(found, [(7, false), (9, true)]);
         assert!(said(&json!({"results": [{"policy": "p"}, 1]})).is_empty());
@@ -276,9 +278,9 @@ mod tests {
 
     #[test]
     fn what_is_cluster_scoped_has_a_report_of_its_own_kind() {
-        let mut page = page(&[("p", "r", Outcome::Pass)]);
-        page.subject.namespace = "".into();
-        let manifest = made(&page).manifest;
+        let mut of_object = of_object(&[("p", "r", Outcome::Pass)]);
+        of_object.subject.namespace = "".into();
+        let manifest = made(&of_object).manifest;
         assert_eq!(manifest["kind"], "ClusterPolicyReport");
         assert_eq!(manifest["metadata"].get("namespace"), None);
         assert_eq!(manifest["scope"].get("namespace"), None);
@@ -286,27 +288,27 @@ mod tests {
 
     #[test]
     fn the_content_is_another_one_only_where_more_than_times_differ() {
-        let one = page(&[("p", "r", Outcome::Pass)]);
+        let one = of_object(&[("p", "r", Outcome::Pass)]);
         let mut later = one.clone();
         let findings = later.findings.iter_mut();
         findings.for_each(|finding| finding.since_s = 9);
         assert_eq!(made(&one).content, made(&later).content);
         assert_ne!(made(&one).manifest, made(&later).manifest);
-        let other = page(&[("p", "r", Outcome::Fail)]);
+        let other = of_object(&[("p", "r", Outcome::Fail)]);
         assert_ne!(made(&one).content, made(&other).content);
     }
 
     #[test]
     fn beyond_the_limit_what_is_bad_is_kept_and_the_rest_counted() {
         let rules: Vec<_> = (0..=RESULTS_MAX).map(|n| format!("r{n:05}")).collect();
-        let some = |count: usize| -> Page {
+        let some = |count: usize| -> ObjectFindings {
             let of = |rule| ("p", rule, Outcome::Pass);
             let mut all: Vec<_> = rules[..count]
                 .iter()
                 .map(|rule| of(rule.as_str()))
                 .collect();
             all[count - 1].2 = Outcome::Fail;
-            page(&all)
+            of_object(&all)
         };
         let full = made(&some(RESULTS_MAX)).manifest;
         assert_eq!(full["metadata"]["annotations"].get(LEFT_OUT), None);
@@ -320,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_report_is_not_larger_than_the_api_server_takes() {
-        let mut book = Book::default();
+        let mut findings = Findings::default();
         let long = |number: usize, outcome| {
             let mut long = result(&format!("r{number:05}"), outcome);
             long.message = "m".repeat(crate::result::MESSAGE_BYTES_MAX).into();
@@ -330,8 +332,8 @@ mod tests {
             .map(|number| long(number, Outcome::Pass))
             .collect();
         results.push(long(RESULTS_MAX, Outcome::Fail));
-        book.put(&subject("u"), &finder("p"), results, 7);
-        let manifest = made(book.page("u").unwrap()).manifest;
+        findings.put(&subject("u"), &finder("p"), results, 7);
+        let manifest = made(findings.of_object("u").unwrap()).manifest;
         let kept = manifest["results"].as_array().unwrap();
         assert_eq!(kept.last().unwrap()["result"], "fail");
         let bytes = manifest["results"].to_string().len();

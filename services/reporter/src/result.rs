@@ -1,4 +1,4 @@
-//! What became of a rule on an object, as reports tell it.
+//! The result of a rule on an object, as reports tell it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 /// The length of a message; a longer one is cut, and ends with `…`.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 
-/// What became of a rule, in one word.
+/// The result of a rule, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Outcome {
     /// The object complies.
@@ -25,7 +25,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// As reports spell it.
+    /// Its name in reports.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -36,13 +36,13 @@ impl Outcome {
         }
     }
 
-    /// Whether somebody should know of it.
+    /// Returns whether somebody should know of it.
     pub(crate) fn is_bad(self) -> bool {
         matches!(self, Self::Fail | Self::Warn | Self::Error)
     }
 }
 
-/// What became of one rule on one object. Cheap to clone.
+/// The result of one rule on one object. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RuleResult {
     pub(crate) rule: Arc<str>,
@@ -51,12 +51,12 @@ pub(crate) struct RuleResult {
 }
 
 impl RuleResult {
-    /// Whether nobody knows.
+    /// Returns whether nobody knows.
     pub(crate) fn is_error(&self) -> bool {
         self.outcome == Outcome::Error
     }
 
-    /// Whether it says the same. What is not known for the same reason is: how long something took, or
+    /// Returns whether it says the same. What is not known for the same reason is: how long something took, or
     /// how many times it was tried, is no news.
     pub(crate) fn says_as(&self, other: &Self) -> bool {
         let same_message = match self.is_error() {
@@ -90,7 +90,7 @@ impl RuleResult {
     }
 }
 
-/// Whether two errors have one code, and texts that differ in numbers at most.
+/// Returns whether two errors have one code, and texts that differ in numbers at most.
 fn is_same_error(one: &str, other: &str) -> bool {
     fn numberless(text: &str) -> impl Iterator<Item = char> {
         text.chars().filter(|c| !c.is_ascii_digit() && *c != '.')

@@ -1,10 +1,10 @@
 //! The scan: takes what changed in the views, or in the policies, through the policies.
 
-mod facts;
-mod lanes;
-mod learn;
+mod refresh_policies;
+mod rescan_trigger;
 mod retry;
 mod slice;
+mod slice_scheduler;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -13,33 +13,33 @@ use std::{
 };
 
 use anteroom_bus::{Bus, Scope};
+use anteroom_engine::judge::{CatalogSnapshot, Judge, ScannedPolicy};
 use anteroom_mirror::{Changes, Hold, Marks, Mirror, MirrorConfig, MirrorMetrics};
 use anteroom_model::{GroupVersionResource, ObjectKey, ViewId};
 use anteroom_view::Snapshot;
-use anteroom_webhook::background::{Judge, Known, Scanned};
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    facts::{Facts, Mark},
-    lanes::{Candidate, Lane, Lanes},
+    rescan_trigger::{Mark, RescanTrigger},
     retry::Retries,
-    slice::{Found, Patience, Slice, Tools},
+    slice::{FactTimeoutBackoff, Found, Slice, Tools},
+    slice_scheduler::{Candidate, Lane, SliceScheduler},
 };
 use crate::{
-    book::{Book, Finder},
-    desk::{Desk, Kind, Unsettled},
+    findings::{Finder, Findings},
     metrics::ReporterMetrics,
     plan::{Plan, Walk},
     result::RuleResult,
+    shared::{Kind, Shared, Unsettled},
 };
 
 /// Objects that are judged in one go, before anything else gets its turn.
 const SLICE: usize = 64;
 
-/// How often a walk that is under way takes along what changed: it looks through all that is left of it.
+/// The time between two looks of a walk for changed objects that it takes along: it looks through all that is left of it.
 const EXTENDED_EVERY: Duration = Duration::from_secs(1);
 
 /// The least time between two scans of all for objects that were left out: one that finds no room after all
@@ -58,7 +58,7 @@ type Collections = BTreeMap<(ObjectKey, GroupVersionResource), (Kind, Option<Vie
 /// A walk that waits for its turn.
 struct Waiting {
     walk: Walk<Snapshot>,
-    /// When it last took along what changed.
+    /// The time when it last took along changed objects.
     extended_at: Instant,
 }
 
@@ -66,28 +66,28 @@ struct Waiting {
 pub(crate) struct Scanner {
     judge: Judge,
     mirror: Mirror,
-    desk: Desk,
+    shared: Shared,
     metrics: ReporterMetrics,
     plan: Plan<Snapshot>,
-    known: Option<Known>,
-    policies: BTreeMap<ObjectKey, Scanned>,
+    known: Option<CatalogSnapshot>,
+    policies: BTreeMap<ObjectKey, ScannedPolicy>,
     collections: Collections,
     walks: VecDeque<Waiting>,
     under_way: FuturesUnordered<BoxFuture<'static, Slice>>,
-    lanes: Lanes,
+    scheduler: SliceScheduler,
     retries: Retries,
-    /// Of policies that may have to wait for facts.
-    patience: HashMap<ObjectKey, Patience>,
-    facts: Facts,
-    /// Which views change, those included that are not held here.
+    /// The timeouts of policies that may have to wait for facts.
+    fact_timeout: HashMap<ObjectKey, FactTimeoutBackoff>,
+    rescans: RescanTrigger,
+    /// The changes of views, those included that are not held here.
     changes: Changes,
     log_was_read: bool,
-    /// How often everything is judged anew.
+    /// The time after which everything is judged anew.
     interval: Duration,
     due: Instant,
-    /// When objects that were left out may be taken in again, if there is room.
+    /// The time at which objects that were left out may be taken in again, if there is room.
     reopens_at: Instant,
-    /// Whether it was told that some are left out.
+    /// The writer knows that some are left out.
     told_full: bool,
 }
 
@@ -96,7 +96,7 @@ impl Scanner {
     pub(crate) fn new(
         bus: Arc<dyn Bus>,
         judge: Judge,
-        desk: Desk,
+        shared: Shared,
         metrics: ReporterMetrics,
         interval: Duration,
         mirrored: MirrorMetrics,
@@ -112,7 +112,7 @@ impl Scanner {
         Self {
             judge,
             mirror,
-            desk,
+            shared,
             metrics,
             plan: Plan::default(),
             known: None,
@@ -120,10 +120,10 @@ impl Scanner {
             collections: BTreeMap::new(),
             walks: VecDeque::new(),
             under_way: FuturesUnordered::new(),
-            lanes: Lanes::default(),
+            scheduler: SliceScheduler::default(),
             retries: Retries::default(),
-            patience: HashMap::new(),
-            facts: Facts::new(interval),
+            fact_timeout: HashMap::new(),
+            rescans: RescanTrigger::new(interval),
             changes,
             log_was_read: false,
             interval,
@@ -136,13 +136,13 @@ impl Scanner {
     /// Scans until it is dropped.
     ///
     /// # Errors
-    /// Where the bus was closed.
+    /// The bus was closed.
     pub(crate) async fn run(mut self) -> anyhow::Result<()> {
         loop {
             let begun = Instant::now();
             let mut marks = Marks::set(&self.mirror, |_| true);
-            if let Some(known) = self.judge.known().filter(|known| self.is_news(known)) {
-                self.learn(known);
+            if let Some(known) = self.judge.snapshot().filter(|known| self.is_news(known)) {
+                self.refresh_policies(known);
             }
             self.look_at_facts(begun);
             self.plan_walks();
@@ -178,7 +178,7 @@ impl Scanner {
         }
         let (plan, changes) = (&self.plan, &self.changes);
         let mark = |views: &BTreeSet<ViewId>| mark(changes, views);
-        let due = self.facts.due(now, mark, |policy| plan.is_behind(policy));
+        let due = self.rescans.due(now, mark, |policy| plan.is_behind(policy));
         for policy in &due {
             tracing::debug!(%policy, "what the policy reads has changed");
             self.metrics.facts_changed();
@@ -186,7 +186,7 @@ impl Scanner {
         if !due.is_empty() {
             self.anew(|policy| due.contains(policy));
         }
-        self.metrics.facts_waiting(self.facts.waiting());
+        self.metrics.facts_waiting(self.rescans.waiting());
     }
 
     /// These policies judge everything anew, by facts as they are now or newer ones.
@@ -195,10 +195,12 @@ impl Scanner {
         self.judge_by_new_facts(is_concerned);
     }
 
-    /// What these policies judge from now on is judged by facts as they are now, or newer ones.
+    /// Has these policies judge by facts as they are now, or newer ones.
     fn judge_by_new_facts(&mut self, is_concerned: impl Fn(&ObjectKey) -> bool) {
         let changes = &self.changes;
-        let expected = self.facts.judge(is_concerned, |views| mark(changes, views));
+        let expected = self
+            .rescans
+            .judge(is_concerned, |views| mark(changes, views));
         for (view, (incarnation, revision)) in &expected {
             self.judge.expect(view, incarnation, *revision);
         }
@@ -212,28 +214,28 @@ impl Scanner {
         let now = Instant::now();
         if now >= self.due {
             self.due = now + self.interval;
-            self.desk.look(Book::reopen);
+            self.shared.look(Findings::reopen);
             self.anew(|_| true);
         } else if now >= self.reopens_at && self.has_room() {
             self.reopens_at = now + REOPENED_EVERY;
             self.anew(|_| true);
         }
         let (mirror, policies) = (&self.mirror, &self.policies);
-        let waits = |policy: &ObjectKey| policies.get(policy).is_some_and(Scanned::may_wait);
+        let waits = |policy: &ObjectKey| policies.get(policy).is_some_and(ScannedPolicy::may_wait);
         let begun = self.plan.walks(|view| state(mirror, view), waits);
         self.walks.extend(begun.into_iter().map(|walk| Waiting {
             walk,
             extended_at: now,
         }));
         for finder in self.retries.due(now) {
-            let objects = self.desk.look(|book| book.errors_of(&finder));
+            let objects = self.shared.look(|findings| findings.errors_of(&finder));
             if objects.is_empty() {
                 self.retries.done(&finder);
                 continue;
             }
             match self.plan.again(&finder, &objects) {
                 Some(walk) => {
-                    self.patience(&finder.policy).regain();
+                    self.fact_timeout(&finder.policy).regain();
                     self.walks.push_back(Waiting {
                         walk,
                         extended_at: now,
@@ -245,10 +247,10 @@ impl Scanner {
         }
     }
 
-    /// Whether there is room for objects that were left out, and everybody else was judged.
+    /// Returns whether there is room for objects that were left out, and everybody else was judged.
     fn has_room(&self) -> bool {
-        let reopen = |book: &mut Book| book.left_out() > 0 && book.reopen();
-        self.plan.is_current() && self.desk.look(reopen)
+        let reopen = |findings: &mut Findings| findings.left_out() > 0 && findings.reopen();
+        self.plan.is_current() && self.shared.look(reopen)
     }
 
     /// Lets go on whoever can.
@@ -258,7 +260,7 @@ impl Scanner {
                 waits: waiting.walk.waits(),
                 is_of_all: waiting.walk.is_of_all(),
             });
-            let Some((at, lane)) = self.lanes.next(&candidates) else {
+            let Some((at, lane)) = self.scheduler.next(&candidates) else {
                 return;
             };
             match self
@@ -267,7 +269,7 @@ impl Scanner {
                 .and_then(|walk| self.slice(walk, lane))
             {
                 Some(slice) => self.under_way.push(slice),
-                None => self.lanes.ended(lane),
+                None => self.scheduler.ended(lane),
             }
         }
     }
@@ -291,8 +293,11 @@ impl Scanner {
             return None;
         };
         let policies = finders.iter().map(|finder| &finder.policy);
-        let patience = match walk.waits() {
-            true => policies.clone().next().map(|policy| self.patience(policy)),
+        let fact_timeout = match walk.waits() {
+            true => policies
+                .clone()
+                .next()
+                .map(|policy| self.fact_timeout(policy)),
             false => None,
         };
         let policies = policies.filter_map(|policy| self.policies.get(policy).cloned());
@@ -300,7 +305,7 @@ impl Scanner {
             judge: self.judge.clone(),
             known,
             policies: policies.collect(),
-            patience: patience.unwrap_or_default(),
+            fact_timeout: fact_timeout.unwrap_or_default(),
             metrics: self.metrics.clone(),
         };
         let steps = walk.take(SLICE);
@@ -308,7 +313,7 @@ impl Scanner {
         let slice = async move {
             let found = tools.find(steps).await;
             // It cannot be judged now, and what is known of the rest is that it could not either.
-            if walk.is_again() && tools.patience.is_lost() {
+            if walk.is_again() && tools.fact_timeout.is_lost() {
                 walk.end();
             }
             let waiting = Waiting { walk, extended_at };
@@ -321,9 +326,9 @@ impl Scanner {
         Some(slice.boxed())
     }
 
-    /// How long a policy's facts are worth waiting for.
-    fn patience(&mut self, policy: &ObjectKey) -> Patience {
-        self.patience.entry(policy.clone()).or_default().clone()
+    /// The timeout of a policy's facts.
+    fn fact_timeout(&mut self, policy: &ObjectKey) -> FactTimeoutBackoff {
+        self.fact_timeout.entry(policy.clone()).or_default().clone()
     }
 
     /// Writes down what a slice found. Its walk waits for its next turn.
@@ -333,17 +338,17 @@ impl Scanner {
             lane,
             found,
         } = slice;
-        self.lanes.ended(lane);
+        self.scheduler.ended(lane);
         let met = found.iter().filter_map(Found::object);
         self.plan.came_to(&mut waiting.walk, met);
         // Some may be gone meanwhile.
         let finders = self.plan.on(&waiting.walk);
-        let failed = self.desk.write(|book| {
+        let failed = self.shared.write(|findings| {
             let mut failed: BTreeSet<&Finder> = BTreeSet::new();
             let now_s = Timestamp::now().as_second();
             for found in found {
                 match found {
-                    Found::Gone(uid) => finders.iter().for_each(|f| book.forget(&uid, f)),
+                    Found::Gone(uid) => finders.iter().for_each(|f| findings.forget(&uid, f)),
                     Found::Judged(_, subject, results) => {
                         // Those and the finders are in one order.
                         let mut results = results.into_iter().peekable();
@@ -356,15 +361,15 @@ impl Scanner {
                             if own.iter().any(RuleResult::is_error) {
                                 failed.insert(finder);
                             }
-                            book.put(&subject, finder, own, now_s);
+                            findings.put(&subject, finder, own, now_s);
                         }
                     }
                     Found::Unreadable(_) => self.metrics.unreadable(),
                 }
             }
-            self.metrics.objects(book.len());
-            self.metrics.objects_left_out(book.left_out());
-            self.metrics.book_bytes(book.bytes());
+            self.metrics.objects(findings.len());
+            self.metrics.objects_left_out(findings.left_out());
+            self.metrics.findings_bytes(findings.bytes());
             failed
         });
         let now = Instant::now();
@@ -383,7 +388,7 @@ impl Scanner {
         if self.known.is_none() {
             return;
         }
-        let is_full = self.desk.look(|book| book.left_out() > 0);
+        let is_full = self.shared.look(|findings| findings.left_out() > 0);
         // There may be many objects that cannot be read: they are gone through where they may be others.
         if !self.plan.take_unread_changed() && is_full == self.told_full {
             return;
@@ -408,11 +413,11 @@ impl Scanner {
         }
         self.metrics.unsettled(unsettled.unseen.len());
         self.metrics.unread(unsettled.unread.len());
-        self.desk.settle(unsettled);
+        self.shared.settle(unsettled);
     }
 }
 
-/// Where the last change of each of these views stands.
+/// Returns the position of the last change of each of these views.
 fn mark(changes: &Changes, views: &BTreeSet<ViewId>) -> Mark {
     let last = |view: &ViewId| Some((view.clone(), changes.last(view)?));
     views.iter().filter_map(last).collect()

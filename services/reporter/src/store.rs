@@ -14,26 +14,26 @@ use kube::{
 use serde_json::Value;
 
 use crate::{
-    desk::{Owner, kind_of},
     report::{CONTENT, OWN_LABEL, OWN_VALUE, Said, said},
+    shared::{Owner, kind_of},
 };
 
-/// Who writes, for server-side apply.
+/// The field manager of server-side apply.
 const FIELD_MANAGER: &str = "anteroom-reporter";
 
 /// Reports that are listed at once; only their metadata are.
 const PAGE: u32 = 500;
 
-/// What a report says is a hash: what is longer is none of ours.
+/// The length of a report's content hash: what is longer is none of ours.
 const CONTENT_BYTES_MAX: usize = 64;
 
-/// Of a report that names its object in more than that nobody knows whose it is: no object is called so.
+/// The longest name of an object in a report: no object is called more than that.
 const OWNER_BYTES_MAX: usize = 1_024;
 
 /// The kinds of reports, in the order in which they are listed.
 const KINDS: [&str; 2] = ["PolicyReport", "ClusterPolicyReport"];
 
-/// How long one request may take.
+/// The longest time for one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A report by its namespace (empty: a cluster-wide one) and name.
@@ -43,20 +43,20 @@ pub(crate) type Key = (String, String);
 #[derive(Clone, Debug)]
 pub(crate) struct Listed {
     pub(crate) key: Key,
-    /// What it says.
+    /// Its content.
     pub(crate) content: String,
     /// Its object.
     pub(crate) owner: Owner,
 }
 
-/// Where a list goes on; by default at its beginning.
+/// The place where a list goes on; by default its beginning.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Place {
     kind: usize,
     continues: Option<String>,
 }
 
-/// Why something was not done.
+/// The reason why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The API server does not have that, or does not serve the kind.
@@ -101,8 +101,8 @@ impl Store {
         let selector = format!("{OWN_LABEL}={OWN_VALUE}");
         let mut parameters = ListParams::default().labels(&selector).limit(PAGE);
         parameters.continue_token = place.continues;
-        let page = within(api.list_metadata(&parameters)).await?;
-        let next = match page.metadata.continue_ {
+        let of_object = within(api.list_metadata(&parameters)).await?;
+        let next = match of_object.metadata.continue_ {
             Some(token) if !token.is_empty() => Some(Place {
                 kind: place.kind,
                 continues: Some(token),
@@ -113,11 +113,14 @@ impl Store {
             }),
         };
         let next = next.filter(|next| next.kind < KINDS.len());
-        let listed = page.items.into_iter().map(|item| listed(item.metadata));
+        let listed = of_object
+            .items
+            .into_iter()
+            .map(|item| listed(item.metadata));
         Ok((listed.collect(), next))
     }
 
-    /// What a report says; nothing where it is gone.
+    /// Returns the content of a report; nothing where it is gone.
     pub(crate) async fn read(&self, key: &Key) -> Result<Said, Fault> {
         let found = within(self.api(key).get_opt(&key.1)).await?;
         Ok(found.map(|found| said(&found.data)).unwrap_or_default())
@@ -184,7 +187,7 @@ fn resource(kind: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&gvk, plural)
 }
 
-/// What of a report's metadata is remembered, which is no more than a report of ours says.
+/// Returns the part of a report's metadata that is remembered: no more than a report of ours says.
 fn listed(metadata: ObjectMeta) -> Listed {
     let owner = metadata.owner_references.unwrap_or_default();
     let owner = owner.into_iter().next().unwrap_or_default();

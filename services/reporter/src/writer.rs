@@ -1,7 +1,7 @@
-//! Brings the reports at the API server in step with the book: only what changed is written, at a bounded
+//! Brings the reports at the API server in step with the findings: only what changed is written, at a bounded
 //! rate, and what could not be written is written later.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anteroom_runtime::{Check, backoff::Backoff};
 use futures::{
@@ -12,13 +12,13 @@ use futures::{
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use crate::{
-    book::{BYTES_MAX, Book, PAGES_MAX},
-    desk::{Desk, Owner, Unsettled, owner_of},
     events::{Events, Violation},
-    ledger::{Deed, Ledger, REPORTS_MAX, RETRY_BASE_MS, RETRY_MAX_MS},
+    findings::{BYTES_MAX, Findings, OBJECTS_MAX},
     metrics::ReporterMetrics,
+    published::{Deed, PublishedReports, REPORTS_MAX, RETRY_BASE_MS, RETRY_MAX_MS},
     report::{self, Report, Said},
     result::Subject,
+    shared::{Owner, Shared, Unsettled, owner_of},
     store::{Fault, Key, Listed, Place, Store},
 };
 
@@ -34,7 +34,7 @@ const NAMED_MAX: usize = 10;
 /// A write that has come to its end.
 struct Done {
     key: Key,
-    /// What the report says now; `None`: it is gone.
+    /// The content that the report has now; `None`: it is gone.
     content: Option<String>,
     result: Result<(), Fault>,
     /// It was read, and not written.
@@ -44,13 +44,13 @@ struct Done {
 /// Writes reports.
 pub(crate) struct Writer {
     store: Store,
-    desk: Desk,
+    shared: Shared,
     events: Option<Events>,
     metrics: ReporterMetrics,
     per_second: u32,
-    ledger: Ledger,
+    published: PublishedReports,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
-    /// How often the reports are listed again: others may have changed them.
+    /// The time after which the reports are listed again: others may have changed them.
     interval: Duration,
     /// It was told that there are more reports than are remembered.
     told_beyond: bool,
@@ -62,7 +62,7 @@ type Part = Result<(Vec<Listed>, Option<Place>), Fault>;
 impl Writer {
     pub(crate) fn new(
         store: Store,
-        desk: Desk,
+        shared: Shared,
         events: Option<Events>,
         metrics: ReporterMetrics,
         per_second: u32,
@@ -70,11 +70,11 @@ impl Writer {
     ) -> Self {
         Self {
             store,
-            desk,
+            shared,
             events,
             metrics,
             per_second: per_second.max(1),
-            ledger: Ledger::default(),
+            published: PublishedReports::default(),
             under_way: FuturesUnordered::new(),
             interval,
             told_beyond: false,
@@ -82,10 +82,10 @@ impl Writer {
     }
 
     /// Writes until it is dropped.
-    pub(crate) async fn run(mut self, check: &Check) {
-        self.read_all(check).await;
+    pub(crate) async fn run(mut self, check: Arc<Check>) {
+        self.read_all(&check).await;
         check.ready();
-        let (mut changes, mut unsettled) = (self.desk.changes(), self.desk.unsettled());
+        let (mut changes, mut unsettled) = (self.shared.changes(), self.shared.unsettled());
         let mut pace = interval(Duration::from_secs(1) / self.per_second);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         changes.mark_changed();
@@ -93,15 +93,18 @@ impl Writer {
         let mut listing: Fuse<BoxFuture<'static, Part>> = Fuse::terminated();
         let mut list_at = Instant::now() + self.interval;
         loop {
-            let changed = self.desk.look(|book| book.waiting());
-            self.metrics.waiting(changed + self.ledger.waiting());
+            let changed = self.shared.look(|findings| findings.waiting());
+            self.metrics.waiting(changed + self.published.waiting());
             self.metrics
-                .reports(self.ledger.len(), self.ledger.beyond());
-            if self.told_beyond != (self.ledger.beyond() > 0) {
+                .reports(self.published.len(), self.published.beyond());
+            if self.told_beyond != (self.published.beyond() > 0) {
                 self.tell_beyond();
                 unsettled.mark_changed();
             }
-            let is_due = self.ledger.next_at().is_some_and(|at| at <= Instant::now());
+            let is_due = self
+                .published
+                .next_at()
+                .is_some_and(|at| at <= Instant::now());
             let begins = self.has_room() && (changed > 0 || is_due);
             let due = self.wakes_at().filter(|_| !begins);
             tokio::select! {
@@ -115,11 +118,11 @@ impl Writer {
                         None => check.ready(),
                         Some(what) => check.ready_but(what),
                     }
-                    self.ledger.settle(unsettled, Instant::now());
+                    self.published.settle(unsettled, Instant::now());
                 }
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
                 () = sleep_until(list_at), if listing.is_terminated() => {
-                    self.ledger.listing();
+                    self.published.listing();
                     listing = self.part(Place::default());
                 }
                 part = &mut listing => {
@@ -142,23 +145,23 @@ impl Writer {
     fn listed(&mut self, part: Part) -> Result<Option<Place>, Fault> {
         let now = Instant::now();
         let (listed, next) = part?;
-        self.ledger.listed(listed, now);
+        self.published.listed(listed, now);
         if next.is_none() {
             // Which were to be looked at nobody remembers.
-            if self.ledger.listed_all(now) | self.desk.look(Book::take_lost) {
-                self.desk.look(|book| book.touch(|_| true));
-                self.ledger.look_at_all(now);
+            if self.published.listed_all(now) | self.shared.look(Findings::take_lost) {
+                self.shared.look(|findings| findings.touch(|_| true));
+                self.published.look_at_all(now);
             }
         }
         Ok(next)
     }
 
     fn tell_beyond(&mut self) {
-        self.told_beyond = self.ledger.beyond() > 0;
+        self.told_beyond = self.published.beyond() > 0;
         match self.told_beyond {
             true => tracing::warn!(
-                held = self.ledger.len(),
-                beyond = self.ledger.beyond(),
+                held = self.published.len(),
+                beyond = self.published.beyond(),
                 "there are more reports than are remembered: those beyond may say what they said before"
             ),
             false => tracing::info!("all reports are remembered again"),
@@ -177,14 +180,14 @@ impl Writer {
         }
     }
 
-    /// Whether another write can begin.
+    /// Returns whether another write can begin.
     fn has_room(&self) -> bool {
         self.under_way.len() < AT_ONCE
     }
 
-    /// When there is something to do though nothing happens: never while nothing can begin.
+    /// The time at which there is something to do though nothing happens; `None` while nothing can begin.
     fn wakes_at(&self) -> Option<Instant> {
-        self.ledger.next_at().filter(|_| self.has_room())
+        self.published.next_at().filter(|_| self.has_room())
     }
 
     /// Reads which reports there are.
@@ -201,7 +204,7 @@ impl Writer {
     }
 
     async fn try_read_all(&mut self) -> Result<(), Fault> {
-        self.ledger.listing();
+        self.published.listing();
         let mut place = Some(Place::default());
         while let Some(at) = place {
             let part = self.store.list(at).await;
@@ -210,12 +213,12 @@ impl Writer {
         Ok(())
     }
 
-    /// What is looked at next: what is due again, and what changed, with its object.
+    /// Takes the reports that are looked at next: those that are due again, and those that changed, with their objects.
     fn next(&mut self) -> Option<(Key, Option<Owner>)> {
-        if let Some(due) = self.ledger.take_due(Instant::now()) {
+        if let Some(due) = self.published.take_due(Instant::now()) {
             return Some((due, None));
         }
-        let subject = self.desk.look(Book::take_changed)?;
+        let subject = self.shared.look(Findings::take_changed)?;
         Some((key(&subject), Some(owner_of(&subject))))
     }
 
@@ -223,11 +226,11 @@ impl Writer {
     fn begin(&mut self, key: Key, owner: Option<&Owner>) -> bool {
         let (store, metrics) = (self.store.clone(), self.metrics.clone());
         let report = self.report(&key);
-        let write = match self.ledger.begin(&key, owner, report) {
+        let write = match self.published.begin(&key, owner, report) {
             Deed::Nothing => return false,
             Deed::Same => {
                 // It was told of when that was written.
-                self.desk.look(|book| book.told(&key.1));
+                self.shared.look(|findings| findings.told(&key.1));
                 return false;
             }
             Deed::Read => async move {
@@ -273,13 +276,13 @@ impl Writer {
         true
     }
 
-    /// What is to be said; `None`: nothing.
+    /// Returns the report that is to be there; `None`: none.
     fn report(&self, key: &Key) -> Option<Report> {
-        let about = self.desk.about();
-        self.desk.look(|book| {
-            let page = book.page(&key.1)?;
+        let about = self.shared.about();
+        self.shared.look(|findings| {
+            let of_object = findings.of_object(&key.1)?;
             let of = |policy: &_| about.get(policy).map(|about| &about.reporting);
-            Some(report::report(page, of))
+            Some(report::report(of_object, of))
         })
     }
 
@@ -291,8 +294,9 @@ impl Writer {
             said,
         } = done;
         if let Some(said) = said {
-            self.desk.look(|book| book.remember(&key.1, &said));
-            return self.ledger.was_read(&key, Instant::now());
+            self.shared
+                .look(|findings| findings.remember(&key.1, &said));
+            return self.published.was_read(&key, Instant::now());
         }
         match &result {
             Ok(()) if content.is_some() => self.tell(&key.1),
@@ -302,37 +306,37 @@ impl Writer {
             }
         }
         let content = result.map(|()| content).map_err(drop);
-        self.ledger
+        self.published
             .done(&key, content, rand::random(), Instant::now());
     }
 
     /// Tells of what is bad and new in a report that was written.
     fn tell(&self, uid: &str) {
-        let about = self.desk.about();
-        self.desk.look(|book| {
-            let page = book.page(uid);
-            let findings = page.into_iter().flat_map(|page| {
-                let findings = page.findings.iter();
-                findings.map(move |finding| (page, &finding.finder, finding))
+        let about = self.shared.about();
+        self.shared.look(|findings| {
+            let of_object = findings.of_object(uid);
+            let each = of_object.into_iter().flat_map(|of_object| {
+                let findings = of_object.findings.iter();
+                findings.map(move |finding| (of_object, &finding.finder, finding))
             });
-            for (page, finder, finding) in findings {
+            for (of_object, finder, finding) in each {
                 let is_news = finding.is_new && finding.result.outcome.is_bad();
                 if let Some(events) = self.events.as_ref().filter(|_| is_news) {
                     events.tell(&Violation {
                         policy: &finder.policy,
                         about: about.get(&finder.policy),
-                        subject: &page.subject,
+                        subject: &of_object.subject,
                         result: &finding.result,
                         since_s: finding.since_s,
                     });
                 }
             }
-            book.told(uid);
+            findings.told(uid);
         });
     }
 }
 
-/// Which objects have no reports yet, or not all of them, for people; `None`: all have. `is_beyond`: there are more
+/// Says for people which objects have no reports yet, or not all of them; `None`: all have. `is_beyond`: there are more
 /// reports than are remembered.
 fn waits_for(unsettled: &Unsettled, is_beyond: bool) -> Option<String> {
     let kinds = &unsettled.unseen;
@@ -350,7 +354,9 @@ fn waits_for(unsettled: &Unsettled, is_beyond: bool) -> Option<String> {
     let objects = some_of(named)
         .map(|named| format!("{named} cannot be read, and have what reports said of them before"));
     let full = unsettled.is_full.then(|| {
-        format!("some objects have no report: it holds {PAGES_MAX} of them, and {BYTES_MAX} bytes")
+        format!(
+            "some objects have no report: it holds {OBJECTS_MAX} of them, and {BYTES_MAX} bytes"
+        )
     });
     let beyond = is_beyond.then(|| {
         format!("there are more than the {REPORTS_MAX} reports that are remembered: others may say what they said before")

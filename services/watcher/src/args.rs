@@ -8,9 +8,9 @@ use anteroom_runtime::{
 };
 use anteroom_seal::Keys;
 
+use crate::coordinator::{CacheApiCalls, SecretsReader};
 use crate::feeds::LIMIT_MIN;
-use crate::live::LiveArgs;
-use crate::permits::{CacheApiCalls, SecretsReader};
+use crate::gateway::live::LiveArgs;
 
 /// A limit of memory, as [`bytes()`] reads it.
 ///
@@ -27,10 +27,10 @@ pub fn memory_limit(text: &str) -> Result<u64, String> {
     Ok(limit)
 }
 
-/// How long an object may be unread, where nobody says otherwise.
+/// The default time after which the watch of an unread object stops.
 const REFERENCE_IDLE_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// How long a watch may be silent, where nobody says otherwise.
+/// The default time after which a silent watch counts as dead.
 const STALE_AFTER: Duration = Duration::from_secs(60);
 
 /// Options of the watcher.
@@ -39,24 +39,24 @@ const STALE_AFTER: Duration = Duration::from_secs(60);
 // The derived id would be `Args`, which only one of several flattened structs may have.
 #[group(id = "WatcherArgs")]
 pub struct Args {
-    /// Whom the lease names as its holder: one name for each replica, kept over restarts, so that a
-    /// restarted one need not wait for its own lease [default: $POD_NAME, else the host's name and
-    /// the process id]
+    /// This replica's name in the lease. If the name stays the same over a restart, the replica
+    /// need not wait for its own old lease [default: $POD_NAME, else the host's name and the
+    /// process id]
     #[arg(long, env = "ANTEROOM_HOLDER")]
     pub holder: Option<String>,
 
-    /// Which of the policies' calls of the API server are answered from views
+    /// The policies' calls of the API server that views answer
     #[arg(long, env = "ANTEROOM_CACHE_API_CALLS", value_enum, default_value_t)]
     pub cache_api_calls: CacheApiCalls,
 
-    /// Keep views of all objects that policies with background scans are about, for the reporter. Each is a
-    /// watch, and takes the memory of its objects in this watcher's log, in every replica and in the
-    /// reporter
+    /// Keep views of all objects that policies with background scans match, for the reporter. Each
+    /// view is one watch. It takes memory for its objects in this watcher's log, in every replica
+    /// and in the reporter
     #[arg(long, env = "ANTEROOM_BACKGROUND_SCANS")]
     pub background_scans: bool,
 
-    /// The namespace in which PolicyExceptions are taken into account; `*` for any. Whoever may write them
-    /// there may except anything from every policy [default: none is taken into account]
+    /// The namespace from which PolicyExceptions are read; `*` for any. A user who may write
+    /// PolicyExceptions there can exempt any object from any policy [default: none are read]
     #[arg(
         long,
         env = "ANTEROOM_EXCEPTION_NAMESPACE",
@@ -65,9 +65,10 @@ pub struct Args {
     )]
     pub exception_namespace: Option<String>,
 
-    /// Who may read Secrets, separated by commas: cachedcontextentry/NAME, globalcontextentry/NAME,
-    /// clusterpolicy/NAME, policy/NAMESPACE/NAME, each with `*` for any run of characters. To change
-    /// it, start the watchers anew, one after the other: a takeover publishes only what differs
+    /// Entries and policies that may read Secrets, separated by commas: cachedcontextentry/NAME,
+    /// globalcontextentry/NAME, clusterpolicy/NAME, policy/NAMESPACE/NAME. `*` stands for any run
+    /// of characters. To change the list, restart the watchers one after the other: a takeover
+    /// publishes only the differences
     #[arg(
         long,
         env = "ANTEROOM_ALLOW_SECRETS",
@@ -81,14 +82,14 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_API_CALL_BYTES_MAX", value_parser = bytes, value_name = "BYTES")]
     pub api_call_bytes_max: Option<u64>,
 
-    /// What this watcher may take in memory, as in `512Mi`, and at least `64Mi`: reading from the API
-    /// server waits for what is to be written, and where keys and entries alone take more, the largest view fails
-    /// [default: no limit]
+    /// The memory limit of this watcher, as in `512Mi`; at least `64Mi`. Reads from the API server
+    /// wait for pending writes, to stay below it. If keys and entries alone exceed it, the largest
+    /// view fails [default: no limit]
     #[arg(long, env = "ANTEROOM_WATCHER_MEMORY_LIMIT", value_parser = memory_limit, value_name = "BYTES")]
     pub watcher_memory_limit: Option<u64>,
 
-    /// How long an object that policies name, and that is watched by itself, may be unread before it
-    /// is no longer watched, as in `10m`; it is read again when it is asked for
+    /// The time, as in `10m`, after which the watcher stops a watch of one named object that no
+    /// policy has read. The next query reads the object again
     #[arg(
         id = "reference_idle_after",
         long = "reference-idle-after",
@@ -99,8 +100,8 @@ pub struct Args {
     )]
     pub reference_idle_after: Duration,
 
-    /// How long a watch may be silent before it is taken for dead, at least 20 seconds: the same as the
-    /// age at which readers take a view for stale.
+    /// The time after which a silent watch counts as dead, at least 20 seconds. Readers use the
+    /// same limit for stale views.
     #[arg(skip = STALE_AFTER)]
     pub stale_after: Duration,
 

@@ -1,26 +1,26 @@
-//! What the watcher waits for, as its readiness says it.
+//! The checks of the watcher's readiness.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use anteroom_model::Group;
 use anteroom_runtime::{Check, Readiness};
 use parking_lot::Mutex;
 
-/// All that is waited for. Those of entries and policies say something of the coordinator only, and
-/// those of views of whatever is led here: a standby has nothing of its own to wait for.
+/// All checks. Those of entries and policies speak of the coordinator only, those of views of the groups that
+/// are led here: a standby has nothing of its own to wait for.
 #[derive(Debug)]
 pub(crate) struct Checks {
-    /// The bus.
+    /// The bus is within reach.
     pub bus: Check,
-    /// The API server.
+    /// The API server answers.
     pub api: Check,
-    /// That every group is led, here or elsewhere.
+    /// Every group is led, here or elsewhere.
     pub lead: Check,
-    /// That entries can be read.
-    pub entries: Check,
-    /// That policies can be read.
-    pub policies: Check,
-    /// That every view that is written here was read, or cannot be.
+    /// Entries can be read.
+    pub entries: Arc<Check>,
+    /// Policies can be read.
+    pub policies: Arc<Check>,
+    /// Every view that is written here was read, or cannot be.
     pub views: ViewsCheck,
 }
 
@@ -30,8 +30,8 @@ impl Checks {
             bus: readiness.check("bus", "the bus to be within reach"),
             api: readiness.check("api-server", "the API server to answer"),
             lead: readiness.check("lead", "every group of views to be led by a watcher"),
-            entries: readiness.check("entries", ""),
-            policies: readiness.check("policies", ""),
+            entries: Arc::new(readiness.check("entries", "")),
+            policies: Arc::new(readiness.check("policies", "")),
             views: ViewsCheck {
                 check: readiness.check("views", ""),
                 waits: Mutex::default(),
@@ -41,7 +41,7 @@ impl Checks {
         checks
     }
 
-    /// This watcher leads the group.
+    /// Notes that this watcher leads the group.
     pub(crate) fn leads(&self, group: Group) {
         if group == Group::COORDINATOR {
             self.entries.not_ready("the first list of entries");
@@ -61,7 +61,7 @@ impl Checks {
     }
 }
 
-/// That every view was read, group by group.
+/// The check of views, group by group.
 #[derive(Debug)]
 pub(crate) struct ViewsCheck {
     check: Check,
@@ -69,7 +69,7 @@ pub(crate) struct ViewsCheck {
 }
 
 impl ViewsCheck {
-    /// What the views of this group wait for.
+    /// Sets the reason why views of this group are not all read; `None`: they are.
     pub(crate) fn set(&self, group: Group, waits_for: Option<String>) {
         let mut waits = self.waits.lock();
         match waits_for {

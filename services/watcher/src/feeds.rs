@@ -9,9 +9,13 @@ mod hub;
 mod index;
 mod join;
 mod labels;
+mod member;
 mod memory;
+mod metrics;
 mod plan;
+mod reads;
 mod references;
+mod running_watch;
 mod sink;
 mod types;
 
@@ -22,8 +26,8 @@ use std::{
 };
 
 use anteroom_model::{
-    GroupVersionResource, ObjectKey, ObjectReference, Source, SourceInfo, ViewId, ViewOptions,
-    WantedView,
+    DesiredView, GroupVersionResource, ObjectKey, ObjectReference, Source, SourceInfo, ViewId,
+    ViewOptions,
 };
 use anteroom_seal::Keys;
 use tokio::{
@@ -33,37 +37,41 @@ use tokio::{
 };
 
 use crate::{
-    apiserver::ApiServer,
-    left::Left,
-    metrics::WatcherMetrics,
-    publish::{Opening, Publisher, Tenure},
+    log_writer::{
+        log_snapshot::LogSnapshot,
+        publish::{Opening, Publisher},
+    },
+    source::{apiserver::ApiServer, metrics::SourceMetrics},
 };
 pub(crate) use memory::{LIMIT_MIN, Memory, Share};
+pub(crate) use metrics::FeedMetrics;
 use types::{Done, Placed, Type};
 
-/// How long wants may come together before watches are planned for them. Where planning takes
+/// Wants come together for so long before watches are planned for them. Where planning takes
 /// longer than a quarter of it, wants wait for longer.
 const TOGETHER: Duration = Duration::from_millis(10);
 
-/// How often idle references, immutable objects and memory are looked at.
+/// The interval at which idle references, immutable objects and memory are looked at.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What a feeder works with.
+/// The parts that a feeder works with.
 #[derive(Clone)]
 pub(crate) struct FeedTools {
-    /// Reads.
+    /// The API server.
     pub api: ApiServer,
-    /// Writes the log.
+    /// The writer of the log.
     pub publisher: Publisher,
-    /// Counts.
-    pub metrics: WatcherMetrics,
+    /// Counts planned watches.
+    pub metrics: FeedMetrics,
+    /// Counts what the watches bring.
+    pub source_metrics: SourceMetrics,
     /// Changes whenever the API server begins or ceases to serve something.
     pub served: watch::Sender<()>,
-    /// How it works.
+    /// Its options.
     pub options: FeedOptions,
 }
 
-/// How a feeder works, as the command line has it.
+/// Options of a feeder, as the command line has them.
 #[derive(Clone, Debug)]
 pub(crate) struct FeedOptions {
     /// `--stale-after`: a watch that was silent for so long is taken for dead.
@@ -73,9 +81,9 @@ pub(crate) struct FeedOptions {
     pub reference_idle_after: Duration,
     /// `--memory-limit`: bytes that what is kept of all views may take; `None`: there is no limit.
     pub memory_bytes_max: Option<u64>,
-    /// What all of the process takes together.
+    /// The memory of the whole process.
     pub memory: Memory,
-    /// What Secrets are sealed with.
+    /// The keys that Secrets are sealed with.
     pub keys: Keys,
 }
 
@@ -95,15 +103,15 @@ impl Default for FeedOptions {
 /// is wanted; work is done while `drive` is awaited.
 pub(crate) struct Feeder {
     tools: FeedTools,
-    /// What the log has of views that were not started in this term.
-    left: Left,
+    /// Views of the log that were not started in this term.
+    left: LogSnapshot,
     types: HashMap<GroupVersionResource, Type>,
-    views: HashMap<ViewId, WantedView>,
+    views: HashMap<ViewId, DesiredView>,
     tasks: JoinSet<Done>,
     /// A watch asks for a new plan.
     planned: Arc<Notify>,
     tick: Interval,
-    /// When what is wanted began to differ from what is planned, and how long the last plan took.
+    /// The time since which the plan is outdated, and how long the last one took.
     dirty: Option<Instant>,
     took: Duration,
     rotated: watch::Receiver<u64>,
@@ -117,7 +125,7 @@ pub(crate) struct Feeder {
 
 impl Feeder {
     /// At the start of a term, with what the log has of the group.
-    pub(crate) fn new(tools: FeedTools, left: Left) -> Self {
+    pub(crate) fn new(tools: FeedTools, left: LogSnapshot) -> Self {
         let FeedOptions {
             memory_bytes_max,
             memory,
@@ -126,7 +134,9 @@ impl Feeder {
         } = &tools.options;
         if let Some(bytes_max) = memory_bytes_max {
             let pending_max = usize::try_from(bytes_max / 4).unwrap_or(usize::MAX);
-            tools.publisher.with(|book| book.limit_pending(pending_max));
+            tools
+                .publisher
+                .with(|queue| queue.limit_pending(pending_max));
         }
         Self {
             rotated: keys.changes(),
@@ -147,12 +157,12 @@ impl Feeder {
     }
 
     /// The view is wanted, or what is asked of it changed.
-    pub(crate) fn want(&mut self, view: &ViewId, wanted: WantedView) {
+    pub(crate) fn want(&mut self, view: &ViewId, wanted: DesiredView) {
         let Some(gvr) = wanted.info.gvr().cloned() else {
             return; // The coordinator's own.
         };
         let before = self.views.insert(view.clone(), wanted.clone());
-        let WantedView { info, options } = wanted;
+        let DesiredView { info, options } = wanted;
         if let Some(before) = before {
             if before.options.sealed != options.sealed {
                 let publisher = self.tools.publisher.clone();
@@ -176,18 +186,20 @@ impl Feeder {
             origin: left.origin,
             age_max_ms: None,
         };
-        let tenure = self.tools.publisher.with(|book| {
+        let lease = self.tools.publisher.with(|queue| {
             left.unpurged
                 .into_iter()
-                .for_each(|record| book.free(record));
-            book.open_with(info.clone(), left.objects, opening)
+                .for_each(|record| queue.free(record));
+            queue.open_with(info.clone(), left.objects, opening)
         });
         let publisher = self.tools.publisher.clone();
         let of = self.of(gvr, &info);
         of.left_at(left.version);
         match info.source {
-            Source::Collection(collection) => of.view(tenure, &collection, options.sealed),
-            _ => of.objects(tenure, options.sealed, &publisher),
+            Source::Collection(collection) => of.view(lease, &collection, options.sealed),
+            Source::Objects { .. } => of.objects(lease, options.sealed, &publisher),
+            // They have no type, so no feeder is asked for them.
+            Source::ApiCall { .. } | Source::System { .. } => {}
         }
     }
 
@@ -200,8 +212,7 @@ impl Feeder {
         if let Some(gvr) = wanted.info.gvr() {
             self.of(gvr, &wanted.info).forget(view);
         }
-        self.tools.publisher.with(|book| book.close(view));
-        self.tools.metrics.forget(view);
+        self.tools.publisher.with(|queue| queue.close(view));
     }
 
     /// The object is referenced. Its view is wanted too, before or after.
@@ -210,7 +221,7 @@ impl Feeder {
         self.dirty.get_or_insert(now);
         let publisher = self.tools.publisher.clone();
         let mut hub = self.type_of(&reference.gvr).hub.lock();
-        hub.references.refer(&reference.object, now, &publisher);
+        publisher.with(|queue| hub.references.refer(&reference.object, now, queue));
     }
 
     /// The object is not referenced any more.
@@ -246,7 +257,7 @@ impl Feeder {
         self.settled = true;
         for record in self.left.drain() {
             tracing::info!(view = %record.view, "view of an earlier term freed: nobody needs it");
-            self.tools.publisher.with(|book| book.free(record));
+            self.tools.publisher.with(|queue| queue.free(record));
         }
         self.types
             .values_mut()
@@ -262,7 +273,7 @@ impl Feeder {
             tokio::select! {
                 Some(ended) = self.tasks.join_next() => match ended {
                     Ok(Done::Sized(gvr, size)) => self.sized(&gvr, &size),
-                    Ok(Done::Joined(gvr)) => self.place_more(&gvr),
+                    Ok(Done::Joined(gvr)) => self.assign_more(&gvr),
                     Ok(Done::Allowed(gvr, scopes)) => self.allowed(&gvr, &scopes),
                     Ok(Done::Watched) => return anyhow::anyhow!("a watch ended by itself"),
                     Err(stopped) if stopped.is_cancelled() => {}
@@ -301,7 +312,7 @@ impl Feeder {
         }
     }
 
-    fn allowed(&mut self, gvr: &GroupVersionResource, scopes: &[plan::Scope]) {
+    fn allowed(&mut self, gvr: &GroupVersionResource, scopes: &[plan::WatchScope]) {
         if let Some(of) = self.types.get_mut(gvr)
             && of.allowed(scopes)
         {
@@ -321,7 +332,7 @@ impl Feeder {
             let (tools, planned, tasks) = (&self.tools, &self.planned, &mut self.tasks);
             let placed = match std::mem::take(&mut of.dirty) {
                 true => Placed::ByPlan,
-                false => of.place(tools, planned, tasks),
+                false => of.assign_to_running_watch(tools, planned, tasks),
             };
             match placed {
                 Placed::All => {}
@@ -339,16 +350,16 @@ impl Feeder {
     }
 
     /// A list beside a watch has ended: those that wait for one have their turn.
-    fn place_more(&mut self, gvr: &GroupVersionResource) {
+    fn assign_more(&mut self, gvr: &GroupVersionResource) {
         let (tools, planned, tasks) = (&self.tools, &self.planned, &mut self.tasks);
         if let Some(of) = self.types.get_mut(gvr).filter(|of| !of.dirty)
-            && of.place(tools, planned, tasks) != Placed::All
+            && of.assign_to_running_watch(tools, planned, tasks) != Placed::All
         {
             self.dirty.get_or_insert_with(Instant::now);
         }
     }
 
-    /// What time alone brings about.
+    /// Does what time alone brings about.
     fn look(&mut self) {
         let now = Instant::now();
         let FeedTools {
@@ -362,7 +373,7 @@ impl Feeder {
         if dirty {
             self.dirty.get_or_insert_with(Instant::now);
         }
-        let (kept, largest) = publisher.look(|book| book.memory());
+        let (kept, largest) = publisher.look(|queue| queue.memory());
         let of = self.types.values();
         let bytes = kept + of.map(|of| of.hub.lock().references.memory()).sum::<u64>();
         let largest_bytes = largest.as_ref().map_or(0, |(_, bytes)| *bytes);
@@ -387,10 +398,10 @@ impl Feeder {
         let failure = memory::failure(bytes, self.tools.options.memory_bytes_max);
         tracing::error!(%view, %failure, "view given up");
         let info = wanted.info.clone();
-        self.tools.publisher.with(|book| {
-            book.close(view);
-            let tenure: Tenure = book.open(info, HashMap::new());
-            book.refused(&tenure, failure);
+        self.tools.publisher.with(|queue| {
+            queue.close(view);
+            let lease = queue.open(info, HashMap::new());
+            queue.refused(&lease, failure);
         });
     }
 }

@@ -6,59 +6,46 @@
 //! runs the watches, prunes what nobody reads, and writes deltas.
 //!
 //! ```text
-//!              ┌─ coordinator (group 0) ──────────────────────────────┐
-//!  API server ─┼▶ reflect ─▶ controller ─(registry, resolve)─▶ publish ┼─▶ log: entries, policies,
-//!       │      │ discovery ─▶    │ └─▶ calls (API calls)              │        kinds, wanted, …
-//!       │      │                 └─▶ status ──▶ conditions, Events    │             │
-//!       │      └──────────────────────────────────────────────────────┘             ▼
-//!       │      ┌─ of every other group ───────────────────────────────┐           wants
-//!       └──────┼▶ feeds ─▶ reflect ─▶ sinks ─▶ publish ──▶ log: views  │◀────────────┘
-//!              └──────────────────────────────────────────────────────┘
+//!              ┌─ coordinator (group 0) ────────────────────────────────────┐
+//!  API server ─┼▶ source ─▶ Controller ─▶ Reconciler ─▶ effects ─▶ log_writer ┼─▶ log: entries, policies,
+//!       │      │ discovery ─▶  │              │                              │        kinds, wanted, …
+//!       │      │               └─▶ gateway    └─▶ StatusWriter ─▶ conditions  │             │
+//!       │      └────────────────────────────────────────────────────────────┘             ▼
+//!       │      ┌─ feeder (of every other group) ────────────────────────────┐       desired_state
+//!       └──────┼▶ source ─▶ feeds ─▶ log_writer ──▶ log: views                 │◀────────────┘
+//!              └────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Decisions are pure and held by tables and models: [`reflect`]'s machine, the registry, the
-//! catalog, the book of what has to be written, what is wanted, how the groups are divided,
-//! conditions and status plans.
+//! The rooms, and the rooms that each may know (`cargo xtask tidy` checks it):
+//!
+//! | room | what | knows |
+//! |---|---|---|
+//! | `source` | discovery, lists and watches of the API server | |
+//! | `log_writer` | election, the writer of the log, what the log holds | |
+//! | `gateway` | live reads, API calls, images, own rights | `source` |
+//! | `feeds` | the watches of a group, from the views that are wanted | `source`, `log_writer` |
+//! | `coordinator` | which views are wanted by whom, and what users are told | all of them |
+//!
+//! The rest (`watcher`, `term`, `checks`, `metrics`, `args`) puts the rooms together; only `generations` is known
+//! to all. Decisions are pure state machines: the reflector's, [`feeds`]' plans, the log writer's queue, the
+//! division of groups, and all of the coordinator but its controller.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod api;
-mod apiserver;
 pub mod args;
-mod board;
-mod calls;
 mod checks;
-mod conditions;
-mod controller;
-mod crd;
-mod discovery;
+mod coordinator;
 mod feeds;
-mod images;
-mod index;
-mod lead;
-mod left;
-mod live;
-mod manifests;
-mod members;
+mod gateway;
+mod generations;
+mod log_writer;
 mod metrics;
-mod permits;
-mod prune;
-mod publish;
-mod reflect;
-mod registry;
-mod resolve;
-mod rights;
-mod rules;
-mod sinks;
-mod status;
+mod source;
 mod term;
-mod wants;
 mod watcher;
-mod webhooks;
 
 pub use args::{Args, memory_limit};
-pub use crd::crds;
-pub use images::RegistryArgs;
-pub use live::LiveArgs;
-pub use permits::{CacheApiCalls, SecretsReader};
+pub use coordinator::{CacheApiCalls, SecretsReader};
+pub use gateway::{images::RegistryArgs, live::LiveArgs};
+pub use source::{api, crd::crds};
 pub use watcher::run;

@@ -18,7 +18,7 @@ use clap::Parser;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Watches sources at the Kubernetes API server and publishes what changes.
+/// Watches sources at the Kubernetes API server and publishes their changes.
 #[derive(Parser)]
 #[command(name = "anteroom-watcher", version)]
 struct Command {
@@ -33,8 +33,8 @@ struct Command {
         help_heading = "Watcher"
     )]
     memory_limit: Option<u64>,
-    /// How long a watch may be silent before it is taken for dead, as in `60s`; at least 20 seconds.
-    /// Give the replicas' `--stale-after`
+    /// The time, as in `60s`, after which a silent watch counts as dead; at least 20 seconds. Use
+    /// the same value as the replicas' `--stale-after`
     #[arg(
         long,
         env = "ANTEROOM_STALE_AFTER",

@@ -1,46 +1,48 @@
 //! One term as a group's leader: from the log's index to whatever ends it.
 
 mod coordinator;
-mod shard;
+mod feeder;
 
 use std::{
+    collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use anteroom_bus::Bus;
 use anteroom_model::{Group, ViewState, limits::BEAT_INTERVAL_MS};
-use anteroom_runtime::Shutdown;
+use anteroom_runtime::{Shutdown, supervise::Tasks};
 use anteroom_wire::beat::Beat;
-use anyhow::bail;
-use tokio::{task::JoinSet, time::interval};
+use tokio::time::interval;
 
 use crate::{
-    apiserver::ApiServer,
     checks::Checks,
+    coordinator::Options,
     feeds::FeedOptions,
-    index::Index,
-    lead::Leadership,
-    members::Members,
+    log_writer::{
+        desired_state::DesiredStateReader,
+        index::Index,
+        lead::Leadership,
+        members::Members,
+        publish::{self, End, Publisher, WriteQueue},
+    },
     metrics::WatcherMetrics,
-    permits::{CacheApiCalls, SecretsReaders},
-    publish::{self, Book, End, Publisher},
-    wants::WantsReader,
+    source::apiserver::ApiServer,
 };
 
-/// How often it is looked whether the log is still the one that is written.
+/// The interval at which the log's incarnation is checked.
 const LOG_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long what was heard before the end of a term may take to be written.
+/// The time that changes which came before the end of a term have to be written.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
 
-/// How often metrics of the views that are written are brought up to date.
+/// The interval at which the metrics of written views are set.
 const FIGURES_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a beat waits for other views that are read at about the same time: a beat speaks of all.
+/// The time that a heartbeat waits for other views that are read at about the same time: it speaks of all.
 const BEAT_GATHER: Duration = Duration::from_millis(20);
 
-/// Why a term ended.
+/// The reason why a term ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It has to be led again, or stood by.
@@ -51,91 +53,91 @@ pub(crate) enum Outcome {
     Shutdown,
 }
 
-/// What does not change from term to term, nor from group to group.
+/// The process's own things, which stay the same from term to term and from group to group. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Setting {
-    /// Where it is written.
+pub(crate) struct Context {
+    /// The bus that holds the log.
     pub bus: Arc<dyn Bus>,
-    /// Where it is read.
+    /// The API server that is watched.
     pub api: ApiServer,
-    /// What is counted.
+    /// Counters and gauges.
     pub metrics: WatcherMetrics,
-    /// What is waited for.
+    /// The checks of readiness.
     pub checks: Arc<Checks>,
-    /// When to stop.
+    /// Asks the process to stop.
     pub shutdown: Shutdown,
     /// The other watchers.
     pub members: Members,
-    /// What the log holds.
+    /// Reads the log's index.
     pub index: Index,
-    /// What is wanted, as the log has it.
-    pub wants: WantsReader,
-    /// How views are fed.
+    /// Reads the views and objects that are wanted.
+    pub desired_state: DesiredStateReader,
+    /// Options of feeders.
     pub feeds: FeedOptions,
-    /// Which calls of policies are kept.
-    pub cache_api_calls: CacheApiCalls,
-    /// Views are kept for background scans.
-    pub background_scans: bool,
+    /// Options of the coordinator.
+    pub coordinator: Options,
     /// The largest response of an API call.
     pub api_call_bytes_max: usize,
-    /// Who may read Secrets.
-    pub secrets: Arc<SecretsReaders>,
-    /// Where exceptions are read; `*`: in all namespaces. `None`: nowhere.
+    /// The namespace in which exceptions are read; `*`: all of them. `None`: exceptions are not read.
     pub exception_namespace: Option<Arc<str>>,
 }
 
 /// Leads until the term is over.
 ///
 /// # Errors
-/// Where a part of it ended by itself, which none should.
-pub(crate) async fn lead(setting: &Setting, leadership: &Leadership) -> anyhow::Result<Outcome> {
-    let Setting {
+/// If one of its tasks ended by itself, which none should.
+pub(crate) async fn lead(context: &Context, leadership: &Leadership) -> anyhow::Result<Outcome> {
+    let Context {
         bus,
         shutdown,
         metrics,
         ..
-    } = setting;
+    } = context;
     let publisher = Publisher::new(leadership.term);
     publisher.with(|book| book.limit_messages(bus.message_bytes_max()));
     let incarnation = &leadership.incarnation;
-    let write = publisher.run(&**bus, leadership.fence, incarnation, &metrics.writer);
+    let write = publisher.run(&**bus, leadership.fence, incarnation, &metrics.log.batches);
     tokio::pin!(write);
-    let mut tasks = JoinSet::new();
+    let mut tasks = Tasks::of_part(shutdown.clone());
     // Readers learn at once that somebody leads; of views, once there are any.
-    tasks.spawn(beat(Arc::clone(bus), publisher.clone(), leadership.clone()));
-    let left = tokio::select! {
-        left = setting.index.of(leadership.group) => left,
+    tasks.spawn(
+        "heartbeat",
+        beat(Arc::clone(bus), publisher.clone(), leadership.clone()),
+    );
+    let snapshot = tokio::select! {
+        snapshot = context.index.of(leadership.group) => snapshot,
         () = shutdown.triggered() => {
             leadership.release(&**bus).await;
             return Ok(Outcome::Shutdown);
         }
     };
-    tasks.spawn(figures(
-        setting.clone(),
-        publisher.clone(),
-        leadership.group,
-    ));
+    tasks.spawn(
+        "figures",
+        figures(context.clone(), publisher.clone(), leadership.group),
+    );
     if leadership.group == Group::COORDINATOR {
-        coordinator::spawn(setting, leadership, &publisher, left, &mut tasks);
+        coordinator::spawn(context, leadership, &publisher, snapshot, &tasks);
     } else {
         let group = leadership.group;
-        tasks.spawn(shard::run(setting.clone(), group, publisher.clone(), left));
+        tasks.spawn(
+            "feeds",
+            feeder::run(context.clone(), group, publisher.clone(), snapshot),
+        );
     }
     let outcome = tokio::select! {
         end = &mut write => Outcome::Over(end),
         () = log_remade(&**bus, leadership) => Outcome::Over(End::LogRemade),
-        () = setting.members.superseded(leadership.group, leadership.term) => {
+        () = context.members.superseded(leadership.group, leadership.term) => {
             Outcome::Over(End::Fenced)
         }
         () = shutdown.triggered() => Outcome::Shutdown,
-        () = setting.members.better_placed(leadership.group) => Outcome::HandedOver,
-        ended = tasks.join_next() => match ended {
-            Some(Ok(Err(error))) => return Err(error),
-            Some(Err(panic)) => bail!("a part of the watcher panicked: {panic}"),
-            _ => bail!("a part of the watcher ended by itself"),
-        },
+        () = context.members.better_placed(leadership.group) => Outcome::HandedOver,
+        error = tasks.failed() => {
+            let group = leadership.group;
+            return Err(error.context(format!("the term of group {group} failed")));
+        }
     };
-    tasks.shutdown().await; // Nothing more is read; what was read is written.
+    tasks.stop().await; // Nothing more is read; what was read is written.
     if !matches!(outcome, Outcome::Over(_)) {
         tokio::select! {
             _ = &mut write => {}
@@ -180,13 +182,20 @@ async fn beat(
 
 /// Keeps metrics and readiness in step with the views that are written here. A view is waited for
 /// until it is synced, or until its source said that it never will be.
-async fn figures(setting: Setting, publisher: Publisher, group: Group) -> anyhow::Result<()> {
+async fn figures(context: Context, publisher: Publisher, group: Group) -> anyhow::Result<()> {
     let mut told = publisher.told();
-    let mut wanted = setting.wants.settled();
+    let mut wanted = context.desired_state.settled();
     let mut interval = interval(FIGURES_INTERVAL);
+    let mut measured = HashSet::new();
     loop {
-        let stats = publisher.look(|book: &Book| book.stats(Instant::now()));
-        stats.iter().for_each(|stats| setting.metrics.view(stats));
+        let stats = publisher.look(|queue: &WriteQueue| queue.stats(Instant::now()));
+        stats
+            .iter()
+            .for_each(|stats| context.metrics.log.view(stats));
+        let written: HashSet<_> = stats.iter().map(|stats| stats.view.clone()).collect();
+        let gone = measured.difference(&written);
+        gone.for_each(|view| context.metrics.forget(view));
+        measured = written;
         let views = stats.iter().filter(|stats| !stats.view.is_system());
         let read = |told: &Option<ViewState>| {
             matches!(told, Some(ViewState::Synced | ViewState::Failed { .. }))
@@ -204,7 +213,7 @@ async fn figures(setting: Setting, publisher: Publisher, group: Group) -> anyhow
                 first.view
             )),
         };
-        setting.checks.views.set(group, waits);
+        context.checks.views.set(group, waits);
         tokio::select! {
             _ = told.changed() => {}
             _ = wanted.changed() => {}

@@ -11,24 +11,25 @@
 //! refused: an older version of this program must not keep anybody from installing what a newer one
 //! evaluates.
 
+use anteroom_engine::{catalog::Catalog, facts::BusFacts, rule::Reader};
 use anteroom_model::{ErrorCode, ExistingObjects, FactError, ObjectKey};
 use anteroom_policy::{Driver, NotRun, Policy, PolicyException, Problem, compile};
+use futures::future::join_all;
 use serde_json::Value;
-
-use crate::catalog::Catalog;
+use tokio::time::Instant;
 
 /// Kinds and places of objects that exist of which it is asked whether they may be written.
 const WRITES_ASKED_MAX: usize = 16;
 
-/// What becomes of a policy.
+/// The answer to a policy that is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Admission {
     /// Why it is refused; empty: it is not.
     pub(crate) refused: Vec<String>,
-    /// What its author is told.
+    /// Warnings for its author.
     pub(crate) warnings: Vec<String>,
-    /// What its rules change of what exists already, each kind and place once: whether that may be written is
-    /// told too.
+    /// The existing objects that its rules change, each kind and place once. The author is warned if they may not be
+    /// written.
     pub(crate) writes: Vec<(String, ExistingObjects)>,
 }
 
@@ -57,6 +58,31 @@ pub(crate) fn judge(
     }
 }
 
+impl Admission {
+    /// Warns of objects that exist and that the watcher may not change. Where that is not known, nothing is said:
+    /// whoever waits for the change is told why it did not come.
+    pub(crate) async fn ask_for_writes(&mut self, facts: &BusFacts, deadline: Instant) {
+        let writes = std::mem::take(&mut self.writes);
+        if !self.refused.is_empty() {
+            return;
+        }
+        let asked = writes.into_iter().map(async |(rule, objects)| {
+            let reader = Reader {
+                policy: ObjectKey::new("", ""),
+                rule,
+            };
+            let lacks = facts.lacks_to_write(&reader, objects, deadline).await;
+            let lacks = lacks.ok().flatten()?;
+            Some(format!(
+                "rule `{}` may change nothing: {lacks}",
+                reader.rule
+            ))
+        });
+        self.warnings
+            .extend(join_all(asked).await.into_iter().flatten());
+    }
+}
+
 fn of_problems(problems: Vec<Problem>, what: &str) -> Admission {
     let is_later = |problem: &Problem| problem.code == ErrorCode::POLICY_UNSUPPORTED;
     let (later, refused): (Vec<_>, Vec<_>) = problems.into_iter().partition(is_later);
@@ -74,7 +100,7 @@ fn passed_over(NotRun { rule, path, .. }: &NotRun) -> String {
     )
 }
 
-/// What the rules change of what exists already, by the first rule that does.
+/// The existing objects that the rules change, each with the first rule that does.
 fn writes(policy: &Policy) -> Vec<(String, ExistingObjects)> {
     let mut writes: Vec<(String, ExistingObjects)> = Vec::new();
     for rule in policy.rules_on_existing() {
@@ -129,7 +155,7 @@ mod tests {
         })
     }
 
-    /// What is written is refused with the policy, by every road that is known by then.
+    /// Every kind of context entry that names its target in the manifest.
     #[test]
     fn a_policy_that_reads_outside_its_namespace_is_refused() {
         for context in [

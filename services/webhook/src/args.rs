@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anteroom_policy::ResourceFilters;
+use anteroom_engine::FilterArgs;
 use anteroom_runtime::{certs::files::TlsFileArgs, instance};
 use clap::Args as ClapArgs;
 
@@ -13,17 +13,17 @@ use clap::Args as ClapArgs;
 // The derived id would be `Args`, which only one of several flattened structs may have.
 #[group(id = "WebhookArgs")]
 pub struct Args {
-    /// Where AdmissionReviews are received, over HTTPS.
+    /// The address that receives AdmissionReviews, over HTTPS.
     #[arg(long, env = "ANTEROOM_LISTEN_ADDRESS", default_value = "0.0.0.0:9443")]
     pub listen_address: SocketAddr,
 
-    /// This webhook's name, as its heartbeat says it and as the statuses of policies show it [default:
-    /// $POD_NAME, else $HOSTNAME, and the port].
+    /// This webhook's name in its heartbeat and in the statuses of policies [default: $POD_NAME,
+    /// else $HOSTNAME, and the port].
     #[arg(long, env = "ANTEROOM_WEBHOOK_ID")]
     pub webhook_id: Option<String>,
 
-    /// The URL at which the API server reaches this webhook, as in https://127.0.0.1:9443, where it
-    /// is no Service of the cluster.
+    /// The URL at which the API server reaches this webhook if it has no Service in the cluster, as
+    /// in https://127.0.0.1:9443.
     #[arg(long, env = "ANTEROOM_WEBHOOK_URL")]
     pub webhook_url: Option<String>,
 
@@ -35,8 +35,8 @@ pub struct Args {
     )]
     pub service_name: String,
 
-    /// The namespace of that Service, and of the Secret with the certificate: our own, which is
-    /// exempt from all policies.
+    /// The namespace of that Service and of the Secret with the certificate. It is Anteroom's own
+    /// namespace, which is exempt from all policies.
     #[arg(long, env = "ANTEROOM_SERVICE_NAMESPACE", default_value = "anteroom")]
     pub service_namespace: String,
 
@@ -44,8 +44,8 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_SERVICE_PORT", default_value_t = 443)]
     pub service_port: u16,
 
-    /// The name of the ValidatingWebhookConfiguration and of the MutatingWebhookConfiguration that are
-    /// kept in step with the policies. No others are touched.
+    /// The name of the ValidatingWebhookConfiguration and of the MutatingWebhookConfiguration that
+    /// Anteroom updates when policies change. It changes no others.
     #[arg(
         long,
         env = "ANTEROOM_WEBHOOK_CONFIGURATION",
@@ -53,7 +53,7 @@ pub struct Args {
     )]
     pub webhook_configuration: String,
 
-    /// Namespaces that no policy is applied to, besides our own.
+    /// Namespaces that are exempt from all policies, besides Anteroom's own.
     #[arg(
         long,
         env = "ANTEROOM_EXEMPT_NAMESPACES",
@@ -66,8 +66,9 @@ pub struct Args {
     #[command(flatten)]
     pub filters: FilterArgs,
 
-    /// Groups of users about whose requests no policy is asked, separated by commas, with `*` for any run of characters
-    /// and `?` for one. A name with `!` before it says who is asked about all the same.
+    /// Groups of users whose requests are exempt from all policies, separated by commas. `*` stands
+    /// for any run of characters, `?` for one. Members of a group with `!` before its name are
+    /// never exempt.
     #[arg(
         long,
         env = "ANTEROOM_EXEMPT_GROUPS",
@@ -76,7 +77,8 @@ pub struct Args {
     )]
     pub exempt_groups: Vec<String>,
 
-    /// Users about whose requests no policy is asked, in the same way: as in `system:serviceaccount:ci:*`.
+    /// Users whose requests are exempt from all policies, in the same format, as in
+    /// `system:serviceaccount:ci:*`.
     #[arg(
         long,
         env = "ANTEROOM_EXEMPT_USERS",
@@ -85,7 +87,8 @@ pub struct Args {
     )]
     pub exempt_users: Vec<String>,
 
-    /// Milliseconds without an answer after which a query is asked a second time, 50 to 150.
+    /// Milliseconds without an answer after which the webhook sends a query a second time, 50 to
+    /// 150.
     #[arg(
         long,
         env = "ANTEROOM_QUERY_HEDGE_MS",
@@ -94,8 +97,8 @@ pub struct Args {
     )]
     pub query_hedge_ms: u64,
 
-    /// The part of API calls answered from a view that are read live too, in the background, and
-    /// compared: 0 (none) to 1 (all). Differences are counted and logged.
+    /// The ratio of API calls answered from a view that the webhook also reads live, in the
+    /// background, to compare: 0 (none) to 1 (all). It counts and logs differences.
     #[arg(
         long,
         env = "ANTEROOM_AUDIT_CACHED_CALLS",
@@ -104,12 +107,13 @@ pub struct Args {
     )]
     pub audit_cached_calls: f64,
 
-    /// Tell metrics by the names and labels of Kyverno's too, for dashboards that know those.
+    /// Also export metrics with Kyverno's names and labels, for dashboards that use them.
     #[arg(long, env = "ANTEROOM_KYVERNO_METRIC_NAMES")]
     pub kyverno_metric_names: bool,
 
-    /// As whom the watcher writes objects that rules change (`mutate.targets`), in place of what it says itself: what
-    /// it writes triggers no such rule, unless the rule has `skipBackgroundRequests: false`.
+    /// The user as which the watcher writes the objects of `mutate.targets`, instead of the name
+    /// that the watcher reports. These writes trigger no such rule, unless the rule has
+    /// `skipBackgroundRequests: false`.
     #[arg(long, env = "ANTEROOM_WATCHER_USER", value_name = "USER")]
     pub watcher_user: Option<String>,
 
@@ -117,25 +121,10 @@ pub struct Args {
     #[command(flatten)]
     pub tls: TlsFileArgs,
 
-    /// The authority that the API server trusts the given certificate by, in PEM. Without it, the
-    /// API server's own trust store decides.
+    /// The CA, in PEM, by which the API server verifies the given certificate. Without it, the API
+    /// server uses its own trust store.
     #[arg(long, env = "ANTEROOM_TLS_CA_FILE", requires = "tls_cert_file")]
     pub tls_ca_file: Option<PathBuf>,
-}
-
-/// What is asked about by no policy: one option of all who take objects through policies.
-#[derive(ClapArgs, Clone, Debug)]
-pub struct FilterArgs {
-    /// Kinds of objects that no policy is applied to, as Kyverno's `resourceFilters`: `[Kind,namespace,name]` one
-    /// after the other, with `*` and `?`. A kind is written as in a policy; `*/*` is every kind and subresource.
-    /// Give webhooks and reporters the same.
-    #[arg(
-        long,
-        env = "ANTEROOM_RESOURCE_FILTERS",
-        default_value = ResourceFilters::USUAL,
-        value_name = "FILTERS"
-    )]
-    pub resource_filters: ResourceFilters,
 }
 
 impl Args {

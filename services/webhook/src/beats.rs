@@ -3,21 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::Bus;
+use anteroom_engine::catalog::{Catalogs, LogPosition};
 use anteroom_model::{Revision, limits::WEBHOOK_BEAT_INTERVAL_MS};
 use anteroom_runtime::Shutdown;
-use anteroom_wire::webhook_beat::{REFUSED_MAX, RefusedPolicy, WebhookBeat};
+use anteroom_wire::webhook_beat::WebhookBeat;
 use futures::future::select_all;
 use tokio::{
     sync::watch,
     time::{MissedTickBehavior, interval, timeout},
 };
 
-use crate::{
-    catalog::{Catalogs, LogPosition},
-    registration::Called,
-};
+use crate::registration::Called;
 
-/// How long the last beat may take: the bus may be away.
+/// Limit for the last beat: the bus may be away.
 const LEAVING_MAX: Duration = Duration::from_millis(500);
 
 /// Says what is enforced, every `WEBHOOK_BEAT_INTERVAL_MS` and when that changes.
@@ -25,7 +23,7 @@ pub(crate) struct Beats {
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) webhook: String,
     pub(crate) catalogs: Catalogs,
-    /// By each configuration; none: they are somebody else's, who sees to it that the API server calls.
+    /// One for each configuration. Empty if somebody else keeps the configurations, and sees to it that the API server calls.
     pub(crate) called: Vec<watch::Receiver<Called>>,
 }
 
@@ -41,7 +39,9 @@ impl Beats {
         };
         let sent = timeout(LEAVING_MAX, self.bus.send_webhook_beat(&last)).await;
         if !matches!(sent, Ok(Ok(()))) {
-            tracing::debug!("nobody could be told that this webhook leaves");
+            tracing::debug!(
+                "the last heartbeat was not sent: policies wait for this webhook until its silence is noticed"
+            );
         }
         Ok(())
     }
@@ -59,7 +59,7 @@ impl Beats {
             }
             let beat = self.beat();
             if let Err(error) = self.bus.send_webhook_beat(&beat).await {
-                tracing::debug!(%error, "a beat could not be sent");
+                tracing::debug!(%error, "the webhook's heartbeat was not sent");
             }
         }
     }
@@ -97,17 +97,7 @@ fn beat(webhook: &str, compiled: Option<LogPosition>, called: Option<&Called>) -
         Some(called) if called.position.incarnation != incarnation => Revision(0),
         Some(called) => called.position.revision.min(revision),
     };
-    let refused = called.map(|called| &*called.refused);
-    let named = refused.into_iter().flatten().take(REFUSED_MAX);
     WebhookBeat {
-        refused: named
-            .map(|(key, why)| RefusedPolicy {
-                namespace: key.namespace.to_string(),
-                name: key.name.to_string(),
-                why: why.clone(),
-            })
-            .collect(),
-        refused_more: refused.is_some_and(|refused| refused.len() > REFUSED_MAX),
         webhook: webhook.to_owned(),
         leaving: false,
         incarnation,
@@ -119,7 +109,7 @@ fn beat(webhook: &str, compiled: Option<LogPosition>, called: Option<&Called>) -
 
 #[cfg(test)]
 mod tests {
-    use anteroom_model::{Failure, Incarnation, ObjectKey};
+    use anteroom_model::{Failure, Incarnation};
 
     use super::*;
 
@@ -131,7 +121,6 @@ mod tests {
         };
         let called = |position| Called {
             position,
-            refused: Arc::default(),
             trouble: Some(Failure::new("X", "why")),
         };
         for (compiled, called_for, expected) in [
@@ -149,20 +138,6 @@ mod tests {
                 (Revision(compiled), Revision(enforced))
             );
             assert_eq!(said.trouble.is_some(), called_for.is_some());
-        }
-    }
-
-    #[test]
-    fn a_beat_names_what_is_refused_and_says_if_there_is_more() {
-        for (count, named, more) in [(0, 0, false), (100, 100, false), (101, 100, true)] {
-            let refused =
-                (0..count).map(|at| (ObjectKey::new("ns", format!("p{at}")), "no".to_owned()));
-            let called = Called {
-                refused: Arc::new(refused.collect()),
-                ..Called::default()
-            };
-            let said = beat("w", None, Some(&called));
-            assert_eq!((said.refused.len(), said.refused_more), (named, more));
         }
     }
 }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use anteroom_policy::{Filtered, ResourceFilters, wildcard_matches};
+use anteroom_engine::incoming::KindName;
+use anteroom_functions::wildcard;
+use anteroom_policy::{Filtered, ResourceFilters};
 
 use crate::{args::Args, review::Review};
 
-/// What no policy is asked about. Cheap to clone.
+/// The requests that no policy decides on. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Exempt(Arc<Parts>);
 
@@ -44,7 +46,7 @@ impl ExemptBy {
 }
 
 impl Exempt {
-    /// As the options say.
+    /// Built from the options.
     pub(crate) fn new(args: &Args) -> Self {
         Self(Arc::new(Parts {
             filters: args.filters.resource_filters.clone(),
@@ -53,13 +55,9 @@ impl Exempt {
         }))
     }
 
-    /// Whether no policy is asked about a request, and why. `group`, `version` and `kind` are those of the
+    /// Returns the reason why no policy decides on a request, if there is one. `kind` is that of the
     /// resource, also where a subresource is accessed.
-    pub(crate) fn by(
-        &self,
-        (group, version, kind): (&str, &str, &str),
-        review: &Review<'_>,
-    ) -> Option<ExemptBy> {
+    pub(crate) fn by(&self, kind: KindName<'_>, review: &Review<'_>) -> Option<ExemptBy> {
         let Parts {
             filters,
             users,
@@ -67,9 +65,9 @@ impl Exempt {
         } = &*self.0;
         let head = &review.head;
         let subject = Filtered {
-            group,
-            version,
-            kind,
+            group: kind.group,
+            version: kind.version,
+            kind: kind.kind,
             subresource: &head.sub_resource,
             namespace: &head.namespace,
             name: &head.name,
@@ -116,7 +114,7 @@ impl Patterns {
 fn any<S: AsRef<str>>(patterns: &[String], names: &[S]) -> bool {
     let matches = |name: &S| {
         let mut patterns = patterns.iter();
-        patterns.any(|pattern| wildcard_matches(pattern, name.as_ref()))
+        patterns.any(|pattern| wildcard::matches(pattern, name.as_ref()))
     };
     names.iter().any(matches)
 }
@@ -142,7 +140,12 @@ mod tests {
                 "object": {}, "userInfo": user } });
         let body = body.to_string();
         let review = Review::parse(body.as_bytes()).unwrap();
-        Exempt::new(&args).by(("", "v1", "Pod"), &review)
+        let kind = KindName {
+            group: "",
+            version: "v1",
+            kind: "Pod",
+        };
+        Exempt::new(&args).by(kind, &review)
     }
 
     #[test]
@@ -172,7 +175,7 @@ mod tests {
         }
     }
 
-    /// Who cannot be told who it is is asked about.
+    /// A request without a readable user is never exempt by its user.
     #[test]
     fn nobody_is_exempt_whose_name_cannot_be_read() {
         for user in [

@@ -1,50 +1,37 @@
 //! The webhook: decides AdmissionReviews by the policies, and asks the replicas for facts.
 //!
 //! ```text
-//! log ──▶ catalog (entries, kinds, policies) ─┬─────────────▶ registration ──▶ API server
-//!                                             ▼
-//! API server ── AdmissionReview ──▶ server ─▶ decide ◀─ facts ◀── replicas
-//!                                             ▼
-//! API server ◀────────────────────── response ◀ verdict
+//! log ──▶ engine: catalog (entries, kinds, policies) ─┬─────────────▶ registration ──▶ API server
+//!                                                     ▼
+//! API server ── AdmissionReview ──▶ server ──▶ engine: decide ◀─ facts ◀── replicas
+//!                                                     ▼
+//! API server ◀──────────────────────────────────── response
 //! ```
 //!
 //! - `review`: what the API server sends; what is wrong with it.
 //! - `ready`: whether what the policies need is there.
 //! - `exempt`: which requests no policy is asked about.
-//! - `policies`: which policies concern a request.
-//! - `decide`: takes a request through them; `facts` asks the replicas; `verdict` decides.
+//! - `anteroom_engine` decides: it knows the policies, and asks the replicas for facts.
 //! - `response`: what the API server and its users are told.
 //! - `registration`: the two webhook configurations, and the proof that the API server goes by them;
 //!   `tls`: the certificate.
-//! - `background`: existing objects through the same policies, for whoever reports on them.
-//! - `violations`: tells of requests that violate rules.
+//! - `violations`: the violations in a decision that the reporter is told of.
 //! - `beats`: what this webhook says that it enforces.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod admission;
 mod args;
-pub mod background;
 mod beats;
-mod catalog;
-mod decide;
-mod exceptions;
 mod exempt;
-mod existing;
-mod facts;
-mod kinds;
 mod metrics;
-mod phase;
-mod policies;
 mod ready;
 mod registration;
 mod response;
 mod review;
-mod rule;
 mod server;
 mod start;
 mod tls;
-mod verdict;
 mod violations;
 
 use std::{
@@ -59,7 +46,7 @@ use axum::{extract::Request, response::Response};
 use kube::Client;
 use tokio::sync::watch;
 
-pub use args::{Args, FilterArgs};
+pub use args::Args;
 
 use start::Parts;
 
@@ -113,7 +100,7 @@ impl Webhook {
         })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -14,7 +14,7 @@ use clap::Parser;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Decides AdmissionReviews by the policies, and asks the cache replicas for facts.
+/// Answers AdmissionReviews by the policies, and queries the cache replicas for facts.
 #[derive(Debug, Parser)]
 #[command(name = "anteroom-webhook", version)]
 struct Cli {
@@ -23,8 +23,8 @@ struct Cli {
     #[command(flatten)]
     kubernetes: KubernetesArgs,
 
-    /// Talk to no API server: the certificate lives in this process (or comes from files), and the
-    /// webhook configuration is left to somebody else.
+    /// Run without an API server. The certificate is kept in memory or read from files, and you
+    /// maintain the webhook configuration yourself.
     #[arg(
         long,
         env = "ANTEROOM_WITHOUT_API_SERVER",

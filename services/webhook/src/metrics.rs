@@ -1,6 +1,7 @@
-//! What the webhook counts.
+//! The metrics of the webhook.
 
 mod kyverno;
+mod recorder;
 
 use std::{
     collections::HashSet,
@@ -8,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use anteroom_engine::rule::RuleResult;
 use anteroom_model::ErrorCode;
 use anteroom_policy::Phase;
 use anteroom_runtime::Metrics;
@@ -17,15 +19,15 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
 };
 
-use crate::{exempt::ExemptBy, verdict::RuleResult};
-pub(crate) use kyverno::{KyvernoMetrics, OfRule, Seen};
+use crate::exempt::ExemptBy;
+pub(crate) use kyverno::KyvernoMetrics;
 
 /// From a decision that asked nobody to one that took all the time there was.
 const SECONDS: [f64; 14] = [
     0.000_25, 0.000_5, 0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0,
 ];
 
-/// Of a rule: few, since there are many rules.
+/// Buckets for a rule: few, since there are many rules.
 const RULE_SECONDS: [f64; 6] = [0.000_1, 0.001, 0.01, 0.1, 1.0, 10.0];
 
 /// The webhook's metrics. Cheap to clone.
@@ -55,7 +57,7 @@ pub(crate) struct WebhookMetrics {
     pub(crate) kyverno: Option<KyvernoMetrics>,
 }
 
-/// What nearly every decision counts.
+/// The series that nearly every decision counts.
 #[derive(Debug, Default)]
 struct Usual {
     /// Without an error, of each phase: denied, allowed.
@@ -103,30 +105,6 @@ struct ExemptLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResultLabels {
     result: &'static str,
-}
-
-/// What came of comparing a view's answer with a live one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AuditResult {
-    /// They are the same, at once or after a moment.
-    Same,
-    /// They are not.
-    Different,
-    /// One of the two could not be read.
-    Error,
-    /// As many as are compared at once are being compared.
-    Skipped,
-}
-
-impl AuditResult {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Same => "same",
-            Self::Different => "different",
-            Self::Error => "error",
-            Self::Skipped => "skipped",
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -268,8 +246,8 @@ impl WebhookMetrics {
         self.exempt.get_or_create(&labels).inc();
     }
 
-    /// Where such a result of a rule is counted.
-    pub(crate) fn rule(&self, policy: &str, rule: &str, result: RuleResult) -> Counter {
+    /// The series of this result of the rule.
+    fn rule_results(&self, policy: &str, rule: &str, result: RuleResult) -> Counter {
         let labels = RuleLabels {
             policy: policy.to_owned(),
             rule: rule.to_owned(),
@@ -278,8 +256,8 @@ impl WebhookMetrics {
         self.rules.get_or_create_owned(&labels)
     }
 
-    /// Where it is told what such a rule takes.
-    pub(crate) fn rule_seconds(&self, policy: &str, rule: &str) -> Histogram {
+    /// The series of the duration of the rule.
+    fn rule_seconds(&self, policy: &str, rule: &str) -> Histogram {
         let labels = RuleNameLabels {
             policy: policy.to_owned(),
             rule: rule.to_owned(),
@@ -289,8 +267,8 @@ impl WebhookMetrics {
         seconds
     }
 
-    /// What was counted of rules that are no more is told no more. `rules` are all, by policy and name.
-    pub(crate) fn forget_all_but(&self, rules: &HashSet<(&str, &str)>) {
+    /// Removes the series of all rules but these, which are named by policy and rule.
+    fn forget_all_but(&self, rules: &HashSet<(&str, &str)>) {
         self.rules_counted.lock().retain(|counted| {
             let RuleNameLabels { policy, rule } = counted;
             let stays = rules.contains(&(&**policy, &**rule));
@@ -308,12 +286,8 @@ impl WebhookMetrics {
         });
     }
 
-    pub(crate) fn attempt(&self) {
-        self.query_attempts.inc();
-    }
-
     /// `error`: `None` for an answer.
-    pub(crate) fn query(&self, error: Option<ErrorCode>, took: Duration) {
+    fn queried(&self, error: Option<ErrorCode>, took: Duration) {
         let histogram = || {
             let outcome = error.map_or("ok", ErrorCode::as_str);
             self.query_seconds
@@ -330,15 +304,14 @@ impl WebhookMetrics {
     }
 
     /// `error`: `None` for an answer.
-    pub(crate) fn live_read(&self, error: Option<ErrorCode>, took: Duration) {
+    fn read_live(&self, error: Option<ErrorCode>, took: Duration) {
         let outcome = error.map_or("ok", ErrorCode::as_str);
         self.live_read_seconds
             .get_or_create(&OutcomeLabels { outcome })
             .observe(took.as_secs_f64());
     }
 
-    pub(crate) fn audited(&self, result: AuditResult) {
-        let result = result.as_str();
+    fn audited(&self, result: &'static str) {
         self.audits.get_or_create(&ResultLabels { result }).inc();
     }
 
@@ -347,7 +320,7 @@ impl WebhookMetrics {
         self.review_errors.get_or_create(&CodeLabels { code }).inc();
     }
 
-    pub(crate) fn policies(&self, ready: usize, unready: usize) {
+    fn count_policies(&self, ready: usize, unready: usize) {
         for (state, count) in [("ready", ready), ("not_ready", unready)] {
             let count = i64::try_from(count).unwrap_or(i64::MAX);
             self.policies
@@ -363,13 +336,13 @@ impl WebhookMetrics {
             .inc();
     }
 
-    pub(crate) fn violation(&self, outcome: &'static str) {
+    fn told_violation(&self, outcome: &'static str) {
         self.violations
             .get_or_create(&OutcomeLabels { outcome })
             .inc();
     }
 
-    pub(crate) fn existing(&self, outcome: &'static str) {
+    fn existing(&self, outcome: &'static str) {
         self.existing
             .get_or_create(&OutcomeLabels { outcome })
             .inc();
@@ -380,7 +353,7 @@ impl WebhookMetrics {
     }
 }
 
-/// As rules say it.
+/// The phase, as rules name it.
 fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Validation => "validate",
@@ -398,7 +371,7 @@ mod tests {
         let own = WebhookMetrics::registered(&metrics);
         for policy in ["gone", "stays"] {
             own.rule_seconds(policy, "r").observe(0.1);
-            own.rule(policy, "r", RuleResult::Fail).inc();
+            own.rule_results(policy, "r", RuleResult::Fail).inc();
         }
         own.forget_all_but(&[("stays", "r"), ("new", "r")].into());
         let text = metrics.encode();

@@ -27,6 +27,10 @@ use std::{
 };
 
 use anteroom_bus::{Beats, Bus};
+use anteroom_engine::{
+    catalog::{Catalog, Catalogs},
+    policies::Need,
+};
 use anteroom_model::{
     FactError, ViewId,
     limits::{REPLICA_BEAT_INTERVAL_MS, REPLICA_SILENCE_MAX_MS},
@@ -35,18 +39,13 @@ use anteroom_runtime::{Check, Shutdown};
 use anteroom_wire::replica_beat::ReplicaBeat;
 use tokio::time::Instant;
 
-use crate::{
-    catalog::{Catalog, Catalogs},
-    policies::Need,
-};
-
-/// What is missing is named up to so many; the rest are counted.
+/// Missing things that a message names; the rest are counted.
 const NAMED_MAX: usize = 8;
 
 /// Without a beat for this long, a replica is no longer counted on.
 const SILENCE_MAX: Duration = Duration::from_millis(REPLICA_SILENCE_MAX_MS);
 
-/// How often silence is looked for.
+/// Interval between checks for silent replicas.
 const TICK: Duration = Duration::from_millis(REPLICA_BEAT_INTERVAL_MS);
 
 /// The least time between two looks: beats of many replicas are taken in together.
@@ -122,7 +121,7 @@ fn told(missing: &[String]) -> String {
     text
 }
 
-/// What was there since it is needed.
+/// The needs that were met at least once since they are needed.
 #[derive(Debug, Default)]
 struct Standing {
     /// Everything was there at once.
@@ -130,12 +129,12 @@ struct Standing {
     answered: BTreeSet<ViewId>,
 }
 
-/// What is missing, for people.
+/// The missing things, as text for people.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Look {
-    /// What holds readiness back.
+    /// Missing things that hold back readiness.
     holds: Vec<String>,
-    /// What does not.
+    /// Missing things that do not hold it back.
     waits: Vec<String>,
 }
 
@@ -166,12 +165,12 @@ impl Standing {
     }
 }
 
-/// What all policies need.
+/// The needs of all policies.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Needs {
     /// Views, and for what each is needed, for people.
     views: BTreeMap<ViewId, String>,
-    /// What is declared and has no view yet, for people.
+    /// Declared references without a view yet, as text for people.
     unregistered: BTreeSet<String>,
 }
 
@@ -227,7 +226,7 @@ impl Needs {
     }
 }
 
-/// What the replicas said last.
+/// The last heartbeat of each replica.
 #[derive(Debug, Default)]
 struct Replicas(HashMap<String, Heard>);
 

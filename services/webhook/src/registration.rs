@@ -2,17 +2,19 @@
 //! those that judge them. Pure; [`keep`] writes them, and [`proof`] shows that the API server goes by
 //! them.
 
-mod apart;
 mod configuration;
 mod keep;
 pub(crate) mod proof;
-mod refused;
-mod sift;
 mod step;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use anteroom_engine::{
+    kinds::{Kinds, ResourceName},
+    phase,
+    policies::{Group, PolicySet},
+};
 use anteroom_policy::{KindPattern, Operation, Phase, Target};
 use k8s_openapi::{
     ByteString,
@@ -22,44 +24,35 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
 };
 
-use crate::{
-    args::Args,
-    kinds::{Kinds, ResourceName},
-    phase,
-    policies::{Group, PolicySet},
-};
+use crate::args::Args;
 
-pub(crate) use apart::OF_POLICY;
 pub(crate) use configuration::Configuration;
 pub(crate) use keep::{Called, Keeper};
-
-use apart::Apart;
-use refused::Refusals;
 
 /// Set by the API server on every namespace.
 const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// What is said of all resources is said of these too, although they are a subresource.
+/// A rule on all resources covers this subresource too.
 const EPHEMERAL_CONTAINERS: &str = "pods/ephemeralcontainers";
 
 /// The webhook through which policies, and exceptions from them, are admitted themselves.
 const POLICIES: &str = "policies.anteroom.svc";
 
-/// How long the API server waits for it.
+/// Seconds that the API server waits for it.
 const POLICIES_TIMEOUT_SECONDS: i32 = 5;
 
-/// How the API server reaches the webhook, and what it spares.
+/// The address at which the API server reaches the webhook, and the namespaces it does not call for.
 #[derive(Clone, Debug)]
 pub(crate) struct Registration {
     /// The name of the object of either kind.
     name: String,
-    reach: Reach,
+    address: Address,
     /// Sorted, each once.
     exempt_namespaces: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
-enum Reach {
+enum Address {
     Url(String),
     Service {
         name: String,
@@ -70,9 +63,9 @@ enum Reach {
 
 impl Registration {
     pub(crate) fn new(args: &Args) -> Self {
-        let reach = match &args.webhook_url {
-            Some(url) => Reach::Url(url.trim_end_matches('/').to_owned()),
-            None => Reach::Service {
+        let address = match &args.webhook_url {
+            Some(url) => Address::Url(url.trim_end_matches('/').to_owned()),
+            None => Address::Service {
                 name: args.service_name.clone(),
                 namespace: args.service_namespace.clone(),
                 port: args.service_port,
@@ -90,24 +83,22 @@ impl Registration {
             .collect();
         Self {
             name: args.webhook_configuration.clone(),
-            reach,
+            address,
             exempt_namespaces: exempt.into_iter().collect(),
         }
     }
 
     /// The configuration of a phase for these policies, where the API server serves these kinds.
-    /// `trust_pem` is the authority of our certificate; empty: the API server's own trust store. What the API
-    /// server refuses is left out.
+    /// `trust_pem` is the authority of our certificate; empty: the API server's own trust store.
     pub(crate) fn configuration(
         &self,
         phase: Phase,
         policies: &PolicySet,
         kinds: &Kinds,
         trust_pem: &str,
-        refusals: &Refusals,
     ) -> Configuration {
         let mut groups: BTreeMap<Group, Vec<&Target>> = BTreeMap::new();
-        for entry in policies.entries().iter().filter(|entry| !entry.is_apart()) {
+        for entry in policies.entries() {
             groups
                 .entry(entry.group)
                 .or_default()
@@ -122,8 +113,6 @@ impl Registration {
             // As in Kyverno, what may be passed over changes an object first.
             webhooks.reverse();
         }
-        let apart = self.apart(phase, policies, kinds, trust_pem, refusals);
-        webhooks.extend(apart.webhooks.iter().map(|(_, webhook)| webhook.clone()));
         if phase == Phase::Validation {
             webhooks.push(self.of_policies(trust_pem));
         }
@@ -131,8 +120,6 @@ impl Registration {
             phase,
             name: self.name.clone(),
             webhooks,
-            apart: apart.webhooks,
-            left_out: apart.left_out,
         };
         let probe = proof::webhook(
             &proof::token(&configuration),
@@ -140,39 +127,6 @@ impl Registration {
         );
         configuration.webhooks.push(probe);
         configuration
-    }
-
-    /// The webhooks of single policies, after all others: what may be passed over first, as in Kyverno.
-    fn apart<'r>(
-        &self,
-        phase: Phase,
-        policies: &PolicySet,
-        kinds: &Kinds,
-        trust_pem: &str,
-        refusals: &'r Refusals,
-    ) -> Apart<'r> {
-        let mut apart = Apart::new(refusals);
-        let entries = policies.entries().iter();
-        let mut entries: Vec<_> = entries.filter(|entry| entry.is_apart()).collect();
-        // Where there is no room for all, nobody's own policies push out those of the cluster, and none that
-        // may be passed over one that may not.
-        entries.sort_by_key(|entry| (!entry.key.namespace.is_empty(), entry.group.ignore));
-        for entry in entries {
-            let targets: Vec<_> = entry.targets.get(phase).iter().collect();
-            let rules = rules(&targets, kinds);
-            if let (false, Ok(policy)) = (rules.is_empty(), &entry.outcome) {
-                let shared = self.webhook(phase, entry.group, rules, trust_pem);
-                let path = path(phase, entry.group) + &apart::path(&entry.key);
-                let webhook = MutatingWebhook {
-                    name: apart::name(phase, &entry.key),
-                    client_config: self.client_config(path, trust_pem),
-                    ..shared
-                };
-                apart.add(&entry.key, policy, webhook);
-            }
-        }
-        apart.order();
-        apart
     }
 
     /// Through which policies and exceptions are admitted. Where it does not answer they are: what they may
@@ -228,9 +182,9 @@ impl Registration {
     }
 
     fn client_config(&self, path: String, trust_pem: &str) -> WebhookClientConfig {
-        let (url, service) = match &self.reach {
-            Reach::Url(url) => (Some(format!("{url}{path}")), None),
-            Reach::Service {
+        let (url, service) = match &self.address {
+            Address::Url(url) => (Some(format!("{url}{path}")), None),
+            Address::Service {
                 name,
                 namespace,
                 port,
@@ -264,7 +218,7 @@ impl Registration {
     }
 }
 
-/// Where the reviews of a group go.
+/// The path of the reviews of a group.
 fn path(phase: Phase, group: Group) -> String {
     let action = if group.ignore { "ignore" } else { "fail" };
     let (verb, seconds) = (phase::verb(phase), group.timeout_seconds);
@@ -312,7 +266,7 @@ fn rules(targets: &[&Target], kinds: &Kinds) -> Vec<RuleWithOperations> {
     rules.into_iter().map(rule).collect()
 }
 
-/// What a pattern is in a webhook configuration. One for everything stays one for everything, kinds
+/// The resources of a pattern, as a webhook configuration names them. A pattern for everything stays one for everything, kinds
 /// to come included; others are the kinds that are served now.
 fn resources(pattern: &KindPattern, kinds: &Kinds) -> Vec<ResourceName> {
     let everything = |resource: &str| ResourceName {

@@ -2,6 +2,10 @@
 
 use std::{fmt::Write as _, io::Write as _};
 
+use anteroom_engine::{
+    facts::Origin,
+    verdict::{Blocked, Decision, FactRecord, RuleRecord},
+};
 use anteroom_model::ErrorCode;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -9,9 +13,7 @@ use serde::Serialize;
 
 use crate::{
     admission::Admission,
-    facts::Origin,
     review::{Review, ReviewError},
-    verdict::{Blocked, Decision, FactRecord, RuleRecord},
 };
 
 /// Warnings of one answer; the rest are summed up in one more.
@@ -32,10 +34,10 @@ const FACTS_MAX: usize = 16;
 /// Places that one rule changed in the record; the rest are counted.
 const CHANGED_MAX: usize = 16;
 
-/// What a fact reads, and a place that is changed, as the record names them: paths may be long.
+/// Bytes of an entry or a changed path in the record: paths may be long.
 const ENTRY_BYTES_MAX: usize = 256;
 
-/// What is usual of an answer's length.
+/// Usual length of an answer.
 const ANSWER_BYTES: usize = 1024;
 
 #[derive(Serialize)]
@@ -55,7 +57,7 @@ struct Response<'a> {
     status: Option<Status<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
-    /// What the patch is written in.
+    /// The format of the patch.
     #[serde(skip_serializing_if = "Option::is_none")]
     patch_type: Option<&'static str>,
     /// Base64 of its JSON.
@@ -65,7 +67,7 @@ struct Response<'a> {
     audit_annotations: Option<Annotations>,
 }
 
-/// Of a refusal.
+/// The status of a refusal.
 #[derive(Serialize)]
 struct Status<'a> {
     status: &'static str,
@@ -251,7 +253,7 @@ struct Rule<'a> {
     policy: &'a str,
     rule: &'a str,
     result: &'static str,
-    /// By which it was skipped.
+    /// The exceptions by which it was skipped.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     exceptions: &'a [String],
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -300,7 +302,7 @@ impl<'a> Fact<'a> {
     }
 }
 
-/// Which rules, from which facts, of which age: as JSON text.
+/// The rules, the facts that they read, and the ages of these, as JSON text.
 pub(crate) fn record(decision: &Decision) -> String {
     let mut record = Vec::with_capacity(ANSWER_BYTES);
     let _ = write!(record, r#"{{"allowed":{},"rules":["#, decision.allowed());

@@ -7,6 +7,7 @@ mod fields;
 
 use std::borrow::Cow;
 
+use anteroom_engine::incoming::{self, Incoming, KindName, ResourcePath};
 use anteroom_model::ErrorCode;
 use anteroom_policy::{AdmissionRequest, Arrival, Operation, RequestParts};
 use http::StatusCode;
@@ -20,7 +21,7 @@ pub(crate) use fields::{Head, User};
 /// The version that is spoken here.
 const API_VERSION: &str = "admission.k8s.io/v1";
 
-/// What can be wrong with a review.
+/// An error of a review.
 #[derive(Debug, Error)]
 pub(crate) enum ReviewError {
     /// The body is over the limit.
@@ -32,13 +33,13 @@ pub(crate) enum ReviewError {
     /// The body did not arrive whole.
     #[error("the body did not arrive: {problem}")]
     Body {
-        /// What the transport said.
+        /// The message of the transport.
         problem: String,
     },
     /// The body is not JSON, or not of the shape of an AdmissionReview.
     #[error("the body is not an AdmissionReview: {source}")]
     NotJson {
-        /// Where.
+        /// The error of the parser, with its position.
         source: serde_json::Error,
     },
     /// The body is of another kind or version.
@@ -47,7 +48,7 @@ pub(crate) enum ReviewError {
          here"
     )]
     Version {
-        /// What it says it is.
+        /// The kind that it names.
         kind: String,
         /// And in which version.
         api_version: String,
@@ -60,7 +61,7 @@ pub(crate) enum ReviewError {
     Request {
         /// Its `uid`, if it has one: then it can be answered as a review.
         uid: Option<String>,
-        /// What is wrong.
+        /// The problem, for people.
         problem: String,
     },
 }
@@ -77,7 +78,7 @@ impl ReviewError {
         }
     }
 
-    /// Of an answer that is not a review.
+    /// The HTTP status of an answer that is not a review.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
@@ -97,7 +98,7 @@ impl ReviewError {
 /// A review whose request can be answered.
 #[derive(Debug)]
 pub(crate) struct Review<'a> {
-    /// What decides who is concerned.
+    /// The fields that select the policies.
     pub(crate) head: Head<'a>,
     operation: Operation,
     arrival: Arrival,
@@ -170,25 +171,45 @@ impl<'a> Review<'a> {
         })
     }
 
-    /// What is done.
+    /// The operation that the user asks for.
     pub(crate) fn operation(&self) -> Operation {
         self.operation
     }
 
-    /// Whether nothing comes of it. Looked up when it is asked for.
-    pub(crate) fn is_dry_run(&self) -> bool {
-        self.fields.iter().any(|field| field == ("dryRun", "true"))
-    }
-
-    /// Whose request it is; `None` where that cannot be read. Looked up when it is asked for.
+    /// The user of the request; `None` if that cannot be read. Read on demand.
     pub(crate) fn user(&self) -> Option<User<'a>> {
         let user = self.fields.iter().find(|(name, _)| *name == "userInfo");
         user.and_then(|(_, text)| serde_json::from_str(text).ok())
     }
+}
 
-    /// In whose name what is written is kept apart (`fieldManager`); empty: nobody says. Looked up when it is asked
-    /// for.
-    pub(crate) fn field_manager(&self) -> String {
+impl Incoming for Review<'_> {
+    type Error = ReviewError;
+
+    fn head(&self) -> incoming::Head<'_> {
+        let Head { kind, resource, .. } = &self.head;
+        incoming::Head {
+            kind: KindName {
+                group: &kind.group,
+                version: &kind.version,
+                kind: &kind.kind,
+            },
+            resource: ResourcePath {
+                group: &resource.group,
+                version: &resource.version,
+                resource: &resource.resource,
+                subresource: &self.head.sub_resource,
+            },
+            operation: self.operation,
+            namespace: &self.head.namespace,
+        }
+    }
+
+    fn is_dry_run(&self) -> bool {
+        self.fields.iter().any(|field| field == ("dryRun", "true"))
+    }
+
+    fn field_manager(&self) -> String {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         struct Options {
@@ -199,11 +220,7 @@ impl<'a> Review<'a> {
         options.unwrap_or_default().field_manager
     }
 
-    /// These parts of the request.
-    ///
-    /// # Errors
-    /// Where they are not what they should be.
-    pub(crate) fn request(&self, parts: &RequestParts) -> Result<AdmissionRequest, ReviewError> {
+    fn request(&self, parts: &RequestParts) -> Result<AdmissionRequest, ReviewError> {
         let malformed = |problem: String| ReviewError::Request {
             uid: Some(self.head.uid.clone().into_owned()),
             problem,
@@ -222,7 +239,7 @@ impl<'a> Review<'a> {
     }
 }
 
-/// What is wrong with a request, in words; else its operation.
+/// Checks a request: its operation, or the problem in words.
 fn check(head: &Head<'_>) -> Result<Operation, String> {
     if head.uid.is_empty() {
         return Err("request.uid is missing".to_owned());
@@ -248,7 +265,7 @@ fn check(head: &Head<'_>) -> Result<Operation, String> {
     }
 }
 
-/// What an unknown sender wrote is repeated only so far.
+/// Cuts text of an unknown sender before it is repeated.
 fn shortened(text: &str) -> String {
     const CHARACTERS_MAX: usize = 64;
     text.chars().take(CHARACTERS_MAX).collect()

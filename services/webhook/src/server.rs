@@ -5,7 +5,6 @@
 //! | `/validate` | all, each by its own failure policy |
 //! | `/validate/fail`, `/validate/ignore` | those of this failure policy |
 //! | `/validate/fail/10` and so on | those of this failure policy and `timeoutSeconds`: what is registered |
-//! | `/validate/fail/10/policy/NAME`, `…/policy/NAMESPACE/NAME` | this one alone: of one that has `matchConditions`, and is of none of the above |
 //! | `/mutate` and so on | the same, by the rules that change objects |
 //! | `/policies` | none: policies themselves are admitted |
 //! | `/probe` | none: every review is refused, see [`registration::proof`](crate::registration::proof) |
@@ -22,7 +21,9 @@ use std::{
     time::Duration,
 };
 
-use anteroom_model::ObjectKey;
+use anteroom_engine::{
+    decide::Engine, mutate_existing::MutateExisting, phase, policies::Scope, violations::Violations,
+};
 use anteroom_policy::Phase;
 use anteroom_runtime::{Shutdown, certs::Certificates};
 use anyhow::Context as _;
@@ -38,15 +39,7 @@ use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 use tower::{Service, make::Shared};
 
-use crate::{
-    decide::Decider,
-    existing::Existing,
-    metrics::WebhookMetrics,
-    phase,
-    policies::Scope,
-    registration::{OF_POLICY, proof},
-    violations::Violations,
-};
+use crate::{exempt::Exempt, metrics::WebhookMetrics, registration::proof};
 use answer::About;
 use receive::Receiving;
 use stream::Acceptor;
@@ -65,17 +58,18 @@ const STREAMS_MAX: u32 = 200;
 /// The headers of a request; more is refused by the transport.
 const HEADER_BYTES_MAX: usize = 64 * 1024;
 
-/// How long the reviews that were received may take to be answered, once the process is to stop.
+/// Limit for answering the reviews that were received, once the process is to stop.
 const DRAIN: Duration = Duration::from_secs(15);
 
-/// What a handler has. Each request holds it, so it is shared as one.
+/// The state of the handlers. Each request holds it, so it is shared as one.
 #[derive(Debug)]
 struct App {
-    decider: Decider,
+    engine: Engine,
+    exempt: Exempt,
     violations: Violations,
-    existing: Existing,
+    existing: MutateExisting,
     metrics: WebhookMetrics,
-    places: Semaphore,
+    permits: Semaphore,
     receiving: Receiving,
 }
 
@@ -111,40 +105,41 @@ pub(crate) async fn serve(
     }
 }
 
-/// What is served, without TLS. The few paths are told apart by hand, which costs next to nothing.
+/// The HTTP service below TLS. The few paths are told apart by hand, which costs next to nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint(Arc<App>);
 
 impl Endpoint {
     pub(crate) fn new(
-        decider: Decider,
+        (engine, exempt): (Engine, Exempt),
         violations: Violations,
-        existing: Existing,
+        existing: MutateExisting,
         metrics: WebhookMetrics,
     ) -> Self {
         Self(Arc::new(App {
-            decider,
+            engine,
+            exempt,
             violations,
             existing,
             metrics,
-            places: Semaphore::new(REVIEWS_MAX),
+            permits: Semaphore::new(REVIEWS_MAX),
             receiving: Receiving::default(),
         }))
     }
 
     /// Answers one request.
     pub(crate) async fn answer(&self, request: Request) -> Response {
-        let Some(place) = place(request.uri().path()) else {
+        let Some(route) = route(request.uri().path()) else {
             return not_found(request.uri());
         };
         if request.method() != Method::POST {
             return only_posts();
         }
-        match place {
-            Place::Reviews(about) => answer::answer(&self.0, about, request).await,
+        match route {
+            Route::Reviews(about) => answer::answer(&self.0, about, request).await,
             // Whoever asks here wants to know whether the API server calls us. That is no decision,
             // and counts as none.
-            Place::Probe => answer::probed(&self.0, request).await,
+            Route::Probe => answer::probed(&self.0, request).await,
         }
     }
 }
@@ -164,34 +159,30 @@ impl Service<http::Request<Incoming>> for Endpoint {
     }
 }
 
-/// What a path is for.
+/// The purpose of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum Route {
     Reviews(About),
     Probe,
 }
 
 /// `None`: there is no such path.
-fn place(path: &str) -> Option<Place> {
+fn route(path: &str) -> Option<Route> {
     match path {
-        "/policies" => return Some(Place::Reviews(About::Policies)),
-        proof::PATH => return Some(Place::Probe),
+        "/policies" => return Some(Route::Reviews(About::Policies)),
+        proof::PATH => return Some(Route::Probe),
         _ => {}
     }
     Phase::ALL.into_iter().find_map(|phase| {
         let scope = scope(path.strip_prefix('/')?.strip_prefix(phase::verb(phase))?)?;
-        Some(Place::Reviews(About::Objects(phase, scope)))
+        Some(Route::Reviews(About::Objects(phase, scope)))
     })
 }
 
-/// From what follows the verb, as in `/fail/10` or `/fail/10/policy/NAMESPACE/NAME`.
+/// From what follows the verb, as in `/fail/10`.
 fn scope(rest: &str) -> Option<Scope> {
-    let (rest, policy) = match rest.split_once(OF_POLICY) {
-        None => (rest, None),
-        Some((rest, policy)) => (rest, Some(key_in(policy)?)),
-    };
     if rest.is_empty() {
-        return policy.is_none().then(Scope::default);
+        return Some(Scope::default());
     }
     let rest = rest.strip_prefix('/')?;
     let (action, timeout_seconds) = match rest.split_once('/') {
@@ -201,15 +192,7 @@ fn scope(rest: &str) -> Option<Scope> {
     Some(Scope {
         ignore: Some(ignores(action)?),
         timeout_seconds,
-        policy,
     })
-}
-
-/// `NAME` or `NAMESPACE/NAME`.
-fn key_in(path: &str) -> Option<ObjectKey> {
-    let (namespace, name) = path.split_once('/').unwrap_or(("", path));
-    let is_whole = !name.is_empty() && !name.contains('/') && !path.starts_with('/');
-    is_whole.then(|| ObjectKey::new(namespace, name))
 }
 
 fn ignores(action: &str) -> Option<bool> {
@@ -239,54 +222,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_may_name_one_policy() {
-        let of = |path: &str| match place(path)? {
-            Place::Reviews(About::Objects(phase, scope)) => {
-                let policy = scope.policy?;
-                assert_eq!(scope.ignore, Some(path.contains("ignore")), "{path}");
-                Some((phase, policy.to_string()))
-            }
-            _ => None,
-        };
-        let (mutation, validation) = (Phase::Mutation, Phase::Validation);
-        for (path, expected) in [
-            ("/validate/fail/10/policy/p", Some((validation, "p"))),
-            (
-                "/mutate/ignore/30/policy/ns/p.x",
-                Some((mutation, "ns/p.x")),
-            ),
-            (
-                "/validate/fail/10/policy/policy/policy",
-                Some((validation, "policy/policy")),
-            ),
-            ("/validate/policy/p", None),
-            ("/validate/fail/10/policy/", None),
-            ("/validate/fail/10/policy//p", None),
-            ("/validate/fail/10/policy/ns/", None),
-            ("/validate/fail/10/policy/a/b/c", None),
-            ("/validate/fail/soon/policy/p", None),
-            ("/validate/fail/10", None),
-        ] {
-            let expected = expected.map(|(phase, policy)| (phase, policy.to_owned()));
-            assert_eq!(of(path), expected, "{path}");
-        }
-    }
-
-    #[test]
     fn a_path_says_which_policies_decide() {
         let of = |phase, ignore, timeout_seconds| {
             let scope = Scope {
                 ignore,
                 timeout_seconds,
-                policy: None,
             };
-            Some(Place::Reviews(About::Objects(phase, scope)))
+            Some(Route::Reviews(About::Objects(phase, scope)))
         };
         let reviews = |ignore, seconds| of(Phase::Validation, ignore, seconds);
         let changes = |ignore, seconds| of(Phase::Mutation, ignore, seconds);
         for (path, expected) in [
-            ("/policies", Some(Place::Reviews(About::Policies))),
-            (proof::PATH, Some(Place::Probe)),
+            ("/policies", Some(Route::Reviews(About::Policies))),
+            (proof::PATH, Some(Route::Probe)),
             ("/validate", reviews(None, None)),
             ("/validate/fail", reviews(Some(false), None)),
             ("/validate/ignore", reviews(Some(true), None)),
@@ -302,12 +250,13 @@ mod tests {
             ("/validate/fail/", None),
             ("/validate/fail/soon", None),
             ("/validate/fail/10/", None),
+            ("/validate/fail/10/policy/p", None),
             ("/validate/nope/10", None),
             ("/validated", None),
             ("/", None),
             ("", None),
         ] {
-            assert_eq!(place(path), expected, "{path}");
+            assert_eq!(route(path), expected, "{path}");
         }
     }
 }

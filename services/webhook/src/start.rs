@@ -7,6 +7,14 @@ use std::{
 };
 
 use anteroom_bus::Bus;
+use anteroom_engine::{
+    catalog::{self, Catalog, Catalogs},
+    decide::Engine,
+    facts::BusFacts,
+    mutate_existing::MutateExisting,
+    recorder::SharedRecorder,
+    violations::Violations,
+};
 use anteroom_policy::Phase;
 use anteroom_runtime::{Check, Service, Shutdown, certs::Certificates, supervise::Tasks};
 use kube::Client;
@@ -15,23 +23,17 @@ use tokio::sync::watch;
 use crate::{
     args::Args,
     beats::Beats,
-    catalog::{self, Catalog, Catalogs},
-    decide::Decider,
     exempt::Exempt,
-    existing::Existing,
-    facts::Facts,
     metrics::{KyvernoMetrics, WebhookMetrics},
-    policies::PolicySet,
     ready,
     registration::{Called, Keeper, Registration},
     server, tls,
-    violations::Violations,
 };
 
 /// The authority that the certificate is trusted by.
 type Trust = watch::Receiver<Option<Arc<str>>>;
 
-/// What the tasks are begun with.
+/// The handles that the tasks are begun with.
 pub(crate) struct Parts<'a> {
     args: &'a Args,
     bus: Arc<dyn Bus>,
@@ -60,6 +62,10 @@ impl<'a> Parts<'a> {
         self.service.shutdown.clone()
     }
 
+    fn recorder(&self) -> SharedRecorder {
+        Arc::new(self.metrics.clone())
+    }
+
     fn bus(&self) -> Arc<dyn Bus> {
         Arc::clone(&self.bus)
     }
@@ -69,8 +75,8 @@ impl<'a> Parts<'a> {
         let (catalogs_in, catalogs) = watch::channel(None::<Arc<Catalog>>);
         let readiness = &self.service.readiness;
         let check = readiness.check("policies", "the first read of the log");
-        let (service, metrics) = (self.service.clone(), self.metrics.clone());
-        let follow = catalog::follow(self.bus(), service, metrics, catalogs_in, check);
+        let service = self.service.clone();
+        let follow = catalog::follow(self.bus(), service, self.recorder(), catalogs_in, check);
         self.tasks.spawn("policies", follow);
         let check = readiness.check("views", "the policies, which say what is needed");
         let keep = ready::keep(self.bus(), catalogs.clone(), check, self.shutdown());
@@ -144,33 +150,30 @@ impl<'a> Parts<'a> {
             called,
         };
         self.tasks.spawn("beats", beats.run(self.shutdown()));
-        if let Some(kyverno) = self.metrics.kyverno.clone() {
-            let told = tell_policies(kyverno, catalogs.clone(), self.shutdown());
-            self.tasks.spawn("metrics of policies", told);
-        }
     }
 
-    /// What decides, and what follows from decisions.
+    /// Begins the tasks that follow decisions, and returns the endpoint that decides.
     pub(crate) fn decisions(&self, catalogs: Catalogs) -> server::Endpoint {
         let hedge = Duration::from_millis(self.args.query_hedge_ms);
-        let (metrics, ratio) = (self.metrics.clone(), self.args.audit_cached_calls);
-        let facts = Facts::new(self.bus(), metrics.clone(), hedge, ratio);
+        let (recorder, ratio) = (self.recorder(), self.args.audit_cached_calls);
+        let facts = BusFacts::new(self.bus(), Arc::clone(&recorder), hedge, ratio);
         let exempt = Exempt::new(self.args);
-        let decider = Decider::new(catalogs, facts, metrics.clone()).exempting(exempt);
-        let (violations, telling) = Violations::new(self.bus(), metrics.clone(), self.shutdown());
+        let engine = Engine::new(catalogs, facts, Arc::clone(&recorder));
+        let (violations, telling) =
+            Violations::new(self.bus(), Arc::clone(&recorder), self.shutdown());
         self.tasks.spawn("violations", telling);
-        let (existing, changing) = Existing::new(
-            decider.clone(),
+        let (existing, changing) = MutateExisting::new(
+            engine.clone(),
             violations.clone(),
-            metrics.clone(),
+            recorder,
             self.args.watcher_user.as_deref(),
             self.shutdown(),
         );
         self.tasks.spawn("objects that exist", changing);
-        server::Endpoint::new(decider, violations, existing, metrics)
+        server::Endpoint::new((engine, exempt), violations, existing, self.metrics.clone())
     }
 
-    /// Answers.
+    /// Begins to answer reviews over HTTPS.
     pub(crate) fn server(
         &self,
         listener: TcpListener,
@@ -179,35 +182,6 @@ impl<'a> Parts<'a> {
     ) {
         let serve = server::serve(listener, certificates, endpoint.clone(), self.shutdown());
         self.tasks.spawn("server", serve);
-    }
-}
-
-/// Tells by Kyverno's names which rules there are.
-async fn tell_policies(
-    metrics: KyvernoMetrics,
-    mut catalogs: Catalogs,
-    shutdown: Shutdown,
-) -> anyhow::Result<()> {
-    let stop = shutdown.token();
-    let mut told: Option<Arc<PolicySet>> = None;
-    loop {
-        let policies = catalogs
-            .borrow_and_update()
-            .as_ref()
-            .map(|c| Arc::clone(&c.policies));
-        if let Some(policies) = policies {
-            let is_told = told
-                .as_ref()
-                .is_some_and(|told| Arc::ptr_eq(told, &policies));
-            if !is_told {
-                metrics.policies(&policies);
-                told = Some(policies);
-            }
-        }
-        tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            Ok(()) = catalogs.changed() => {}
-        }
     }
 }
 

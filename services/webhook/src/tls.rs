@@ -17,10 +17,10 @@ use tokio::sync::watch;
 use crate::args::Args;
 use stored::Stored;
 
-/// How often our own certificate is looked at.
+/// Interval between checks of our own certificate.
 const RECHECK: Duration = Duration::from_secs(30);
 
-/// Where the certificate comes from.
+/// The source of the certificate.
 pub(crate) enum Source {
     /// Somebody else keeps it.
     Files {
@@ -34,7 +34,7 @@ pub(crate) enum Source {
     Memory,
 }
 
-/// What is told of the certificate.
+/// The channels by which others learn of the certificate.
 pub(crate) struct Outlet {
     pub(crate) certificates: Certificates,
     /// The authority in PEM; empty: the API server's own trust store. `None`: not known yet.

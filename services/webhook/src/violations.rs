@@ -1,85 +1,18 @@
-//! Telling of requests that violate rules, to whoever writes Events of it.
+//! The violations in a decision that the reporter writes Events of. Pure.
 //!
-//! A decision never waits for that: what finds no place in the queue is dropped, and counted. What stands
-//! in an object that is there is found again by the next scan.
+//! A violation in an object that is there is found again by the next scan.
 
-use std::sync::Arc;
-
-use anteroom_bus::Bus;
-use anteroom_policy::{Operation, RuleOutcome};
-use anteroom_runtime::Shutdown;
-use anteroom_wire::violation::{MESSAGE_BYTES_MAX, ViolatedRule, Violation, cut};
-use tokio::sync::mpsc;
-
-use crate::{
-    metrics::WebhookMetrics,
-    review::Review,
+use anteroom_engine::{
+    incoming::Incoming as _,
     verdict::{Decision, RuleRecord},
 };
+use anteroom_policy::{Operation, RuleOutcome};
+use anteroom_wire::violation::{MESSAGE_BYTES_MAX, ViolatedRule, Violation, cut};
 
-/// Violations that wait to be sent.
-const WAITING_MAX: usize = 256;
+use crate::review::Review;
 
-/// Takes in what is to be told. Cheap to clone.
-#[derive(Clone, Debug)]
-pub(crate) struct Violations {
-    queue: mpsc::Sender<Violation>,
-    metrics: WebhookMetrics,
-}
-
-impl Violations {
-    /// And what sends them, until shutdown.
-    pub(crate) fn new(
-        bus: Arc<dyn Bus>,
-        metrics: WebhookMetrics,
-        shutdown: Shutdown,
-    ) -> (Self, impl Future<Output = anyhow::Result<()>> + use<>) {
-        let (queue, waiting) = mpsc::channel(WAITING_MAX);
-        let sending = send(bus, waiting, metrics.clone(), shutdown);
-        (Self { queue, metrics }, sending)
-    }
-
-    /// Tells of a decision, if there is something to tell.
-    pub(crate) fn tell(&self, review: &Review<'_>, decision: &Decision) {
-        if let Some(violation) = violation(review, decision) {
-            self.send(violation);
-        }
-    }
-
-    /// Tells of this.
-    pub(crate) fn send(&self, violation: Violation) {
-        if self.queue.try_send(violation).is_err() {
-            self.metrics.violation("dropped");
-        }
-    }
-}
-
-async fn send(
-    bus: Arc<dyn Bus>,
-    mut waiting: mpsc::Receiver<Violation>,
-    metrics: WebhookMetrics,
-    shutdown: Shutdown,
-) -> anyhow::Result<()> {
-    let stop = shutdown.token();
-    loop {
-        let violation = tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            violation = waiting.recv() => violation,
-        };
-        let Some(violation) = violation else {
-            stop.cancelled().await; // Nobody tells any more: the server has ended.
-            return Ok(());
-        };
-        let sent = bus.send_violation(&violation).await;
-        metrics.violation(if sent.is_ok() { "sent" } else { "failed" });
-        if let Err(error) = sent {
-            tracing::debug!(%error, "a violation was not told of");
-        }
-    }
-}
-
-/// What is to be told of a decision: of a request that was admitted, only what no scan will find.
-fn violation(review: &Review<'_>, decision: &Decision) -> Option<Violation> {
+/// The violation to report for a decision. For a request that was admitted, only what no scan will find.
+pub(crate) fn of(review: &Review<'_>, decision: &Decision) -> Option<Violation> {
     let is_bad = |record: &&RuleRecord| {
         matches!(
             record.outcome,
@@ -135,13 +68,15 @@ fn violated(record: &RuleRecord) -> ViolatedRule {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use anteroom_model::ObjectKey;
     use anteroom_policy::FailureAction;
     use anteroom_wire::violation::RULES_MAX;
     use serde_json::json;
 
     use super::*;
-    use crate::{rule::RuleName, verdict};
+    use anteroom_engine::{rule::RuleName, verdict};
 
     fn told(
         operation: &str,
@@ -152,7 +87,7 @@ mod tests {
         told_of(operation, dry_run, action, unscanned, &["taken"])
     }
 
-    /// Of a rule for each message.
+    /// One entry for each message of a rule.
     fn told_of(
         operation: &str,
         dry_run: bool,
@@ -191,7 +126,7 @@ mod tests {
         let passes = std::iter::once(record(RuleOutcome::Pass));
         let records = passes.chain(messages.iter().map(fails)).collect();
         let decision = verdict::decide(records, Vec::new());
-        violation(&review, &decision)
+        of(&review, &decision)
     }
 
     #[test]

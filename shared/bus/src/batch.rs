@@ -1,4 +1,4 @@
-//! What a batch may be, on either bus.
+//! The limits of a batch, which both buses check before they send anything.
 
 use anteroom_model::{
     Op, ViewId,
@@ -12,7 +12,7 @@ use crate::BusError;
 pub(crate) fn check(batch: &[Envelope]) -> Result<(), BusError> {
     if batch.is_empty() {
         return Err(BusError::Refused {
-            message: "a batch without records".to_owned(),
+            message: "a batch has no records".to_owned(),
         });
     }
     if batch.len() > BATCH_MESSAGES_MAX {

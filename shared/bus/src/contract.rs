@@ -1,4 +1,4 @@
-//! The seam: what a bus does, whichever it is.
+//! The interface that both buses implement, and the types that it exchanges.
 
 use std::{collections::HashMap, fmt::Debug, time::Duration};
 
@@ -21,7 +21,7 @@ use tokio::sync::watch;
 
 use crate::Violations;
 
-/// A bus.
+/// A message bus: the log, heartbeats and requests.
 ///
 /// # The log
 /// One log for all views, in one total order, that keeps the last record of every object and every
@@ -34,21 +34,21 @@ use crate::Violations;
 /// never write after its successor.
 #[async_trait]
 pub trait Bus: Debug + Send + Sync + 'static {
-    /// Whether the bus is within reach right now, and changes of that.
+    /// Returns a receiver of the connection's state: its current value, and every change.
     fn connection(&self) -> watch::Receiver<Connection>;
 
-    /// Makes the log if there is none (a new [`Incarnation`]) and says where it stands. The writer
-    /// calls this; readers use [`Bus::head`].
+    /// Creates the log if there is none (with a new [`Incarnation`]) and returns its head. The
+    /// writer calls this; readers use [`Bus::head`].
     async fn ensure_log(&self) -> Result<LogHead, BusError>;
 
-    /// Where the log stands; [`BusError::NoLog`] if there is none.
+    /// Returns the log's incarnation and last position, or [`BusError::NoLog`] if there is no log.
     async fn head(&self) -> Result<LogHead, BusError>;
 
-    /// The group's lease as it stands, if anybody ever took it.
+    /// Returns the group's current lease with its fence; `None` if nobody ever took it.
     async fn lease(&self, group: Group) -> Result<Option<(Lease, Fence)>, BusError>;
 
-    /// Takes the group's lease if it is still as `expected` says (`None`: never taken):
-    /// compare-and-swap. A fence of another group is [`AppendError::Fenced`].
+    /// Takes the group's lease by compare-and-swap: only if its fence is still `expected` (`None`:
+    /// never taken). A fence of another group is [`AppendError::Fenced`].
     async fn take_lease(
         &self,
         group: Group,
@@ -72,44 +72,48 @@ pub trait Bus: Debug + Send + Sync + 'static {
     /// readers that it is dropped). Call it after the `Dropped` control record was appended.
     async fn purge(&self, fence: Fence, view: &ViewId) -> Result<(), AppendError>;
 
-    /// What the log holds, without bodies: what a new writer compares the source with. Whole for the groups
-    /// whose lease was taken before it is asked for; of a group that somebody else writes meanwhile, what
-    /// is written then may be missing.
+    /// Returns the log's content without bodies. A new writer compares the source with it.
+    ///
+    /// It is complete for the groups whose lease the caller took before. In a group that somebody
+    /// else writes meanwhile, the records written during the call may be missing.
     async fn index(&self) -> Result<LogIndex, BusError>;
 
-    /// As [`Bus::index`], of one group's views alone: those whose control record names a source of
-    /// the group. A view is in the log from its first control record on, so none is missed.
+    /// Does the same as [`Bus::index`] for the views of one group: those whose control record names
+    /// a source of the group. A view's first record is its control record, so none is missed.
     async fn index_of(&self, group: Group) -> Result<LogIndex, BusError>;
 
     /// Reads the log from its start and then follows it, through every reconnect. Returns at once;
     /// everything, the first read included, arrives as events.
     fn follow(&self, scope: Scope) -> Follower;
 
-    /// Sends a heartbeat to whoever listens now. Never stored, and lost when the bus is away.
+    /// Publishes a writer's heartbeat to the current subscribers. It is never stored, and lost
+    /// while the bus is out of reach.
     async fn send_beat(&self, beat: &Beat) -> Result<(), BusError>;
 
     /// The heartbeats of the writers, from now on. A slow reader loses the oldest.
     async fn beats(&self) -> Result<Beats, BusError>;
 
-    /// As [`Bus::send_beat`], from a replica.
+    /// Sends a replica's heartbeat, with the guarantees of [`Bus::send_beat`].
     async fn send_replica_beat(&self, beat: &ReplicaBeat) -> Result<(), BusError>;
 
     /// The heartbeats of the replicas, from now on. A slow reader loses the oldest.
     async fn replica_beats(&self) -> Result<Beats<ReplicaBeat>, BusError>;
 
-    /// As [`Bus::send_beat`], from a webhook.
+    /// Sends a webhook's heartbeat, with the guarantees of [`Bus::send_beat`].
     async fn send_webhook_beat(&self, beat: &WebhookBeat) -> Result<(), BusError>;
 
     /// The heartbeats of the webhooks, from now on. A slow reader loses the oldest.
     async fn webhook_beats(&self) -> Result<Beats<WebhookBeat>, BusError>;
 
-    /// As [`Bus::send_beat`]: what a webhook found at admission.
+    /// Publishes a violation that a webhook found at admission, with the guarantees of
+    /// [`Bus::send_beat`].
     async fn send_violation(&self, violation: &Violation) -> Result<(), BusError>;
 
-    /// What webhooks find at admission, from now on. A slow reader loses the oldest, and is told how many.
+    /// Subscribes to the violations that webhooks find at admission, from now on. A slow reader
+    /// loses the oldest, and is told how many.
     async fn violations(&self) -> Result<Violations, BusError>;
 
-    /// Asks whoever serves `to`; one of them answers.
+    /// Sends a request to the queue group of `to`. One of its members answers.
     async fn request(
         &self,
         to: &Address,
@@ -121,7 +125,7 @@ pub trait Bus: Debug + Send + Sync + 'static {
     /// address, each call reaches one.
     async fn serve(&self, at: &Address) -> Result<Serving, BusError>;
 
-    /// What this client has met so far, for metrics.
+    /// Returns this client's counters, for metrics.
     fn counters(&self) -> crate::Counters {
         crate::Counters::default()
     }
@@ -130,7 +134,7 @@ pub trait Bus: Debug + Send + Sync + 'static {
     async fn close(&self);
 }
 
-/// Whether the bus is within reach.
+/// The state of a client's connection to the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connection {
     /// Requests and writes go through.
@@ -139,34 +143,34 @@ pub enum Connection {
     Down,
 }
 
-/// Where the log stands.
+/// The identity of the log and its last position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogHead {
-    /// Which log.
+    /// The incarnation of the log: a log that was deleted and created again has another one.
     pub incarnation: Incarnation,
     /// The position of its last record; 0 if it is empty.
     pub last: Revision,
 }
 
-/// Who writes.
+/// The lease of a group: its holder is the group's only writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// Grows by one with every taking.
     pub term: u32,
-    /// Who took it, as in a pod's name.
+    /// The name of the process that took it, such as its pod's name.
     pub holder: String,
 }
 
 /// Proof of having taken a group's lease: the position at which it was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fence {
-    /// Whose lease.
+    /// The group whose lease was taken.
     pub group: Group,
-    /// Where it stands in the log.
+    /// The position of the lease's record in the log.
     pub at: Revision,
 }
 
-/// What a reader follows.
+/// The part of the log that a follower reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Every view.
@@ -177,10 +181,11 @@ pub enum Scope {
     Controls,
 }
 
-/// What the log holds, without bodies.
+/// An index of the log: the control record of every view, and the key and version of every object,
+/// without bodies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LogIndex {
-    /// Which log.
+    /// The incarnation of the log that was read.
     pub incarnation: Incarnation,
     /// The last control record of every view.
     pub views: HashMap<ViewId, ViewRecord>,
@@ -188,15 +193,15 @@ pub struct LogIndex {
     pub objects: HashMap<ViewId, HashMap<ObjectKey, (Epoch, ResourceVersion)>>,
 }
 
-/// What a reader of the log sees.
+/// An event that a [`Follower`] delivers.
 #[derive(Clone, Debug)]
 pub enum LogEvent {
     /// The read begins (again) from the start of the log: until [`LogEvent::CaughtUp`], mark what
     /// is delivered; then sweep what was not.
     Restart {
-        /// Which log is read now.
+        /// The incarnation of the log that is read from now on.
         incarnation: Incarnation,
-        /// Why.
+        /// The reason for the new read.
         cause: RestartCause,
     },
     /// The next record.
@@ -215,7 +220,7 @@ pub enum LogEvent {
     },
     /// The log is out of reach; what was delivered stays true, and grows old.
     Away {
-        /// What the transport said.
+        /// The cause, in words for a log line.
         reason: String,
     },
 }
@@ -224,11 +229,13 @@ pub enum LogEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{error}")]
 pub struct Unreadable {
-    /// Whose record it is; `None` where not even that can be told: it may be any view's.
+    /// The view of the record; `None` where its subject cannot be parsed either: it may belong to
+    /// any view.
     pub view: Option<ViewId>,
-    /// Which object's; `None` for a control record, and where it cannot be told.
+    /// The object of the record; `None` for a control record, and where the subject cannot be
+    /// parsed.
     pub key: Option<ObjectKey>,
-    /// What is wrong with it.
+    /// The error of the decoder.
     pub error: anteroom_wire::WireError,
 }
 
@@ -249,7 +256,7 @@ pub enum RestartCause {
     Asked,
 }
 
-/// A reader of the log. Bounded: when nobody reads it, the source waits.
+/// A reader of the log. Its queue is bounded: while nobody reads it, the source waits.
 #[derive(Debug)]
 pub struct Follower {
     pub(crate) events: tokio::sync::mpsc::Receiver<LogEvent>,
@@ -270,7 +277,7 @@ impl Follower {
     }
 }
 
-/// Heartbeats, as they come.
+/// A subscription to heartbeats.
 #[derive(Debug)]
 pub struct Beats<T = Beat>(pub(crate) tokio::sync::broadcast::Receiver<T>);
 
@@ -289,31 +296,31 @@ impl<T: Clone> Beats<T> {
     }
 }
 
-/// Where requests go.
+/// The address of a request: its servers form one queue group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// Any replica that serves the view.
     View(ViewId),
-    /// Any replica that knows the view, whatever its state: it says why it does not serve it, or
-    /// answers to who accepts old news.
+    /// Any replica that knows the view, whatever the view's state. It says why it does not serve
+    /// the view, or answers callers that accept stale facts.
     Fallback(ViewId),
     /// Any watcher, for a live read.
     Live,
     /// One replica.
     Replica {
-        /// Which.
+        /// The replica's name.
         replica: String,
         /// The view asked.
         view: ViewId,
     },
 }
 
-/// A request, as it travels.
+/// A request with its deadline and trace.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The request's own encoding.
     pub body: Bytes,
-    /// How long the caller will wait, for the server to give up in time.
+    /// The time that the caller will wait. The server gives up when it is over.
     pub deadline: Duration,
     /// The caller's span.
     pub trace: Option<TraceContext>,
@@ -334,19 +341,19 @@ pub(crate) trait Reply: Debug + Send + Sync {
 }
 
 impl Incoming {
-    /// Answers.
+    /// Sends `body` to the caller as the reply.
     pub async fn answer(self, body: Bytes) -> Result<(), BusError> {
         self.reply.send(body).await
     }
 }
 
-/// A place at an address. Dropped, it is left at once; drained, it is left without losing a call
-/// that was already on its way.
+/// A server's subscription in the queue group of an address. Dropped, it ends at once; drained, it
+/// ends without losing a call that was already on its way.
 ///
-/// What has to be done for it is done in [`Serving::next`]: a place that nobody reads is not left before
-/// it is dropped, and refuses nothing.
+/// All its work is done in [`Serving::next`]. While nobody calls that, unreadable calls are not
+/// refused, and a drain may not take effect.
 pub struct Serving {
-    /// Goes on to say that there is no more, once it has said so.
+    /// The calls. After its end, the stream goes on to return `None`.
     pub(crate) incoming: BoxStream<'static, Result<Incoming, anteroom_wire::WireError>>,
     pub(crate) drain: tokio_util::sync::CancellationToken,
 }
@@ -372,25 +379,24 @@ impl Serving {
 
 /// Why an operation of the bus failed.
 #[derive(Clone, Debug, Error)]
-#[non_exhaustive]
 pub enum BusError {
-    /// Nobody has made the log yet.
-    #[error("the log does not exist yet: the watcher makes it")]
+    /// No watcher has created the log yet.
+    #[error("the log does not exist yet: a watcher creates it")]
     NoLog,
     /// The bus cannot be reached, or did not answer in time.
     #[error("the bus is out of reach: {message}")]
     Unavailable {
-        /// What the transport said.
+        /// The transport's error.
         message: String,
     },
     /// The bus refuses, and will again.
-    #[error("the bus refuses: {message}")]
+    #[error("the bus refused the request, and would again: {message}")]
     Refused {
-        /// What it said.
+        /// The reason that the bus gave.
         message: String,
     },
     /// Larger than its limit.
-    #[error("a message of {bytes} bytes is over the limit of {bytes_max}")]
+    #[error("a message of {bytes} bytes is over the limit of {bytes_max} bytes")]
     TooLarge {
         /// Its size.
         bytes: usize,
@@ -401,15 +407,14 @@ pub enum BusError {
 
 /// Why nothing was appended.
 #[derive(Clone, Debug, Error)]
-#[non_exhaustive]
 pub enum AppendError {
-    /// Somebody else has the lease: stop writing at once.
-    #[error("the lease has gone to another writer")]
+    /// Another writer has the lease: stop writing at once.
+    #[error("another writer has taken the lease: this one must stop writing")]
     Fenced,
     /// It is unknown whether the batch was appended. Writing the same state again is harmless.
-    #[error("unknown whether it was appended: {message}")]
+    #[error("it is unknown whether the batch was appended: {message}")]
     Unknown {
-        /// What the transport said.
+        /// The transport's error.
         message: String,
     },
     /// It was not appended.
@@ -419,10 +424,9 @@ pub enum AppendError {
 
 /// Why a request has no reply.
 #[derive(Clone, Debug, Error)]
-#[non_exhaustive]
 pub enum RequestError {
-    /// Nobody serves the address: known at once.
-    #[error("nobody serves this address")]
+    /// No process serves the address. The caller learns it at once.
+    #[error("no replica or watcher serves this address")]
     NoResponders,
     /// No reply within the timeout.
     #[error("no reply within {timeout_ms} ms")]
@@ -436,7 +440,7 @@ pub enum RequestError {
 }
 
 impl Scope {
-    /// Whether records of `view` are in scope, of whatever kind.
+    /// Returns true if the scope covers records of `view`, of at least one kind.
     pub fn holds(&self, view: &ViewId) -> bool {
         match self {
             Self::All | Self::Controls => true,
@@ -444,7 +448,7 @@ impl Scope {
         }
     }
 
-    /// Whether this record is in scope.
+    /// Returns true if a follower with this scope reads `record`.
     pub fn reads(&self, record: &Record) -> bool {
         let of_kind = *self != Self::Controls || matches!(record, Record::Control(_));
         of_kind && self.holds(record.view())

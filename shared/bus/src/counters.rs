@@ -1,8 +1,8 @@
-//! What a bus has met, counted.
+//! Counters of a client of the bus.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a client of the bus has met since it started. Each only grows.
+/// Counters of a client of the bus since it started. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Connections made, the first one included.

@@ -1,4 +1,4 @@
-//! What webhooks find at admission, as a listener hears it: what is lost on the way is told.
+//! A listener's subscription to violations. It reports losses as well.
 
 use anteroom_wire::violation::Violation;
 use tokio::sync::{
@@ -19,7 +19,7 @@ pub enum Heard {
     Interrupted,
 }
 
-/// What webhooks find, as it comes.
+/// A subscription to the violations that webhooks find at admission.
 #[derive(Debug)]
 pub struct Violations {
     found: Receiver<Heard>,

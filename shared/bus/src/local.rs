@@ -1,4 +1,4 @@
-//! A bus in one process, for `anteroom demo`, `anteroom serve` and tests.
+//! A bus in one process, for the demo, `anteroom serve` and tests.
 //!
 //! [`LocalBus::new`] makes a broker with its first client, [`LocalBus::join`] another client of the
 //! same broker, as another process would be. Typed envelopes pass through without being encoded.
@@ -33,12 +33,12 @@ use crate::{
     LogIndex, RequestError, Scope, Serving, Violations, batch,
 };
 
-/// How an in-process bus is set up.
+/// Options of an in-process bus.
 #[derive(Clone, Debug)]
 pub struct LocalOptions {
-    /// Of every random choice that the bus makes.
+    /// The seed of every random choice that the bus makes.
     pub seed: u64,
-    /// How long a tombstone stays in the log.
+    /// The time that a tombstone stays in the log.
     pub tombstone_ttl: Duration,
     /// Events that wait for one follower's reader; at the limit, its source waits.
     pub follower_events_max: usize,
@@ -129,7 +129,8 @@ impl LocalBus {
     }
 }
 
-/// As with a client of the real bus, what was opened through it ends with it.
+/// Ends every subscription, follower and server of this client, which a client of the real bus does
+/// too.
 impl Drop for LocalBus {
     fn drop(&mut self) {
         self.link.close();

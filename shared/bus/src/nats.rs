@@ -10,6 +10,16 @@
 //! | `append` | the lease, and fenced batches |
 //! | `consumer`, `follow`, `verify`, `index` | reading the log |
 //! | `serve`, `beats` | core pub/sub |
+//!
+//! Three facts about the server shape this module:
+//!
+//! - `NumPending` of 0 does not prove that a consumer has read everything: the server subtracts a superseded
+//!   message before it adds its successor. The proof is the log's last position, asked for after the record
+//!   arrived, or the position that an idle heartbeat names.
+//! - The client's `drain()` loses calls that are on their way. A subscription is left by an unsubscribe that
+//!   the server has confirmed, and only then is its queue closed.
+//! - A subscription has no acknowledgement, so each new one is confirmed by a round trip. One round trip
+//!   confirms all subscriptions before it.
 
 mod api;
 mod append;
@@ -70,7 +80,7 @@ const EVENTS_MAX: usize = 128;
 /// Appends that may be under way at once: one of each group.
 const APPEND_LANES: usize = 1 + Group::SHARDS as usize;
 
-/// How long closing may take.
+/// The time limit of closing.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The bus over NATS.
@@ -84,7 +94,7 @@ pub struct NatsBus {
     _stop: DropGuard,
 }
 
-/// What every part of one client needs.
+/// The state that all parts of one client share.
 #[derive(Debug)]
 struct Shared {
     config: NatsConfig,
@@ -99,6 +109,7 @@ struct Shared {
     counters: Arc<CounterCells>,
     /// The fences that were taken here, with the log that each was taken in.
     fences: Mutex<HashMap<Group, (Fence, Incarnation)>>,
+    no_log_notice: follow::NoLogNotice,
     closed: CancellationToken,
 }
 
@@ -158,6 +169,7 @@ impl NatsBus {
             echo: serve::Echo::default(),
             counters,
             fences: Mutex::default(),
+            no_log_notice: follow::NoLogNotice::default(),
             closed: closed.clone(),
             config,
         };
@@ -178,8 +190,8 @@ impl NatsBus {
 /// Logs what happens to the connection, and counts what was lost by it.
 struct Notices {
     counters: Arc<CounterCells>,
-    /// What the client said last of an attempt that failed, since the last connection: it tries
-    /// every second or two, and mostly for the same reason.
+    /// The last error of the client since the last connection. The client tries every second or
+    /// two, and mostly fails for the same reason.
     last_trouble: Mutex<Option<String>>,
 }
 
@@ -193,19 +205,25 @@ impl Notices {
             }
             Event::SlowConsumer(subscription) => {
                 self.counters.dropped();
-                tracing::warn!(subscription, "a full queue: a message was dropped");
+                tracing::warn!(
+                    subscription,
+                    "the queue of a NATS subscription is full: the client dropped a message"
+                );
             }
-            Event::Disconnected | Event::ServerError(_) => tracing::warn!(%event, "NATS"),
+            Event::Disconnected => {
+                tracing::warn!("lost the connection to NATS: the client connects again by itself");
+            }
+            Event::ServerError(_) => tracing::warn!(%event, "the NATS server reported an error"),
             Event::ClientError(_) if self.is_repeated(event.to_string()) => {
-                tracing::debug!(%event, "NATS, again");
+                tracing::debug!(%event, "the NATS client failed with the same error again");
             }
             Event::LameDuckMode | Event::Draining | Event::Closed | Event::ClientError(_) => {
-                tracing::info!(%event, "NATS");
+                tracing::info!(%event, "the NATS client reported an event");
             }
         }
     }
 
-    /// Whether the last trouble was this one already.
+    /// Returns true if the client's last error was the same, and keeps `trouble` as the last one.
     fn is_repeated(&self, trouble: String) -> bool {
         let mut last = self.last_trouble.lock();
         let repeated = last.as_deref() == Some(trouble.as_str());
@@ -243,7 +261,7 @@ impl Shared {
             return Ok(None);
         };
         let (term, holder) = lease::decode(&stored.payload).map_err(|error| BusError::Refused {
-            message: format!("the lease cannot be read: {error}"),
+            message: format!("the lease at {subject} cannot be decoded: {error}"),
         })?;
         let at = Revision(stored.sequence);
         let fence = Fence { group, at };
@@ -332,7 +350,10 @@ impl Bus for NatsBus {
         let shared = &*self.shared;
         let (has, wants) = (shared.client.max_payload(), MESSAGE_BYTES_MAX);
         if has < wants {
-            tracing::warn!("NATS takes messages of {has} bytes only: set `max_payload: {wants}`");
+            tracing::warn!(
+                "the NATS server takes messages of at most {has} bytes, and larger objects cannot be \
+                 published: set `max_payload: {wants}` in its configuration"
+            );
         }
         stream::ensure(&shared.api, &shared.subjects, &shared.config).await
     }

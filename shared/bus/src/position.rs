@@ -1,4 +1,4 @@
-//! Where a reader of the log stands, and how it goes on after it was away.
+//! A reader's position in the log, and the decision to resume or to begin again.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use anteroom_model::{Incarnation, Revision};
 
 use crate::{LogHead, RestartCause};
 
-/// Where a reader stands. Both buses decide with it; neither holds a rule of its own.
+/// A reader's position in the log. Both buses decide with it, so that they resume by the same rule.
 #[derive(Debug, Default)]
 pub(crate) struct Position {
     /// The log that is read; `None` before the first read.
@@ -31,7 +31,8 @@ impl Position {
         self.applied = Revision(0);
     }
 
-    /// Whether the reader may go on behind [`Position::applied`], or why it must begin again.
+    /// Returns `Ok` if the reader may resume after [`Position::applied`], or else the reason to
+    /// begin again.
     ///
     /// `away` is how long it has not heard from the log. Half of the tombstones' life is the limit,
     /// so that a tombstone written while it was away is still there when it has read that far.

@@ -16,20 +16,20 @@ use tempfile::TempDir;
 use thiserror::Error;
 use tokio::sync::mpsc;
 
-/// How long a server may take to be ready, on a busy machine.
+/// The time limit until a server is ready, on a busy machine.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where the built parts are, if not under the workspace's `target/real-parts`.
+/// The environment variable with the directory of the built parts. By default, it is the
+/// workspace's `target/real-parts`.
 const PARTS_VARIABLE: &str = "ANTEROOM_REAL_PARTS";
 
 /// Why there is no server.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum TestingError {
     /// It was not built.
     #[error("no nats-server at {}: build it with `cargo xtask parts`", path.display())]
     NotBuilt {
-        /// Where it was looked for.
+        /// The path of the missing program.
         path: PathBuf,
     },
     /// It could not be started.
@@ -63,7 +63,7 @@ impl NatsServer {
         Self::start_with("").await
     }
 
-    /// As [`NatsServer::start`], with more lines for its configuration file.
+    /// Does the same as [`NatsServer::start`], with more lines for the server's configuration file.
     ///
     /// # Errors
     /// As [`NatsServer::start`].
@@ -92,7 +92,7 @@ impl NatsServer {
         })
     }
 
-    /// Where clients connect.
+    /// Returns the URL that clients connect to.
     pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
@@ -149,7 +149,7 @@ impl NatsServer {
 impl Drop for NatsServer {
     fn drop(&mut self) {
         if let Err(error) = self.kill() {
-            tracing::error!(%error, "a nats-server may have been left behind");
+            tracing::error!(%error, "cannot end the nats-server of a test: its process may still run");
         }
     }
 }

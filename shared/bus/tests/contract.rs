@@ -1,8 +1,8 @@
 //! The contract of a bus, held against both: in-process, and NATS on a real nats-server.
 //!
 //! Every test of the modules `log`, `groups`, `follow`, `calls` and `faults` is generic over a [`Harness`] and
-//! runs twice. What only a real server can do is in `nats`. A missing server is a failure that says
-//! how to build one.
+//! runs twice. What only a real server can do is in `nats`. What needs a nats-server is compiled with the
+//! feature `testing` alone, so that `cargo test` needs none; `cargo xtask test` switches it on and builds one.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests")]
 
@@ -18,8 +18,12 @@ mod groups;
 mod harness;
 #[path = "contract/log.rs"]
 mod log;
+#[cfg(feature = "testing")]
 #[path = "contract/nats.rs"]
 mod nats;
+#[cfg(feature = "testing")]
+#[path = "contract/server.rs"]
+mod server;
 #[path = "contract/support.rs"]
 mod support;
 
@@ -34,11 +38,12 @@ macro_rules! contract {
                 })*
             })*
         }
+        #[cfg(feature = "testing")]
         mod on_nats {
             $(mod $module {
                 $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $test() {
-                    crate::$module::$test(crate::harness::Nats::start().await).await;
+                    crate::$module::$test(crate::server::Nats::start().await).await;
                 })*
             })*
         }

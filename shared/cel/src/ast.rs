@@ -47,7 +47,7 @@ pub(crate) struct Element {
     pub(crate) optional: bool,
 }
 
-/// What an expression may start from.
+/// The roots of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Root {
     Object,
@@ -96,10 +96,10 @@ impl Operator {
 #[derive(Debug)]
 pub(crate) struct Macro {
     pub(crate) kind: MacroKind,
-    /// As in `range.all(key, value, body)`: of a list the first is the place.
+    /// Set for `range.all(key, value, body)`. The key of a list's element is its index.
     pub(crate) is_of_pairs: bool,
     pub(crate) range: Expr,
-    /// Of `map(x, filter, body)`, `transformList(key, value, filter, body)` and their kin.
+    /// The filter of `map(x, filter, body)`, `transformList(key, value, filter, body)` and their kin.
     pub(crate) filter: Option<Expr>,
     pub(crate) body: Expr,
 }
@@ -128,6 +128,6 @@ pub(crate) enum MacroKind {
 pub(crate) struct Call {
     pub(crate) function: &'static Function,
     pub(crate) arguments: Vec<Expr>,
-    /// Where a pattern is written out.
+    /// The compiled pattern, if it is a literal.
     pub(crate) pattern: Option<Regex>,
 }

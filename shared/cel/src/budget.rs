@@ -1,21 +1,17 @@
-//! What an evaluation may cost.
+//! Limits on the steps and memory of one evaluation.
 
-use crate::EvalError;
-
-/// Steps of one evaluation, about a tenth of a second of work: each term, each element that is looked at,
-/// and each [`STEP_BYTES`] of text that is.
-pub const STEPS_MAX: u64 = 2_000_000;
-
-/// Bytes of the texts and lists that one evaluation makes, whatever becomes of them.
-pub const BUILT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+use crate::{
+    error::EvalError,
+    limits::{BUILT_BYTES_MAX, STEPS_MAX},
+};
 
 /// Bytes of text that are looked through in one step.
 const STEP_BYTES: usize = 32;
 
-/// What a list costs for each element, in bytes.
+/// The cost of an element of a list, in bytes.
 const ELEMENT_BYTES: u64 = 32;
 
-/// What is left to an evaluation, shared by all expressions that are evaluated in it.
+/// The rest of the budget of an evaluation, shared by all expressions that are evaluated in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Steps; see [`STEPS_MAX`].

@@ -1,11 +1,8 @@
-//! What can go wrong.
+//! Errors of compiling and of evaluating.
 
 use thiserror::Error;
 
-use crate::{
-    BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, STEPS_MAX,
-    value::{Val, type_names},
-};
+use crate::limits::{BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, STEPS_MAX};
 
 /// Why an expression is not compiled.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -26,7 +23,6 @@ impl CompileError {
 
 /// Why an evaluation came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
 pub enum EvalError {
     /// A map has no such key.
     #[error("no such key: {0}")]
@@ -37,7 +33,7 @@ pub enum EvalError {
     /// An operator or function was given what it is not for.
     #[error("no such overload: {function}({types})")]
     NoSuchOverload {
-        /// Which.
+        /// The name of the operator or function.
         function: String,
         /// The types that it was given.
         types: String,
@@ -66,19 +62,12 @@ pub enum EvalError {
 }
 
 impl EvalError {
-    /// Whether a limit was hit, which nothing around it forgives.
+    /// Returns whether a limit was hit, which nothing around it forgives.
     pub fn is_budget(&self) -> bool {
         matches!(self, Self::Steps | Self::Bytes | Self::TooDeep)
     }
 
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         Self::Refused(message.into())
-    }
-
-    pub(crate) fn overload(function: &str, arguments: &[Val<'_>]) -> Self {
-        Self::NoSuchOverload {
-            function: function.to_owned(),
-            types: type_names(arguments),
-        }
     }
 }

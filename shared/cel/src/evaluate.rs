@@ -11,25 +11,23 @@ use crate::{
     Budget, EvalError, Program,
     ast::{Expr, Operator, Root},
     functions::{Given, Tools},
-    value::{Val, compare, equal},
+    limits::EVALUATION_DEPTH_MAX,
+    value::{Val, compare, equal, no_overload},
 };
 
-/// Levels of terms within terms, variables that refer to variables included.
-pub const EVALUATION_DEPTH_MAX: usize = 250;
-
-/// What expressions start from. What is left out is null.
+/// The values of an expression's roots. A missing one is null.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Roots<'v> {
-    /// `object`
+    /// The root `object`.
     pub object: Option<&'v Value>,
-    /// `oldObject`
+    /// The root `oldObject`.
     pub old_object: Option<&'v Value>,
     /// `request`, as in an AdmissionReview. A field that is empty or null is not there, as where the API
     /// server makes the request.
     pub request: Option<&'v Value>,
-    /// `params`
+    /// The root `params`.
     pub params: Option<&'v Value>,
-    /// `namespaceObject`
+    /// The root `namespaceObject`.
     pub namespace: Option<&'v Value>,
 }
 
@@ -38,7 +36,7 @@ pub struct Roots<'v> {
 pub struct Machine<'v> {
     roots: Roots<'v>,
     variables: &'v [Program],
-    /// What each variable came to.
+    /// The value of each variable, once it is evaluated.
     known: Vec<Option<Result<Val<'v>, EvalError>>>,
     /// The variables of macros, the innermost last.
     locals: Vec<Val<'v>>,
@@ -59,12 +57,12 @@ impl<'v> Machine<'v> {
         }
     }
 
-    /// What is left of the budget.
+    /// The rest of the budget.
     pub fn budget(&self) -> &Budget {
         &self.tools.budget
     }
 
-    /// Whether the expression is true.
+    /// Evaluates an expression that has to be true or false.
     ///
     /// # Errors
     /// That it comes to an error, or to what is neither true nor false.
@@ -78,7 +76,7 @@ impl<'v> Machine<'v> {
         }
     }
 
-    /// What the expression comes to, if that is a string; `None`: null.
+    /// Evaluates an expression that has to be a string; `None`: null.
     ///
     /// # Errors
     /// That it comes to an error, or to anything else.
@@ -124,7 +122,7 @@ impl<'v> Machine<'v> {
             Expr::OptionalIndex(pair) => self.optional_index(&pair.0, &pair.1),
             Expr::Not(operand) => match self.eval(operand)? {
                 Val::Bool(value) => Ok(Val::Bool(!value)),
-                other => Err(EvalError::overload("!_", &[other])),
+                other => Err(no_overload("!_", &[other])),
             },
             Expr::Negate(operand) => arithmetic::negate(&self.eval(operand)?),
             Expr::And(pair) => self.and(&pair.0, &pair.1),
@@ -132,7 +130,7 @@ impl<'v> Machine<'v> {
             Expr::Conditional(parts) => match self.eval(&parts.0)? {
                 Val::Bool(true) => self.eval(&parts.1),
                 Val::Bool(false) => self.eval(&parts.2),
-                other => Err(EvalError::overload("_?_:_", &[other])),
+                other => Err(no_overload("_?_:_", &[other])),
             },
             Expr::Binary(operator, pair) => self.binary(*operator, &pair.0, &pair.1),
             Expr::List(elements) => self.list(elements),
@@ -204,7 +202,7 @@ impl<'v> Machine<'v> {
             | Operator::Greater
             | Operator::GreaterOrEqual => {
                 let Some(order) = compare(&left, &right, budget)? else {
-                    return Err(EvalError::overload(operator.name(), &[left, right]));
+                    return Err(no_overload(operator.name(), &[left, right]));
                 };
                 order.is_some_and(|order| match operator {
                     Operator::Less => order.is_lt(),

@@ -32,15 +32,20 @@ mod compile;
 mod error;
 mod evaluate;
 mod functions;
+mod kind;
+mod limits;
+mod program;
 mod reads;
 mod scan;
 mod value;
 
-pub use budget::{BUILT_BYTES_MAX, Budget, STEPS_MAX};
-pub use compile::{EXPRESSION_DEPTH_MAX, Names, Program};
+pub use budget::Budget;
+pub use compile::Names;
 pub use error::{CompileError, EvalError};
-pub use evaluate::{EVALUATION_DEPTH_MAX, Machine, Roots};
+pub use evaluate::{Machine, Roots};
 pub use functions::names as function_names;
+pub use limits::{BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, EXPRESSION_DEPTH_MAX, STEPS_MAX};
+pub use program::Program;
 pub use scan::{CONDITIONALS_MAX, NESTING_MAX, SOURCE_BYTES_MAX, TOKENS_MAX};
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! What an expression reads, whatever the object.
+//! The parts of a request that an expression reads.
 
 use crate::ast::{Expr, Root};
 
-/// What is read of a request and of what stands beside it.
+/// The inputs that an expression reads.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
     pub(crate) namespace: bool,

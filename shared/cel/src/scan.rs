@@ -17,7 +17,7 @@ pub const NESTING_MAX: usize = 40;
 /// `? :` of one expression.
 pub const CONDITIONALS_MAX: usize = 48;
 
-/// Whether the text keeps to the limits. Whether it is an expression is for the parser.
+/// Checks that a text is within the limits. The parser checks that it is an expression.
 pub(crate) fn check(source: &str) -> Result<(), CompileError> {
     if source.len() > SOURCE_BYTES_MAX {
         let message = format!("the expression has more than {SOURCE_BYTES_MAX} bytes");
@@ -88,7 +88,7 @@ fn after_line(bytes: &[u8], from: usize) -> usize {
     left.map_or(bytes.len(), |found| from + found)
 }
 
-/// Whether `r` stands right before the quote.
+/// Returns whether `r` stands right before the quote.
 fn is_raw(bytes: &[u8], quote: usize) -> bool {
     let before = &bytes[..quote];
     let prefix = before.iter().rev().take_while(|byte| is_word(**byte));
@@ -103,7 +103,7 @@ fn is_raw(bytes: &[u8], quote: usize) -> bool {
     raw
 }
 
-/// Where a quoted text ends; an open one ends where the source does.
+/// Returns the end of a quoted text; an open one ends where the source does.
 fn after_text(bytes: &[u8], quote: usize, raw: bool) -> usize {
     let mark = bytes[quote];
     let long = bytes[quote..].starts_with(&[mark, mark, mark]);

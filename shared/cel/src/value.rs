@@ -6,17 +6,20 @@
 mod compare;
 mod list;
 mod map;
+mod quantity;
 
 use std::{net::IpAddr, ops::Deref, sync::Arc};
 
+use anteroom_functions::values::{Cidr, Format, Url};
 use jiff::Timestamp;
 use serde_json::Value;
 
 pub(crate) use compare::{compare, equal};
 pub(crate) use list::List;
 pub(crate) use map::{Map, same_key};
+pub(crate) use quantity::{ONE, Quantity};
 
-use crate::functions::{Cidr, Format, Quantity, Url};
+use crate::error::EvalError;
 
 /// A value.
 #[derive(Clone, Debug)]
@@ -30,7 +33,7 @@ pub(crate) enum Val<'v> {
     Bytes(Arc<[u8]>),
     List(List<'v>),
     Map(Map<'v>),
-    /// Nanoseconds.
+    /// A duration in nanoseconds.
     Duration(i64),
     Timestamp(Timestamp),
     /// The name of a type.
@@ -123,10 +126,13 @@ impl<'v> Val<'v> {
     }
 }
 
-/// Types of arguments, for people.
-pub(crate) fn type_names(values: &[Val<'_>]) -> String {
-    let names: Vec<_> = values.iter().map(Val::type_name).collect();
-    names.join(", ")
+/// The error that an operator or function is not for arguments of such types.
+pub(crate) fn no_overload(function: &str, arguments: &[Val<'_>]) -> EvalError {
+    let names: Vec<_> = arguments.iter().map(Val::type_name).collect();
+    EvalError::NoSuchOverload {
+        function: function.to_owned(),
+        types: names.join(", "),
+    }
 }
 
 #[cfg(test)]

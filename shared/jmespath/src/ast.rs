@@ -3,6 +3,7 @@
 //! Chains are flat (`a.b[0]` is one [`Term::Path`] of three steps, `a || b || c` one [`Term::Or`]), so
 //! a tree is only as deep as its expression truly nests, and dropping or sharing one is cheap.
 
+mod root_fields;
 mod text;
 
 use std::ops::Range;
@@ -35,7 +36,7 @@ impl Ast {
         &self.terms[id.index()]
     }
 
-    /// Where the term stands in the expression's text, in bytes.
+    /// The range of the term in the expression's text, in bytes.
     ///
     /// # Panics
     /// If the id came from another, larger tree.
@@ -93,7 +94,6 @@ impl Slot {
 /// One node of the tree. What it says of "the current value" is what the term is evaluated on: the
 /// document at the root, the element in a projection, the left side's value in a path or a pipe.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub enum Term {
     /// `@`, or nothing at all: the current value.
     Current,
@@ -105,7 +105,7 @@ pub enum Term {
     Slice(Slice),
     /// A `` `json` `` literal or a `'raw string'`.
     Literal(serde_json::Value),
-    /// `$name`
+    /// A parameter: `$name`.
     Parameter(Slot),
     /// `a.b[0]`: each step on the value of the one before. Two steps or more.
     Path(Box<[TermId]>),
@@ -115,7 +115,7 @@ pub enum Term {
     Or(Box<[TermId]>),
     /// `a && b`: the first false operand, else the last. Two or more.
     And(Box<[TermId]>),
-    /// `!a`
+    /// A negation: `!a`.
     Not(TermId),
     /// `a == b`
     Compare {
@@ -129,25 +129,25 @@ pub enum Term {
     /// `left[*].right`: the elements of `left`, `right` on each, nulls left out. Also what follows
     /// a [`Term::Slice`] or a [`Term::Flatten`].
     Project {
-        /// What is projected.
+        /// The projected array.
         left: TermId,
-        /// What is taken of each element.
+        /// The term that is evaluated on each element.
         right: TermId,
     },
     /// `left.*.right`: as [`Term::Project`] over the values of an object.
     ProjectValues {
-        /// What is projected.
+        /// The projected object.
         left: TermId,
-        /// What is taken of each value.
+        /// The term that is evaluated on each value.
         right: TermId,
     },
     /// `left[?condition].right`: as [`Term::Project`] over the elements whose condition is true.
     Filter {
-        /// What is filtered.
+        /// The filtered array.
         left: TermId,
         /// The condition, on each element.
         condition: TermId,
-        /// What is taken of each element that passes.
+        /// The term that is evaluated on each element that passes.
         right: TermId,
     },
     /// `left[]`: the elements of `left`, those that are arrays replaced by their elements.
@@ -158,9 +158,9 @@ pub enum Term {
     Object(Box<[(Box<str>, TermId)]>),
     /// `name(a, &b)`
     Call {
-        /// Which function.
+        /// The function's name.
         function: Slot,
-        /// What it is given.
+        /// The arguments of the call.
         arguments: Box<[Argument]>,
     },
 }

@@ -1,4 +1,4 @@
-//! What an evaluation is given besides the expression and the document.
+//! The inputs of an evaluation besides the expression and the document.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -6,32 +6,23 @@ use std::hash::BuildHasher;
 
 use serde_json::Value;
 
+use crate::budget::Budget;
 use crate::function::FunctionTable;
-use crate::occasion::Occasion;
-
-/// The steps of one evaluation unless its budget says otherwise: about a second of work.
-pub const STEPS_MAX: u64 = 20_000_000;
-
-/// The depth of one evaluation, and of what it builds, unless its budget says otherwise. A stack of
-/// 2 MiB holds it in a debug build.
-pub const DEPTH_MAX: u32 = 256;
-
-/// The bytes that one evaluation builds unless its budget says otherwise.
-pub const BUILT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+use crate::seed::EvalSeed;
 
 /// Functions, parameters, and rules of one evaluation.
 #[derive(Clone, Copy)]
 pub struct Environment<'e> {
     /// The functions that the expression may call.
     pub functions: &'e FunctionTable,
-    /// What the `$names` of the expression stand for.
+    /// The values of the expression's `$names`.
     pub parameters: &'e dyn Parameters,
-    /// What a key is that an object lacks.
+    /// The rule for a key that an object lacks.
     pub missing_key: MissingKey,
-    /// How much the evaluation may take.
+    /// The limits of the evaluation.
     pub budget: Budget,
-    /// The time, and chance; `None`: neither is known, and functions that need them are errors.
-    pub occasion: Option<&'e Occasion>,
+    /// The clock and the random numbers; without them, functions that need them are errors.
+    pub seed: Option<&'e EvalSeed>,
 }
 
 impl Environment<'_> {
@@ -42,7 +33,7 @@ impl Environment<'_> {
             parameters: &(),
             missing_key: MissingKey::Null,
             budget: Budget::default(),
-            occasion: None,
+            seed: None,
         }
     }
 }
@@ -75,10 +66,10 @@ impl<'e> Environment<'e> {
         Environment { budget, ..self }
     }
 
-    /// The same on this occasion.
+    /// The same with this clock and these random numbers.
     #[must_use]
-    pub fn with_occasion(self, occasion: Option<&'e Occasion>) -> Self {
-        Environment { occasion, ..self }
+    pub fn with_seed(self, seed: Option<&'e EvalSeed>) -> Self {
+        Environment { seed, ..self }
     }
 }
 
@@ -98,7 +89,7 @@ impl fmt::Debug for Environment<'_> {
     }
 }
 
-/// What a field is when an object does not have it.
+/// The value of a field that an object does not have.
 ///
 /// A field of what is not an object (null, a string, an array) is null under both rules.
 ///
@@ -133,30 +124,6 @@ pub enum MissingKey {
     Null,
     /// An error, unless forgiven.
     Error,
-}
-
-/// How much one evaluation may take. At each limit it ends with
-/// [`EvalError::Budget`](crate::EvalError::Budget).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
-    /// Terms evaluated, elements visited, values compared.
-    pub steps: u64,
-    /// Levels of nesting of the evaluation, and of a built value. Above [`DEPTH_MAX`] the caller
-    /// answers for the size of the stack.
-    pub depth: u32,
-    /// Bytes of all that is built on the way: strings by their length, elements and entries by what
-    /// they take in memory.
-    pub built_bytes: u64,
-}
-
-impl Default for Budget {
-    fn default() -> Self {
-        Budget {
-            steps: STEPS_MAX,
-            depth: DEPTH_MAX,
-            built_bytes: BUILT_BYTES_MAX,
-        }
-    }
 }
 
 /// The values of an expression's `$names`.

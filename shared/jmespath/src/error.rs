@@ -1,8 +1,8 @@
-//! What can go wrong: in an expression's text, and in its evaluation.
+//! Errors in an expression's text, and of its evaluation.
 
 use std::fmt;
 
-/// How much of the expression stands before and after the caret of a [`ParseError`], in characters.
+/// The characters of the expression before and after the caret of a [`ParseError`].
 const EXCERPT_CHARACTERS: usize = 48;
 
 /// An expression that can not be parsed.
@@ -10,18 +10,17 @@ const EXCERPT_CHARACTERS: usize = 48;
 /// `{}` prints one line; `{:#}` adds the place in the expression with a caret below it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ParseError {
-    /// Which kind of fault.
+    /// The kind of fault.
     pub kind: ParseErrorKind,
-    /// What is wrong, without the place.
+    /// The fault, without its position.
     pub message: String,
-    /// Where it was found, in bytes from the expression's start.
+    /// The position of the fault, in bytes from the expression's start.
     pub offset_bytes: usize,
     excerpt: Excerpt,
 }
 
 /// The kinds of [`ParseError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ParseErrorKind {
     /// The text is not an expression.
     Syntax,
@@ -121,18 +120,17 @@ fn visible(character: char) -> char {
 
 /// An evaluation that has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum EvalError {
     /// A function was given a value of a type that it does not take.
     #[error("{function}(): {place} is {found}, expected {expected}")]
     InvalidType {
         /// The function.
         function: String,
-        /// Which of its values: `argument 1`.
+        /// The value that does not fit, like `argument 1`.
         place: String,
-        /// What it takes.
+        /// The types that the function takes.
         expected: String,
-        /// What it was given.
+        /// The type that it was given.
         found: String,
     },
     /// A function was given too few or too many arguments.
@@ -140,9 +138,9 @@ pub enum EvalError {
     InvalidArity {
         /// The function.
         function: String,
-        /// How many it takes, in words.
+        /// The number of arguments that it takes, in words.
         expected: String,
-        /// How many it was given.
+        /// The number of arguments that it was given.
         found: usize,
     },
     /// No function of this name is registered.
@@ -157,7 +155,7 @@ pub enum EvalError {
     InvalidValue {
         /// The function.
         function: String,
-        /// What is wrong with it.
+        /// The fault of the value.
         message: String,
     },
     /// With [`MissingKey::Error`](crate::MissingKey::Error): an object lacks the key. The words are
@@ -176,7 +174,7 @@ pub enum EvalError {
     /// The evaluation took more than its budget.
     #[error("over the budget of {limit} {which}; narrow the expression down or raise the limit")]
     Budget {
-        /// Which part of the budget.
+        /// The limit that was reached.
         which: BudgetKind,
         /// The limit, in the part's unit.
         limit: u64,
@@ -185,7 +183,6 @@ pub enum EvalError {
 
 /// The parts of a [`Budget`](crate::Budget).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum BudgetKind {
     /// Terms evaluated and elements visited.
     Steps,
@@ -205,7 +202,7 @@ impl fmt::Display for BudgetKind {
     }
 }
 
-/// What the evaluator passes up. A missing key is common where it is forgiven, so it takes no
+/// An error inside the evaluator. A missing key is common where it is forgiven, so it takes no
 /// allocation here.
 #[derive(Debug)]
 pub(crate) enum Fault<'a> {
@@ -221,7 +218,7 @@ impl Fault<'_> {
         }
     }
 
-    /// Whether a function does not take what it was given, whatever else is known: never so where something
+    /// Returns whether a function does not take what it was given, whatever else is known: never so where something
     /// is not known, or takes too much.
     pub(crate) fn is_refusal(&self) -> bool {
         let Fault::Error(error) = self else {

@@ -3,24 +3,21 @@
 use std::rc::Rc;
 
 use crate::ast::{Ast, Comparison, Term, TermId};
-use crate::environment::{Budget, Environment, MissingKey};
+use crate::budget::{Budget, Meter};
+use crate::environment::{Environment, MissingKey};
 use crate::error::{EvalError, Fault};
 use crate::function::Function;
 use crate::node::{Node, Shape};
-use crate::occasion::Occasion;
+use crate::seed::EvalSeed;
 use crate::value::{Array, Object, Text, Value};
 
 mod call;
-mod meter;
 mod project;
 
-pub(crate) use call::Host;
-pub(crate) use meter::Meter;
-
-/// What one element of a built array is charged.
+/// The charge for an element of a built array.
 const ELEMENT_BYTES: usize = 32;
 
-/// What one entry of a built object is charged.
+/// The charge for an entry of a built object.
 const ENTRY_BYTES: usize = 56;
 
 type Outcome<'a, N> = Result<Value<'a, N>, Fault<'a>>;
@@ -28,14 +25,14 @@ type Outcome<'a, N> = Result<Value<'a, N>, Fault<'a>>;
 /// One evaluation.
 pub(crate) struct Evaluator<'a, N> {
     ast: &'a Ast,
-    /// By slot; nothing where no function has the name.
+    /// The functions by slot; `None` where no function has the name.
     functions: Vec<Option<&'a Function>>,
-    /// By slot.
+    /// The parameters by slot.
     parameters: Vec<&'a serde_json::Value>,
     missing_key: MissingKey,
     meter: Meter,
-    occasion: Option<&'a Occasion>,
-    /// What the functions that are being called work with.
+    seed: Option<&'a EvalSeed>,
+    /// The values of the calls in progress.
     stack: Vec<Value<'a, N>>,
 }
 
@@ -61,7 +58,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
                 .collect::<Result<_, _>>()?,
             missing_key: environment.missing_key,
             meter: Meter::new(environment.budget),
-            occasion: environment.occasion,
+            seed: environment.seed,
             stack: Vec::new(),
         })
     }

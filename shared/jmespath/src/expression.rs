@@ -4,40 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::ast::Ast;
-use crate::environment::{Budget, Environment};
+use crate::budget::Budget;
+use crate::environment::Environment;
 use crate::error::{EvalError, ParseError};
 use crate::evaluator::Evaluator;
 use crate::function::FunctionTable;
 use crate::node::Node;
-use crate::parser;
+use crate::parser::{self, Limits};
 use crate::value::Value;
-
-/// The longest expression, unless the caller's [`Limits`] say otherwise.
-pub const EXPRESSION_BYTES_MAX: usize = 64 * 1024;
-
-/// The deepest expression, unless the caller's [`Limits`] say otherwise. A stack of 2 MiB holds it in
-/// a debug build, parsing and evaluating.
-pub const EXPRESSION_DEPTH_MAX: u32 = 128;
-
-/// How large an expression may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of text.
-    pub bytes: usize,
-    /// Levels of nesting: brackets, operators within operators, projections within projections.
-    /// Long chains (`a.b.c`, `a || b || c`, `a | b | c`) do not nest. Above
-    /// [`EXPRESSION_DEPTH_MAX`] the caller answers for the size of the stack.
-    pub depth: u32,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            bytes: EXPRESSION_BYTES_MAX,
-            depth: EXPRESSION_DEPTH_MAX,
-        }
-    }
-}
 
 /// An expression, parsed once and evaluated any number of times, from any thread. A clone shares it.
 #[derive(Clone)]
@@ -90,7 +64,7 @@ impl Expression {
         self.0.ast.parameters().iter().map(AsRef::as_ref)
     }
 
-    /// Whether every function that the expression calls exists and takes as many arguments.
+    /// Checks that every function that the expression calls exists and takes as many arguments.
     /// Evaluation finds out only when it gets there.
     ///
     /// # Errors
@@ -112,7 +86,7 @@ impl Expression {
         Evaluator::new(&self.0.ast, environment)?.run(root)
     }
 
-    /// As [`Expression::evaluate`], out of `left` in place of the environment's budget: what it takes is
+    /// Like [`Expression::evaluate`], with `left` in place of the environment's budget: what it takes is
     /// taken off, so that several evaluations share one.
     ///
     /// # Errors
@@ -156,7 +130,7 @@ impl fmt::Debug for Expression {
     }
 }
 
-/// By syntax tree: white space does not matter.
+/// Compares syntax trees: white space does not matter.
 impl PartialEq for Expression {
     fn eq(&self, other: &Self) -> bool {
         self.0.ast == other.0.ast

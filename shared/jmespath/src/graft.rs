@@ -1,8 +1,9 @@
 //! Expressions put together from terms of others.
 
 use crate::ast::{Argument, Ast, Term, TermId};
-use crate::expression::{EXPRESSION_DEPTH_MAX, Expression};
+use crate::expression::Expression;
 use crate::parser::Arena;
+use crate::parser::EXPRESSION_DEPTH_MAX;
 
 /// A tree that grows from copies of another's terms, for a planner to take a part of an expression by
 /// itself.

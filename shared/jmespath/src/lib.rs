@@ -9,7 +9,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # The road of an expression
+//! # From text to value
 //!
 //! [`Expression::parse`] (lexer, Pratt parser) makes an [`ast::Ast`], a flat arena that is cheap to
 //! share and that a planner may read. [`Expression::evaluate`] walks it over a document through
@@ -23,7 +23,7 @@
 //!   expression is compiled once and never has text pasted into it.
 //! * Integers are exact, and compare exactly with floats: see [`Number`].
 //! * With [`MissingKey::Error`], a key that an object lacks is an error, as in Kyverno.
-//! * What time it is, and what chance gives, is handed in as an [`Occasion`].
+//! * What time it is, and what chance gives, is handed in as an [`EvalSeed`].
 //! * `&expression` is only what the specification's grammar says, an argument of a function, so an
 //!   expression can not call itself. The separators of a list are required, and none may trail.
 //!
@@ -34,6 +34,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod ast;
+mod budget;
 mod environment;
 mod error;
 mod evaluator;
@@ -45,18 +46,18 @@ mod graft;
 mod lexer;
 mod node;
 mod number;
-mod occasion;
 mod parser;
 pub mod reads;
+mod seed;
 mod value;
 
-pub use environment::{
-    BUILT_BYTES_MAX, Budget, DEPTH_MAX, Environment, MissingKey, Parameters, STEPS_MAX,
-};
+pub use budget::{BUILT_BYTES_MAX, Budget, DEPTH_MAX, STEPS_MAX};
+pub use environment::{Environment, MissingKey, Parameters};
 pub use error::{BudgetKind, EvalError, ParseError, ParseErrorKind};
-pub use expression::{EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, Expression, Limits};
+pub use expression::Expression;
 pub use function::{Call, Function, FunctionTable, Handle, Handles, Reference, Signature, Types};
 pub use graft::Graft;
 pub use node::{Node, Number, Shape};
-pub use occasion::Occasion;
+pub use parser::{EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, Limits};
+pub use seed::EvalSeed;
 pub use value::{Array, Borrowed, Object, Text, VALUE_DEPTH_MAX, Value, json_text};

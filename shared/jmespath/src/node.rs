@@ -11,10 +11,10 @@ pub enum Number {
     F64(f64),
 }
 
-/// What a node is, with its scalar if it is one.
+/// The type of a node, with its scalar if it is one.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape<'a> {
-    /// `null`
+    /// The value `null`.
     Null,
     /// `true` or `false`
     Bool(bool),
@@ -39,7 +39,7 @@ pub trait Node<'a>: Copy {
     /// The entries of an object, in its own order.
     type Entries: Iterator<Item = (&'a str, Self)>;
 
-    /// What this node is.
+    /// The type of this node.
     fn shape(self) -> Shape<'a>;
 
     /// The value under `name`, if this is an object that has it.

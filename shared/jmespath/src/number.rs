@@ -71,7 +71,7 @@ impl Number {
 }
 
 impl PartialEq for Number {
-    /// By exact value: `1 == 1.0`, and `9007199254740993 != 9007199254740992.0`.
+    /// Compares exact values: `1 == 1.0`, and `9007199254740993 != 9007199254740992.0`.
     fn eq(&self, other: &Self) -> bool {
         self.order(*other) == Ordering::Equal
     }

@@ -5,17 +5,18 @@
 
 use crate::ast::{Argument, Ast, Slice, Term, TermId};
 use crate::error::{ParseError, ParseErrorKind};
-use crate::expression::Limits;
 use crate::lexer::{Lexeme, Token, lex};
 
 mod arena;
+mod limits;
 mod lists;
 mod projections;
 
 pub(crate) use arena::Arena;
 use arena::Operand;
+pub use limits::{EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, Limits};
 
-/// How tightly each operator binds.
+/// The binding powers of operators.
 mod binding {
     pub(super) const NONE: u8 = 0;
     pub(super) const PIPE: u8 = 1;
@@ -23,7 +24,7 @@ mod binding {
     pub(super) const AND: u8 = 3;
     pub(super) const COMPARE: u8 = 5;
     pub(super) const FLATTEN: u8 = 9;
-    /// What binds less ends a projection.
+    /// An operator that binds less ends a projection.
     pub(super) const PROJECTION_STOP: u8 = 10;
     pub(super) const STAR: u8 = 20;
     pub(super) const FILTER: u8 = 21;
@@ -86,7 +87,7 @@ impl<'s> Parser<'s> {
         self.seal(operand)
     }
 
-    /// How tightly the next token binds what stands before it.
+    /// The binding power of the next token.
     fn binding(&self) -> u8 {
         match self.peek() {
             Token::Pipe => binding::PIPE,
@@ -195,7 +196,7 @@ impl<'s> Parser<'s> {
         self.push(term(operands.into()), start)
     }
 
-    /// What may follow a dot.
+    /// Parses the term behind a dot.
     fn after_dot(&mut self, minimum: u8) -> Result<Operand, ParseError> {
         let start = self.start();
         match self.peek() {
@@ -268,19 +269,19 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// Where the next token starts.
+    /// The start of the next token.
     fn start(&self) -> usize {
         self.lexemes
             .get(self.position)
             .map_or(self.text.len(), |lexeme| lexeme.start)
     }
 
-    /// Where the last token taken started.
+    /// The start of the last token taken.
     fn last_start(&self) -> usize {
         self.last().map_or(0, |lexeme| lexeme.start)
     }
 
-    /// Where the last token taken ended.
+    /// The end of the last token taken.
     fn end(&self) -> usize {
         self.last().map_or(0, |lexeme| lexeme.end)
     }

@@ -1,4 +1,4 @@
-//! What of the values that it is evaluated on an expression can read. Pure.
+//! The parts of a document that an expression can read. Pure.
 //!
 //! A walk down the tree with, for every value, the places that it may come from. A step to a field goes
 //! on from place to place; whatever uses a value otherwise (a comparison, a function, a truth, the result
@@ -18,7 +18,7 @@ const PLACES_MAX: usize = 256;
 /// A place in a value: the fields that lead to it.
 pub type Place = Vec<Box<str>>;
 
-/// Where a value may come from.
+/// The possible origins of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reached {
     /// It is what the expression is evaluated on.
@@ -27,17 +27,17 @@ pub enum Reached {
     Places {
         /// The places.
         places: BTreeSet<Place>,
-        /// Whether it is a list.
+        /// Set if the value is a list.
         listed: bool,
     },
     /// Nothing of which it matters what is read.
     Apart,
 }
 
-/// What is read.
+/// A read of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use<'u> {
-    /// That there is something at a place, and of which type.
+    /// The existence and the type of a value at a place.
     Touched(&'u Place),
     /// All that stands there.
     Whole(&'u Place),
@@ -71,7 +71,7 @@ impl Reached {
         }
     }
 
-    /// Where its elements may come from: of a list, or of what may be one. Of the root there are none.
+    /// The possible origins of its elements, if it is a list or may be one. The root has none.
     #[must_use]
     pub fn elements(&self) -> Self {
         match self {
@@ -98,12 +98,12 @@ impl Reached {
         }
     }
 
-    /// Whether it is a list, if it is anything.
+    /// Returns whether it is a list, if it is anything.
     pub fn is_listed(&self) -> bool {
         matches!(self, Self::Places { listed: true, .. })
     }
 
-    /// What is one or the other.
+    /// The origins of a value that is one or the other.
     fn or(self, other: Self) -> Self {
         match (self, other) {
             (

@@ -1,4 +1,4 @@
-//! What an evaluation gives, and works with on its way.
+//! The values of an evaluation.
 
 use std::fmt;
 use std::ops::Deref;
@@ -23,7 +23,7 @@ pub(crate) use walk::{Elements, Entries};
 /// computed, else scalars, and arrays and objects of values. A clone is cheap.
 #[derive(Clone, Debug)]
 pub enum Value<'a, N> {
-    /// `null`
+    /// The value `null`.
     Null,
     /// A computed boolean.
     Bool(bool),
@@ -44,7 +44,7 @@ pub enum Value<'a, N> {
 pub enum Text<'a> {
     /// From the document or the expression.
     Borrowed(&'a str),
-    /// Computed.
+    /// A computed text.
     Shared(Rc<str>),
 }
 
@@ -76,7 +76,7 @@ impl<'a, N> Array<'a, N> {
 }
 
 impl<'a, N> Object<'a, N> {
-    /// Of equal keys the last wins.
+    /// Builds an object; the last of equal keys wins.
     pub(crate) fn new(mut entries: Vec<(Text<'a>, Value<'a, N>)>) -> Self {
         // Reversed, so that the stable sort leaves the last of equal keys first, and it is kept.
         entries.reverse();
@@ -128,7 +128,7 @@ impl<'a, N: Node<'a>> Value<'a, N> {
         Value::Borrowed(Borrowed::Json(value))
     }
 
-    /// What it is, with its scalar if it is one.
+    /// The type of the value, with its scalar if it is one.
     pub fn shape(&self) -> Shape<'_> {
         match self {
             Value::Null => Shape::Null,
@@ -141,12 +141,12 @@ impl<'a, N: Node<'a>> Value<'a, N> {
         }
     }
 
-    /// Whether it is null.
+    /// Returns whether it is null.
     pub fn is_null(&self) -> bool {
         matches!(self.shape(), Shape::Null)
     }
 
-    /// Whether JMESPath takes it for true: all but null, `false`, and the empty string, array and
+    /// Returns whether JMESPath takes it for true: all but null, `false`, and the empty string, array and
     /// object.
     pub fn is_truthy(&self) -> bool {
         match self.shape() {

@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 
 use anteroom_jmespath::ast::{Argument, Term};
-use anteroom_jmespath::{Environment, EvalError, Expression, FunctionTable, Signature, Types};
+use anteroom_jmespath::{
+    Environment, EvalError, EvalSeed, Expression, FunctionTable, Signature, Types,
+};
 use serde_json::{Value, json};
 
 fn ingresses() -> Value {
@@ -361,4 +363,33 @@ fn an_expression_is_shared_between_threads() {
     fn shareable<T: Send + Sync + Clone>() {}
     shareable::<Expression>();
     shareable::<FunctionTable>();
+}
+
+#[test]
+fn only_a_function_that_is_registered_as_nondeterministic_is_given_a_seed() {
+    let mut functions = FunctionTable::standard();
+    functions
+        .register("flagged", Signature::of([]).nondeterministic(), |call| {
+            let now_ns = i64::try_from(call.now_ns()?).unwrap();
+            call.new_json(&json!(now_ns))
+        })
+        .register("forgotten", Signature::of([]), |call| {
+            let drawn = call.draw()?;
+            call.new_json(&json!(drawn))
+        });
+    let seed = EvalSeed::new(7, 1);
+    let environment = Environment::standard()
+        .with_functions(&functions)
+        .with_seed(Some(&seed));
+    let evaluate = |text| {
+        Expression::parse(text)
+            .unwrap()
+            .evaluate_json(&json!({}), &environment)
+    };
+    assert_eq!(evaluate("flagged()"), Ok(json!(7)));
+    let error = evaluate("forgotten()").unwrap_err().to_string();
+    assert!(
+        error.contains("not registered as nondeterministic"),
+        "{error}"
+    );
 }

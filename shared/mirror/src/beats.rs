@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// How long to wait before beats are asked for again, where the bus refuses them.
+/// The wait before beats are subscribed to again, after the bus refused.
 const BEATS_RETRY: Duration = Duration::from_millis(500);
 
 /// The newest beat of every group that has not been taken yet. Cheap to clone; one reader.
@@ -63,7 +63,9 @@ pub(crate) async fn listen(bus: Arc<dyn Bus>, heard: Beats, stop: CancellationTo
                         heard.put(beat);
                     }
                 }
-                Err(error) => tracing::debug!(%error, "the writers' beats cannot be heard yet"),
+                Err(error) => {
+                    tracing::debug!(%error, "cannot subscribe to the watchers' beats yet; tries again");
+                }
             }
             tokio::time::sleep(BEATS_RETRY).await;
         }

@@ -1,4 +1,4 @@
-//! Where the last change of each view stands in the log, be the view held or not.
+//! The position of the last change of each view in the log, be the view held or not.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -7,16 +7,16 @@ use anteroom_model::{Incarnation, Revision, ViewId};
 use anteroom_wire::envelope::Record;
 use parking_lot::Mutex;
 
-/// Where the last change of each view stands in the log that a mirror follows, be the view held there or
-/// not: for whoever works by views that others hold. Put it into the mirror's configuration
-/// ([`MirrorConfig::changes`](crate::MirrorConfig)). Cheap to clone.
+/// The position of the last change of each view in the log that a mirror follows, also of views that
+/// the mirror does not hold. It serves readers that work by views which others hold. Put it into the
+/// mirror's configuration ([`MirrorConfig::changes`](crate::MirrorConfig)). Cheap to clone.
 ///
 /// What a view's writer says of it is no change of it, only an object that comes, changes or goes is.
 #[derive(Clone, Debug, Default)]
-pub struct Changes(Arc<Mutex<Noted>>);
+pub struct Changes(Arc<Mutex<Positions>>);
 
 #[derive(Debug, Default)]
-struct Noted {
+struct Positions {
     incarnation: Incarnation,
     last: HashMap<ViewId, Revision>,
     /// The last record of which it cannot be told whose it is: it may have been a change of any view.
@@ -32,7 +32,8 @@ impl Changes {
         Some((noted.incarnation.clone(), last))
     }
 
-    /// Whether the log was read to its end once: before that, what is noted was there before.
+    /// Returns true if the log was read to its end once: positions noted before that are of changes
+    /// that were there before.
     pub fn were_read(&self) -> bool {
         self.0.lock().was_read
     }
@@ -136,9 +137,9 @@ mod tests {
         assert_eq!((last("a"), last("b")), (None, Some(("two".to_owned(), 2))));
     }
 
-    /// Whose it was is unknown, so it counts as a change of every view.
+    /// A record of an unknown view counts as a change of every view.
     #[test]
-    fn what_may_be_any_views_is_a_change_of_all() {
+    fn a_record_of_an_unknown_view_is_a_change_of_all() {
         let changes = Changes::default();
         let last = |view: &str| changes.last(&ViewId::new(view)).map(|(_, at)| at.0);
         changes.take(&restart("one"));

@@ -12,24 +12,24 @@ pub struct MirrorConfig {
     /// The age of a view's news above which it is stale, where neither its writer nor a reader names
     /// one.
     pub age_max_ms: u64,
-    /// How long a group's writer may be silent before every view of the group is stale.
+    /// The longest silence of a group's writer. After it, every view of the group is stale.
     pub beat_silence_max_ms: u64,
-    /// How long a beat may run ahead of what was read, without anything being read, before the log
-    /// is read again.
+    /// The longest time that a beat may be ahead of the log without any progress. After it, the log is
+    /// read again.
     pub lag_max_ms: u64,
     /// The least time between two times that this mirror asks for the log again. It doubles with
     /// every time, up to [`MirrorConfig::RESTART_WAIT_MAX`], until a read leaves nothing in doubt.
     pub restart_wait: Duration,
-    /// Which views it holds, until it is told otherwise.
+    /// The views that it holds, until [`Mirror::hold`](crate::Mirror::hold) says otherwise.
     pub hold: Hold,
     /// Opens bodies that are sealed. Without it, a view that has any fails with a reason.
     pub opener: Option<Arc<dyn Open>>,
-    /// Where it is noted which views change, those that are not held included.
+    /// Collects the changes of all views, those included that are not held.
     pub changes: Option<Changes>,
 }
 
 impl MirrorConfig {
-    /// How long a view that stays in doubt waits, at most, until the log is read for it again.
+    /// The longest wait of a view that stays in doubt, before the log is read for it again.
     pub const RESTART_WAIT_MAX: Duration = Duration::from_secs(60);
 }
 

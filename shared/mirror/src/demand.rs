@@ -1,4 +1,4 @@
-//! What a mirror is asked to hold.
+//! The views that a mirror is asked to hold, to load and to evict.
 //!
 //! Whoever decides that (by memory, by use, by a share) says it here, at any time and without
 //! waiting; the mirror's task takes it up. What is asked of one view replaces what was asked of it
@@ -11,8 +11,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Whether a view is held here, by its name. Asked for every record of a view that is not held, so
-/// it should be a look-up. The system views that a mirror's readiness waits for must be held.
+/// Decides by name if a view is held here. It is called for every record of a view that is not held, so
+/// it should be a look-up. Requests for every record of a view that is not held, so it should be a
+/// look-up. The system views that a mirror's readiness waits for must be held.
 #[derive(Clone)]
 pub struct Hold(Arc<dyn Fn(&ViewId) -> bool + Send + Sync>);
 
@@ -27,7 +28,7 @@ impl Hold {
         Self::new(|_| true)
     }
 
-    /// Whether it is held.
+    /// Returns true if the view is held.
     pub fn holds(&self, view: &ViewId) -> bool {
         (self.0)(view)
     }
@@ -47,7 +48,7 @@ impl Default for Hold {
 
 /// Opens bodies that are sealed in the log.
 pub trait Open: fmt::Debug + Send + Sync {
-    /// What was sealed as the body of this object of this view.
+    /// Opens the sealed body of this object of this view.
     ///
     /// # Errors
     /// Why it cannot be opened and what to do, for people; never anything of what is inside.
@@ -67,25 +68,25 @@ pub(crate) enum Demand {
     Load(ViewId),
 }
 
-/// What has been asked and not been taken up yet. Cheap to clone; one reader.
+/// The requests of readers that were not taken up yet. Cheap to clone; one reader.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Demands(Arc<Waiting>);
 
 #[derive(Debug, Default)]
 struct Waiting {
-    asked: Mutex<Asked>,
+    asked: Mutex<Requests>,
     come: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Asked {
+struct Requests {
     hold: Option<Hold>,
     reopen: bool,
-    /// Whether each is to be loaded; otherwise it is to be evicted.
+    /// True for each view that is to be loaded, false for each that is to be evicted.
     views: BTreeMap<ViewId, bool>,
 }
 
-impl Asked {
+impl Requests {
     fn next(&mut self) -> Option<Demand> {
         if let Some(hold) = self.hold.take() {
             return Some(Demand::Hold(hold));

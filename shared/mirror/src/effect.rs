@@ -1,34 +1,34 @@
-//! What a machine wants done.
+//! The effects of the machine on the world outside.
 
 use anteroom_model::{Revision, ViewId};
 
 use crate::{RereadCause, machine::SharedView};
 
-/// What has to happen outside.
+/// An effect of the machine on the world outside.
 #[derive(Debug)]
 pub(crate) enum Effect {
     /// A view came.
     Added(ViewId, SharedView),
     /// A view went.
     Removed(ViewId),
-    /// Where this view stands has changed.
+    /// The status of this view has changed.
     Changed(ViewId),
-    /// Where every view stands may have changed.
+    /// The status of every view may have changed.
     AllChanged,
     /// A writer was heard: views may have become fresh.
     Heard,
     /// A delta of this view was taken in, or was known already.
     Delta {
-        /// Whose.
+        /// The view of the object.
         view: ViewId,
-        /// Whether it changed anything.
+        /// The delta changed the object.
         changed: bool,
     },
     /// A record could not be read.
     Undecodable {
-        /// Where it stands.
+        /// The position of the record.
         revision: Revision,
-        /// Whose it is, where that can be told.
+        /// The view of the record, where that can be told.
         view: Option<ViewId>,
     },
     /// The view's bodies cannot be opened, for this reason.
@@ -37,7 +37,7 @@ pub(crate) enum Effect {
     Evicted(ViewId),
     /// The log has to be read for this view alone.
     Load(ViewId),
-    /// That reader is done, or not wanted any more.
+    /// The reader of one view is done, or not wanted any more.
     LoadEnded(ViewId),
     /// A record on its way was superseded before it was read.
     Hole,

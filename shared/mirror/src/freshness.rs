@@ -1,4 +1,4 @@
-//! How old a view's news is.
+//! The age of a view's data.
 //!
 //! An age is a sum of durations: what the writer measured until it sent the beat, and what we
 //! measured since the beat arrived. Two machines' clocks are never subtracted. A beat counts once
@@ -16,7 +16,7 @@ pub(crate) type Moment = Duration;
 /// one that is reached first.
 const PENDING_MAX: usize = 16;
 
-/// What is known of the age of one view's news.
+/// The age of one view's data.
 #[derive(Debug, Default)]
 pub(crate) struct Freshness {
     news: Option<News>,
@@ -40,9 +40,9 @@ impl News {
 
 #[derive(Clone, Copy, Debug)]
 struct Pending {
-    /// What must have been read for `news` to be ours.
+    /// The position that must have been read for `news` to count.
     revision: Revision,
-    /// What had been read when the beat arrived.
+    /// The position that had been read when the beat arrived.
     read: Revision,
     news: News,
 }
@@ -86,12 +86,12 @@ impl Freshness {
         self.pending.clear();
     }
 
-    /// Whether a beat waits for its position to be read.
+    /// Returns true if a beat waits for its position to be read.
     pub(crate) fn is_behind(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// How old the news is; `u64::MAX` if there never was any.
+    /// The time since the source was last heard from; `u64::MAX` if that is not known.
     pub(crate) fn age_ms(&self, now: Moment) -> u64 {
         self.news.map_or(u64::MAX, |news| news.age_ms(now))
     }

@@ -61,30 +61,30 @@ impl ViewHandle {
         &self.id
     }
 
-    /// Whether `other` is a handle of the very same view, and not of one that came again under its
-    /// name.
+    /// Returns true if `other` is a handle of the very same view, and not of one that came again under
+    /// its name.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.kept, &other.kept)
     }
 
-    /// Where the view stands, and changes of that. Whether it has become stale is looked at a few
-    /// times a second; [`ViewHandle::read`] looks at the very moment.
+    /// The status of the view, and its changes. Whether it has become stale is looked at a few times a
+    /// second; [`ViewHandle::read`] looks at the very moment.
     pub fn status(&self) -> watch::Receiver<ViewStatus> {
         self.status.subscribe()
     }
 
-    /// Whether it serves ([`ViewStatus::serves`]), and changes of that alone: whoever waits for them is
-    /// not woken by changes of objects.
+    /// Tells if the view serves ([`ViewStatus::serves`]), and changes of that alone: a task that waits
+    /// for them is not woken by changes of objects.
     pub fn serving(&self) -> watch::Receiver<bool> {
         self.serves.subscribe()
     }
 
-    /// How old the news is; `u64::MAX` where there never was any.
+    /// The time since the source was last heard from; `u64::MAX` if that is not known.
     pub fn age_ms(&self) -> u64 {
         self.kept.read().age_ms(self.clock.now())
     }
 
-    /// What it takes in memory right now, what is built anew beside what is served included.
+    /// Its size in memory right now, with the objects that are gathered beside those that are served.
     pub fn bytes(&self) -> u64 {
         self.kept.read().bytes()
     }
@@ -115,7 +115,7 @@ impl ViewHandle {
         self.kept.read().read(self.clock.now(), age_max_ms)
     }
 
-    /// What this log is to what is served.
+    /// Compares this log with the one that the served data was read from.
     pub fn serves_from(&self, log: &Incarnation) -> ServedFrom {
         self.kept.read().serves_from(log)
     }
@@ -132,8 +132,7 @@ impl ViewHandle {
         self.wait(revision_min, timeout, || true).await
     }
 
-    /// As [`ViewHandle::wait_for`], of this log: what is served until it has been read counts for nothing,
-    /// wherever that stands.
+    /// Waits for a position of this log. Data of another log counts for nothing, whatever its position.
     ///
     /// # Errors
     /// As [`ViewHandle::wait_for`].
@@ -193,7 +192,7 @@ impl ViewHandle {
         status
     }
 
-    /// As [`ViewHandle::refresh`]. Returns whether anything has changed.
+    /// Does the same as [`ViewHandle::refresh`], and returns true if the status has changed.
     pub(crate) fn has_changed(&self) -> bool {
         let status = self.kept.read().status();
         self.tell(&status)

@@ -1,4 +1,4 @@
-//! What a mirror does with what it hears: events in, effects out.
+//! The state machine of a mirror: events in, effects out.
 //!
 //! Pure: no task, no clock, no bus. The log's events and the writer's beats come in with the moment
 //! at which they came; what has to happen outside comes back as [`Effect`]s.
@@ -24,18 +24,18 @@ use crate::{
     ContentStamp, Hold, MirrorConfig, RereadCause,
     effect::Effect,
     freshness::Moment,
-    kept::{Feed, Kept},
+    mirrored_view::{MirroredView, RecordSource},
     reread::Rereads,
 };
 use loads::{LOADS_MAX, Loads};
 
 /// A view as readers and the machine share it. The lock is never held across an await.
-pub(crate) type SharedView = Arc<RwLock<Kept>>;
+pub(crate) type SharedView = Arc<RwLock<MirroredView>>;
 
 /// Logs that are remembered after they were left.
 const LOGS_LEFT_MAX: usize = 4;
 
-/// How the log is read.
+/// The mode in which the log is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// Nothing has been heard of it.
@@ -44,7 +44,7 @@ pub(crate) enum Reading {
     FromStart,
     /// From where it was out of reach to its end.
     Resuming,
-    /// As it grows.
+    /// Records are read as they are appended.
     Live,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Machine {
     /// The last position at which a record could not be read, in this reading of the log, where it
     /// could not be told whose it was.
     unreadable: Option<Revision>,
-    /// Whether the log was read to its end at least once.
+    /// The log was read to its end at least once.
     caught_up_once: bool,
     /// The last change of any view's content.
     changes: u64,
@@ -82,7 +82,7 @@ pub(crate) struct Machine {
     progress: Option<Moment>,
     /// A beat named a position that was not read then, and when that was.
     ahead: Option<(Revision, Moment)>,
-    /// Whether some view has a beat that waits for its position to be read.
+    /// Some view has a beat that waits for its position to be read.
     behind: bool,
     /// When all views were last looked at, none was lost or unproven, and only objects have changed
     /// since.
@@ -220,7 +220,7 @@ impl Machine {
         }
         for kept in self.views.values() {
             let mut kept = kept.write();
-            if kept.feed() == Feed::Log {
+            if kept.feed() == RecordSource::Log {
                 kept.away();
             }
         }
@@ -251,12 +251,12 @@ impl Machine {
         let mut unknown = Vec::new();
         for (id, kept) in &self.views {
             match kept.read().feed() {
-                Feed::Log => {}
-                Feed::None if from_start && kept.read().seen() == Revision(0) => {
+                RecordSource::Log => {}
+                RecordSource::None if from_start && kept.read().seen() == Revision(0) => {
                     unknown.push(id.clone());
                     continue;
                 }
-                Feed::Alone | Feed::None => continue,
+                RecordSource::Alone | RecordSource::None => continue,
             }
             let content = next(&mut self.changes);
             changing(now, id, kept, effects, |kept| {
@@ -282,7 +282,7 @@ impl Machine {
         let alone = self.rereads.is_first()
             && !ailing.is_empty()
             && ailing.len() <= LOADS_MAX
-            && ailing.iter().all(|(_, feed)| *feed == Feed::Log)
+            && ailing.iter().all(|(_, feed)| *feed == RecordSource::Log)
             && self.unreadable.is_none();
         match self.rereads.due(now) {
             Some(RereadCause::DigestMismatch | RereadCause::Undecodable) if alone => {
@@ -297,14 +297,14 @@ impl Machine {
     }
 
     /// Views that miss something, or may.
-    fn ailing(&mut self) -> Vec<(ViewId, Feed)> {
+    fn ailing(&mut self) -> Vec<(ViewId, RecordSource)> {
         let mut ailing = Vec::new();
         if self.reading != Reading::Live {
             return ailing;
         }
         for (id, kept) in &self.views {
             let kept = kept.read();
-            let is_read = kept.feed() == Feed::Log || self.is_being_read(id);
+            let is_read = kept.feed() == RecordSource::Log || self.is_being_read(id);
             if !is_read {
                 continue;
             }
@@ -322,7 +322,7 @@ impl Machine {
     }
 }
 
-/// Whether it is a change of an object: no view is lost or unproven by that alone.
+/// Returns true for a change of an object: by that alone no view is lost or unproven.
 fn is_delta(event: &LogEvent) -> bool {
     let LogEvent::Record { envelope, .. } = event else {
         return false;
@@ -343,7 +343,7 @@ fn changing(
     id: &ViewId,
     kept: &SharedView,
     effects: &mut Vec<Effect>,
-    change: impl FnOnce(&mut Kept),
+    change: impl FnOnce(&mut MirroredView),
 ) {
     let mut kept = kept.write();
     let was_lost = kept.is_lost();

@@ -1,4 +1,4 @@
-//! What may change of the views, for whoever looks at them again and again.
+//! Marks of views, for readers that look again and again if something has changed.
 
 use anteroom_model::ViewId;
 use futures::future::select_all;
@@ -14,7 +14,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Of which views there are, and of the status of these.
+    /// Marks the set of views, and the status of each that `is_one` names.
     pub fn set(mirror: &Mirror, is_one: impl Fn(&ViewId) -> bool) -> Self {
         let mut views = mirror.views();
         let known = views.borrow_and_update().clone();

@@ -1,4 +1,4 @@
-//! What a mirror counts.
+//! The metrics of a mirror.
 
 use std::sync::atomic::AtomicU64;
 
@@ -147,8 +147,8 @@ impl MirrorMetrics {
         }
     }
 
-    /// What counts a view's deltas, to be kept until the view is [removed](Self::removed): it takes longer
-    /// to find than to count.
+    /// The counter of a view's deltas, to be kept until the view is [removed](Self::removed): it takes
+    /// longer to find than to increment.
     pub(crate) fn deltas(&self, view: &ViewId, changed: bool) -> Counter {
         self.deltas
             .get_or_create(&Taken::new(view, changed))

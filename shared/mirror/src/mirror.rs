@@ -25,7 +25,7 @@ use crate::{
     readiness,
 };
 
-/// How often ages are looked at: what is stale is noticed this much later at most.
+/// The interval at which ages are looked at: a stale view is noticed this much later at most.
 const TICK: Duration = Duration::from_millis(250);
 
 /// Views kept in step with the log. Dropping it stops it; its views grow old then, and say so.
@@ -93,14 +93,14 @@ impl Mirror {
         self.views.clone()
     }
 
-    /// How far the log has been read.
+    /// The position up to which the log has been read.
     pub fn position(&self) -> watch::Receiver<Revision> {
         self.position.clone()
     }
 
-    /// Whether it has what it is there for: the log was read to its end, the system views (or those
-    /// of its scope) have been seen, and every view is synced or failed. A source that fails does
-    /// not make a reader of others unready.
+    /// Tells if the mirror is ready: the log was read to its end, the system views (or those of its
+    /// scope) have been seen, and every view is synced or failed. A source that fails does not make a
+    /// reader of others unready.
     pub fn readiness(&self) -> watch::Receiver<MirrorReadiness> {
         self.readiness.clone()
     }
@@ -128,7 +128,7 @@ impl Mirror {
         self.demands.put(Demand::Reopen);
     }
 
-    /// What all views take in memory, in bytes: what is served, and what is built anew beside it.
+    /// The size of all views in memory, in bytes, with the objects that are gathered.
     pub fn bytes(&self) -> u64 {
         let views = Arc::clone(&self.views.borrow());
         views.values().map(ViewHandle::bytes).sum()
@@ -213,7 +213,7 @@ impl Task {
             bootstrap.span.in_scope(|| {
                 let records = bootstrap.records;
                 let position = self.machine.position().0;
-                tracing::info!(records, position, "the log was read to its end");
+                tracing::info!(records, position, "read the log to its end");
             });
         }
         effects
@@ -241,10 +241,17 @@ impl Task {
                     return process_span(*revision, envelope);
                 }
             }
+            // While no watcher has created the log yet: every installation begins so.
+            LogEvent::Away { reason } if !self.machine.caught_up_once() => {
+                tracing::info!(
+                    reason,
+                    "cannot read the log yet: no view has its objects before the log was read once"
+                );
+            }
             LogEvent::Away { reason } => {
                 tracing::warn!(
                     reason,
-                    "the log is out of reach: views keep what they hold, and age"
+                    "cannot reach the log: views keep their objects, which age, until the bus is back"
                 );
             }
             LogEvent::CaughtUp { .. } => {}
@@ -259,7 +266,7 @@ impl Task {
         match effect {
             Effect::AskAgain(cause) => self.ask_again(cause),
             Effect::Load(view) => {
-                tracing::info!(%view, "the log is read for this view alone");
+                tracing::info!(%view, "reads the log again for this view");
                 self.outlets.metrics.load();
                 let scope = Scope::Views(vec![view.clone()]);
                 self.loads.insert(view, self.bus.follow(scope));
@@ -272,7 +279,7 @@ impl Task {
     }
 
     fn ask_again(&self, cause: RereadCause) {
-        tracing::warn!(cause = cause.as_str(), "the log is read again");
+        tracing::warn!(cause = cause.as_str(), "reads the whole log again");
         self.follower.restart();
     }
 }
@@ -313,7 +320,7 @@ fn process_span(revision: Revision, envelope: &Envelope) -> Span {
     span
 }
 
-/// What others see of a mirror.
+/// The channels and metrics through which others see a mirror.
 struct Outlets {
     clock: Clock,
     required: Vec<ViewId>,
@@ -322,7 +329,7 @@ struct Outlets {
     readiness: watch::Sender<MirrorReadiness>,
     caught_up_once: bool,
     metrics: MirrorMetrics,
-    /// Of each view: deltas that changed nothing, and those that did.
+    /// Counters for each view: of deltas that changed nothing, and of those that did.
     deltas: [BTreeMap<ViewId, Counter>; 2],
 }
 
@@ -360,19 +367,23 @@ impl Outlets {
                 tracing::error!(
                     revision = revision.0,
                     view,
-                    "a record of the log cannot be read: its view does not answer until its digest \
-                     agrees"
+                    "cannot decode a record of the log: its view does not answer until its digest agrees \
+                     with the watcher's; check that all services have the same version"
                 );
             }
             Effect::Unopened(view, reason) => {
-                tracing::error!(%view, reason, "the view's bodies cannot be opened");
+                tracing::error!(%view, reason, "cannot open the view's sealed bodies; check this replica's file of keys");
             }
             // Counted by whoever evicts, who knows why.
-            Effect::Evicted(view) => tracing::info!(%view, "the view was evicted"),
+            Effect::Evicted(view) => tracing::info!(%view, "freed the objects of an evicted view"),
             Effect::Hole => self.metrics.superseded(),
             Effect::DigestMismatch(id) => {
                 self.metrics.digest_mismatch(&id);
-                tracing::error!(view = %id, "the view misses something and does not answer");
+                tracing::error!(
+                    view = %id,
+                    "the view's digest differs from the watcher's: it does not answer until the log was \
+                     read again"
+                );
             }
             // The task's own.
             Effect::AskAgain(_) | Effect::Load(_) | Effect::LoadEnded(_) => {}
@@ -457,7 +468,7 @@ impl Outlets {
     }
 }
 
-/// As a label, and for people.
+/// The name of a cause, as a label and for people.
 fn cause_name(cause: RestartCause) -> &'static str {
     match cause {
         RestartCause::Start => "start",

@@ -1,4 +1,4 @@
-//! Whether a view holds everything: what its digest proves, and what it does not.
+//! Proves by digests that a view holds everything.
 //!
 //! The writer's control record says how many objects the view has at that position of the log, and
 //! their digest. Equal digests prove that nothing is missing. Different ones prove a loss only if
@@ -13,7 +13,7 @@
 
 use anteroom_model::{Digest, Revision};
 
-/// What is known of whether a view holds everything.
+/// The evidence that a view holds everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
     /// A record could not be read, and it may have been this view's: it takes equal digests now.
@@ -22,12 +22,12 @@ pub(crate) enum Proof {
     Complete(Revision),
     /// The digests differ, which may be our lag.
     Suspect {
-        /// Where they did.
+        /// The position at which they were compared.
         at: Revision,
-        /// By how much.
+        /// The difference of the digests.
         difference: Digest,
-        /// Whether everything was there before: then it answers until the doubt is settled, which
-        /// takes one beat of a view at rest.
+        /// Everything was there before: then the view answers until the doubt is settled, which takes
+        /// one beat of a view at rest.
         answers: bool,
     },
     /// Something was missing. Where the log has been read again, that settles it anew.
@@ -41,7 +41,7 @@ pub(crate) struct Comparison {
     pub at: Revision,
     /// Ours minus the writer's; [`Digest::EMPTY`] where they are equal.
     pub difference: Digest,
-    /// Whether the writer counts as many objects as we do.
+    /// The writer counts as many objects as this mirror does.
     pub counts_agree: bool,
     /// The last position at which a record was missing; `None` where that cannot be seen, since
     /// only some views are followed.
@@ -55,7 +55,7 @@ impl Comparison {
 }
 
 impl Proof {
-    /// Whether a view in this state may answer.
+    /// Returns true if a view in this state may answer.
     pub(crate) fn answers(self) -> bool {
         match self {
             Self::Complete(_) => true,
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_read_takes_a_digest_to_be_believed() {
+    fn a_view_with_an_unreadable_record_answers_once_its_digest_agrees() {
         let unproven = Proof::Unproven;
         assert!(!unproven.answers());
         let suspect = unproven.compared(compare(9, differing("a"), Some(0)));

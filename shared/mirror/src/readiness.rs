@@ -1,4 +1,4 @@
-//! Whether a mirror has what it is there for.
+//! The readiness of a mirror.
 
 use anteroom_bus::Scope;
 use anteroom_model::{ViewId, system};
@@ -6,7 +6,7 @@ use anteroom_view::State;
 
 use crate::handle::ViewSet;
 
-/// Whether a mirror has what it is there for.
+/// The readiness of a mirror.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MirrorReadiness {
     /// It has read the log to its end, and every view answers: with its content, or with an error

@@ -60,12 +60,13 @@ impl Rereads {
         self.wanted = None;
     }
 
-    /// Whether nothing was asked for lately.
+    /// Returns true if nothing was asked for lately.
     pub(crate) fn is_first(&self) -> bool {
         self.wait == self.wait_min
     }
 
-    /// Whether to ask now. Until the log is being read again, the answer is yes every so often.
+    /// Returns the cause if it is time to ask. Until the log is being read again, that is so every so
+    /// often.
     pub(crate) fn due(&mut self, now: Moment) -> Option<RereadCause> {
         if now < self.not_before {
             return None;
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_asks_at_once_and_then_ever_more_rarely() {
+    fn a_reread_is_asked_for_at_once_and_then_ever_more_rarely() {
         let config = MirrorConfig {
             restart_wait: Duration::from_secs(1),
             ..MirrorConfig::default()

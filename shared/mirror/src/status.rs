@@ -1,38 +1,38 @@
-//! Where a view stands, for whoever waits for it.
+//! The status of a view, for readers that wait for it.
 
 use anteroom_model::{Incarnation, ResourceVersion, Revision};
 use anteroom_view::State;
 
-/// Where a view stands.
+/// The status of a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewStatus {
-    /// What a reader gets.
+    /// The state that decides what a reader gets.
     pub state: State,
-    /// Whether every record that is read takes effect at once. Otherwise the view is being built
-    /// anew, beside what it serves.
+    /// Every record that is read takes effect at once. Otherwise records are gathered beside the data
+    /// that is served.
     pub live: bool,
     /// The position of the last record in what it serves.
     pub revision: Revision,
     /// Objects in what it serves.
     pub objects: u64,
-    /// What it takes in memory: bodies, keys, indexes, and what is built anew beside them.
+    /// Its size in memory: bodies, keys, indexes, and the objects that are gathered beside them.
     pub bytes: u64,
-    /// What of that is being built anew, beyond what it shares with what is served.
+    /// The size of the objects that are gathered, without those that are served too.
     pub staged_bytes: u64,
 }
 
 impl ViewStatus {
-    /// Whether every reader gets the truth from it: data that is complete and fresh, or the very
-    /// error of its source. Otherwise another mirror had better be asked.
+    /// Returns true if every reader gets the truth from it: data that is complete and fresh, or the
+    /// very error of its source. Otherwise another mirror had better be asked.
     pub fn serves(&self) -> bool {
         matches!(self.state, State::Synced | State::Failed(_))
     }
 }
 
-/// What a log is to a view, for whoever has read of it elsewhere.
+/// The relation of a log to the data of a view, for a reader that knows a position of that log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServedFrom {
-    /// What is served was read from it.
+    /// The data was read from it.
     This,
     /// It is read now; what is served until it is complete is of the log before it.
     ThisSoon,
@@ -40,7 +40,7 @@ pub enum ServedFrom {
     Another,
 }
 
-/// What a read was a read of.
+/// The position and age of the data that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadPosition {
     /// The log that `revision` is a position of.
@@ -49,7 +49,7 @@ pub struct ReadPosition {
     pub revision: Revision,
     /// The source's resource version there, at least.
     pub version: ResourceVersion,
-    /// How old the news is.
+    /// The time since the source was last heard from.
     pub age_ms: u64,
     /// Objects in the view.
     pub objects: u64,

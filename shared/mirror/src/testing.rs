@@ -18,7 +18,7 @@ use serde_json::Value;
 /// A view as it should be.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// What it holds.
+    /// The source of the view.
     pub info: SourceInfo,
     /// Its objects, with their versions.
     pub objects: BTreeMap<ObjectKey, (ResourceVersion, Value)>,
@@ -28,7 +28,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Of `info`, without objects.
+    /// A view of `info`, without objects.
     pub fn new(info: SourceInfo) -> Self {
         Self {
             info,
@@ -81,7 +81,7 @@ impl Model {
         }
     }
 
-    /// Where it stands, as a record.
+    /// Its state as a control record.
     pub fn control(&self, epoch: Epoch, state: ViewState) -> ViewRecord {
         ViewRecord {
             view: self.info.source.view_id(),
@@ -128,7 +128,7 @@ fn system_info(source: Source) -> SourceInfo {
 )]
 pub struct Writer {
     bus: Arc<dyn Bus>,
-    /// Of every group: it is the writer of all of them.
+    /// The leases of all groups: it is the writer of each.
     fences: BTreeMap<Group, Fence>,
     term: u32,
     incarnation: Incarnation,
@@ -195,7 +195,7 @@ impl Writer {
         &self.views[view]
     }
 
-    /// Whose tenure this is.
+    /// The epoch of the writer's tenure.
     pub fn epoch(&self) -> Epoch {
         Epoch::new(self.term, 0)
     }

@@ -19,7 +19,7 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Of nothing.
+    /// The digest of nothing.
     pub const EMPTY: Self = Self { high: 0, low: 0 };
 
     /// Takes an object in.
@@ -32,7 +32,7 @@ impl Digest {
         self.set(self.value().wrapping_sub(hash(key, version)));
     }
 
-    /// What this one has over `other`: [`Digest::EMPTY`] where they are equal, and the same for the
+    /// Returns what this one has over `other`: [`Digest::EMPTY`] where they are equal, and the same for the
     /// same objects missing, whatever else both hold.
     #[must_use]
     pub fn difference(self, other: Self) -> Self {

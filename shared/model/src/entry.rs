@@ -19,7 +19,7 @@ pub struct Failure {
     /// In CamelCase, as in `Forbidden` or `ResourceNotFound`: also the reason of the entry's
     /// `Ready` condition.
     pub reason: String,
-    /// What happened, why, and what to do.
+    /// The event, its cause, and what to do, for people.
     pub message: String,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What declared an entry. Names are unique within a kind.
+/// The kind that declared an entry. Names are unique within a kind.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -55,7 +55,7 @@ impl EntryKind {
         }
     }
 
-    /// As users write it.
+    /// Returns the kind as users write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cached => "CachedContextEntry",
@@ -70,7 +70,7 @@ impl EntryKind {
     }
 }
 
-/// How a view's data are presented to a query.
+/// The form in which a view's data are presented to a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Shape {
@@ -101,7 +101,7 @@ pub struct Projection {
 /// An entry as the watcher resolved it: an object of the `entries` system view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryRecord {
-    /// What declared it.
+    /// The kind that declared it.
     #[serde(default)]
     pub kind: EntryKind,
     /// The entry's name.
@@ -110,19 +110,19 @@ pub struct EntryRecord {
     pub uid: String,
     /// The generation of the spec that was resolved.
     pub generation: i64,
-    /// What it resolved to.
+    /// The binding or the error that it resolved to.
     pub state: EntryState,
     /// Parts of its data under names of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub projections: Vec<Projection>,
 }
 
-/// Where to ask for an entry's data, and how it is presented.
+/// The view to ask for an entry's data, and how they are presented.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Binding {
     /// The view's name.
     pub view: ViewId,
-    /// How its data are presented.
+    /// The form in which its data are presented.
     #[serde(default)]
     pub shape: Shape,
     /// The one namespace that its data are confined to; empty: they may hold more.
@@ -131,7 +131,7 @@ pub struct Binding {
     /// The one object of the view that is meant; `None`: the view whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<ObjectKey>,
-    /// Whether it holds Secrets: their bodies are sealed in the log, and only those may read them
+    /// True where it holds Secrets: their bodies are sealed in the log, and only those may read them
     /// that an administrator has allowed to.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
@@ -151,7 +151,7 @@ impl Binding {
 }
 
 impl EntryRecord {
-    /// Where to ask, or the error that a reader of this entry gets.
+    /// Returns the view to ask, or the error that a reader of this entry gets.
     pub fn binding(&self) -> Result<&Binding, FactError> {
         match &self.state {
             EntryState::Bound(binding) => Ok(binding),
@@ -162,7 +162,7 @@ impl EntryRecord {
         }
     }
 
-    /// As [`EntryRecord::binding`], for a reader that is confined to a namespace, as a `Policy` is:
+    /// Returns [`EntryRecord::binding`] for a reader that is confined to a namespace, as a `Policy` is:
     /// it reads nothing outside its own, so the entry must be confined to the same one. `None` is a
     /// reader that is not confined.
     pub fn binding_within(&self, namespace: Option<&str>) -> Result<&Binding, FactError> {
@@ -177,7 +177,7 @@ impl EntryRecord {
     }
 }
 
-/// What an entry resolved to.
+/// The binding of an entry, or its error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum EntryState {
@@ -190,7 +190,7 @@ pub enum EntryState {
     },
 }
 
-/// What is asked of a view beside its source, by all of its dependents together.
+/// Options of a view beside its source, from all of its dependents together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ViewOptions {
     /// It is never evicted to save memory.
@@ -211,10 +211,10 @@ pub struct ViewOptions {
 /// A view that somebody needs: an object of the `wanted` system view, by the view's name. The
 /// coordinator writes it; whoever leads the view's [`Group`](crate::Group) runs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WantedView {
-    /// What it holds.
+pub struct DesiredView {
+    /// The source, and its kind.
     pub info: SourceInfo,
-    /// What is asked of it.
+    /// The options that its entries ask for.
     #[serde(default)]
     pub options: ViewOptions,
 }
@@ -225,7 +225,7 @@ pub struct WantedView {
 pub struct ObjectReference {
     /// Its type.
     pub gvr: GroupVersionResource,
-    /// Which object.
+    /// The key of the object.
     pub object: ObjectKey,
 }
 
@@ -243,15 +243,15 @@ impl ObjectReference {
     }
 }
 
-/// What a source turned out to be: how its data is presented to a query.
+/// A source with its kind, which says how its data are presented to a query.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceInfo {
     /// The source itself.
     pub source: Source,
-    /// As in `Ingress`; empty for a system view.
+    /// The kind, as in `Ingress`; empty for a system view.
     #[serde(default)]
     pub kind: String,
-    /// Whether its objects live in namespaces.
+    /// True where its objects live in namespaces.
     #[serde(default)]
     pub namespaced: bool,
 }
@@ -269,11 +269,11 @@ impl SourceInfo {
 pub struct ViewRecord {
     /// The view.
     pub view: ViewId,
-    /// What it holds.
+    /// The source, and its kind.
     pub info: SourceInfo,
     /// The tenure that wrote this.
     pub epoch: Epoch,
-    /// Where the view stands at its source.
+    /// The state of the view at its source.
     pub state: ViewState,
     /// The collection's resource version, from a list, an event or a bookmark.
     pub version: ResourceVersion,
@@ -285,13 +285,13 @@ pub struct ViewRecord {
     /// A reader that was away when it was purged frees what it holds of them.
     #[serde(default)]
     pub origin: Epoch,
-    /// Where news comes at intervals of its own, as from a poll: the age at which the view stops
+    /// For news that comes at intervals, as from a poll: the age at which the view stops
     /// answering to readers that name none. `None`: the replica's limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_max_ms: Option<u64>,
 }
 
-/// Where a view stands at its source.
+/// The state of a view at its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum ViewState {
@@ -313,22 +313,22 @@ pub enum ViewState {
 pub struct KindRecord {
     /// Group, version and plural.
     pub gvr: GroupVersionResource,
-    /// As in `Ingress`.
+    /// The kind, as in `Ingress`.
     pub kind: String,
-    /// Whether its objects live in namespaces.
+    /// True where its objects live in namespaces.
     pub namespaced: bool,
-    /// As in `status` or `scale`, sorted.
+    /// Its subresources, as in `status` or `scale`, sorted.
     #[serde(default)]
     pub subresources: Vec<String>,
-    /// Whether `gvr.version` is the group's preferred one for this kind.
+    /// True where `gvr.version` is the group's preferred one for this kind.
     #[serde(default)]
     pub preferred: bool,
-    /// Whether it can be listed and watched, so that its objects can be in views.
+    /// True where it can be listed and watched, so that its objects can be in views.
     #[serde(default = "yes")]
     pub watchable: bool,
 }
 
-/// What an older writer meant, who did not say.
+/// Returns the value of records by older writers, which did not have the field.
 fn yes() -> bool {
     true
 }

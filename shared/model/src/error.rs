@@ -30,7 +30,7 @@ codes! {
     ENTRY_INVALID = "AR102";
     /// The view has not been read to the end yet.
     VIEW_NOT_SYNCED = "AR103";
-    /// The view's news is older than the reader accepts.
+    /// The view's data is older than the reader accepts, or its watcher is silent.
     VIEW_STALE = "AR104";
     /// The source refuses, or does not exist.
     VIEW_FAILED = "AR105";
@@ -105,7 +105,7 @@ codes! {
 }
 
 impl ErrorCode {
-    /// As in `AR101`.
+    /// Returns the code's text, as in `AR101`.
     pub fn as_str(self) -> &'static str {
         self.0
     }
@@ -121,12 +121,11 @@ impl fmt::Display for ErrorCode {
 /// not there is an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
-#[non_exhaustive]
 pub enum FactError {
     /// No entry has this name.
     #[error("{}", entry_not_found(*.kind, .entry))]
     EntryNotFound {
-        /// What should have declared it.
+        /// The kind that should have declared it.
         #[serde(default)]
         kind: EntryKind,
         /// The name asked for.
@@ -137,7 +136,7 @@ pub enum FactError {
     EntryInvalid {
         /// The entry's name.
         entry: String,
-        /// Why.
+        /// The error that it holds.
         failure: Failure,
     },
     /// The reader is confined to a namespace, and the entry is not confined to the same one.
@@ -156,25 +155,29 @@ pub enum FactError {
     NotSynced {
         /// The view asked.
         view: String,
-        /// What it waits for.
+        /// The state that it is in, for people.
         state: String,
     },
-    /// The news is too old.
-    #[error("view `{view}` is stale: its news is {age_ms} ms old, {age_max_ms} ms are accepted")]
+    /// The data is too old, or its watcher is silent.
+    #[error("view `{view}` is stale: {}", stale(*.age_ms, *.age_max_ms, *.silent_ms))]
     Stale {
         /// The view asked.
         view: String,
-        /// How old its news is.
+        /// The time since the source was last heard from.
         age_ms: u64,
-        /// What the reader accepts.
+        /// The age that the reader accepts.
         age_max_ms: u64,
+        /// The time since the view's watcher was last heard from, if that is too long; `u64::MAX` if it
+        /// never was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        silent_ms: Option<u64>,
     },
     /// The source cannot be read.
     #[error("view `{view}` cannot be read at its source: {failure}")]
     Failed {
         /// The view asked.
         view: String,
-        /// What the source said.
+        /// The source's words.
         failure: Failure,
     },
     /// Nobody serves the view.
@@ -184,31 +187,34 @@ pub enum FactError {
         view: String,
     },
     /// The view is behind what the reader asks for.
-    #[error("view `{view}` is at revision {have}, the reader asks for {want}")]
+    #[error(
+        "view `{view}` is at revision {have}, and the reader asks for {want}: the replica is behind the log, \
+         so ask again"
+    )]
     RevisionNotReached {
         /// The view asked.
         view: String,
-        /// Where it is.
+        /// The position that it has reached.
         have: Revision,
-        /// Where the reader wants it.
+        /// The position that the reader asks for.
         want: Revision,
     },
     /// The expression cannot be parsed.
     #[error("invalid expression: {message}")]
     ExpressionInvalid {
-        /// Where and what.
+        /// The place in the expression, and the problem.
         message: String,
     },
     /// The expression failed on this data.
     #[error("evaluation failed: {message}")]
     EvaluationFailed {
-        /// What failed.
+        /// The cause.
         message: String,
     },
     /// A budget was used up.
     #[error("query over its budget: {message}")]
     BudgetExceeded {
-        /// Which budget, and its limit.
+        /// The budget, and its limit.
         message: String,
     },
     /// No time was left.
@@ -218,15 +224,17 @@ pub enum FactError {
         deadline_ms: u64,
     },
     /// Too many queries at once.
-    #[error("the replica is busy: {limit} queries are under way")]
+    #[error(
+        "the replica is busy: {limit} requests are under way; ask again, or raise its `--concurrency`"
+    )]
     Busy {
-        /// How many it takes.
+        /// The most queries that it takes at a time.
         limit: u64,
     },
     /// The request cannot be read.
     #[error("invalid request: {message}")]
     RequestInvalid {
-        /// What is wrong with it.
+        /// The problem with it.
         message: String,
     },
     /// The view was evicted to save memory.
@@ -248,7 +256,7 @@ pub enum FactError {
     NotRetained {
         /// The view asked.
         view: String,
-        /// What is read and not kept, as in `spec.containers`; `@`: objects whole.
+        /// The fields that are read and not kept, as in `spec.containers`; `@`: objects whole.
         path: String,
     },
     /// Nobody has registered a reference to the object.
@@ -256,7 +264,7 @@ pub enum FactError {
     ObjectNotRegistered {
         /// The type, as in `configmaps`.
         resource: String,
-        /// `namespace/name`.
+        /// The object's `namespace/name`.
         object: String,
     },
     /// The API server has no such object. In its own words, as clients match on them.
@@ -274,7 +282,7 @@ pub enum FactError {
     LiveReadFailed {
         /// The status code; 0 where there was no answer.
         code: u16,
-        /// What the server said.
+        /// The server's words.
         message: String,
     },
     /// An object that exists was not changed as a rule wants it: the API server refused, or did not answer.
@@ -282,13 +290,13 @@ pub enum FactError {
     WriteFailed {
         /// The status code; 0 where there was no answer. 409: the object is not what it was.
         code: u16,
-        /// What the server said.
+        /// The server's words.
         message: String,
     },
     /// The watcher has as many live reads as it takes.
     #[error("the watcher is busy: {message}")]
     LiveReadBusy {
-        /// Which limit.
+        /// The limit.
         message: String,
     },
     /// No watcher takes live reads.
@@ -310,7 +318,7 @@ pub enum FactError {
          `--allow-secrets`"
     )]
     SecretForbidden {
-        /// Who asked, as in `ClusterPolicy name`.
+        /// The reader, as in `ClusterPolicy name`.
         reader: String,
     },
     /// The reader is confined to a namespace, and the path leads elsewhere.
@@ -326,9 +334,27 @@ pub enum FactError {
     /// The bus is out of reach.
     #[error("the bus is unavailable: {message}")]
     BusUnavailable {
-        /// What the transport said.
+        /// The words of the transport.
         message: String,
     },
+}
+
+/// Says who was not heard from, for how long, and where to look.
+fn stale(age_ms: u64, age_max_ms: u64, silent_ms: Option<u64>) -> String {
+    match silent_ms {
+        Some(u64::MAX) => {
+            "its watcher has not been heard from yet: check that a watcher runs and reaches NATS"
+                .to_owned()
+        }
+        Some(silent_ms) => format!(
+            "its watcher has not been heard from for {silent_ms} ms, so changes may be missing: check that \
+             a watcher runs and reaches NATS"
+        ),
+        None => format!(
+            "its watcher last heard from the source {age_ms} ms ago, and the reader accepts {age_max_ms} \
+             ms: check that the watcher reaches the source"
+        ),
+    }
 }
 
 /// Users of Kyverno look for the words that it has for a `GlobalContextEntry` that is not there.
@@ -375,7 +401,7 @@ impl FactError {
         }
     }
 
-    /// Whether another replica may answer where this one did not.
+    /// Returns whether another replica may answer where this one did not.
     pub fn another_replica_may_answer(&self) -> bool {
         matches!(
             self,

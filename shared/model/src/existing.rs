@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExistingObjects {
-    /// Which of the targets; `None`: what triggers the rule.
+    /// The index of the target; `None`: the object that triggers the rule.
     pub target: Option<usize>,
     /// Empty for the core group.
     pub group: String,
-    /// As in `v1`.
+    /// The version, as in `v1`.
     pub version: String,
-    /// As in `Deployment`.
+    /// The kind, as in `Deployment`.
     pub kind: String,
     /// May hold wildcards; empty: all.
     pub namespace: String,
@@ -22,7 +22,7 @@ pub struct ExistingObjects {
     pub name: String,
     /// In the API server's syntax; empty: all.
     pub label_selector: String,
-    /// Where a list goes on, as the part before it said; empty: at its beginning.
+    /// The token with which a list goes on, as the part before said it; empty: at its beginning.
     pub continues: String,
 }
 

@@ -33,7 +33,7 @@ impl Group {
         (0..=Self::SHARDS).map(Self)
     }
 
-    /// Of the views of this source.
+    /// Returns the group of the views of this source.
     pub fn of(source: &Source) -> Self {
         match source.gvr() {
             // The version is left out: a change of the preferred one moves nothing.

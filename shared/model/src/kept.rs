@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What is kept of a value. Lists keep all their elements, and this of each; what is neither an object
+/// The parts of a value that are kept. Lists keep all their elements, and this of each; what is neither an object
 /// nor a list is kept as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Kept {
     /// All of it.
     Whole,
-    /// Of an object these fields, of each this.
+    /// These fields of an object, and these parts of each.
     Fields(BTreeMap<String, Kept>),
 }
 
@@ -27,7 +27,7 @@ impl Default for Kept {
 const METADATA: [&str; 5] = ["name", "namespace", "uid", "resourceVersion", "labels"];
 
 impl Kept {
-    /// What is kept of every object of the API server, whatever is read: `apiVersion`, `kind`, and of
+    /// Returns the parts of every object that are kept whatever is read: `apiVersion`, `kind`, and of
     /// its `metadata` name, namespace, UID, resource version and labels.
     pub fn identity() -> Self {
         let mut kept = Self::default();

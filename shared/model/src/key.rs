@@ -24,7 +24,7 @@ impl ObjectKey {
         }
     }
 
-    /// How two keys, each a namespace and a name, are ordered: as the API server's own list is, by
+    /// Compares two keys, each a namespace and a name, in the order of the API server's own list: by
     /// `namespace/name`, byte by byte. So namespace `a-b` comes before `a`, and a namespace's objects
     /// stand together.
     pub fn order(one: (&[u8], &[u8]), other: (&[u8], &[u8])) -> Ordering {

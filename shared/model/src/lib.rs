@@ -28,8 +28,8 @@ mod version;
 
 pub use digest::Digest;
 pub use entry::{
-    Binding, Dependent, EntryKind, EntryRecord, EntryState, Failure, KindRecord, ObjectReference,
-    Projection, Shape, SourceInfo, ViewOptions, ViewRecord, ViewState, WantedView,
+    Binding, Dependent, DesiredView, EntryKind, EntryRecord, EntryState, Failure, KindRecord,
+    ObjectReference, Projection, Shape, SourceInfo, ViewOptions, ViewRecord, ViewState,
 };
 pub use error::{ErrorCode, FactError};
 pub use existing::ExistingObjects;

@@ -32,31 +32,31 @@ pub const BATCH_MESSAGES_MAX: usize = 256;
 /// Bodies in one atomic batch; one object may exceed it alone.
 pub const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// How long a tombstone stays in the log. A reader that was away for longer than half of it re-reads
+/// The time for which a tombstone stays in the log. A reader that was away for longer than half of it re-reads
 /// everything by mark and sweep.
 pub const TOMBSTONE_TTL_MS: u64 = 60 * 60 * 1000;
 
-/// How often the writer says that it lives, and how old its news is.
+/// The interval of the writer's heartbeats, which say how old its news is.
 pub const BEAT_INTERVAL_MS: u64 = 500;
 
 /// Without a beat for this long, a reader's view leaves the bus. A standby writer takes over after
 /// half of it, so that readers see no gap; its writes are fenced, so that too early is harmless.
 pub const BEAT_SILENCE_MAX_MS: u64 = 5_000;
 
-/// How far a beat may run ahead of what a reader has applied before the reader re-reads.
+/// The distance by which a beat may run ahead of what a reader has applied before the reader re-reads.
 pub const LAG_MAX_MS: u64 = 2_000;
 
 /// The age at which a view stops answering where neither its source nor the reader names one. A
 /// healthy watch brings an event, a bookmark or its own end before that, with seconds to spare.
 pub const AGE_MAX_DEFAULT_MS: u64 = 60_000;
 
-/// How often a replica says what it holds.
+/// The interval of a replica's heartbeats.
 pub const REPLICA_BEAT_INTERVAL_MS: u64 = 1_000;
 
 /// Without a beat for this long, a replica is no longer counted on.
 pub const REPLICA_SILENCE_MAX_MS: u64 = 5_000;
 
-/// How often a webhook says what it enforces.
+/// The interval of a webhook's heartbeats.
 pub const WEBHOOK_BEAT_INTERVAL_MS: u64 = 1_000;
 
 /// Without a beat for this long, a webhook is no longer waited for: a policy may become ready without
@@ -67,5 +67,5 @@ pub const WEBHOOK_SILENCE_MAX_MS: u64 = 5_000;
 /// them. Long enough for the only webhook to be started again.
 pub const WEBHOOKS_AWAY_MAX_MS: u64 = 30_000;
 
-/// How long a reader waits for the first word on an object that is referenced by itself.
+/// The time that a reader waits for the first news of an object that is referenced by itself.
 pub const REFERENCE_WAIT_MAX_MS: u64 = 1_000;

@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct SelectorError {
-    /// What is wrong with it.
+    /// The problem with it.
     pub message: String,
 }
 
@@ -18,7 +18,7 @@ impl SelectorError {
     }
 }
 
-/// Which labels an object has to have. Empty: any.
+/// The labels that an object has to have. Empty: any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
@@ -66,12 +66,12 @@ impl LabelSelector {
         })
     }
 
-    /// Whether it selects everything.
+    /// Returns whether it selects everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Whether an object with these labels is selected. `label` is the value under a name.
+    /// Returns whether an object with these labels is selected. `label` is the value under a name.
     pub fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         let holds = |requirement: &Requirement| requirement.test.holds(label(&requirement.key));
         self.requirements.iter().all(holds)
@@ -214,7 +214,7 @@ fn unreadable(term: &str) -> SelectorError {
     ))
 }
 
-/// Which name and namespace an object has to have: the field selectors that every type has. Empty:
+/// The name and namespace that an object has to have: the field selectors that every type has. Empty:
 /// any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NameSelector {
@@ -243,7 +243,7 @@ impl NameSelector {
         })
     }
 
-    /// Whether it selects everything.
+    /// Returns whether it selects everything.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
@@ -264,7 +264,7 @@ impl NameSelector {
         (!term.value.is_empty()).then_some(&term.value)
     }
 
-    /// Whether the object of this namespace and name is selected.
+    /// Returns whether the object of this namespace and name is selected.
     pub fn matches(&self, namespace: &str, name: &str) -> bool {
         self.terms.iter().all(|term| {
             let value = if term.of_name { name } else { namespace };

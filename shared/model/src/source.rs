@@ -12,7 +12,7 @@ use crate::Kept;
 pub struct GroupVersionResource {
     /// Empty for the core group.
     pub group: String,
-    /// As in `v1`.
+    /// The version, as in `v1`.
     pub version: String,
     /// The plural, as in `ingresses`.
     pub resource: String,
@@ -32,7 +32,7 @@ impl GroupVersionResource {
         }
     }
 
-    /// As in `networking.k8s.io/v1`, or `v1` for the core group.
+    /// Returns `group/version`, as in `networking.k8s.io/v1`, or `v1` for the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.clone()
@@ -42,7 +42,7 @@ impl GroupVersionResource {
     }
 }
 
-/// As in `ingresses.v1.networking.k8s.io`, or `services.v1` for the core group.
+/// Writes `resource.version.group`, as in `ingresses.v1.networking.k8s.io`, or `services.v1` for the core group.
 impl fmt::Display for GroupVersionResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.resource, self.version)?;
@@ -56,7 +56,7 @@ impl fmt::Display for GroupVersionResource {
 /// A Kubernetes collection, whole or narrowed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Collection {
-    /// What is listed and watched.
+    /// The type that is listed and watched.
     pub gvr: GroupVersionResource,
     /// Empty: all namespaces, or a cluster-scoped type. Sorted, each once, in
     /// [`Collection::canonical`].
@@ -69,7 +69,7 @@ pub struct Collection {
     /// In the API server's syntax; empty: all.
     #[serde(default)]
     pub field_selector: String,
-    /// What is kept of each object; `None`: all but what nobody reads.
+    /// The fields that are kept of each object; `None`: all but what nobody reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Kept>,
 }
@@ -141,10 +141,9 @@ fn canonical_selector(selector: &str) -> String {
     requirements.join(",")
 }
 
-/// Where facts come from. Its canonical form is the identity of its view.
+/// A source of facts. Its canonical form is the identity of its view.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
-#[non_exhaustive]
 pub enum Source {
     /// A collection of the Kubernetes API.
     Collection(Collection),
@@ -158,12 +157,12 @@ pub enum Source {
     },
     /// The response of an API call: a view with the one object [`Source::RESPONSE`].
     ApiCall {
-        /// Where it is fetched, without user information and query: for people.
+        /// The address, without user information and query: for people.
         url: String,
         /// Stands for all that makes the call what it is: URL, method, headers, data, authority.
         id: String,
     },
-    /// What the watcher itself derives and publishes for the other services: see
+    /// Records that the watcher itself derives and publishes for the other services: see
     /// [`system`](crate::system).
     System {
         /// One of the names in [`system`](crate::system).
@@ -266,17 +265,17 @@ impl ViewId {
         &self.0
     }
 
-    /// Whether it is one of the views that the watcher derives for the other services.
+    /// Returns whether it is one of the views that the watcher derives for the other services.
     pub fn is_system(&self) -> bool {
         self.0.starts_with(Self::SYSTEM_PREFIX)
     }
 
-    /// Whether it holds the response of an API call ([`Source::ApiCall`]).
+    /// Returns whether it holds the response of an API call ([`Source::ApiCall`]).
     pub fn is_of_a_call(&self) -> bool {
         self.0.starts_with(Self::CALL_PREFIX)
     }
 
-    /// Whether it holds objects that are referenced one by one ([`Source::Objects`]).
+    /// Returns whether it holds objects that are referenced one by one ([`Source::Objects`]).
     pub fn is_of_references(&self) -> bool {
         self.0.ends_with(Self::OBJECTS_SUFFIX)
     }

@@ -7,7 +7,7 @@
 //! | [`policies`] | namespace (empty for a `ClusterPolicy`) and name | the manifest, `kind` included |
 //! | [`exceptions`] | namespace and name | the manifest, `kind` included |
 //! | [`kinds`] | `Kind.version.group` | [`KindRecord`](crate::KindRecord) |
-//! | [`wanted`] | the view's name | [`WantedView`](crate::WantedView) |
+//! | [`wanted`] | the view's name | [`DesiredView`](crate::DesiredView) |
 //! | [`references`] | the view's name, and `namespace/name` | [`ObjectReference`](crate::ObjectReference) |
 
 use crate::{Source, ViewId};
@@ -36,7 +36,7 @@ pub fn kinds_source() -> Source {
     system("kinds")
 }
 
-/// What every entry resolved to.
+/// The view of every entry's binding or error.
 pub fn entries() -> ViewId {
     entries_source().view_id()
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ObjectKey;
 
-/// Whose tenure of a view: the writer's term in the upper half, and in the lower half a generation
+/// The tenure of a view: the writer's term in the upper half, and in the lower half a generation
 /// that the writer raises whenever the source's own history restarts (a resource version that went
 /// backwards after a restore, a view dropped and wanted again).
 #[derive(
@@ -54,7 +54,7 @@ impl fmt::Display for Revision {
     }
 }
 
-/// Which log: made anew whenever the log is made anew, so that a position of one log is never taken
+/// The identity of a log: made anew whenever the log is made anew, so that a position of one log is never taken
 /// for a position of another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -86,12 +86,12 @@ impl ResourceVersion {
         &self.0
     }
 
-    /// Whether no resource version is known.
+    /// Returns whether no resource version is known.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Which of two is newer; `None` where either is not a decimal number as the KEP defines it.
+    /// Compares two versions; `None` where either is not a decimal number as the KEP defines it.
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         if self.is_decimal() && other.is_decimal() {
             Some(
@@ -119,7 +119,7 @@ impl fmt::Display for ResourceVersion {
     }
 }
 
-/// What a delta does to its key. `B` is the compact body.
+/// The operation of a delta on its key. `B` is the compact body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op<B> {
     /// The object is now this.
@@ -138,7 +138,7 @@ pub struct Delta<B> {
     /// The object's resource version; of a tombstone, that of the deletion (or of the list that no
     /// longer had the object).
     pub version: ResourceVersion,
-    /// What happened.
+    /// The operation.
     pub op: Op<B>,
 }
 

@@ -1,23 +1,29 @@
 //! Policies held against resources.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
+use anteroom_engine::{
+    drive::drive_at_once,
+    rule::RuleName,
+    rule_run::{NamedRule, RuleRun},
+};
 use anteroom_model::ErrorCode;
 use anteroom_policy::{
     AdmissionRequest, Arrival, Driver, Evaluation, FailureAction, NotRun, Operation, Policy,
-    PolicyException, Problem, Reporting, Rule, RuleOutcome, Step, compile_for, none_run,
+    PolicyException, Problem, Reporting, Rule, RuleOutcome, compile_for, none_run,
 };
 use serde_json::{Map, Value};
 
 use crate::{
     declared::DeclaredEntry,
-    facts::{Facts, Unanswered, World},
+    facts::{Facts, World},
+    file_facts::FileFacts,
     request::{self, User},
     resource::Resource,
     values::Variables,
 };
 
-/// What became of a rule, in the words of a policy report.
+/// The result of a rule, in the words of a policy report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// The resource complies.
@@ -26,14 +32,14 @@ pub enum Status {
     Fail,
     /// It does not, and the policy says that this does not count.
     Warn,
-    /// Whether it complies is not known.
+    /// It is not known whether the resource complies.
     Error,
     /// The rule does not apply.
     Skip,
 }
 
 impl Status {
-    /// As files of expected results have it.
+    /// Its name in files of expected results.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -54,13 +60,13 @@ impl fmt::Display for Status {
 /// A policy as it was loaded.
 #[derive(Debug)]
 pub struct LoadedPolicy {
-    /// As in `ClusterPolicy`.
+    /// The kind, as in `ClusterPolicy`.
     pub kind: String,
     /// With its namespace before it, if it is in one.
     pub name: String,
     /// The manifest's own name.
     pub(crate) bare_name: String,
-    /// What it compiled to, or why it did not.
+    /// The compiled policy, or why it did not compile.
     pub outcome: Result<Policy, Vec<Problem>>,
     /// The rules that are not run: of a policy that compiled, or all of one that has no others.
     pub not_run: Vec<NotRun>,
@@ -112,7 +118,7 @@ impl LoadedPolicy {
         })
     }
 
-    /// What keeps it from being run at all; `None` where it compiles, or has only rules that are not run.
+    /// Returns the problems that keep it from being run at all; `None` where it compiles, or has only rules that are not run.
     pub fn problems(&self) -> Option<&[Problem]> {
         let problems = self.outcome.as_ref().err();
         problems
@@ -120,7 +126,7 @@ impl LoadedPolicy {
             .map(Vec::as_slice)
     }
 
-    /// What reports say of it; of one that does not compile, nothing.
+    /// Its part of reports; of one that does not compile, nothing.
     pub(crate) fn reporting(&self) -> Reporting {
         let policy = self.outcome.as_ref().ok();
         policy
@@ -128,7 +134,7 @@ impl LoadedPolicy {
             .unwrap_or_default()
     }
 
-    /// Whether it is meant by a name, with its namespace or without.
+    /// Returns whether it is meant by a name, with its namespace or without.
     pub fn is_named(&self, name: &str) -> bool {
         self.name == name || self.bare_name == name
     }
@@ -148,12 +154,12 @@ fn none_run_but(problems: &[Problem], manifest: &Value, driver: Driver) -> Vec<N
     }
 }
 
-/// What became of one rule.
+/// The result of one rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleResponse {
     /// The rule's name.
     pub rule: String,
-    /// What became of it.
+    /// Its result.
     pub status: Status,
     /// A violation denies, at admission.
     pub is_enforced: bool,
@@ -161,21 +167,21 @@ pub struct RuleResponse {
     pub message: String,
     /// Entries of its context that nothing was given for, and that it went on without.
     pub left_out: Vec<String>,
-    /// What a rule with `mutate.targets` made of objects that exist already, each as it was given but for this
+    /// The existing objects that a rule with `mutate.targets` changed, each as it was given but for this
     /// rule.
     pub changed: Vec<Value>,
 }
 
-/// What one policy says of one resource: nothing, if no rule of it speaks of the resource.
+/// The results of one policy on one resource: none, if no rule of it speaks of the resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Response {
     /// Its place among the policies.
     pub policy: usize,
     /// Its place among the resources.
     pub resource: usize,
-    /// Of the rules that speak of the resource: those that change it, then those that judge it.
+    /// The results of the rules that speak of the resource: those that change it, then those that judge it.
     pub rules: Vec<RuleResponse>,
-    /// What the resource has become.
+    /// The resource as rules changed it.
     pub patched: Option<Value>,
 }
 
@@ -184,19 +190,19 @@ pub struct Response {
 pub struct Bench {
     /// In the order in which they are asked.
     pub policies: Vec<LoadedPolicy>,
-    /// What is asked about.
+    /// The resources that are asked about.
     pub resources: Vec<Resource>,
-    /// What rules are given in place of facts.
+    /// The values that rules are given in place of facts.
     pub variables: Variables,
-    /// Who makes the requests.
+    /// The user who makes the requests.
     pub user: User,
-    /// What excepts rules from resources.
+    /// The exceptions of resources from rules.
     pub exceptions: Vec<PolicyException>,
-    /// When the requests come. Without one, a rule that asks what time it is, or for chance, is an error.
+    /// The time of the requests. Without one, a rule that asks what time it is, or for chance, is an error.
     pub arrival: Option<Arrival>,
     /// An entry of a context that nothing was given for is a missing key, and else an error.
     pub leaves_out: bool,
-    /// What the requests do, whatever values say.
+    /// The operation of the requests, whatever values say.
     pub(crate) operation: Option<Operation>,
     pub(crate) world: World,
 }
@@ -245,7 +251,7 @@ impl Bench {
     }
 }
 
-/// What every policy says of every resource, resource by resource.
+/// Returns the results of every policy on every resource, resource by resource.
 pub fn apply(bench: &Bench) -> Vec<Response> {
     let mut responses = Vec::new();
     for (at, resource) in bench.resources.iter().enumerate() {
@@ -275,7 +281,7 @@ pub fn apply(bench: &Bench) -> Vec<Response> {
     responses
 }
 
-/// Of the rules that change the resource, or else of those that judge it.
+/// Returns the results of the rules that change the resource, or else of those that judge it.
 fn rules(
     bench: &Bench,
     (loaded, policy, resource): (&LoadedPolicy, &Policy, &Resource),
@@ -358,7 +364,7 @@ fn namespace_labels(bench: &Bench, resource: &Resource) -> Map<String, Value> {
     labels
 }
 
-/// The webhook's own evaluation, with every fact at hand: what becomes of the rule. What a violation leads to,
+/// Takes a rule through the engine, with every fact at hand, and returns its outcome. What a violation leads to,
 /// what was left out and what was changed is put into `told`.
 fn judge(
     bench: &Bench,
@@ -375,43 +381,18 @@ fn judge(
     let labels = namespace_labels(bench, resource);
     let facts =
         Facts::new(&bench.world, &of_resource, &of_rule).within(&resource.namespace, labels);
-    let facts = facts.of_policy(policy.namespace());
-    let evaluation = Evaluation::start(policy, rule, &request).with_whole_facts();
-    let mut evaluation = evaluation
-        .with_exceptions(&bench.exceptions)
-        .with_given(facts.given());
-    if bench.leaves_out {
-        evaluation = evaluation.goes_without();
-    }
-    loop {
-        match evaluation.step() {
-            Step::Done(report) => {
-                told.is_enforced = report.action == FailureAction::Enforce;
-                let changed = report.changed.into_iter();
-                told.changed = changed.map(|changed| changed.object).collect();
-                return report.outcome;
-            }
-            // Each turn answers everything, so there is an end to it.
-            Step::Need(requests) => {
-                for request in requests {
-                    match facts.answer(&request) {
-                        Ok(value) => evaluation.supply(request.id, Ok(value)),
-                        Err(Unanswered::Given) => evaluation.leave_out(request.id),
-                        Err(Unanswered::Nothing(_))
-                            if bench.leaves_out
-                                && !bench.world.is_before_values(&request.target) =>
-                        {
-                            evaluation.leave_out(request.id);
-                            told.left_out.push(request.variable);
-                        }
-                        Err(Unanswered::Nothing(error) | Unanswered::Failed(error)) => {
-                            evaluation.supply(request.id, Err(error));
-                        }
-                    }
-                }
-            }
-        }
-    }
+    let source = FileFacts::new(facts.of_policy(policy.namespace()), bench.leaves_out);
+    let evaluation = Evaluation::start(policy, rule, &request).with_exceptions(&bench.exceptions);
+    let evaluation = source.prepare(evaluation);
+    let name = Arc::new(RuleName::of(policy, rule));
+    let name = &name;
+    let run = RuleRun::of(NamedRule { policy, rule, name }, evaluation);
+    let report = drive_at_once(&source, run);
+    told.left_out = source.into_left_out();
+    told.is_enforced = report.action == FailureAction::Enforce;
+    let changed = report.changed.into_iter();
+    told.changed = changed.map(|changed| changed.object).collect();
+    report.outcome
 }
 
 #[cfg(test)]

@@ -14,11 +14,11 @@ use crate::{
 };
 use run::Run;
 
-/// What a row comes to.
+/// The result of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RowResult {
-    /// As expected.
+    /// The rule did as expected.
     Pass,
     /// Not as expected, or nothing to compare.
     Fail,
@@ -45,15 +45,15 @@ pub struct Row {
     pub policy: String,
     /// The rule's name, as it is expected.
     pub rule: String,
-    /// As in `Pod/default/web`.
+    /// The resource, as in `Pod/default/web`.
     pub resource: String,
-    /// What it comes to.
+    /// The result.
     pub result: RowResult,
-    /// Why, in a few words.
+    /// The reason, in a few words.
     pub reason: String,
-    /// What the rule says.
+    /// The message of the rule.
     pub message: String,
-    /// What whoever reads the result should know: what was taken for granted, and what was not compared.
+    /// Notes for whoever reads the result: what was taken for granted, and what was not compared.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub remark: String,
 }
@@ -62,7 +62,7 @@ pub struct Row {
 /// resource that no rule responds to, which fails.
 ///
 /// # Errors
-/// That one of its files cannot be used. A policy that does not compile fails its own rows only.
+/// One of its files cannot be used. A policy that does not compile fails its own rows only.
 pub fn check(suite: &Suite) -> Result<Vec<Row>, SuiteError> {
     let mut loaded = load::load(suite)?;
     let mut runs = Vec::new();
@@ -96,7 +96,7 @@ pub fn check(suite: &Suite) -> Result<Vec<Row>, SuiteError> {
     Ok(rows)
 }
 
-/// What a row says that its requests do; `None` where that is left to values.
+/// Returns the operation of a row's requests; `None` where that is left to values.
 fn operation(text: Option<&str>) -> Result<Option<Operation>, String> {
     match text.unwrap_or_default() {
         "" => Ok(None),

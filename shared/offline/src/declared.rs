@@ -21,7 +21,7 @@ pub struct DeclaredEntry {
     projections: Vec<(String, String)>,
 }
 
-/// Of what an entry is made.
+/// The source of an entry.
 #[derive(Clone, Debug, PartialEq)]
 enum Kept {
     Objects(CollectionReference),
@@ -106,7 +106,7 @@ fn cached(of: &Map<String, Value>) -> Option<Kept> {
     })
 }
 
-/// As objects have it; entries may also write it as the beginning of a path, and the core group by name.
+/// The group and version as objects have it; entries may also write it as the beginning of a path, and the core group by name.
 fn group(written: &str) -> String {
     let written = written.trim().trim_matches('/');
     let written = written.strip_prefix("apis/").unwrap_or(written);
@@ -127,7 +127,7 @@ impl Kept {
 }
 
 impl World {
-    /// What an entry that is declared keeps, or what one of its projections makes of it, for a policy of the
+    /// Returns the data that a declared entry keeps, or what one of its projections makes of it, for a policy of the
     /// namespace `home`, if it is in one; `None` where none of this name is.
     pub(crate) fn declared(
         &self,

@@ -15,36 +15,35 @@ pub const DOCUMENT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Files below one folder that are read; more is an error.
 pub const FILES_MAX: usize = 10_000;
 
-/// Why an input cannot be used.
+/// The reason why an input cannot be used.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum InputError {
     /// The file or folder cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
     /// It is larger than [`DOCUMENT_BYTES_MAX`].
     #[error("{} is larger than {DOCUMENT_BYTES_MAX} bytes", path.display())]
     TooLarge {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
     },
     /// It is no JSON and no YAML, or has not the shape that is read.
     #[error("{}: {message}", path.display())]
     Malformed {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// Where and what.
+        /// The place in it, and what is wrong there.
         message: String,
     },
     /// A folder has more files than [`FILES_MAX`].
     #[error("{} has more than {FILES_MAX} files: name fewer", path.display())]
     TooMany {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
     },
 }
@@ -53,7 +52,7 @@ pub enum InputError {
 /// `List` stand in its place.
 ///
 /// # Errors
-/// That it cannot be read, or is no JSON and no YAML.
+/// It cannot be read, or is no JSON and no YAML.
 pub fn documents(path: &Path) -> Result<Vec<Value>, InputError> {
     let text = text(path)?;
     let parsed = match serde_json::from_str(&text) {
@@ -69,16 +68,16 @@ pub fn documents(path: &Path) -> Result<Vec<Value>, InputError> {
 /// All documents of a text in YAML that have anything in them, read as `kubectl` and Kyverno read them.
 ///
 /// # Errors
-/// Where and why it is no YAML.
+/// The place and the reason why it is no YAML.
 pub fn yaml(text: &str) -> Result<Vec<Value>, String> {
-    anteroom_policy::yaml::read_all(text).map_err(|error| error.to_string())
+    anteroom_functions::yaml::read_all(text).map_err(|error| error.to_string())
 }
 
 /// The manifests of a file, or of all files of manifests below a folder that are not hidden, in the order
 /// of their names.
 ///
 /// # Errors
-/// As [`documents`].
+/// Those of [`documents`].
 pub fn manifests(path: &Path) -> Result<Vec<Value>, InputError> {
     let mut found = Vec::new();
     for file in files(path)? {
@@ -139,7 +138,7 @@ fn gather(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), InputError> {
     Ok(())
 }
 
-/// What stands in a folder, in the order of names.
+/// Returns the files and folders in a folder, in the order of names.
 pub(crate) fn inside(folder: &Path) -> Result<Vec<PathBuf>, InputError> {
     let read = |source| InputError::Read {
         path: folder.to_owned(),

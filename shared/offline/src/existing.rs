@@ -1,7 +1,7 @@
 //! The objects that rules with `mutate.targets` are about, of those that are given.
 
+use anteroom_functions::wildcard;
 use anteroom_model::{ExistingObjects, LabelSelector};
-use anteroom_policy::wildcard_matches;
 use serde_json::{Value, json};
 
 use crate::{
@@ -43,9 +43,9 @@ fn is_of_kind(own: &Resource, wanted: &ExistingObjects) -> bool {
     (&own.group, &own.version, &own.kind) == (group, version, kind)
 }
 
-/// What is in no namespace is meant whatever namespace is wanted.
+/// Returns whether an object is meant. One that is in no namespace is, whatever namespace is wanted.
 fn is_at(wanted: &str, own: &str) -> bool {
-    wanted.is_empty() || own.is_empty() || wildcard_matches(wanted, own)
+    wanted.is_empty() || own.is_empty() || wildcard::matches(wanted, own)
 }
 
 #[cfg(test)]

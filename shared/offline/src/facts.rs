@@ -1,4 +1,4 @@
-//! Who answers for facts where there is no cluster.
+//! Facts where there is no cluster.
 //!
 //! The given resources of a kind are all that there are of it. A kind of which none is given is unknown,
 //! and so is an entry without data: never an empty list. Where nothing at all was given that could answer
@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use anteroom_functions::query_functions;
 use anteroom_jmespath::{Environment, Expression, MissingKey};
 use anteroom_model::{EntryKind, FactError};
-use anteroom_policy::{ApiTarget, FactRequest, FactTarget, KeptTarget, Reference, query_functions};
+use anteroom_policy::{ApiTarget, FactRequest, FactTarget, KeptTarget, Reference};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -23,13 +24,13 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct World {
     pub(crate) entries: Vec<EntryData>,
-    /// What keeps some of the resources.
+    /// The declared entries that keep some of the resources.
     pub(crate) declared: Vec<DeclaredEntry>,
     pub(crate) responses: Vec<ApiCallResponse>,
     pub(crate) resources: Vec<Resource>,
-    /// What rules with `mutate.targets` change, beside the resources.
+    /// The objects that rules with `mutate.targets` change, beside the resources.
     pub(crate) targets: Vec<Resource>,
-    /// Whether there is said to be a cluster: where there is none, the resources answer no calls of an API
+    /// Says whether there is a cluster: where there is none, the resources answer no calls of an API
     /// server, and are no ConfigMaps that rules read. `None`: nothing is said of that, and they do.
     pub(crate) is_cluster: Option<bool>,
 }
@@ -37,7 +38,7 @@ pub(crate) struct World {
 /// The facts of one rule and one resource.
 pub(crate) struct Facts<'a> {
     world: &'a World,
-    /// What the rule's context entries are given, by name.
+    /// The values of the rule's context entries, by name.
     given: Map<String, Value>,
     by_element: &'a BTreeMap<String, Vec<Value>>,
     /// The resource's namespace, and its labels.
@@ -72,7 +73,7 @@ impl<'a> Facts<'a> {
         self
     }
 
-    /// Of the resource's namespace the name and the labels are known, if nothing else of it.
+    /// Gives the name and the labels of the resource's namespace, if nothing else of it is known.
     pub(crate) fn within(mut self, namespace: &'a str, labels: Map<String, Value>) -> Self {
         self.within = (namespace, labels);
         self
@@ -88,7 +89,12 @@ impl<'a> Facts<'a> {
         given
     }
 
-    /// What stands where a rule looks. What answers beside values counts before them, as in Kyverno; of two
+    /// Returns whether the given resources and entries answer for a target before values do.
+    pub(crate) fn is_before_values(&self, target: &FactTarget) -> bool {
+        self.world.is_before_values(target)
+    }
+
+    /// Returns the value where a rule looks. What answers beside values counts before them, as in Kyverno; of two
     /// objects the given one's other fields are kept.
     pub(crate) fn answer(&self, request: &FactRequest) -> Result<Value, Unanswered> {
         let mut given = self.given();
@@ -148,7 +154,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Whether what was given did answer, with an error, rather than that it does not know. No value stands in then.
+/// Returns whether what was given did answer, with an error, rather than that it does not know. No value stands in then.
 fn is_answer(error: &FactError) -> bool {
     matches!(
         error,
@@ -160,7 +166,7 @@ fn is_answer(error: &FactError) -> bool {
     )
 }
 
-/// Whether it is what only a cluster answers, rather than an entry of the policy's own.
+/// Returns whether only a cluster answers it, rather than an entry of the policy's own.
 fn asks_cluster(target: &FactTarget) -> bool {
     match target {
         FactTarget::Api(_) | FactTarget::ConfigMap { .. } => true,
@@ -186,12 +192,12 @@ fn over(below: Value, above: Value) -> Value {
     }
 }
 
-/// Why a fact has no answer.
+/// The reason why a fact has no answer.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Unanswered {
     /// Nothing was given that could answer.
     Nothing(FactError),
-    /// What was given does not.
+    /// The given data does not answer.
     Failed(FactError),
     /// The entry's value counts.
     Given,
@@ -208,7 +214,7 @@ pub(crate) fn nothing(what: &str) -> Unanswered {
 }
 
 impl World {
-    /// Whether what is asked for is answered from here before a value that its entry is given.
+    /// Returns whether a target is answered from here before a value that its entry is given.
     pub(crate) fn is_before_values(&self, target: &FactTarget) -> bool {
         match target {
             FactTarget::Entry { .. } => !self.entries.is_empty() || !self.declared.is_empty(),
@@ -299,7 +305,7 @@ impl World {
         self.list_selected(of, within, |_| true)
     }
 
-    /// What a test says that a call answers: of those with its method before those with none.
+    /// Returns the answer that a test gives for a call: of those with its method before those with none.
     fn response(&self, url: &str, is_post: bool) -> Option<&ResponseData> {
         let method = if is_post { "POST" } else { "GET" };
         let is_of = |known: &&ApiCallResponse, wanted: &str| {
@@ -327,7 +333,7 @@ impl ResponseData {
 }
 
 impl EntryData {
-    /// What `fieldPath` takes of what is given.
+    /// Returns the part of the data that `fieldPath` names.
     fn data(&self) -> Result<Value, FactError> {
         let data = match (&self.data, &self.resources) {
             (Some(data), _) => data.clone(),
@@ -340,7 +346,7 @@ impl EntryData {
         }
     }
 
-    /// What a rule sees that names no projection: where there are some, all by their names.
+    /// Returns the data for a rule that names no projection: where there are some, all by their names.
     fn projected(&self, data: Value) -> Result<Value, FactError> {
         if self.projections.is_empty() {
             return Ok(data);

@@ -11,7 +11,7 @@ pub const SUITES_MAX: usize = 10_000;
 /// `path` itself, where it is a file. In the order of their names.
 ///
 /// # Errors
-/// That a folder cannot be read, or that there are more than [`SUITES_MAX`].
+/// A folder cannot be read, or there are more than [`SUITES_MAX`].
 pub fn suites(path: &Path, name: &str) -> Result<Vec<PathBuf>, InputError> {
     let mut found = Vec::new();
     if path.is_dir() {

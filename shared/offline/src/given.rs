@@ -88,7 +88,7 @@ impl World {
             })
     }
 
-    /// Of `what`, which reads objects of a type.
+    /// The error of `what`, which reads objects of a type.
     pub(crate) fn unanswered(&self, of: ObjectType<'_>, what: &str) -> Unanswered {
         match self.given(|own| of.is_of(own)).is_empty() {
             true => nothing(what),

@@ -8,8 +8,8 @@
 //!
 //! A [`Suite`] is a file of expected results in the format of Kyverno's `cli.kyverno.io/v1alpha1` `Test`;
 //! [`check`] holds it against what the rules come to. [`apply`] says what the rules come to, with nothing
-//! expected. Both take the same road through a policy as a request to the webhook does
-//! (`anteroom_policy::Evaluation`); only whoever answers for facts is another.
+//! expected. Both take rules through the engine of the webhook (`anteroom_engine::drive`): only the source of facts is
+//! another one.
 //!
 //! What a rule reads is taken from, in this order: the values that the test gives its variables, the
 //! entries that the test gives data for, and the resources that were given. What none of these has is an
@@ -22,6 +22,7 @@ mod declared;
 mod documents;
 mod existing;
 mod facts;
+mod file_facts;
 mod gather;
 mod given;
 mod report;

@@ -1,4 +1,4 @@
-//! What people and machines get to see of rows.
+//! Reports of rows, for people and machines.
 
 mod applied;
 mod json;
@@ -22,22 +22,22 @@ pub use table::table;
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Checked {
-    /// What people call it.
+    /// Its name for people.
     pub name: String,
-    /// Where it stands.
+    /// Its file.
     pub path: PathBuf,
     /// Its rows.
     pub rows: Vec<Row>,
-    /// Why it could not be run.
+    /// The reason why it could not be run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// How many rows came to what.
+/// The number of rows by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
-    /// As expected.
+    /// Those that are as expected.
     pub passed: usize,
     /// Not as expected.
     pub failed: usize,
@@ -48,7 +48,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Of all suites.
+    /// The counts of all suites.
     pub fn of(suites: &[Checked]) -> Self {
         let mut counts = Self::default();
         for suite in suites {
@@ -64,7 +64,7 @@ impl Counts {
         counts
     }
 
-    /// Whether all that was run is as expected.
+    /// Returns whether all that was run is as expected.
     pub fn is_success(self) -> bool {
         self.failed == 0 && self.errors == 0
     }

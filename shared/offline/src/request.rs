@@ -12,7 +12,7 @@ use crate::{
     values::{RuleValues, Variables, put, segments},
 };
 
-/// Who makes the requests.
+/// The user who makes the requests.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct User {
@@ -34,7 +34,7 @@ impl User {
     /// Reads a file that says who.
     ///
     /// # Errors
-    /// That it cannot be read, or has not that shape.
+    /// It cannot be read, or has not that shape.
     pub fn read(path: &Path) -> Result<Self, InputError> {
         let document = documents(path)?.pop().unwrap_or_default();
         let user = Self::deserialize(document).map_err(|error| InputError::Malformed {
@@ -60,7 +60,7 @@ const OF_REQUEST: &[&str] = &[
 /// say.
 ///
 /// # Errors
-/// That the values make no request of it.
+/// The values make no request of it.
 pub(crate) fn request(
     policy: &str,
     resource: &Resource,

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 pub struct Resource {
     /// Empty for the core group.
     pub group: String,
-    /// As in `v1`.
+    /// The version, as in `v1`.
     pub version: String,
-    /// As in `Pod`.
+    /// The kind, as in `Pod`.
     pub kind: String,
     /// Empty for what is cluster-scoped.
     pub namespace: String,
@@ -63,7 +63,7 @@ impl Resource {
         })
     }
 
-    /// Whether an API call of this namespace and name reads it; a call without a namespace reads what is in
+    /// Returns whether an API call of this namespace and name reads it; a call without a namespace reads what is in
     /// none, or may be in none.
     pub(crate) fn is_at(&self, namespace: &str, name: &str) -> bool {
         let is_within = match namespace {
@@ -73,7 +73,7 @@ impl Resource {
         is_within && self.name == name
     }
 
-    /// Whether this is the same object of the API, whatever its content.
+    /// Returns whether this is the same object of the API, whatever its content.
     pub fn is(&self, other: &Self) -> bool {
         self.identity() == other.identity()
     }
@@ -83,7 +83,7 @@ impl Resource {
         [&self.group, &self.kind, &self.namespace, &self.name]
     }
 
-    /// Whether `selection` means it: a name, or namespace, kind, version and group before it, each with a
+    /// Returns whether `selection` means it: a name, or namespace, kind, version and group before it, each with a
     /// slash between, as far as they are given.
     pub fn is_selected_by(&self, selection: &str) -> bool {
         let own = [
@@ -98,14 +98,14 @@ impl Resource {
         parts.all(|part| own.next().is_some_and(|own| own == part))
     }
 
-    /// As in `Pod/default/web`.
+    /// Its name for people, as in `Pod/default/web`.
     pub fn title(&self) -> String {
         let parts = [&*self.kind, &*self.namespace, &*self.name];
         let parts = parts.into_iter().filter(|part| !part.is_empty());
         parts.collect::<Vec<_>>().join("/")
     }
 
-    /// As in `ingresses`, by the rules of English that the API's own kinds follow.
+    /// The plural, as in `ingresses`, by the rules of English that the API's own kinds follow.
     pub(crate) fn plural(&self) -> String {
         plural(&self.kind)
     }

@@ -1,18 +1,18 @@
-//! Which of a suite's rows are run.
+//! The choice of a suite's rows that are run.
 
-use anteroom_policy::wildcard_matches;
+use anteroom_functions::wildcard;
 use thiserror::Error;
 
 use crate::suite::{Expected, Suite};
 
-/// Why a selector is none.
+/// The reason why a selector is none.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "`{0}` is no selector: write policy=NAME,rule=NAME,resource=NAME, each with `*` and `?`, or less"
 )]
 pub struct SelectorError(String);
 
-/// Which rows: each part with wildcards.
+/// A choice of rows: each part with wildcards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     policy: String,
@@ -62,8 +62,8 @@ impl Selector {
     }
 
     fn keep(&self, expected: &mut Expected) -> bool {
-        if !wildcard_matches(&self.policy, &expected.policy)
-            || !wildcard_matches(&self.rule, &expected.rule)
+        if !wildcard::matches(&self.policy, &expected.policy)
+            || !wildcard::matches(&self.rule, &expected.rule)
         {
             return false;
         }
@@ -73,8 +73,8 @@ impl Selector {
         if names.is_empty() && specs.is_empty() {
             return self.resource == "*";
         }
-        names.retain(|name| wildcard_matches(&self.resource, name));
-        specs.retain(|spec| wildcard_matches(&self.resource, &spec.name));
+        names.retain(|name| wildcard::matches(&self.resource, name));
+        specs.retain(|spec| wildcard::matches(&self.resource, &spec.name));
         expected.resources = names;
         !expected.resources.is_empty() || !expected.resource_specs.is_empty()
     }

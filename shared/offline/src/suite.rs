@@ -13,9 +13,8 @@ use crate::{
     values::{Values, Variables},
 };
 
-/// Why a suite cannot be run.
+/// The reason why a suite cannot be run.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum SuiteError {
     /// One of its files cannot be used.
     #[error(transparent)]
@@ -23,9 +22,9 @@ pub enum SuiteError {
     /// The file is not a suite.
     #[error("{}: {message}", path.display())]
     Malformed {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Where and what.
+        /// The place in it, and what is wrong there.
         message: String,
     },
 }
@@ -33,11 +32,11 @@ pub enum SuiteError {
 /// A suite as it is written.
 #[derive(Debug)]
 pub struct Suite {
-    /// Where it stands; what it names is named from its folder.
+    /// The file; paths in it are relative to its folder.
     pub path: PathBuf,
-    /// What people call it.
+    /// Its name for people.
     pub name: String,
-    /// When its requests come. Without one, a rule that asks what time it is, or for chance, is an error.
+    /// The time of its requests. Without one, a rule that asks what time it is, or for chance, is an error.
     pub arrival: Option<Arrival>,
     pub(crate) file: SuiteFile,
 }
@@ -63,9 +62,9 @@ pub(crate) struct SuiteFile {
     pub(crate) results: Vec<Expected>,
     /// Files of `PolicyException`s.
     pub(crate) exceptions: Vec<PathBuf>,
-    /// What is not evaluated, and said so.
+    /// Fields that are not evaluated, which the result says.
     pub(crate) checks: Vec<Value>,
-    /// What rules with `mutate.targets` change.
+    /// The files of objects that rules with `mutate.targets` change.
     pub(crate) target_resources: Vec<PathBuf>,
     // About policies of other languages.
     #[serde(rename = "context")]
@@ -80,7 +79,7 @@ pub(crate) struct SuiteFile {
     _http_payloads: Value,
     #[serde(rename = "envoyPayloads")]
     _envoy_payloads: Value,
-    /// What is in the cluster, beside the resources that are held against policies.
+    /// The files of objects in the cluster, beside the resources that are held against policies.
     pub(crate) cluster_resources: Vec<PathBuf>,
     #[serde(rename = "apiCallResponses")]
     pub(crate) api_call_responses: Vec<ApiCallResponse>,
@@ -99,7 +98,7 @@ pub(crate) struct EntryData {
     pub(crate) data: Option<Value>,
     pub(crate) resources: Option<Vec<Value>>,
     pub(crate) resource_files: Vec<PathBuf>,
-    /// What is taken of the data, or of the list of resources, as in `[].metadata.name`.
+    /// The JMESPath over the data, or of the list of resources, as in `[].metadata.name`.
     pub(crate) field_path: Option<String>,
     pub(crate) projections: Vec<ProjectionData>,
 }
@@ -112,7 +111,7 @@ pub(crate) struct ProjectionData {
     pub(crate) path: String,
 }
 
-/// What a call answers.
+/// The answer of an API call.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct ApiCallResponse {
@@ -146,7 +145,7 @@ impl SuiteFile {
     }
 }
 
-/// What is expected of one rule and some resources.
+/// The expected result of one rule on some resources.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Expected {
@@ -212,7 +211,7 @@ impl ResourceSpec {
         parts.all(|(wanted, own)| wanted.is_empty() || wanted == own)
     }
 
-    /// As in `Pod/default/web`.
+    /// The resource, as in `Pod/default/web`.
     pub(crate) fn title(&self) -> String {
         let parts = [&*self.kind, &*self.namespace, &*self.name];
         let parts = parts.into_iter().filter(|part| !part.is_empty());
@@ -221,7 +220,7 @@ impl ResourceSpec {
 }
 
 impl Expected {
-    /// What it says of a policy of another language, which is not run.
+    /// The note on a policy of another language, which is not run.
     pub(crate) fn other_language(&self) -> Option<&'static str> {
         [
             (
@@ -244,7 +243,7 @@ impl Suite {
     /// Reads the suites of a file: one for each of its documents.
     ///
     /// # Errors
-    /// That the file cannot be read or is empty, or that one is no suite: a field that is not known is one
+    /// The file cannot be read or is empty, or that one is no suite: a field that is not known is one
     /// that would be passed over.
     pub fn read(path: &Path) -> Result<Vec<Self>, SuiteError> {
         let malformed = |message: String| SuiteError::Malformed {
@@ -276,7 +275,7 @@ impl Suite {
         documents.into_iter().map(suite).collect()
     }
 
-    /// What is expected, in the file's order.
+    /// The expected results, in the file's order.
     pub fn expected(&self) -> &[Expected] {
         &self.file.results
     }
@@ -290,7 +289,7 @@ impl Suite {
     /// The values of its variables, out of the file, or else of the one that it names.
     ///
     /// # Errors
-    /// That the other file cannot be read.
+    /// The other file cannot be read.
     pub(crate) fn variables(&self) -> Result<Variables, SuiteError> {
         let mut variables = Variables::default();
         match (&self.file.values, &self.file.variables) {

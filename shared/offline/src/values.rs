@@ -1,4 +1,4 @@
-//! What a test gives the variables of its policies.
+//! The values that a test gives the variables of its policies.
 //!
 //! A name is a path into the context that a rule's expressions see: `request.operation`,
 //! `config.data.hosts`. What begins with `request` is put into the request; anything else is the value of
@@ -45,7 +45,7 @@ struct PolicyValues {
 struct NamedValues {
     name: String,
     values: Option<Map<String, Value>>,
-    /// By element of a `foreach`.
+    /// The values by element of a `foreach`.
     foreach_values: Option<BTreeMap<String, Vec<Value>>>,
 }
 
@@ -76,7 +76,7 @@ impl Values {
     /// Reads a file of values.
     ///
     /// # Errors
-    /// That it cannot be read, or has not that shape.
+    /// It cannot be read, or has not that shape.
     pub fn read(path: &Path) -> Result<Self, InputError> {
         let malformed = |message: String| InputError::Malformed {
             path: path.to_owned(),
@@ -102,10 +102,10 @@ pub struct Variables {
     everywhere: Map<String, Value>,
 }
 
-/// What a rule of one policy is given.
+/// The values for a rule of one policy.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RuleValues {
-    /// As they are written, by path.
+    /// The values as they are written, by path.
     pub(crate) values: Map<String, Value>,
     pub(crate) by_element: BTreeMap<String, Vec<Value>>,
 }
@@ -131,7 +131,7 @@ impl Variables {
         self.everywhere.insert(path, value);
     }
 
-    /// What a policy is given for a resource, by path.
+    /// Returns the values for a policy and a resource, by path.
     pub(crate) fn of_resource(&self, policy: &str, resource: &str) -> Map<String, Value> {
         let mut found = Map::new();
         for file in &self.files {
@@ -146,7 +146,7 @@ impl Variables {
         found
     }
 
-    /// What one of a policy's rules is given: the first time that it is named, as in Kyverno.
+    /// Returns the values for one of a policy's rules: those of the first time that it is named, as in Kyverno.
     pub(crate) fn of_rule(&self, policy: &str, rule: &str) -> RuleValues {
         let mut rules = self.of_policy(policy).flat_map(|policy| &policy.rules);
         let found = rules.find(|of| is_rule(rule, &of.name));
@@ -200,7 +200,7 @@ impl Variables {
     }
 }
 
-/// Whether `name` means the rule: itself, or one that is derived from what it names.
+/// Returns whether `name` means the rule: itself, or one that is derived from what it names.
 pub(crate) fn is_rule(rule: &str, name: &str) -> bool {
     let derived = |prefix| rule.strip_prefix(prefix) == Some(name);
     rule == name || derived("autogen-") || derived("autogen-cronjob-")

@@ -19,17 +19,17 @@ use crate::{
     size::{self, Budget},
 };
 
-/// Whether a value of the document matches one of the patch.
+/// A test that a value of the document matches one of the patch.
 pub type Matcher<'m> = dyn Fn(&Value, &Value) -> bool + 'm;
 
-/// What an anchor says.
+/// The meaning of an anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
-    /// `(key)`
+    /// The anchor `(key)`.
     Condition,
-    /// `<(key)`
+    /// The anchor `<(key)`.
     Global,
-    /// `+(key)`
+    /// The anchor `+(key)`.
     Add,
 }
 
@@ -49,12 +49,12 @@ impl Anchor {
         .find_map(|(prefix, anchor)| Some((anchor, inside(prefix)?)))
     }
 
-    /// Whether anything in a value is to be added where it is not there.
+    /// Returns whether anything in a value is to be added where it is not there.
     pub fn adds(patch: &Value) -> bool {
         adds(patch)
     }
 
-    /// Whether a key looks like an anchor that only patterns have: `=(key)`, `X(key)`, `^(key)`.
+    /// Returns whether a key looks like an anchor that only patterns have: `=(key)`, `X(key)`, `^(key)`.
     pub fn is_of_patterns(key: &str) -> bool {
         key.ends_with(')')
             && ["=(", "X(", "^("]
@@ -239,7 +239,7 @@ impl Resolver<'_> {
         Ok((!plain.is_empty() || patch.is_empty()).then_some(plain))
     }
 
-    /// What one element stands for.
+    /// Resolves the anchors of one element.
     fn anchored(
         &mut self,
         patch: &Map<String, Value>,
@@ -287,14 +287,14 @@ fn named(mut resolved: Map<String, Value>, found: &Value, keys: &[&str]) -> Opti
     is_named.then_some(Value::Object(resolved))
 }
 
-/// Whether anything in a value is to be added where it is not there.
+/// Returns whether anything in a value is to be added where it is not there.
 fn adds(patch: &Value) -> bool {
     any_key(patch, &|key| {
         matches!(Anchor::of(key), Some((Anchor::Add, _)))
     })
 }
 
-/// Whether the object itself has such a field.
+/// Returns whether the object itself has such a field.
 fn adds_here(patch: &Value) -> bool {
     let is_add = |key: &String| matches!(Anchor::of(key), Some((Anchor::Add, _)));
     patch

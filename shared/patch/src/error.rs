@@ -6,22 +6,21 @@ use crate::{BUILT_BYTES_MAX, DEPTH_MAX, OPERATIONS_MAX};
 
 /// Why a patch is none, or does not apply. The document is as it was.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
 pub enum PatchError {
     /// It is no patch, whatever the document.
     #[error("{place}: {problem}")]
     Malformed {
-        /// Where in the patch, as in `operation 2` or `spec.containers`.
+        /// The position in the patch, like `operation 2` or `spec.containers`.
         place: String,
-        /// What is wrong there.
+        /// The fault at that position.
         problem: String,
     },
     /// It speaks of what the document does not have, or has otherwise.
     #[error("{operation} at `{path}`: {problem}")]
     DoesNotApply {
-        /// What was to be done, as in `replace`.
+        /// The operation, like `replace`.
         operation: &'static str,
-        /// Where in the document.
+        /// The path in the document.
         path: String,
         /// Why it cannot be.
         problem: String,
@@ -29,16 +28,16 @@ pub enum PatchError {
     /// A `test` found another value.
     #[error("test at `{path}`: the document has another value there")]
     TestFailed {
-        /// Where in the document.
+        /// The path in the document.
         path: String,
     },
     /// There are more operations than are applied.
     #[error("the patch has {found} operations; {OPERATIONS_MAX} are applied")]
     TooManyOperations {
-        /// How many there are.
+        /// The number found.
         found: usize,
     },
-    /// What would be built is too large.
+    /// The result would be too large.
     #[error("what the patch makes is larger than {BUILT_BYTES_MAX} bytes")]
     TooLarge,
     /// The patch or the document is too deep.

@@ -10,22 +10,22 @@ pub use diff::diff;
 
 use crate::{OPERATIONS_MAX, PatchError, pointer::Pointer, size};
 
-/// What is taken beyond the RFC.
+/// Deviations from the RFC that are accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leniency {
     /// `-1` is a list's last element, or behind it where something is added.
     pub negative_indexes: bool,
     /// Nothing is done where what is to be removed is not there. `-` is no element that could be there.
     pub removes_missing: bool,
-    /// What is missing on the way to where something is added is made: a list where the next step is a
+    /// Parents that are missing for an addition are created: a list where the next step is a
     /// number or `-`, else an object.
     pub creates_parents: bool,
-    /// To a `test`, a field that is not there is null.
+    /// A `test` reads a missing field as null.
     pub missing_is_null: bool,
 }
 
 impl Leniency {
-    /// As the RFC has it.
+    /// No deviation from the RFC.
     pub const NONE: Self = Self {
         negative_indexes: false,
         removes_missing: false,
@@ -33,7 +33,7 @@ impl Leniency {
         missing_is_null: false,
     };
 
-    /// What Kyverno's policies count on.
+    /// The deviations that Kyverno's policies count on.
     pub const KYVERNO: Self = Self {
         negative_indexes: true,
         removes_missing: true,
@@ -84,7 +84,7 @@ impl Patch {
         operations.iter().enumerate().map(one).collect()
     }
 
-    /// What comes of a document.
+    /// Applies the patch to a document.
     ///
     /// # Errors
     /// The first operation that does not apply; [`PatchError::TooLarge`], [`PatchError::TooDeep`].

@@ -22,7 +22,7 @@ use crate::{
     size::{self, Budget},
 };
 
-/// What `document` becomes under `patch`.
+/// Merges `patch` into `document`.
 ///
 /// # Errors
 /// [`PatchError::Malformed`] of a directive that is none or an element without its list's key,
@@ -42,7 +42,7 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const ORDER: &str = "$setElementOrder/";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 
-/// Whether a key of a patch is no field but says how to merge.
+/// Returns whether a key of a patch is no field but says how to merge.
 pub fn is_directive(key: &str) -> bool {
     key == PATCH
         || key == RETAIN_KEYS
@@ -51,7 +51,7 @@ pub fn is_directive(key: &str) -> bool {
             .any(|prefix| key.starts_with(prefix))
 }
 
-/// Where this is in the patch, for errors; made only of what stands on the stack.
+/// The path in the patch, for errors; it lives on the stack alone.
 struct Path<'p> {
     above: Option<&'p Path<'p>>,
     name: &'p str,
@@ -90,7 +90,7 @@ fn below<'p>(path: &'p Path<'p>, name: &'p str) -> Result<Path<'p>, PatchError> 
     })
 }
 
-/// What an object asks for as a whole.
+/// A directive about a whole object.
 enum Directive {
     Merge,
     Replace,

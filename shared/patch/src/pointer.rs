@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::PatchError;
 
-/// Where something is in a document: what each step is called, decoded.
+/// A JSON pointer: its decoded steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pointer(Vec<String>);
 
@@ -27,13 +27,13 @@ impl Pointer {
         &self.0
     }
 
-    /// Whether `other` is inside of what this points to.
+    /// Returns whether `other` is inside of what this points to.
     pub(crate) fn is_above(&self, other: &Self) -> bool {
         other.0.len() > self.0.len() && other.0.starts_with(&self.0)
     }
 }
 
-/// Of `~01`, which is `~1`: `~1` first, as the RFC has it. A `~` before anything else stands for itself.
+/// Decodes `~1` before `~0`, so that `~01` is `~1`. A `~` before anything else stands for itself.
 fn decoded(step: &str) -> String {
     step.replace("~1", "/").replace("~0", "~")
 }

@@ -1,13 +1,13 @@
-//! Which lists of Kubernetes' own types are merged by which keys.
+//! Merge keys of the lists in Kubernetes' own types.
 //!
 //! What API servers publish of their types as `x-kubernetes-patch-merge-key` and
 //! `x-kubernetes-list-map-keys`, as far as a list is merged at all. A list that is not here is replaced.
 
-/// What is known of the lists below one place of a document.
+/// The rules for the lists below one place of a document.
 #[derive(Clone, Copy, Debug)]
 pub struct Schema(&'static Type);
 
-/// What is known of the fields of a type; of those that are not there, nothing.
+/// The rules for the fields of a type; a missing field has none.
 #[derive(Debug)]
 struct Type(&'static [(&'static str, Field)]);
 
@@ -23,12 +23,12 @@ enum Field {
     Listed(&'static Type),
 }
 
-/// How the list at a place is merged.
+/// The rule for merging a list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ListRule {
     Keyed(&'static [&'static str], Schema),
     Set,
-    /// As a whole; what is below its elements.
+    /// The list is replaced as a whole; the rules are for its elements.
     Replaced(Schema),
 }
 
@@ -36,7 +36,7 @@ impl Schema {
     /// Nothing is known: every list is replaced.
     pub const UNKNOWN: Self = Self(&NOTHING);
 
-    /// Of an object's `apiVersion` and `kind`.
+    /// The schema of an `apiVersion` and `kind`.
     pub fn of(api_version: &str, kind: &str) -> Self {
         let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
         let known = KINDS
@@ -49,7 +49,7 @@ impl Schema {
         }
     }
 
-    /// Of what is in this field.
+    /// The schema of a field.
     pub(crate) fn field(self, name: &str) -> Self {
         match self.known(name) {
             Some(Field::Of(of)) => Self(of),
@@ -57,7 +57,7 @@ impl Schema {
         }
     }
 
-    /// Of the list in this field.
+    /// The rule for the list in a field.
     pub(crate) fn list(self, name: &str) -> ListRule {
         match self.known(name) {
             Some(Field::Keyed(keys, of)) => ListRule::Keyed(keys, Self(of)),
@@ -129,7 +129,7 @@ const TEMPLATE: Type = Type(&[
     ("spec", Field::Of(&POD_SPEC)),
 ]);
 
-/// What makes Pods of `spec.template`.
+/// Types that make Pods from `spec.template`.
 const CONTROLLER: Type = Type(&[
     ("metadata", Field::Of(&METADATA)),
     ("spec", Field::Of(&CONTROLLER_SPEC)),

@@ -1,4 +1,4 @@
-//! How large a value is, and what one patch may build.
+//! Sizes of values, and the limit of what one patch may build.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub fn weight(value: &Value) -> usize {
     }
 }
 
-/// Whether a value nests no deeper than [`DEPTH_MAX`].
+/// Returns whether a value nests no deeper than [`DEPTH_MAX`].
 pub(crate) fn check_depth(value: &Value) -> Result<(), PatchError> {
     check_depth_at(value, 0)
 }
@@ -40,7 +40,7 @@ fn within(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// What may still be built.
+/// The bytes that may still be built.
 pub(crate) struct Budget(usize);
 
 impl Budget {

@@ -1,19 +1,19 @@
-//! What differs between two states of a view, found out once for all that is kept beside it.
+//! The difference between two states of a view, found once for all indexes and counters over it.
 
 use anteroom_jmespath::{Node as _, Shape};
 use anteroom_model::Kept;
 use anteroom_view::{Change, Object, Snapshot};
 use anteroom_wire::body::BodyNode;
 
-/// How deep two bodies are held against each other, field by field: what differs further down is a
-/// difference of the field that it stands in.
+/// The depth down to which two bodies are compared, field by field. A difference further down counts as
+/// one of the field that it stands in.
 const DEPTH_MAX: usize = 4;
 
 /// In how many fields of its elements a list may differ; one with more differs in anything. Long lists
 /// would be held in memory once more otherwise, and whoever reads of them is concerned soon enough.
 const FIELDS_MAX: usize = 64;
 
-/// How to come from one state of a view to another.
+/// The changes that lead from one state of a view to another.
 #[derive(Debug)]
 pub struct Changes {
     from: Snapshot,
@@ -21,7 +21,7 @@ pub struct Changes {
     of: Vec<Changed>,
 }
 
-/// What became of one object.
+/// The change of one object.
 #[derive(Debug)]
 pub(crate) enum Changed {
     Added(Object),
@@ -44,7 +44,7 @@ pub(crate) enum Difference {
 }
 
 impl Changes {
-    /// What differs. It costs little where one state came out of the other.
+    /// Compares two states. It costs little where one came out of the other.
     pub fn between(from: &Snapshot, to: &Snapshot) -> Self {
         let mut of = Vec::new();
         to.changes_since(from, |change| of.push(Changed::of(change)));
@@ -55,12 +55,12 @@ impl Changes {
         }
     }
 
-    /// Whether they lead from this state to that.
+    /// Returns true if they lead from this state to that.
     pub fn lead(&self, from: &Snapshot, to: &Snapshot) -> bool {
         self.from.is(from) && self.to.is(to)
     }
 
-    /// Where they lead.
+    /// The state that they lead to.
     pub fn to(&self) -> &Snapshot {
         &self.to
     }
@@ -153,7 +153,7 @@ impl Difference {
         Self::Fields(fields)
     }
 
-    /// Whether it can make a difference to whoever reads this much.
+    /// Returns true if the difference may matter to a reader of these fields.
     pub(crate) fn concerns(&self, reads: &Kept) -> bool {
         match (self, reads) {
             (Self::Whole, _) => true,
@@ -283,7 +283,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_does_not_concern_a_reader_leaves_all_that_it_reads_as_it_was(
+        fn a_difference_that_does_not_concern_a_reader_leaves_its_fields_the_same(
             old in value(), new in value(), reads in reads(),
         ) {
             if !difference(&old, &new).concerns(&reads) {

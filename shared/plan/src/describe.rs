@@ -5,21 +5,21 @@ use std::fmt;
 use anteroom_jmespath::Expression;
 
 use crate::{
-    AggregateTerm, Document, Leaf, Matching, Measure, Narrow, Operand, Parameters, Probe, Scan,
-    Why, aggregate, narrow,
+    ChainParameters, Count, Document, Leaf, Matching, Measure, Narrow, Operand, Probe, Scan, Why,
+    extract_counts, narrow,
 };
 
-/// How an expression is answered, once what it needs is built. `{}` prints a line for each thing that is
-/// kept, and one for the objects that are looked at.
+/// The plan of an expression, once its indexes and counters are built. `{}` prints a line for each
+/// count, and one for the objects that are looked at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanDescription {
-    /// What is kept of the list as a whole, and stands ready.
-    pub kept: Vec<AggregateTerm>,
-    /// Which objects the rest is evaluated over.
+    /// The counts that counters and indexes answer.
+    pub counts: Vec<Count>,
+    /// The objects that the rest is evaluated over.
     pub objects: Objects,
 }
 
-/// Which objects an expression is evaluated over.
+/// The objects that an expression is evaluated over.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Objects {
     /// None at all.
@@ -30,11 +30,11 @@ pub enum Objects {
     Scanned(Scan),
 }
 
-/// How an expression is answered on such a document.
+/// Describes the plan of an expression on such a document.
 pub fn describe(expression: &Expression, document: Document<'_>) -> PlanDescription {
-    let aggregated = aggregate(expression, document, Parameters::Refused);
-    let (rest, kept) = match &aggregated {
-        Some(aggregated) => (&aggregated.rest, aggregated.terms.clone()),
+    let counted = extract_counts(expression, document, ChainParameters::Refused);
+    let (rest, counts) = match &counted {
+        Some(counted) => (&counted.rest, counted.counts.clone()),
         None => (expression, Vec::new()),
     };
     let objects = match narrow(rest, document) {
@@ -42,22 +42,22 @@ pub fn describe(expression: &Expression, document: Document<'_>) -> PlanDescript
         Ok(narrow) => Objects::Indexed(narrow),
         Err(scan) => Objects::Scanned(scan),
     };
-    PlanDescription { kept, objects }
+    PlanDescription { counts, objects }
 }
 
 impl PlanDescription {
-    /// Whether all objects have to be looked through.
+    /// Returns true if all objects have to be looked through.
     pub fn is_scan(&self) -> bool {
         matches!(self.objects, Objects::Scanned(_))
     }
 
-    /// What is kept up with every change for it: one text for each index and each aggregate.
+    /// The keys that each change of an object updates for it: one for each index and each counter.
     pub fn keys(&self) -> Vec<String> {
-        let counted = |term: &AggregateTerm| match &term.counted {
-            Some(counted) => counted.probe.key.shown().to_owned(),
-            None => term.chain.to_string(),
+        let key = |count: &Count| match &count.by_index {
+            Some(index) => index.probe.key.shown().to_owned(),
+            None => count.chain.to_string(),
         };
-        let mut keys: Vec<_> = self.kept.iter().map(counted).collect();
+        let mut keys: Vec<_> = self.counts.iter().map(key).collect();
         if let Objects::Indexed(narrow) = &self.objects {
             let probes = narrow.probes().into_iter();
             keys.extend(probes.map(|probe| probe.key.shown().to_owned()));
@@ -68,11 +68,11 @@ impl PlanDescription {
 
 impl fmt::Display for PlanDescription {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for term in &self.kept {
-            writeln!(out, "{}", Kept(term))?;
+        for count in &self.counts {
+            writeln!(out, "{count}")?;
         }
         match &self.objects {
-            Objects::None if self.kept.is_empty() => out.write_str("no object is looked at"),
+            Objects::None if self.counts.is_empty() => out.write_str("no object is looked at"),
             Objects::None => out.write_str("no object is looked at beside what is kept"),
             Objects::Indexed(narrow) => write!(out, "index: objects {narrow}"),
             Objects::Scanned(scan) => write!(out, "scan: {scan}"),
@@ -80,29 +80,18 @@ impl fmt::Display for PlanDescription {
     }
 }
 
-struct Kept<'t>(&'t AggregateTerm);
-
-impl fmt::Display for Kept<'_> {
+impl fmt::Display for Count {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.0.measure {
+        let what = match self.measure {
             Measure::Length => "how many there are",
             Measure::Existence => "whether there are any",
-            Measure::Sum => "the sum",
-            Measure::Average => "the average",
-            Measure::Largest => "the largest",
-            Measure::Smallest => "the smallest",
-            Measure::Sorted => "the values in order",
         };
-        match &self.0.counted {
-            Some(counted) => {
-                let others = if counted.others { "all but " } else { "" };
-                write!(
-                    out,
-                    "counted by an index: {others}objects {}",
-                    counted.probe
-                )
+        match &self.by_index {
+            Some(index) => {
+                let others = if index.negated { "all but " } else { "" };
+                write!(out, "counted by an index: {others}objects {}", index.probe)
             }
-            None => write!(out, "kept: {what}, of {}", self.0.chain),
+            None => write!(out, "kept: {what}, of {}", self.chain),
         }
     }
 }
@@ -175,7 +164,7 @@ impl fmt::Display for Scan {
 }
 
 impl Why {
-    /// What such a part does that needs all objects; to stand behind the part.
+    /// The reason why such a part needs all objects; to stand behind the part.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Document => "takes the whole document",
@@ -186,13 +175,13 @@ impl Why {
         }
     }
 
-    /// How to write it better.
+    /// Advice on a better way to write it.
     pub fn advice(self) -> &'static str {
         match self {
             Self::Document => "Name what is read of it: a filter over `items`, or a count of them.",
             Self::Whole => {
                 "Filter the objects by a value of the request with `==` or `contains()`, use the list in \
-                 AnyIn or its kin, or take its length, sum, max or min."
+                 AnyIn or its kin, or count them with `length()`."
             }
             Self::Condition => {
                 "An index answers `path == value`, `contains(path, value)` and `label_match()`, where the \
@@ -252,11 +241,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_for_it_is_named() {
-        let text = "(items[?a == $x] | [0]) && length(items) && sum(items[].n)";
+    fn a_plan_names_its_counters_and_indexes() {
+        let text = "(items[?a == $x] | [0]) && length(items[].n)";
         let expression = Expression::parse(text).unwrap();
         let plan = describe(&expression, Document::List { plural: None });
         assert!(!plan.is_scan(), "{plan}");
-        assert!(plan.keys().contains(&"a".to_owned()), "{:?}", plan.keys());
+        assert_eq!(plan.keys(), ["(@)[].n", "a"]);
     }
 }

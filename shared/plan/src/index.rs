@@ -1,10 +1,10 @@
 //! Objects by what an expression takes of each.
 
 mod gather;
+mod key_values;
+mod newest;
 mod ordered;
 mod posting;
-mod renewed;
-mod taken;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -19,18 +19,18 @@ use crate::{
 };
 
 pub use gather::Terms;
+pub(crate) use key_values::KEY_BUDGET;
+use key_values::KeyValues;
+use newest::NewestVersions;
 use ordered::Ordered;
 use posting::{IN_SET_BYTES, Posting};
-use renewed::Renewed;
-pub(crate) use taken::KEY_BUDGET;
-use taken::Taken;
 
-/// What expressions mean.
+/// The functions and the matching that give expressions their meaning.
 #[derive(Clone, Copy, Debug)]
 pub struct Language {
     /// The functions that they may call.
     pub functions: &'static FunctionTable,
-    /// Whether a pattern, the first, with `*` and `?` in it, matches a text whole.
+    /// Returns true if a pattern, the first, with `*` and `?` in it, matches a whole text.
     pub matches: fn(&str, &str) -> bool,
 }
 
@@ -38,7 +38,7 @@ pub struct Language {
 #[derive(Debug)]
 pub struct Index {
     key: IndexKey,
-    /// What of an object its key depends on.
+    /// The fields of an object that its key depends on.
     reads: Kept,
     language: Language,
     at: Snapshot,
@@ -49,8 +49,8 @@ pub struct Index {
     ordered: Ordered,
     /// Objects whose key cannot be looked up: it has parts, or there is none because of an error.
     always: BTreeSet<Object>,
-    /// Of what is above: what has become of it since, where that makes no difference here.
-    renewed: Renewed,
+    /// The newest versions of the objects above, where the change makes no difference to the index.
+    newest: NewestVersions,
     bytes: usize,
 }
 
@@ -66,12 +66,12 @@ impl Index {
             patterns: HashSet::new(),
             ordered: Ordered::default(),
             always: BTreeSet::new(),
-            renewed: Renewed::default(),
+            newest: NewestVersions::default(),
             bytes: 0,
         };
         at.read().objects().for_each(|object| {
-            let taken = index.taken(object);
-            index.put(object, taken.values, taken.always);
+            let key = index.key_values(object);
+            index.put(object, key.values, key.always);
         });
         index
     }
@@ -87,20 +87,20 @@ impl Index {
         for change in changes.iter() {
             match change {
                 Changed::Added(new) => {
-                    let taken = self.taken(new);
-                    self.put(new, taken.values, taken.always);
+                    let key = self.key_values(new);
+                    self.put(new, key.values, key.always);
                 }
                 Changed::Removed(old) => {
-                    let taken = self.taken(old);
-                    self.take_out(old, &taken.values, taken.always);
-                    self.renewed.forget(old);
+                    let key = self.key_values(old);
+                    self.take_out(old, &key.values, key.always);
+                    self.newest.forget(old);
                 }
                 Changed::Replaced { old, new, by } => self.replace(old, new, by),
             }
         }
     }
 
-    /// How many objects have this value, and no other; `None` where that cannot be told of all.
+    /// The number of objects with this value and no other; `None` where that cannot be told of all.
     pub fn exact(&self, value: &Scalar) -> Option<usize> {
         let tells = self.always.is_empty() && self.key.key.reading() == Reading::VALUE;
         tells.then(|| self.by_value.get(value).map_or(0, Posting::len))
@@ -111,33 +111,33 @@ impl Index {
         &self.at
     }
 
-    /// How many different values its objects have.
+    /// The number of different values of its objects.
     pub fn values(&self) -> usize {
         self.by_value.len()
     }
 
-    /// How many objects are looked at in every query.
+    /// The number of objects that are looked at in every query.
     pub fn always(&self) -> usize {
         self.always.len()
     }
 
-    /// What it takes, in bytes.
+    /// Its size in memory, in bytes.
     pub fn bytes(&self) -> usize {
         let slots = self.by_value.capacity() * (size_of::<(Scalar, Posting)>() + 1);
         let patterns = self.patterns.capacity() * (size_of::<Box<str>>() + 1);
         let always = self.always.len() * IN_SET_BYTES;
-        self.bytes + slots + patterns + self.ordered.bytes() + always + self.renewed.bytes()
+        self.bytes + slots + patterns + self.ordered.bytes() + always + self.newest.bytes()
     }
 
-    fn taken(&self, object: &Object) -> Taken {
-        Taken::of(object, &self.key, self.language)
+    fn key_values(&self, object: &Object) -> KeyValues {
+        KeyValues::of(object, &self.key, self.language)
     }
 
     fn replace(&mut self, old: &Object, new: &Object, by: &Difference) {
         if !by.concerns(&self.reads) {
             return self.renew(old, new);
         }
-        let (was, is) = (self.taken(old), self.taken(new));
+        let (was, is) = (self.key_values(old), self.key_values(new));
         let gone = was.values.into_iter();
         let gone: Vec<_> = gone
             .filter(|value| is.values.binary_search(value).is_err())
@@ -145,22 +145,22 @@ impl Index {
         self.take_out(old, &gone, was.always && !is.always);
         // What stayed is put again, with the new object.
         self.put(new, is.values, is.always);
-        self.renewed.forget(new);
+        self.newest.forget(new);
     }
 
     /// An object has become another that is found by the same.
     fn renew(&mut self, old: &Object, new: &Object) {
-        if !self.renewed.note(old, new) {
+        if !self.newest.note(old, new) {
             return self.put_anew(new);
         }
-        while let Some(one) = self.renewed.take_one_over() {
+        while let Some(one) = self.newest.take_one_over() {
             self.put_anew(&one);
         }
     }
 
     /// It is found by what it was found by before.
     fn put_anew(&mut self, object: &Object) {
-        let is = self.taken(object);
+        let is = self.key_values(object);
         self.put(object, is.values, is.always);
     }
 
@@ -217,7 +217,7 @@ fn pattern(value: &Scalar) -> Option<&str> {
     }
 }
 
-/// Whether a text has wildcards.
+/// Returns true if a text has wildcards.
 fn is_pattern(text: &str) -> bool {
     text.bytes().any(|byte| matches!(byte, b'*' | b'?'))
 }

@@ -1,4 +1,4 @@
-//! What is taken of each object.
+//! Keys: expressions on single objects, whose values are looked up.
 
 use std::{
     fmt,
@@ -10,7 +10,8 @@ use anteroom_jmespath::Expression;
 
 use crate::Probe;
 
-/// What is taken of each object, and what of it is looked up. A clone shares it.
+/// An expression that is evaluated on each object, and the part of its value that is looked up. A clone
+/// shares it.
 #[derive(Clone)]
 pub struct Key(Arc<Inner>);
 
@@ -21,13 +22,13 @@ struct Inner {
     hash: u64,
 }
 
-/// What of a key's value is looked up. Objects whose value is anything else are looked at in every
-/// query.
+/// The part of a key's value that is looked up. Objects whose value is anything else are looked at in
+/// every query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reading {
     /// So many lists within each other hold what is looked up; 0: it is the value itself.
     pub depth: u8,
-    /// What they hold.
+    /// The elements of the innermost lists.
     pub leaf: Leaf,
 }
 
@@ -39,7 +40,7 @@ impl Reading {
     };
 }
 
-/// What is looked up.
+/// The elements that are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Leaf {
     /// A value without parts.
@@ -62,12 +63,12 @@ impl Key {
         }))
     }
 
-    /// What is evaluated on each object.
+    /// The expression that is evaluated on each object.
     pub fn expression(&self) -> &Expression {
         &self.0.expression
     }
 
-    /// What of its value is looked up.
+    /// The part of its value that is looked up.
     pub fn reading(&self) -> Reading {
         self.0.reading
     }
@@ -84,7 +85,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// By what is evaluated: different trees have different texts.
+/// Compares the texts of the expressions: different trees have different texts.
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
         let (one, other) = (&self.0, &other.0);
@@ -103,12 +104,12 @@ impl Hash for Key {
     }
 }
 
-/// What an index is an index on. A clone is cheap, and so is a comparison.
+/// Identifies an index. A clone is cheap, and so is a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IndexKey {
-    /// What is taken of each object.
+    /// The key that is evaluated on each object.
     pub key: Key,
-    /// Whether a key that an object lacks is an error, as in
+    /// A field that an object lacks is an error, as in
     /// [`MissingKey::Error`](anteroom_jmespath::MissingKey).
     pub missing_key_is_error: bool,
     /// Objects are looked at as in lists of the API server's own types, without `apiVersion` and
@@ -117,7 +118,7 @@ pub struct IndexKey {
 }
 
 impl IndexKey {
-    /// What a probe needs, under this rule for missing keys.
+    /// Returns the key of the index that a probe needs, under this rule for missing fields.
     pub fn of(probe: &Probe, missing_key_is_error: bool, bare: bool) -> Self {
         Self {
             key: probe.key.clone(),

@@ -1,4 +1,4 @@
-//! How a query is answered without looking at every object.
+//! Plans that answer a query without looking at every object.
 //!
 //! Most queries ask for the few objects of a view that agree with a request in something:
 //! `items[?metadata.name == $name]`. [`narrow()`] finds out from the expression alone what the objects
@@ -9,15 +9,46 @@
 //!
 //! Only a budget may tell the two apart: the few cost less.
 //!
-//! What an expression takes of the list as a whole (how many there are, their sum, the largest) is
-//! kept while the list changes, and stands in the expression as a parameter: [`aggregate()`] finds such
-//! terms, and an [`Aggregate`] is one that is kept. What has to look at all objects does so by slices,
-//! where it can: see [`Sliced`].
+//! Counts over the whole list are kept up to date while it changes, and stand in the expression as
+//! parameters: [`extract_counts()`] finds them, and a [`Counter`] is one of them. An expression that has
+//! to look at all objects does so by slices, where it can: see [`Sliced`].
 //!
 //! [`reads()`] says what of each object an expression can read, so that no more of it has to be kept.
+//!
+//! # Which objects can matter
+//!
+//! [`narrow()`] reads this off the syntax tree. The expression is always evaluated whole, over the objects
+//! that an index finds.
+//!
+//! - *Chains.* Projections, filters and `[]` make of the list what they make of each object, one after the
+//!   other. So a filter anywhere in such a chain says which objects matter, also a filter within an object.
+//!   The key of an index is the chain up to the filter, then the compared term. A slice (`[0:10]`) ends a
+//!   chain.
+//! - *Errors.* An object whose key fails, or has parts, is looked at in every query. The parts of a chain
+//!   that are not part of a key must be such that they cannot fail.
+//! - *Members.* `any_in(keys, CHAIN)` and its kin, and `contains(CHAIN, value)`, look for a member. One
+//!   object for each key is enough. Values with wildcards are kept apart: every key is matched against them.
+//!   A key with a wildcard is matched against the values with its literal prefix.
+//! - *Labels.* `label_match(selector of the object, $labels)` finds objects by their selector's first entry.
+//!   `label_match($selector, labels of the object)` finds them by the rarest entry of the request.
+//! - *Choice.* Of several usable conditions, the index that finds the fewest objects is taken.
+//!
+//! # How an index follows a view
+//!
+//! An index belongs to one snapshot. It advances by the difference of two snapshots, which share unchanged
+//! chunks, so a view needs to notify nobody. The difference is computed once for all indexes of a view, field
+//! by field. A change in fields that a key does not read is only noted, for up to a thousand objects. A query
+//! whose index is missing or in use scans instead. [`describe`] says in words how a query is answered, and
+//! why it scans.
+//!
+//! # Why only counts are kept
+//!
+//! Counts and existence are kept while a view changes. Sums, means, extremes and sorted lists are not: no
+//! published policy applies them to a collection of the cluster, and a scan answers them.
 
-mod aggregate;
+mod chain;
 mod changes;
+mod counts;
 mod describe;
 mod index;
 mod key;
@@ -27,11 +58,11 @@ mod scalar;
 mod sliced;
 mod text;
 
-pub use aggregate::{
-    Aggregate, AggregateKey, AggregateTerm, Aggregated, Counted, Measure, Parameters, TallyKind,
-    aggregate,
-};
+pub use chain::ChainParameters;
 pub use changes::Changes;
+pub use counts::{
+    Count, CountedExpression, Counter, CounterKey, IndexedCount, Measure, extract_counts,
+};
 pub use describe::{Objects, PlanDescription, describe};
 pub use index::{Index, Language, Terms};
 pub use key::{IndexKey, Key, Leaf, Reading};

@@ -1,4 +1,4 @@
-//! What objects have to agree in to make a difference to an expression's value. Pure.
+//! Finds the keys by which objects make a difference to an expression's value. Pure.
 //!
 //! A walk down the tree, from the document on. JMESPath has no way back to the document from inside
 //! an expression, so the list of objects is reached only through terms that are evaluated on the
@@ -30,7 +30,7 @@ pub(crate) use terms::{VOLATILE, are_empty_lists, standing_in};
 /// Probes of one expression. One with more has its objects looked through.
 const PROBES_MAX: usize = 16;
 
-/// What the expression is evaluated on.
+/// The document that an expression is evaluated on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Document<'d> {
     /// An object whose field `items` is the list; and that holds the same once more under the plural,
@@ -43,7 +43,7 @@ pub enum Document<'d> {
     Array,
 }
 
-/// Which objects make a difference to an expression's value.
+/// Finds the objects that make a difference to an expression's value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Narrow {
     /// Those that a probe finds.
@@ -57,16 +57,16 @@ pub enum Narrow {
 /// Objects that have something at a place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probe {
-    /// What is taken of each object.
+    /// The key of each object.
     pub key: Key,
     /// When it agrees with the operand.
     pub matching: Matching,
-    /// What it has to agree with.
+    /// The value that the key has to agree with.
     pub operand: Operand,
     /// One object for each thing that is asked for is enough: only whether there is one matters.
     pub once: bool,
-    /// What an object contributes to this request, as a list, where its key may say more: one that is
-    /// taken for all must contribute what is asked for.
+    /// The list that an object contributes to this request, where its key may give more. An object that
+    /// stands for all others must contribute the value that is asked for.
     pub check: Option<Expression>,
 }
 
@@ -80,7 +80,7 @@ pub enum Matching {
     /// One of its values and an element of the operand, or the operand itself, are alike as texts:
     /// with wildcards in either, as in conditions of policies.
     Alike,
-    /// As [`Alike`](Self::Alike), of an operand that is no list.
+    /// The same as [`Alike`](Self::Alike), for an operand that is no list.
     AlikeOne,
     /// Its entry is one of the operand's, which is an object. An empty one always agrees.
     AmongEntries,
@@ -88,7 +88,7 @@ pub enum Matching {
     HasEntries,
 }
 
-/// What a key is compared with.
+/// The value that a key is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operand {
     /// The parameter of this name, without the dollar sign.
@@ -102,11 +102,11 @@ pub enum Operand {
 pub struct Scan {
     /// The part of the expression that needs them all.
     pub part: String,
-    /// What it does with them.
+    /// The reason why it needs all objects.
     pub why: Why,
 }
 
-/// What needs all objects.
+/// A reason why a part of an expression needs all objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// The document, with the list in it, is used as it is.
@@ -152,7 +152,8 @@ impl Narrow {
     }
 }
 
-/// What finds, together, every object that can make a difference to the expression's value.
+/// Returns probes that find, together, every object that can make a difference to the expression's
+/// value.
 ///
 /// # Errors
 /// All objects have to be looked through, and why.

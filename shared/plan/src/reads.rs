@@ -1,4 +1,4 @@
-//! What of each object an expression can read, and objects of which only that is kept. Pure.
+//! The fields of each object that an expression can read, and objects that keep only those. Pure.
 //!
 //! An expression over such objects gives what it gives over the whole ones, errors included: see
 //! [`anteroom_jmespath::reads`].
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::Document;
 
-/// What an expression reads of each object, where it is evaluated on a list of them.
+/// Returns the fields of each object that an expression reads on a list of them.
 pub fn reads(expression: &Expression, document: Document<'_>) -> Kept {
     let (root, plural) = match document {
         Document::List { plural } => (Reached::Root, plural),
@@ -21,18 +21,18 @@ pub fn reads(expression: &Expression, document: Document<'_>) -> Kept {
     read(expression, plural, &root, Outcome::Read)
 }
 
-/// What an expression reads of each object, where it is evaluated on an array of them, and only the
-/// number of elements of its value counts.
+/// Returns the fields of each object that an expression reads on an array of them, if only the number
+/// of elements of its value counts.
 pub(crate) fn reads_to_count(expression: &Expression) -> Kept {
     read(expression, None, &Reached::all(true), Outcome::Counted)
 }
 
-/// What an expression reads of an object that it is evaluated on.
+/// Returns the fields that an expression reads of the one object that it is evaluated on.
 pub(crate) fn reads_of_one(expression: &Expression) -> Kept {
     read(expression, None, &Reached::all(false), Outcome::Read)
 }
 
-/// What becomes of an expression's value.
+/// The use that is made of an expression's value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Read,
@@ -64,7 +64,7 @@ fn read(expression: &Expression, plural: Option<&str>, root: &Reached, result: O
     read
 }
 
-/// Of an object only what is kept.
+/// Returns the part of an object that is kept.
 #[must_use]
 pub fn pruned(value: &Value, kept: &Kept) -> Value {
     let Kept::Fields(fields) = kept else {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_found_without_being_told() {
+    fn an_expression_reads_the_fields_that_it_follows_to_their_end() {
         for (expression, expected) in [
             ("length(items)", kept(&[], &[])),
             ("length(pods.items[?spec.a == $a])", kept(&["spec.a"], &[])),

@@ -57,7 +57,7 @@ impl Scalar {
         whole.into_iter().chain(other)
     }
 
-    /// How a value that is no text is written in JSON: one of these two.
+    /// The two ways to write a value that is no text in JSON.
     pub(crate) fn spellings(&self) -> [Cow<'static, str>; 2] {
         let float = |float: f64| Cow::Owned(anteroom_jmespath::json_text(&float.into()));
         match self {

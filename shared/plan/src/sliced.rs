@@ -1,9 +1,8 @@
 //! Expressions that can be evaluated by slices of the list: each slice gives a part of the result, and
 //! the parts make it whole, whatever the slices. Pure.
 //!
-//! So are chains (see [`crate::aggregate()`]), whose results stand one behind the other, and functions
-//! over chains that can be put together: counts, sums, the largest. Here chains may depend on the
-//! request.
+//! These are [chains](crate::chain), whose results stand one behind the other, and expressions over the
+//! lengths of chains, which add up. Here chains may depend on the request.
 
 use anteroom_jmespath::{Budget, Environment, EvalError, Expression, Shape};
 use anteroom_view::ViewNode;
@@ -12,91 +11,89 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::{
-    AggregateTerm, Aggregated, Document, Parameters,
-    aggregate::{Tally, Way, aggregate, chain},
-    narrow,
+    ChainParameters, Count, CountedExpression, Document, chain::chain, extract_counts, narrow,
 };
 
 /// An expression that can be evaluated by slices.
 #[derive(Clone, Debug)]
-pub struct Sliced(Of);
+pub struct Sliced(Form);
 
 #[derive(Clone, Debug)]
-enum Of {
+enum Form {
     /// It is a chain.
     Chain(Expression),
-    /// It takes nothing of the list but these terms.
-    Terms(Aggregated),
+    /// It takes nothing of the list but these counts.
+    Counts(CountedExpression),
 }
 
-/// What one slice gives.
+/// The part of the result that one slice gives.
 #[derive(Clone, Debug)]
-pub struct Part(Gives);
+pub struct Part(Content);
 
 #[derive(Clone, Debug)]
-enum Gives {
+enum Content {
     /// An array, as a body.
     List(Bytes),
-    /// By term.
-    Tallies(Vec<Tally>),
+    /// One for each count.
+    Counts(Vec<u64>),
 }
 
-/// What all slices give together.
+/// The parts of all slices together.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Whole {
     /// The result.
     Result(Bytes),
-    /// The values of [`Sliced::terms`], which stand in [`Sliced::rest`] as parameters.
+    /// The values of [`Sliced::counts`], which stand in [`Sliced::rest`] as parameters.
     Values(Vec<Value>),
 }
 
-/// Why a slice gives nothing.
+/// The reason why a slice gives no part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoPart {
-    /// The slices cost more than they may, all together.
+    /// All slices together cost more than they may.
     Budget(EvalError),
-    /// It fails, or is no list because of what a function refuses. What the whole list comes to, only an
-    /// evaluation over it can tell.
+    /// The expression fails on an object, or gives no list. Only an evaluation over the whole list can
+    /// tell the result.
     Failed,
 }
 
 impl Sliced {
     /// The expression by slices; `None` where it depends on more than its list, element by element.
     pub fn of(expression: &Expression, document: Document<'_>) -> Option<Self> {
-        if let Some(chain) = chain(expression, document, Parameters::Allowed) {
-            return Some(Self(Of::Chain(chain)));
+        if let Some(chain) = chain(expression, document) {
+            return Some(Self(Form::Chain(chain)));
         }
-        let aggregated = aggregate(expression, document, Parameters::Allowed)?;
-        let narrow = narrow(&aggregated.rest, document).ok()?;
-        let of_none = narrow.probes().is_empty();
-        of_none.then_some(Self(Of::Terms(aggregated)))
+        let counted = extract_counts(expression, document, ChainParameters::Allowed)?;
+        let narrow = narrow(&counted.rest, document).ok()?;
+        let needs_no_object = narrow.probes().is_empty();
+        needs_no_object.then_some(Self(Form::Counts(counted)))
     }
 
-    /// Whether what a slice gives depends on its objects alone, so that it can be kept.
+    /// Returns true if a part depends on the slice's objects alone, so that it can be kept.
     pub fn is_of_objects_alone(&self) -> bool {
         match &self.0 {
-            Of::Chain(chain) => chain.parameters().next().is_none(),
-            Of::Terms(_) => false, // Those are kept otherwise.
+            Form::Chain(chain) => chain.parameters().next().is_none(),
+            Form::Counts(_) => false, // Counters keep those.
         }
     }
 
-    /// What is evaluated in the end, over no objects; `None` where nothing is.
+    /// The expression that is evaluated in the end, over no objects; `None` where there is none.
     pub fn rest(&self) -> Option<&Expression> {
         match &self.0 {
-            Of::Chain(_) => None,
-            Of::Terms(aggregated) => Some(&aggregated.rest),
+            Form::Chain(_) => None,
+            Form::Counts(counted) => Some(&counted.rest),
         }
     }
 
-    /// What stands in the rest as parameters.
-    pub fn terms(&self) -> &[AggregateTerm] {
+    /// The counts that stand in the rest as parameters.
+    pub fn counts(&self) -> &[Count] {
         match &self.0 {
-            Of::Chain(_) => &[],
-            Of::Terms(aggregated) => &aggregated.terms,
+            Form::Chain(_) => &[],
+            Form::Counts(counted) => &counted.counts,
         }
     }
 
-    /// What these objects give, an array, out of what is left of a budget.
+    /// Evaluates the part of these objects, which are an array, out of what is left of a budget.
     ///
     /// # Errors
     /// See [`NoPart`].
@@ -106,70 +103,74 @@ impl Sliced {
         environment: &Environment<'a>,
         left: &mut Budget,
     ) -> Result<Part, NoPart> {
-        let fault = |error| match error {
-            EvalError::Budget { .. } => NoPart::Budget(error),
-            _ => NoPart::Failed,
+        let mut list_of = |chain: &'a Expression| {
+            let list = chain.evaluate_out_of(objects, environment, left);
+            let list = list.map_err(|error| match error {
+                EvalError::Budget { .. } => NoPart::Budget(error),
+                _ => NoPart::Failed,
+            })?;
+            match list.shape() {
+                Shape::Array(elements) => Ok((list, elements as u64)),
+                _ => Err(NoPart::Failed),
+            }
         };
         Ok(Part(match &self.0 {
-            Of::Chain(chain) => {
-                let list = chain.evaluate_out_of(objects, environment, left);
-                let list = list.map_err(fault)?;
-                if !matches!(list.shape(), Shape::Array(_)) {
-                    return Err(NoPart::Failed);
-                }
-                let bytes = body::encode_value(&list);
-                Gives::List(bytes.map_err(|_| NoPart::Failed)?)
+            Form::Chain(chain) => {
+                let (list, _) = list_of(chain)?;
+                Content::List(body::encode_value(&list).map_err(|_| NoPart::Failed)?)
             }
-            Of::Terms(aggregated) => {
-                let tally = |term: &'a AggregateTerm| {
-                    let list = term.chain.evaluate_out_of(objects, environment, left);
-                    let list = list.map_err(fault)?;
-                    let mut tally = Tally::new(term.measure.kind());
-                    match tally.take_all(&list, Way::In) {
-                        true => Ok(tally),
-                        false => Err(NoPart::Failed),
-                    }
-                };
-                let tallies = aggregated.terms.iter().map(tally);
-                Gives::Tallies(tallies.collect::<Result<_, _>>()?)
+            Form::Counts(counted) => {
+                let elements = counted
+                    .counts
+                    .iter()
+                    .map(|count| Ok(list_of(&count.chain)?.1));
+                Content::Counts(elements.collect::<Result<_, _>>()?)
             }
         }))
     }
 
-    /// What the parts come to, in the order of their slices; `None` where only an evaluation over the
-    /// whole list can tell: it is an error, or depends on an order that is lost.
+    /// Puts the parts together, in the order of their slices. `None`: only an evaluation over the whole
+    /// list can tell the result.
     pub fn whole<'p>(&self, parts: impl Iterator<Item = &'p Part> + Clone) -> Option<Whole> {
-        let Of::Terms(aggregated) = &self.0 else {
-            let list = |part: &'p Part| match &part.0 {
-                Gives::List(bytes) => Some(&bytes[..]),
-                Gives::Tallies(_) => None,
-            };
-            let joined = body::join_arrays(parts.filter_map(list));
-            return joined.ok().map(Whole::Result);
-        };
-        let new = |term: &AggregateTerm| Tally::new(term.measure.kind());
-        let mut whole: Vec<_> = aggregated.terms.iter().map(new).collect();
-        for part in parts {
-            if let Gives::Tallies(tallies) = &part.0 {
-                let pairs = whole.iter_mut().zip(tallies);
-                pairs.for_each(|(whole, tally)| whole.merge(tally));
+        match &self.0 {
+            Form::Chain(_) => {
+                let joined = body::join_arrays(parts.filter_map(Part::list));
+                joined.ok().map(Whole::Result)
+            }
+            Form::Counts(counted) => {
+                let mut sums = vec![0_u64; counted.counts.len()];
+                for part in parts {
+                    let pairs = sums.iter_mut().zip(part.counts());
+                    pairs.for_each(|(sum, count)| *sum = sum.saturating_add(*count));
+                }
+                let values = counted.counts.iter().zip(sums);
+                let values = values.map(|(count, sum)| count.measure.value(sum));
+                Some(Whole::Values(values.collect()))
             }
         }
-        let terms = whole.iter().zip(&aggregated.terms);
-        let values = terms.map(|(tally, term)| tally.value(term.measure));
-        values.collect::<Option<_>>().map(Whole::Values)
     }
 }
 
 impl Part {
-    /// What it takes on the heap.
+    /// Its size on the heap.
     pub fn bytes(&self) -> usize {
         match &self.0 {
-            Gives::List(bytes) => bytes.len(),
-            Gives::Tallies(tallies) => {
-                let heap: usize = tallies.iter().map(Tally::bytes).sum();
-                tallies.len() * size_of::<Tally>() + heap
-            }
+            Content::List(bytes) => bytes.len(),
+            Content::Counts(counts) => size_of_val(&**counts),
+        }
+    }
+
+    fn list(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Content::List(bytes) => Some(bytes),
+            Content::Counts(_) => None,
+        }
+    }
+
+    fn counts(&self) -> &[u64] {
+        match &self.0 {
+            Content::List(_) => &[],
+            Content::Counts(counts) => counts,
         }
     }
 }

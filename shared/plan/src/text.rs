@@ -7,7 +7,7 @@ use anteroom_jmespath::{
     ast::{Argument, Ast, Comparison, Slice, Term, TermId},
 };
 
-/// What stands in the place of terms: each text is a term that needs no parentheses.
+/// Texts that stand in the place of terms. Each is a term that needs no parentheses.
 #[derive(Debug, Default)]
 pub(crate) struct Swaps {
     /// In the place of a term whole.
@@ -35,7 +35,7 @@ pub(crate) fn swapped(expression: &Expression, swaps: &Swaps) -> Option<Expressi
     Expression::parse(&text).ok()
 }
 
-/// Whether what is written of the tree reads as the same tree: then each part of it does.
+/// Returns true if the written tree reads as the same tree: then each part of it does.
 pub(crate) fn is_writable(expression: &Expression) -> bool {
     let ast = expression.ast();
     let text = Writer::new(ast, &Swaps::default()).term(ast.root());
@@ -99,7 +99,6 @@ impl<'e> Writer<'e> {
                 self.grouped(*left) + &self.behind_left(id)
             }
             Term::Flatten(left) => self.grouped(*left) + "[]",
-            _ => UNWRITABLE.to_owned(),
         }
     }
 
@@ -119,7 +118,7 @@ impl<'e> Writer<'e> {
         }
     }
 
-    /// Whether nothing can come between its parts.
+    /// Returns true if nothing can come between the parts of the term.
     fn is_single(&self, id: TermId) -> bool {
         match self.ast.term(id) {
             Term::Current
@@ -208,7 +207,7 @@ impl<'e> Writer<'e> {
         }
     }
 
-    /// What a path or a pipe begins with, and what comes then.
+    /// Writes the first step of a path or stage of a pipe, and returns those that follow.
     fn begun<'t>(&self, id: TermId, terms: &'t [TermId]) -> (String, &'t [TermId]) {
         match (self.swaps.stages.get(&id), terms) {
             (Some((taken, swap)), _) => (swap.clone(), terms.get(*taken..).unwrap_or_default()),
@@ -260,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_as_the_same_tree() {
+    fn a_written_tree_reads_as_the_same_tree() {
         for text in [
             "items[].spec.rules[].host",
             "things.items[*].a.b[0]",

@@ -120,7 +120,8 @@ fn whole(expression: &str, is_array: bool) -> String {
     }
 }
 
-/// What is evaluated, of which objects, and where the list is.
+/// Evaluates an expression over pruned objects and over whole ones, on a list or an array, and
+/// compares.
 fn check(text: &str, objects: &[Value], is_array: bool, missing: MissingKey) -> Option<Kept> {
     let expression = Expression::parse(text).ok()?;
     let document = match is_array {
@@ -132,7 +133,7 @@ fn check(text: &str, objects: &[Value], is_array: bool, missing: MissingKey) -> 
     let kept = reads(&expression, document);
     let parameters = BTreeMap::from([("p".to_owned(), json!("x"))]);
     let environment = Environment {
-        functions: anteroom_policy::query_functions(),
+        functions: anteroom_functions::query_functions(),
         parameters: &parameters,
         missing_key: missing,
         ..Environment::standard()
@@ -159,7 +160,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_not_kept_makes_no_difference(
+    fn pruned_fields_make_no_difference(
         expression in expression(),
         objects in prop::collection::vec(value(), 0..5),
         is_array in any::<bool>(),
@@ -196,7 +197,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_not_kept_makes_no_difference_to_a_path(
+    fn pruned_fields_make_no_difference_to_a_path(
         expression in path_expression(),
         objects in prop::collection::vec(value(), 1..5),
         fails in any::<bool>(),

@@ -43,62 +43,29 @@
 //! - `{{ @ }}` in a pattern about an element of a `foreach` is what the element has there;
 //! - a quantity has a digit in it, and a large number reads as its digits (`1000000`, not `1e+06`).
 
-mod background;
-mod call;
-mod cel;
 mod compile;
 mod evaluate;
-mod exception;
-mod existing;
-mod filters;
-pub mod functions;
-mod images;
-mod matching;
-mod mutation;
-mod operator;
-mod pattern;
+mod ir;
 mod permit;
-mod pod_security;
-mod policy;
-mod problem;
-mod reads;
-mod reference;
-mod request;
-mod request_parts;
-mod scalar;
-mod template;
-mod uses;
-mod wildcard;
-pub mod yaml;
+mod prepare;
+mod pushdown;
 
-pub use background::{NotScanned, Reporting, SCANNED_MAX, ScannedKinds, scanned};
-pub use call::{ImageCredentials, SecretName};
 pub use compile::{
-    CONTEXT_ENTRIES_MAX, Driver, MANIFEST_DEPTH_MAX, RULES_MAX, STALENESS_MAX_MS, TARGETS_MAX,
-    compile, compile_for, derived_rules, none_run,
+    CONTEXT_ENTRIES_MAX, RULES_MAX, STALENESS_MAX_MS, TARGETS_MAX, derived_rules, none_run,
 };
 pub use evaluate::{
-    EXISTING_PARTS_MAX, Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX,
-    FOREACH_ELEMENTS_MAX, FactRead, FactRequest, MUTATED_BYTES_MAX, PARTS_PER_RULE_MAX, RuleError,
-    RuleOutcome, RuleReport, Step,
+    Conditions, EXISTING_PARTS_MAX, Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX,
+    FOREACH_ELEMENTS_MAX, FactRead, FactRequest, MUTATED_BYTES_MAX, NotScanned, PARTS_PER_RULE_MAX,
+    RuleError, RuleOutcome, RuleReport, SCANNED_MAX, ScannedKinds, Step, scanned,
 };
-pub use exception::PolicyException;
-pub use existing::ChangedObject;
-pub use filters::{FILTERS_MAX, FilterError, FilterProblem, Filtered, ResourceFilters};
-pub use functions::{functions, query_functions};
-pub use matching::{KindPattern, Operation};
+pub use ir::{
+    AdmissionRequest, ApiTarget, Arrival, CALLS, CALLS_DECLARED, CALLS_OFF, ChangedObject,
+    CollectionReference, Driver, FIELD_MANAGER, FILTERS_MAX, FactTarget, FailureAction,
+    FailurePolicy, FilterError, FilterProblem, Filtered, ImageCredentials, KeptTarget, KindPattern,
+    MANIFEST_DEPTH_MAX, NamedObject, NotRun, Operation, Phase, Policy, PolicyException, Problem,
+    Reference, Reporting, RequestError, ResourceFilters, Rule, SecretName, Target, VariableError,
+    VariableErrorKind, WRITER,
+};
 pub use permit::{Call, Permit, Refusal};
-pub use policy::{
-    FailureAction, FailurePolicy, MatchCondition, NotRun, Phase, Policy, Rule, Target,
-};
-pub use problem::Problem;
-pub use reference::{
-    ApiTarget, CALLS, CALLS_DECLARED, CALLS_OFF, CollectionReference, FIELD_MANAGER, FactTarget,
-    KeptTarget, NamedObject, Reference, WRITER,
-};
-pub use request::{AdmissionRequest, Arrival, RequestError};
-pub use request_parts::RequestParts;
-pub use scalar::duration_ns;
-pub use template::{VariableError, VariableErrorKind};
-pub use uses::{Read, ReadSource, Usage, may_miss_key};
-pub use wildcard::matches as wildcard_matches;
+pub use prepare::{compile, compile_for};
+pub use pushdown::{Read, ReadSource, RequestParts, Usage, may_miss_key};

@@ -4,25 +4,25 @@
 //! stands written in the policy must stand in the call, and a variable of the policy matches one name
 //! in a path, one parameter's value in a query, one value in a body.
 
-mod existing;
+mod mutate_existing;
 
 use anteroom_model::ObjectKey;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::{
+use crate::ir::{
     ImageCredentials, Policy, Rule,
     call::{
         ApiCall, Concrete, ConfigMapCall, Data, ImageCall, ServiceCall, check_name, check_segment,
         confine,
     },
     cel::NAMESPACE_OBJECT,
-    evaluate::NAMESPACE_SELECTOR,
-    policy::{FactSource, Loader},
+    context::{FactSource, Loader},
+    matching::NAMESPACE_SELECTOR,
     template::Template,
 };
 
-/// What comes before the name in the path of a namespace.
+/// The path of a namespace up to its name.
 const NAMESPACES: &str = "/api/v1/namespaces/";
 
 /// Why nobody signs in by one of two entries: which of them asks is not known.
@@ -48,10 +48,10 @@ pub enum Call<'a> {
     },
     /// A ConfigMap.
     ConfigMap {
-        /// Which.
+        /// The ConfigMap.
         object: &'a ObjectKey,
     },
-    /// What a registry says of an image.
+    /// The data of an image in its registry.
     Image {
         /// Its reference.
         reference: &'a str,
@@ -77,16 +77,15 @@ pub enum Permit<'p> {
     },
     /// A ConfigMap.
     ConfigMap,
-    /// What a registry says of an image.
+    /// The data of an image in its registry.
     Image {
-        /// Who signs in to it.
+        /// The credentials for its registry.
         credentials: &'p ImageCredentials,
     },
 }
 
 /// Why a call is not made.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
 pub enum Refusal {
     /// The policy has no such rule, or the rule no such context entry that calls anybody.
     #[error("rule `{rule}` has no context entry `{variable}` that makes this kind of call")]
@@ -101,15 +100,15 @@ pub enum Refusal {
     Differs {
         /// The context entry's name.
         variable: String,
-        /// Where it differs.
+        /// The difference.
         reason: String,
     },
 }
 
 impl Policy {
-    /// Whether `call` is one that context entry `variable` of rule `rule` makes, and keeps to the
-    /// policy's namespace. Of several entries with that name any may make it; those that read an image alike
-    /// have to sign in alike.
+    /// Permits `call` if context entry `variable` of rule `rule` makes it and it stays in the policy's
+    /// namespace. Any of several entries with that name may make it; those that read the same image have to
+    /// sign in alike.
     ///
     /// # Errors
     /// [`Refusal`], with the reason.

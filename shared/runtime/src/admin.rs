@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 
 use crate::Service;
 
-/// What Prometheus asks for, and what `prometheus-client` writes.
+/// The media type that Prometheus asks for and `prometheus-client` writes.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Serves until it is dropped, so that probes and scrapes are answered during the drain too:

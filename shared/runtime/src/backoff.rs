@@ -1,4 +1,4 @@
-//! How long to wait before trying again.
+//! Waits between attempts.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl Backoff {
         self.next_within(random, self.max_ms)
     }
 
-    /// As [`Backoff::next`], and at most `max_ms` this time.
+    /// Returns the next wait, as [`Backoff::next`] does, but at most `max_ms` this time.
     pub fn next_within(&mut self, random: u64, max_ms: u64) -> Duration {
         let factor = 1_u64.checked_shl(self.attempt).unwrap_or(u64::MAX);
         let max_ms = max_ms.min(self.max_ms);
@@ -45,7 +45,7 @@ impl Backoff {
         self.attempt = 0;
     }
 
-    /// How many waits were handed out since the last reset.
+    /// The number of waits handed out since the last reset.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }

@@ -23,16 +23,15 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::Metrics;
 
-/// What can be wrong with a certificate.
+/// An error of a certificate.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum CertError {
     /// A file cannot be read.
     #[error("{path} cannot be read")]
     Read {
-        /// Which.
+        /// The file's path.
         path: String,
-        /// Why.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// Not PEM, or not of what is expected.
@@ -40,7 +39,7 @@ pub enum CertError {
     Pem {
         /// `certificate` or `private key`.
         what: &'static str,
-        /// Why.
+        /// The error of the parser.
         source: rustls_pki_types::pem::Error,
     },
     /// There is no certificate in the PEM.
@@ -49,13 +48,13 @@ pub enum CertError {
     /// The certificate is not one.
     #[error("the certificate cannot be parsed: {problem}")]
     Parse {
-        /// Where.
+        /// The parser's message.
         problem: String,
     },
     /// It is not valid any more.
     #[error("the certificate expired at {not_after}")]
     Expired {
-        /// When.
+        /// The end of its validity.
         not_after: Timestamp,
     },
     /// The key is not the certificate's, or of a kind that TLS has no use for.
@@ -134,7 +133,7 @@ pub fn not_after(certificate: &CertificateDer<'_>) -> Result<Timestamp, CertErro
     })
 }
 
-/// What a server serves with now. Cheap to clone; all clones are one. Without a certificate yet,
+/// The certificate that a server uses now. Cheap to clone; all clones are one. Without a certificate yet,
 /// handshakes fail.
 #[derive(Clone, Debug)]
 pub struct Certificates {
@@ -149,12 +148,12 @@ struct Shared {
     reloads: Family<[(&'static str, &'static str); 1], Counter>,
 }
 
-/// What became of the attempts to set a certificate.
+/// Counts of the attempts to set a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attempts {
-    /// How many were accepted.
+    /// Certificates that were accepted.
     pub accepted: u64,
-    /// How many were refused; the certificate before stayed.
+    /// Certificates that were refused; the one before stayed.
     pub refused: u64,
     /// Why the last one was refused, if it was.
     pub last_error: Option<String>,
@@ -222,12 +221,12 @@ impl Certificates {
         });
     }
 
-    /// What is served with.
+    /// Returns the certificate that is used now.
     pub fn current(&self) -> Option<Arc<Pair>> {
         self.shared.current.load_full()
     }
 
-    /// What became of the certificates offered so far, and changes of that.
+    /// Returns a channel with the counts of certificates offered so far.
     pub fn attempts(&self) -> watch::Receiver<Attempts> {
         self.shared.attempts.subscribe()
     }

@@ -1,4 +1,4 @@
-//! What a process is called among others of its kind, where nobody named it.
+//! Default name of a process among others of its kind.
 
 /// The pod's name (`POD_NAME`), where there is one: it can be found by that.
 pub fn pod() -> Option<String> {

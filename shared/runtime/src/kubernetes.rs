@@ -1,4 +1,4 @@
-//! How the services that talk to the Kubernetes API reach it.
+//! Access to the Kubernetes API.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -8,10 +8,10 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-/// How long connecting to the API server may take.
+/// Limit for connecting to the API server.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// How the API server is reached.
+/// Options for access to the API server.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Kubernetes")]
 pub struct KubernetesArgs {

@@ -1,4 +1,4 @@
-//! What every service needs around its own work: shutdown, readiness, metrics, the admin server,
+//! The frame of every service: shutdown, readiness, metrics, the admin server,
 //! supervised tasks, certificates, telemetry, and a common `main`.
 //!
 //! A service is a library with `run(args, …, service: Service)`. Its binary is a thin `main` that
@@ -7,12 +7,12 @@
 //!
 //! - [`process`]: the common `main`: signals, exit codes, telemetry, the admin server.
 //! - [`admin`]: `/livez`, `/readyz`, `/metrics`.
-//! - [`supervise`]: tasks whose unexpected end ends the process.
+//! - [`supervise`]: tasks whose unexpected end is an error with the name of the task.
 //! - [`telemetry`]: logs and OTLP traces, and trace context as text.
-//! - `kubernetes`: how the API server is reached; only with the feature of that name.
+//! - `kubernetes`: access to the API server; only with the feature of that name.
 //! - [`certs`]: self-signed certificates, and reloading them.
-//! - [`backoff`]: how long to wait before trying again.
-//! - [`instance`]: what a process is called that nobody named.
+//! - [`backoff`]: waits between attempts.
+//! - [`instance`]: the default name of a process.
 //! - [`units`]: sizes and durations as people write them.
 
 pub mod admin;
@@ -35,16 +35,16 @@ pub use metrics::Metrics;
 pub use readiness::{Check, CheckReport, Readiness, ReadinessReport};
 pub use shutdown::Shutdown;
 
-/// What a service is handed by whoever runs it. Cheap to clone; all clones are one service.
+/// The handles that a service gets from its process. Cheap to clone; all clones are one service.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// As in `cache-replica`.
+    /// Its name, as in `cache-replica`.
     pub name: &'static str,
-    /// Where its metrics are registered.
+    /// The registry of its metrics.
     pub metrics: Metrics,
-    /// What it waits for before it takes traffic.
+    /// The checks that it waits for before it takes traffic.
     pub readiness: Readiness,
-    /// When it has to stop, and how it asks for that itself.
+    /// Tells when it has to stop, and lets it ask for that itself.
     pub shutdown: Shutdown,
 }
 

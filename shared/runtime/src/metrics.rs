@@ -13,7 +13,7 @@ use prometheus_client::{
     registry::{Metric, Registry},
 };
 
-/// Where metrics are registered. Cheap to clone; all clones and scopes are served together.
+/// A registry of metrics. Cheap to clone; all clones and scopes are served together.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     shared: Arc<Mutex<Shared>>,

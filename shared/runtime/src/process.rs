@@ -38,15 +38,15 @@ pub struct ProcessArgs {
     #[command(flatten)]
     pub telemetry: TelemetryArgs,
 
-    /// Where probes and metrics are served, over plain HTTP.
+    /// The address that serves probes and metrics, over plain HTTP.
     #[arg(long, env = "ANTEROOM_ADMIN_ADDRESS", default_value = "0.0.0.0:9090")]
     pub admin_address: Option<SocketAddr>,
 
-    /// How long the process may take to finish what it has begun, once it is asked to stop.
+    /// Seconds that the process may take to finish running work after it is asked to stop.
     #[arg(long, env = "ANTEROOM_SHUTDOWN_GRACE_SECONDS", default_value_t = 20)]
     pub shutdown_grace_seconds: u64,
 
-    /// Threads that do the work [default: one for each core].
+    /// The number of worker threads [default: one for each core].
     #[arg(long, env = "ANTEROOM_WORKER_THREADS")]
     pub worker_threads: Option<std::num::NonZeroUsize>,
 }
@@ -62,7 +62,7 @@ impl Default for ProcessArgs {
     }
 }
 
-/// How the process ended.
+/// The end of the process.
 enum End {
     Finished(anyhow::Result<()>),
     GraceExceeded,
@@ -136,7 +136,7 @@ where
     end
 }
 
-/// What has to be there before the service itself starts.
+/// Starts signal handling and the admin server, before the service itself.
 async fn start(args: &ProcessArgs, service: &Service) -> anyhow::Result<Signals> {
     let signals = listen().context("signals cannot be received")?;
     if let Some(address) = args.admin_address {
@@ -236,7 +236,7 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(20);
 
-    /// What `race` comes to when `main` ends as `main` does, and these signals come.
+    /// Runs `race` with this `main` and these signals.
     async fn end(
         main: impl Future<Output = anyhow::Result<()>>,
         signals: &[&'static str],

@@ -1,4 +1,4 @@
-//! What a service waits for before it takes traffic.
+//! Readiness: checks that a service waits for before it takes traffic.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -26,7 +26,7 @@ struct Checks {
     by_id: BTreeMap<u64, CheckReport>,
 }
 
-/// Where one check stands.
+/// State of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckReport {
     /// Its name, as in `log` or `views`.
@@ -34,15 +34,15 @@ pub struct CheckReport {
     /// `None`: ready. Otherwise what it waits for.
     #[serde(rename = "waitingFor", skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
-    /// What is worth knowing although it holds nothing back.
+    /// A remark that does not hold back readiness.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// Where the whole process stands.
+/// State of the whole process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReadinessReport {
-    /// Whether it takes traffic.
+    /// True if it takes traffic.
     pub ready: bool,
     /// Every check, in order of name.
     pub checks: Vec<CheckReport>,
@@ -78,7 +78,7 @@ impl Readiness {
         }
     }
 
-    /// Where every check stands now.
+    /// Returns the current state of every check.
     pub fn report(&self) -> ReadinessReport {
         let mut checks: Vec<_> = self.shared.checks.lock().by_id.values().cloned().collect();
         checks.sort_by(|a, b| a.name.cmp(&b.name));

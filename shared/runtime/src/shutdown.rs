@@ -31,12 +31,12 @@ impl Shutdown {
         self.token.cancel();
     }
 
-    /// Whether it was asked for.
+    /// Returns true once it was asked for.
     pub fn is_triggered(&self) -> bool {
         self.token.is_cancelled()
     }
 
-    /// Why, once it was asked for.
+    /// Returns the reason, once it was asked for.
     pub fn reason(&self) -> Option<&str> {
         self.reason.get().map(String::as_str)
     }

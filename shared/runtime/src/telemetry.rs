@@ -38,14 +38,14 @@ use tracing_subscriber::{
 pub use context::{add_link, current_trace, set_parent, trace_id};
 pub use otlp::{OtlpArgs, OtlpProtocol};
 
-/// How long the spans that are still buffered may take to be sent at the end.
+/// Limit for sending buffered spans at the end of the process.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(3);
 
 /// The clients of NATS and of the API server tell of every attempt that fails; what matters of it,
 /// those say who asked.
 const LOG_LEVEL: &str = "info,async_nats=warn,kube_client::client::builder=off";
 
-/// What must never be traced: exporting a trace would make a trace, without end.
+/// Directives for libraries that must never be traced: exporting a trace would make a trace, without end.
 const UNTRACED: &str = "h2=off,hyper=off,hyper_util=off,tonic=off,tower=off,tower_http=off,\
                         reqwest=off,rustls=off,opentelemetry=off,opentelemetry_sdk=off,\
                         opentelemetry_otlp=off";
@@ -54,7 +54,7 @@ const UNTRACED: &str = "h2=off,hyper=off,hyper_util=off,tonic=off,tower=off,towe
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Telemetry")]
 pub struct TelemetryArgs {
-    /// Which logs are written: a level, or directives as in `info,anteroom_webhook=debug`.
+    /// The logs that are written: a level, or directives as in `info,anteroom_webhook=debug`.
     #[arg(
         long,
         env = "ANTEROOM_LOG_LEVEL",
@@ -63,7 +63,7 @@ pub struct TelemetryArgs {
     )]
     pub log_level: String,
 
-    /// How logs are written.
+    /// The format of logs.
     #[arg(
         long,
         env = "ANTEROOM_LOG_FORMAT",
@@ -72,7 +72,7 @@ pub struct TelemetryArgs {
     )]
     pub log_format: LogFormat,
 
-    /// Where traces go.
+    /// Export of traces.
     #[command(flatten)]
     pub otlp: OtlpArgs,
 }
@@ -87,7 +87,7 @@ impl Default for TelemetryArgs {
     }
 }
 
-/// How logs are written.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// A line for people; in colour on a terminal unless `NO_COLOR` is set.
@@ -114,7 +114,7 @@ pub fn init(args: &TelemetryArgs, service_name: &'static str) -> anyhow::Result<
     Ok(Guard { provider })
 }
 
-/// Who is told of events and spans.
+/// Builds the subscriber for events and spans.
 ///
 /// Each layer filters for itself, and there is none that does nothing: beside one without a filter the
 /// registry takes every span and event of every library, down to those of each frame of HTTP/2, whether
@@ -199,7 +199,7 @@ fn flush(provider: &SdkTracerProvider) {
 mod tests {
     use super::*;
 
-    /// Whether a span of a library's every frame is made, one of a request, and a line written.
+    /// Tells if a span of each frame of a library is made, one of a request, and a log line.
     fn made(levels: &str, provider: Option<&SdkTracerProvider>) -> [bool; 3] {
         let levels = EnvFilter::new(levels);
         let dispatch = dispatch(levels, LogFormat::Text, provider).unwrap();

@@ -31,11 +31,11 @@ pub struct ReceivedSpan {
     pub service: String,
     /// Its name.
     pub name: String,
-    /// As in `SPAN_KIND_SERVER`.
+    /// OTLP name of its kind, as in `SPAN_KIND_SERVER`.
     pub kind: &'static str,
     /// Its trace.
     pub trace_id: String,
-    /// Itself.
+    /// Its own id, in hexadecimal.
     pub span_id: String,
     /// Its parent; empty: a root.
     pub parent_span_id: String,
@@ -46,7 +46,7 @@ pub struct ReceivedSpan {
 }
 
 impl OtlpReceiver {
-    /// Listens.
+    /// Starts a collector on a free port.
     pub async fn start() -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let endpoint = format!("http://{}", listener.local_addr()?);

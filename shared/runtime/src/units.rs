@@ -59,10 +59,10 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     duration_ms(text).map(Duration::from_millis)
 }
 
-/// As [`duration`], in milliseconds.
+/// Reads a duration as [`duration`] does, in milliseconds.
 ///
 /// # Errors
-/// As there.
+/// The same.
 pub fn duration_ms(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

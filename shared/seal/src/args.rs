@@ -6,13 +6,13 @@ use clap::Args;
 
 use crate::{Keys, KeysError, keys::POLL_INTERVAL};
 
-/// Where the keys come from that Secrets are sealed with in the log.
+/// Options that say where the keys come from that Secrets are sealed with in the log.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Sealing")]
 pub struct SealArgs {
-    /// The keys that Secrets are sealed with in the log: one `ID BASE64` of 32 bytes a line; the
-    /// first seals, all of them open. Read again every 10 seconds. Mount it in watchers and replicas
-    /// alone. Without it no Secret is kept
+    /// The file of the keys that encrypt Secrets in the log: one `ID BASE64` a line, each key of 32
+    /// bytes. The first key encrypts, and all of them decrypt. It is read again every 10 seconds.
+    /// Mount it in watchers and replicas only. Without it, no Secret is kept
     #[arg(long, env = "ANTEROOM_SEAL_KEYS_FILE")]
     pub seal_keys_file: Option<PathBuf>,
 }

@@ -20,10 +20,10 @@ use crate::{
 /// The first byte of what is sealed. No MessagePack value begins with it.
 pub const MAGIC: u8 = 0xC1;
 
-/// Of this format, after [`MAGIC`].
+/// The number of this format, after [`MAGIC`].
 const VERSION: u8 = 1;
 
-/// Whether a body is sealed, by its first byte.
+/// Returns whether a body is sealed, by its first byte.
 pub fn is_sealed(body: &[u8]) -> bool {
     body.first() == Some(&MAGIC)
 }
@@ -84,7 +84,7 @@ fn head(key: &Key) -> Result<Vec<u8>, SealError> {
     Ok(head)
 }
 
-/// What a body is bound to. With lengths, so that no two places read the same.
+/// Returns the data that a body is bound to. It has lengths, so that no two places read the same.
 fn bound_to(head: &[u8], view: &ViewId, key: &ObjectKey) -> Vec<u8> {
     let mut bound = Vec::new();
     for part in [

@@ -5,7 +5,6 @@ use thiserror::Error;
 
 /// Why something was not sealed or not opened. Never says anything of what is inside.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
 pub enum SealError {
     /// There is no key to seal with.
     #[error("no key to seal with: give the file of keys with `--seal-keys-file`")]
@@ -24,7 +23,7 @@ pub enum SealError {
     /// It is no seal of this crate.
     #[error("it is not sealed as it should be: {problem}")]
     Malformed {
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
     /// The key is right by its name, but what is inside was changed, moved from another place, or
@@ -43,7 +42,7 @@ pub enum SealError {
     /// The cryptographic library failed, as without a source of randomness.
     #[error("the cryptographic library failed to {what}")]
     Library {
-        /// What it should have done.
+        /// The operation that failed.
         what: &'static str,
     },
 }
@@ -62,16 +61,15 @@ impl SealError {
     }
 }
 
-/// What is wrong with the file of keys. Never quotes a key.
+/// A problem with the file of keys. Never quotes a key.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
 pub enum KeysError {
     /// It cannot be read.
     #[error("cannot read the keys in {path}: {message}")]
     Read {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The words of the operating system.
         message: String,
     },
     /// It is larger than any file of keys.
@@ -87,7 +85,7 @@ pub enum KeysError {
     Line {
         /// Counted from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
     /// Two lines have one name.

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use crate::{KeyRing, KeysError, SealError, body};
 
-/// How often the file is read again. A Secret's files are symbolic links that are swapped, which
+/// The interval at which the file is read again. A Secret's files are symbolic links that are swapped, which
 /// file notifications see unreliably; reading a small file costs nothing.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(10);
 

@@ -23,10 +23,10 @@ use crate::{KEY_BYTES, MAGIC, SealError};
 /// Bytes of a public key.
 pub const PUBLIC_KEY_BYTES: usize = 32;
 
-/// Of this format, after [`MAGIC`]. A body's is another, so that neither is taken for the other.
+/// The number of this format, after [`MAGIC`]. A body's is another, so that neither is taken for the other.
 const VERSION: u8 = 2;
 
-/// What the keys are for, so that they can be for nothing else.
+/// The purpose of the keys, so that they can be for nothing else.
 const PURPOSE: &[u8] = b"anteroom reply v1";
 
 /// In place of what functions say of the data that they were given.
@@ -62,7 +62,7 @@ impl ReplyKey {
         Ok(Self { private, public })
     }
 
-    /// What goes with the request.
+    /// Returns the public key that goes with the request.
     pub fn public(&self) -> Bytes {
         Bytes::copy_from_slice(&self.public)
     }
@@ -112,7 +112,7 @@ pub struct ReplySealer {
 }
 
 impl ReplySealer {
-    /// To the reader of this public key.
+    /// Returns the sealer of replies to the reader of this public key.
     ///
     /// # Errors
     /// [`SealError::ReplyKey`] if it is none, or [`SealError::Library`].

@@ -1,4 +1,4 @@
-//! What an object costs in memory, and what scanning one costs in time.
+//! Measures the memory of an object, and the time to scan one.
 //!
 //! `cargo bench -p anteroom-view` prints one JSON object.
 #![allow(clippy::print_stdout)] // It is what this program is for.

@@ -19,6 +19,8 @@ mod read;
 mod select;
 mod size;
 mod store;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod tree;
 mod view;
 
@@ -26,7 +28,7 @@ pub use life::{Effect, Event, Life, Log, State};
 pub use node::{ViewElements, ViewEntries, ViewNode};
 pub use object::Object;
 pub use read::{Read, Snapshot};
-pub use select::{Known, Reference, Select, Selected};
+pub use select::{Reference, ReferenceState, Select, Selected};
 pub use store::{Applied, Ignored, Store, TOMBSTONES_MAX, ViewBytes};
 pub use tree::{Change, Objects, Stretch, StretchMark};
 pub use view::View;

@@ -15,7 +15,7 @@
 
 use anteroom_model::{Failure, ViewState};
 
-/// What a reader gets.
+/// The state of a view, which decides what a reader gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// Nothing: the log has not been read to its end, or says nothing of the view, or what was held
@@ -23,12 +23,12 @@ pub enum State {
     Unsynced,
     /// Nothing: the writer has not published the whole source yet.
     Syncing,
-    /// Answers.
+    /// It answers with complete and fresh data.
     Synced,
     /// Answers to readers that accept the age of its news. It was complete, and is too old for
     /// readers that name no age.
     Stale,
-    /// What the source said; or why what the log holds of it cannot be read here.
+    /// The error of the source, or the reason why the log's records of it cannot be read here.
     Failed(Failure),
     /// Nothing: its objects were freed to save memory.
     Evicted,
@@ -37,7 +37,7 @@ pub enum State {
 }
 
 impl State {
-    /// Whether there is anything to answer from.
+    /// Returns true if there are objects to answer from.
     pub fn answers(&self) -> bool {
         matches!(self, Self::Synced | Self::Stale)
     }
@@ -56,7 +56,7 @@ impl State {
     }
 }
 
-/// What becomes of the log's records.
+/// The use that is made of the log's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Log {
     /// The log is on its way to its end: records are gathered, and mean nothing before.
@@ -72,7 +72,7 @@ pub enum Log {
     Passed,
 }
 
-/// What happens to a view.
+/// An event in the life of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// The log is read again from its start.
@@ -85,32 +85,32 @@ pub enum Event<'a> {
     Control(&'a ViewState),
     /// Something is missing: a digest differs without excuse, or a record could not be read.
     Broken {
-        /// Whether the doubt reaches what is served: it does not where records were gathered from
-        /// the log's start on.
+        /// The doubt reaches the data that is served. It does not where records were gathered from the
+        /// log's start on.
         served: bool,
     },
-    /// How the age of the news compares with the limit, now.
+    /// The age of the data was compared with the limit.
     Aged {
-        /// Whether it is over the limit.
+        /// The age is over the limit.
         over: bool,
     },
     /// The view's memory is wanted back.
     Evict,
-    /// What the log holds of the view cannot be read here, as where its bodies are sealed with a key
+    /// The log's records of the view cannot be read here, as where its bodies are sealed with a key
     /// that is not known: readers get the reason.
     Fail(&'a Failure),
 }
 
-/// What a step asks of the store, or of whoever follows the log.
+/// An effect of a step on the store, or on the reader of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing.
+    /// No effect.
     None,
     /// Gather into an empty state from now on, beside what is served.
     StageEmpty,
     /// Gather into a copy of what is served, beside it.
     StageCopy,
-    /// What was gathered takes the place of what is served.
+    /// The objects that were gathered take the place of those that are served.
     Install,
     /// Free all objects.
     Free,
@@ -118,12 +118,12 @@ pub enum Effect {
     AskRestart,
 }
 
-/// Where a view stands.
+/// The state machine of a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Life {
-    /// What a reader gets.
+    /// The state that decides what a reader gets.
     pub state: State,
-    /// What becomes of records.
+    /// The use that is made of records.
     pub log: Log,
 }
 

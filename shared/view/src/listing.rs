@@ -1,4 +1,4 @@
-//! Which objects of a view a document lists, and what the list says of itself.
+//! The objects of a view that a document lists, and the list's own fields.
 
 use std::slice;
 
@@ -6,7 +6,7 @@ use anteroom_model::{ResourceVersion, SourceInfo};
 
 use crate::{Object, Objects, Store};
 
-/// What the list of a view's objects says of itself, in the API server's words.
+/// The names that the list of a view's objects goes by, in the API server's words.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListHead {
     /// Fields with a text, in order; none for a view that is not a collection of the API server.
@@ -48,8 +48,8 @@ pub(crate) struct Chosen<'a> {
     pub(crate) objects: Option<Vec<&'a Object>>,
     /// The list's own `metadata`, where it has one.
     pub(crate) metadata: Option<ListMetadata>,
-    /// Whether items are shown without `apiVersion` and `kind`, as the API server leaves them out of
-    /// lists of its own types.
+    /// Items are shown without `apiVersion` and `kind`, which the API server leaves out in lists of its
+    /// own types.
     pub(crate) bare_items: bool,
 }
 
@@ -57,9 +57,9 @@ pub(crate) struct Chosen<'a> {
 #[derive(Debug)]
 pub(crate) struct ListMetadata {
     pub(crate) version: ResourceVersion,
-    /// Where the rest would begin, if the list was cut.
+    /// The token for the rest of the list, if the list was cut.
     pub(crate) next: Option<String>,
-    /// How many were left out, where that is known.
+    /// The number of objects that were left out, where it is known.
     pub(crate) remaining: Option<u64>,
 }
 
@@ -170,11 +170,9 @@ const BUILT_IN_GROUPS: [&str; 21] = [
     "storagemigration.k8s.io",
 ];
 
-/// Whether the API server lists the types of this group itself: then the items of its lists have
-/// neither `apiVersion` nor `kind`, while those of custom resources have both.
-///
-/// Nothing that a watcher is told says so (an event of a watch always has both), so it is known by
-/// name.
+/// Returns true if the API server serves the types of this group itself: then the items of its lists
+/// have neither `apiVersion` nor `kind`, while those of custom resources have both. Nothing in a watch
+/// says so (each of its events has both), so these groups are known by name.
 pub(crate) fn is_built_in(group: &str) -> bool {
     !group.contains('.') || BUILT_IN_GROUPS.binary_search(&group).is_ok()
 }

@@ -26,13 +26,13 @@ use crate::{
 /// A [`Select`](crate::Select) makes other documents of it: the list as the API server answers it,
 /// the items alone, one object.
 #[derive(Clone, Copy, Debug)]
-pub struct ViewNode<'a>(Place<'a>);
+pub struct ViewNode<'a>(NodeKind<'a>);
 
 #[derive(Clone, Copy, Debug)]
-enum Place<'a> {
+enum NodeKind<'a> {
     /// The document whole.
     Root(Listing<'a>),
-    /// What stands under the plural, or a list as the API server answers it.
+    /// The list that stands under the plural, or a list in the form of the API server.
     List(Listing<'a>),
     Items(Listing<'a>),
     /// Some objects, by themselves; whether they are bare.
@@ -46,7 +46,7 @@ enum Place<'a> {
     Body(BodyNode<'a>),
 }
 
-/// What the items of some lists lack.
+/// Returns true for the fields that the items of some lists lack.
 fn is_hidden(field: &str) -> bool {
     matches!(field, "apiVersion" | "kind")
 }
@@ -54,22 +54,22 @@ fn is_hidden(field: &str) -> bool {
 impl<'a> ViewNode<'a> {
     /// The document that `store` is.
     pub(crate) fn root(store: &'a Store) -> Self {
-        Self(Place::Root(Listing::all(store)))
+        Self(NodeKind::Root(Listing::all(store)))
     }
 
     /// The same of chosen objects.
     pub(crate) fn document(listing: Listing<'a>) -> Self {
-        Self(Place::Root(listing))
+        Self(NodeKind::Root(listing))
     }
 
     /// A list as the API server answers it.
     pub(crate) fn list(listing: Listing<'a>) -> Self {
-        Self(Place::List(listing))
+        Self(NodeKind::List(listing))
     }
 
     /// The objects alone.
     pub(crate) fn array(listing: Listing<'a>) -> Self {
-        Self(Place::Items(listing))
+        Self(NodeKind::Items(listing))
     }
 
     /// One object.
@@ -78,14 +78,14 @@ impl<'a> ViewNode<'a> {
     }
 
     pub(crate) fn body(node: BodyNode<'a>) -> Self {
-        Self(Place::Body(node))
+        Self(NodeKind::Body(node))
     }
 
     /// One object as an item of a list; `bare`: as the API server lists its own types, without
     /// `apiVersion` and `kind`.
     pub fn listed(object: &'a Object, bare: bool) -> Self {
         if bare {
-            Self(Place::Bare(object.node()))
+            Self(NodeKind::Bare(object.node()))
         } else {
             Self::object(object)
         }
@@ -93,32 +93,32 @@ impl<'a> ViewNode<'a> {
 
     /// Some objects as an array; `bare` as in [`ViewNode::listed`].
     pub fn array_of(objects: &'a [Object], bare: bool) -> Self {
-        Self(Place::Some(objects, bare))
+        Self(NodeKind::Some(objects, bare))
     }
 
     /// The listing whose fields these are, and its plural if it stands under that once more.
     fn listing(self) -> Option<(Listing<'a>, Option<&'a str>)> {
         match self.0 {
-            Place::Root(listing) => Some((listing, listing.head().plural.as_deref())),
-            Place::List(listing) => Some((listing, None)),
+            NodeKind::Root(listing) => Some((listing, listing.head().plural.as_deref())),
+            NodeKind::List(listing) => Some((listing, None)),
             _ => None,
         }
     }
 
     /// The field of a list, or of its metadata, at `index`.
     fn own_field_at(self, index: usize) -> Option<(&'a str, Self)> {
-        if let Place::Metadata(metadata) = self.0 {
+        if let NodeKind::Metadata(metadata) = self.0 {
             return metadata_fields(metadata).nth(index);
         }
         let (listing, plural) = self.listing()?;
         let texts = &listing.head().texts;
         if let Some((name, text)) = texts.get(index) {
-            return Some((name, Self(Place::Text(text))));
+            return Some((name, Self(NodeKind::Text(text))));
         }
         let metadata = listing.metadata();
-        let metadata = metadata.map(|metadata| (METADATA, Self(Place::Metadata(metadata))));
-        let items = Some((ITEMS, Self(Place::Items(listing))));
-        let again = plural.map(|plural| (plural, Self(Place::List(listing))));
+        let metadata = metadata.map(|metadata| (METADATA, Self(NodeKind::Metadata(metadata))));
+        let items = Some((ITEMS, Self(NodeKind::Items(listing))));
+        let again = plural.map(|plural| (plural, Self(NodeKind::List(listing))));
         let mut behind = [metadata, items, again].into_iter().flatten();
         behind.nth(index - texts.len())
     }
@@ -127,12 +127,12 @@ impl<'a> ViewNode<'a> {
 const METADATA: &str = "metadata";
 
 fn metadata_fields(metadata: &ListMetadata) -> impl Iterator<Item = (&str, ViewNode<'_>)> {
-    let text = |text| ViewNode(Place::Text(text));
+    let text = |text| ViewNode(NodeKind::Text(text));
     let version = ("resourceVersion", text(metadata.version.as_str()));
     let next = metadata.next.as_deref();
     let next = next.map(|next| ("continue", text(next)));
     let remaining = metadata.remaining;
-    let remaining = remaining.map(|count| ("remainingItemCount", ViewNode(Place::Count(count))));
+    let remaining = remaining.map(|count| ("remainingItemCount", ViewNode(NodeKind::Count(count))));
     [Some(version), next, remaining].into_iter().flatten()
 }
 
@@ -143,19 +143,19 @@ impl<'a> Node<'a> for ViewNode<'a> {
     #[inline]
     fn shape(self) -> Shape<'a> {
         match self.0 {
-            Place::Body(node) => node.shape(),
-            Place::Text(text) => Shape::String(text),
-            Place::Count(count) => Shape::Number(Number::U64(count)),
-            Place::Items(listing) => Shape::Array(listing.len()),
-            Place::Some(objects, _) => Shape::Array(objects.len()),
-            Place::Metadata(metadata) => Shape::Object(metadata_fields(metadata).count()),
-            Place::List(listing) | Place::Root(listing) => {
+            NodeKind::Body(node) => node.shape(),
+            NodeKind::Text(text) => Shape::String(text),
+            NodeKind::Count(count) => Shape::Number(Number::U64(count)),
+            NodeKind::Items(listing) => Shape::Array(listing.len()),
+            NodeKind::Some(objects, _) => Shape::Array(objects.len()),
+            NodeKind::Metadata(metadata) => Shape::Object(metadata_fields(metadata).count()),
+            NodeKind::List(listing) | NodeKind::Root(listing) => {
                 let plural = self.listing().and_then(|(_, plural)| plural);
                 let texts = listing.head().texts.len();
                 let more = [listing.metadata().is_some(), plural.is_some()];
                 Shape::Object(texts + 1 + more.into_iter().filter(|there| *there).count())
             }
-            Place::Bare(node) => match node.shape() {
+            NodeKind::Bare(node) => match node.shape() {
                 Shape::Object(_) => Shape::Object(self.entries().count()),
                 other => other,
             },
@@ -165,39 +165,39 @@ impl<'a> Node<'a> for ViewNode<'a> {
     #[inline]
     fn field(self, name: &str) -> Option<Self> {
         match self.0 {
-            Place::Body(node) => node.field(name).map(Self::body),
-            Place::Bare(_) if is_hidden(name) => None,
-            Place::Bare(node) => node.field(name).map(Self::body),
-            Place::Metadata(metadata) => {
+            NodeKind::Body(node) => node.field(name).map(Self::body),
+            NodeKind::Bare(_) if is_hidden(name) => None,
+            NodeKind::Bare(node) => node.field(name).map(Self::body),
+            NodeKind::Metadata(metadata) => {
                 let found = metadata_fields(metadata).find(|(field, _)| *field == name);
                 found.map(|(_, node)| node)
             }
             _ => {
                 let (listing, plural) = self.listing()?;
                 if name == ITEMS {
-                    return Some(Self(Place::Items(listing)));
+                    return Some(Self(NodeKind::Items(listing)));
                 }
                 if plural == Some(name) {
-                    return Some(Self(Place::List(listing)));
+                    return Some(Self(NodeKind::List(listing)));
                 }
                 if name == METADATA {
-                    return Some(Self(Place::Metadata(listing.metadata()?)));
+                    return Some(Self(NodeKind::Metadata(listing.metadata()?)));
                 }
                 let mut texts = listing.head().texts.iter();
                 let (_, text) = texts.find(|(field, _)| *field == name)?;
-                Some(Self(Place::Text(text)))
+                Some(Self(NodeKind::Text(text)))
             }
         }
     }
 
     fn element(self, index: usize) -> Option<Self> {
         match self.0 {
-            Place::Body(node) | Place::Bare(node) => node.element(index).map(Self::body),
-            Place::Items(listing) => {
+            NodeKind::Body(node) | NodeKind::Bare(node) => node.element(index).map(Self::body),
+            NodeKind::Items(listing) => {
                 let object = listing.get(index)?;
                 Some(Self::listed(object, listing.bare_items()))
             }
-            Place::Some(objects, bare) => {
+            NodeKind::Some(objects, bare) => {
                 let object = objects.get(index)?;
                 Some(Self::listed(object, bare))
             }
@@ -208,12 +208,12 @@ impl<'a> Node<'a> for ViewNode<'a> {
     #[inline]
     fn elements(self) -> ViewElements<'a> {
         ViewElements(match self.0 {
-            Place::Body(node) | Place::Bare(node) => InElements::Body(node.elements()),
-            Place::Items(listing) => InElements::Items {
+            NodeKind::Body(node) | NodeKind::Bare(node) => InElements::Body(node.elements()),
+            NodeKind::Items(listing) => InElements::Items {
                 objects: listing.iter(),
                 bare: listing.bare_items(),
             },
-            Place::Some(objects, bare) => InElements::Items {
+            NodeKind::Some(objects, bare) => InElements::Items {
                 objects: Listed::Some(objects.iter()),
                 bare,
             },
@@ -223,8 +223,8 @@ impl<'a> Node<'a> for ViewNode<'a> {
 
     fn entries(self) -> ViewEntries<'a> {
         ViewEntries(match self.0 {
-            Place::Body(node) => InEntries::Body(node.entries()),
-            Place::Bare(node) => InEntries::Bare(node.entries()),
+            NodeKind::Body(node) => InEntries::Body(node.entries()),
+            NodeKind::Bare(node) => InEntries::Bare(node.entries()),
             _ => InEntries::Own { of: self, at: 0 },
         })
     }

@@ -92,17 +92,17 @@ impl Object {
         &self.data[start..start + self.len()]
     }
 
-    /// Whether it has an allocation of its own.
+    /// Returns true if it has an allocation of its own.
     pub fn is_alone(&self) -> bool {
         self.data.len() == self.len()
     }
 
-    /// Whether nobody else holds its allocation.
+    /// Returns true if nobody else holds its allocation.
     pub(crate) fn is_unshared(&self) -> bool {
         Arc::strong_count(&self.data) == 1
     }
 
-    /// Which allocation it is in, among those that are held now.
+    /// Identifies its allocation among those that are held now.
     pub(crate) fn allocation(&self) -> usize {
         self.data.as_ptr().addr()
     }
@@ -137,8 +137,8 @@ impl Object {
         }
     }
 
-    /// What its allocation takes beside names and body (two counters, and what is rounded up), or its
-    /// part of that.
+    /// The bytes of its allocation beside names and body (two counters, and the rest up to the size
+    /// class), or its share of them.
     pub(crate) fn spare_bytes(&self) -> usize {
         let spare = size::shared(self.data.len());
         match self.is_alone() {
@@ -152,12 +152,12 @@ impl Object {
         (self.namespace_part(), self.name_part())
     }
 
-    /// Where it stands beside another key.
+    /// Compares it with a key.
     pub(crate) fn order(&self, key: (&[u8], &[u8])) -> Ordering {
         ObjectKey::order(self.key(), key)
     }
 
-    /// Whether it stands, in the order, among what may be of this namespace.
+    /// Returns true if its place in the order is not before the objects of this namespace.
     pub(crate) fn is_under(&self, namespace: &str) -> bool {
         let (own, name) = self.key();
         let path = own.iter().chain(b"/").chain(name);
@@ -173,12 +173,12 @@ impl Object {
         }
     }
 
-    /// Whether it is in the same place as `other`.
+    /// Returns true if both are at the same place in memory.
     pub(crate) fn shares_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.data, &other.data) && self.start == other.start
     }
 
-    /// Whether it is what `other` is, wherever the two stand.
+    /// Returns true if both have the same content, wherever the two are in memory.
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
         self.shares_with(other)
             || (self.version == other.version

@@ -21,8 +21,8 @@ const PACKED_BYTES_MAX: usize = 14 * 1024;
 /// The most bytes of one allocation. More would round up less, and hold longer what is left in it.
 const PACK_BYTES_MAX: usize = 128 * 1024;
 
-/// What a small allocation is taken to cost beside itself: about half of the pages that the allocator
-/// takes for several of its size.
+/// The hidden cost of a small allocation: about half of the pages that the allocator takes for several
+/// of its size.
 const STREWN_BYTES: usize = 16 * 1024;
 
 /// Bytes of one chunk's objects that have an allocation of their own, from which on some are packed while
@@ -85,8 +85,8 @@ fn together(packed: &mut [&mut Object]) -> isize {
     before.cast_signed() - after.cast_signed()
 }
 
-/// Which of objects of these sizes, side by side, take at least so many bytes, and of them the least that
-/// is added; empty where all take less.
+/// Finds neighbours among objects of these sizes that take at least so many bytes together, so that the
+/// least is added. Empty where all take less.
 fn best(sizes: &[usize], least: usize) -> Range<usize> {
     let (mut best, mut best_bytes, mut best_spare) = (0..0, 1, usize::MAX);
     for begin in 0..sizes.len() {
@@ -107,12 +107,13 @@ fn best(sizes: &[usize], least: usize) -> Range<usize> {
     best
 }
 
-/// Whether it may be packed, if nobody else holds it: it has an allocation of its own, and is small.
+/// Returns true if it may be packed, if nobody else holds it: it has an allocation of its own, and is
+/// small.
 pub(crate) fn is_loose(object: &Object) -> bool {
     object.is_alone() && object.len() <= PACKED_BYTES_MAX
 }
 
-/// Which of objects of these sizes, in order, go together so that the least is added to them.
+/// Divides objects of these sizes, in order, into groups so that the least is added to them.
 fn ranges(sizes: &[usize]) -> Vec<Range<usize>> {
     // For each number of objects: what is added to the first so many, and where their last range begins.
     let mut best = vec![(0, 0)];
@@ -140,8 +141,8 @@ fn ranges(sizes: &[usize]) -> Vec<Range<usize>> {
     ranges
 }
 
-/// What it costs to keep so many bytes in one allocation: what is added, and for a small one the pages
-/// that it keeps from being freed, where its neighbours are gone.
+/// The cost of one allocation for so many bytes: the bytes that are added, and for a small one the
+/// pages that it keeps from being freed where its neighbours are gone.
 fn cost(bytes: usize) -> usize {
     let strewn = match bytes < PACKED_BYTES_MAX {
         true => STREWN_BYTES,
@@ -150,10 +151,10 @@ fn cost(bytes: usize) -> usize {
     size::shared(bytes) + strewn
 }
 
-/// What allocations hold that no object of a state is in any more.
+/// The bytes of allocations that hold no object of a state any more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holes {
-    /// By the allocation: what is unused of it.
+    /// The unused bytes of each allocation.
     by_allocation: HashMap<usize, usize>,
     bytes: usize,
 }
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_is_rounded_up_by_little() {
+    fn packed_objects_are_rounded_up_by_little() {
         for (of, share_max) in [
             (333, 12),
             (600, 20),

@@ -16,8 +16,8 @@ pub struct Read<'a> {
     store: &'a Store,
 }
 
-/// What a [`Read`] borrows, for a reader that keeps it a while: it stays as it is, whatever becomes
-/// of the view.
+/// An owned [`Read`], for a reader that keeps it a while: it stays the same, whatever becomes of the
+/// view.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     store: Arc<Store>,
@@ -33,7 +33,7 @@ impl Snapshot {
         Read::new(&self.store)
     }
 
-    /// Whether `other` is the very same state.
+    /// Returns true if `other` is the very same state.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.store, &other.store)
     }
@@ -77,21 +77,21 @@ impl<'a> Read<'a> {
         self.store.namespace(namespace)
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn len(self) -> usize {
         self.store.len()
     }
 
-    /// Whether there are none: the API server said so.
+    /// Returns true if there are none: the API server said so.
     pub fn is_empty(self) -> bool {
         self.store.is_empty()
     }
 
-    /// What is kept of each object; `None`: all of it.
+    /// The fields that are kept of each object; `None`: all of them.
     pub fn kept(self) -> Option<&'a Kept> {
         match &self.store.record()?.info.source {
             Source::Collection(collection) => collection.kept.as_ref(),
-            _ => None,
+            Source::Objects { .. } | Source::ApiCall { .. } | Source::System { .. } => None,
         }
     }
 

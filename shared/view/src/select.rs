@@ -1,4 +1,4 @@
-//! What of a view a query is about, and how it is presented.
+//! Selections: the part of a view that a query is about, and its shape.
 
 use anteroom_jmespath::{Environment, Expression, Node as _};
 use anteroom_model::{
@@ -59,7 +59,7 @@ impl Select {
         })
     }
 
-    /// What `read` has of this.
+    /// Selects the objects of `read`.
     ///
     /// # Errors
     /// - [`FactError::ObjectNotFound`]: the API server has no such object, in its own words.
@@ -81,8 +81,8 @@ impl Select {
         }
     }
 
-    /// What of this is among `candidates`, which are objects of `read` in its order; `None` where that
-    /// cannot be told from them alone: one object is meant, or a number of them.
+    /// Selects among `candidates`, which are objects of `read` in its order. `None`: that cannot be
+    /// told from them alone, since one object is meant, or a number of them.
     pub fn among<'a>(
         &self,
         read: Read<'a>,
@@ -102,14 +102,15 @@ impl Select {
         Some(self.presented(store, info, choice))
     }
 
-    /// Whether this object of a list is one of those that are meant, as far as it can tell by itself:
-    /// there may be a limit.
+    /// Returns true if this object of a list is one of those that are meant, as far as it can tell by
+    /// itself: there may be a limit.
     pub fn admits(&self, object: &Object) -> bool {
         let within = self.namespace.is_empty() || object.namespace() == self.namespace;
         within && self.matches(object)
     }
 
-    /// How many objects have to be looked at to find those that are meant, counted up to `most`.
+    /// The number of objects that have to be looked at to find those that are meant, counted up to
+    /// `most`.
     pub fn looks_at(&self, read: Read<'_>, most: usize) -> usize {
         let is_one = matches!(self.shape, Shape::Object | Shape::Response);
         match self.namespace.is_empty() {
@@ -119,7 +120,21 @@ impl Select {
         }
     }
 
-    /// Whether items are shown without `apiVersion` and `kind`: see [`ViewNode::listed`].
+    /// Returns true if no more than so many objects have to be looked at to find those that are meant,
+    /// with no more bytes in their bodies.
+    pub fn is_within(&self, read: Read<'_>, objects_max: usize, bytes_max: usize) -> bool {
+        match (&self.object, self.namespace.is_empty()) {
+            (Some(key), _) => {
+                let object = read.get(&key.namespace, &key.name);
+                are_within(object.into_iter(), objects_max, bytes_max)
+            }
+            (None, true) if read.len() > objects_max => false,
+            (None, true) => are_within(read.objects(), objects_max, bytes_max),
+            (None, false) => are_within(read.namespace(&self.namespace), objects_max, bytes_max),
+        }
+    }
+
+    /// Returns true if items are shown without `apiVersion` and `kind`: see [`ViewNode::listed`].
     pub fn is_bare(&self, read: Read<'_>) -> bool {
         self.lists_bare(read.store().record().map(|record| &record.info))
     }
@@ -154,7 +169,7 @@ impl Select {
         plural.filter(|_| self.shape == Shape::Document)
     }
 
-    /// What is known of the object that is meant, where it is one that is referenced by itself.
+    /// The state of the object that is meant, if it is referenced one by one.
     pub fn reference(&self, read: Read<'_>) -> Option<Reference<'_>> {
         let store = read.store();
         let record = store.record()?;
@@ -162,15 +177,15 @@ impl Select {
             return None;
         }
         let key = self.object.as_ref()?;
-        let known = match store.get(&key.namespace, &key.name) {
-            None => Known::Unregistered,
+        let state = match store.get(&key.namespace, &key.name) {
+            None => ReferenceState::Unregistered,
             Some(held) => match referenced::read(held.node()) {
-                Ok(Referenced::Pending) => Known::Pending,
-                Ok(Referenced::Idle) => Known::Idle,
-                _ => Known::Settled,
+                Ok(Referenced::Pending) => ReferenceState::Pending,
+                Ok(Referenced::Idle) => ReferenceState::Idle,
+                _ => ReferenceState::Settled,
             },
         };
-        Some(Reference { key, known })
+        Some(Reference { key, state })
     }
 
     /// The object that is meant, where one is.
@@ -178,7 +193,7 @@ impl Select {
         self.object.as_ref()
     }
 
-    /// Whether a view of this source can say anything of this at all. What it does not hold would be
+    /// Checks that a view of this source can answer this at all. Objects that it does not hold would be
     /// taken for absent.
     fn check(&self, info: Option<&SourceInfo>) -> Result<(), FactError> {
         let Some(info) = info else {
@@ -218,7 +233,7 @@ impl Select {
                 }
                 Ok(())
             }
-            _ => Ok(()),
+            Source::Objects { .. } | Source::System { .. } => Ok(()),
         }
     }
 
@@ -301,18 +316,33 @@ impl Select {
     }
 }
 
+fn are_within<'a>(
+    objects: impl Iterator<Item = &'a Object>,
+    objects_max: usize,
+    bytes_max: usize,
+) -> bool {
+    let mut bytes = 0;
+    for (index, object) in objects.enumerate() {
+        bytes += object.body().len();
+        if index >= objects_max || bytes > bytes_max {
+            return false;
+        }
+    }
+    true
+}
+
 /// An object that is referenced by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reference<'s> {
-    /// Which.
+    /// The key of the object.
     pub key: &'s ObjectKey,
-    /// What is known of it.
-    pub known: Known,
+    /// The state of the object.
+    pub state: ReferenceState,
 }
 
-/// What is known of an object that is referenced by itself.
+/// The state of an object that is referenced one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum ReferenceState {
     /// Nobody refers to it.
     Unregistered,
     /// Nothing yet: the API server has been asked, or is about to be.
@@ -323,7 +353,7 @@ pub enum Known {
     Settled,
 }
 
-/// Which objects of a store were chosen.
+/// The objects of a store that were chosen.
 #[derive(Default)]
 struct Choice<'a> {
     /// `None`: all.
@@ -333,12 +363,12 @@ struct Choice<'a> {
     looked_at: u64,
 }
 
-/// What a view has of a [`Select`]. Nothing of it is copied: it holds a pointer for each object that
-/// was chosen, or none where all were.
+/// The part of a view that a [`Select`] selects. Nothing of it is copied: it holds a pointer for each
+/// object that was chosen, or none where all were.
 #[derive(Debug)]
 pub struct Selected<'a> {
     what: What<'a>,
-    /// How many objects were looked at to find them.
+    /// The number of objects that were looked at to find them.
     looked_at: u64,
 }
 
@@ -457,11 +487,13 @@ fn response(store: &Store) -> Result<Selected<'_>, FactError> {
         })
 }
 
-/// Whether all of the view's objects are in `namespace`.
+/// Returns true if all of the view's objects are in `namespace`.
 fn confined_to(info: Option<&SourceInfo>, namespace: &str) -> bool {
     match info.map(|info| &info.source) {
         Some(Source::Collection(collection)) => collection.only_namespace() == Some(namespace),
-        _ => false,
+        Some(Source::Objects { .. } | Source::ApiCall { .. } | Source::System { .. }) | None => {
+            false
+        }
     }
 }
 
@@ -470,7 +502,7 @@ fn next_of(object: &Object) -> String {
     format!("anteroom:{}/{}", object.namespace(), object.name())
 }
 
-/// As the API server words it: `configmaps`, `ingresses.networking.k8s.io`.
+/// The resource in the API server's words: `configmaps`, `ingresses.networking.k8s.io`.
 fn resource_text(gvr: Option<&GroupVersionResource>) -> String {
     match gvr {
         Some(gvr) if gvr.group.is_empty() => gvr.resource.clone(),

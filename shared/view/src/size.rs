@@ -1,8 +1,8 @@
-//! What memory really takes.
+//! Sizes in memory, as the allocator rounds them up.
 
-/// What the allocator takes for `bytes`: its size classes are eight bytes, multiples of 16 up to
-/// 128, and then four for every doubling. A view of many small objects takes up to a fifth more
-/// than they hold.
+/// The bytes that the allocator takes for `bytes`. Its size classes are eight bytes, multiples of 16 up
+/// to 128, and then four for every doubling. A view of many small objects takes up to a fifth more than
+/// they hold.
 pub(crate) fn allocated(bytes: usize) -> usize {
     match bytes {
         0 => 0,
@@ -13,7 +13,8 @@ pub(crate) fn allocated(bytes: usize) -> usize {
     }
 }
 
-/// What the allocator adds to `bytes` behind an `Arc`: two counters, and what is rounded up.
+/// The bytes that the allocator adds to `bytes` behind an `Arc`: two counters, and the rest up to the
+/// size class.
 pub(crate) fn shared(bytes: usize) -> usize {
     allocated(bytes + 2 * size_of::<usize>()) - bytes
 }

@@ -33,10 +33,10 @@ pub struct Store {
     digest: Digest,
     /// Without the tree.
     bytes: ViewBytes,
-    /// What of `bytes` belongs to objects that share their allocation with their twins.
+    /// The part of `bytes` that belongs to objects that share their allocation with their twins.
     shared: ViewBytes,
     revision: Revision,
-    /// What is of an earlier tenure than this is void.
+    /// Records of an earlier tenure than this are void.
     origin: Epoch,
     /// Shared, as the head is: a state that is written beside a snapshot is copied for each change.
     control: Option<Arc<ViewRecord>>,
@@ -52,7 +52,7 @@ pub(crate) struct Draft {
     aside: Aside,
 }
 
-/// What only the writer needs to know.
+/// The part of a store that only the writer needs.
 #[derive(Clone, Debug, Default)]
 struct Aside {
     tombstones: Tombstones,
@@ -67,15 +67,15 @@ impl Aside {
     }
 }
 
-/// What a store takes, in bytes, as the allocator rounds it up.
+/// The size of a store in bytes, rounded up as the allocator does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ViewBytes {
     /// Bodies, as MessagePack.
     pub bodies: usize,
     /// Namespaces, names, and versions that are not numbers.
     pub keys: usize,
-    /// What keeps them in order: slots of the tree, counters and remembered deletions; and what the
-    /// allocator adds.
+    /// The structures that keep objects in order: slots of the tree, counters and remembered deletions;
+    /// and the overhead of the allocator.
     pub indexes: usize,
 }
 
@@ -86,17 +86,17 @@ impl ViewBytes {
     }
 }
 
-/// What a delta did, with what it replaced, for whatever is kept up beside the objects.
+/// The effect of a delta, with the object that it replaced, for indexes beside the objects.
 #[derive(Debug)]
 pub enum Applied {
     /// The object is now what the delta says.
     Put {
-        /// What it was before, if it was there.
+        /// The object before, if it was there.
         old: Option<Object>,
     },
     /// The object is gone.
     Deleted {
-        /// What it was.
+        /// The object before.
         old: Object,
     },
     /// Nothing changed.
@@ -106,10 +106,10 @@ pub enum Applied {
 /// Why a delta changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ignored {
-    /// This position of the log was applied before.
+    /// It had been applied before: its position of the log was.
     Repeated,
-    /// What is held (or was deleted) is newer by the apply rule. The log and this copy now differ,
-    /// which the digest will show.
+    /// The object that is held (or was deleted) is newer by the apply rule. The log and this copy now
+    /// differ, which the digest will show.
     Superseded,
     /// A deletion of what was not there.
     Absent,
@@ -128,7 +128,7 @@ impl Deref for Draft {
 }
 
 impl Draft {
-    /// As [`Store::apply`].
+    /// See [`Store::apply`].
     pub(crate) fn apply<B: AsRef<[u8]>>(
         &mut self,
         revision: Revision,
@@ -142,7 +142,7 @@ impl Draft {
         store.apply(revision, delta, twin, &mut self.aside)
     }
 
-    /// As [`Store::control`].
+    /// See [`Store::control`].
     pub(crate) fn control(&mut self, revision: Revision, record: ViewRecord) {
         let is_whole = record.state == ViewState::Synced;
         Arc::make_mut(&mut self.store).control(revision, record, &mut self.aside);
@@ -241,8 +241,8 @@ impl Store {
         applied
     }
 
-    /// Whether a control record that stands at `revision` is to be taken in: not a repeat, and not
-    /// of an earlier tenure.
+    /// Returns true if a control record that stands at `revision` is to be taken in: it is no repeat,
+    /// and of no earlier tenure.
     pub(crate) fn accepts(&self, revision: Revision, record: &ViewRecord) -> bool {
         revision > self.revision && self.record().is_none_or(|held| record.epoch >= held.epoch)
     }
@@ -266,7 +266,7 @@ impl Store {
         self.control.as_deref()
     }
 
-    /// What the list of these objects says of itself.
+    /// The names that the list of these objects goes by.
     pub(crate) fn head(&self) -> &ListHead {
         &self.head
     }
@@ -281,14 +281,14 @@ impl Store {
         self.digest
     }
 
-    /// What it takes.
+    /// Its size in memory.
     pub fn bytes(&self) -> ViewBytes {
         let mut bytes = self.bytes;
         bytes.indexes += self.objects.bytes();
         bytes
     }
 
-    /// What it takes beside the state that it is written beside.
+    /// Its size beyond the state that it shares objects with.
     pub(crate) fn own_bytes(&self) -> ViewBytes {
         let (bytes, shared) = (self.bytes(), self.shared);
         // What has moved out of a place that it shared is still counted as shared.
@@ -299,12 +299,12 @@ impl Store {
         }
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.objects.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -420,7 +420,7 @@ impl Store {
 }
 
 impl ViewBytes {
-    /// This and `other`.
+    /// Adds `other`.
     #[must_use]
     pub fn plus(mut self, other: Self) -> Self {
         self.add(&other);

@@ -13,7 +13,7 @@ use std::{iter::FlatMap, slice, sync::Arc};
 
 use crate::{object::Object, pack};
 use chunk::{CHUNK_BYTES, CHUNK_OBJECTS_MAX, CHUNK_ROOM_MIN, Chunk};
-use chunks::{Chunks, Place};
+use chunks::{ChunkPosition, Chunks};
 
 pub use changes::Change;
 pub use stretch::{Stretch, StretchMark};
@@ -29,7 +29,7 @@ pub(crate) struct Tree {
     len: usize,
     /// Slots that there is room for in all chunks.
     slots: usize,
-    /// What packing has saved, less what moving out has cost, since somebody asked.
+    /// The bytes that packing has saved, less those that moving out has cost, since somebody asked.
     saved: isize,
 }
 
@@ -76,7 +76,7 @@ impl Tree {
         self.len
     }
 
-    /// What it takes but for what its objects point at.
+    /// Its size in memory without the objects' allocations.
     pub(crate) fn bytes(&self) -> usize {
         let chunks = self.chunks.len() * CHUNK_BYTES + self.chunks.bytes();
         self.slots * size_of::<Object>() + chunks
@@ -95,7 +95,7 @@ impl Tree {
         self.chunks.iter().map(Stretch::new)
     }
 
-    /// The object at this place.
+    /// The object at this position.
     pub(crate) fn nth(&self, mut index: usize) -> Option<&Object> {
         for chunk in self.chunks.iter() {
             match index.checked_sub(chunk.0.len()) {
@@ -108,15 +108,15 @@ impl Tree {
 
     /// Objects from this key on.
     pub(crate) fn from(&self, key: Parts<'_>) -> impl Iterator<Item = &Object> {
-        let place = self.chunks.find(key);
-        let chunk = place.and_then(|place| self.chunks.get(place));
+        let position = self.chunks.find(key);
+        let chunk = position.and_then(|position| self.chunks.get(position));
         let within = chunk.map_or(&[][..], |chunk| {
             let skipped = chunk.0.partition_point(|held| held.order(key).is_lt());
             &chunk.0[skipped..]
         });
-        let behind = place
+        let behind = position
             .into_iter()
-            .flat_map(|place| self.chunks.behind(place));
+            .flat_map(|position| self.chunks.behind(position));
         within.iter().chain(behind.flat_map(in_order))
     }
 
@@ -127,19 +127,20 @@ impl Tree {
 
     /// Puts an object in; returns the one that it replaces.
     pub(crate) fn replace(&mut self, object: Object) -> Option<Object> {
-        let place = self.chunks.find(object.key());
-        let Some((place, chunk)) = place.and_then(|place| Some((place, self.chunks.get(place)?)))
+        let position = self.chunks.find(object.key());
+        let Some((position, chunk)) =
+            position.and_then(|position| Some((position, self.chunks.get(position)?)))
         else {
             self.insert(None, 0, object);
             return None;
         };
         match chunk.search(object.key()) {
-            Ok(found) => self.edit(place, |chunk| {
+            Ok(found) => self.edit(position, |chunk| {
                 let held = chunk.0.get_mut(found)?;
                 Some(std::mem::replace(held, object))
             })?,
             Err(at) => {
-                self.insert(Some(place), at, object);
+                self.insert(Some(position), at, object);
                 None
             }
         }
@@ -147,11 +148,11 @@ impl Tree {
 
     /// Takes an object out.
     pub(crate) fn take(&mut self, key: Parts<'_>) -> Option<Object> {
-        let place = self.chunks.find(key)?;
-        let found = self.chunks.get(place)?.search(key).ok()?;
-        let taken = self.edit(place, |chunk| chunk.0.remove(found))?;
+        let position = self.chunks.find(key)?;
+        let found = self.chunks.get(position)?.search(key).ok()?;
+        let taken = self.edit(position, |chunk| chunk.0.remove(found))?;
         self.len -= 1;
-        self.join(place);
+        self.join(position);
         Some(taken)
     }
 
@@ -184,30 +185,30 @@ impl Tree {
     /// Packs what nobody else holds: see `pack`.
     pub(crate) fn pack(&mut self) {
         let mut next = self.chunks.first();
-        while let Some(place) = next {
+        while let Some(position) = next {
             if self
                 .chunks
-                .get(place)
+                .get(position)
                 .is_some_and(|chunk| chunk.has_loose())
             {
-                self.pack_chunk(place);
+                self.pack_chunk(position);
             }
-            next = self.chunks.next(place);
+            next = self.chunks.next(position);
         }
         self.gather();
     }
 
     /// Packs some of the chunk that this key is in, once there is enough in it.
     pub(crate) fn pack_at(&mut self, key: Parts<'_>) {
-        let Some(place) = self.chunks.find(key) else {
+        let Some(position) = self.chunks.find(key) else {
             return;
         };
         let loose = self
             .chunks
-            .get(place)
+            .get(position)
             .map_or(0, |chunk| chunk.loose_bytes());
         if loose >= pack::LOOSE_BYTES_MAX {
-            let saved = self.edit(place, |chunk| pack::pack_best(&mut chunk.0));
+            let saved = self.edit(position, |chunk| pack::pack_best(&mut chunk.0));
             self.saved += saved.unwrap_or_default();
         }
     }
@@ -217,14 +218,14 @@ impl Tree {
     fn gather(&mut self) {
         let mut strewn = Vec::with_capacity(self.chunks.len());
         let mut next = self.chunks.first();
-        while let Some(place) = next {
-            if let Some(chunk) = self.chunks.get(place) {
+        while let Some(position) = next {
+            if let Some(chunk) = self.chunks.get(position) {
                 let mut copy = Chunk::clone(chunk);
-                self.edit(place, |chunk| std::mem::swap(chunk, &mut copy));
+                self.edit(position, |chunk| std::mem::swap(chunk, &mut copy));
                 // Freed with the others: freed here, it would be the next one's.
                 strewn.push(copy);
             }
-            next = self.chunks.next(place);
+            next = self.chunks.next(position);
         }
     }
 
@@ -241,14 +242,14 @@ impl Tree {
             self.chunks.next(here),
         ];
         let (mut moved, mut saved) = (0, 0);
-        for place in around.into_iter().flatten() {
+        for position in around.into_iter().flatten() {
             let held = |object: &Object| object.allocation() == allocation;
             if self
                 .chunks
-                .get(place)
+                .get(position)
                 .is_some_and(|chunk| chunk.0.iter().any(held))
             {
-                self.edit(place, |chunk| {
+                self.edit(position, |chunk| {
                     for object in chunk.0.iter_mut().filter(|object| held(object)) {
                         saved += object.spare_bytes().cast_signed();
                         object.move_out();
@@ -262,59 +263,63 @@ impl Tree {
         moved
     }
 
-    /// What packing has saved since this was last asked, in bytes; less than nothing where objects have
-    /// moved out.
+    /// Returns the bytes that packing has saved since this was last asked; less than nothing where
+    /// objects have moved out.
     pub(crate) fn take_saved(&mut self) -> isize {
         std::mem::take(&mut self.saved)
     }
 
-    fn pack_chunk(&mut self, place: Place) {
-        let saved = self.edit(place, |chunk| pack::pack(&mut chunk.0));
+    fn pack_chunk(&mut self, position: ChunkPosition) {
+        let saved = self.edit(position, |chunk| pack::pack(&mut chunk.0));
         self.saved += saved.unwrap_or_default();
     }
 
-    fn insert(&mut self, place: Option<Place>, at: usize, object: Object) {
+    fn insert(&mut self, position: Option<ChunkPosition>, at: usize, object: Object) {
         self.len += 1;
-        let Some((place, objects)) =
-            place.and_then(|place| Some((place, self.chunks.get(place)?.0.len())))
+        let Some((position, objects)) =
+            position.and_then(|position| Some((position, self.chunks.get(position)?.0.len())))
         else {
             let first = self.chunks.insert_behind(None, Chunk::default());
             return self.fill(first, 0, object);
         };
         if objects < CHUNK_OBJECTS_MAX {
-            return self.fill(place, at, object);
+            return self.fill(position, at, object);
         }
-        self.pack_chunk(place);
+        self.pack_chunk(position);
         // Objects that come in order fill their chunks.
-        let split_at = match self.chunks.next(place).is_none() && at == objects {
+        let split_at = match self.chunks.next(position).is_none() && at == objects {
             true => objects,
             false => objects / 2,
         };
-        let behind = self.edit(place, |chunk| chunk.0.split_off(split_at));
+        let behind = self.edit(position, |chunk| chunk.0.split_off(split_at));
         let behind = Chunk(behind.unwrap_or_default());
         self.slots += behind.0.capacity();
         if at < split_at {
-            // Before the other's place is taken, which may move this one.
-            self.fill(place, at, object);
-            self.chunks.insert_behind(Some(place), behind);
+            // Before the other's position is taken, which may move this one.
+            self.fill(position, at, object);
+            self.chunks.insert_behind(Some(position), behind);
         } else {
-            let place = self.chunks.insert_behind(Some(place), behind);
-            self.fill(place, at - split_at, object);
+            let position = self.chunks.insert_behind(Some(position), behind);
+            self.fill(position, at - split_at, object);
         }
     }
 
-    fn fill(&mut self, place: Place, at: usize, object: Object) {
-        self.edit(place, |chunk| chunk.insert(at, object));
+    fn fill(&mut self, position: ChunkPosition, at: usize, object: Object) {
+        self.edit(position, |chunk| chunk.insert(at, object));
     }
 
     /// Frees a chunk that is empty, or joins it with the next where both are nearly so.
-    fn join(&mut self, place: Place) {
-        let objects = |place: Place| Some((place, self.chunks.get(place)?.0.len()));
-        match (objects(place), self.chunks.next(place).and_then(objects)) {
-            (Some((_, 0)), _) => drop(self.remove(place)),
+    fn join(&mut self, position: ChunkPosition) {
+        let objects =
+            |position: ChunkPosition| Some((position, self.chunks.get(position)?.0.len()));
+        match (
+            objects(position),
+            self.chunks.next(position).and_then(objects),
+        ) {
+            (Some((_, 0)), _) => drop(self.remove(position)),
             (Some((_, here)), Some((next, behind))) if here + behind <= CHUNK_OBJECTS_MAX / 2 => {
                 if let Some(chunk) = self.chunks.get(next).cloned() {
-                    self.edit(place, |here| here.0.extend_from_slice(&chunk.0));
+                    self.edit(position, |here| here.0.extend_from_slice(&chunk.0));
                     self.remove(next);
                 }
             }
@@ -322,14 +327,18 @@ impl Tree {
         }
     }
 
-    fn remove(&mut self, place: Place) -> Option<Arc<Chunk>> {
-        let removed = self.chunks.remove(place)?;
+    fn remove(&mut self, position: ChunkPosition) -> Option<Arc<Chunk>> {
+        let removed = self.chunks.remove(position)?;
         self.slots -= removed.0.capacity();
         Some(removed)
     }
 
-    fn edit<R>(&mut self, place: Place, edit: impl FnOnce(&mut Chunk) -> R) -> Option<R> {
-        let chunk = self.chunks.edit(place)?;
+    fn edit<R>(
+        &mut self,
+        position: ChunkPosition,
+        edit: impl FnOnce(&mut Chunk) -> R,
+    ) -> Option<R> {
+        let chunk = self.chunks.edit(position)?;
         let before = chunk.0.capacity();
         let result = edit(chunk);
         self.slots = self.slots + chunk.0.capacity() - before;
@@ -386,7 +395,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_sorted_set_and_a_clone_stays_as_it_was(
+        fn a_tree_is_a_sorted_set_and_its_clone_stays_the_same(
             steps in prop::collection::vec((any::<bool>(), 0_u16..600), 0..1_500),
         ) {
             let (mut tree, mut set) = (Tree::default(), std::collections::BTreeSet::new());

@@ -22,7 +22,7 @@ pub struct View {
     gathered: Gathered,
 }
 
-/// Where records go that do not take effect as they come.
+/// The records that do not take effect as they come.
 #[derive(Clone, Debug)]
 enum Gathered {
     /// They do take effect.
@@ -85,7 +85,7 @@ impl View {
         self.step(Event::CaughtUp(said.as_ref()))
     }
 
-    /// What the last control record said, as far as it still holds.
+    /// The state of the last control record, as far as it still holds.
     fn said(&self) -> Option<ViewState> {
         let followed = self.followed();
         let record = followed.record()?;
@@ -146,7 +146,7 @@ impl View {
         self.step(Event::Broken { served })
     }
 
-    /// The age of the news is now over the limit for readers that name none, or not.
+    /// Tells it if its data is now too old for readers that name no age.
     pub fn aged(&mut self, over: bool) -> Effect {
         self.step(Event::Aged { over })
     }
@@ -156,7 +156,7 @@ impl View {
         self.step(Event::Evict)
     }
 
-    /// What the log holds of it cannot be read here: frees the objects, and gives readers the reason
+    /// The log's records of it cannot be read here: frees the objects, and gives readers the reason
     /// until the log is read again for this view.
     pub fn fail(&mut self, failure: &Failure) -> Effect {
         self.step(Event::Fail(failure))
@@ -167,12 +167,12 @@ impl View {
         &self.id
     }
 
-    /// What a reader gets.
+    /// The state that decides what a reader gets.
     pub fn state(&self) -> &State {
         &self.life.state
     }
 
-    /// What becomes of the log's records.
+    /// The use that is made of the log's records.
     pub fn log(&self) -> Log {
         self.life.log
     }
@@ -183,28 +183,28 @@ impl View {
         self.gathered.store().unwrap_or(&self.served)
     }
 
-    /// What is served, where [`View::read`] lets a reader in; for metrics and accounting, where not.
+    /// The objects that [`View::read`] lets readers see, if it does; also for metrics and accounting.
     pub fn served(&self) -> &Store {
         &self.served
     }
 
-    /// What it takes: what is served, and what is gathered beside it. The two share the objects that
-    /// did not change, which count once.
+    /// Its size: the objects that are served, and those that are gathered beside them. Objects of both
+    /// count once.
     pub fn bytes(&self) -> ViewBytes {
         self.served.bytes().plus(self.staged_bytes())
     }
 
-    /// What is gathered beside what is served takes, beyond what the two share.
+    /// The size of the objects that are gathered, without those that are served too.
     pub fn staged_bytes(&self) -> ViewBytes {
         let gathered = self.gathered.store();
         gathered.map(Store::own_bytes).unwrap_or_default()
     }
 
-    /// Whether a reader that accepts news of `age_max_ms` gets an answer, where the news is
-    /// `age_ms` old; `u64::MAX` where none was heard yet.
+    /// Checks that a reader that accepts data of `age_max_ms` gets an answer. The data is `age_ms` old;
+    /// `u64::MAX`: its age is not known.
     ///
     /// # Errors
-    /// Why it gets none.
+    /// The reason why the reader gets none.
     pub fn answerable(&self, age_ms: u64, age_max_ms: u64) -> Result<(), FactError> {
         let not_synced = |state: &str| FactError::NotSynced {
             view: self.id.to_string(),
@@ -213,24 +213,25 @@ impl View {
         match &self.life.state {
             State::Synced | State::Stale if age_ms <= age_max_ms => Ok(()),
             State::Synced | State::Stale if age_ms == u64::MAX => {
-                Err(not_synced("nothing was heard of its source yet"))
+                Err(not_synced("no watcher has said yet how old its data is"))
             }
             State::Synced | State::Stale => Err(FactError::Stale {
                 view: self.id.to_string(),
                 age_ms,
                 age_max_ms,
+                silent_ms: None,
             }),
             State::Unsynced if self.life.log == Log::Reading => {
-                Err(not_synced("the log is being read"))
+                Err(not_synced("its records in the log are still being read"))
             }
             State::Unsynced if self.life.log == Log::Lost => Err(not_synced(
-                "something was missing, and the log has to be read again",
+                "a record of the log was missed, so the log is read again",
             )),
-            State::Unsynced if self.life.log == Log::Passed => {
-                Err(not_synced("it waits to be loaded"))
-            }
-            State::Unsynced => Err(not_synced("the watcher has not written it yet")),
-            State::Syncing => Err(not_synced("the watcher has not read its source whole yet")),
+            State::Unsynced if self.life.log == Log::Passed => Err(not_synced(
+                "it waits for its turn to be loaded from the log",
+            )),
+            State::Unsynced => Err(not_synced("no watcher has written it to the log yet")),
+            State::Syncing => Err(not_synced("the watcher is still listing its source")),
             State::Failed(failure) => Err(FactError::Failed {
                 view: self.id.to_string(),
                 failure: failure.clone(),
@@ -247,7 +248,7 @@ impl View {
         }
     }
 
-    /// The objects, for a reader that accepts news of `age_max_ms`, where the news is `age_ms` old.
+    /// The objects, for a reader that accepts data of `age_max_ms`. The data is `age_ms` old.
     /// There is no other way to evaluate over a view than this and [`View::snapshot`].
     ///
     /// # Errors
@@ -257,8 +258,8 @@ impl View {
         Ok(Read::new(&self.served))
     }
 
-    /// As [`View::read`], for a reader that does not hold the view while it reads. A change of the
-    /// view copies the part that it changes if a snapshot is still held then.
+    /// The same as [`View::read`], for a reader that does not hold the view while it reads. A change of
+    /// the view copies the part that it changes if a snapshot is still held then.
     ///
     /// # Errors
     /// As [`View::read`].
@@ -294,8 +295,8 @@ impl View {
         self.served.settle();
     }
 
-    /// Whether the first change of a writer's tenure comes before its first word, while what is
-    /// served takes every record: it is one of several that belong together.
+    /// Returns true if the first change of a writer's tenure comes before its first control record,
+    /// while records take effect at once: the change is one of several that belong together.
     fn is_of_a_later_tenure<B>(&self, delta: &Delta<B>) -> bool {
         let record = self.served.record();
         self.life.log == Log::Live

@@ -1,4 +1,4 @@
-//! What a view really takes, by the allocator's own count. The only test of its process.
+//! The memory of a view, by the allocator's own count. The only test of its process.
 
 #![allow(clippy::unwrap_used, reason = "it is a test")]
 
@@ -15,10 +15,10 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const OBJECTS: u64 = 50_000;
 
-/// What a re-list may take beside what is served, of what is served.
+/// The most that a re-list may take beside the objects that are served, as a share of them.
 const STAGED_SHARE_MAX: f64 = 0.5;
 
-/// How far the accounts may be off.
+/// The largest error of the accounts.
 const ERROR_SHARE_MAX: f64 = 0.05;
 
 fn allocated() -> f64 {

@@ -11,12 +11,12 @@ use crate::{WireError, frame};
 pub struct Beat {
     /// The log that the revisions below are positions of.
     pub incarnation: Incarnation,
-    /// Of which group this is the writer. [`Group::NONE`]: of none, it stands for election.
+    /// The group that this writes. [`Group::NONE`]: none, it stands for election.
     #[serde(default)]
     pub group: Group,
     /// The writer's term. Of [`Group::NONE`]: 1 while it stands for election, 0 once it withdraws.
     pub term: u32,
-    /// Who it is, for people.
+    /// The writer's name, for people.
     pub holder: String,
     /// Every view that the writer keeps.
     pub views: Vec<ViewBeat>,
@@ -32,7 +32,7 @@ pub struct ViewBeat {
     /// The last position of the log at which this view was written: a reader that has applied it
     /// is as new as this beat.
     pub revision: Revision,
-    /// How long ago, on the writer's monotonic clock, the source was last heard from (an event, a
+    /// The time since the source was last heard from, on the writer's monotonic clock (an event, a
     /// bookmark, the start of a watch), plus how long the oldest delta not yet in the log has
     /// waited. `u64::MAX` where it was never heard from.
     pub news_age_ms: u64,

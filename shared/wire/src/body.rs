@@ -26,7 +26,7 @@ use crate::WireError;
 /// The first byte of a body that is sealed: the one that no MessagePack value begins with.
 pub const SEALED: u8 = 0xC1;
 
-/// Whether a body is sealed: it means nothing to whoever has not opened it.
+/// Returns whether a body is sealed: it means nothing to whoever has not opened it.
 pub fn is_sealed(body: &[u8]) -> bool {
     body.first() == Some(&SEALED)
 }
@@ -90,7 +90,7 @@ pub fn join_arrays<'b>(arrays: impl Iterator<Item = &'b [u8]> + Clone) -> Result
     Ok(joined.into())
 }
 
-/// What an array takes beside its elements, at most.
+/// The most bytes that an array takes beside its elements.
 const ARRAY_HEAD_BYTES_MAX: usize = 5;
 
 fn opened(array: &[u8]) -> Result<(usize, &[u8]), WireError> {
@@ -159,7 +159,7 @@ fn to_named(value: &impl Serialize) -> Result<Vec<u8>, WireError> {
     rmp_serde::to_vec_named(value).map_err(WireError::body)
 }
 
-/// Whether `bytes` is within `limit`.
+/// Returns an error where `bytes` is over `limit`.
 pub(crate) fn within(what: &'static str, bytes: usize, limit: usize) -> Result<(), WireError> {
     if bytes > limit {
         return Err(WireError::Limit { what, limit });

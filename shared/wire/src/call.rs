@@ -1,6 +1,6 @@
-//! What travels beside a request: protocol version, deadline, trace context.
+//! The metadata of a request: protocol version, deadline, trace context.
 //!
-//! In headers, or where nobody traces, in [`PREFIX_BYTES`] before a small body: headers cost both ends
+//! It travels in headers, or, without a trace, in [`PREFIX_BYTES`] before a small body: headers cost both ends
 //! and the server between them more than all else of a small call. A message with headers has no prefix.
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::{
     header::{self, TraceContext},
 };
 
-/// What stands before a body: [`PREFIX`], the protocol version and the deadline in milliseconds, both
+/// The header that stands before a body: [`PREFIX`], the protocol version and the deadline in milliseconds, both
 /// with their high bytes first.
 pub const PREFIX_BYTES: usize = 1 + size_of::<u16>() + size_of::<u32>();
 
@@ -22,10 +22,10 @@ pub const PREFIXED_BYTES_MAX: usize = 16 * 1024;
 /// No body begins so: MessagePack has no use for it.
 const PREFIX: u8 = 0xc1;
 
-/// What travels beside a call, read.
+/// The header of a call, read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallHead {
-    /// How long the caller will still wait, when it sent the call; whole milliseconds.
+    /// The time for which the caller will still wait, when it sent the call; whole milliseconds.
     pub deadline: Duration,
     /// The caller's span.
     pub trace: Option<TraceContext>,

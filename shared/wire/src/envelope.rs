@@ -27,10 +27,10 @@ pub enum Record {
     Delta {
         /// The view that changed.
         view: ViewId,
-        /// How.
+        /// The change.
         delta: Delta<Bytes>,
     },
-    /// Where a view stands.
+    /// The state of a view.
     Control(ViewRecord),
 }
 
@@ -49,41 +49,41 @@ impl Record {
 pub struct Envelope {
     /// The record.
     pub record: Record,
-    /// Who wrote it, for traces.
+    /// The trace of the writer.
     pub trace: Option<TraceContext>,
 }
 
 /// A record as the bus stores it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Encoded {
-    /// Where.
+    /// The subject.
     pub subject: String,
     /// Everything but the body, so that a reader may do without it.
     pub headers: Vec<(&'static str, String)>,
     /// The object's body; of a tombstone, nothing; of a control record, the record.
     pub body: Bytes,
-    /// How long the log keeps it; `None`: until it is replaced.
+    /// The time for which the log keeps it; `None`: until it is replaced.
     pub ttl: Option<Duration>,
 }
 
-/// What subject and headers alone say of a record.
+/// A record, as far as subject and headers alone say it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Head {
     /// A change of one object of a view.
     Delta {
         /// The view that changed.
         view: ViewId,
-        /// How; the body is left out.
+        /// The change; the body is left out.
         delta: Delta<()>,
     },
-    /// Where a view stands: the body says it.
+    /// The state of a view, which only the body says.
     Control(ViewId),
 }
 
 /// The largest sealed body: an open one, and what the seal adds.
 const SEALED_BYTES_MAX: usize = OBJECT_BYTES_MAX + 1024;
 
-/// What a message has beside a body and a version, at most: the other headers, traces and what a bus
+/// The most bytes that a message has beside a body and a version: the other headers, traces and what a bus
 /// adds for batches and fences included.
 pub const HEADERS_BYTES_MAX: usize = 8 * 1024;
 
@@ -91,7 +91,7 @@ const PUT: &str = "put";
 const DELETE: &str = "delete";
 const CONTROL: &str = "control";
 
-/// Whether a put of this object can be written, in a cluster of any name, to a bus that takes messages of
+/// Checks that a put of this object can be written, in a cluster of any name, to a bus that takes messages of
 /// so many bytes.
 ///
 /// # Errors
@@ -177,7 +177,7 @@ pub fn decode<'h>(
     })
 }
 
-/// What a stored message's subject and headers say: for a reader that leaves bodies out.
+/// Reads a stored message's subject and headers: for a reader that leaves bodies out.
 ///
 /// # Errors
 /// [`WireError::Protocol`], [`WireError::Header`], [`WireError::Subject`].
@@ -247,7 +247,7 @@ fn with_body(head: Delta<()>, body: Bytes) -> Result<Delta<Bytes>, WireError> {
     })
 }
 
-/// As [`Epoch`] displays itself: `term.generation`.
+/// Reads an [`Epoch`] as it displays itself: `term.generation`.
 fn epoch(text: &str) -> Result<Epoch, WireError> {
     let parse = || {
         let (term, generation) = text.split_once('.')?;

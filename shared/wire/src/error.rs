@@ -1,10 +1,9 @@
-//! What can be wrong with bytes from outside.
+//! Errors of bytes from outside.
 
 use thiserror::Error;
 
 /// Bytes that are not what they should be. Whoever meets one counts it and goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
 pub enum WireError {
     /// Another protocol version.
     #[error(
@@ -12,7 +11,7 @@ pub enum WireError {
         crate::PROTOCOL_VERSION
     )]
     Protocol {
-        /// What the message said.
+        /// The version that the message named.
         found: String,
     },
     /// A header is missing or malformed.
@@ -20,7 +19,7 @@ pub enum WireError {
     Header {
         /// The header's name.
         name: &'static str,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// A subject that no version of this crate writes.
@@ -41,13 +40,13 @@ pub enum WireError {
     /// A body that cannot be decoded.
     #[error("body: {problem}")]
     Body {
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// Larger or deeper than its limit.
     #[error("{what} over its limit of {limit}")]
     Limit {
-        /// What is too large.
+        /// The thing that is too large.
         what: &'static str,
         /// The limit, in the unit that `what` names.
         limit: usize,

@@ -19,7 +19,7 @@ pub(crate) fn push(text: &str, to: &mut String) {
     }
 }
 
-/// How long the token of `text` is.
+/// Returns the length of the token of `text`.
 pub(crate) fn token_bytes(text: &str) -> usize {
     let bytes = text.bytes().map(|b| if is_plain(b) { 1 } else { 3 });
     bytes.sum::<usize>().max(1)
@@ -58,7 +58,7 @@ pub(crate) fn unescape(token: &str) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
-/// Whether a byte stands for itself.
+/// Returns whether a byte stands for itself.
 pub(crate) fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }

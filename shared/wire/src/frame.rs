@@ -1,5 +1,5 @@
-//! How everything without headers of its own says its protocol version: a MessagePack array of the
-//! version and the record. Any later version keeps this much, so that a mismatch can be named.
+//! The frame of messages without headers: a MessagePack array of the protocol version and the
+//! record. Any later version keeps this much, so that an error can name a mismatch.
 
 use serde::{Serialize, de::DeserializeOwned};
 

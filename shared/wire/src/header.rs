@@ -4,7 +4,7 @@ use crate::{PROTOCOL_VERSION, WireError};
 
 /// The protocol version, in decimal.
 pub(crate) const PROTOCOL: &str = "Anteroom-Protocol";
-/// What a record does.
+/// The operation of a record.
 pub(crate) const OP: &str = "Anteroom-Op";
 /// The tenure that wrote a delta: `term.generation`.
 pub(crate) const EPOCH: &str = "Anteroom-Epoch";
@@ -22,7 +22,7 @@ const TRACESTATE_BYTES_MAX: usize = 1024;
 /// W3C `traceparent` (and `tracestate`) of whoever wrote a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceContext {
-    /// As in the W3C Trace Context recommendation; empty: not traced.
+    /// The trace parent of the W3C Trace Context recommendation; empty: not traced.
     pub traceparent: String,
     /// Vendor data; empty: none.
     pub tracestate: String,

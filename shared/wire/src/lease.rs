@@ -1,4 +1,4 @@
-//! Who writes, as it stands in the log.
+//! The record of a group's writer in the log.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};

@@ -24,9 +24,9 @@ pub struct LiveRequest {
     pub rule: String,
     /// The context entry of the rule.
     pub variable: String,
-    /// What to read.
+    /// The object, list or image to read.
     pub call: LiveCall,
-    /// What to evaluate over the answer, as it came.
+    /// The expression to evaluate over the answer, as it came.
     pub query: Query,
     /// An X25519 public key of the reader's, for this request alone: the result of a read of Secrets
     /// is then sealed to it. Without it none is read.
@@ -37,13 +37,13 @@ pub struct LiveRequest {
     pub of_scan: bool,
 }
 
-/// What is read. Variables have been put in their places.
+/// The target of a live read. Variables have been put in their places.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum LiveCall {
     /// A path of the API server.
     Api {
-        /// As in `/api/v1/namespaces/a/pods/b?x=y`.
+        /// The path, as in `/api/v1/namespaces/a/pods/b?x=y`.
         path: String,
         /// `None`: GET. Otherwise POST with this body.
         #[serde(default)]
@@ -59,30 +59,30 @@ pub enum LiveCall {
     },
     /// A ConfigMap: `{data, metadata}`.
     ConfigMap {
-        /// Which.
+        /// The object.
         object: ObjectKey,
     },
-    /// What its registry says of an image.
+    /// The data of an image in its registry.
     Image {
-        /// As in `ghcr.io/shop/web:1.2`.
+        /// The reference, as in `ghcr.io/shop/web:1.2`.
         reference: String,
     },
     /// Objects that a rule changes, or that trigger one that does: `{items, continue}`.
     Existing {
-        /// Which.
+        /// The objects.
         objects: ExistingObjects,
     },
     /// An object that exists already is written, as a rule has changed it: no read. The result is null.
     Write {
-        /// Which of the rule's targets it is of.
+        /// The index of the rule's target that it is of.
         target: usize,
         /// The object, whole, with the `resourceVersion` that it rests on.
         object: Value,
     },
-    /// Whether the watcher may change objects like these: null, or what it lacks. Of any policy, since it is asked
+    /// The rights to change objects like these: null, or what the watcher lacks. Of any policy, since it is asked
     /// before there is one.
     MayWrite {
-        /// Which.
+        /// The objects.
         objects: ExistingObjects,
     },
 }
@@ -90,11 +90,11 @@ pub enum LiveCall {
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LiveReply {
-    /// Who answered, for people.
+    /// The watcher that answered, for people.
     pub watcher: String,
-    /// How long before the reply the read was begun, by the watcher's clock.
+    /// The time from the begin of the read to the reply, by the watcher's clock.
     pub age_ms: u64,
-    /// Whether it was shared with another reader that asked for the same at the same time.
+    /// True where it was shared with another reader that asked for the same at the same time.
     pub shared: bool,
     /// The query's result, as a MessagePack body, sealed if `sealed`.
     pub result: Bytes,

@@ -43,22 +43,22 @@ pub struct QueryRequest {
 pub struct Query {
     /// JMESPath over the entry's data; empty: the data whole.
     pub expression: String,
-    /// What each `$name` of the expression is bound to.
+    /// The values that each `$name` of the expression is bound to.
     #[serde(default)]
     pub parameters: BTreeMap<String, serde_json::Value>,
-    /// Whether a key that an object lacks is an error, as in a policy's context, rather than null.
+    /// True where a key that an object lacks is an error, as in a policy's context, rather than null.
     #[serde(default)]
     pub missing_key_is_error: bool,
-    /// What of the view the expression is about, and how it is presented; `None`: the view whole, as
+    /// The part of the view that the expression is about, and how it is presented; `None`: the view whole, as
     /// a [`Shape::Document`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<Selection>,
 }
 
-/// What of a view an expression is about, and how it is presented.
+/// A part of a view that an expression is about, and how it is presented.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Selection {
-    /// How it is presented. With [`Shape::Object`], `object` says which; one that is not there is
+    /// The form in which it is presented. With [`Shape::Object`], `object` says which; one that is not there is
     /// [`FactError::ObjectNotFound`].
     #[serde(default)]
     pub shape: Shape,
@@ -83,7 +83,7 @@ pub struct Selection {
 /// The answer, with what it was read from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueryReply {
-    /// Who answered, for people.
+    /// The replica that answered, for people.
     pub replica: String,
     /// The log that `revision` is a position of.
     pub incarnation: Incarnation,
@@ -91,7 +91,7 @@ pub struct QueryReply {
     pub revision: Revision,
     /// The source's resource version at that position.
     pub version: ResourceVersion,
-    /// How old the news was.
+    /// The age of the news.
     pub age_ms: u64,
     /// Objects in the view.
     pub objects: u64,

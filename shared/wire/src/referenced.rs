@@ -14,7 +14,7 @@ use crate::{
     body::{self, BodyNode},
 };
 
-/// What is known of one referenced object.
+/// The state of one referenced object.
 #[derive(Clone, Debug)]
 pub enum Referenced<'a> {
     /// Nothing yet: the source has not answered.

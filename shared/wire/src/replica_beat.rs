@@ -10,7 +10,7 @@ use crate::{WireError, frame};
 /// one of its views changes; never stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicaBeat {
-    /// Who it is.
+    /// The replica's name.
     pub replica: String,
     /// It stops: nobody should count on it any more.
     #[serde(default)]
@@ -22,7 +22,7 @@ pub struct ReplicaBeat {
     pub bytes_max: Option<u64>,
     /// Every view of its share.
     pub views: Vec<ReplicaView>,
-    /// How old the news of the calls' responses is that it holds, in milliseconds: what a new writer
+    /// Ages of the calls' responses that it holds, in milliseconds: all that a new writer
     /// that reaches no endpoint knows of data that it has not read itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ages_ms: Vec<(ViewId, u64)>,
@@ -43,7 +43,7 @@ pub const READ_KEYS_MAX: usize = 1_000;
 pub struct ReplicaView {
     /// The view.
     pub view: ViewId,
-    /// As in `synced`, `stale`, `failed`, `evicted`.
+    /// The state, as in `synced`, `stale`, `failed`, `evicted`.
     pub state: String,
     /// Bytes, as the replica accounts them.
     pub bytes: u64,

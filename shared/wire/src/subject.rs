@@ -29,7 +29,7 @@ pub const SUBJECT_BYTES_MAX: usize = 4_000;
 /// The longest cluster name.
 pub const CLUSTER_BYTES_MAX: usize = 63;
 
-/// Whether an object can be named, whatever the cluster's name is.
+/// Checks that an object can be named in a subject, whatever the cluster's name is.
 ///
 /// # Errors
 /// [`WireError::Limit`] if its subject would be longer than [`SUBJECT_BYTES_MAX`].
@@ -40,7 +40,7 @@ pub fn check_object(view: &ViewId, key: &ObjectKey) -> Result<(), WireError> {
     body::within("bytes of a subject", bytes, SUBJECT_BYTES_MAX)
 }
 
-/// What a subject names.
+/// The meaning of a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// One object of a view.
@@ -52,7 +52,7 @@ pub enum Subject {
     },
     /// A view's control record.
     Control(ViewId),
-    /// Who writes the views of a group to the log of this incarnation.
+    /// The lease of a group in the log of this incarnation.
     Lease(Incarnation, Group),
     /// The writers' heartbeats.
     Beat,
@@ -60,7 +60,7 @@ pub enum Subject {
     ReplicaBeat,
     /// The webhooks' heartbeats.
     WebhookBeat,
-    /// What webhooks found at admission.
+    /// Violations that webhooks found at admission.
     Violation,
     /// Live reads.
     Live,
@@ -86,7 +86,7 @@ pub struct Subjects {
 }
 
 impl Subjects {
-    /// Of the cluster of this name: 1 to [`CLUSTER_BYTES_MAX`] of `[A-Za-z0-9_-]`.
+    /// Returns the subjects of the cluster of this name: 1 to [`CLUSTER_BYTES_MAX`] of `[A-Za-z0-9_-]`.
     ///
     /// # Errors
     /// [`WireError::Cluster`] for any other name.
@@ -113,7 +113,7 @@ impl Subjects {
         format!("anteroom-{}", self.cluster)
     }
 
-    /// What the stream captures.
+    /// Returns the subjects that the stream captures.
     pub fn stream_subjects(&self) -> Vec<String> {
         vec![self.of("obj.>", &[]), self.of("ctl.>", &[])]
     }
@@ -148,7 +148,7 @@ impl Subjects {
         self.of("ctl.view", &[]) + ".>"
     }
 
-    /// Who writes the views of `group` to the log of this incarnation. It is in the subject so that a
+    /// Returns the subject of `group`'s lease in the log of this incarnation. The incarnation is in it so that a
     /// fence of a log that is gone can never hold in the one that took its place.
     pub fn lease(&self, incarnation: &Incarnation, group: Group) -> String {
         self.of("ctl.lease", &[&incarnation.0, &group.to_string()])
@@ -174,7 +174,7 @@ impl Subjects {
         self.of("wbeat", &[])
     }
 
-    /// What webhooks found at admission.
+    /// Returns the subject of violations that webhooks found at admission.
     pub fn violation(&self) -> String {
         self.of("violation", &[])
     }
@@ -207,7 +207,7 @@ impl Subjects {
             .collect()
     }
 
-    /// What a subject names.
+    /// Reads a subject.
     ///
     /// # Errors
     /// [`WireError::Subject`] if this system never writes it.
@@ -262,7 +262,7 @@ impl Subjects {
     }
 }
 
-/// As it is written: no sign, no zero in front.
+/// Reads a number as it is written here: no sign, no zero in front.
 fn plain_number(token: &str) -> Option<u16> {
     let number: u16 = token.parse().ok()?;
     (number.to_string() == token).then_some(number)

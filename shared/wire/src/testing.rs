@@ -1,4 +1,4 @@
-//! What several tests need: values to try.
+//! Values for several tests.
 
 use proptest::prelude::*;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What a webhook found at admission that somebody should hear of.
+//! A violation that a webhook found at admission and publishes.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub const MESSAGE_BYTES_MAX: usize = 1_024;
 /// it; never stored, and lost where nobody listens. Not of dry runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
-    /// As in `CREATE`.
+    /// The operation, as in `CREATE`.
     pub operation: String,
     /// The request was refused.
     pub blocked: bool,
@@ -29,7 +29,7 @@ pub struct Violation {
     pub name: String,
     /// In order, at most [`RULES_MAX`].
     pub rules: Vec<ViolatedRule>,
-    /// How many rules there are beyond these.
+    /// The number of rules beyond these.
     #[serde(default)]
     pub left_out: u32,
 }
@@ -47,7 +47,7 @@ pub struct ViolatedRule {
     pub error: bool,
     /// Nobody scans what exists by this policy: what is not told of now never is.
     pub unscanned: bool,
-    /// What the rule says; at most [`MESSAGE_BYTES_MAX`], with `…` at its end where something is cut off.
+    /// The rule's message; at most [`MESSAGE_BYTES_MAX`], with `…` at its end where something is cut off.
     pub message: String,
 }
 

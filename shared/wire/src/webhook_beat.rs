@@ -9,12 +9,11 @@ use crate::{WireError, frame};
 /// Sent by every webhook on a core subject every `WEBHOOK_BEAT_INTERVAL_MS`, and at once when what it
 /// says changes; never stored.
 ///
-/// It names hardly any policy: the log has one order, so a position says of every policy whether it is in
-/// force, and a beat is as small for a thousand policies as for one. Named are those that the API server
-/// refuses to call it for.
+/// It names no policy: the log has one order, so a position says of every policy whether it is in force, and a beat
+/// is as small for a thousand policies as for one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebhookBeat {
-    /// Who it is: the same after a restart in the same place.
+    /// The webhook's name: the same after a restart in the same place.
     pub webhook: String,
     /// It stops: nobody should wait for it any more.
     #[serde(default)]
@@ -31,27 +30,6 @@ pub struct WebhookBeat {
     /// Why the API server does not call it yet for what is compiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Failure>,
-    /// The policies of `enforced` that it is not called for all the same, at most [`REFUSED_MAX`].
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub refused: Vec<RefusedPolicy>,
-    /// There are more of them than are named.
-    #[serde(default)]
-    pub refused_more: bool,
-}
-
-/// Policies that a beat names.
-pub const REFUSED_MAX: usize = 100;
-
-/// A policy whose conditions the API server does not take.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RefusedPolicy {
-    /// Empty for a `ClusterPolicy`.
-    #[serde(default)]
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Why, in the API server's words.
-    pub why: String,
 }
 
 /// A beat as a message.
@@ -83,12 +61,6 @@ mod tests {
             compiled: Revision(7),
             enforced: Revision(5),
             trouble: Some(Failure::new("NotCalled", "not yet")),
-            refused: vec![RefusedPolicy {
-                namespace: "ns".into(),
-                name: "p".into(),
-                why: "no".into(),
-            }],
-            refused_more: true,
         };
         assert_eq!(decode(&encode(&beat).unwrap()), Ok(beat));
         let first = WebhookBeat::default();

@@ -21,13 +21,13 @@ const NAME: &str = "far";
 /// A server of the group, until it is dropped: its connections break off then.
 #[derive(Debug)]
 pub struct Aggregated {
-    /// What it serves.
+    /// The objects that it serves.
     pub sim: SimApi,
     _connections: tokio_util::sync::DropGuard,
     _accepting: AbortOnDropHandle<()>,
 }
 
-/// What tells the API server of it, whether it runs or not: a Service and an `APIService`.
+/// Returns the manifests that tell the API server of it, whether it runs or not: a Service and an `APIService`.
 pub fn manifests(address: SocketAddr) -> [Value; 2] {
     [
         json!({ "apiVersion": "v1", "kind": "Service",

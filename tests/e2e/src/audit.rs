@@ -1,4 +1,4 @@
-//! What the API server wrote down of what the watcher and the reporter asked of it.
+//! The API server's audit log: the requests of watcher and reporter.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -14,7 +14,7 @@ pub struct Asked {
     id: String,
     /// It was answered to the end; a watch is so when it ends.
     pub ended: bool,
-    /// As in `watch`.
+    /// The verb, as in `watch`.
     pub verb: String,
     /// The plural, with its group where it has one: `leases.coordination.k8s.io`.
     pub resource: String,
@@ -37,7 +37,7 @@ impl Asked {
     }
 }
 
-/// What the API server is asked to write down: the requests of watcher and reporter, and nothing of what
+/// Returns the policy of the audit log: the requests of watcher and reporter, and nothing of what
 /// is in them.
 pub fn policy() -> Value {
     json!({

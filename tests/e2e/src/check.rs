@@ -1,4 +1,4 @@
-//! What must be true of a running system, for every test that makes it so.
+//! Checks of a running system, for every test that makes them true.
 
 use anteroom_bus::{Bus, nats::NatsBus};
 use anyhow::{Context, ensure};
@@ -10,16 +10,15 @@ use crate::{
     world::{World, ingress, service},
 };
 
-/// What the policy says to whoever wants a host that is taken.
+/// The policy's message to whoever wants a host that is taken.
 pub const MESSAGE: &str = "another Ingress already owns one of these hosts";
 
 /// The demo's entry of all Ingresses.
-pub const ENTRY: &str = include_str!("../../../services/anteroom/src/demo/manifests/entry.yaml");
+pub const ENTRY: &str = include_str!("../../../tests/demo/manifests/entry.yaml");
 /// The demo's entry of all Services.
-pub const SERVICES_ENTRY: &str =
-    include_str!("../../../services/anteroom/src/demo/manifests/entry-services.yaml");
+pub const SERVICES_ENTRY: &str = include_str!("../../../tests/demo/manifests/entry-services.yaml");
 /// The demo's policy: no two Ingresses with one host.
-pub const POLICY: &str = include_str!("../../../services/anteroom/src/demo/manifests/policy.yaml");
+pub const POLICY: &str = include_str!("../../../tests/demo/manifests/policy.yaml");
 
 /// A user who wants that host is refused with the policy's own words, soon; from then on it is
 /// taken for the oracle.

@@ -18,7 +18,7 @@ use crate::{
     wait,
 };
 
-/// What the watcher asked, beside the other files of a cluster.
+/// The file of the audit log, beside the other files of a cluster.
 const AUDIT_LOG: &str = "audit.log";
 
 /// An identity that the API server knows by its token.
@@ -169,7 +169,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// `kill -9`.
+    /// Kills the API server with `kill -9`.
     pub fn kill_apiserver(&mut self) -> anyhow::Result<()> {
         self.apiserver.take().map_or(Ok(()), Process::kill)
     }
@@ -186,7 +186,7 @@ impl Cluster {
         self.kubeconfig_file_by(identity, self.address)
     }
 
-    /// As [`Cluster::kubeconfig_file`], by way of whatever listens there in the API server's place.
+    /// Writes a [`Cluster::kubeconfig_file`] that leads to whatever listens at `address` in the API server's place.
     pub fn kubeconfig_file_by(
         &self,
         identity: Identity,
@@ -215,17 +215,17 @@ impl Cluster {
         )
     }
 
-    /// Where the API server listens.
+    /// Returns the address that the API server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What the watcher has asked of the API server so far.
+    /// Returns the watcher's requests to the API server so far.
     pub fn asked(&self) -> anyhow::Result<Vec<Asked>> {
         audit::read(&self.folder.join(AUDIT_LOG))
     }
 
-    /// What the reporter asked of the API server so far.
+    /// Returns the reporter's requests to the API server so far.
     pub fn asked_by_reporter(&self) -> anyhow::Result<Vec<Asked>> {
         audit::read_of(&self.folder.join(AUDIT_LOG), Identity::Reporter)
     }
@@ -235,7 +235,7 @@ impl Cluster {
         format!("https://{}", self.address)
     }
 
-    /// What a TLS client must trust to talk to the API server.
+    /// Returns the configuration of a TLS client that trusts the API server.
     pub fn tls(&self) -> anyhow::Result<rustls::ClientConfig> {
         let pem = fs::read(self.folder.join("apiserver-certs/apiserver.crt"))?;
         let mut roots = rustls::RootCertStore::empty();

@@ -40,7 +40,7 @@ impl Endpoint {
         })
     }
 
-    /// Where it is called.
+    /// Returns the URL that it is called at.
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
     }

@@ -36,12 +36,12 @@ pub fn guarded(name: &str) -> Value {
         "namespace": NAMESPACE, "name": format!("guarded-{name}"), "labels": { "guard": name } } })
 }
 
-/// What the webhook answers, the record of the decision included, which only the API server sees.
+/// The answer of the webhook, the record of the decision included, which only the API server sees.
 #[derive(Clone, Debug)]
 pub struct Decided {
-    /// Whether the request is admitted.
+    /// True if the request is admitted.
     pub allowed: bool,
-    /// What the user sees of a denial; empty if there is none.
+    /// The message of a denial that the user sees; empty if there is none.
     pub message: String,
     /// The record.
     pub record: Value,
@@ -65,7 +65,7 @@ impl Asker {
         Ok(Self(Arc::new(Mutex::new(client))))
     }
 
-    /// What becomes of creating the ConfigMap that the policy of this name guards.
+    /// Asks what becomes of creating the ConfigMap that the policy of this name guards.
     pub async fn ask(&self, name: &str) -> anyhow::Result<Decided> {
         let body = self.0.lock().await.post(review(&guarded(name))).await?;
         let response = serde_json::from_slice::<Value>(&body)?["response"].take();
@@ -108,7 +108,7 @@ impl Asker {
     }
 }
 
-/// As the API server sends it when `object`, a ConfigMap, is created.
+/// Builds the review that the API server sends when `object`, a ConfigMap, is created.
 fn review(object: &Value) -> Bytes {
     let metadata = &object["metadata"];
     let kind = json!({ "group": "", "version": "v1", "kind": "ConfigMap" });

@@ -116,7 +116,7 @@ pub async fn delete(client: &Client, manifest: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where a manifest's object is, and its name there.
+/// Returns the API of a manifest's object, and the object's name.
 fn named(client: &Client, manifest: &Value) -> anyhow::Result<(Api<DynamicObject>, String)> {
     let metadata = &manifest["metadata"];
     let name = metadata["name"].as_str();

@@ -61,7 +61,7 @@ impl Nats {
         Ok(())
     }
 
-    /// `kill -9`.
+    /// Kills the server with `kill -9`.
     pub fn kill(&mut self) -> anyhow::Result<()> {
         self.process.take().map_or(Ok(()), Process::kill)
     }
@@ -71,7 +71,7 @@ impl Nats {
         self.process.as_ref()
     }
 
-    /// As in `nats://127.0.0.1:4222`.
+    /// Returns its URL, as in `nats://127.0.0.1:4222`.
     pub fn url(&self) -> String {
         format!("nats://{}", self.address)
     }
@@ -98,7 +98,7 @@ fn password_variable(user: &str) -> String {
     format!("NATS_PASSWORD_{}", user.to_uppercase())
 }
 
-/// What is deployed, permissions included, but for the places of ports and files.
+/// Returns the deployed configuration, permissions included, with other ports and files.
 fn deployed_config(address: SocketAddr, store: &Path) -> anyhow::Result<String> {
     let deployed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/nats/nats.conf");
     let mut text = std::fs::read_to_string(&deployed)?;

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use rand::Rng;
 use tokio::task::JoinHandle;
 
-/// How often memory is looked at.
+/// The interval at which memory is looked at.
 const PEAK_LOOKS_APART: Duration = Duration::from_millis(20);
 
 /// Lines of a log that an error shows.
@@ -55,7 +55,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Where its output goes.
+    /// Returns the file of its output.
     pub fn log(&self) -> &Path {
         &self.log
     }
@@ -74,9 +74,7 @@ impl Process {
 
     /// The end of its log.
     pub fn log_tail(&self) -> String {
-        let text = fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<_> = text.lines().collect();
-        lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n")
+        tail(&self.log)
     }
 
     /// `kill -9`, and waits until it is gone.
@@ -122,7 +120,7 @@ impl Process {
         cpu_ms_of(self.id())
     }
 
-    /// As [`Process::cpu_ms`], to the nanosecond where the kernel tells that of each thread. Of threads
+    /// Returns [`Process::cpu_ms`] to the nanosecond where the kernel tells that of each thread. Of threads
     /// that have ended only the coarse sum knows: what is missing is less than its unit, 10 ms.
     pub fn cpu_ns(&self) -> anyhow::Result<u64> {
         let coarse = (self.cpu_ms()? * 1e6) as u64;
@@ -134,6 +132,13 @@ impl Process {
         };
         Ok(threads.filter_map(of_thread).sum::<u64>().max(coarse))
     }
+}
+
+/// The last lines of a log; none of one that cannot be read.
+pub(crate) fn tail(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n")
 }
 
 /// The kernel's unit in /proc, the same on every Linux that Rust's standard library supports.
@@ -231,7 +236,7 @@ impl Drop for Peak {
     }
 }
 
-/// Where the workspace's programs are, if not beside the caller.
+/// The folder of the workspace's programs, if not beside the caller.
 static BINARIES: OnceLock<PathBuf> = OnceLock::new();
 
 /// Takes the workspace's programs from this folder from now on. Only the first call counts.

@@ -1,4 +1,4 @@
-//! What the watcher may read, given and taken type by type and namespace by namespace.
+//! The watcher's rights to read, given and taken type by type and namespace by namespace.
 
 use std::{
     collections::BTreeMap,
@@ -15,10 +15,10 @@ use crate::{
     stock::{NAMESPACES, STOCK, Stock},
 };
 
-/// What a right is on: a type, everywhere (`None`) or in one namespace.
+/// The scope of a right: a type, everywhere (`None`) or in one namespace.
 pub type Scope = (Stock, Option<&'static str>);
 
-/// What is taken of a right.
+/// The part of a right that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// All of it.
@@ -64,7 +64,7 @@ impl Rights {
         Ok(rights)
     }
 
-    /// Whether it was given.
+    /// Returns true if the right was given.
     pub fn has(&self, scope: Scope) -> bool {
         self.given.lock().get(&scope).copied().unwrap_or_default()
     }

@@ -16,7 +16,7 @@ use crate::{
     wait,
 };
 
-/// How a service is started, so that it can be started again the same way.
+/// A recipe to start a service, so that it can be started again the same way.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     /// For the log file, and for errors.

@@ -14,30 +14,33 @@ use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
 use crate::{
+    folder::Folder,
     manifests,
     nats::{Nats, password},
     services::{Recipe, Running},
     system::SystemPlan,
+    turn::{self, Turn},
 };
 
-/// How long one answer may take.
+/// The longest that one answer may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Fields drop in order: services, NATS, the API server, files.
+/// Fields drop in order: services, NATS, the API server, files, turn.
 pub struct Simulated {
     /// The watcher.
     pub watcher: Running,
     /// The replicas.
     pub replicas: Vec<Running>,
-    /// NATS.
+    /// The NATS server.
     pub nats: Nats,
     /// The API server.
     pub sim: SimApi,
     bus: NatsBus,
-    _folder: tempfile::TempDir,
+    _folder: Folder,
+    _turn: Turn,
 }
 
-/// What a replica said of one object.
+/// The answer of a replica about one object.
 pub type Said = Result<Value, FactError>;
 
 impl Simulated {
@@ -48,7 +51,8 @@ impl Simulated {
         fill: impl FnOnce(&SimApi) -> anyhow::Result<()>,
     ) -> anyhow::Result<Self> {
         anteroom_runtime::process::install_crypto_provider();
-        let folder = tempfile::tempdir()?;
+        let turn = turn::take().await?;
+        let folder = Folder::new()?;
         let path = folder.path();
         let nats = Nats::start(path).await?;
         let sim = SimApi::start(SimConfig::default()).await?;
@@ -89,6 +93,7 @@ impl Simulated {
             sim,
             bus,
             _folder: folder,
+            _turn: turn,
         })
     }
 
@@ -108,7 +113,7 @@ impl Simulated {
         Ok(())
     }
 
-    /// What replicas answer of a whole view, also of one that they do not serve.
+    /// Asks the replicas about a whole view, also one that they do not serve.
     ///
     /// # Errors
     /// No answer at all. An error that a replica tells is an answer.
@@ -121,7 +126,7 @@ impl Simulated {
         }
     }
 
-    /// What a replica that serves the view answers of each of these objects: its metadata's name.
+    /// Asks a replica that serves the view for the name in the metadata of each of these objects.
     ///
     /// # Errors
     /// No answer at all, or none for the view.

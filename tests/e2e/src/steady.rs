@@ -18,7 +18,7 @@ pub const OF: Stock = STOCK[4];
 /// The name of the entry, and of the policy.
 pub const NAME: &str = "steady";
 
-/// How late a number may be on a busy machine.
+/// The most that a number may be late on a busy machine.
 const LATE_MAX: Duration = Duration::from_secs(5);
 
 /// Between two questions.

@@ -21,9 +21,9 @@ use crate::{manifests, world::World};
 pub struct Stock {
     /// Empty for the core group.
     pub group: &'static str,
-    /// As in paths.
+    /// The plural, as in paths.
     pub plural: &'static str,
-    /// As in manifests.
+    /// The kind, as in manifests.
     pub kind: &'static str,
 }
 
@@ -46,7 +46,7 @@ pub const STOCK: [Stock; 7] = [
     stock("policy", "poddisruptionbudgets", "PodDisruptionBudget"),
 ];
 
-/// Where the objects are, in the order in which the API server lists them.
+/// The namespaces of the objects, in the order in which the API server lists them.
 pub const NAMESPACES: [&str; 3] = ["days-a", "days-b", "days-c"];
 
 /// The object of each type in each namespace that holds the number, as an annotation of that name.
@@ -64,7 +64,7 @@ const COMING_AND_GOING: usize = 6;
 const PAUSE: Duration = Duration::from_millis(40);
 
 impl Stock {
-    /// As in `leases.coordination.k8s.io`.
+    /// Returns the resource, as in `leases.coordination.k8s.io`.
     pub fn resource(self) -> String {
         match self.group {
             "" => self.plural.to_owned(),
@@ -139,7 +139,7 @@ impl Histories {
         Ok(histories)
     }
 
-    /// Whether the number could be read by a question that was asked and answered then. A number that
+    /// Judges whether the number could be read by a question that was asked and answered then. A number that
     /// was replaced longer than `late_max` before the question is wrong.
     ///
     /// # Errors

@@ -27,15 +27,15 @@ pub const SYSTEM_NAMESPACE: &str = "anteroom";
 /// The webhook's configuration of itself.
 const CONFIGURATION: &str = "anteroom";
 
-/// How many replicas answer, where nothing else is asked for.
+/// The number of replicas, where nothing else is asked for.
 pub const REPLICAS: usize = 2;
 
-/// How many of each service run, and with which flags beside those that they need.
+/// The number of each service, and their flags beside those that they need.
 #[derive(Clone, Debug)]
 pub struct SystemPlan {
-    /// Watchers.
+    /// The number of watchers.
     pub watchers: usize,
-    /// Replicas.
+    /// The number of replicas.
     pub replicas: usize,
     /// Environment variables of every process.
     pub env: Vec<(String, String)>,
@@ -107,7 +107,7 @@ impl System {
         )
     }
 
-    /// As [`System::start`], with these environment variables in every process.
+    /// Starts a system as [`System::start`] does, with these environment variables in every process.
     pub fn start_with(
         folder: &Path,
         nats_url: &str,
@@ -129,7 +129,7 @@ impl System {
         )
     }
 
-    /// As [`System::start`], with so many of each and flags of their own.
+    /// Starts a system as [`System::start`] does, with the plan's services and flags.
     pub fn start_as(
         plan: &SystemPlan,
         folder: &Path,

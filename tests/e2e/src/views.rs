@@ -1,10 +1,10 @@
-//! What views there are, and whether each holds what the API server lists.
+//! The views of a running system, compared with what the API server lists.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use anteroom_bus::{Address, Bus, Call, LogEvent, Scope, nats::NatsBus};
 use anteroom_model::{
-    Collection, FactError, ObjectKey, ObjectReference, Op, Shape, Source, ViewId, WantedView,
+    Collection, DesiredView, FactError, ObjectKey, ObjectReference, Op, Shape, Source, ViewId,
     system,
 };
 use anteroom_wire::{
@@ -29,7 +29,7 @@ pub async fn bus(world: &World) -> anyhow::Result<NatsBus> {
     Ok(NatsBus::connect(world.nats.config_of_webhook()).await?)
 }
 
-/// What the log has of one of the system's own views now.
+/// Reads the present state of one of the system's own views from the log.
 async fn system_view(bus: &NatsBus, view: ViewId) -> anyhow::Result<BTreeMap<ObjectKey, Bytes>> {
     let mut follower = bus.follow(Scope::Views(vec![view]));
     let mut objects = BTreeMap::new();
@@ -52,7 +52,7 @@ async fn system_view(bus: &NatsBus, view: ViewId) -> anyhow::Result<BTreeMap<Obj
 }
 
 /// Every view that is wanted now, the system's own left out.
-pub async fn wanted(bus: &NatsBus) -> anyhow::Result<Vec<WantedView>> {
+pub async fn wanted(bus: &NatsBus) -> anyhow::Result<Vec<DesiredView>> {
     let all = system_view(bus, system::wanted()).await?;
     all.values().map(|of| Ok(body::decode(of)?)).collect()
 }
@@ -143,7 +143,7 @@ async fn known(
     }
 }
 
-/// What a replica holds of a collection.
+/// Asks a replica for the objects that it holds of a collection.
 pub(crate) async fn held(bus: &NatsBus, replica: &str, view: &str) -> anyhow::Result<Vec<Held>> {
     let query = Query {
         expression: "items[].[metadata.namespace || '', metadata.name, metadata.resourceVersion]"
@@ -192,7 +192,7 @@ pub async fn none_is_left(world: &World) -> anyhow::Result<()> {
     only_are_left(world, &[]).await
 }
 
-/// As [`none_is_left`], but for these.
+/// Waits until no view is left but these: see [`none_is_left`].
 pub async fn only_are_left(world: &World, names: &[&str]) -> anyhow::Result<()> {
     let bus = bus(world).await?;
     let other = |view: &ViewId| !view.is_system() && !names.contains(&view.as_str());

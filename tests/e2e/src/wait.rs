@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, bail};
 
-/// How long anything may take to become true on a slow, busy machine.
+/// The longest that anything may take to become true on a slow, busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Between two looks at something that cannot be awaited: another process's state.

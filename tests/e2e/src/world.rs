@@ -13,23 +13,25 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster::{Cluster, Identity},
+    folder::Folder,
     manifests,
     nats::Nats,
     proxy::Proxy,
     system::{SYSTEM_NAMESPACE, System, SystemPlan},
+    turn::{self, Turn},
 };
 
-/// Where the test's own objects live.
+/// The namespace of the test's own objects.
 pub const NAMESPACE: &str = "shop";
 
 /// Requests in flight while the cluster is filled.
 const CREATES_IN_FLIGHT: usize = 32;
 
-/// A running system over a running cluster. Fields drop in order: services, NATS, cluster, files.
+/// A running system over a running cluster. Fields drop in order: services, NATS, cluster, files, turn.
 pub struct World {
     /// The services.
     pub system: System,
-    /// NATS.
+    /// The NATS server.
     pub nats: Nats,
     /// Between the watchers and the API server, where it was asked for.
     pub proxy: Option<Proxy>,
@@ -37,10 +39,11 @@ pub struct World {
     pub cluster: Cluster,
     /// The user's client: an administrator's.
     pub client: Client,
-    /// Which hosts are taken.
+    /// The hosts that are taken.
     pub oracle: Arc<Oracle>,
     /// Everything's files and logs.
-    pub folder: tempfile::TempDir,
+    pub folder: Folder,
+    _turn: Turn,
 }
 
 impl World {
@@ -50,7 +53,7 @@ impl World {
         Self::start_as(&SystemPlan::default()).await
     }
 
-    /// As [`World::start`], with a reporter.
+    /// Starts a world as [`World::start`] does, with a reporter.
     pub async fn start_reporting() -> anyhow::Result<Self> {
         let plan = SystemPlan {
             reporter: Some(std::path::PathBuf::new()), // It is written with the cluster.
@@ -61,10 +64,11 @@ impl World {
         Self::start_as(&plan).await
     }
 
-    /// As [`World::start`], with so many of each service and flags of their own.
+    /// Starts a world as [`World::start`] does, with the plan's services and flags.
     pub async fn start_as(plan: &SystemPlan) -> anyhow::Result<Self> {
         anteroom_runtime::process::install_crypto_provider();
-        let folder = tempfile::tempdir()?;
+        let turn = turn::take().await?;
+        let folder = Folder::new()?;
         let path = folder.path();
         let nats = Nats::start(path).await?;
         let cluster = Cluster::start(path).await?;
@@ -102,6 +106,7 @@ impl World {
             client,
             oracle,
             folder,
+            _turn: turn,
         })
     }
 

@@ -14,7 +14,7 @@ use tokio_rustls::TlsConnector;
 /// The largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
-/// Where reviews are posted.
+/// The webhook that reviews are posted to.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The webhook's address.
@@ -23,9 +23,9 @@ pub struct Target {
     pub server_name: String,
     /// The authority that must have signed it.
     pub ca_pem: Vec<u8>,
-    /// As in `/validate/fail?timeout=10s`.
+    /// The path, as in `/validate/fail?timeout=10s`.
     pub path: String,
-    /// How long to wait for an answer: the webhook configuration's `timeoutSeconds`.
+    /// The longest wait for an answer: the webhook configuration's `timeoutSeconds`.
     pub timeout: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What the right answer is.
+//! The oracle: the right answer to each review.
 
 use std::{
     collections::HashMap,
@@ -8,7 +8,7 @@ use std::{
 use parking_lot::RwLock;
 use rand::Rng;
 
-/// What a right webhook answers to an Ingress with a given host.
+/// The answer of a right webhook to an Ingress with a given host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// Nobody has the host.
@@ -17,17 +17,17 @@ pub enum Expected {
     Denied,
 }
 
-/// What is known of a host at one moment. Two that are equal, one before and one after a review,
+/// The state of a host at one moment. Two that are equal, one before and one after a review,
 /// say that nothing changed between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// The right answer; `None` while the cluster changes: either is right.
     pub expected: Option<Expected>,
-    /// How often the host has changed.
+    /// The number of changes of the host so far.
     changes: u64,
 }
 
-/// Which hosts are taken. Shared by whoever changes the cluster and whoever judges decisions.
+/// The hosts that are taken. Shared by whoever changes the cluster and whoever judges decisions.
 ///
 /// The oracle is fair: whoever changes the cluster says [`Oracle::unsettle`] before, and
 /// [`Oracle::take`] or [`Oracle::free`] once the change is known to have arrived.
@@ -48,7 +48,7 @@ struct Hosts {
 #[derive(Debug, Default)]
 struct Pool {
     hosts: Vec<String>,
-    /// Where each stands in `hosts`.
+    /// The position of each in `hosts`.
     index: HashMap<String, usize>,
 }
 
@@ -75,7 +75,7 @@ impl Oracle {
         self.hosts.write().settle(host, Some(Expected::Allowed));
     }
 
-    /// What is known of this host, now. A host that nobody ever mentioned is free.
+    /// Returns the state of this host, now. A host that nobody ever mentioned is free.
     pub fn standing(&self, host: &str) -> Standing {
         let never = Standing {
             expected: Some(Expected::Allowed),

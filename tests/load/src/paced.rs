@@ -32,7 +32,7 @@ pub use tally::{PacedReport, Spread};
 pub use template::{Slot, Template};
 pub use turns::Pace;
 
-/// How reviews travel.
+/// The protocol that reviews travel by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1: each of `at_once` has a connection of its own, kept alive.
@@ -44,9 +44,9 @@ pub enum Protocol {
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Paced {
-    /// Where reviews are posted.
+    /// The webhook that reviews are posted to.
     pub target: Target,
-    /// How they travel.
+    /// The protocol that they travel by.
     pub protocol: Protocol,
     /// Reviews under way at most: connections, or streams. At least 1.
     pub at_once: usize,
@@ -55,12 +55,12 @@ pub struct Paced {
     /// For how long reviews become due. One that is due before the end is posted after it, where the
     /// server was late, for as long again and [`Paced::GRACE`].
     pub lasts: Duration,
-    /// What is asked.
+    /// The questions that are asked.
     pub questions: Questions,
 }
 
 impl Paced {
-    /// How much longer than its length a run may go on, to post what was due.
+    /// The time by which a run may exceed its length, to post what was due.
     pub const GRACE: Duration = Duration::from_secs(5);
 
     /// Posts that open each connection or stream, and of which no latency counts.

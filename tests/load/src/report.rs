@@ -1,4 +1,4 @@
-//! What came of a run.
+//! The results of a run.
 
 use std::{
     collections::BTreeMap,
@@ -91,12 +91,12 @@ impl Live {
         }
     }
 
-    /// How long the run is under way.
+    /// Returns how long the run is under way.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// What was counted so far.
+    /// Reports what was counted so far.
     pub fn report(&self) -> Report {
         let inner = self.inner.lock();
         let seconds = self.started.elapsed().as_secs_f64();
@@ -130,7 +130,7 @@ pub struct Report {
     pub wrong: u64,
     /// Posts without a decision: failed closed, or no answer.
     pub errors: u64,
-    /// How long the run took.
+    /// The length of the run in seconds.
     pub seconds: f64,
     /// Decisions a second.
     pub decisions_per_second: f64,

@@ -57,19 +57,19 @@ pub fn review(uid: &str, object: &Value) -> Bytes {
     Bytes::from(review.to_string())
 }
 
-/// What a webhook answered.
+/// The answer of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Admitted.
+    /// The object is admitted.
     Allowed,
     /// Denied by a policy.
     Denied {
-        /// What the user sees.
+        /// The message that the user sees.
         message: String,
     },
     /// Denied because something could not be known: the message carries an error code.
     Failed {
-        /// What the user sees.
+        /// The message that the user sees.
         message: String,
     },
 }
@@ -94,7 +94,7 @@ impl Answer {
         }
     }
 
-    /// Whether this is a decision at all, and then whether it is wrong.
+    /// Returns true if this is a decision at all, and a wrong one.
     pub fn is_wrong(&self, expected: Expected) -> bool {
         match self {
             Self::Allowed => expected == Expected::Denied,
@@ -104,7 +104,7 @@ impl Answer {
     }
 }
 
-/// Whether a message carries a stable error code, as in `AR106`.
+/// Returns true if a message carries a stable error code, as in `AR106`.
 fn carries_error_code(message: &str) -> bool {
     message.match_indices("AR").any(|(at, _)| {
         let digits = message[at + 2..]

@@ -20,7 +20,7 @@ use crate::{
 /// After a post that had no answer, so that a dead webhook is not hammered.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(5);
 
-/// How much is posted.
+/// The amount of reviews that are posted.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Posts in flight, each on a connection of its own.

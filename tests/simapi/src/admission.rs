@@ -42,7 +42,7 @@ impl Operation {
     }
 }
 
-/// What is to be admitted.
+/// A request that is to be admitted.
 #[derive(Clone, Copy)]
 pub(crate) struct Review<'a> {
     pub(crate) operation: Operation,
@@ -55,7 +55,7 @@ pub(crate) struct Review<'a> {
     pub(crate) old_object: Option<&'a Value>,
 }
 
-/// What a webhook that admits says beside it.
+/// The patch and the warnings of a webhook that admits.
 #[derive(Default)]
 struct Admitted {
     warnings: Vec<String>,
@@ -94,7 +94,7 @@ pub(crate) async fn review(
     Ok(warnings)
 }
 
-/// What a webhook said that admits; nothing, of one that may fail and did.
+/// Returns what a webhook said that admits; nothing for one that may fail and did.
 fn admitted(webhook: &Webhook, answer: Answer) -> Result<Admitted, Failure> {
     match answer {
         Answer::Allowed(admitted) => Ok(admitted),

@@ -23,26 +23,26 @@ pub struct Args {
     /// The address to serve on. Nobody is authenticated: keep it away from others.
     #[arg(long, env = "ANTEROOM_SIMAPI_LISTEN", default_value = "127.0.0.1:8001")]
     pub listen: SocketAddr,
-    /// How many namespaces to make.
+    /// The number of namespaces to make.
     #[arg(long, env = "ANTEROOM_SIMAPI_NAMESPACES", default_value_t = 20)]
     pub namespaces: usize,
-    /// How many Services to make.
+    /// The number of Services to make.
     #[arg(long, env = "ANTEROOM_SIMAPI_SERVICES", default_value_t = 0)]
     pub services: usize,
-    /// How many Ingresses to make, each with a host of its own.
+    /// The number of Ingresses to make, each with a host of its own.
     #[arg(long, env = "ANTEROOM_SIMAPI_INGRESSES", default_value_t = 0)]
     pub ingresses: usize,
-    /// How many Pods to make.
+    /// The number of Pods to make.
     #[arg(long, env = "ANTEROOM_SIMAPI_PODS", default_value_t = 0)]
     pub pods: usize,
-    /// What objects and UIDs are made from.
+    /// The seed that objects and UIDs are made from.
     #[arg(long, env = "ANTEROOM_SIMAPI_SEED", default_value_t = 0)]
     pub seed: u64,
     /// A manifest, or a folder of them, to create at the start (`*.yaml`, in order of name). May be
     /// given more than once; CustomResourceDefinitions come before what they define.
     #[arg(long, env = "ANTEROOM_SIMAPI_LOAD", value_delimiter = ',')]
     pub load: Vec<PathBuf>,
-    /// How often a watch gets a bookmark, in seconds.
+    /// The interval at which a watch gets a bookmark, in seconds.
     #[arg(long, env = "ANTEROOM_SIMAPI_BOOKMARK_SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     pub bookmark_seconds: u64,
 }
@@ -113,7 +113,7 @@ fn load(sim: &SimApi, file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Which resource a manifest is one of, by its `apiVersion` and `kind`; and whether in a namespace.
+/// Returns the resource of a manifest, by its `apiVersion` and `kind`, and whether it has a namespace.
 fn resource_of(sim: &SimApi, object: &Value) -> anyhow::Result<(ResourceName, bool)> {
     let text = |field: &str| {
         object

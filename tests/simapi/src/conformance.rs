@@ -1,4 +1,4 @@
-//! What the simulator and a real API server must do alike, as far as the watcher relies on it.
+//! Cases in which the simulator and a real API server must do alike, as far as the watcher relies on it.
 //!
 //! Each case is a function over a [`Target`], which may be either. A case works in a namespace and
 //! with resources of its own, leaves others' objects alone, and can run beside the others. It fails
@@ -28,7 +28,7 @@ pub use target::{Answer, Compact, Target, Watch};
 /// One behaviour.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// What is claimed.
+    /// The claim, as a name.
     pub name: &'static str,
     run: for<'a> fn(&'a Target) -> BoxFuture<'a, anyhow::Result<()>>,
 }

@@ -24,7 +24,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 
 /// Everything that is served, sorted for answering.
 pub(crate) struct Discovery {
-    /// By group, the core group (named "") included.
+    /// Resources by group, the core group (named "") included.
     groups: BTreeMap<String, Vec<Arc<ResourceType>>>,
     /// Groups whose server is away.
     down: BTreeSet<String>,
@@ -59,7 +59,7 @@ impl Discovery {
         }
     }
 
-    /// `/api`.
+    /// Answers `/api`.
     pub(crate) fn core(&self) -> Response {
         if self.aggregated {
             return self.aggregate(|group| group.is_empty());
@@ -71,7 +71,7 @@ impl Discovery {
         )
     }
 
-    /// `/apis`.
+    /// Answers `/apis`.
     pub(crate) fn groups(&self) -> Response {
         if self.aggregated {
             return self.aggregate(|group| !group.is_empty());
@@ -190,7 +190,7 @@ fn entries(resource: &ResourceType) -> Vec<Value> {
     std::iter::once(main).chain(status).collect()
 }
 
-/// Of a group whose server is away, the versions are known and their resources are not.
+/// Describes a group whose server is away: the versions are known and their resources are not.
 fn aggregated_group(group: &str, resources: &[Arc<ResourceType>], is_down: bool) -> Value {
     let versions: Vec<Value> = versions(resources)
         .into_iter()

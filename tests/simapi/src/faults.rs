@@ -1,4 +1,4 @@
-//! What goes wrong, as a test or a demonstration asks for it.
+//! Faults, as a test or a demonstration asks for them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,52 +23,52 @@ use crate::{resource::ResourceName, status::Failure};
 pub enum Fault {
     /// Every request for the resource is answered with 403.
     Forbid {
-        /// Which.
+        /// The resource.
         resource: ResourceName,
     },
     /// Requests for the resource in all namespaces are answered with 403; those in one namespace are
     /// not, as where a Role grants what no ClusterRole does.
     ForbidEverywhere {
-        /// Which.
+        /// The resource.
         resource: ResourceName,
     },
     /// Requests for the resource in this namespace are answered with 403, those in all namespaces
     /// too.
     ForbidIn {
-        /// Which.
+        /// The resource.
         resource: ResourceName,
-        /// Where.
+        /// The namespace.
         namespace: String,
     },
     /// Ends [`Fault::Forbid`], [`Fault::ForbidEverywhere`] and [`Fault::ForbidIn`], everywhere.
     Allow {
-        /// Which.
+        /// The resource.
         resource: ResourceName,
     },
     /// The server behind an aggregated API is away: the group is known, its resources are not, and
     /// every request for one of them is answered with 503. Its watches break off.
     GroupDown {
-        /// As in `metrics.k8s.io`.
+        /// The group, as in `metrics.k8s.io`.
         group: String,
     },
     /// Ends [`Fault::GroupDown`].
     GroupUp {
-        /// Which.
+        /// The group.
         group: String,
     },
     /// The resource is not served: 404, and absent from discovery. Its watches end.
     Hide {
-        /// Which.
+        /// The resource.
         resource: ResourceName,
     },
     /// Ends [`Fault::Hide`].
     Show {
-        /// Which.
+        /// The resource.
         resource: ResourceName,
     },
     /// Matching requests fail with an HTTP status: 429, 500, 503, 410, ...
     Fail {
-        /// Which requests.
+        /// The requests that it meets.
         #[serde(flatten)]
         matching: Matching,
         /// The HTTP status.
@@ -76,13 +76,13 @@ pub enum Fault {
         /// The `Retry-After` header, and `details.retryAfterSeconds`.
         #[serde(default)]
         retry_after_seconds: Option<u32>,
-        /// How many requests; absent: until cleared.
+        /// The number of requests; absent: until cleared.
         #[serde(default)]
         count: Option<u32>,
     },
     /// Matching requests wait before they are looked at.
     Delay {
-        /// Which requests.
+        /// The requests that it meets.
         #[serde(flatten)]
         matching: Matching,
         /// For how long.
@@ -90,7 +90,7 @@ pub enum Fault {
     },
     /// Open watches break off, as when the connection is lost.
     CutWatches {
-        /// Of which resource; absent: all.
+        /// The resource; absent: all.
         #[serde(default)]
         resource: Option<ResourceName>,
         /// End them properly, as at their timeout, and not in the middle of the body.
@@ -100,53 +100,53 @@ pub enum Fault {
     /// Watches, open and new ones, stay open and silent: no event, no bookmark, and their timeout
     /// does not come.
     StallWatches {
-        /// Of which resource; absent: all.
+        /// The resource; absent: all.
         #[serde(default)]
         resource: Option<ResourceName>,
     },
     /// Ends [`Fault::StallWatches`]: what was missed is sent.
     ResumeWatches {
-        /// Of which resource; absent: all.
+        /// The resource; absent: all.
         #[serde(default)]
         resource: Option<ResourceName>,
     },
     /// The history is forgotten: older resource versions get 410, and so do old continue tokens.
     Compact {
-        /// Of which resource; absent: all.
+        /// The resource; absent: all.
         #[serde(default)]
         resource: Option<ResourceName>,
     },
     /// The object is replaced, as read, by any bytes at all.
     Malform {
-        /// Of which resource.
+        /// The resource.
         resource: ResourceName,
         /// Empty if cluster-scoped.
         #[serde(default)]
         namespace: String,
         /// Its name.
         name: String,
-        /// What is served in the object's place, as it is.
+        /// The text that is served in the object's place, as it is.
         body: String,
     },
     /// Everything is as it was at this resource version, the counter included, as after restoring a
     /// backup of etcd. The history of every resource must reach back that far; that of one defined
     /// since does not. Watches are cut.
     Restore {
-        /// To which.
+        /// The version that it goes back to.
         resource_version: u64,
     },
     /// Ends everything that lasts.
     Clear {},
 }
 
-/// Which requests a fault means. Empty parts mean all.
+/// The requests that a fault meets. Empty parts mean all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Matching {
-    /// Of which resource.
+    /// The resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<ResourceName>,
-    /// Of which verbs: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, and
+    /// The verbs: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, and
     /// `discovery` for what names no resource.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verbs: Vec<String>,
@@ -194,16 +194,16 @@ struct Failing {
     left: Option<u32>,
 }
 
-/// What open watches look at.
+/// The faults that open watches look at.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WatchFaults {
     cuts: BTreeMap<Option<ResourceName>, Cuts>,
-    /// How often the server behind a group went away.
+    /// The number of times that the server behind a group went away.
     group_cuts: BTreeMap<String, u64>,
     stalled: BTreeSet<Option<ResourceName>>,
 }
 
-/// How often watches were cut so far; a watch ends when a count is not the one that it began with.
+/// The number of times that watches were cut so far; a watch ends when a count is not the one that it began with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cuts {
     pub(crate) clean: u64,
@@ -236,7 +236,7 @@ impl Faults {
         self.standing.lock().hidden.contains(resource)
     }
 
-    /// Whether the server behind the group is away.
+    /// Returns true while the server behind the group is away.
     pub(crate) fn is_down(&self, group: &str) -> bool {
         self.standing.lock().groups_down.contains(group)
     }
@@ -421,7 +421,7 @@ fn group_of(resource: &ResourceName) -> &str {
         .map_or("", |(_, group)| group)
 }
 
-/// What the API server says for an aggregated one that it does not reach.
+/// Answers as an API server does for an aggregated one that it does not reach.
 fn unavailable() -> Failure {
     Failure::new(
         503,

@@ -16,7 +16,7 @@ const TEAMS: [&str; 8] = [
 /// A cluster to make objects for.
 #[derive(Clone, Copy, Debug)]
 pub struct Cluster {
-    /// What everything is made from.
+    /// The seed that everything is made from.
     pub seed: u64,
     /// Over how many namespaces namespaced objects are spread. At least 1.
     pub namespaces: usize,

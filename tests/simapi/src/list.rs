@@ -17,10 +17,10 @@ use crate::{
     store::{Page, Store, StoreError, key},
 };
 
-/// How much of a body is made at a time.
+/// The bytes of a body that are made at a time.
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Where the next page begins. The version is that of the first page, or -1 once that has expired
+/// The position at which the next page begins. The version is that of the first page, or -1 once that has expired
 /// and the client accepts a list that is not of one moment.
 #[derive(Debug, Serialize, Deserialize)]
 struct ContinueToken {
@@ -132,7 +132,7 @@ fn next_page(
     })
 }
 
-/// What a read that fails in the store is answered with.
+/// Returns the answer to a read that fails in the store.
 pub(crate) fn store_failure(error: StoreError, resource: &ResourceType, asked: u64) -> Failure {
     match error {
         StoreError::Expired(oldest) => Failure::expired(asked, oldest),

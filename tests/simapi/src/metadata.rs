@@ -1,4 +1,4 @@
-//! What the server itself writes into an object: identity, generation, and which half (`spec` or
+//! Fields that the server itself writes into an object: identity, generation, and which half (`spec` or
 //! `status`) a request may change.
 
 use jiff::Timestamp;
@@ -16,7 +16,7 @@ use crate::{
 /// The longest name of an object.
 const NAME_BYTES_MAX: usize = 253;
 
-/// Where UIDs and generated names come from: the same seed, the same ones.
+/// The source of UIDs and generated names: the same seed gives the same ones.
 #[derive(Debug)]
 pub(crate) struct Identity(Mutex<StdRng>);
 
@@ -162,7 +162,7 @@ pub(crate) fn complete_put(
     complete(resource, object);
 }
 
-/// What a generation counts: everything but metadata and status.
+/// Returns what a generation counts: everything but metadata and status.
 fn content(object: &Value) -> Vec<(&String, &Value)> {
     let skipped = ["apiVersion", "kind", "metadata", "status"];
     let fields = object.as_object().into_iter().flatten();
@@ -171,7 +171,7 @@ fn content(object: &Value) -> Vec<(&String, &Value)> {
         .collect()
 }
 
-/// What controllers of a real cluster add at once, and clients wait for.
+/// Adds what controllers of a real cluster add at once, and clients wait for.
 fn complete(resource: &ResourceType, object: &mut Value) {
     match resource.name().as_str() {
         NAMESPACES => {

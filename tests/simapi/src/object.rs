@@ -68,7 +68,7 @@ impl Stored {
         Some(object)
     }
 
-    /// How many bytes [`Stored::write`] appends at most.
+    /// Returns the most bytes that [`Stored::write`] appends.
     pub(crate) fn written_bytes_max(&self, head: &str) -> usize {
         head.len() + self.body.len()
     }

@@ -1,4 +1,4 @@
-//! What a request asks for: its path and its query.
+//! A request, parsed: its path and its query.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use percent_encoding::percent_decode_str;
 
 use crate::{resource::ResourceName, status::Failure};
 
-/// Where a path leads.
+/// The route of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     Version,
     /// `/livez`, `/readyz`, `/healthz`.
     Health,
-    /// `/api`.
+    /// The path `/api`.
     CoreVersions,
-    /// `/apis`.
+    /// The path `/apis`.
     Groups,
     /// `/apis/GROUP`.
     Group(String),

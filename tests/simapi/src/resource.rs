@@ -1,4 +1,4 @@
-//! What the simulator serves: the built-in resources, and those that CustomResourceDefinitions add.
+//! The resources that the simulator serves: the built-in resources, and those that CustomResourceDefinitions add.
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 
@@ -25,7 +25,7 @@ impl ResourceName {
         }
     }
 
-    /// As text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -71,7 +71,7 @@ pub(crate) struct ResourceType {
     pub(crate) status: bool,
     /// Counts changes of what is neither metadata nor status in `metadata.generation`.
     pub(crate) generation: bool,
-    /// What a field selector may name besides `metadata.name` and `metadata.namespace`.
+    /// Fields that a field selector may name besides `metadata.name` and `metadata.namespace`.
     pub(crate) field_labels: Vec<String>,
     /// Comes from a CustomResourceDefinition. List items of a custom resource carry `apiVersion` and
     /// `kind`, those of a built-in one do not.
@@ -92,7 +92,7 @@ impl ResourceType {
         }
     }
 
-    /// Whether a field selector may name `field`.
+    /// Returns true if a field selector may name `field`.
     pub(crate) fn selects_by(&self, field: &str) -> bool {
         field == "metadata.name"
             || (field == "metadata.namespace" && self.namespaced)

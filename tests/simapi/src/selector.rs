@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::{object::Stored, resource::ResourceType, status::Failure};
 
-/// What of a collection a request means. Empty parts select everything.
+/// The part of a collection that a request means. Empty fields select everything.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
     pub(crate) namespace: Option<String>,
@@ -51,7 +51,7 @@ impl Selection {
         })
     }
 
-    /// Whether selectors narrow the collection further than the namespace does.
+    /// Returns true if selectors narrow the collection further than the namespace does.
     pub(crate) fn is_narrowed(&self) -> bool {
         !self.labels.is_empty() || !self.fields.is_empty()
     }

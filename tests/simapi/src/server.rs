@@ -32,7 +32,7 @@ use crate::{
 /// The largest body of a request, as in Kubernetes; a larger one is answered with 413.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// What all requests share.
+/// The state that all requests share.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) config: SimConfig,

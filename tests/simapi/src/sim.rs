@@ -18,18 +18,18 @@ use crate::{
     store::{Expected, NAMESPACES},
 };
 
-/// How a simulator is set up.
+/// The configuration of a simulator.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// Where it listens; port 0 takes a free one.
+    /// The address that it listens on; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// How often a watch that asked for bookmarks gets one.
+    /// The interval at which a watch that asked for bookmarks gets one.
     pub bookmark_interval: Duration,
-    /// How long a watch lasts that names no timeout.
+    /// The length of a watch that names no timeout.
     pub watch_timeout: Duration,
-    /// How many changes of a resource are remembered. Older ones have expired: 410.
+    /// The number of changes of a resource that are remembered. Older ones have expired: 410.
     pub history_events_max: usize,
-    /// Whether a watch may begin with what is there (`sendInitialEvents`).
+    /// True if a watch may begin with what is there (`sendInitialEvents`).
     pub streaming_lists: bool,
     /// UIDs and generated names are made from it.
     pub seed: u64,
@@ -65,7 +65,7 @@ pub enum SimError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// No such resource is served.
@@ -85,7 +85,7 @@ pub enum SimError {
     /// The history does not reach the resource version that a fault names.
     #[error("resource version {version} is out of reach: the history covers {oldest} to {newest}")]
     OutOfReach {
-        /// What was asked for.
+        /// The version that was asked for.
         version: u64,
         /// The oldest that would do.
         oldest: u64,
@@ -116,7 +116,7 @@ impl SimApi {
         Ok(sim)
     }
 
-    /// Where it listens: `http://127.0.0.1:PORT`.
+    /// Returns its URL: `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -146,7 +146,7 @@ current-context: simulator
         )
     }
 
-    /// What was asked of it until now.
+    /// Returns the counts of what was asked of it until now.
     pub fn stats(&self) -> Stats {
         self.app.recorder.subscribe().borrow().clone()
     }

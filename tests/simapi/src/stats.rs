@@ -1,4 +1,4 @@
-//! What was asked of the simulator.
+//! Counts of what was asked of the simulator.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::resource::ResourceName;
 
-/// What was asked so far, and what is open.
+/// The requests so far, and the watches that are open.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stats {
@@ -22,11 +22,11 @@ pub struct Stats {
 pub struct Requests {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `discovery`.
     pub verb: String,
-    /// Of which resource; empty for discovery.
+    /// The resource; empty for discovery.
     pub resource: String,
-    /// How they were answered.
+    /// The status that they were answered with.
     pub status: u16,
-    /// How many.
+    /// The number of requests.
     pub count: u64,
 }
 

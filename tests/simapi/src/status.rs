@@ -16,7 +16,7 @@ pub(crate) struct Failure {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
     pub(crate) details: Map<String, Value>,
-    /// Where an expired list may go on, inconsistently.
+    /// The token by which an expired list may go on, inconsistently.
     pub(crate) continue_token: Option<String>,
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn raw_json_response(code: u16, body: impl Into<Body>) -> Response {
     response
 }
 
-/// What Kubernetes answers at a path that it does not serve: within a group of its own a `Status`,
+/// Answers as Kubernetes does at a path that it does not serve: within a group of its own a `Status`,
 /// elsewhere plain text.
 pub(crate) fn no_such_path(in_own_group: bool) -> Response {
     if in_own_group {

@@ -16,7 +16,7 @@ use crate::{
     selector::Selection,
 };
 
-/// Where an object is: namespace (empty if cluster-scoped) and name.
+/// The place of an object: namespace (empty if cluster-scoped) and name.
 pub(crate) type Key = (Box<str>, Box<str>);
 
 pub(crate) fn key(namespace: &str, name: &str) -> Key {
@@ -45,7 +45,7 @@ struct Inner {
     collections: BTreeMap<ResourceName, Collection>,
 }
 
-/// What a write relies on.
+/// The state that a write relies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// Whatever is there.
@@ -384,7 +384,7 @@ impl Inner {
         }
     }
 
-    /// What the namespace controller does once a namespace is being deleted.
+    /// Does what the namespace controller does once a namespace is being deleted.
     fn empty_namespace(
         &mut self,
         namespace: &str,

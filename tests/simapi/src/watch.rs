@@ -91,7 +91,7 @@ pub(crate) fn watch(
     Ok(raw_json_response(200, Body::from_stream(events)))
 }
 
-/// Where a watch begins.
+/// The point at which a watch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     /// With the changes after this version.
@@ -229,7 +229,7 @@ impl Session {
         }
     }
 
-    /// What there is to tell now.
+    /// Returns the events that are due now.
     fn events(&mut self) -> Option<Bytes> {
         let mut out = BytesMut::new();
         while out.len() < CHUNK_BYTES

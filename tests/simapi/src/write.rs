@@ -21,7 +21,7 @@ use crate::{
     store::{Expected, NAMESPACES, StoreError},
 };
 
-/// How often a patch is tried again on an object that changed meanwhile.
+/// The number of times that a patch is tried again on an object that changed meanwhile.
 const PATCH_ATTEMPTS_MAX: usize = 5;
 
 /// One write, on its way.

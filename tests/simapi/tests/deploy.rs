@@ -1,4 +1,4 @@
-//! What is deployed holds together: the manifests among each other, with the image, with the rules
+//! The deployment holds together: the manifests among each other, with the image, with the rules
 //! for what a service may do, and with what the simulator reads.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
@@ -112,22 +112,20 @@ fn one_image_for_all_services_and_one_nats() {
         list(workload, "/spec/template/spec/containers")
             .for_each(|container| add(text(container, "/image")));
     }
-    for service in [
-        "nats",
-        "watcher",
-        "replica-1",
-        "replica-2",
-        "webhook",
-        "simapi",
-    ] {
+    for service in ["nats", "watcher", "replica-1", "replica-2", "webhook"] {
         add(text(&compose, &format!("/services/{service}/image")));
     }
     let one = |image: &str| BTreeSet::from([image.to_owned()]);
     assert_eq!(images["anteroom"], one("anteroom:dev"));
     assert_eq!(images["nats"].len(), 1, "{images:?}");
-    // Whatever is started is in the image.
+    // Whatever is started is in the image, and the simulator in one of its own.
     let dockerfile = fs::read_to_string(root().join("Dockerfile")).unwrap();
-    for binary in SERVICES.iter().chain(&["anteroom-simapi", "anteroom"]) {
+    let (_, installed) = dockerfile.rsplit_once("\nFROM ").unwrap();
+    assert!(installed.contains("COPY --from=build /out/"), "{installed}");
+    let (built, _) = dockerfile.split_once("FROM build AS build-simapi").unwrap();
+    assert!(!built.contains("anteroom-simapi"), "{built}");
+    assert_eq!(compose["services"]["simapi"]["build"]["target"], "simapi");
+    for binary in SERVICES.iter().chain(&["anteroom"]) {
         assert!(
             dockerfile.contains(&format!("--package {binary} ")),
             "{binary}"
@@ -203,7 +201,7 @@ fn pods(manifests: &[Value]) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// Whether `matchLabels` and `In` expressions select these labels; an empty selector selects all.
+/// Returns true if `matchLabels` and `In` expressions select these labels; an empty selector selects all.
 fn selects(selector: &Value, labels: &Value) -> bool {
     let equal = selector
         .get("matchLabels")
@@ -371,7 +369,7 @@ fn every_service_logs_in_as_a_user_that_nats_knows() {
     }
 }
 
-/// How a volume has the Secret: as all of it, or among others.
+/// Returns how a volume has the Secret: as all of it, or among others.
 fn of_volume<'a>(volume: &'a Value, secret: &str) -> Option<&'a Value> {
     let whole = volume.get("secret").into_iter();
     let parts = list(volume, "/projected/sources").filter_map(|source| source.get("secret"));
@@ -548,7 +546,7 @@ async fn the_simulator_loads_the_composition() {
         )
         .unwrap();
     }
-    let demo = path("services/anteroom/src/demo/manifests");
+    let demo = path("tests/demo/manifests");
     let without = arguments(std::slice::from_ref(&demo))
         .start()
         .await

@@ -40,7 +40,7 @@ fn configmap(name: &str) -> ConfigMap {
     .unwrap()
 }
 
-/// What an event is of, and its type.
+/// Returns the object of an event, and its type.
 fn told(event: &WatchEvent<ConfigMap>) -> String {
     let name = |object: &ConfigMap| object.metadata.name.clone().unwrap();
     match event {

@@ -10,15 +10,15 @@ const ALLOCATING: [&str; 4] = [
     "_rjem_realloc",
 ];
 
-/// What a run took.
+/// The cost of a run.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Costs {
-    /// By function, without what it calls.
+    /// Instructions of each function, without those of the functions that it calls.
     instructions: HashMap<String, u64>,
     calls: HashMap<String, u64>,
 }
 
-/// What one review, or another round, took.
+/// The cost of one review, or of another round.
 #[derive(Debug)]
 pub(crate) struct Each {
     pub(crate) instructions: f64,
@@ -52,7 +52,7 @@ impl<'t> Names<'t> {
 }
 
 impl Costs {
-    /// Of what callgrind wrote.
+    /// Reads the file that callgrind wrote.
     pub(crate) fn read(text: &str) -> Self {
         let (mut costs, mut names) = (Self::default(), Names::default());
         let (mut function, mut called) = ("", "");
@@ -86,7 +86,7 @@ impl Costs {
         costs
     }
 
-    /// What each of `reviews` (or rounds) took that this run had more than `fewer`.
+    /// Returns the cost of each of the `reviews` (or rounds) that this run had more than `fewer`.
     pub(crate) fn since(&self, fewer: &Self, reviews: u64) -> Each {
         let each = |of: fn(&Self) -> &HashMap<String, u64>, name: &str| {
             let number = |costs: &Self| of(costs).get(name).copied().unwrap_or(0) as f64;
@@ -113,8 +113,8 @@ impl Costs {
     }
 }
 
-/// What `perf script` printed (a stack's frames a line each, the innermost first, with an empty line
-/// behind) as `outermost;…;innermost SAMPLES` lines, which tools that draw flame graphs read.
+/// Turns what `perf script` printed (a stack's frames a line each, the innermost first, with an empty line
+/// behind) into `outermost;…;innermost SAMPLES` lines, which tools that draw flame graphs read.
 pub(super) fn folded(script: &str) -> String {
     let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
     let mut stack = Vec::new();

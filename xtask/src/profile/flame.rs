@@ -9,13 +9,13 @@ const HEIGHT: usize = 16;
 /// A frame that is thinner is left out, with all above it.
 const THIN: f64 = 0.4;
 
-/// How wide a letter is, about: a name is cut to what fits.
+/// The width of a letter, about: a name is cut to what fits.
 const LETTER: f64 = 6.6;
 
 /// The room above the frames, for the title.
 const HEAD: usize = 28;
 
-/// What was called from one place.
+/// A function that was called from one place.
 #[derive(Default)]
 struct Frame<'t> {
     samples: u64,
@@ -68,7 +68,7 @@ pub(super) fn svg(title: &str, folded: &str) -> String {
     picture
 }
 
-/// Where a frame is drawn.
+/// The rectangle of a frame.
 #[derive(Clone, Copy)]
 struct Place {
     left: f64,

@@ -1,4 +1,4 @@
-//! What a running system holds: how many objects there are, and how many of them a lookup finds.
+//! Figures of a running system: how many objects there are, and how many of them a lookup finds.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -19,13 +19,13 @@ use serde_json::Value;
 use super::plan::{Found, Plan, ReadPlan, Registered};
 use crate::query;
 
-/// How long one question to a running system may take.
+/// The longest that one question to a running system may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Objects of which the keys are looked at for an estimate.
 const SAMPLE_OBJECTS_MAX: u64 = 1_000;
 
-/// How many objects a query is about.
+/// The number of objects that a query is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Rows {
@@ -58,7 +58,7 @@ impl Live {
         self.bus.close().await;
     }
 
-    /// What a read is about; `None` where it is about no list of objects, or nobody holds it.
+    /// Estimates the rows of a read; `None` where it is about no list of objects, or nobody holds it.
     pub(super) async fn estimate(&self, read: &ReadPlan) -> anyhow::Result<Option<Rows>> {
         let Some(registered) = &read.registered else {
             return Ok(None);
@@ -107,7 +107,7 @@ impl Live {
         Ok(found.rows(&by_key).min(objects))
     }
 
-    /// Where the source's objects are; `None` where nobody keeps them, or it is no list of them.
+    /// Returns the binding of the source's objects; `None` where nobody keeps them, or it is no list of them.
     async fn binding(&self, of: &Registered) -> Result<Option<Binding>, FactError> {
         let query = Query {
             expression: "items[?name == $name]".to_owned(),
@@ -137,7 +137,7 @@ impl Live {
         Ok(is_list.then_some(binding))
     }
 
-    /// How many objects the view has, and what an expression over their list gives.
+    /// Returns the number of objects in the view, and what an expression over their list gives.
     async fn ask(
         &self,
         binding: &Binding,
@@ -161,7 +161,7 @@ impl Live {
     }
 }
 
-/// How many of `objects` have a value that some object of the sample has. The sample has what the key
+/// Estimates how many of `objects` have a value that some object of the sample has. The sample has what the key
 /// is for each object, in a list: a value, or lists of them.
 fn rows_of_a_value(sample: &Value, objects: u64) -> u64 {
     let mut owners: HashMap<String, u64> = HashMap::new();

@@ -14,12 +14,12 @@ use crate::input;
 /// Manifests of one run; more is an error.
 const MANIFESTS_MAX: usize = 10_000;
 
-/// What was found in the files, in their order.
+/// The manifests of the files, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Manifests {
     pub(super) policies: Vec<Value>,
     pub(super) entries: Vec<Entry>,
-    /// What could not be read in folders.
+    /// Files in folders that could not be read.
     pub(super) passed_over: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! How one read of a rule is answered. Pure.
+//! The plan of one read of a rule: its source, and how it is answered. Pure.
 
 use std::collections::HashMap;
 
@@ -19,15 +19,15 @@ use super::{
 pub(super) struct ReadPlan {
     /// The context entry.
     pub(super) variable: String,
-    /// Where the fact comes from, in words.
+    /// The source of the fact, in words.
     pub(super) source: String,
     /// The field that uses it.
     pub(super) field: String,
-    /// What stands there.
+    /// The text that stands in the policy there.
     pub(super) written: String,
     /// The query that is sent.
     pub(super) asks: String,
-    /// What comes back, in words.
+    /// The result that comes back, in words.
     pub(super) gets: String,
     /// It is asked only to tell a violation.
     pub(super) in_message: bool,
@@ -37,22 +37,22 @@ pub(super) struct ReadPlan {
     pub(super) plan: Plan,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rows: Option<Rows>,
-    /// As what a running system knows the source.
+    /// The name by which a running system knows the source.
     #[serde(skip)]
     pub(super) registered: Option<Registered>,
 }
 
-/// How a query finds its answer.
+/// The way in which a query finds its answer.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub(super) enum Plan {
-    /// By indexes: the expression is evaluated over the objects that they find.
+    /// Indexes find objects, and the expression is evaluated over these alone.
     Index {
         words: String,
         #[serde(skip)]
         found: Found,
     },
-    /// By what is kept up to date as objects change: none of them is looked at.
+    /// A kept value answers, which follows the objects' changes: no object is looked at.
     Kept { words: String },
     /// One object, by name.
     Object,
@@ -60,11 +60,11 @@ pub(super) enum Plan {
     Response,
     /// Nobody keeps it.
     Live,
-    /// What is needed to say it is not here.
+    /// No plan: something that it depends on is not among the files.
     Unknown { why: String },
     /// All objects are looked through.
     Scan {
-        /// What needs them all.
+        /// The part of the expression that needs all objects.
         part: String,
         why: String,
         better: String,
@@ -78,7 +78,7 @@ pub(super) struct Registered {
     pub(super) name: String,
 }
 
-/// Which objects are found.
+/// The objects that are found.
 #[derive(Debug)]
 pub(super) struct Found(Narrow);
 
@@ -118,7 +118,7 @@ pub(super) fn of(read: &Read, manifests: &Manifests) -> ReadPlan {
                 "what the rule can read of all that the entry's expression gives".to_owned()
             }
             Usage::Part => "what the rule's expression comes to".to_owned(),
-            _ => "all that the entry's expression gives".to_owned(),
+            Usage::Whole => "all that the entry's expression gives".to_owned(),
         },
         in_message: read.in_message,
         why_whole: read.why_whole.clone(),
@@ -128,7 +128,7 @@ pub(super) fn of(read: &Read, manifests: &Manifests) -> ReadPlan {
     }
 }
 
-/// What is read, and what an expression is evaluated on.
+/// A source of a read, and the value that an expression is evaluated on.
 struct Source {
     text: String,
     registered: Option<Registered>,
@@ -175,14 +175,10 @@ fn source(source: &ReadSource, manifests: &Manifests) -> Source {
         ReadSource::Image { reference } => said(format!("image {reference}"), Plan::Live),
         ReadSource::Service => said("a call of a service".to_owned(), Plan::Live),
         ReadSource::ConfigMap { object } => said(format!("configMap {object}"), Plan::Object),
-        _ => said(
-            "a source that this version cannot name".to_owned(),
-            Plan::Live,
-        ),
     }
 }
 
-/// What the watcher keeps for a reference of the policy.
+/// Returns the source that the watcher keeps for a reference of the policy.
 fn kept(text: String, reference: &Reference, is_list: bool) -> Source {
     let over = match is_list {
         true => Over::Objects {
@@ -285,7 +281,7 @@ fn by_expression(asks: &str, document: Document<'_>) -> Plan {
 }
 
 impl Found {
-    /// What is taken of each object, as expressions.
+    /// Returns the values that are taken of each object, as expressions.
     pub(super) fn keys(&self) -> Vec<&str> {
         let probes = self.0.probes();
         probes
@@ -294,7 +290,7 @@ impl Found {
             .collect()
     }
 
-    /// How many objects are found where one has `by_key` objects for a value.
+    /// Returns the number of objects that are found where one has `by_key` objects for a value.
     pub(super) fn rows(&self, by_key: &HashMap<String, u64>) -> u64 {
         rows(&self.0, by_key)
     }

@@ -15,7 +15,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::{Format, arrival, assignments::Assignments, others::OtherOptions, told::tell};
-use crate::{cli::warn, input};
+use crate::{input, output::warn};
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -24,19 +24,18 @@ use crate::{cli::warn, input};
     helm template chart | anteroom apply policies/ --resource -\n  \
     anteroom apply policy.yaml -r pod.yaml --set request.operation=UPDATE,allowed.data.hosts=a\n  \
     helm template chart | anteroom apply policies/ --stdin | kubectl apply -f -\n\n\
-    Objects that rules changed are printed as YAML before the rest, as all rules left them; --patched writes \
-    them to files.\n\n\
-    Rules that read the cluster read the given resources: those of a kind are all that there are of it, and \
-    a kind of which none is given is an error.\n\n\
-    Exit codes: 0 nothing is violated, 1 something is, or a policy or rule has an error, 2 wrong usage, and \
-    what --warn-exit-code says where there are warnings alone.")]
+    Objects that rules changed are printed as YAML before the results; --patched writes them to files.\n\n\
+    Rules that read the cluster read the given resources. They count as all objects of their kind, and a \
+    kind without any given resource is an error.\n\n\
+    Exit codes: 0 no violation, 1 a violation, or an error of a policy or rule, 2 wrong usage. With warnings \
+    only, the exit code is that of --warn-exit-code.")]
 pub(crate) struct ApplyArgs {
     /// Files of policies, or folders with such files; `-` for standard input.
     #[arg(required = true, value_name = "POLICY")]
     policies: Vec<PathBuf>,
 
-    /// Files of resources, or folders with such files, with commas between; `-` for standard input. May be
-    /// given more than once, also as `--resources`.
+    /// Files of resources, or folders with such files, separated by commas; `-` for standard input.
+    /// May be given more than once, also as `--resources`.
     #[arg(
         short,
         long = "resource",
@@ -47,8 +46,9 @@ pub(crate) struct ApplyArgs {
     )]
     resources: Vec<PathBuf>,
 
-    /// Files of objects that rules with `mutate.targets` change, or folders with such files, with commas between:
-    /// such rules are run then. May be given more than once, also as `--target-resources`.
+    /// Files of objects that rules with `mutate.targets` change, or folders with such files,
+    /// separated by commas. Such rules run only with this option. May be given more than once, also
+    /// as `--target-resources`.
     #[arg(
         long = "target-resource",
         alias = "target-resources",
@@ -57,8 +57,8 @@ pub(crate) struct ApplyArgs {
     )]
     targets: Vec<PathBuf>,
 
-    /// Files of resources that rules read, as parameters, or folders with such files, with commas between: nothing
-    /// is said of them. May be given more than once.
+    /// Files of resources that rules only read as parameters, or folders with such files, separated
+    /// by commas. They have no results of their own. May be given more than once.
     #[arg(
         long = "parameter-resource",
         value_name = "FILE",
@@ -70,17 +70,17 @@ pub(crate) struct ApplyArgs {
     #[arg(short = 'f', long, value_name = "FILE")]
     values_file: Option<PathBuf>,
 
-    /// Give variables values for all policies and resources, with commas between: text, or lists, objects and
-    /// quoted text as JSON. May be given more than once.
+    /// Set variables for all policies and resources, separated by commas. A value is text, or JSON
+    /// for lists, objects and quoted text. May be given more than once.
     #[arg(short, long = "set", value_name = "NAME=VALUE", value_parser = Assignments::parse)]
     set: Vec<Assignments>,
 
-    /// A file that says who makes the requests, in Kyverno's format.
+    /// A file with the user who makes the requests, in Kyverno's format.
     #[arg(short, long, value_name = "FILE")]
     userinfo: Option<PathBuf>,
 
-    /// Files of PolicyExceptions, or folders with such files, with commas between. May be given more than
-    /// once, also as `--exceptions`.
+    /// Files of PolicyExceptions, or folders with such files, separated by commas. May be given
+    /// more than once, also as `--exceptions`.
     #[arg(
         short,
         long = "exception",
@@ -90,32 +90,32 @@ pub(crate) struct ApplyArgs {
     )]
     exceptions: Vec<PathBuf>,
 
-    /// Count a violation of a rule that only audits as a warning.
+    /// Count a violation of a rule in Audit mode as a warning.
     #[arg(long)]
     audit_warn: bool,
 
-    /// The exit code where there are warnings, and nothing worse.
+    /// The exit code if there are warnings, but no violations or errors.
     #[arg(long, value_name = "CODE", default_value_t = 0)]
     warn_exit_code: u8,
 
-    /// End with the exit code of warnings where nothing passes.
+    /// Exit with the code of warnings if nothing passes.
     #[arg(long)]
     warn_no_pass: bool,
 
-    /// Take PolicyExceptions among the resources, too. Also `--exceptions-with-resources`.
+    /// Also read PolicyExceptions from the files of resources. Also `--exceptions-with-resources`.
     #[arg(long, alias = "exceptions-with-resources")]
     exceptions_within_resources: bool,
 
-    /// Take PolicyExceptions among the policies, too.
+    /// Also read PolicyExceptions from the files of policies.
     #[arg(long)]
     exceptions_within_policies: bool,
 
-    /// How it is printed. Also `--output-format`.
+    /// The format of the output. Also `--output-format`.
     #[arg(short, long, alias = "output-format", value_enum, default_value_t)]
     pub(super) output: Format,
 
-    /// Write the objects that rules changed there, and do not print them: a file of all of them, or a folder
-    /// with a file for each.
+    /// Write the objects that rules changed to this path instead of printing them. A file gets all
+    /// of them; a folder gets a file for each.
     #[arg(long, value_name = "PATH")]
     pub(super) patched: Option<PathBuf>,
 
@@ -123,11 +123,11 @@ pub(crate) struct ApplyArgs {
     #[arg(short, long)]
     pub(super) policy_report: bool,
 
-    /// Read resources from standard input, and print nothing but the objects that rules changed.
+    /// Read resources from standard input, and print only the objects that rules changed.
     #[arg(short = 'i', long)]
     pub(super) stdin: bool,
 
-    /// Show what complied and what was skipped, too.
+    /// Also show results that passed and were skipped.
     #[arg(long)]
     pub(super) detailed_results: bool,
 

@@ -37,7 +37,7 @@ fn one(text: &str) -> Result<(String, Value), String> {
     Ok((name.to_owned(), value))
 }
 
-/// What stands between the commas that are in nothing else.
+/// Splits at the commas that stand in no quotes, brackets or braces.
 fn pieces(text: &str) -> Vec<&str> {
     let (mut pieces, mut from) = (Vec::new(), 0);
     let (mut depth, mut is_quoted) = (0_usize, false);

@@ -6,43 +6,43 @@ use clap::Args;
 
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct OtherOptions {
-    /// Taken, and says nothing new: all resources are always gone through.
+    /// Accepted without effect: all resources are always processed.
     #[arg(long)]
     continue_on_fail: bool,
 
-    /// Taken, and says nothing new: there are no colors.
+    /// Accepted without effect: the output has no colors.
     #[arg(long)]
     remove_color: bool,
 
-    /// Taken, and says nothing new: files are read one after the other.
+    /// Accepted without effect: files are read one after the other.
     #[arg(long, value_name = "N")]
     concurrent: Option<u64>,
 
-    /// Taken, and has no effect: nothing is fetched.
+    /// Accepted without effect: nothing is fetched.
     #[arg(long, value_name = "N")]
     batch_size: Option<u64>,
 
-    /// Taken, and has no effect: a file that cannot be read ends the run.
+    /// Accepted without effect: a file that cannot be read ends the run.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     continue_on_error: Option<bool>,
 
-    /// Taken, and has no effect: nothing is timed.
+    /// Accepted without effect: nothing is timed.
     #[arg(long)]
     show_performance: bool,
 
-    /// Taken, and has no effect: no registry is asked, images are what values say.
+    /// Accepted without effect: no registry is read, and values describe images.
     #[arg(long)]
     registry: bool,
 
-    /// Taken, and has no effect: there are no warnings of what is deprecated.
+    /// Accepted without effect: there are no deprecation warnings.
     #[arg(long)]
     warnings_as_errors: bool,
 
-    /// Taken, and has no effect: kinds are known by the given resources. Also `--crd-path`.
+    /// Accepted without effect: kinds are taken from the given resources. Also `--crd-path`.
     #[arg(long, alias = "crd-path", value_name = "FILE")]
     crd_paths: Vec<String>,
 
-    /// Refused: no cluster is read. Background scans report on what is in one.
+    /// Refused: no cluster is read. Background scans report on objects in a cluster.
     #[arg(short, long)]
     cluster: bool,
 
@@ -70,23 +70,23 @@ pub(super) struct OtherOptions {
     #[arg(long, value_name = "PASSWORD")]
     password: Option<String>,
 
-    /// Refused: no cluster is read. What is in no namespace is judged as anything else.
+    /// Refused: no cluster is read. Given cluster-wide resources are evaluated like any others.
     #[arg(long)]
     cluster_wide_resources: bool,
 
-    /// Refused: it is for policies of other languages.
+    /// Refused: only policies in other languages use it.
     #[arg(long, value_name = "FILE")]
     json: Vec<String>,
 
-    /// Refused: it is for policies of other languages.
+    /// Refused: only policies in other languages use it.
     #[arg(long, value_name = "FILE")]
     http_payload: Vec<String>,
 
-    /// Refused: it is for policies of other languages.
+    /// Refused: only policies in other languages use it.
     #[arg(long, value_name = "FILE")]
     envoy_payload: Vec<String>,
 
-    /// Refused: it is for policies of other languages. Values of variables are said by --values-file.
+    /// Refused: only policies in other languages use it. Set variables with --values-file.
     #[arg(long, value_name = "FILE")]
     context_file: Option<String>,
 

@@ -9,7 +9,7 @@ use anyhow::bail;
 use clap::Args;
 
 use super::{Format, arrival, yaml};
-use crate::cli::print;
+use crate::output::print;
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -17,20 +17,20 @@ use crate::cli::print;
     anteroom test policies/ -t 'policy=require-*,resource=bad*' --detailed-results\n  \
     anteroom test policies/ -o junit > results.xml\n\n\
     A suite is a file in Kyverno's format: policies, resources, values of variables, and for each rule and \
-    resource the expected result. A row fails where the result is another, and where no rule says anything \
-    of the resource.\n\n\
-    Exit codes: 0 every row is as expected, 1 one is not, or a suite cannot be read, or there is none, \
+    resource the expected result. A row fails if the result differs, or if no rule has a result for the \
+    resource.\n\n\
+    Exit codes: 0 every row is as expected, 1 a row differs, a suite cannot be read, or there is none, \
     2 wrong usage.")]
 pub(crate) struct TestArgs {
     /// Folders with suites anywhere below them, or suites.
     #[arg(required = true, value_name = "DIR")]
     paths: Vec<PathBuf>,
 
-    /// The name of the files that are suites.
+    /// The file name of suites.
     #[arg(short, long, value_name = "NAME", default_value = "kyverno-test.yaml")]
     file_name: String,
 
-    /// Which rows are run, as in `policy=disallow-*,rule=*,resource=bad*`.
+    /// Run only these rows, as in `policy=disallow-*,rule=*,resource=bad*`.
     #[arg(short, long, value_name = "SELECTOR")]
     test_case_selector: Option<Selector>,
 
@@ -38,27 +38,27 @@ pub(crate) struct TestArgs {
     #[arg(long)]
     fail_only: bool,
 
-    /// Show what the rules say, too.
+    /// Also show the rules' messages.
     #[arg(long)]
     detailed_results: bool,
 
-    /// How it is printed. Also `--output-format`
+    /// The format of the output. Also `--output-format`
     #[arg(short, long, alias = "output-format", value_enum, default_value_t)]
     output: Format,
 
-    /// Taken, and says nothing new: a run without suites fails anyway.
+    /// Accepted without effect: a run without suites always fails.
     #[arg(long)]
     require_tests: bool,
 
-    /// Taken, and says nothing new: there are no colors.
+    /// Accepted without effect: the output has no colors.
     #[arg(long)]
     remove_color: bool,
 
-    /// Taken, and has no effect: no registry is asked, images are what values say.
+    /// Accepted without effect: no registry is read, and values describe images.
     #[arg(long)]
     registry: bool,
 
-    /// Taken, and has no effect: there are no warnings of what is deprecated.
+    /// Accepted without effect: there are no deprecation warnings.
     #[arg(long)]
     warnings_as_errors: bool,
 

@@ -1,4 +1,4 @@
-//! What `anteroom apply` prints and writes.
+//! The output of `anteroom apply`: lines, reports and files.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -7,7 +7,7 @@ use anyhow::Context;
 use serde_json::Value;
 
 use super::{Format, apply::ApplyArgs, yaml, yaml_documents};
-use crate::cli::{print, warn};
+use crate::output::{print, warn};
 
 /// Prints what policies said, and what they made of resources.
 pub(super) fn tell(args: &ApplyArgs, told: &Applied) -> anyhow::Result<()> {
@@ -54,7 +54,7 @@ pub(super) fn page(args: &ApplyArgs, told: &Applied) -> anyhow::Result<String> {
     })
 }
 
-/// To a file of all of them, or into a folder with a file for each.
+/// Writes one file of all of them, or a file for each into a folder.
 fn write(path: &Path, patched: &[Value]) -> anyhow::Result<()> {
     let wrote = |path: &Path, text: String| {
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
@@ -95,7 +95,7 @@ fn files(patched: &[Value]) -> BTreeMap<String, Vec<Value>> {
     files
 }
 
-/// As in `default-pod-web.yaml`. What a name could not be in a path is left out of it.
+/// Names a file after an object, as in `default-pod-web.yaml`. What a name could not be in a path is left out of it.
 fn file_name(object: &Value) -> String {
     let metadata = &object["metadata"];
     let name = metadata["name"]

@@ -6,7 +6,7 @@ use anteroom_wire::query::QueryRequest;
 
 use crate::deadline::Deadline;
 
-/// What a request demands of a view.
+/// The position of the log that a request demands of a view.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Demand {
     /// Nothing, or a position of a log that says nothing about this view.

@@ -1,4 +1,4 @@
-//! What a request comes to, as bytes and in its span.
+//! The outcome of a request, as bytes and in its span.
 
 use anteroom_model::FactError;
 use anteroom_wire::query::{self, QueryOutcome, QueryRequest};

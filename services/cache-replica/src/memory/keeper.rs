@@ -7,7 +7,7 @@ use std::{
 };
 
 use anteroom_mirror::{Mirror, ViewHandle};
-use anteroom_model::{Revision, ViewId, ViewOptions, WantedView, system};
+use anteroom_model::{DesiredView, Revision, ViewId, ViewOptions, system};
 use anteroom_runtime::Check;
 use anteroom_view::State;
 use anteroom_wire::body;
@@ -16,35 +16,36 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     PROCESS_BYTES, Uses, evaluations_bytes,
-    rule::{self, Place, Subject, Why},
+    rule::{self, Phase, Subject, Why},
 };
 use crate::{
-    answer::Answerer,
+    evaluate::Evaluator,
     metrics::{MemoryBytes, MemoryMetrics},
     shares,
 };
 
-/// How often memory is looked at. A log that is read at 300 MB a second brings 15 MB meanwhile.
+/// The interval at which memory is looked at. A log that is read at 300 MB a second brings 15 MB
+/// meanwhile.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// An eviction within this time of a return counts as one in a row.
 const SOON_MS: u64 = 60_000;
 
-/// How long a view may take to do as it was told, before what it is counts again.
+/// The longest time that a view may take to go or to come back, before its state counts again.
 const SETTLING_MS: u64 = 10_000;
 
 /// Keeps the views within the limits.
 pub(crate) struct Keeper {
     pub(crate) mirror: Arc<Mirror>,
     pub(crate) uses: Arc<Uses>,
-    pub(crate) answerer: Arc<Answerer>,
+    pub(crate) evaluator: Arc<Evaluator>,
     pub(crate) metrics: MemoryMetrics,
     pub(crate) replica: String,
     pub(crate) limit: Option<u64>,
     /// Not ready while more is held than the limit allows, and nothing of it may go.
     pub(crate) check: Check,
     pub(crate) moved: BTreeMap<ViewId, Moved>,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: DesiredOptions,
 }
 
 /// A view that was evicted, or is on its way back.
@@ -57,14 +58,14 @@ pub(crate) struct Moved {
     coming: Option<u64>,
 }
 
-/// What the watcher asks of the views.
+/// The options of views that the watcher wants.
 #[derive(Default)]
-pub(crate) struct Wanted {
+pub(crate) struct DesiredOptions {
     revision: Option<Revision>,
     options: HashMap<ViewId, ViewOptions>,
 }
 
-impl Wanted {
+impl DesiredOptions {
     /// Reads them again if they have changed. Old news of them is better than none.
     fn renew(&mut self, view: Option<ViewHandle>) {
         let Some(view) = view else { return };
@@ -73,7 +74,7 @@ impl Wanted {
         }
         let renewed = view.read(Some(u64::MAX), |read, position| {
             let wanted = read.objects().filter_map(|object| {
-                let wanted: WantedView = body::decode(object.body()).ok()?;
+                let wanted: DesiredView = body::decode(object.body()).ok()?;
                 Some((ViewId::new(object.name()), wanted.options))
             });
             (position.revision, wanted.collect())
@@ -110,11 +111,11 @@ impl Keeper {
         self.moved.retain(|id, _| views.contains_key(id));
         self.uses.retain(|id| views.contains_key(id));
         let now = self.uses.now();
-        let (indexes, aggregates) = (self.answerer.indexes(), self.answerer.aggregates());
-        let results = self.answerer.kept_bytes();
-        let of_indexes = indexes.bytes() + aggregates.bytes();
+        let derived = self.evaluator.derived();
+        let results = self.evaluator.cached_bytes();
+        let of_indexes = derived.bytes();
         let others = results + of_indexes;
-        let indexes = indexes.count() + aggregates.count();
+        let indexes = derived.count();
         let subjects: Vec<_> = views
             .iter()
             .map(|(id, view)| self.subject(now, id, view))
@@ -142,30 +143,30 @@ impl Keeper {
 
     fn subject(&mut self, now: u64, id: &ViewId, view: &ViewHandle) -> Subject {
         let evicted = view.status().borrow().state == State::Evicted;
-        let place = self.place(now, id, evicted);
+        let phase = self.phase(now, id, evicted);
         let options = self.wanted.of(id);
         if options.sealed {
             self.uses.of(id).set_sealed();
         }
         let known = self.moved.get(id).map_or(0, |moved| moved.bytes);
         Subject {
-            bytes: match place {
-                Place::Held => view.bytes(),
-                Place::Coming => view.bytes().max(known),
-                Place::Evicted { .. } => known,
+            bytes: match phase {
+                Phase::Held => view.bytes(),
+                Phase::Coming => view.bytes().max(known),
+                Phase::Evicted { .. } => known,
             },
             bytes_max: options.bytes_max,
             stays: options.pinned || id.is_system(),
             used_at: self.uses.of(id).at(),
             tie: shares::weight(&self.replica, id),
-            place,
+            phase,
         }
     }
 
-    /// Where a view is, by what was asked of it and what has become of that.
-    fn place(&mut self, now: u64, id: &ViewId, evicted: bool) -> Place {
+    /// Finds the phase of a view from its last eviction or return, and its state now.
+    fn phase(&mut self, now: u64, id: &ViewId, evicted: bool) -> Phase {
         let Some(moved) = self.moved.get_mut(id) else {
-            return Place::Held;
+            return Phase::Held;
         };
         match moved.coming {
             Some(asked) if !evicted || now - asked > SETTLING_MS => {
@@ -177,21 +178,21 @@ impl Keeper {
                         self.moved.remove(id);
                     }
                     self.uses.of(id).set_evicted(None);
-                    return Place::Held;
+                    return Phase::Held;
                 }
             }
-            Some(_) => return Place::Coming,
+            Some(_) => return Phase::Coming,
             None if !evicted && now - moved.since > SETTLING_MS => {
-                // It has come by another road: it was dropped, and is wanted again.
+                // It was dropped, and is wanted again.
                 self.moved.remove(id);
                 self.uses.of(id).set_evicted(None);
-                return Place::Held;
+                return Phase::Held;
             }
             None => {}
         }
         self.moved
             .get(id)
-            .map_or(Place::Held, |moved| Place::Evicted {
+            .map_or(Phase::Held, |moved| Phase::Evicted {
                 since: moved.since,
                 why: moved.why,
                 times: moved.times,
@@ -201,7 +202,7 @@ impl Keeper {
     fn evict(&mut self, now: u64, id: &ViewId, subject: &Subject, why: Why) {
         let times = self.moved.get(id).map_or(0, |moved| moved.times) + 1;
         let reason = reason(why, subject, self.limit);
-        tracing::warn!(view = %id, bytes = subject.bytes, reason, "the view is evicted");
+        tracing::warn!(view = %id, bytes = subject.bytes, reason, "evicts a view");
         self.metrics.evicted(id, why);
         self.uses.of(id).set_evicted(Some(reason));
         let moved = Moved {
@@ -218,7 +219,7 @@ impl Keeper {
     fn load(&mut self, now: u64, id: &ViewId) {
         if let Some(moved) = self.moved.get_mut(id) {
             moved.coming = Some(now);
-            tracing::info!(view = %id, "the view comes back");
+            tracing::info!(view = %id, "loads an evicted view again");
             self.mirror.load(id);
         }
     }

@@ -1,4 +1,4 @@
-//! Which views are evicted, and which come back: the rule, without a clock and without a view.
+//! The rule that evicts views and takes them back, without a clock and without a view. Pure.
 //!
 //! 1. Pinned views and the system's own are never evicted.
 //! 2. A view over a limit of its own is evicted, and no other for it.
@@ -10,27 +10,28 @@
 //! 5. For one that was asked for, and is not huge, older ones go: those that nobody asked for [`REST_MS`].
 //! 6. With each eviction soon after its return a view waits longer before it comes back.
 
-/// What has to stay free after a view has come back, so that it does not go again at the next change:
-/// nine tenths may be taken.
+/// The share of the limit that may be taken once a view has come back. The rest stays free, so that it
+/// is not evicted again at the next change.
 pub(crate) const ROOM_SHARE: (u64, u64) = (9, 10);
 
 /// Views that were used within this time are not evicted for one that wants to come back.
 pub(crate) const REST_MS: u64 = 30_000;
 
-/// How long an evicted view stays away at least; doubled with each eviction soon after its return.
+/// The shortest time that an evicted view stays away. It doubles with each eviction soon after a
+/// return.
 const AWAY_MIN_MS: u64 = 1_000;
 
 /// The longest that it stays away, if it fits.
 const AWAY_MAX_MS: u64 = 300_000;
 
-/// How long a view that was over a limit of its own is left alone, before it is tried again for who
-/// asks.
+/// The time after which a view that was over a limit of its own is tried again, if somebody asks for
+/// it.
 const OWN_LIMIT_RETRY_MS: u64 = 60_000;
 
 /// A view, as the rule sees it. Moments are in milliseconds since any one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
-    /// What it takes, or took when it was evicted.
+    /// Its size in memory, or its size when it was evicted.
     pub(crate) bytes: u64,
     /// Its own limit.
     pub(crate) bytes_max: Option<u64>,
@@ -38,15 +39,15 @@ pub(crate) struct Subject {
     pub(crate) stays: bool,
     /// When it was last asked for; 0: never.
     pub(crate) used_at: u64,
-    /// Which goes first of those that were used last at the same moment: the lower. Different in each
-    /// replica, so that not all of them evict the same.
+    /// Decides among views that were last used at the same moment: the lowest goes first. It differs in
+    /// each replica, so that not all of them evict the same view.
     pub(crate) tie: u64,
-    pub(crate) place: Place,
+    pub(crate) phase: Phase,
 }
 
-/// Where a view is.
+/// The phase of a view between memory and eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Phase {
     Held,
     /// On its way back.
     Coming,
@@ -69,7 +70,7 @@ pub(crate) enum Why {
     Oldest,
 }
 
-/// What is to be done, by the views' places in what was handed in.
+/// The views that are to be evicted, and to be loaded again, by their positions in the input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) evict: Vec<(usize, Why)>,
@@ -78,7 +79,7 @@ pub(crate) struct Decision {
     pub(crate) over: bool,
 }
 
-/// How long a view stays away after so many evictions in a row.
+/// The time that a view stays away after so many evictions in a row.
 fn away_ms(times: u32) -> u64 {
     let doublings = times.saturating_sub(1).min(16);
     (AWAY_MIN_MS << doublings).min(AWAY_MAX_MS)
@@ -93,7 +94,7 @@ pub(crate) fn decide(now: u64, room: Option<u64>, views: &[Subject]) -> Decision
         decision: Decision::default(),
     };
     for (at, view) in views.iter().enumerate() {
-        let evicted = matches!(view.place, Place::Evicted { .. });
+        let evicted = matches!(view.phase, Phase::Evicted { .. });
         if evicted || over_own(view) {
             state.held[at] = false;
         }
@@ -161,7 +162,7 @@ impl State<'_> {
     }
 
     fn bring_back(&mut self, room: u64) {
-        let coming = self.views.iter().any(|view| view.place == Place::Coming);
+        let coming = self.views.iter().any(|view| view.phase == Phase::Coming);
         if coming || !self.decision.evict.is_empty() || self.decision.over {
             return;
         }
@@ -190,7 +191,7 @@ impl State<'_> {
     }
 
     fn may_return(&self, view: &Subject) -> bool {
-        let Place::Evicted { since, why, times } = view.place else {
+        let Phase::Evicted { since, why, times } = view.phase else {
             return false;
         };
         let away = self.now.saturating_sub(since);
@@ -222,9 +223,9 @@ impl State<'_> {
     }
 }
 
-/// Whether somebody asked for it since it was evicted.
+/// Returns true if somebody asked for the view since it was evicted.
 fn was_asked(view: &Subject) -> bool {
-    matches!(view.place, Place::Evicted { since, .. } if view.used_at > since)
+    matches!(view.phase, Phase::Evicted { since, .. } if view.used_at > since)
 }
 
 #[cfg(test)]
@@ -238,7 +239,7 @@ mod tests {
             stays: false,
             used_at,
             tie: 0,
-            place: Place::Held,
+            phase: Phase::Held,
         }
     }
 
@@ -250,13 +251,13 @@ mod tests {
     }
 
     fn evicted(bytes: u64, used_at: u64, since: u64, why: Why) -> Subject {
-        let place = Place::Evicted {
+        let phase = Phase::Evicted {
             since,
             why,
             times: 1,
         };
         Subject {
-            place,
+            phase,
             ..held(bytes, used_at)
         }
     }
@@ -265,7 +266,7 @@ mod tests {
 
     /// The rule, case by case.
     #[test]
-    fn what_goes() {
+    fn views_that_are_evicted() {
         let own = Subject {
             bytes_max: Some(10),
             ..held(11, 9)
@@ -332,16 +333,16 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back() {
+    fn views_come_back_where_there_is_room() {
         let since = NOW - 100_000;
         let asked = NOW - 10;
         let rested = NOW - REST_MS;
         let coming = Subject {
-            place: Place::Coming,
+            phase: Phase::Coming,
             ..held(1, 0)
         };
         let again = Subject {
-            place: Place::Evicted {
+            phase: Phase::Evicted {
                 since: NOW - 3_999,
                 why: Why::Oldest,
                 times: 3,

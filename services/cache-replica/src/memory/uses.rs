@@ -28,7 +28,7 @@ pub(crate) struct Use {
     at: AtomicU64,
     /// Why it was evicted, if it is.
     evicted: Mutex<Option<String>>,
-    /// Whether its bodies are sealed in the log.
+    /// The bodies of the view are sealed in the log.
     sealed: AtomicBool,
 }
 
@@ -58,8 +58,8 @@ impl Uses {
         Arc::clone(kept)
     }
 
-    /// Forgets all views but these, and those that somebody else holds: a desk may have been opened since
-    /// it was looked which views there are, and would count its use where nobody reads it.
+    /// Forgets all views but these, and those that somebody else holds: an endpoint that was opened after
+    /// the set of views was read would count its use where nobody reads it.
     pub(crate) fn retain(&self, known: impl Fn(&ViewId) -> bool) {
         let mut of = self.of.lock();
         of.retain(|view, kept| known(view) || Arc::strong_count(kept) > 1);
@@ -109,13 +109,13 @@ mod tests {
         let uses = Uses::new();
         let (old, new) = (ViewId::new("old"), ViewId::new("new"));
         uses.of(&old).used();
-        // The set of views was taken before both: `old` is gone, and `new` has a desk since.
-        let desk = uses.of(&new);
+        // The set of views was taken before both: `old` is gone, and `new` has an endpoint since.
+        let endpoint = uses.of(&new);
         uses.retain(|_| false);
-        desk.used();
+        endpoint.used();
         assert_eq!(uses.of(&new).at(), 1);
         assert_eq!(uses.of(&old).at(), 0, "nobody holds it: it is forgotten");
-        drop(desk);
+        drop(endpoint);
         uses.retain(|_| false);
         assert_eq!(uses.of(&new).at(), 0);
     }

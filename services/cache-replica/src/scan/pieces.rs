@@ -1,4 +1,4 @@
-//! What the stretches of a view gave when they were last looked through, so that after a change only
+//! The parts that the stretches of a view gave when they were last looked through, so that after a change only
 //! those that changed are.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -10,13 +10,13 @@ use moka::sync::Cache;
 
 use crate::memo::QueryKey;
 
-/// What nobody asks for again is let go after this long.
+/// The time after which pieces that nobody asks for again are dropped.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// What a piece takes beside its part.
+/// The size of a piece beside its part.
 const PIECE_BYTES: usize = 128;
 
-/// What one query was given by each stretch.
+/// The part that each stretch gave to one query.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pieces(HashMap<StretchMark, Part>);
 
@@ -28,7 +28,7 @@ pub(crate) struct PieceKey {
 }
 
 impl Pieces {
-    /// What this very stretch gave.
+    /// Returns the part that this very stretch gave.
     pub(crate) fn get(&self, stretch: Stretch<'_>) -> Option<Part> {
         self.0.get(&stretch.mark()).cloned()
     }
@@ -61,7 +61,7 @@ impl AllPieces {
         Self(cache.build())
     }
 
-    /// What they take.
+    /// The size of all pieces in memory.
     pub(crate) fn bytes(&self) -> u64 {
         self.0.weighted_size()
     }

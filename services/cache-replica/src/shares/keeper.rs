@@ -19,16 +19,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::owners;
 
-/// How often it is looked at who lives.
+/// The interval at which a replica looks which others live.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How long others are listened to before the first share is taken: every one has beaten twice.
+/// The time that a replica listens to the others before it takes its first share: each of them has sent
+/// two beats by then.
 const LISTEN: Duration = Duration::from_millis(2 * REPLICA_BEAT_INTERVAL_MS + 500);
 
-/// How long a view is held for its new owners. One that has not come by then fails there too.
+/// The longest time that a view is held for its new owners. A view that has not come there by then
+/// fails there too.
 const HANDOVER_MAX: Duration = Duration::from_secs(60);
 
-/// How long to wait before beats are asked for again, where the bus refuses them.
+/// The wait before beats are subscribed to again, after the bus refused.
 const BEATS_RETRY: Duration = Duration::from_millis(500);
 
 /// Holds what is this replica's by rendezvous, and what it is to hand over until it is taken.
@@ -40,7 +42,7 @@ pub(crate) struct Keeper {
     pub(crate) check: Check,
 }
 
-/// What is known of the others.
+/// The last beat of each other replica.
 #[derive(Debug, Default)]
 struct Others(BTreeMap<String, Other>);
 
@@ -51,7 +53,7 @@ struct Other {
     answers: BTreeSet<ViewId>,
 }
 
-/// What is held, and for whom.
+/// The replicas that share the views, and the views that are held for their new owners.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Share {
     members: Vec<String>,
@@ -120,7 +122,7 @@ impl Keeper {
             let mut beats = match self.bus.replica_beats().await {
                 Ok(beats) => beats,
                 Err(error) => {
-                    tracing::debug!(%error, "the other replicas cannot be heard yet");
+                    tracing::debug!(%error, "cannot subscribe to the other replicas' beats yet; tries again");
                     tokio::time::sleep(BEATS_RETRY).await;
                     continue;
                 }
@@ -157,15 +159,15 @@ impl Keeper {
         tracing::info!(
             replicas = next.members.len(),
             handing_over = next.kept.len(),
-            "views are divided"
+            "takes its share of the views, divided among the replicas that live"
         );
         self.mirror.hold(next.hold(&self.replica, self.factor));
         self.check.ready();
         *share = Some(next);
     }
 
-    /// What is to be held now, where `held` is, and `handing` says since when which of that is
-    /// somebody else's.
+    /// Finds the next share. `held` are the views that are held now; `handing` says since when some of
+    /// them belong to other replicas.
     fn next(
         &self,
         now: Instant,

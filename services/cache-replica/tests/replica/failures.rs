@@ -1,4 +1,4 @@
-//! What is refused: each with its own error, and nothing else touched.
+//! Requests that are refused: each with its own error, and nothing else touched.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is told where no replica serves a view, and what is told of that in beats.
+//! The answers where no replica serves a view, and its beats then.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn until_code(harness: &Harness, code: &str) -> FactError {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_falls_back_is_told_the_reason() {
+async fn the_fallback_address_gives_the_reason() {
     let mut harness = Harness::with_ingresses(3, args()).await;
     let view = harness.view.clone();
     assert_eq!(
@@ -51,9 +51,9 @@ async fn whoever_falls_back_is_told_the_reason() {
     assert!(error.to_string().contains("services"), "{error}");
 }
 
-/// What readers get of a stale view is their choice.
+/// A reader that names an age decides by itself how old its data may be.
 #[tokio::test(start_paused = true)]
-async fn whoever_accepts_old_news_is_answered_from_it() {
+async fn a_reader_that_accepts_old_data_is_answered_from_it() {
     let harness = Harness::with_ingresses(3, args()).await;
     harness.until_unserved().await;
     until_code(&harness, "AR104").await;

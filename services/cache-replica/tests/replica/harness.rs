@@ -117,7 +117,7 @@ impl Harness {
         body::to_json(outcome.unwrap().results[0].as_ref().unwrap()).unwrap()
     }
 
-    /// How far a counter of the replica has come.
+    /// The value of one of the replica's counters.
     pub(crate) fn count(&self, metric: &str) -> u64 {
         let text = self.service.metrics.encode();
         let line = text

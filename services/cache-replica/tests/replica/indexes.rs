@@ -168,7 +168,7 @@ async fn a_value_that_all_have_is_found_by_one_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_indexes_the_one_that_finds_fewer_is_taken() {
+async fn the_index_that_finds_fewer_objects_is_used() {
     let harness = Harness::with_ingresses(OBJECTS, verifying()).await;
     let request = request_with(
         "items[?type(spec) == $kind && metadata.name == $name].metadata.name",
@@ -180,7 +180,7 @@ async fn of_two_indexes_the_one_that_finds_fewer_is_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_kept_of_the_list_may_be_what_is_looked_up() {
+async fn a_count_may_be_the_value_that_is_looked_up() {
     let mut harness = Harness::with_ingresses(OBJECTS, verifying()).await;
     let view = harness.view.clone();
     let of = key(OBJECTS);

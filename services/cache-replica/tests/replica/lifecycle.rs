@@ -44,7 +44,7 @@ async fn before_any_watcher_it_is_not_ready_and_says_what_it_waits_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_at_the_address_only_while_the_view_is_complete() {
+async fn an_endpoint_is_subscribed_only_while_its_view_is_complete() {
     let mut harness = Harness::started(args()).await;
     harness.until_ready().await;
     let view = harness.view.clone();

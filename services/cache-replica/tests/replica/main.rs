@@ -5,7 +5,7 @@
     reason = "clippy does not see that the helpers of a test are part of it"
 )]
 
-mod aggregates;
+mod counts;
 mod failures;
 mod fallback;
 mod harness;

@@ -1,11 +1,11 @@
-//! What goes where memory is short, what stays, and what comes back.
+//! Views that are evicted where memory is short, that stay, and that come back.
 
 use std::time::Duration;
 
 use anteroom_bus::{Address, Bus as _};
 use anteroom_cache_replica::Args;
 use anteroom_mirror::testing::collection;
-use anteroom_model::{FactError, ObjectKey, SourceInfo, ViewId, ViewOptions, WantedView, system};
+use anteroom_model::{DesiredView, FactError, ObjectKey, SourceInfo, ViewId, ViewOptions, system};
 use anteroom_wire::query::{QueryOutcome, encode_request};
 use serde_json::json;
 
@@ -37,7 +37,7 @@ async fn write(harness: &mut Harness, plural: &str, kib: usize) -> ViewId {
 async fn want(harness: &mut Harness, info: SourceInfo, options: ViewOptions) {
     let wanted = system::wanted();
     let name = info.source.view_id();
-    let record = serde_json::to_value(WantedView { info, options }).unwrap();
+    let record = serde_json::to_value(DesiredView { info, options }).unwrap();
     harness.writer.put(&wanted, "", name.as_str(), record).await;
     harness.writer.synced(&wanted).await;
 }
@@ -67,7 +67,8 @@ fn is_evicted(outcome: &QueryOutcome) -> bool {
     matches!(outcome, Err(FactError::Evicted { .. }))
 }
 
-/// By least recent use, whole, told as *evicted*, and back when asked for.
+/// The least recently used view is evicted whole, answers *evicted*, and comes back when it is asked
+/// for.
 #[tokio::test(start_paused = true)]
 async fn the_least_recently_used_goes_says_so_and_comes_back_when_asked_for() {
     let mut harness = Harness::started(limited(400 * KIB)).await;

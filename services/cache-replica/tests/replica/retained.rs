@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::harness::{Harness, args, ingress, key, request, request_with};
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_kept_is_an_error_and_never_null() {
+async fn a_field_that_is_not_retained_is_an_error_and_never_null() {
     let mut harness = Harness::started(args()).await;
     let mut kept = Kept::identity();
     kept.keep(&["spec", "rules", "host"]);

@@ -26,7 +26,7 @@ async fn beat_for(harness: &Harness, time: Duration) {
     let _ = tokio::time::timeout(time, harness.beating()).await;
 }
 
-/// Who serves each view, by their last beats within a second.
+/// The replicas that serve each view, by their last beats within a second.
 async fn served(harness: &Harness) -> BTreeMap<ViewId, Vec<String>> {
     let mut beats = harness.bus.replica_beats().await.unwrap();
     let mut last = BTreeMap::new();

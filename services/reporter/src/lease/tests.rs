@@ -62,7 +62,7 @@ struct Server(Arc<Mutex<Kept>>);
 struct Kept {
     lease: Option<Lease>,
     version: u64,
-    /// Whose requests never arrive.
+    /// The candidate whose requests never arrive.
     deaf_to: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The plan and the book beside a full scan, for any sequence of changes.
+//! The plan and the findings beside a full scan, for any sequence of changes.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    book::{Book, tests::result},
+    findings::{Findings, tests::result},
     result::{Outcome, Subject},
 };
 
@@ -101,7 +101,7 @@ enum Event {
     Rescan,
     /// The walk that has waited longest takes along what changed.
     Extend,
-    /// What the policy could not judge on the view is due again.
+    /// The policy's failed evaluations on the view are due again.
     Retry(u8, u8),
 }
 
@@ -121,7 +121,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 0..60)
 }
 
-/// What a policy says of an object; nothing of some.
+/// Returns the policy's results for an object; none for some.
 fn judge(policy: u8, content: u8) -> Vec<crate::result::RuleResult> {
     match (policy + content) % 4 {
         0 => Vec::new(),
@@ -139,7 +139,7 @@ struct World {
     policies: BTreeMap<u8, u8>,
     incarnations: u32,
     plan: Plan<Fake>,
-    book: Book,
+    findings: Findings,
     walks: Vec<Walk<Fake>>,
 }
 
@@ -209,7 +209,7 @@ impl World {
             Event::Rescan => self.plan.anew(|_| true),
             Event::Retry(policy, view) => {
                 let finder = finder(policy, usize::from(view));
-                let objects = self.book.errors_of(&finder);
+                let objects = self.findings.errors_of(&finder);
                 let objects: Vec<_> = objects
                     .into_iter()
                     .map(|o| ObjectKey::new("", o.name))
@@ -222,7 +222,7 @@ impl World {
     fn set(&mut self) {
         if self.plan.set(&self.finders()) {
             let plan = &self.plan;
-            self.book.retain(|finder| plan.has(finder));
+            self.findings.retain(|finder| plan.has(finder));
         }
     }
 
@@ -287,9 +287,9 @@ impl World {
                     Step::Judge(thing) if !is_readable(thing.2) => {}
                     Step::Judge(thing) => {
                         let results = judge(*content, thing.2);
-                        self.book.put(&subject(*thing), &finder, results, 0);
+                        self.findings.put(&subject(*thing), &finder, results, 0);
                     }
-                    Step::Forget(uid) => self.book.forget(uid, &finder),
+                    Step::Forget(uid) => self.findings.forget(uid, &finder),
                 }
             }
         }
@@ -311,18 +311,18 @@ impl World {
         panic!("it never comes to an end");
     }
 
-    /// The book without what is broken, of which it says what it said before.
+    /// The findings without what is broken, of which it says what it said before.
     fn known(&self) -> BTreeMap<Subject, BTreeMap<Finder, Vec<crate::result::RuleResult>>> {
         let things = self.views.iter().flatten();
         let broken = things.filter(|(_, (_, content))| *content == BROKEN);
         let broken = broken.map(|(name, (made, _))| uid(*name, *made));
         let broken: BTreeSet<String> = broken.collect();
-        let mut known = self.book.all();
+        let mut known = self.findings.all();
         known.retain(|subject, _| !broken.contains(&*subject.uid));
         known
     }
 
-    /// What each finder says it could not read.
+    /// Returns the data that each finder reported as unreadable.
     fn unread(&self) -> BTreeMap<Finder, Option<Vec<String>>> {
         let finders = self.finders().into_iter().map(|finder| {
             let keys = self.plan.unread(&finder);
@@ -332,7 +332,7 @@ impl World {
         finders.collect()
     }
 
-    /// What nobody can read.
+    /// Returns the data that nobody can read.
     fn unreadable(&self) -> BTreeMap<Finder, Option<Vec<String>>> {
         let finders = self.finders().into_iter().map(|finder| {
             let things = &self.views[usize::from(finder.view == view(1))];
@@ -343,18 +343,18 @@ impl World {
         finders.collect()
     }
 
-    fn full_scan(&self) -> Book {
-        let mut book = Book::default();
+    fn full_scan(&self) -> Findings {
+        let mut findings = Findings::default();
         for (policy, content) in &self.policies {
             for index in Self::views_of(*policy) {
                 let things = Fake(Arc::new(self.views[index].clone())).all();
                 for thing in things.into_iter().filter(|thing| is_readable(thing.2)) {
                     let results = judge(*content, thing.2);
-                    book.put(&subject(thing), &finder(*policy, index), results, 0);
+                    findings.put(&subject(thing), &finder(*policy, index), results, 0);
                 }
             }
         }
-        book
+        findings
     }
 }
 

@@ -1,11 +1,11 @@
-//! When objects are judged again that could not be judged: the facts were not there.
+//! The times at which objects are judged again that could not be judged for lack of facts.
 
 use std::collections::HashMap;
 
 use anteroom_runtime::backoff::Backoff;
 use tokio::time::Instant;
 
-use crate::book::Finder;
+use crate::findings::Finder;
 
 /// Waits until then, in milliseconds.
 const BASE_MS: u64 = 2_000;
@@ -19,7 +19,7 @@ struct Retry {
     is_begun: bool,
 }
 
-/// Who could not judge something, and when it is tried again.
+/// The finders that could not judge something, and when it is tried again.
 #[derive(Debug, Default)]
 pub(super) struct Retries(HashMap<Finder, Retry>);
 
@@ -61,7 +61,7 @@ impl Retries {
         self.0.remove(finder);
     }
 
-    /// Of whoever is no finder any more, nothing is tried.
+    /// Forgets all other finders.
     pub(super) fn retain(&mut self, is_finder: impl Fn(&Finder) -> bool) {
         self.0.retain(|finder, _| is_finder(finder));
     }
@@ -72,7 +72,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::book::tests::finder;
+    use crate::findings::tests::finder;
 
     #[test]
     fn it_is_tried_again_less_and_less_often() {

@@ -9,12 +9,12 @@ use std::{
     time::Duration,
 };
 
+use anteroom_engine::judge::{CatalogSnapshot, Judge, RuleJudgement, ScannedPolicy, TIMEOUT};
 use anteroom_model::ObjectKey;
 use anteroom_view::Object;
-use anteroom_webhook::background::{Judge, Judged, Known, Scanned, TIMEOUT};
 use futures::{StreamExt as _, stream};
 
-use super::{Waiting, lanes::Lane};
+use super::{Waiting, slice_scheduler::Lane};
 use crate::{
     metrics::ReporterMetrics,
     plan::Step,
@@ -27,13 +27,13 @@ const AT_ONCE: usize = 16;
 /// A policy whose facts were waited for in vain so many times in a row is not waited for so long again.
 const IN_VAIN_MAX: u32 = AT_ONCE as u32;
 
-/// How long such a policy is waited for, for each object: long enough for whoever answers at once.
+/// The wait for such a policy's facts, for each object: long enough for whoever answers at once.
 const TIMEOUT_IN_VAIN: Duration = Duration::from_millis(200);
 
 /// An error after that time was waited for.
 const WAITED: Duration = Duration::from_secs(1);
 
-/// What was found of one object.
+/// The results on one object.
 pub(super) enum Found {
     Gone(String),
     /// With what the policies say of it, in order of their keys.
@@ -60,12 +60,12 @@ pub(super) struct Slice {
     pub(super) found: Vec<Found>,
 }
 
-/// How long a policy's facts are worth waiting for. Cheap to clone.
+/// The timeout of a policy's facts, short once they were waited for in vain. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Patience(Arc<AtomicU32>);
+pub(super) struct FactTimeoutBackoff(Arc<AtomicU32>);
 
-impl Patience {
-    /// How long facts may take.
+impl FactTimeoutBackoff {
+    /// The longest time for facts.
     fn timeout(&self) -> Duration {
         match self.is_lost() {
             true => TIMEOUT_IN_VAIN,
@@ -73,7 +73,7 @@ impl Patience {
         }
     }
 
-    /// Whether nobody has answered for so long that waiting is of no use.
+    /// Returns whether nobody has answered for so long that waiting is of no use.
     pub(super) fn is_lost(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= IN_VAIN_MAX
     }
@@ -83,7 +83,7 @@ impl Patience {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// What became of a rule.
+    /// Takes in the outcome of a rule.
     fn note(&self, is_error: bool, was_answered: bool, took: Duration) {
         if was_answered && !is_error {
             self.regain();
@@ -93,13 +93,13 @@ impl Patience {
     }
 }
 
-/// What a slice works with.
+/// The context of a slice.
 pub(super) struct Tools {
     pub(super) judge: Judge,
-    pub(super) known: Known,
+    pub(super) known: CatalogSnapshot,
     /// In order of key.
-    pub(super) policies: Vec<Scanned>,
-    pub(super) patience: Patience,
+    pub(super) policies: Vec<ScannedPolicy>,
+    pub(super) fact_timeout: FactTimeoutBackoff,
     pub(super) metrics: ReporterMetrics,
 }
 
@@ -125,7 +125,7 @@ impl Tools {
         let Some(subject) = Subject::of(&value) else {
             return Found::Unreadable(key);
         };
-        let timeout = self.patience.timeout();
+        let timeout = self.fact_timeout.timeout();
         let judging = self
             .judge
             .judge(&self.known, &self.policies, value, timeout);
@@ -134,8 +134,8 @@ impl Tools {
         Found::Judged(key, subject, results.collect())
     }
 
-    fn result(&self, judged: Judged) -> Option<(ObjectKey, RuleResult)> {
-        let Judged {
+    fn result(&self, judged: RuleJudgement) -> Option<(ObjectKey, RuleResult)> {
+        let RuleJudgement {
             policy: key,
             rule,
             outcome,
@@ -147,7 +147,8 @@ impl Tools {
             .binary_search_by(|policy| policy.key().cmp(&key));
         let policy = self.policies.get(at.ok()?)?.policy()?;
         let result = RuleResult::of(policy, &rule, &outcome)?;
-        self.patience.note(result.is_error(), was_answered, took);
+        self.fact_timeout
+            .note(result.is_error(), was_answered, took);
         self.metrics.result(result.outcome);
         Some((key, result))
     }
@@ -159,19 +160,22 @@ mod tests {
 
     #[test]
     fn who_never_answers_is_not_waited_for_again_and_again() {
-        let patience = Patience::default();
+        let fact_timeout = FactTimeoutBackoff::default();
         let long = Duration::from_secs(10);
         for _ in 1..IN_VAIN_MAX {
-            patience.note(true, false, long);
-            patience.note(true, false, Duration::ZERO); // That costs nothing.
-            patience.note(false, false, long); // It asked nobody.
+            fact_timeout.note(true, false, long);
+            fact_timeout.note(true, false, Duration::ZERO); // That costs nothing.
+            fact_timeout.note(false, false, long); // It asked nobody.
         }
-        assert_eq!(patience.timeout(), TIMEOUT);
-        patience.note(true, false, long);
-        assert_eq!(patience.timeout(), TIMEOUT_IN_VAIN);
-        patience.note(true, true, TIMEOUT_IN_VAIN);
-        assert!(patience.is_lost(), "an answer to one fact of two is none");
-        patience.note(false, true, TIMEOUT_IN_VAIN);
-        assert_eq!(patience.timeout(), TIMEOUT);
+        assert_eq!(fact_timeout.timeout(), TIMEOUT);
+        fact_timeout.note(true, false, long);
+        assert_eq!(fact_timeout.timeout(), TIMEOUT_IN_VAIN);
+        fact_timeout.note(true, true, TIMEOUT_IN_VAIN);
+        assert!(
+            fact_timeout.is_lost(),
+            "an answer to one fact of two is none"
+        );
+        fact_timeout.note(false, true, TIMEOUT_IN_VAIN);
+        assert_eq!(fact_timeout.timeout(), TIMEOUT);
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// How long anything may take.
+/// The longest wait of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A Pod as there are many: about 2 KB of JSON.
@@ -92,9 +92,9 @@ struct World {
     bus: Arc<dyn Bus>,
     writer: Writer,
     view: ViewId,
-    /// Of Pods.
+    /// The kind record of Pods.
     kind: KindRecord,
-    desk: Desk,
+    shared: Shared,
     service: Service,
     scanner: Option<Scanner>,
 }
@@ -131,7 +131,7 @@ impl World {
         let check = service.readiness.check("policies", "them");
         let (judge, follow) = Judge::new(Arc::clone(&bus), &service, check);
         tokio::spawn(follow);
-        let desk = Desk::new();
+        let shared = Shared::new();
         let metrics = ReporterMetrics::registered(&service.metrics);
         let mirrored = MirrorMetrics::registered(&service.scope("scans").metrics);
         let hour = Duration::from_secs(3_600);
@@ -139,7 +139,7 @@ impl World {
         let scanner = Scanner::new(
             Arc::clone(&bus),
             judge,
-            desk.clone(),
+            shared.clone(),
             metrics,
             hour,
             mirrored,
@@ -150,7 +150,7 @@ impl World {
             writer,
             view,
             kind,
-            desk,
+            shared,
             service,
             scanner: Some(scanner),
         };
@@ -185,10 +185,10 @@ impl World {
         tokio::spawn(scanner.run());
     }
 
-    /// Waits until the book is so.
-    async fn until(&self, is_so: impl Fn(&mut crate::book::Book) -> bool) {
-        let mut changes = self.desk.changes();
-        while !self.desk.look(&is_so) {
+    /// Waits until the findings are so.
+    async fn until(&self, is_so: impl Fn(&mut crate::findings::Findings) -> bool) {
+        let mut changes = self.shared.changes();
+        while !self.shared.look(&is_so) {
             // A watcher says all the time that it lives.
             self.writer.beat().await;
             let _ = tokio::time::timeout(Duration::from_millis(100), changes.changed()).await;
@@ -196,8 +196,8 @@ impl World {
     }
 
     async fn settled(&self) {
-        let mut unsettled = self.desk.unsettled();
-        let all = Arc::new(crate::desk::Unsettled::default());
+        let mut unsettled = self.shared.unsettled();
+        let all = Arc::new(crate::shared::Unsettled::default());
         let is_settled = |known: &Option<_>| known.as_ref() == Some(&all);
         unsettled.wait_for(is_settled).await.unwrap();
     }
@@ -212,7 +212,7 @@ async fn put(writer: &mut Writer, view: &ViewId, key: &ObjectKey, record: &impl 
 async fn objects_are_judged_once_and_again_when_they_change() {
     let mut world = World::new(200, &policies()).await;
     world.start();
-    let all = world.until(|book| book.len() == 200);
+    let all = world.until(|findings| findings.len() == 200);
     tokio::time::timeout(PATIENCE, all).await.unwrap();
     tokio::time::timeout(PATIENCE, world.settled())
         .await
@@ -230,8 +230,8 @@ async fn objects_are_judged_once_and_again_when_they_change() {
         .writer
         .put(&world.view, &namespace, &name, changed)
         .await;
-    let fails = |book: &mut crate::book::Book| {
-        let findings = book.page(&uid).unwrap().findings.iter();
+    let fails = |findings: &mut crate::findings::Findings| {
+        let findings = findings.of_object(&uid).unwrap().findings.iter();
         let bad = findings.filter(|finding| finding.result.outcome.is_bad());
         bad.count() == 2
     };
@@ -281,7 +281,7 @@ async fn the_first_scan_of_a_policy_asks_for_facts_as_new_as_the_log() {
             world.put_policy(&by_settings()).await;
         }
         world.start();
-        tokio::time::timeout(PATIENCE, world.until(|book| book.len() == 1))
+        tokio::time::timeout(PATIENCE, world.until(|findings| findings.len() == 1))
             .await
             .unwrap();
         if !is_there_before {
@@ -314,12 +314,12 @@ async fn an_object_that_cannot_be_read_is_named_until_it_can() {
         .await;
     world.start();
     let kind = (String::new(), "Pod".to_owned());
-    let unread = crate::desk::Unsettled {
+    let unread = crate::shared::Unsettled {
         unread: [(kind, key)].into(),
         ..Default::default()
     };
-    let mut unsettled = world.desk.unsettled();
-    for expected in [unread, crate::desk::Unsettled::default()] {
+    let mut unsettled = world.shared.unsettled();
+    for expected in [unread, crate::shared::Unsettled::default()] {
         let expected = Some(Arc::new(expected));
         let told = unsettled.wait_for(|known| *known == expected);
         tokio::time::timeout(PATIENCE, told).await.unwrap().unwrap();
@@ -328,7 +328,7 @@ async fn an_object_that_cannot_be_read_is_named_until_it_can() {
             .put(&world.view, &namespace, &name, whole.clone())
             .await;
     }
-    assert_eq!(world.desk.look(|book| book.len()), 3);
+    assert_eq!(world.shared.look(|findings| findings.len()), 3);
 }
 
 /// Speaks of the Pods of these teams alone.
@@ -343,14 +343,16 @@ fn of_teams(name: &str, teams: &[usize]) -> Value {
 }
 
 impl World {
-    /// A book that holds the first four of eight Pods, and leaves out the others.
+    /// Findings that hold the first four of eight Pods, and leaves out the others.
     async fn full(policies: &[Value]) -> Self {
         let mut world = Self::new(8, policies).await;
-        let limits = crate::book::Limits {
-            pages_max: 4,
+        let limits = crate::findings::Limits {
+            objects_max: 4,
             ..Default::default()
         };
-        world.desk.look(|book| *book = Book::with_limits(limits));
+        world
+            .shared
+            .look(|findings| *findings = Findings::with_limits(limits));
         world.start();
         world.until_held(0..4, 4).await;
         world
@@ -365,9 +367,9 @@ impl World {
                 .to_owned()
         };
         let uids: Vec<String> = pods.map(uid).collect();
-        let is_so = |book: &mut Book| {
-            let has_all = uids.iter().all(|uid| book.page(uid).is_some());
-            has_all && (book.len(), book.left_out()) == (uids.len(), left_out)
+        let is_so = |findings: &mut Findings| {
+            let has_all = uids.iter().all(|uid| findings.of_object(uid).is_some());
+            has_all && (findings.len(), findings.left_out()) == (uids.len(), left_out)
         };
         tokio::time::timeout(PATIENCE, self.until(is_so))
             .await
@@ -382,12 +384,12 @@ async fn who_was_left_out_is_taken_in_when_the_policy_that_took_the_room_goes() 
         of_teams("last", &[4, 5, 6, 7]),
     ];
     let mut world = World::full(&both).await;
-    let full = crate::desk::Unsettled {
+    let full = crate::shared::Unsettled {
         is_full: true,
         ..Default::default()
     };
     let told = |known: &Option<Arc<_>>| known.as_deref() == Some(&full);
-    let mut unsettled = world.desk.unsettled();
+    let mut unsettled = world.shared.unsettled();
     tokio::time::timeout(PATIENCE, unsettled.wait_for(told))
         .await
         .unwrap()
@@ -408,14 +410,14 @@ async fn who_was_left_out_is_taken_in_when_an_object_goes() {
     world.until_held(1..5, 3).await;
 }
 
-/// What this process takes: memory in bytes, CPU in ticks of 10 ms.
+/// Returns this process's memory in bytes and its CPU time in ticks of 10 ms.
 fn taken() -> (u64, u64) {
     let number = |text: &str| text.parse::<u64>().unwrap();
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages = number(statm.split(' ').nth(1).unwrap());
+    let objects = number(statm.split(' ').nth(1).unwrap());
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split(' ').collect();
-    (pages * 4_096, number(fields[12]) + number(fields[13]))
+    (objects * 4_096, number(fields[12]) + number(fields[13]))
 }
 
 /// Tells what a scan of so many Pods by ten policies takes.
@@ -423,15 +425,15 @@ async fn measure(pods: usize) {
     let mut world = World::new(pods, &policies()).await;
     let (begun, before) = (Clock::now(), taken());
     world.start();
-    world.until(|book| book.len() == pods).await;
+    world.until(|findings| findings.len() == pods).await;
     world.settled().await;
     let (took, after) = (begun.elapsed(), taken());
     println!(
-        "{pods} Pods: {} s, {} ms of CPU, {} MB more, {} bytes of it a page",
+        "{pods} Pods: {} s, {} ms of CPU, {} MB more, {} bytes of it a of_object",
         took.as_secs_f64(),
         (after.1 - before.1) * 10,
         (after.0.saturating_sub(before.0)) / 1_000_000,
-        world.desk.look(|book| book.bytes()) / pods,
+        world.shared.look(|findings| findings.bytes()) / pods,
     );
 }
 

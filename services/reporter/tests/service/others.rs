@@ -1,4 +1,5 @@
-//! What others do: to reports, to the Lease, and at admission; and what exists as a trigger.
+//! Actions of other programs on reports, on the Lease and at admission, and triggers for existing
+//! objects.
 
 use std::time::Duration;
 

@@ -24,7 +24,7 @@ pub(crate) fn definitions() -> Vec<Value> {
     DEPLOYED.clone()
 }
 
-/// What of an object an API server would drop or refuse.
+/// Returns the parts of an object that an API server would drop or refuse.
 pub(crate) fn unfit(resource: &str, object: &Value) -> Vec<String> {
     let definition = DEPLOYED
         .iter()

@@ -9,7 +9,7 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::timeout};
 
-/// How long anything may take.
+/// The longest wait of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) const CONFIG_MAPS: &str = "configmaps";
@@ -84,7 +84,7 @@ impl World {
         ))
     }
 
-    /// Which team is the right one.
+    /// Sets the team that the policy accepts.
     pub(crate) fn set(&self, team: &str) {
         let settings = json!({"metadata": {"name": "settings", "namespace": "default"},
             "data": {"team": team}});

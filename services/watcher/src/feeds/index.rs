@@ -1,4 +1,4 @@
-//! Which views an object can concern, by what they say of its name and namespace: an event must not
+//! An index of views by the name and namespace of the objects that they can hold: an event must not
 //! cost more where a thousand views are each on an object of their own.
 //!
 //! Labels are not looked at: an object that lost one concerns the views that had it.
@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use anteroom_model::{ObjectKey, ViewId};
 
-use super::plan::Lens;
+use super::plan::ViewFilter;
 
 #[derive(Debug, Default)]
 pub(super) struct Index {
@@ -17,24 +17,24 @@ pub(super) struct Index {
 }
 
 impl Index {
-    pub(super) fn insert(&mut self, view: &ViewId, lens: &Lens) {
-        if let Some(name) = lens.fields.name() {
+    pub(super) fn insert(&mut self, view: &ViewId, filter: &ViewFilter) {
+        if let Some(name) = filter.fields.name() {
             put(&mut self.names, name, view);
-        } else if lens.namespaces.is_empty() {
+        } else if filter.namespaces.is_empty() {
             self.rest.insert(view.clone());
         } else {
-            let all = lens.namespaces.iter();
+            let all = filter.namespaces.iter();
             all.for_each(|namespace| put(&mut self.namespaces, namespace, view));
         }
     }
 
-    pub(super) fn remove(&mut self, view: &ViewId, lens: &Lens) {
-        if let Some(name) = lens.fields.name() {
+    pub(super) fn remove(&mut self, view: &ViewId, filter: &ViewFilter) {
+        if let Some(name) = filter.fields.name() {
             take(&mut self.names, name, view);
-        } else if lens.namespaces.is_empty() {
+        } else if filter.namespaces.is_empty() {
             self.rest.remove(view);
         } else {
-            let all = lens.namespaces.iter();
+            let all = filter.namespaces.iter();
             all.for_each(|namespace| take(&mut self.namespaces, namespace, view));
         }
     }
@@ -66,30 +66,30 @@ mod tests {
 
     use super::*;
 
-    fn lens(namespaces: &[&str], fields: &str) -> Lens {
-        Lens::new(&Collection {
+    fn filter(namespaces: &[&str], fields: &str) -> ViewFilter {
+        ViewFilter::new(&Collection {
             namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
             field_selector: fields.into(),
             ..Collection::all(GroupVersionResource::new("", "v1", "things"))
         })
     }
 
-    /// Of a thousand views an event looks at those that it can concern.
+    /// Of a thousand views, an event looks only at those that it can change.
     #[test]
     fn an_object_is_looked_for_only_where_it_can_be() {
         let mut index = Index::default();
         let mut views = Vec::new();
         for n in 0..1_000 {
             let fields = format!("metadata.name=o{n}");
-            views.push((ViewId::new(fields.clone()), lens(&[], &fields)));
+            views.push((ViewId::new(fields.clone()), filter(&[], &fields)));
         }
-        views.push((ViewId::new("within"), lens(&["a", "b"], "")));
-        views.push((ViewId::new("one"), lens(&[], "metadata.namespace=a")));
-        views.push((ViewId::new("not"), lens(&[], "metadata.name!=o7")));
-        views.push((ViewId::new("foreign"), lens(&["b"], "spec.x=1")));
+        views.push((ViewId::new("within"), filter(&["a", "b"], "")));
+        views.push((ViewId::new("one"), filter(&[], "metadata.namespace=a")));
+        views.push((ViewId::new("not"), filter(&[], "metadata.name!=o7")));
+        views.push((ViewId::new("foreign"), filter(&["b"], "spec.x=1")));
         views
             .iter()
-            .for_each(|(view, lens)| index.insert(view, lens));
+            .for_each(|(view, filter)| index.insert(view, filter));
         let of = |index: &Index, namespace, name| {
             let key = ObjectKey::new(namespace, name);
             let found = index.of(&key);
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(of(&index, "c", "x"), "not");
         views
             .iter()
-            .for_each(|(view, lens)| index.remove(view, lens));
+            .for_each(|(view, filter)| index.remove(view, filter));
         assert_eq!(of(&index, "a", "o7"), "");
         assert!(index.names.is_empty() && index.namespaces.is_empty());
     }

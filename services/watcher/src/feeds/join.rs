@@ -1,136 +1,151 @@
 //! A view, or an object, that comes to a watch which runs already: only what it holds itself is
 //! listed, and the watch goes on meanwhile.
 //!
-//! It hears the watch from before its list is asked for, and the list is a consistent read: whatever
-//! is not in it comes after it. What comes twice, or in the wrong order, is told apart by version.
+//! A view's events are held back from before its list is asked for, and the list is a consistent read:
+//! whatever is not in it comes after it. So those up to its version are dropped, and the others follow it.
 
-use std::{future::ready, time::Instant};
+use std::future::ready;
 
 use anteroom_model::{GroupVersionResource, ObjectKey, ResourceVersion};
 use tracing::Span;
 
 use super::{
-    hub::{Hub, Member, Outlet},
-    plan::Scope,
-    sink::{FeedSink, is_immutable},
+    hub::Hub,
+    member::{Held, Member, Progress},
+    plan::WatchScope,
+    sink::{WatchSink, is_immutable},
 };
 use crate::{
-    apiserver::{ApiServer, Fault},
-    publish::Tenure,
-    reflect::{self, RawObject},
+    log_writer::publish::ViewLease,
+    source::{
+        apiserver::{ApiServer, Fault},
+        reflect::{self, RawObject},
+    },
 };
 
-/// Lists beside one watch at a time. Where more is asked for, the watch lists again, for all of them.
-pub(super) const JOINS_MAX: usize = 8;
-
-/// Who comes to a watch.
+/// A view or an object that comes to a watch.
 #[derive(Debug)]
-pub(super) enum Joins {
-    /// A view, for which these have to be listed; `begun` is the number of the list.
+pub(super) enum Joining {
+    /// A view, for which these have to be listed; `list` is the number of the list.
     View {
-        tenure: Tenure,
-        begun: u32,
-        lists: Vec<Scope>,
+        lease: ViewLease,
+        list: u32,
+        own: Vec<WatchScope>,
     },
     /// An object, in the history of this number.
     Object { object: ObjectKey, era: u64 },
 }
 
-/// One of them on its way.
+/// A list beside a watch.
 pub(super) struct Join {
     pub(super) api: ApiServer,
     pub(super) gvr: GroupVersionResource,
-    /// Of the watch.
-    pub(super) sink: FeedSink,
+    /// The sink of the watch.
+    pub(super) sink: WatchSink,
 }
 
 impl Join {
-    pub(super) async fn run(self, joins: Joins) {
-        let done = match &joins {
-            Joins::View {
-                tenure,
-                begun,
-                lists,
-            } => self.view(tenure, *begun, lists).await,
-            Joins::Object { object, era } => self.object(object, *era).await,
+    pub(super) async fn run(self, joining: Joining) {
+        let done = match &joining {
+            Joining::View { lease, list, own } => self.view(lease, *list, own).await,
+            Joining::Object { object, era } => self.object(object, *era).await,
         };
-        let mut hub = self.sink.hub.lock();
-        let Some(feed) = hub.feeds.get_mut(&self.sink.scope) else {
-            return;
-        };
-        feed.joining = feed.joining.saturating_sub(1);
-        if let Err(fault) = done {
+        if let Err(fault) = &done {
             tracing::debug!(resource = %self.gvr, %fault, "listed by the watch instead");
-            feed.ask();
+        }
+        self.end(&joining, done.is_err());
+    }
+
+    /// The list is over. Where it does not count, the watch lists again.
+    pub(super) fn end(&self, joining: &Joining, failed: bool) {
+        let mut hub = self.sink.hub.lock();
+        let mut lists_again = failed;
+        if let Joining::View { lease, list, .. } = joining {
+            if failed && let Some(member) = self.member(&mut hub, lease, *list) {
+                member.gives_up(&self.sink.scope);
+            }
+            lists_again |= hub.waits(&lease.view, &self.sink.scope);
+        }
+        if let Some(watch) = hub.watches.get_mut(&self.sink.scope) {
+            watch.joining = watch.joining.saturating_sub(1);
+            if lists_again {
+                watch.ask();
+            }
         }
     }
 
-    async fn view(&self, tenure: &Tenure, begun: u32, lists: &[Scope]) -> Result<(), Fault> {
+    async fn view(&self, lease: &ViewLease, list: u32, own: &[WatchScope]) -> Result<(), Fault> {
         let mut listed = Vec::new();
-        for list in lists {
-            let collection = list.collection(&self.gvr).canonical();
-            let take = |objects| self.page(tenure, begun, objects);
+        for scope in own {
+            let collection = scope.collection(&self.gvr).canonical();
+            let take = |objects| self.page(lease, list, objects);
             match reflect::once(&self.api, &collection, take).await? {
-                Some(version) => listed.push((list, version)),
+                Some(version) => listed.push((scope, version)),
                 None => return Ok(()),
             }
         }
-        self.finish(tenure, begun, &listed);
+        self.finish(lease, list, &listed);
         Ok(())
     }
 
-    /// Whether the list still counts.
-    pub(super) async fn page(&self, tenure: &Tenure, begun: u32, objects: Vec<RawObject>) -> bool {
+    /// Takes objects of the list in. Returns whether the list still counts.
+    pub(super) async fn page(&self, lease: &ViewLease, list: u32, objects: Vec<RawObject>) -> bool {
         for RawObject { key, version, json } in objects {
             self.sink.publisher.room().await;
             let mut object = self.sink.read(&json);
             let mut hub = self.sink.hub.lock();
-            let Some(member) = self.member(&mut hub, tenure, begun) else {
+            let Some(member) = self.member(&mut hub, lease, list) else {
                 return false;
             };
-            let outlet = Outlet {
-                tenure: tenure.clone(),
-                sealed: member.sealed,
-                kept: member.kept.clone(),
-                by: Some(self.sink.scope.width()),
-            };
-            let body = object.body(outlet.kept.as_deref());
+            let target = member.target();
+            let body = object.body(target.retained.as_deref());
             // Still under the lock: nothing of it may follow a list that took its place.
             self.sink
-                .write(&outlet, &key, &version, body, &Span::none());
+                .write(&target, &key, &version, body, &Span::none());
         }
         true
     }
 
-    pub(super) fn finish(&self, tenure: &Tenure, begun: u32, listed: &[(&Scope, ResourceVersion)]) {
-        let mut hub = self.sink.hub.lock();
-        let Some(member) = self.member(&mut hub, tenure, begun) else {
-            return;
-        };
-        let FeedSink {
+    pub(super) fn finish(
+        &self,
+        lease: &ViewLease,
+        list: u32,
+        listed: &[(&WatchScope, ResourceVersion)],
+    ) {
+        let WatchSink {
             publisher, scope, ..
         } = &self.sink;
-        let now = Instant::now();
-        for (list, version) in listed {
-            let list = (scope.width(), list.namespace.as_str());
-            publisher.with(|book| book.swept(tenure, begun, list, version, now));
-        }
-        let version = listed.first().map(|(_, version)| version.clone());
-        publisher.with(|book| book.heard(tenure, version, now));
-        member.joins.remove(scope);
-        if member.listed(scope, publisher) {
-            self.sink.planned.notify_one();
+        let mut hub = self.sink.hub.lock();
+        let Some(member) = self.member(&mut hub, lease, list) else {
+            return;
+        };
+        let held = publisher.with(|queue| member.joined(scope, listed, queue));
+        // Still under the lock: no later event may come before these.
+        for event in held {
+            let target = publisher.with(|queue| member.replay(scope, &event, queue));
+            if let (Some(target), Held::Put(object, span)) = (target, event) {
+                let mut read = self.sink.read(&object.json);
+                let body = read.body(target.retained.as_deref());
+                let RawObject { key, version, .. } = &object;
+                self.sink.write(&target, key, version, body, &span);
+            }
         }
     }
 
-    fn member<'a>(&self, hub: &'a mut Hub, tenure: &Tenure, begun: u32) -> Option<&'a mut Member> {
-        let member = hub.members.get_mut(&tenure.view)?;
-        let same = member.tenure.epoch == tenure.epoch;
-        (same && member.joins.get(&self.sink.scope) == Some(&begun)).then_some(member)
+    /// The view, where it still joins with this list.
+    fn member<'a>(&self, hub: &'a mut Hub, lease: &ViewLease, list: u32) -> Option<&'a mut Member> {
+        let member = hub.members.get_mut(&lease.view)?;
+        let joins = match member.watches.get(&self.sink.scope)? {
+            Progress::Joins { list: own, .. } => *own == list,
+            Progress::Waits { .. } | Progress::Lists(_) | Progress::Follows { .. } => false,
+        };
+        (joins && member.lease.epoch == lease.epoch).then_some(member)
     }
 
     async fn object(&self, object: &ObjectKey, era: u64) -> Result<(), Fault> {
-        let collection = Scope::of_object(object).collection(&self.gvr).canonical();
+        let collection = WatchScope::of_object(object)
+            .collection(&self.gvr)
+            .canonical();
         let mut found = Vec::new();
         let take = |objects| {
             found.extend(objects);
@@ -156,7 +171,9 @@ impl Join {
         }
         let Some(RawObject { key, version, json }) = found else {
             if let Some(version) = listed {
-                hub.references.absent(object, version, &self.sink.publisher);
+                self.sink
+                    .publisher
+                    .with(|queue| hub.references.absent(object, version, queue));
             }
             return;
         };

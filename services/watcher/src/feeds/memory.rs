@@ -1,4 +1,4 @@
-//! What the feeders of a process keep, in bytes, against the limit.
+//! The memory of all feeders of a process, in bytes, against the limit.
 //!
 //! The rule: a part of the limit is the process's own ([`PROCESS_BYTES`]), and so much for each entry
 //! and each thing that a policy refers to ([`ENTRY_BYTES`]). Bodies that wait to be written take at
@@ -17,11 +17,11 @@ use std::{
 use anteroom_model::Failure;
 use parking_lot::Mutex;
 
-/// What a watcher takes beside that: code, connections, pages and batches on their way, and what the
+/// Memory that a watcher takes beside that: code, connections, pages and batches on their way, and what the
 /// allocator keeps for a moment. Measured at lists of 50,000 objects of 2 KB.
 const PROCESS_BYTES: u64 = 32 * 1024 * 1024;
 
-/// What an entry, or a reference of a policy, takes in a coordinator: as it was read, resolved, told of
+/// Memory of an entry, or of a reference of a policy, in a coordinator: as it was read, resolved, told of
 /// and published. Measured at 20,000 and at 100,000 of them, half in entries and half in policies: 6.5
 /// to 7.4 KB each.
 const ENTRY_BYTES: u64 = 7 * 1024;
@@ -36,7 +36,7 @@ pub(crate) struct Memory {
     next: Arc<AtomicU64>,
 }
 
-/// What one feeder takes, or the coordinator, until it is dropped.
+/// The share of one feeder, or of the coordinator, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     of: Memory,
@@ -107,7 +107,7 @@ mod tests {
         assert!(!one.over(hundred, 60, 50));
     }
 
-    /// What is kept of entries leaves less for views, until they are gone.
+    /// Memory for entries leaves less for views, until the entries are gone.
     #[test]
     fn entries_count_too_and_are_not_what_goes() {
         let memory = Memory::default();

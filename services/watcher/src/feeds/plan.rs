@@ -1,4 +1,4 @@
-//! Which watches to run for what is wanted of one type. Pure.
+//! The plan of the watches to run for the views and references of one type. Pure.
 //!
 //! The rules, in order:
 //!
@@ -23,8 +23,6 @@ use anteroom_model::{
     Collection, GroupVersionResource, LabelSelector, NameSelector, ObjectKey, ViewId,
 };
 
-use crate::publish::Width;
-
 /// A watch saved is worth so many objects more in another one: their list, and their events.
 pub(super) const OBJECTS_PER_WATCH: u64 = 500;
 
@@ -35,16 +33,16 @@ pub(super) const NARROW_UNSIZED_MAX: usize = 16;
 /// it a buffer and a goroutine.
 pub(super) const WATCHES_PER_TYPE_MAX: usize = 64;
 
-/// What one watch brings: a collection of a type, in one namespace or in all.
+/// The collection that one watch brings: of a type, in one namespace or in all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Scope {
+pub(super) struct WatchScope {
     /// Empty: all.
     pub namespace: String,
     pub labels: String,
     pub fields: String,
 }
 
-impl Scope {
+impl WatchScope {
     pub(super) fn all() -> Self {
         Self::default()
     }
@@ -73,20 +71,6 @@ impl Scope {
         self.namespace.is_empty() || self.namespace == namespace
     }
 
-    /// Whose list it is, of those that may bring an object to a view.
-    pub(super) fn width(&self) -> Width {
-        match self.is_wide() {
-            true if self.namespace.is_empty() => Width::Type,
-            true => Width::Namespace,
-            false => Width::Own,
-        }
-    }
-
-    /// Its width, and its namespace.
-    pub(super) fn reach(&self) -> (Width, &str) {
-        (self.width(), &self.namespace)
-    }
-
     pub(super) fn collection(&self, gvr: &GroupVersionResource) -> Collection {
         Collection {
             label_selector: self.labels.clone(),
@@ -96,9 +80,9 @@ impl Scope {
     }
 }
 
-/// What a view holds of its type, in a form that objects can be held against.
+/// The selection of a view, in a form that objects can be held against.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lens {
+pub(super) struct ViewFilter {
     /// Empty: all.
     pub namespaces: Vec<String>,
     pub labels: LabelSelector,
@@ -110,7 +94,7 @@ pub(super) struct Lens {
     derivable: bool,
 }
 
-impl Lens {
+impl ViewFilter {
     pub(super) fn new(collection: &Collection) -> Self {
         let labels = LabelSelector::parse(&collection.label_selector);
         let fields = NameSelector::parse(&collection.field_selector);
@@ -132,8 +116,8 @@ impl Lens {
     }
 
     /// The watches that bring exactly this.
-    pub(super) fn own(&self) -> BTreeSet<Scope> {
-        let scope = |namespace: &str| Scope {
+    pub(super) fn own(&self) -> BTreeSet<WatchScope> {
+        let scope = |namespace: &str| WatchScope {
             namespace: namespace.into(),
             labels: self.label_text.clone(),
             fields: self.field_text.clone(),
@@ -154,44 +138,44 @@ impl Lens {
     }
 }
 
-/// What is wanted of one type, and what is known of it.
+/// The views and references of one type, and its size and rights as far as they are known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wants {
-    pub views: BTreeMap<ViewId, Lens>,
+    pub views: BTreeMap<ViewId, ViewFilter>,
     /// Referenced objects that have to be watched.
     pub references: BTreeSet<ObjectKey>,
     /// Objects of the type; `None`: not known.
     pub objects: Option<u64>,
     /// Wide watches that the API server forbids.
-    pub forbidden: BTreeSet<Scope>,
-    /// What is watched now.
-    pub current: BTreeSet<Scope>,
+    pub forbidden: BTreeSet<WatchScope>,
+    /// The watches that run now.
+    pub current: BTreeSet<WatchScope>,
 }
 
-/// What to watch.
+/// The watches to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
-    pub scopes: BTreeSet<Scope>,
-    /// Which of them a view is made of; none where it does not fit.
-    pub views: HashMap<ViewId, BTreeSet<Scope>>,
+    pub scopes: BTreeSet<WatchScope>,
+    /// Those that each view is made of; none where it does not fit.
+    pub views: HashMap<ViewId, BTreeSet<WatchScope>>,
     /// References that do not fit.
     pub unfit: BTreeSet<ObjectKey>,
 }
 
-/// Whether the size of the type makes a difference to the plan.
+/// Returns whether the size of the type makes a difference to the plan.
 pub(super) fn asks_for_size(wants: &Wants) -> bool {
-    let whole = |lens: &Lens| lens.is_whole() && lens.namespaces.is_empty();
+    let whole = |filter: &ViewFilter| filter.is_whole() && filter.namespaces.is_empty();
     let wide_anyway = wants.views.values().any(whole);
     !wide_anyway && wants.objects.is_none() && narrow(wants).len() > 1
 }
 
-/// Of each wide watch of a plan, how many of the narrow ones that it saves may go before another plan
-/// would do without it; `None`: any number, since a view is of exactly it.
-pub(super) fn spare(wants: &Wants, plan: &Plan) -> BTreeMap<Scope, Option<usize>> {
+/// Returns for each wide watch of a plan the number of narrow ones saved by it that may go before another
+/// plan would do without it; `None`: any number, since a view is of exactly it.
+pub(super) fn spare(wants: &Wants, plan: &Plan) -> BTreeMap<WatchScope, Option<usize>> {
     let narrow = narrow(wants);
     let wide = plan.scopes.iter().filter(|scope| scope.is_wide());
     let spare = wide.map(|scope| {
-        let exactly = |lens: &Lens| lens.is_whole() && lens.own().contains(scope);
+        let exactly = |filter: &ViewFilter| filter.is_whole() && filter.own().contains(scope);
         if wants.views.values().any(exactly) {
             return (scope.clone(), None);
         }
@@ -208,21 +192,21 @@ pub(super) fn spare(wants: &Wants, plan: &Plan) -> BTreeMap<Scope, Option<usize>
 
 /// Objects that a wide watch brings, where that is known well enough: a namespace is not larger than
 /// its type.
-fn size_of(scope: &Scope, wants: &Wants) -> Option<u64> {
+fn size_of(scope: &WatchScope, wants: &Wants) -> Option<u64> {
     let small = |objects: &u64| scope.namespace.is_empty() || *objects <= OBJECTS_PER_WATCH;
     wants.objects.filter(small)
 }
 
 /// The watches of a type.
 pub(super) fn plan(wants: &Wants) -> Plan {
-    let mut wide: BTreeSet<Scope> = BTreeSet::new();
-    for lens in wants.views.values().filter(|lens| lens.is_whole()) {
-        wide.extend(lens.own());
+    let mut wide: BTreeSet<WatchScope> = BTreeSet::new();
+    for filter in wants.views.values().filter(|filter| filter.is_whole()) {
+        wide.extend(filter.own());
     }
-    let all = Scope::all();
-    let allowed = |scope: &Scope| !wants.forbidden.contains(scope);
+    let all = WatchScope::all();
+    let allowed = |scope: &WatchScope| !wants.forbidden.contains(scope);
     let narrow = narrow(wants);
-    let runs = |scope: &Scope| wants.current.contains(scope);
+    let runs = |scope: &WatchScope| wants.current.contains(scope);
     let all_pays = pays(runs(&all), narrow.len(), wants.objects);
     if !wide.contains(&all) && allowed(&all) && all_pays {
         wide.insert(all.clone());
@@ -233,7 +217,7 @@ pub(super) fn plan(wants: &Wants) -> Plan {
             *by_namespace.entry(&scope.namespace).or_default() += 1;
         }
         for (namespace, count) in by_namespace {
-            let scope = Scope::of_namespace(namespace);
+            let scope = WatchScope::of_namespace(namespace);
             if allowed(&scope) && pays(runs(&scope), count, size_of(&scope, wants)) {
                 wide.insert(scope);
             }
@@ -243,23 +227,23 @@ pub(super) fn plan(wants: &Wants) -> Plan {
 }
 
 /// The watches that there would be without any wide one that only saves others.
-fn narrow(wants: &Wants) -> BTreeSet<Scope> {
-    let lenses = wants.views.values().filter(|lens| lens.derivable());
-    let mut scopes: BTreeSet<Scope> = lenses.flat_map(Lens::own).collect();
-    scopes.extend(wants.references.iter().map(Scope::of_object));
-    let wide: BTreeSet<Scope> = scopes
+fn narrow(wants: &Wants) -> BTreeSet<WatchScope> {
+    let filters = wants.views.values().filter(|filter| filter.derivable());
+    let mut scopes: BTreeSet<WatchScope> = filters.flat_map(ViewFilter::own).collect();
+    scopes.extend(wants.references.iter().map(WatchScope::of_object));
+    let wide: BTreeSet<WatchScope> = scopes
         .iter()
         .filter(|scope| scope.is_wide())
         .cloned()
         .collect();
     scopes.retain(|scope| {
-        let namespace = Scope::of_namespace(&scope.namespace);
+        let namespace = WatchScope::of_namespace(&scope.namespace);
         scope.is_wide() || !wide.contains(&namespace)
     });
     scopes
 }
 
-/// Whether a wide watch in the place of `count` narrow ones costs the API server less. `runs`: it is
+/// Returns whether a wide watch in the place of `count` narrow ones costs the API server less. `runs`: it is
 /// there already.
 fn pays(runs: bool, count: usize, size: Option<u64>) -> bool {
     if count > WATCHES_PER_TYPE_MAX {
@@ -275,22 +259,25 @@ fn pays(runs: bool, count: usize, size: Option<u64>) -> bool {
     }
 }
 
-fn assign(wants: &Wants, wide: &BTreeSet<Scope>) -> Plan {
+fn assign(wants: &Wants, wide: &BTreeSet<WatchScope>) -> Plan {
     let mut plan = Plan::default();
-    let usable: BTreeSet<&Scope> = wide
+    let usable: BTreeSet<&WatchScope> = wide
         .iter()
         .filter(|scope| !wants.forbidden.contains(scope))
         .collect();
-    let cover = |scope: &Scope| {
+    let cover = |scope: &WatchScope| {
         let all = usable.iter().find(|wide| wide.namespace.is_empty());
         let of = usable.iter().find(|wide| wide.namespace == scope.namespace);
         all.or(of).map(|wide| (*wide).clone())
     };
     // A watch that is needed as such comes first, so that others may be derived from it.
-    let (whole, rest): (Vec<_>, Vec<_>) = wants.views.iter().partition(|(_, lens)| lens.is_whole());
-    for (view, lens) in whole.into_iter().chain(rest) {
-        let own = lens.own();
-        let scopes: BTreeSet<Scope> = if lens.derivable() {
+    let (whole, rest): (Vec<_>, Vec<_>) = wants
+        .views
+        .iter()
+        .partition(|(_, filter)| filter.is_whole());
+    for (view, filter) in whole.into_iter().chain(rest) {
+        let own = filter.own();
+        let scopes: BTreeSet<WatchScope> = if filter.derivable() {
             own.into_iter()
                 .map(|scope| cover(&scope).unwrap_or(scope))
                 .collect()
@@ -305,7 +292,7 @@ fn assign(wants: &Wants, wide: &BTreeSet<Scope>) -> Plan {
         }
     }
     for object in &wants.references {
-        let own = Scope::of_object(object);
+        let own = WatchScope::of_object(object);
         let scope = cover(&own).unwrap_or(own);
         if plan.fits(&BTreeSet::from([scope.clone()])) {
             plan.scopes.insert(scope);
@@ -317,7 +304,7 @@ fn assign(wants: &Wants, wide: &BTreeSet<Scope>) -> Plan {
 }
 
 impl Plan {
-    fn fits(&self, scopes: &BTreeSet<Scope>) -> bool {
+    fn fits(&self, scopes: &BTreeSet<WatchScope>) -> bool {
         let new = scopes.difference(&self.scopes).count();
         new == 0 || self.scopes.len() + new <= WATCHES_PER_TYPE_MAX
     }

@@ -1,6 +1,6 @@
 //! The objects of a type that are referenced one by one, and what is known of each.
 //!
-//! What was heard of an object is only ever replaced by what is newer, so it does not matter which
+//! Only something newer ever replaces the last news of an object, so it does not matter which
 //! watch it comes from.
 
 use std::{
@@ -14,10 +14,10 @@ use anteroom_wire::{WireError, referenced};
 use bytes::Bytes;
 use tracing::Span;
 
-use super::plan::Scope;
-use crate::publish::{Publisher, Tenure, Width};
+use super::plan::WatchScope;
+use crate::log_writer::publish::{ViewLease, WriteQueue};
 
-/// How often an immutable object, which is not watched, is looked at: only its deletion can be news.
+/// An immutable object is not watched, but read so often: only its deletion can be news.
 pub(super) const IMMUTABLE_CHECK: Duration = Duration::from_secs(5 * 60);
 
 /// The texts of a key, its version and its watch, as they mostly are.
@@ -26,24 +26,24 @@ const KEY_BYTES: usize = 96;
 #[derive(Debug, Default)]
 pub(super) struct References {
     /// The view that holds them, once it is wanted.
-    pub(super) tenure: Option<Tenure>,
+    pub(super) lease: Option<ViewLease>,
     pub(super) sealed: bool,
     pub(super) of: HashMap<ObjectKey, Reference>,
     /// Those that came since watches were last planned.
     pub(super) fresh: VecDeque<ObjectKey>,
-    /// Counts histories.
+    /// Histories of the source so far.
     pub(super) era: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct Reference {
     pub(super) state: State,
-    /// Where the type stood when this was so, or the object's own version.
+    /// The type's version when this was so, or the object's own.
     version: ResourceVersion,
-    /// The lists that run, took it in when they began, and did not bring it yet.
+    /// The lists that run and would bring it if it were there, and did not yet.
     awaited: Awaited,
     /// The watch that is planned for it.
-    pub(super) scope: Option<Scope>,
+    pub(super) scope: Option<WatchScope>,
     pub(super) read: Instant,
     /// It cannot change any more.
     pub(super) immutable: bool,
@@ -59,33 +59,42 @@ pub(super) enum State {
     Idle,
 }
 
-/// Lists, by their width.
+/// Lists of the watches that may bring one object: of itself, of its namespace, of the type. Each by a
+/// bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Awaited(u8);
 
 impl Awaited {
-    fn begin(&mut self, list: Width) {
-        self.0 |= list.bit();
+    fn begin(&mut self, list: &WatchScope) {
+        self.0 |= Self::bit(list);
     }
 
-    /// Whether it was awaited.
-    fn end(&mut self, list: Width) -> bool {
-        let was = self.0 & list.bit() != 0;
-        self.0 &= !list.bit();
+    /// Returns whether it was awaited.
+    fn end(&mut self, list: &WatchScope) -> bool {
+        let was = self.0 & Self::bit(list) != 0;
+        self.0 &= !Self::bit(list);
         was
+    }
+
+    fn bit(list: &WatchScope) -> u8 {
+        match (list.is_wide(), list.namespace.is_empty()) {
+            (false, _) => 1,
+            (true, false) => 2,
+            (true, true) => 4,
+        }
     }
 }
 
 impl Reference {
-    /// Whether the watch brings it, if it is there.
-    fn is_brought_by(&self, feed: &Scope, object: &ObjectKey) -> bool {
-        let planned = self.scope.as_ref() == Some(feed);
-        planned || (feed.is_wide() && feed.holds_namespace(&object.namespace))
+    /// Returns whether the watch brings it, if it is there.
+    fn is_brought_by(&self, scope: &WatchScope, object: &ObjectKey) -> bool {
+        let planned = self.scope.as_ref() == Some(scope);
+        planned || (scope.is_wide() && scope.holds_namespace(&object.namespace))
     }
 }
 
 impl References {
-    pub(super) fn refer(&mut self, object: &ObjectKey, now: Instant, publisher: &Publisher) {
+    pub(super) fn refer(&mut self, object: &ObjectKey, now: Instant, queue: &mut WriteQueue) {
         if self.of.contains_key(object) {
             return;
         }
@@ -100,38 +109,42 @@ impl References {
         };
         self.of.insert(object.clone(), reference);
         self.fresh.push_back(object.clone());
-        self.announce(object, publisher);
+        self.announce(object, queue);
     }
 
-    /// What the log has of an earlier term goes on to be served until there is news.
-    fn announce(&self, object: &ObjectKey, publisher: &Publisher) {
-        let Some(tenure) = &self.tenure else { return };
-        if !publisher.with(|book| book.touch(tenure, object)) {
-            self.publish(object, "pending", referenced::pending(), publisher);
+    /// Publishes that it is pending. A state that the log has of an earlier term is served until there is
+    /// news.
+    fn announce(&self, object: &ObjectKey, queue: &mut WriteQueue) {
+        let Some(lease) = &self.lease else { return };
+        if !queue.touch(lease, object) {
+            self.publish(object, "pending", referenced::pending(), queue);
         }
     }
 
     /// The view is wanted now: everything that was referred to before is announced.
-    pub(super) fn opened(&mut self, tenure: Tenure, sealed: bool, publisher: &Publisher) {
-        self.tenure = Some(tenure);
+    pub(super) fn opened(&mut self, lease: ViewLease, sealed: bool, queue: &mut WriteQueue) {
+        self.lease = Some(lease);
         self.sealed = sealed;
         self.of
             .keys()
-            .for_each(|object| self.announce(object, publisher));
+            .for_each(|object| self.announce(object, queue));
     }
 
     /// The watch that was planned for it, if one was.
-    pub(super) fn unrefer(&mut self, object: &ObjectKey, publisher: &Publisher) -> Option<Scope> {
+    pub(super) fn unrefer(
+        &mut self,
+        object: &ObjectKey,
+        queue: &mut WriteQueue,
+    ) -> Option<WatchScope> {
         let reference = self.of.remove(object)?;
-        if let Some(tenure) = &self.tenure {
+        if let Some(lease) = &self.lease {
             let (now, span) = (Instant::now(), Span::none());
-            publisher
-                .with(|book| book.delete(tenure, object, ResourceVersion::default(), now, span));
+            queue.delete(lease, object, ResourceVersion::default(), now, span);
         }
         reference.scope
     }
 
-    /// Whether nothing is known of it yet, and nobody was asked.
+    /// Returns whether nothing is known of it yet, and nobody was asked.
     pub(super) fn awaits_first(&self, object: &ObjectKey) -> bool {
         let of = self.of.get(object);
         of.is_some_and(|of| of.scope.is_none() && of.state == State::Pending)
@@ -150,27 +163,29 @@ impl References {
         watched.map(|(object, _)| object.clone()).collect()
     }
 
-    pub(super) fn begin(&mut self, feed: &Scope, afresh: bool) {
+    /// A list of the watch begins. `afresh`: the source's history restarted, so that what other lists bring
+    /// or do not bring says nothing.
+    pub(super) fn begin(&mut self, scope: &WatchScope, afresh: bool) {
         self.era += u64::from(afresh);
         for (object, reference) in &mut self.of {
             if afresh {
                 reference.version = ResourceVersion::default();
                 reference.awaited = Awaited::default();
             }
-            if reference.is_brought_by(feed, object) {
-                reference.awaited.begin(feed.width());
+            if reference.is_brought_by(scope, object) {
+                reference.awaited.begin(scope);
             }
         }
     }
 
-    /// Whether this is news of a referenced object. `by`: the list that brought it, which does not take
-    /// it away.
+    /// Returns whether this is news of a referenced object. `by`: the list that brought it, which does not
+    /// take it away.
     pub(super) fn take(
         &mut self,
         key: &ObjectKey,
         version: &ResourceVersion,
         immutable: bool,
-        by: Option<Width>,
+        by: Option<&WatchScope>,
     ) -> bool {
         let Some(reference) = self.of.get_mut(key) else {
             return false;
@@ -189,7 +204,7 @@ impl References {
         news
     }
 
-    /// Whether this is still what is known of it.
+    /// Returns whether this is still the last news of it.
     pub(super) fn is_found_as(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {
         let of = self.of.get(key);
         of.is_some_and(|of| of.state == State::Found && of.version == *version)
@@ -199,14 +214,14 @@ impl References {
     /// need not mean that it was deleted.
     pub(super) fn gone(
         &mut self,
-        feed: &Scope,
+        scope: &WatchScope,
         key: &ObjectKey,
         version: &ResourceVersion,
-        publisher: &Publisher,
+        queue: &mut WriteQueue,
     ) {
         let of = self.of.get(key);
-        if of.is_some_and(|of| of.is_brought_by(feed, key)) {
-            self.absent(key, version, publisher);
+        if of.is_some_and(|of| of.is_brought_by(scope, key)) {
+            self.absent(key, version, queue);
         }
     }
 
@@ -214,7 +229,7 @@ impl References {
         &mut self,
         key: &ObjectKey,
         version: &ResourceVersion,
-        publisher: &Publisher,
+        queue: &mut WriteQueue,
     ) {
         let Some(reference) = self.of.get_mut(key) else {
             return;
@@ -232,37 +247,42 @@ impl References {
                 key,
                 &format!("absent-{version}"),
                 referenced::absent(),
-                publisher,
+                queue,
             );
         }
     }
 
-    /// The list did not have what it did not bring. Of an object that was referenced while it was read
-    /// it says nothing.
-    pub(super) fn swept(&mut self, feed: &Scope, version: &ResourceVersion, publisher: &Publisher) {
+    /// The list is complete at `version`: what it did not bring is absent. Of an object that was referenced
+    /// while it was read it says nothing.
+    pub(super) fn swept(
+        &mut self,
+        scope: &WatchScope,
+        version: &ResourceVersion,
+        queue: &mut WriteQueue,
+    ) {
         let mut unseen = Vec::new();
         for (object, reference) in &mut self.of {
-            if reference.is_brought_by(feed, object) && reference.awaited.end(feed.width()) {
+            if reference.is_brought_by(scope, object) && reference.awaited.end(scope) {
                 unseen.push(object.clone());
             }
         }
-        unseen
-            .iter()
-            .for_each(|object| self.absent(object, version, publisher));
-    }
-
-    pub(super) fn failed(&mut self, feed: &Scope, failure: &Failure, publisher: &Publisher) {
-        let planned = self
-            .of
-            .iter()
-            .filter(|(_, of)| of.scope.as_ref() == Some(feed));
-        let planned: Vec<_> = planned.map(|(object, _)| object.clone()).collect();
-        for object in planned {
-            self.fail(&object, failure, publisher);
+        for object in &unseen {
+            self.absent(object, version, queue);
         }
     }
 
-    pub(super) fn fail(&mut self, object: &ObjectKey, failure: &Failure, publisher: &Publisher) {
+    pub(super) fn failed(&mut self, scope: &WatchScope, failure: &Failure, queue: &mut WriteQueue) {
+        let planned = self
+            .of
+            .iter()
+            .filter(|(_, of)| of.scope.as_ref() == Some(scope));
+        let planned: Vec<_> = planned.map(|(object, _)| object.clone()).collect();
+        for object in planned {
+            self.fail(&object, failure, queue);
+        }
+    }
+
+    pub(super) fn fail(&mut self, object: &ObjectKey, failure: &Failure, queue: &mut WriteQueue) {
         if let Some(reference) = self.of.get_mut(object) {
             if reference.state == State::Failed {
                 return;
@@ -271,13 +291,14 @@ impl References {
             reference.immutable = false;
         }
         let version = format!("failed-{}", failure.reason);
-        self.publish(object, &version, referenced::failed(failure), publisher);
+        self.publish(object, &version, referenced::failed(failure), queue);
     }
 
     /// Those that are watched by themselves and were not read for `after` are left alone. Says
     /// whether there was one.
-    pub(super) fn rest(&mut self, after: Duration, now: Instant, publisher: &Publisher) -> bool {
-        let alone = |object: &ObjectKey, of: &Reference| of.scope == Some(Scope::of_object(object));
+    pub(super) fn rest(&mut self, after: Duration, now: Instant, queue: &mut WriteQueue) -> bool {
+        let alone =
+            |object: &ObjectKey, of: &Reference| of.scope == Some(WatchScope::of_object(object));
         let idle = self.of.iter().filter(|(object, of)| {
             let unread = now.saturating_duration_since(of.read) >= after;
             unread && !of.immutable && of.state != State::Idle && alone(object, of)
@@ -287,7 +308,7 @@ impl References {
             if let Some(reference) = self.of.get_mut(object) {
                 reference.state = State::Idle;
             }
-            self.publish(object, "idle", referenced::idle(), publisher);
+            self.publish(object, "idle", referenced::idle(), queue);
         }
         !idle.is_empty()
     }
@@ -317,7 +338,7 @@ impl References {
         }
     }
 
-    /// Whether one is to be watched that is not, or the other way round.
+    /// Returns whether one is to be watched that is not, or the other way round.
     pub(super) fn is_out_of_step(&self, now: Instant) -> bool {
         self.of.values().any(|reference| {
             let due = now.saturating_duration_since(reference.checked) >= IMMUTABLE_CHECK;
@@ -325,7 +346,7 @@ impl References {
         })
     }
 
-    /// One cannot be read.
+    /// Returns whether one cannot be read.
     pub(super) fn misses(&self) -> bool {
         let mut states = self.of.values().map(|reference| reference.state);
         states.any(|state| state == State::Failed)
@@ -335,10 +356,6 @@ impl References {
     pub(super) fn memory(&self) -> u64 {
         let slots = self.of.capacity() * (size_of::<(ObjectKey, Reference)>() + 1);
         (slots + self.of.len() * KEY_BYTES) as u64
-    }
-
-    pub(super) fn is_watched(&self) -> bool {
-        self.of.values().any(|reference| reference.scope.is_some())
     }
 
     pub(super) fn idle(&self) -> usize {
@@ -354,12 +371,12 @@ impl References {
         key: &ObjectKey,
         version: &str,
         body: Result<Bytes, WireError>,
-        publisher: &Publisher,
+        queue: &mut WriteQueue,
     ) {
-        let (Some(tenure), Ok(body)) = (&self.tenure, body) else {
+        let (Some(lease), Ok(body)) = (&self.lease, body) else {
             return; // A record of a state is a few bytes, which are never over a limit.
         };
         let (version, now) = (ResourceVersion::new(version), Instant::now());
-        publisher.with(|book| book.put(tenure, key.clone(), version, body, now, Span::none()));
+        queue.put(lease, key.clone(), version, body, now, Span::none());
     }
 }

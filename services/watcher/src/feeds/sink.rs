@@ -1,4 +1,4 @@
-//! Where the notes of one watch go: each object is read once, whoever wants it.
+//! The sink of one watch: each object is read once, whoever wants it.
 
 use std::{sync::Arc, time::Instant};
 
@@ -11,21 +11,20 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::Span;
 
-use super::{
-    hub::{Hub, Outlet},
-    plan::Scope,
-    references::References,
-};
+use super::{hub::Hub, member::WriteTarget, plan::WatchScope, references::References};
 use crate::{
-    metrics::WatchMetrics,
-    prune::Pruned,
-    publish::{Brought, Publisher, Tenure, Width},
-    reflect::{Note, RawObject, Sink},
+    log_writer::publish::{Incoming, Publisher, ViewLease, WriteQueue},
+    source::{
+        metrics::WatchMetrics,
+        prune::Pruned,
+        reflect::{Note, RawObject, Sink},
+    },
 };
 
+/// Takes what one watch says.
 #[derive(Clone)]
-pub(super) struct FeedSink {
-    pub(super) scope: Scope,
+pub(super) struct WatchSink {
+    pub(super) scope: WatchScope,
     pub(super) hub: Arc<Mutex<Hub>>,
     pub(super) publisher: Publisher,
     pub(super) keys: Keys,
@@ -36,30 +35,35 @@ pub(super) struct FeedSink {
     pub(super) planned: Arc<Notify>,
 }
 
-impl FeedSink {
+impl WatchSink {
+    /// Locks the type and then the queue, in this order always.
+    fn with<R>(&self, change: impl FnOnce(&mut Hub, &mut WriteQueue) -> R) -> R {
+        let mut hub = self.hub.lock();
+        self.publisher.with(|queue| change(&mut hub, queue))
+    }
+
     async fn put(&self, object: RawObject, event: Span) {
         // Before anything is taken down as known: the watch may be stopped while it waits.
         self.publisher.room().await;
-        let (outlets, referenced) = {
-            let mut hub = self.hub.lock();
-            let outlets = hub.put(&self.scope, &object, &event, &self.publisher);
+        let (targets, referenced) = self.with(|hub, queue| {
+            let targets = hub.put(&self.scope, &object, &event, queue);
             let RawObject { key, version, json } = &object;
             let immutable = hub.references.of.contains_key(key) && is_immutable(json);
-            let by = event.is_none().then(|| self.scope.width());
+            let by = event.is_none().then_some(&self.scope);
             let news = hub.references.take(key, version, immutable, by);
             if immutable && news {
                 self.planned.notify_one();
             }
-            (outlets, news)
-        };
-        if outlets.is_empty() && !referenced {
+            (targets, news)
+        });
+        if targets.is_empty() && !referenced {
             return;
         }
         let RawObject { key, version, json } = object;
         let mut object = self.read(&json);
-        for outlet in &outlets {
-            let body = object.body(outlet.kept.as_deref());
-            self.write(outlet, &key, &version, body, &event);
+        for target in &targets {
+            let body = object.body(target.retained.as_deref());
+            self.write(target, &key, &version, body, &event);
         }
         if referenced {
             let hub = self.hub.lock();
@@ -74,7 +78,7 @@ impl FeedSink {
         Pruned::new(json, &self.api_version, &self.kind)
     }
 
-    /// A referenced object. `event` as in [`Note::Put`].
+    /// Writes a referenced object. `event` as in [`Note::Put`].
     pub(super) fn write_reference(
         &self,
         hub: &Hub,
@@ -83,65 +87,60 @@ impl FeedSink {
         body: Result<Bytes, String>,
         event: &Span,
     ) {
-        let References { tenure, sealed, .. } = &hub.references;
-        if let Some(tenure) = tenure.clone() {
-            let outlet = Outlet {
-                tenure,
+        let References { lease, sealed, .. } = &hub.references;
+        if let Some(lease) = lease.clone() {
+            let target = WriteTarget {
+                lease,
                 sealed: *sealed,
-                kept: None,
-                // All that is referenced belongs to the view, whoever brings it.
-                by: Some(Width::Own),
+                retained: None,
             };
             let body = body.map(|body| referenced::found(&body));
-            self.write(&outlet, key, version, body, event);
+            self.write(&target, key, version, body, event);
         }
     }
 
     pub(super) fn write(
         &self,
-        outlet: &Outlet,
+        target: &WriteTarget,
         key: &ObjectKey,
         version: &ResourceVersion,
         body: Result<Bytes, String>,
         event: &Span,
     ) {
-        let Outlet {
-            tenure, sealed, by, ..
-        } = outlet;
+        let WriteTarget { lease, sealed, .. } = target;
         let body = match body {
             Ok(body) if *sealed => self
                 .keys
-                .seal(&tenure.view, key, &body)
+                .seal(&lease.view, key, &body)
                 .map_err(|error| error.to_string()),
             body => body,
         };
         if let Err(problem) = &body {
             self.metrics.malformed();
-            tracing::error!(view = %tenure.view, %key, problem, "object cannot be published");
+            tracing::error!(view = %lease.view, %key, problem, "object cannot be published");
         }
-        let brought = Brought {
+        let incoming = Incoming {
             key: key.clone(),
             version: version.clone(),
-            by: *by,
             since: Instant::now(),
-            span: publish_span(tenure, event),
+            span: publish_span(lease, event),
         };
         self.publisher
-            .with(|book| book.bring(tenure, brought, body));
+            .with(|queue| queue.upsert(lease, incoming, body));
     }
 }
 
-/// From the event until its change is in the log. Objects of a list have none: there are thousands
+/// Returns a span from the event until its change is in the log. Objects of a list have none: there are thousands
 /// of them, and nobody waits for one.
-fn publish_span(tenure: &Tenure, event: &Span) -> Span {
+fn publish_span(lease: &ViewLease, event: &Span) -> Span {
     if event.is_none() {
         return Span::none();
     }
-    let view = &tenure.view;
+    let view = &lease.view;
     tracing::info_span!(parent: event, "publish", otel.kind = "producer", %view)
 }
 
-/// As ConfigMaps and Secrets may be.
+/// Returns whether the object can never change, as ConfigMaps and Secrets may say of themselves.
 pub(super) fn is_immutable(json: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
     struct Object {
@@ -152,38 +151,37 @@ pub(super) fn is_immutable(json: &[u8]) -> bool {
 }
 
 #[async_trait]
-impl Sink for FeedSink {
+impl Sink for WatchSink {
     async fn note(&mut self, note: Note) {
         if let Note::Put { object, span } = note {
             return self.put(object, span).await;
         }
-        let (scope, publisher) = (&self.scope, &self.publisher);
-        let mut hub = self.hub.lock();
-        let replan = match note {
-            Note::Begin { afresh } => {
-                hub.begin(scope, publisher, afresh);
+        let scope = &self.scope;
+        let replan = self.with(|hub, queue| match note {
+            Note::Begin { afresh, version } => {
+                hub.begin(scope, afresh, &version, queue);
                 false
             }
             Note::Gone { key, version, span } => {
-                hub.gone(scope, &key, &version, &span, publisher);
+                hub.gone(scope, &key, &version, &span, queue);
                 false
             }
             Note::Skipped => {
-                hub.skipped(scope, publisher);
+                hub.skipped(scope, queue);
                 false
             }
-            Note::Listed { version } => hub.listed(scope, &version, publisher),
+            Note::Listed { version } => hub.listed(scope, &version, queue),
             Note::Heard { version } => {
-                hub.heard(scope, version.as_ref(), false, publisher);
+                hub.heard(scope, version.as_ref(), false, queue);
                 false
             }
-            Note::Refused(failure) => hub.refused(scope, &failure, publisher),
+            Note::Refused(failure) => hub.refused(scope, &failure, queue),
             Note::Troubled(failure) => {
-                hub.troubled(scope, &failure, publisher);
+                hub.troubled(scope, &failure, queue);
                 false
             }
             Note::Put { .. } => false,
-        };
+        });
         if replan {
             self.planned.notify_one();
         }

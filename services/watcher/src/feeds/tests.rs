@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::*;
+use crate::log_writer::metrics::BatchMetrics;
 
 const CONFIGMAPS: &str = "configmaps";
 
@@ -30,14 +31,14 @@ fn gvr() -> GroupVersionResource {
     GroupVersionResource::new("", "v1", CONFIGMAPS)
 }
 
-fn wanted(source: Source) -> (ViewId, WantedView) {
+fn wanted(source: Source) -> (ViewId, DesiredView) {
     let info = SourceInfo {
         source,
         kind: "ConfigMap".into(),
         namespaced: true,
     };
     let options = ViewOptions::default();
-    (info.source.view_id(), WantedView { info, options })
+    (info.source.view_id(), DesiredView { info, options })
 }
 
 impl World {
@@ -56,24 +57,25 @@ impl World {
         let group = Group::of(&Source::Objects { gvr: gvr() });
         let fence = bus.take_lease(group, lease, None).await.unwrap();
         let publisher = Publisher::new(1);
-        let metrics = WatcherMetrics::register(&Service::new("test").metrics);
+        let service = Service::new("test");
         let mut config = Config::new(sim.url().parse().unwrap());
         config.default_retry = false;
         let tools = FeedTools {
             api: ApiServer::new(Client::try_from(config).unwrap()),
             publisher: publisher.clone(),
-            metrics: metrics.clone(),
+            metrics: FeedMetrics::register(&service.metrics),
+            source_metrics: SourceMetrics::register(&service.metrics),
             served: watch::Sender::new(()),
             options,
         };
         let (writer, to) = (publisher, Arc::clone(&bus));
         let write = tokio::spawn(async move {
             writer
-                .run(&*to, fence, &head.incarnation, &metrics.writer)
+                .run(&*to, fence, &head.incarnation, &BatchMetrics::default())
                 .await;
         });
         let (orders, mut taken) = mpsc::unbounded_channel::<Order>();
-        let mut feeder = Feeder::new(tools, Left::default());
+        let mut feeder = Feeder::new(tools, LogSnapshot::default());
         feeder.settled();
         let drive = tokio::spawn(async move {
             loop {
@@ -155,7 +157,7 @@ impl World {
         );
     }
 
-    /// What the API server has, where `selected` by namespace and label.
+    /// Returns the objects of the API server that `selected` picks by namespace and label.
     fn truth(&self, selected: impl Fn(&str, &str) -> bool) -> Digest {
         let mut digest = Digest::EMPTY;
         for body in self.sim.objects(CONFIGMAPS).unwrap() {
@@ -404,7 +406,7 @@ async fn what_cannot_change_and_what_nobody_reads_is_not_watched() {
     world.until("it again", found("free")).await;
 }
 
-/// What is forbidden fails with the API server's words, and comes back.
+/// A forbidden view fails with the API server's message, and recovers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rights_that_are_taken_away_and_given_back() {
     let world = World::start(FeedOptions::default()).await;
@@ -513,8 +515,7 @@ async fn a_view_that_comes_to_a_running_watch_lists_only_its_own() {
         .await;
 }
 
-/// Of views that come to a running watch together, more than a few make it list once for all
-/// of them.
+/// More than a few views that join a running watch together make it list once for all of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_views_that_come_together_cost_one_list() {
     let world = World::start(FeedOptions::default()).await;

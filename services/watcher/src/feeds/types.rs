@@ -1,8 +1,8 @@
-//! One type: what is wanted of it, and the watches that run for it.
+//! One type: the views and references of it, and the watches that run for them.
 
-mod crowd;
+mod bulk_references;
 
-pub(super) use crowd::{Placed, Reads};
+pub(super) use bulk_references::Placed;
 
 use std::{
     cmp::Ordering,
@@ -21,18 +21,22 @@ use tokio::{
 use super::{
     FeedTools,
     assign::assign,
-    hub::{Feed, Hub, Member},
-    join::{Join, Joins},
-    plan::{self, Lens, Scope, Wants},
-    sink::FeedSink,
+    hub::Hub,
+    join::{Join, Joining},
+    member::Member,
+    plan::{self, ViewFilter, Wants, WatchScope},
+    running_watch::RunningWatch,
+    sink::WatchSink,
 };
 use crate::{
-    apiserver::Fault,
-    publish::{Publisher, Tenure},
-    reflect::{self, Control, Target},
+    log_writer::publish::{Publisher, ViewLease},
+    source::{
+        apiserver::Fault,
+        reflect::{self, Control, Target},
+    },
 };
 
-/// After how long a size is asked for again, and whether a wide watch that was forbidden is allowed by
+/// The time after which a size is asked for again, and whether a wide watch that was forbidden is allowed by
 /// now, where nothing is missed without it.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
@@ -40,11 +44,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(60);
 /// seconds.
 const ASK_AGAIN_MISSED: Duration = Duration::from_secs(5);
 
-/// How long a view keeps in mind what is gone after one watch took the place of another, which is
-/// longer than one may be behind the other.
-const OVERLAP: Duration = Duration::from_secs(60);
-
-/// What a task of a feeder ended with.
+/// The result of a task of a feeder.
 #[derive(Debug)]
 pub(super) enum Done {
     /// Never, for a watch.
@@ -53,8 +53,8 @@ pub(super) enum Done {
     Sized(GroupVersionResource, Size),
     /// A list beside a watch of the type.
     Joined(GroupVersionResource),
-    /// Of the wide watches that were forbidden, these are allowed by now.
-    Allowed(GroupVersionResource, Vec<Scope>),
+    /// Wide watches that were forbidden and are allowed by now.
+    Allowed(GroupVersionResource, Vec<WatchScope>),
 }
 
 pub(super) type Size = Result<u64, Fault>;
@@ -72,10 +72,9 @@ pub(super) struct Type {
     /// It is being asked whether what was forbidden is allowed.
     asking: bool,
     settled: bool,
-    overlaps: Vec<(Tenure, Instant)>,
     /// The wide watches of the last plan, and how many of what they save may go before it is made
     /// anew; `None`: any number.
-    wide: BTreeMap<Scope, Option<usize>>,
+    wide: BTreeMap<WatchScope, Option<usize>>,
     /// References that rested then.
     idle: usize,
 }
@@ -94,7 +93,6 @@ impl Type {
             sized: None,
             asking: false,
             settled,
-            overlaps: Vec::new(),
             wide: BTreeMap::new(),
             idle: 0,
         }
@@ -106,24 +104,26 @@ impl Type {
         }
     }
 
-    pub(super) fn view(&mut self, tenure: Tenure, collection: &Collection, sealed: bool) {
+    pub(super) fn view(&mut self, lease: ViewLease, collection: &Collection, sealed: bool) {
         let member = Member {
-            lens: Lens::new(collection),
+            lease,
+            filter: ViewFilter::new(collection),
             sealed,
-            kept: collection.kept.clone().map(Arc::new),
-            feeds: BTreeSet::new(),
-            old: BTreeSet::new(),
-            done: BTreeSet::new(),
-            refused: BTreeMap::new(),
-            joins: BTreeMap::new(),
-            tenure,
+            retained: collection.kept.clone().map(Arc::new),
+            since: ResourceVersion::default(),
+            watches: BTreeMap::new(),
+            is_refused: false,
         };
         self.hub.lock().insert(member);
     }
 
-    pub(super) fn objects(&mut self, mut tenure: Tenure, sealed: bool, publisher: &Publisher) {
-        publisher.with(|book| book.begin_list(&mut tenure, false));
-        self.hub.lock().references.opened(tenure, sealed, publisher);
+    pub(super) fn objects(&mut self, mut lease: ViewLease, sealed: bool, publisher: &Publisher) {
+        let mut hub = self.hub.lock();
+        publisher.with(|queue| {
+            queue.begin_list(&mut lease, false);
+            hub.references.opened(lease, sealed, queue);
+        });
+        drop(hub);
         if self.settled {
             self.settle(publisher);
         }
@@ -132,9 +132,9 @@ impl Type {
     /// All references are known.
     pub(super) fn settle(&mut self, publisher: &Publisher) {
         self.settled = true;
-        if let Some(tenure) = &self.hub.lock().references.tenure {
+        if let Some(lease) = &self.hub.lock().references.lease {
             let (version, now) = (ResourceVersion::default(), Instant::now());
-            publisher.with(|book| book.listed(tenure, &version, now));
+            publisher.with(|queue| queue.listed(lease, &version, now));
         }
     }
 
@@ -145,7 +145,7 @@ impl Type {
             gvr: self.gvr.clone(),
         };
         if objects.view_id() == *view {
-            hub.references.tenure = None;
+            hub.references.lease = None;
         }
         self.dirty = true;
     }
@@ -153,29 +153,24 @@ impl Type {
     /// Bodies of the view have to be written anew.
     pub(super) fn seal(&mut self, view: &ViewId, sealed: bool, publisher: &Publisher) {
         let mut hub = self.hub.lock();
+        if let Some(member) = hub.members.get_mut(view) {
+            member.sealed = sealed;
+            publisher.with(|queue| hub.rewrite(view, queue));
+            return;
+        }
         let Hub {
-            members,
-            feeds,
+            watches,
             references,
             ..
         } = &mut *hub;
-        if let Some(member) = members.get_mut(view) {
-            member.sealed = sealed;
-            publisher.with(|book| book.begin_list(&mut member.tenure, true));
-            member.done.clear();
-            member.joins.clear();
-            let own = feeds
-                .iter_mut()
-                .filter(|(scope, _)| member.feeds.contains(scope));
-            own.for_each(|(_, feed)| feed.ask());
-        } else if let Some(tenure) = references.tenure.as_mut().filter(|own| own.view == *view) {
+        if let Some(lease) = references.lease.as_mut().filter(|own| own.view == *view) {
             references.sealed = sealed;
-            publisher.with(|book| {
-                book.begin_list(tenure, true);
-                book.complete(tenure);
+            publisher.with(|queue| {
+                queue.begin_list(lease, true);
+                queue.complete(lease);
             });
             references.anew();
-            feeds.values_mut().for_each(Feed::ask);
+            watches.values_mut().for_each(RunningWatch::ask);
             self.dirty = true;
         }
     }
@@ -185,20 +180,15 @@ impl Type {
         let views: Vec<ViewId> = {
             let hub = self.hub.lock();
             let members = hub.members.values().filter(|member| member.sealed);
-            let objects = hub
-                .references
-                .tenure
-                .iter()
-                .filter(|_| hub.references.sealed);
-            let members = members.map(|member| &member.tenure);
-            members
-                .chain(objects)
-                .map(|tenure| tenure.view.clone())
-                .collect()
+            let members = members.map(|member| &member.lease);
+            let references = &hub.references;
+            let objects = references.lease.iter().filter(|_| references.sealed);
+            let leases = members.chain(objects);
+            leases.map(|lease| lease.view.clone()).collect()
         };
-        views
-            .iter()
-            .for_each(|view| self.seal(view, true, publisher));
+        for view in &views {
+            self.seal(view, true, publisher);
+        }
     }
 
     pub(super) fn sized(&mut self, size: &Size) {
@@ -209,7 +199,7 @@ impl Type {
             Ok(objects) => self.objects = Some(*objects),
             Err(Fault::Refused { code: 403, .. }) => {
                 let mut hub = self.hub.lock();
-                hub.forbidden.insert(Scope::all(), Instant::now());
+                hub.forbidden.insert(WatchScope::all(), Instant::now());
             }
             Err(_) => {} // It is planned without.
         }
@@ -227,10 +217,10 @@ impl Type {
         };
         let mut scopes = Vec::new();
         let Hub {
-            feeds, forbidden, ..
+            watches, forbidden, ..
         } = &mut *hub;
         for (scope, at) in forbidden {
-            if !feeds.contains_key(scope) && now.saturating_duration_since(*at) >= after {
+            if !watches.contains_key(scope) && now.saturating_duration_since(*at) >= after {
                 *at = now;
                 scopes.push(scope.clone());
             }
@@ -252,8 +242,8 @@ impl Type {
         });
     }
 
-    /// The answer. Says whether watches have to be planned.
-    pub(super) fn allowed(&mut self, scopes: &[Scope]) -> bool {
+    /// Takes the answer in. Returns whether watches have to be planned.
+    pub(super) fn allowed(&mut self, scopes: &[WatchScope]) -> bool {
         self.asking = false;
         let mut hub = self.hub.lock();
         let before = hub.forbidden.len();
@@ -275,65 +265,32 @@ impl Type {
         changed
     }
 
-    /// What time alone brings about. Says whether watches have to be planned.
+    /// Does what time alone brings about. Returns whether watches have to be planned.
     pub(super) fn look(
         &mut self,
         idle_after: Duration,
         now: Instant,
         publisher: &Publisher,
     ) -> bool {
-        let past = |at: &Instant, after| now.saturating_duration_since(*at) >= after;
         let mut hub = self.hub.lock();
-        let mut changed = false;
-        if hub
-            .members
-            .values()
-            .any(|member| !member.done.is_superset(&member.feeds))
-            || !hub.references.of.is_empty()
-        {
-            changed |= hub.references.rest(idle_after, now, publisher);
-            changed |= hub.references.is_out_of_step(now);
-            let scopes = hub.references.of.values();
-            let scopes: BTreeSet<&Scope> = scopes.filter_map(|of| of.scope.as_ref()).collect();
-            let heard = hub.oldest(&scopes.into_iter().cloned().collect());
-            if let Some(tenure) = &hub.references.tenure {
-                let heard = if hub.references.is_watched() {
-                    heard
-                } else {
-                    Some(now)
-                };
-                heard
-                    .into_iter()
-                    .for_each(|at| publisher.with(|book| book.heard(tenure, None, at)));
-            }
-        } else if let Some(tenure) = &hub.references.tenure {
-            publisher.with(|book| book.heard(tenure, None, now));
+        let rests = publisher.with(|queue| hub.references.rest(idle_after, now, queue));
+        let heard = hub.references_heard(now);
+        if let (Some(lease), Some(at)) = (&hub.references.lease, heard) {
+            publisher.with(|queue| queue.heard(lease, None, at));
         }
-        let joins = |tenure: &Tenure| {
-            let member = hub.members.get(&tenure.view);
-            member.is_some_and(|member| !member.joins.is_empty())
-        };
-        let ended: Vec<_> = self
-            .overlaps
-            .extract_if(.., |(tenure, since)| past(since, OVERLAP) && !joins(tenure))
-            .collect();
-        for (tenure, _) in ended {
-            if !self.overlaps.iter().any(|(other, _)| *other == tenure) {
-                publisher.with(|book| book.set_overlap(&tenure, false));
-            }
-        }
+        let changed = rests | hub.references.is_out_of_step(now);
         self.dirty |= changed;
         changed
     }
 
     fn join(
         &self,
-        joins: Vec<(Scope, Joins)>,
+        joining: Vec<(WatchScope, Joining)>,
         tools: &FeedTools,
         planned: &Arc<Notify>,
         tasks: &mut JoinSet<Done>,
     ) {
-        for (scope, joins) in joins {
+        for (scope, joining) in joining {
             let join = Join {
                 api: tools.api.clone(),
                 gvr: self.gvr.clone(),
@@ -341,7 +298,7 @@ impl Type {
             };
             let gvr = self.gvr.clone();
             tasks.spawn(async move {
-                join.run(joins).await;
+                join.run(joining).await;
                 Done::Joined(gvr)
             });
         }
@@ -355,20 +312,20 @@ impl Type {
     ) {
         let mut hub = self.hub.lock();
         hub.references.fresh.clear();
-        let watched = hub.references.tenure.is_some();
+        let watched = hub.references.lease.is_some();
         let references = hub.references.to_watch(Instant::now());
         let wants = Wants {
             views: hub
                 .members
                 .iter()
-                .map(|(view, of)| (view.clone(), of.lens.clone()))
+                .map(|(view, of)| (view.clone(), of.filter.clone()))
                 .collect(),
             references: if watched { references } else { BTreeSet::new() },
             objects: self.objects,
             forbidden: hub.forbidden.keys().cloned().collect(),
-            current: hub.feeds.keys().cloned().collect(),
+            current: hub.watches.keys().cloned().collect(),
         };
-        let again = !wants.forbidden.contains(&Scope::all())
+        let again = !wants.forbidden.contains(&WatchScope::all())
             && self.sized.is_none_or(|at| at.elapsed() >= ASK_AGAIN);
         if self.sizing || (again && plan::asks_for_size(&wants)) {
             if !std::mem::replace(&mut self.sizing, true) {
@@ -382,8 +339,8 @@ impl Type {
         }
         let plan = plan::plan(&wants);
         for scope in &plan.scopes {
-            if !hub.feeds.contains_key(scope) {
-                let feed = start(
+            if !hub.watches.contains_key(scope) {
+                let watch = start(
                     &self.gvr,
                     &self.kind,
                     &self.left_at,
@@ -393,21 +350,18 @@ impl Type {
                     planned,
                     tasks,
                 );
-                hub.feeds.insert(scope.clone(), feed);
+                hub.watches.insert(scope.clone(), watch);
             }
         }
         self.wide = plan::spare(&wants, &plan);
-        let moves = assign(&mut hub, &plan, &wants, &tools.publisher);
-        self.overlaps.extend(moves.overlaps);
-        self.join(moves.joins, tools, planned, tasks);
-        let Hub { feeds, members, .. } = &mut *hub;
-        feeds.retain(|scope, feed| {
-            let heard = members
-                .values()
-                .any(|of| of.feeds.contains(scope) || of.old.contains(scope));
-            let used = heard || plan.scopes.contains(scope);
+        let joining = tools
+            .publisher
+            .with(|queue| assign(&mut hub, &plan, &wants, queue));
+        self.join(joining, tools, planned, tasks);
+        hub.watches.retain(|scope, watch| {
+            let used = plan.scopes.contains(scope);
             if !used {
-                feed.stop.abort();
+                watch.stop();
             }
             used
         });
@@ -416,7 +370,7 @@ impl Type {
     }
 
     fn tell(&self, hub: &Hub, tools: &FeedTools) {
-        let (open, views) = (hub.feeds.len(), hub.members.len());
+        let (open, views) = (hub.watches.len(), hub.members.len());
         let derived = views.saturating_sub(open);
         let references = hub.references.of.len();
         tools
@@ -429,28 +383,28 @@ impl Drop for Type {
     fn drop(&mut self) {
         self.hub
             .lock()
-            .feeds
+            .watches
             .values()
-            .for_each(|feed| feed.stop.abort());
+            .for_each(RunningWatch::stop);
     }
 }
 
 fn sink(
     gvr: &GroupVersionResource,
     kind: &str,
-    scope: &Scope,
+    scope: &WatchScope,
     hub: &Arc<Mutex<Hub>>,
     tools: &FeedTools,
     planned: &Arc<Notify>,
-) -> FeedSink {
+) -> WatchSink {
     let collection = scope.collection(gvr).canonical();
     let view = Source::Collection(collection).view_id();
-    FeedSink {
+    WatchSink {
         scope: scope.clone(),
         hub: Arc::clone(hub),
         publisher: tools.publisher.clone(),
         keys: tools.options.keys.clone(),
-        metrics: tools.metrics.of_watch(&view),
+        metrics: tools.source_metrics.of_watch(&view),
         api_version: gvr.api_version(),
         kind: kind.to_owned(),
         planned: Arc::clone(planned),
@@ -465,12 +419,12 @@ fn start(
     gvr: &GroupVersionResource,
     kind: &str,
     left_at: &ResourceVersion,
-    scope: &Scope,
+    scope: &WatchScope,
     hub: &Arc<Mutex<Hub>>,
     tools: &FeedTools,
     planned: &Arc<Notify>,
     tasks: &mut JoinSet<Done>,
-) -> Feed {
+) -> RunningWatch {
     let collection = scope.collection(gvr).canonical();
     let sink = sink(gvr, kind, scope, hub, tools, planned);
     let metrics = sink.metrics.clone();
@@ -490,5 +444,5 @@ fn start(
         run.await;
         Done::Watched
     });
-    Feed::new(relist, stop)
+    RunningWatch::new(relist, stop)
 }

@@ -1,27 +1,22 @@
-//! The term of the coordinator: what it reads, and the tasks that make something of it.
+//! The term of the coordinator: the tasks that read manifests and kinds, and the controller.
 
 use std::sync::Arc;
 
 use anteroom_model::{
     Collection, EntryKind, GroupVersionResource, ResourceVersion, ViewId, system,
 };
-use tokio::{
-    sync::{mpsc, watch},
-    task::JoinSet,
-};
+use anteroom_runtime::supervise::Tasks;
+use tokio::sync::{mpsc, watch};
 
-use super::Setting;
+use super::Context;
 use crate::{
-    calls::Caller,
-    controller::{Controller, Feed, Rights, Tools},
-    discovery::{Catalog, Wanted, follow::Discovery},
-    lead::Leadership,
-    left::Left,
-    publish::Publisher,
-    reflect::{self, Control, Note, Sink, Target},
-    rights,
-    sinks::{ForwardSink, NudgeSink},
-    status::StatusWriter,
+    coordinator::{Controller, Deps, Manifests, PolicyKind, Rights, StatusWriter},
+    gateway::{calls::Caller, rights},
+    log_writer::{lead::Leadership, log_snapshot::LogSnapshot, publish::Publisher},
+    source::{
+        discovery::{Catalog, ResourceQuery, follow::Discovery},
+        reflect::{self, Control, ForwardSink, Note, NudgeSink, Sink, Target},
+    },
 };
 
 /// Notes that wait for the controller; at the limit, reading them from the API server waits.
@@ -30,54 +25,51 @@ const NOTES_MAX: usize = 1_024;
 /// The group of entries and policies.
 const KYVERNO: &str = "kyverno.io";
 
-/// The version of `GlobalContextEntry` that is asked for where it is not known which are served.
+/// The version of `GlobalContextEntry` to read where it is not known which are served.
 const GLOBAL_VERSION: &str = "v2alpha1";
 
-/// The version of `PolicyException` that is asked for where it is not known which are served.
+/// The version of `PolicyException` to read where it is not known which are served.
 const EXCEPTION_VERSION: &str = "v2";
 
 /// Stands for all namespaces.
 const ALL_NAMESPACES: &str = "*";
 
 pub(super) fn spawn(
-    setting: &Setting,
+    context: &Context,
     leadership: &Leadership,
     publisher: &Publisher,
-    left: Left,
-    tasks: &mut JoinSet<anyhow::Result<()>>,
+    snapshot: LogSnapshot,
+    tasks: &Tasks,
 ) {
     let discovery = Discovery::default();
-    let status = StatusWriter::new(setting.api.clone(), setting.metrics.clone());
-    let tools = Tools {
-        bus: Arc::clone(&setting.bus),
+    let status = StatusWriter::new(context.api.clone(), context.metrics.status.clone());
+    let deps = Deps {
+        bus: Arc::clone(&context.bus),
         incarnation: leadership.incarnation.clone(),
         publisher: publisher.clone(),
         discovery: discovery.clone(),
         status: status.clone(),
-        caller: Caller::new(setting.api.clone(), setting.api_call_bytes_max),
-        metrics: setting.metrics.clone(),
-        checks: Arc::clone(&setting.checks),
-        cache_api_calls: setting.cache_api_calls,
-        background_scans: setting.background_scans,
-        secrets: Arc::clone(&setting.secrets),
-        memory: Arc::new(setting.feeds.memory.share()),
-        reads_exceptions: setting.exception_namespace.is_some(),
-        rights: rights(setting, &discovery, tasks),
+        caller: Caller::new(context.api.clone(), context.api_call_bytes_max),
+        source_metrics: context.metrics.source.clone(),
+        entries_check: Arc::clone(&context.checks.entries),
+        policies_check: Arc::clone(&context.checks.policies),
+        memory: context.feeds.memory.share(),
+        rights: rights(context, &discovery, tasks),
+        options: context.coordinator.clone(),
     };
     let (sender, notes) = mpsc::channel(NOTES_MAX);
-    let controller = Controller::new(tools, left);
-    tasks.spawn(controller.run(notes));
+    let controller = Controller::new(deps, snapshot);
+    tasks.spawn("controller", controller.run(notes));
     let holder = leadership.holder.clone();
-    tasks.spawn(async move {
+    tasks.spawn_until_shutdown("status writer", async move {
         status.run(&holder).await;
-        Ok(())
     });
     let reader = Reader {
-        setting: setting.clone(),
+        context: context.clone(),
         discovery: discovery.clone(),
         notes: sender,
     };
-    let cached = Feed::Entries(EntryKind::Cached);
+    let cached = Manifests::Entries(EntryKind::Cached);
     for (feed, version, plural, view) in [
         (
             cached,
@@ -86,44 +78,46 @@ pub(super) fn spawn(
             system::entries(),
         ),
         (
-            Feed::ClusterPolicies,
+            Manifests::Policies(PolicyKind::Cluster),
             "v1",
             "clusterpolicies",
             system::policies(),
         ),
-        (Feed::Policies, "v1", "policies", system::policies()),
+        (
+            Manifests::Policies(PolicyKind::Namespaced),
+            "v1",
+            "policies",
+            system::policies(),
+        ),
     ] {
         let reader = reader.clone();
-        tasks.spawn(async move {
+        tasks.spawn_until_shutdown(format!("reader of {plural}"), async move {
             reader
                 .read(feed, target(KYVERNO, version, plural, false), view)
                 .await;
-            Ok(())
         });
     }
-    if let Some(namespace) = setting.exception_namespace.clone() {
+    if let Some(namespace) = context.exception_namespace.clone() {
         let reader = reader.clone();
-        tasks.spawn(async move {
+        tasks.spawn_until_shutdown("reader of policyexceptions", async move {
             let namespace = Some(&*namespace).filter(|namespace| *namespace != ALL_NAMESPACES);
             let served = Served {
-                of: Feed::Exceptions,
+                of: Manifests::Exceptions,
                 plural: "policyexceptions",
                 version: EXCEPTION_VERSION,
                 view: system::exceptions(),
             };
             reader.read_served(served, namespace).await;
-            Ok(())
         });
     }
-    tasks.spawn(async move {
+    tasks.spawn_until_shutdown("reader of globalcontextentries", async move {
         let served = Served {
-            of: Feed::Entries(EntryKind::Global),
+            of: Manifests::Entries(EntryKind::Global),
             plural: "globalcontextentries",
             version: GLOBAL_VERSION,
             view: system::entries(),
         };
         reader.read_served(served, None).await;
-        Ok(())
     });
     // Definitions say that what is served may have changed. Where they may not be watched, the
     // catalog is asked for every so often.
@@ -133,33 +127,26 @@ pub(super) fn spawn(
     ] {
         let sink = NudgeSink(Arc::clone(&discovery.nudge));
         let target = target(group, "v1", plural, true);
-        let watch = watch(setting, &discovery, target, sink, &system::kinds());
-        tasks.spawn(async move {
+        let watch = watch(context, &discovery, target, sink, &system::kinds());
+        tasks.spawn_until_shutdown(format!("reader of {plural}"), async move {
             watch.await;
-            Ok(())
         });
     }
-    let api = setting.api.clone();
-    tasks.spawn(async move {
+    let api = context.api.clone();
+    tasks.spawn_until_shutdown("discovery", async move {
         discovery.run(&api).await;
-        Ok(())
     });
 }
 
-/// What may be written, and as whom, is asked by tasks of their own.
-fn rights(
-    setting: &Setting,
-    discovery: &Discovery,
-    tasks: &mut JoinSet<anyhow::Result<()>>,
-) -> Rights {
+/// Starts the tasks that ask what this watcher may write, and as whom.
+fn rights(context: &Context, discovery: &Discovery, tasks: &Tasks) -> Rights {
     let (needed, needs) = watch::channel(Arc::default());
     let (found_in, found) = watch::channel(rights::Found::new());
     let (user_in, user) = watch::channel(rights::Writer::default());
-    let (api, catalog) = (setting.api.clone(), discovery.catalog.subscribe());
-    tasks.spawn(async move {
+    let (api, catalog) = (context.api.clone(), discovery.catalog.subscribe());
+    tasks.spawn_until_shutdown("rights", async move {
         let keeps = rights::keep(api.clone(), catalog, needs, found_in);
         tokio::join!(keeps, rights::find_user(api, user_in));
-        Ok(())
     });
     Rights {
         needed,
@@ -168,28 +155,28 @@ fn rights(
     }
 }
 
-/// Reads what the controller is told.
+/// Reads manifests for the controller.
 #[derive(Clone)]
 struct Reader {
-    setting: Setting,
+    context: Context,
     discovery: Discovery,
-    notes: mpsc::Sender<(Feed, Note)>,
+    notes: mpsc::Sender<(Manifests, Note)>,
 }
 
 /// A kind that is served in several versions: which ones depends on who installed the definition.
 struct Served {
-    of: Feed,
+    of: Manifests,
     plural: &'static str,
-    /// Where it is not known which are served.
+    /// The version to read where it is not known which are served.
     version: &'static str,
     view: ViewId,
 }
 
 impl Reader {
-    async fn read(&self, of: Feed, target: Target, view: ViewId) {
+    async fn read(&self, of: Manifests, target: Target, view: ViewId) {
         let to = self.notes.clone();
         let sink = ForwardSink { of, to };
-        watch(&self.setting, &self.discovery, target, sink, &view).await;
+        watch(&self.context, &self.discovery, target, sink, &view).await;
     }
 
     /// In the version that the API server prefers.
@@ -221,7 +208,7 @@ impl Reader {
 }
 
 fn preferred_version(catalog: &Catalog, plural: &str) -> Option<String> {
-    let found = catalog.resolve(Wanted {
+    let found = catalog.resolve(ResourceQuery {
         group: Some(KYVERNO),
         version: None,
         kind: plural,
@@ -230,16 +217,16 @@ fn preferred_version(catalog: &Catalog, plural: &str) -> Option<String> {
 }
 
 fn watch<S: Sink + 'static>(
-    setting: &Setting,
+    context: &Context,
     discovery: &Discovery,
     target: Target,
     sink: S,
     view: &ViewId,
 ) -> impl Future<Output = ()> + use<S> {
-    let (api, served) = (setting.api.clone(), discovery.served.subscribe());
-    let metrics = setting.metrics.of_watch(view);
+    let (api, served) = (context.api.clone(), discovery.served.subscribe());
+    let metrics = context.metrics.source.of_watch(view);
     let control = Control {
-        stale_after: setting.feeds.stale_after,
+        stale_after: context.feeds.stale_after,
         ..Control::default()
     };
     reflect::run_with(api, target, sink, metrics, served, control)

@@ -2,10 +2,9 @@ use std::collections::HashMap;
 
 use anteroom_bus::{Lease, local::LocalBus};
 use anteroom_model::{Collection, GroupVersionResource, ResourceVersion, Source, SourceInfo};
-use anteroom_runtime::Service;
 
 use super::*;
-use crate::metrics::WatcherMetrics;
+use crate::log_writer::metrics::BatchMetrics;
 
 /// Between two beats on time: a reader that waited for the next of them would see the clock move by
 /// more than what a beat gathers. The clock stands still but for what is slept.
@@ -30,10 +29,8 @@ async fn a_view_that_was_just_read_is_in_a_beat_at_once() {
     let publisher = Publisher::new(1);
     let (writer, to) = (publisher.clone(), Arc::clone(&bus));
     let _write = tokio::spawn(async move {
-        let metrics = WatcherMetrics::register(&Service::new("test").metrics);
-        writer
-            .run(&*to, fence, &head.incarnation, &metrics.writer)
-            .await
+        let metrics = BatchMetrics::default();
+        writer.run(&*to, fence, &head.incarnation, &metrics).await
     });
     let mut beats = bus.beats().await.unwrap();
     let to: Arc<dyn Bus> = bus.clone();

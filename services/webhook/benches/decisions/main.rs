@@ -27,7 +27,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 #[derive(Parser)]
 struct Cli {
-    /// What decides.
+    /// The policy that decides.
     #[arg(long, value_enum, default_value = "hosts")]
     policy: Which,
 
@@ -47,12 +47,12 @@ struct Cli {
     #[arg(long, default_value_t = 1)]
     at_once: usize,
 
-    /// What `cargo bench` adds.
+    /// The flag that `cargo bench` adds.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// What decides.
+/// The policy that decides.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Which {
     /// No policy.

@@ -21,7 +21,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::world::{Reviews, World};
 
-/// Which HTTP is spoken.
+/// The version of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Http {
     /// A connection for each review that is under way.
@@ -30,7 +30,7 @@ pub(crate) enum Http {
     Http2,
 }
 
-/// What is posted.
+/// The requests of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) over: Http,
@@ -57,7 +57,7 @@ pub(crate) async fn post_all(world: &World, load: Load) -> usize {
     denied
 }
 
-/// Where the webhook is, and what its certificate is signed by.
+/// The webhook's address, and the CA of its certificate.
 #[derive(Clone, Debug)]
 pub(crate) struct Served {
     pub(crate) address: std::net::SocketAddr,

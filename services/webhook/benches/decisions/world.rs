@@ -20,13 +20,13 @@ use serde_json::{Value, json};
 
 use crate::{Which, served::Served};
 
-/// How often the writer says that it lives, until everybody is ready.
+/// The interval of the writer's heartbeats, until all parts are ready.
 const BEAT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Every so many reviews is one of a host that is taken.
 const TAKEN_EVERY: usize = 10;
 
-/// What the template of a review has in their places.
+/// The placeholders in the template of a review.
 const UID: &str = "2d6c1a57-4f0e-4b2c-9d3e-aaaaaaaaaaaa";
 const HOST: &str = "host-of-the-template.example.com";
 
@@ -54,8 +54,6 @@ impl World {
         let replica = anteroom_cache_replica::run(
             anteroom_cache_replica::Args {
                 replica_id: Some("replica-0".to_owned()),
-                // Under callgrind nothing is quick.
-                quick_max: std::time::Duration::MAX,
                 ..Default::default()
             },
             Arc::new(bus.join()),
@@ -80,7 +78,7 @@ impl World {
         }
     }
 
-    /// Where it is served, and what its certificate is signed by.
+    /// Returns the webhook's address, and the CA of its certificate.
     pub(crate) async fn served(&self) -> Served {
         let mut trust = self.webhook.trust();
         let authority = trust.wait_for(Option::is_some).await.unwrap().clone();

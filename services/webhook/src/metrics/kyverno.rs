@@ -11,7 +11,13 @@ use std::{
     time::Duration,
 };
 
-use anteroom_policy::{FailureAction, Operation, Phase, Policy, Rule};
+use anteroom_engine::{
+    incoming::Incoming as _,
+    policies::PolicySet,
+    rule::{RuleName, RuleResult},
+    verdict::{Decision, RuleRecord},
+};
+use anteroom_policy::{FailureAction, Operation, Phase};
 use anteroom_runtime::Metrics;
 use parking_lot::Mutex;
 use prometheus_client::{
@@ -21,20 +27,16 @@ use prometheus_client::{
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::phase_name;
-use crate::{
-    policies::PolicySet,
-    review::Review,
-    verdict::{Decision, RuleRecord, RuleResult},
-};
+use super::{phase_name, recorder::RuleSeries};
+use crate::review::Review;
 
 /// Kinds in namespaces that are told apart; what comes beyond is counted as of one other.
-const PLACES_MAX: usize = 2_000;
+const TARGETS_MAX: usize = 2_000;
 
-/// Rules at such places that are told apart; what comes beyond is counted at one other place.
-const RULE_PLACES_MAX: usize = 20_000;
+/// Pairs of a rule and such a target that have series of their own; all others share one.
+const RULE_TARGETS_MAX: usize = 20_000;
 
-/// In place of a kind and a namespace beyond that.
+/// Stands for a kind and a namespace beyond that.
 const OTHER: &str = "other";
 
 /// From a rule that asks nobody to one that took all the time there was.
@@ -48,16 +50,16 @@ pub(crate) struct KyvernoMetrics {
     results: Family<ResultLabels, Counter>,
     execution_seconds: Family<ResultLabels, Histogram, fn() -> Histogram>,
     rules: Family<RuleLabels, Gauge>,
-    /// Of requests.
+    /// The series of requests.
     seen: Arc<Seen>,
     requests_known: Arc<Mutex<HashSet<u64>>>,
     results_known: Arc<Mutex<Known>>,
 }
 
-/// What was counted of rules: to be bounded, and to go with the rules.
+/// The label sets counted for rules: they are bounded, and removed with the rules.
 #[derive(Debug, Default)]
 struct Known {
-    places: usize,
+    targets: usize,
     by_rule: HashMap<RuleKey, OfOneRule>,
 }
 
@@ -66,8 +68,8 @@ type RuleKey = (String, String, String);
 
 #[derive(Debug, Default)]
 struct OfOneRule {
-    /// Hashes.
-    places: HashSet<u64>,
+    /// Hashes of kinds and namespaces of requests.
+    targets: HashSet<u64>,
     labels: HashSet<ResultLabels>,
 }
 
@@ -86,9 +88,9 @@ struct RequestLabels {
     request_webhook: &'static str,
 }
 
-/// What labels say of a rule, whatever the request.
+/// The labels of a rule that are the same for every request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct OfRule {
+pub(super) struct OfRule {
     validation_mode: &'static str,
     policy_type: &'static str,
     background_mode: &'static str,
@@ -128,19 +130,20 @@ struct RuleLabels {
 }
 
 impl OfRule {
-    pub(crate) fn of(policy: &Policy, rule: &Rule) -> Self {
-        let namespace = policy.namespace();
+    pub(super) fn of(rule: &RuleName) -> Self {
+        let policy = &rule.reader.policy;
+        let (policy_type, namespace) = match &*policy.namespace {
+            "" => ("cluster", "-"),
+            namespace => ("namespaced", namespace),
+        };
         Self {
-            validation_mode: mode(rule.action()),
-            policy_type: match namespace {
-                Some(_) => "namespaced",
-                None => "cluster",
-            },
-            background_mode: text(policy.is_for_background()),
-            namespace: namespace.unwrap_or("-").to_owned(),
-            name: policy.name().to_owned(),
-            rule: rule.name().to_owned(),
-            rule_type: phase_name(rule.phase()),
+            validation_mode: mode(rule.action),
+            policy_type,
+            background_mode: text(rule.for_background),
+            namespace: namespace.to_owned(),
+            name: policy.name.to_string(),
+            rule: rule.rule().to_owned(),
+            rule_type: phase_name(rule.phase),
         }
     }
 }
@@ -195,14 +198,14 @@ impl KyvernoMetrics {
         took: Duration,
     ) {
         let allowed = decision.allowed();
-        let whole = Place::of(review);
-        let place = self.bounded(whole);
-        let key = (&place, phase == Phase::Mutation, allowed);
+        let whole = RequestTarget::of(review);
+        let target = self.bounded(whole);
+        let key = (&target, phase == Phase::Mutation, allowed);
         let counted = self.seen.get(&key, || {
             let labels = RequestLabels {
-                resource_kind: place.kind.to_owned(),
-                resource_namespace: place.namespace.to_owned(),
-                resource_request_operation: place.operation,
+                resource_kind: target.kind.to_owned(),
+                resource_namespace: target.namespace.to_owned(),
+                resource_request_operation: target.operation,
                 request_allowed: text(allowed),
                 request_webhook: match phase {
                     Phase::Validation => "ValidatingWebhookConfiguration",
@@ -216,15 +219,16 @@ impl KyvernoMetrics {
         });
         counted.one(took);
         for record in &decision.rules {
-            let place = self.bounded_of_rule(whole, &record.name.of_rule);
-            let key = (&place, record.result() as usize, mode(record.action));
-            let counted = record.name.seen.get(&key, || self.rule(place, record));
-            counted.one(record.took);
+            RuleSeries::with(&record.name, |RuleSeries { of_rule, seen, .. }| {
+                let target = self.bounded_of_rule(whole, of_rule);
+                let key = (&target, record.result() as usize, mode(record.action));
+                let counted = seen.get(&key, || self.rule(target, of_rule, record));
+                counted.one(record.took);
+            });
         }
     }
 
-    fn rule(&self, place: Place<'_>, record: &RuleRecord) -> Counted {
-        let of = &record.name.of_rule;
+    fn rule(&self, target: RequestTarget<'_>, of: &OfRule, record: &RuleRecord) -> Counted {
         let labels = ResultLabels {
             // Namespaces may have actions of their own.
             policy_validation_mode: mode(record.action),
@@ -232,9 +236,9 @@ impl KyvernoMetrics {
             policy_background_mode: of.background_mode,
             policy_namespace: of.namespace.clone(),
             policy_name: of.name.clone(),
-            resource_kind: place.kind.to_owned(),
-            resource_namespace: place.namespace.to_owned(),
-            resource_request_operation: place.operation,
+            resource_kind: target.kind.to_owned(),
+            resource_namespace: target.namespace.to_owned(),
+            resource_request_operation: target.operation,
             rule_name: of.rule.clone(),
             rule_result: match record.result() {
                 // It is not among a decision's records.
@@ -245,7 +249,7 @@ impl KyvernoMetrics {
             },
             rule_type: of.rule_type,
             rule_execution_cause: "admission_request",
-            dry_run: text(place.dry_run),
+            dry_run: text(target.dry_run),
         };
         let counted = Counted {
             count: self.results.get_or_create_owned(&labels),
@@ -258,41 +262,41 @@ impl KyvernoMetrics {
     }
 
     /// The same, or one that stands for all that come beyond the limit.
-    fn bounded<'p>(&self, place: Place<'p>) -> Place<'p> {
-        let key = hash(&(place.kind, place.namespace));
+    fn bounded<'p>(&self, target: RequestTarget<'p>) -> RequestTarget<'p> {
+        let key = hash(&(target.kind, target.namespace));
         let mut known = self.requests_known.lock();
-        if known.contains(&key) || known.len() < PLACES_MAX {
+        if known.contains(&key) || known.len() < TARGETS_MAX {
             known.insert(key);
-            return place;
+            return target;
         }
-        place.other()
+        target.other()
     }
 
-    /// As [`Self::bounded`], of one rule.
-    fn bounded_of_rule<'p>(&self, place: Place<'p>, of: &OfRule) -> Place<'p> {
-        let key = hash(&(place.kind, place.namespace));
+    /// Bounds the labels as [`Self::bounded`] does, for one rule.
+    fn bounded_of_rule<'p>(&self, target: RequestTarget<'p>, of: &OfRule) -> RequestTarget<'p> {
+        let key = hash(&(target.kind, target.namespace));
         let mut known = self.results_known.lock();
-        let has_room = known.places < RULE_PLACES_MAX;
+        let has_room = known.targets < RULE_TARGETS_MAX;
         let of_rule = known.by_rule.entry(of.key()).or_default();
-        if of_rule.places.contains(&key) {
-            return place;
+        if of_rule.targets.contains(&key) {
+            return target;
         }
         if !has_room {
-            return place.other();
+            return target.other();
         }
-        of_rule.places.insert(key);
-        known.places += 1;
-        place
+        of_rule.targets.insert(key);
+        known.targets += 1;
+        target
     }
 
-    /// What was counted of rules that are no more is told no more.
+    /// Removes the series of all other rules.
     fn forget_all_but(&self, rules: &HashSet<RuleKey>) {
         let mut known = self.results_known.lock();
         let known = &mut *known;
         known.by_rule.retain(|key, of_rule| {
             let stays = rules.contains(key);
             if !stays {
-                known.places -= of_rule.places.len();
+                known.targets -= of_rule.targets.len();
                 for labels in &of_rule.labels {
                     self.results.remove(labels);
                     self.execution_seconds.remove(labels);
@@ -303,13 +307,12 @@ impl KyvernoMetrics {
     }
 
     /// These policies are in force now.
-    pub(crate) fn policies(&self, policies: &PolicySet) {
+    pub(super) fn policies(&self, policies: &PolicySet) {
         self.rules.clear();
         let mut known = HashSet::new();
-        let policies = policies.entries().iter();
-        for policy in policies.filter_map(|entry| entry.outcome.as_ref().ok()) {
-            for rule in policy.rules() {
-                let of = OfRule::of(policy, rule);
+        for entry in policies.entries() {
+            for rule in &entry.names {
+                let of = OfRule::of(rule);
                 known.insert(of.key());
                 let labels = RuleLabels {
                     policy_validation_mode: of.validation_mode,
@@ -328,16 +331,16 @@ impl KyvernoMetrics {
     }
 }
 
-/// Where a request is counted.
+/// The labels by which a request is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Place<'a> {
+struct RequestTarget<'a> {
     kind: &'a str,
     namespace: &'a str,
     operation: &'static str,
     dry_run: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> RequestTarget<'a> {
     /// One that stands for many.
     fn other(self) -> Self {
         Self {
@@ -362,7 +365,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Where something is counted.
+/// The series in which a result is counted.
 #[derive(Clone, Debug)]
 struct Counted {
     count: Counter,
@@ -376,9 +379,9 @@ impl Counted {
     }
 }
 
-/// Where what was counted once is counted again, by a hash of what it is counted by.
+/// Series by a hash of their labels, so that the second result of a kind looks nothing up.
 #[derive(Debug, Default)]
-pub(crate) struct Seen(Mutex<HashMap<u64, Counted>>);
+pub(super) struct Seen(Mutex<HashMap<u64, Counted>>);
 
 impl Seen {
     fn get(&self, key: &impl Hash, make: impl FnOnce() -> Counted) -> Counted {
@@ -450,10 +453,7 @@ mod tests {
     fn a_rule_is_counted_by_the_action_that_it_had() {
         let metrics = anteroom_runtime::Service::new("webhook").metrics;
         let kyverno = KyvernoMetrics::registered(&metrics);
-        let name = Arc::new(crate::rule::RuleName::new(
-            anteroom_model::ObjectKey::new("", "p"),
-            "r",
-        ));
+        let name = Arc::new(RuleName::new(anteroom_model::ObjectKey::new("", "p"), "r"));
         let body = review("Pod", "a");
         let review = Review::parse(body.as_bytes()).unwrap();
         for action in [FailureAction::Enforce, FailureAction::Audit] {
@@ -474,9 +474,9 @@ mod tests {
             };
             kyverno.decided(&review, Phase::Validation, &decision, Duration::ZERO);
         }
-        let of = |namespace: &'static str| Place {
+        let of = |namespace: &'static str| RequestTarget {
             namespace,
-            ..Place::of(&review)
+            ..RequestTarget::of(&review)
         };
         let text = metrics.encode();
         for mode in ["enforce", "audit"] {
@@ -484,9 +484,9 @@ mod tests {
             let one = text.lines().filter(|found| found.starts_with(&line));
             assert_eq!(one.count(), 1, "{text}");
         }
-        // Beyond the limit, places are counted together; what is known stays apart.
-        kyverno.results_known.lock().places = RULE_PLACES_MAX;
-        let of_rule = &name.of_rule;
+        // Beyond the limit, targets are counted together; what is known stays apart.
+        kyverno.results_known.lock().targets = RULE_TARGETS_MAX;
+        let of_rule = &OfRule::of(&name);
         assert_eq!(kyverno.bounded_of_rule(of("b"), of_rule), of("b").other());
         assert_eq!(kyverno.bounded_of_rule(of("a"), of_rule), of("a"));
         // And all goes with the rule.
@@ -494,14 +494,14 @@ mod tests {
         let text = metrics.encode();
         assert!(!text.contains("kyverno_policy_results_total{"), "{text}");
         assert!(!text.contains("kyverno_policy_execution_duration_seconds_count{"));
-        assert_eq!(kyverno.results_known.lock().places, RULE_PLACES_MAX - 1);
+        assert_eq!(kyverno.results_known.lock().targets, RULE_TARGETS_MAX - 1);
     }
 
     #[test]
     fn beyond_the_limit_places_are_counted_together() {
         let metrics = anteroom_runtime::Service::new("webhook").metrics;
         let kyverno = KyvernoMetrics::registered(&metrics);
-        for number in 0..PLACES_MAX + 2 {
+        for number in 0..TARGETS_MAX + 2 {
             count(&kyverno, "Pod", &number.to_string());
         }
         count(&kyverno, "Pod", "0");
@@ -512,8 +512,8 @@ mod tests {
                 .filter(|line| line.starts_with("kyverno_admission_requests_total{"))
                 .count()
         };
-        assert_eq!(series(&text), PLACES_MAX + 1);
+        assert_eq!(series(&text), TARGETS_MAX + 1);
         assert!(text.contains("resource_kind=\"other\",resource_namespace=\"other\""));
-        assert_eq!(kyverno.seen.0.lock().len(), PLACES_MAX + 1);
+        assert_eq!(kyverno.seen.0.lock().len(), TARGETS_MAX + 1);
     }
 }

@@ -6,7 +6,7 @@ use anteroom_wire::replica_beat::ReplicaView;
 use tokio::sync::watch;
 
 use super::*;
-use crate::catalog::Entries;
+use anteroom_engine::testing;
 
 fn beat(replica: &str, views: &[(&str, &str)]) -> ReplicaBeat {
     let view = |(view, state): &(&str, &str)| ReplicaView {
@@ -45,7 +45,7 @@ fn needs(catalog: &Catalog, all: &[Need]) -> Needs {
     needs
 }
 
-/// What holds a webhook back that has just started.
+/// The missing things that hold back a webhook which has just started.
 fn missing(needs: &Needs, replicas: &Replicas) -> Vec<String> {
     Standing::default().look(needs, replicas).holds
 }
@@ -76,12 +76,12 @@ fn catalog() -> Catalog {
         entry(EntryKind::Implicit, "broken", None),
     ];
     Catalog {
-        entries: Arc::new(Entries::of(&records)),
+        entries: Arc::new(testing::entries(&records)),
         ..Catalog::default()
     }
 }
 
-/// What holds readiness back, and what every reader is told anyway.
+/// The missing things that hold back readiness, and those that only readers are told of.
 #[test]
 fn views_that_policies_need_hold_readiness_back_until_a_replica_answers() {
     let catalog = catalog();
@@ -210,7 +210,7 @@ fn a_call_that_is_not_kept_holds_readiness_back_for_nobody() {
         failure: Failure::new(CALLS_OFF, "off"),
     };
     let catalog = Catalog {
-        entries: Arc::new(Entries::of(&[off])),
+        entries: Arc::new(testing::entries(&[off])),
         ..Catalog::default()
     };
     let of_calls = [declared("never registered"), objects("vo")];
@@ -266,9 +266,9 @@ async fn readiness_is_gained_and_lost() {
     };
     becomes(Some("policies")).await;
 
-    let manifest = crate::policies::tests::reading_entry("a");
+    let manifest = testing::reading_entry("a");
     let set = |manifests| Catalog {
-        policies: Arc::new(crate::policies::tests::set(manifests)),
+        policies: Arc::new(testing::policies(manifests)),
         ..catalog()
     };
     let first = ("p", manifest);
@@ -290,7 +290,7 @@ async fn readiness_is_gained_and_lost() {
     bus.send_replica_beat(&synced).await.unwrap();
     becomes(None).await;
     // One more policy is told beside, until its view is there.
-    let second = ("q", crate::policies::tests::reading_entry("b"));
+    let second = ("q", testing::reading_entry("b"));
     catalogs_in.send_replace(Some(Arc::new(set(vec![first, second]))));
     let noted = async |expected: Option<&str>| {
         while service.readiness.report().checks[0].note.as_deref() != expected {

@@ -1,8 +1,9 @@
 //! Keeping a configuration at the API server in step.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use anteroom_model::{Failure, ObjectKey};
+use anteroom_engine::catalog::{Catalog, Catalogs, LogPosition};
+use anteroom_model::Failure;
 use anteroom_policy::Phase;
 use anteroom_runtime::{Check, Shutdown, backoff::Backoff};
 use kube::Client;
@@ -14,15 +15,10 @@ use tokio::{
 use super::{
     Configuration, Registration, configuration,
     proof::{self, Answer},
-    refused::{Refusals, Told},
-    sift::{self, Sifted},
     step::{self, PROOF_PATIENCE, Step, step},
     write::{REQUEST_TIMEOUT, Unwritten, write},
 };
-use crate::{
-    catalog::{Catalog, Catalogs, LogPosition},
-    metrics::WebhookMetrics,
-};
+use crate::metrics::WebhookMetrics;
 
 /// The wait after somebody else wrote what we have not read yet.
 const OUTRUN_RETRY: Duration = Duration::from_millis(50);
@@ -33,14 +29,12 @@ const WRITE_RETRY_MS: (u64, u64) = (200, 15_000);
 /// Waits after a proof that failed, in milliseconds.
 const PROOF_RETRY_MS: (u64, u64) = (4, 1_000);
 
-/// What the API server calls this webhook for.
+/// The policies for which the API server calls this webhook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Called {
     /// Every policy up to here.
     pub(crate) position: LogPosition,
-    /// But for these, each with why: the API server does not take their conditions.
-    pub(crate) refused: Arc<BTreeMap<ObjectKey, String>>,
-    /// Why not for newer ones.
+    /// The reason why it does not call for newer ones.
     pub(crate) trouble: Option<Failure>,
 }
 
@@ -53,11 +47,8 @@ impl Called {
             // What one says of a log that is gone, nobody knows of the other.
             false => &LogPosition::default(),
         };
-        let both = self.refused.iter().chain(&*other.refused);
-        let refused = both.map(|(key, why)| (key.clone(), why.clone()));
         Self {
             position: position.clone(),
-            refused: Arc::new(refused.collect()),
             trouble: self.trouble.clone().or_else(|| other.trouble.clone()),
         }
     }
@@ -81,8 +72,6 @@ struct Wanted {
     trust: Arc<str>,
     configuration: Arc<Configuration>,
     token: String,
-    /// How often refusals had changed by then.
-    refusals: u64,
 }
 
 /// The last configuration that the API server acknowledged.
@@ -96,12 +85,9 @@ struct Written {
     stands: step::Written,
 }
 
-/// What is kept between two steps.
+/// State of the loop of a [`Keeper`].
 struct State {
     written: Option<Written>,
-    refusals: Refusals,
-    /// All that the API server may not take was just tried, and what is left has not been written yet.
-    sifted: bool,
     write_backoff: Backoff,
     proof_backoff: Backoff,
 }
@@ -118,26 +104,14 @@ impl Keeper {
         let mut wanted: Option<Wanted> = None;
         let mut state = State {
             written: None,
-            refusals: Refusals::default(),
-            sifted: false,
             write_backoff: Backoff::new(WRITE_RETRY_MS.0, WRITE_RETRY_MS.1),
             proof_backoff: Backoff::new(PROOF_RETRY_MS.0, PROOF_RETRY_MS.1),
         };
         loop {
-            state.refusals.tick(Instant::now());
-            let (catalog, trusted) = match (std::mem::take(&mut state.sifted), &wanted) {
-                // What was sifted is written first: a policy that is changed again and again holds up no other.
-                (true, Some(wanted)) => (
-                    Some(Arc::clone(&wanted.catalog)),
-                    Some(Arc::clone(&wanted.trust)),
-                ),
-                _ => (
-                    catalogs.borrow_and_update().clone(),
-                    trust.borrow_and_update().clone(),
-                ),
-            };
+            let catalog = catalogs.borrow_and_update().clone();
+            let trusted = trust.borrow_and_update().clone();
             if let (Some(catalog), Some(trusted)) = (catalog, trusted) {
-                wanted = Some(self.want(wanted, catalog, trusted, &state.refusals));
+                wanted = Some(self.want(wanted, catalog, trusted));
             }
             let until = match &wanted {
                 Some(wanted) => self.step(wanted, &mut state).await,
@@ -153,18 +127,9 @@ impl Keeper {
     }
 
     /// Made anew only where it may differ: entries come and go by the hundred, and have no part in it.
-    fn want(
-        &self,
-        before: Option<Wanted>,
-        catalog: Arc<Catalog>,
-        trust: Arc<str>,
-        refusals: &Refusals,
-    ) -> Wanted {
-        let is_same = |before: &Wanted| {
-            speak_alike(&before.catalog, &catalog)
-                && before.trust == trust
-                && before.refusals == refusals.changes()
-        };
+    fn want(&self, before: Option<Wanted>, catalog: Arc<Catalog>, trust: Arc<str>) -> Wanted {
+        let is_same =
+            |before: &Wanted| speak_alike(&before.catalog, &catalog) && before.trust == trust;
         match before {
             Some(before) if is_same(&before) => Wanted { catalog, ..before },
             _ => {
@@ -173,10 +138,8 @@ impl Keeper {
                     &catalog.policies,
                     &catalog.kinds,
                     &trust,
-                    refusals,
                 );
                 Wanted {
-                    refusals: refusals.changes(),
                     token: proof::token_of(&configuration).to_owned(),
                     configuration: Arc::new(configuration),
                     catalog,
@@ -207,27 +170,13 @@ impl Keeper {
 
     async fn write(&self, wanted: &Wanted, state: &mut State) -> Instant {
         let position = &wanted.catalog.position;
-        let apart = &wanted.configuration.apart;
-        state.refusals.keep(|key| {
-            let is_left_out = wanted.configuration.left_out.contains_key(key);
-            is_left_out || apart.iter().any(|of| of.0 == *key)
-        });
-        let told = state.refusals.told();
-        let is_news = |told: &[Told]| state.refusals.is_news(told, apart);
-        let acknowledged = write(
-            &self.client,
-            &wanted.configuration,
-            position,
-            (&told, is_news),
-        );
-        let acknowledged = acknowledged.await;
+        let acknowledged = write(&self.client, &wanted.configuration, position).await;
         self.metrics.registered_configuration(acknowledged.is_ok());
         let now = Instant::now();
         match acknowledged {
             Ok(version) => {
                 self.check.ready();
                 state.write_backoff.reset();
-                state.refusals.taken(&wanted.configuration.apart);
                 let before = state.written.take();
                 // The same object as before: nobody wrote it since.
                 let before = before.filter(|before| {
@@ -256,28 +205,9 @@ impl Keeper {
                 let kind = configuration::kind(self.phase);
                 tracing::debug!(
                     kind,
-                    "another webhook writes the configuration, and has read more"
+                    "not written: another webhook wrote it at the same time, or has read more of the log; trying again"
                 );
                 now + OUTRUN_RETRY
-            }
-            Err(Unwritten::Told(told)) => {
-                let apart = &wanted.configuration.apart;
-                state.refusals.heard(&told, apart, now);
-                state.sifted = true;
-                now
-            }
-            Err(Unwritten::Invalid(words)) => {
-                let sifting = (&self.client, &*wanted.configuration);
-                match sift::step(sifting, &mut state.refusals).await {
-                    Sifted::Tried { is_over } => {
-                        state.sifted = is_over;
-                        Instant::now()
-                    }
-                    Sifted::Nothing => {
-                        let kind = configuration::kind(self.phase);
-                        self.unwritten(format!("the API server refuses the {kind}: {words}"), state)
-                    }
-                }
             }
             Err(Unwritten::Refused(problem)) => self.unwritten(problem, state),
         }
@@ -288,6 +218,7 @@ impl Keeper {
         // Once it was written, answering goes on: the API server calls us by what it has.
         if state.write_backoff.attempt() == 0 {
             tracing::warn!(
+                kind = configuration::kind(self.phase),
                 problem,
                 "the webhook configuration is not written; trying again"
             );
@@ -315,7 +246,7 @@ impl Keeper {
                 tracing::debug!(
                     kind = configuration::kind(self.phase),
                     took_ms = took.as_millis(),
-                    "the API server goes by the webhook configuration"
+                    "the API server uses the webhook configuration"
                 );
                 written.stands.proven = true;
                 self.tell(state);
@@ -330,9 +261,10 @@ impl Keeper {
             Answer::Unreachable(said) => self.trouble("NotReached", said),
             Answer::Unknowable(said) => {
                 tracing::warn!(
-                    said,
-                    "the API server does not let us ask whether it goes by the webhook \
-                     configuration: that is taken for granted after a while"
+                    kind = configuration::kind(self.phase),
+                    answer = said,
+                    "the API server does not let this webhook create a SelfSubjectReview, by which it would prove \
+                     that the API server uses the webhook configuration: after a second it takes that for granted"
                 );
                 written.stands.unknowable = true;
                 return now;
@@ -341,14 +273,13 @@ impl Keeper {
         now + state.proof_backoff.next(rand::random())
     }
 
-    /// What the API server goes by is what it calls us for.
+    /// Publishes the position of a proven configuration.
     fn tell(&self, state: &State) {
         let Some(written) = state.written.as_ref().filter(|w| w.stands.proven) else {
             return;
         };
         let called = Called {
             position: written.position.clone(),
-            refused: Arc::new(written.configuration.left_out.clone()),
             trouble: None,
         };
         self.called.send_if_modified(|before| {
@@ -368,7 +299,7 @@ impl Keeper {
     }
 }
 
-/// Whether the configuration is the same by both.
+/// Returns true if both catalogs lead to the same configuration.
 fn speak_alike(before: &Catalog, now: &Catalog) -> bool {
     Arc::ptr_eq(&before.policies, &now.policies) && Arc::ptr_eq(&before.kinds, &now.kinds)
 }
@@ -376,7 +307,7 @@ fn speak_alike(before: &Catalog, now: &Catalog) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{catalog::Entries, kinds::Kinds, policies::PolicySet};
+    use anteroom_engine::{catalog::Entries, kinds::Kinds, policies::PolicySet};
 
     #[test]
     fn of_two_configurations_the_one_that_lags_counts() {
@@ -385,7 +316,6 @@ mod tests {
                 incarnation: anteroom_model::Incarnation(log.into()),
                 revision: anteroom_model::Revision(revision),
             },
-            refused: Arc::default(),
             trouble: trouble.map(|reason| Failure::new(reason, "why")),
         };
         for (one, other, expected) in [
@@ -402,17 +332,6 @@ mod tests {
             let of = |(log, revision, trouble)| called(log, revision, trouble);
             assert_eq!(of(one).and(&of(other)), of(expected), "{one:?} {other:?}");
         }
-    }
-
-    #[test]
-    fn what_is_refused_of_one_is_refused_of_both() {
-        let called = |name: &str| Called {
-            refused: Arc::new([(ObjectKey::new("", name), "why".to_owned())].into()),
-            ..Called::default()
-        };
-        let both = called("a").and(&called("b"));
-        assert_eq!(both.refused.len(), 2);
-        assert_eq!(called("a").and(&called("a")), called("a"));
     }
 
     #[test]

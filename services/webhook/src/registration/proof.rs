@@ -29,19 +29,19 @@ use crate::review::Review;
 /// The webhook of the proof.
 pub(crate) const NAME: &str = "probe.anteroom.svc";
 
-/// Where its reviews go.
+/// The path of its reviews.
 pub(crate) const PATH: &str = "/probe";
 
 /// The label of a review that is meant for it; its value names the configuration.
 const LABEL: &str = "anteroom.dev/probe";
 
-/// How long the API server waits for its answer.
+/// Seconds that the API server waits for its answer.
 const TIMEOUT_SECONDS: i32 = 5;
 
-/// Where the review is made.
+/// The path at the API server at which the review is created.
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
-/// What the answer to a review says of the configuration that it was made for.
+/// The meaning of the answer to a review, for the configuration that it was made for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The API server goes by it.
@@ -98,7 +98,7 @@ pub(super) fn webhook(token: &str, client_config: WebhookClientConfig) -> Mutati
     }
 }
 
-/// Whether somebody wants to know by this review what the API server goes by.
+/// Returns true if the review is the proof of a webhook configuration.
 pub(crate) fn is_asked_by(review: &Review<'_>) -> bool {
     let kind = &review.head.kind;
     (&*kind.group, &*kind.kind) == ("authentication.k8s.io", "SelfSubjectReview")
@@ -125,7 +125,7 @@ pub(super) async fn ask(client: &Client, token: &str) -> Answer {
     }
 }
 
-/// What a refusal says.
+/// Reads a refusal.
 fn read(status: &Status) -> Answer {
     let message = &*status.message;
     let of_probe = message.contains(NAME);
@@ -212,8 +212,6 @@ mod tests {
             phase: Phase::Validation,
             name: "a".to_owned(),
             webhooks: Vec::new(),
-            apart: Vec::new(),
-            left_out: Default::default(),
         };
         let some = Configuration {
             webhooks: vec![webhook("x", WebhookClientConfig::default())],

@@ -1,4 +1,4 @@
-//! What is to be done about the configuration next. Pure.
+//! The next step for the configuration. Pure.
 //!
 //! | the API server has | and | then |
 //! |---|---|---|
@@ -16,16 +16,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How often the object is written although nothing has changed here: somebody may have changed it
+/// Interval at which the object is written although nothing has changed here: somebody may have changed it
 /// there. Writing what is there already changes nothing.
 pub(super) const RECHECK: Duration = Duration::from_secs(30);
 
-/// How long a newer configuration waits for the proof of the one before: a hundred times what it
+/// Time for which a newer configuration waits for the proof of the one before: a hundred times what a proof
 /// takes.
 pub(super) const PROOF_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where the API server does not let us ask, a configuration counts as in force so long after it was
-/// written: forty times the longest that was measured.
+/// Time after which a configuration counts as in force if the API server does not let us ask: forty times the longest
+/// that was measured.
 pub(super) const MARGIN: Duration = Duration::from_secs(1);
 
 /// A configuration that was written.
@@ -43,7 +43,7 @@ pub(super) struct Written {
     pub(super) unknowable: bool,
 }
 
-/// What to do next.
+/// The next thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Write,
@@ -52,7 +52,7 @@ pub(super) enum Step {
     Rest(Instant),
 }
 
-/// What to do next, at `now`.
+/// Returns the next thing to do at `now`.
 pub(super) fn step(written: Option<Written>, now: Instant) -> Step {
     let Some(written) = written else {
         return Step::Write;

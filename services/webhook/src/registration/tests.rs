@@ -2,14 +2,14 @@ use anteroom_model::ObjectKey;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::kinds::tests as some_kinds;
+use anteroom_engine::testing;
 
 fn registration(url: Option<&str>) -> Registration {
     Registration {
         name: "anteroom".into(),
-        reach: match url {
-            Some(url) => Reach::Url(url.into()),
-            None => Reach::Service {
+        address: match url {
+            Some(url) => Address::Url(url.into()),
+            None => Address::Service {
                 name: "anteroom-webhook".into(),
                 namespace: "anteroom".into(),
                 port: 443,
@@ -49,13 +49,7 @@ fn configuration_of(phase: Phase, url: Option<&str>, policies: &[Value]) -> Valu
     });
     let set = PolicySet::build(&PolicySet::default(), manifests);
     assert_eq!(set.counts().1, 0, "{set:?}");
-    let made = registration(url).configuration(
-        phase,
-        &set,
-        &some_kinds::some(),
-        "PEM",
-        &Refusals::default(),
-    );
+    let made = registration(url).configuration(phase, &set, &testing::kinds(), "PEM");
     let mut made = serde_json::to_value(made.object()).unwrap();
     // The last is the proof's: see below.
     let last = made["webhooks"].as_array_mut().unwrap().pop().unwrap();
@@ -70,13 +64,7 @@ fn each_configuration_can_be_proven() {
         let body = anteroom_wire::body::encode_json(&policy(kinds, &[], "Fail", None)).unwrap();
         let manifests = [(ObjectKey::new("", "p"), body)];
         let set = PolicySet::build(&PolicySet::default(), manifests);
-        let made = registration(None).configuration(
-            phase,
-            &set,
-            &some_kinds::some(),
-            "PEM",
-            &Refusals::default(),
-        );
+        let made = registration(None).configuration(phase, &set, &testing::kinds(), "PEM");
         proof::token_of(&made).to_owned()
     };
     let of = |kinds: &[&str]| probe(Phase::Validation, kinds);
@@ -331,202 +319,25 @@ fn what_may_be_passed_over_changes_objects_first() {
     );
 }
 
-/// The same policy, where the API server is to ask this before.
-fn asking(mut policy: Value, expression: &str) -> Value {
-    let conditions = json!([{ "name": "c", "expression": expression }]);
-    policy["spec"]["webhookConfiguration"] = json!({ "matchConditions": conditions });
-    policy
-}
-
-fn set(policies: &[(&str, &str, Value)]) -> PolicySet {
-    let manifests = policies.iter().map(|(namespace, name, policy)| {
-        let mut policy = policy.clone();
-        policy["metadata"]["name"] = (*name).into();
-        if !namespace.is_empty() {
-            policy["kind"] = "Policy".into();
-            policy["metadata"]["namespace"] = (*namespace).into();
-        }
-        let body = anteroom_wire::body::encode_json(&policy).unwrap();
-        (ObjectKey::new(*namespace, *name), body)
+/// Conditions are evaluated here: what one policy says is in nobody's way at the API server.
+#[test]
+fn policies_with_match_conditions_share_the_webhook_of_their_group() {
+    let services = || policy(&["Service"], &["CREATE"], "Fail", None);
+    let mut conditional = services();
+    conditional["spec"]["webhookConfiguration"] = json!({
+        "matchConditions": [{ "name": "c", "expression": "object.x == 1" }],
     });
-    let set = PolicySet::build(&PolicySet::default(), manifests);
-    assert_eq!(set.counts().1, 0, "{set:?}");
-    set
+    for (conditional, plain, phase) in [
+        (conditional.clone(), services(), Phase::Validation),
+        (changing(conditional), changing(services()), Phase::Mutation),
+    ] {
+        let made = configuration_of(phase, None, &[conditional]);
+        assert_eq!(made, configuration_of(phase, None, &[plain]));
+        assert!(!made.to_string().contains("matchConditions"), "{made}");
+    }
 }
 
-fn made(phase: Phase, set: &PolicySet, refusals: &Refusals) -> Configuration {
-    registration(Some("https://w")).configuration(phase, set, &some_kinds::some(), "PEM", refusals)
-}
-
-fn names_in(made: &Configuration) -> Vec<&str> {
-    made.webhooks.iter().map(|webhook| &*webhook.name).collect()
-}
-
-#[test]
-fn a_policy_with_conditions_has_a_webhook_of_its_own() {
-    let services = |failure: &str, seconds| policy(&["Service"], &["CREATE"], failure, seconds);
-    let pods = policy(&["Pod"], &["CREATE"], "Fail", None);
-    let set = set(&[
-        ("", "a", asking(services("Fail", Some(30)), "object.x == 1")),
-        ("", "b", asking(services("Ignore", None), "true")),
-        ("", "c", pods),
-        ("ns", "a", asking(services("Fail", None), "true")),
-        ("ns", "m", asking(changing(services("Fail", None)), "true")),
-    ]);
-    let validating = made(Phase::Validation, &set, &Refusals::default());
-    assert_eq!(
-        names_in(&validating),
-        [
-            "fail-10.validate.anteroom.svc",
-            "b.clusterpolicy.validate.anteroom.svc",
-            "a.clusterpolicy.validate.anteroom.svc",
-            "a.ns.policy.validate.anteroom.svc",
-            POLICIES,
-            proof::NAME,
-        ]
-    );
-    // What others share knows nothing of its kinds.
-    let shared = serde_json::to_value(&validating.webhooks[0]).unwrap();
-    assert!(!shared.to_string().contains("services"), "{shared}");
-    assert!(shared["matchConditions"].is_null());
-    assert_eq!(
-        serde_json::to_value(&validating.webhooks[2]).unwrap(),
-        json!({
-            "name": "a.clusterpolicy.validate.anteroom.svc",
-            "admissionReviewVersions": ["v1"],
-            "clientConfig": { "caBundle": "UEVN", "url": "https://w/validate/fail/30/policy/a" },
-            "failurePolicy": "Fail",
-            "matchConditions": [{ "name": "c", "expression": "object.x == 1" }],
-            "matchPolicy": "Equivalent",
-            "namespaceSelector": { "matchExpressions": [{
-                "key": "kubernetes.io/metadata.name", "operator": "NotIn",
-                "values": ["anteroom", "kube-system"],
-            }] },
-            "rules": [{
-                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
-                "resources": ["services"], "scope": "*",
-            }],
-            "sideEffects": "None",
-            "timeoutSeconds": 30,
-        })
-    );
-    let mutating = made(Phase::Mutation, &set, &Refusals::default());
-    assert_eq!(
-        names_in(&mutating),
-        ["m.ns.policy.mutate.anteroom.svc", proof::NAME]
-    );
-    let url = mutating.webhooks[0].client_config.url.as_deref();
-    assert_eq!(url, Some("https://w/mutate/fail/10/policy/ns/m"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_the_api_server_refuses_of_one_policy_is_left_out() {
-    let one = |expression| asking(policy(&["Service"], &["CREATE"], "Fail", None), expression);
-    let both = set(&[("", "bad", one("object.a == 1")), ("", "good", one("true"))]);
-    let mut refusals = Refusals::default();
-    let whole = made(Phase::Validation, &both, &refusals);
-    assert_eq!((whole.apart.len(), whole.left_out.len()), (2, 0));
-    refusals.refused(
-        &whole.apart[0],
-        "undeclared reference",
-        (1, tokio::time::Instant::now()),
-    );
-    let rest = made(Phase::Validation, &both, &refusals);
-    assert_eq!(
-        names_in(&rest)[0],
-        "good.clusterpolicy.validate.anteroom.svc"
-    );
-    let told: Vec<_> = rest.left_out.iter().collect();
-    assert_eq!(
-        told,
-        [(
-            &ObjectKey::new("", "bad"),
-            &"undeclared reference".to_owned()
-        )]
-    );
-    // Once it says something else, it is tried again.
-    let mended = set(&[("", "bad", one("object.a == 2")), ("", "good", one("true"))]);
-    assert_eq!(made(Phase::Validation, &mended, &refusals).apart.len(), 2);
-}
-
-#[test]
-fn policies_with_conditions_share_the_room_that_there_is() {
-    let count = |policies: usize, expression: &str| {
-        let one = asking(policy(&["Service"], &["CREATE"], "Fail", None), expression);
-        let names: Vec<_> = (0..policies).map(|at| format!("p{at:04}")).collect();
-        let all: Vec<_> = names
-            .iter()
-            .map(|name| ("", &**name, one.clone()))
-            .collect();
-        let made = made(Phase::Validation, &set(&all), &Refusals::default());
-        (made.apart.len(), made.left_out.len())
-    };
-    assert_eq!(count(apart::APART_MAX, "true"), (apart::APART_MAX, 0));
-    assert_eq!(count(apart::APART_MAX + 1, "true"), (apart::APART_MAX, 1));
-    let long = format!(
-        "'{}' == ''",
-        "x".repeat(16 * 1024 - 9 - apart::AROUND_BYTES)
-    );
-    assert_eq!(long.len() + 1 + apart::AROUND_BYTES, 16 * 1024);
-    let fit = apart::CONDITIONS_BYTES_MAX / (16 * 1024);
-    assert_eq!(count(fit, &long), (fit, 0));
-    assert_eq!(count(fit + 1, &long), (fit, 1));
-}
-
-#[test]
-fn what_has_to_be_asked_pushes_out_what_may_be_passed_over() {
-    let one = |failure: &str| asking(policy(&["Service"], &["CREATE"], failure, None), "true");
-    let names: Vec<_> = (0..apart::APART_MAX)
-        .map(|at| format!("p{at:04}"))
-        .collect();
-    // As many as one namespace has room for, of each.
-    let namespaces: Vec<_> = (0..apart::APART_MAX)
-        .map(|at| format!("a{}", at / apart::OF_NAMESPACE_MAX))
-        .collect();
-    let own = namespaces.iter().zip(&names);
-    let own = own.map(|(namespace, name)| (&**namespace, &**name, one("Ignore")));
-    let all: Vec<_> = own
-        .chain([("", "q", one("Ignore")), ("", "z", one("Fail"))])
-        .collect();
-    let made = made(Phase::Validation, &set(&all), &Refusals::default());
-    assert_eq!(made.apart.len(), apart::APART_MAX);
-    let left_out: Vec<_> = made.left_out.keys().map(ToString::to_string).collect();
-    assert_eq!(left_out, ["a9/p0198", "a9/p0199"]);
-    // What may be passed over is asked first all the same.
-    let keys: Vec<_> = made.apart.iter().map(|(key, _)| key.to_string()).collect();
-    assert_eq!((&*keys[0], &*keys[apart::APART_MAX - 1]), ("q", "z"));
-}
-
-#[test]
-fn one_namespace_takes_no_room_from_others() {
-    let one = |expression: &str| {
-        let policy = policy(&["Service"], &["CREATE"], "Fail", None);
-        asking(policy, expression)
-    };
-    let names: Vec<_> = (0..=apart::OF_NAMESPACE_MAX)
-        .map(|at| format!("p{at:04}"))
-        .collect();
-    let own = names.iter().map(|name| ("a", &**name, one("true")));
-    let all: Vec<_> = own.chain([("b", "p", one("true"))]).collect();
-    let found = made(Phase::Validation, &set(&all), &Refusals::default());
-    assert_eq!(found.apart.len(), apart::OF_NAMESPACE_MAX + 1);
-    let left_out: Vec<_> = found.left_out.iter().collect();
-    let [(key, words)] = &*left_out else {
-        panic!("{left_out:?}");
-    };
-    assert_eq!(key.to_string(), "a/p0020");
-    assert!(words.contains("of namespace `a`"), "{words}");
-    // And no more bytes.
-    let half = apart::OF_NAMESPACE_BYTES_MAX / 2;
-    let long = format!("'{}' == ''", "x".repeat(half - 2 * apart::AROUND_BYTES));
-    let own = ["p", "q", "r"].map(|name| ("a", name, one(&long)));
-    let all: Vec<_> = own.into_iter().chain([("", "q", one(&long))]).collect();
-    let found = made(Phase::Validation, &set(&all), &Refusals::default());
-    let left_out: Vec<_> = found.left_out.keys().map(ToString::to_string).collect();
-    assert_eq!(left_out, ["a/r"]);
-}
-
-/// What no policy is asked about in a whole namespace is not sent.
+/// The API server does not even send requests from these namespaces.
 #[test]
 fn namespaces_that_are_filtered_whole_are_exempt() {
     #[derive(clap::Parser)]

@@ -9,7 +9,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anteroom_model::{Incarnation, Revision};
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhook;
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DynamicObject, Patch, PatchParams},
@@ -17,38 +16,29 @@ use kube::{
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::{
-    configuration::{self, Configuration},
-    refused::Told,
-};
-use crate::catalog::LogPosition;
+use anteroom_engine::catalog::LogPosition;
 
-/// Who writes, for server-side apply.
+use super::configuration::{self, Configuration};
+
+/// Field manager for server-side apply.
 const FIELD_MANAGER: &str = "anteroom-webhook";
 
-/// By which position of which log it was made: `INCARNATION/REVISION`.
+/// Annotation with the log position that it was made by: `INCARNATION/REVISION`.
 const POSITION: &str = "anteroom.dev/position";
 
-/// What is left out of it, since the API server refused that of whoever wrote it: so that all leave it out.
-const REFUSED: &str = "anteroom.dev/refused";
-
-/// How long one request may take.
+/// Limit for one request to the API server.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why it was not written.
+/// The reason why it was not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unwritten {
     /// Somebody else wrote it, who has read more of the log, or at the same time.
     Outrun,
-    /// What it says is not what the API server takes: its words.
-    Invalid(String),
-    /// Somebody else was refused some of what is wanted.
-    Told(Vec<Told>),
-    /// The API server's words, or what is to be said of it.
+    /// The API server refused it or did not answer: a message for people.
     Refused(String),
 }
 
-/// What is to be done about the object as it is.
+/// The comparison of the object at the API server with the wanted one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     /// It says all of it already.
@@ -58,22 +48,16 @@ enum Verdict {
     Write,
 }
 
-/// Writes it, if it does not say that already, and returns the resource version that it has then. `left_out` is
-/// what other webhooks are told is left out; what they left out is looked at first, by `is_news`.
+/// Writes it, if it does not say that already, and returns the resource version that it has then.
 pub(super) async fn write(
     client: &Client,
     wanted: &Configuration,
     position: &LogPosition,
-    (left_out, is_news): (&[Told], impl FnOnce(&[Told]) -> bool),
 ) -> Result<Option<String>, Unwritten> {
     let resource = configuration::resource(wanted.phase);
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let (name, mut next) = (&*wanted.name, wanted.object());
     let there = within(wanted, api.get_opt(name)).await?;
-    let told = there.as_ref().map(told).unwrap_or_default();
-    if is_news(&told) {
-        return Err(Unwritten::Told(told));
-    }
     match there.as_ref().map(|there| judge(there, &next, position)) {
         Some(Verdict::Same) => Ok(there.and_then(|there| there.resource_version())),
         Some(Verdict::Newer) => Err(Unwritten::Outrun),
@@ -81,10 +65,6 @@ pub(super) async fn write(
             next.metadata.resource_version = there.and_then(|there| there.resource_version());
             let annotations = next.metadata.annotations.get_or_insert_default();
             annotations.insert(POSITION.to_owned(), text(position));
-            if !left_out.is_empty() {
-                let left_out = serde_json::to_string(left_out).unwrap_or_default();
-                annotations.insert(REFUSED.to_owned(), left_out);
-            }
             // The object is ours alone: whatever somebody else wrote into our fields goes.
             let parameters = PatchParams::apply(FIELD_MANAGER).force();
             let next = Patch::Apply(&next);
@@ -94,26 +74,6 @@ pub(super) async fn write(
     }
 }
 
-/// Whether the API server takes a configuration with this webhook alone: nothing is written.
-///
-/// # Errors
-/// As [`write`], where it does not, or does not say.
-pub(super) async fn try_one(
-    client: &Client,
-    wanted: &Configuration,
-    webhook: &MutatingWebhook,
-) -> Result<(), Unwritten> {
-    let resource = configuration::resource(wanted.phase);
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let mut parameters = PatchParams::apply(FIELD_MANAGER).force();
-    parameters.dry_run = true;
-    let alone = wanted.of_one(webhook);
-    let next = alone.object();
-    let next = Patch::Apply(&next);
-    within(&alone, api.patch(&wanted.name, &parameters, &next)).await?;
-    Ok(())
-}
-
 async fn within<T>(
     wanted: &Configuration,
     request: impl Future<Output = kube::Result<T>>,
@@ -121,9 +81,6 @@ async fn within<T>(
     match timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(Unwritten::Outrun),
-        Ok(Err(kube::Error::Api(status))) if status.code == 422 => {
-            Err(Unwritten::Invalid(status.message.clone()))
-        }
         Ok(Err(error)) => Err(Unwritten::Refused(format!(
             "the API server refuses the {}: {error}",
             configuration::kind(wanted.phase)
@@ -155,7 +112,7 @@ fn judge(there: &DynamicObject, wanted: &DynamicObject, position: &LogPosition) 
     }
 }
 
-/// By name: the API server keeps them as it pleases.
+/// The webhooks by name, since the API server may order them otherwise.
 fn webhooks(of: &DynamicObject) -> BTreeMap<&str, &Value> {
     let all = of.data["webhooks"].as_array().into_iter().flatten();
     all.map(|webhook| (webhook["name"].as_str().unwrap_or_default(), webhook))
@@ -169,7 +126,7 @@ fn has_labels(there: &DynamicObject, wanted: &DynamicObject) -> bool {
         .all(|(name, value)| there.labels().get(name) == Some(value))
 }
 
-/// Whether `theirs` says all that `ours` does: what the API server fills in by itself does not count.
+/// Returns true if `theirs` has all fields of `ours` with the same values: defaults of the API server do not count.
 fn says(theirs: &Value, ours: &Value) -> bool {
     match (theirs, ours) {
         (Value::Object(theirs), Value::Object(ours)) => ours
@@ -180,13 +137,6 @@ fn says(theirs: &Value, ours: &Value) -> bool {
         }
         (theirs, ours) => theirs == ours,
     }
-}
-
-/// What whoever wrote it left out. What cannot be read says nothing.
-fn told(there: &DynamicObject) -> Vec<Told> {
-    let told = there.annotations().get(REFUSED);
-    told.and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default()
 }
 
 fn text(position: &LogPosition) -> String {
@@ -230,8 +180,6 @@ mod tests {
             phase: Phase::Mutation,
             name: "anteroom".to_owned(),
             webhooks: resources.iter().map(webhook).collect(),
-            apart: Vec::new(),
-            left_out: BTreeMap::new(),
         };
         configuration.object()
     }

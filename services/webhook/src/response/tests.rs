@@ -4,7 +4,7 @@ use anteroom_model::ObjectKey;
 use anteroom_policy::{FailureAction, RuleOutcome};
 use serde_json::{Value, json};
 
-use crate::rule::RuleName;
+use anteroom_engine::rule::RuleName;
 
 use super::*;
 

@@ -56,13 +56,13 @@ struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 /// The parts of a request that are read for every review.
 #[derive(Debug, Default)]
 pub(crate) struct Head<'a> {
-    /// What the answer carries.
+    /// The id that the answer repeats.
     pub(crate) uid: Cow<'a, str>,
     /// The object's kind, converted to what the webhook is registered for.
     pub(crate) kind: Kind<'a>,
     /// The resource that is accessed.
     pub(crate) resource: Resource<'a>,
-    /// As in `status`; empty for the resource itself.
+    /// The subresource, as in `status`; empty for the resource itself.
     pub(crate) sub_resource: Cow<'a, str>,
     /// Empty where the API server is to make one.
     pub(crate) name: Cow<'a, str>,
@@ -80,10 +80,10 @@ pub(crate) struct Kind<'a> {
     /// Empty for the core group.
     #[serde(borrow, default)]
     pub(crate) group: Cow<'a, str>,
-    /// As in `v1`.
+    /// The version, as in `v1`.
     #[serde(borrow, default)]
     pub(crate) version: Cow<'a, str>,
-    /// As in `Ingress`.
+    /// The kind, as in `Ingress`.
     #[serde(borrow, default)]
     pub(crate) kind: Cow<'a, str>,
 }
@@ -94,22 +94,22 @@ pub(crate) struct Resource<'a> {
     /// Empty for the core group.
     #[serde(borrow, default)]
     pub(crate) group: Cow<'a, str>,
-    /// As in `v1`.
+    /// The version, as in `v1`.
     #[serde(borrow, default)]
     pub(crate) version: Cow<'a, str>,
-    /// As in `ingresses`.
+    /// The plural, as in `ingresses`.
     #[serde(borrow, default)]
     pub(crate) resource: Cow<'a, str>,
 }
 
-/// Who makes a request.
+/// The user who makes a request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct User<'a> {
-    /// As in `system:serviceaccount:ci:runner`.
+    /// The name, as in `system:serviceaccount:ci:runner`.
     #[serde(borrow)]
     pub(crate) username: Cow<'a, str>,
-    /// As in `system:nodes`.
+    /// The groups, as in `system:nodes`.
     pub(crate) groups: Vec<String>,
 }
 

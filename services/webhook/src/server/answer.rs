@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
+use anteroom_engine::{
+    incoming::Incoming as _,
+    policies::{Scope, TIMEOUT_SECONDS_DEFAULT},
+    verdict::Decision,
+};
 use anteroom_model::ErrorCode;
-use anteroom_policy::Phase;
+use anteroom_policy::{Operation, Phase, RequestParts};
 use anteroom_runtime::telemetry;
 use axum::{body::Body, extract::Request, response::Response};
 use bytes::Bytes;
@@ -13,21 +18,20 @@ use tracing::{Instrument as _, Span, field::Empty};
 
 use super::{App, receive::NotReceived};
 use crate::{
-    decide,
-    policies::{Scope, TIMEOUT_SECONDS_DEFAULT},
+    admission::{self, Admission},
     registration::proof,
     response,
     review::{Review, ReviewError},
-    verdict::Decision,
+    violations,
 };
 
-/// What the API server says that it waits, at most.
+/// Longest timeout that an API server names.
 const TIMEOUT_SECONDS_MAX: u64 = 30;
 
-/// How long it is waited for whether a policy may write what it changes.
+/// Limit for asking whether a policy may write what it changes.
 const ASKING_MAX: Duration = Duration::from_secs(2);
 
-/// What a review is about.
+/// The subject of a review.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum About {
     /// Objects, which these policies decide on, by their rules of this phase.
@@ -37,7 +41,7 @@ pub(super) enum About {
 }
 
 impl About {
-    /// Whether an error outside of any policy admits.
+    /// Returns true if an error outside of any policy admits.
     fn ignores_errors(&self) -> bool {
         match self {
             Self::Objects(_, scope) => scope.ignores_errors(),
@@ -65,15 +69,15 @@ async fn within(app: &App, about: &About, request: Request) -> Response {
         Err(NotReceived::Invalid(error)) => return refused(app, about, &error),
         Err(NotReceived::Busy) => return busy(app, "as many reviews as this webhook takes arrive"),
     };
-    // Only what can be decided on takes a place.
-    let Ok(_place) = app.places.try_acquire() else {
+    // Only what can be decided on takes a permit.
+    let Ok(_permit) = app.permits.try_acquire() else {
         let message = "as many reviews as this webhook takes are being decided";
         return busy(app, message);
     };
     app.metrics.reviews_in_flight.inc();
     let times = Times {
         begun: Instant::now(),
-        deadline: decide::deadline(arrived, timeout),
+        deadline: deadline(arrived, timeout),
     };
     let result = match about {
         About::Objects(phase, scope) => review(app, (*phase, scope), &body, times).await,
@@ -133,10 +137,7 @@ async fn review(
         // Of the proof of another webhook configuration: no policy keeps the API server from that.
         return Ok(json(StatusCode::OK, response::passed(&review)));
     }
-    let mut decision = app
-        .decider
-        .decide(&review, phase, scope, times.deadline)
-        .await?;
+    let mut decision = decide(app, &review, (phase, scope), times.deadline).await?;
     if let Some(triggered) = decision.triggered.take() {
         app.existing.hand_over(triggered, body.len());
     }
@@ -146,10 +147,30 @@ async fn review(
     if let Some(kyverno) = &app.metrics.kyverno {
         kyverno.decided(&review, phase, &decision, took);
     }
-    app.violations.tell(&review, &decision);
+    if let Some(violation) = violations::of(&review, &decision) {
+        app.violations.send(violation);
+    }
     log(&review, &decision, took);
     let answer = response::decided(&review, &decision);
     Ok(json(StatusCode::OK, answer))
+}
+
+/// Asks the policies, but for a request that is exempt.
+async fn decide(
+    app: &App,
+    review: &Review<'_>,
+    (phase, scope): (Phase, &Scope),
+    deadline: Instant,
+) -> Result<Decision, ReviewError> {
+    let catalog = app.engine.catalog();
+    let kind = review.head().named_kind(catalog.as_deref());
+    if let Some(by) = app.exempt.by(kind, review) {
+        app.metrics.exempt(phase, by);
+        return Ok(Decision::default());
+    }
+    app.engine
+        .decide(catalog.as_ref(), review, (phase, scope), deadline)
+        .await
 }
 
 /// Admits a policy, or refuses it.
@@ -160,10 +181,10 @@ async fn admit(
     times: Times,
 ) -> Result<Response, ReviewError> {
     let review = Review::parse(body)?;
-    let mut admission = app.decider.admit(&review)?;
+    let mut admission = admission_of(app, &review)?;
     let asked_until = times.begun + ASKING_MAX.min(timeout / 2);
     let deadline = asked_until.min(times.deadline);
-    app.decider.ask_for_writes(&mut admission, deadline).await;
+    admission.ask_for_writes(app.engine.facts(), deadline).await;
     if !admission.refused.is_empty() {
         let (kind, namespace, name) = (
             &*review.head.kind.kind,
@@ -177,7 +198,21 @@ async fn admit(
     Ok(json(StatusCode::OK, answer))
 }
 
-/// What was decided, and from what: for whoever asks afterwards.
+/// Judges a policy that is created or changed; any other review is admitted.
+fn admission_of(app: &App, review: &Review<'_>) -> Result<Admission, ReviewError> {
+    if review.operation() == Operation::Delete {
+        return Ok(Admission::default());
+    }
+    let request = review.request(&RequestParts::ALL)?;
+    let catalog = app.engine.catalog();
+    Ok(admission::judge(
+        request.matched_object(),
+        request.old_object(),
+        catalog.as_deref(),
+    ))
+}
+
+/// Logs the decision and the facts behind it.
 fn log(review: &Review<'_>, decision: &Decision, took: Duration) {
     let span = Span::current();
     span.record("allowed", decision.allowed());
@@ -256,6 +291,13 @@ fn json(status: StatusCode, body: Bytes) -> Response {
     response
 }
 
+/// Returns by when a review has to be decided that `arrived` then, where the API server waits for `timeout`: what
+/// is left is for the answer to get back in, a tenth, between 20 and 500 ms.
+fn deadline(arrived: Instant, timeout: Duration) -> Instant {
+    let margin = (timeout / 10).clamp(Duration::from_millis(20), Duration::from_millis(500));
+    arrived + timeout - margin
+}
+
 /// The API server says in `?timeout=10s` how long it waits.
 fn timeout(uri: &Uri) -> Duration {
     uri.query()
@@ -331,6 +373,8 @@ mod tests {
         };
         assert!(replica >= TIMEOUT_SECONDS_MAX);
         // Rules on objects that exist wait longer for a live read's turn.
-        assert!(watcher >= TIMEOUT_SECONDS_MAX.max(crate::existing::TIMEOUT.as_secs()));
+        assert!(
+            watcher >= TIMEOUT_SECONDS_MAX.max(anteroom_engine::mutate_existing::TIMEOUT.as_secs())
+        );
     }
 }

@@ -22,14 +22,14 @@ use crate::review::ReviewError;
 /// Bodies that are waited for at once. One more is answered with 503.
 const BODIES_MAX: usize = 4_096;
 
-/// What the bodies that are waited for may hold together.
+/// Bytes of all bodies that are still on their way.
 const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// How long a body is waited for that brings less than [`STEP_BYTES`]: a small one is here by then, and a
-/// large one over a slow link goes on.
+/// Time in which a body has to bring [`STEP_BYTES`]: a small one is here by then, and a large one over a slow link goes
+/// on.
 const STEP: Duration = Duration::from_secs(3);
 
-/// What each [`STEP`] has to bring of a body that is not whole.
+/// Bytes that each [`STEP`] has to bring of a body that is not whole.
 const STEP_BYTES: usize = 64 * 1024;
 
 /// Why there is no body.
@@ -40,7 +40,7 @@ pub(super) enum NotReceived {
     Invalid(ReviewError),
 }
 
-/// What is waited for, of all connections.
+/// The bodies on their way, of all connections.
 #[derive(Debug, Default)]
 pub(super) struct Receiving {
     bodies: AtomicUsize,
@@ -64,7 +64,7 @@ impl Receiving {
         self.wait_for(parts, body, deadline).await
     }
 
-    /// What is still on its way.
+    /// Waits for the rest of a body.
     async fn wait_for(
         &self,
         mut parts: Parts,
@@ -134,7 +134,7 @@ fn take(taken: &AtomicUsize, more: usize, max: usize) -> Result<(), NotReceived>
         .map_err(|_| NotReceived::Busy)
 }
 
-/// What has come of a body: mostly one part, which is not copied.
+/// The received parts of a body: mostly one, which is not copied.
 #[derive(Debug, Default)]
 struct Parts {
     first: Bytes,

@@ -1,4 +1,4 @@
-//! What lies below TLS and above it: few and large reads of the socket, and one write for an answer.
+//! Streams below and above TLS: few and large reads of the socket, and one write for an answer.
 //!
 //! TLS is read 4 KB at a time, and whatever is written at once becomes a record and a system call of its
 //! own. Over HTTP/2 many reviews come at once, and an answer is two frames; several answers may be ready.
@@ -29,10 +29,10 @@ use tokio::{
 
 use crate::metrics::WebhookMetrics;
 
-/// What one read of the socket takes at most: some reviews of usual size.
+/// Bytes of one read of the socket: some reviews of usual size.
 const READ_BYTES: usize = 16 * 1024;
 
-/// What is written at once at most: what fits into a record of TLS.
+/// Bytes of one write: as many as fit into a record of TLS.
 const WRITE_BYTES: usize = 16 * 1024;
 
 /// A connection that brings nothing for so long is closed, at the latest once as much has passed again.
@@ -125,7 +125,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Together<S> {
     }
 }
 
-/// Whether anything came of late. Its timer is set once in [`QUIET_MAX`], not for each request.
+/// Detects a connection that brings nothing for long. Its timer is set once in [`QUIET_MAX`], not for each request.
 #[derive(Debug)]
 struct Quiet {
     heard: bool,

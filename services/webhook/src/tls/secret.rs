@@ -19,7 +19,7 @@ use super::{
 /// The Secret's name.
 const SECRET: &str = "anteroom-webhook-tls";
 
-/// How long one call of the API server may take.
+/// Limit for one call to the API server.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves with what the Secret holds, and makes it where it is missing, due or broken. Never ends.
@@ -48,7 +48,11 @@ pub(super) async fn keep(
                 let error = format!("{error:#}");
                 outlet.check.waits_for(error.as_str());
                 if backoff.attempt() == 0 {
-                    tracing::warn!(error, "no certificate of our own yet; trying again");
+                    tracing::warn!(
+                        error,
+                        namespace,
+                        "the webhook's certificate could not be read from its Secret or written to it; trying again"
+                    );
                 }
                 backoff.next(rand::random())
             }
@@ -57,8 +61,8 @@ pub(super) async fn keep(
     }
 }
 
-/// What all webhooks serve with; `None` if another one wrote at the same time. A Secret that was
-/// deleted or broken is made again from what is served with: the API server trusts that already.
+/// Brings this webhook and the Secret to one certificate; `None` if another webhook wrote at the same time. A Secret that
+/// was deleted or broken is made again from the certificate in use: the API server trusts that already.
 async fn agree(
     api: &Api<Secret>,
     names: &[String],

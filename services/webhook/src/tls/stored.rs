@@ -8,7 +8,7 @@ use anteroom_runtime::certs::{
 };
 use jiff::Timestamp;
 
-/// Where each part stands in a Secret. The first two are those of `kubernetes.io/tls`.
+/// Keys of the parts in a Secret. The first two are those of `kubernetes.io/tls`.
 const CHAIN: &str = "tls.crt";
 const KEY: &str = "tls.key";
 const TRUST: &str = "ca.crt";
@@ -23,7 +23,7 @@ pub(crate) struct Stored {
     /// that a webhook that still serves with its certificate is trusted.
     pub(crate) trust_pem: String,
     authority_key_pem: String,
-    /// What is served with.
+    /// The certificate that is served, with its key.
     pub(crate) pair: Pem,
 }
 
@@ -78,7 +78,7 @@ impl Stored {
     }
 }
 
-/// What has to be stored in place of `found`; `None`: it is good as it stands.
+/// Returns the certificate to store in place of `found`; `None`: it is good as it stands.
 ///
 /// A serving certificate that is due, or not for all `names`, is issued anew by the same authority;
 /// an authority that is due, or unusable, is made anew, and the earlier ones stay trusted.

@@ -1,4 +1,4 @@
-//! What is no review, or not a whole one: each has its own answer, is counted, and touches nothing.
+//! Malformed and incomplete reviews: each gets its own error, is counted, and changes nothing.
 
 use anteroom_model::limits::REVIEW_BYTES_MAX;
 use http::StatusCode;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-/// Which HTTP is spoken. An API server speaks 1.1 to a Service.
+/// The version of HTTP. An API server speaks 1.1 to a Service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Http {
     One,

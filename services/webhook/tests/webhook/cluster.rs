@@ -32,7 +32,7 @@ pub(crate) struct Cluster {
     log: Mutex<Log>,
 }
 
-/// What was written to the log.
+/// The records that were written to the log.
 struct Log {
     fence: Fence,
     version: u64,
@@ -82,7 +82,7 @@ impl Cluster {
         cluster
     }
 
-    /// What [`Cluster::with`] begins with.
+    /// Writes the records with which [`Cluster::with`] begins.
     pub(crate) async fn write_all(&self, policies: &[Value]) {
         let kind = KindRecord {
             gvr: anteroom_model::GroupVersionResource::new("networking.k8s.io", "v1", "ingresses"),

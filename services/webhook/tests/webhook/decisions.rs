@@ -1,4 +1,4 @@
-//! What is decided, and what is told about it.
+//! Decisions, and their messages, metrics and Events.
 
 use http::StatusCode;
 use serde_json::{Value, json};

@@ -150,7 +150,8 @@ async fn what_cannot_be_written_is_told() {
     );
 }
 
-/// Who the watcher says it is triggers nothing, and whom the manifests name does, unless the option says it.
+/// Writes by the user that the watcher reports trigger nothing, and writes by the user in the
+/// manifests do, unless the option names that user.
 #[tokio::test]
 async fn what_the_watcher_writes_is_no_trigger_whoever_it_is() {
     const OTHER: &str = "system:serviceaccount:elsewhere:other";

@@ -8,6 +8,7 @@ mod bad_input;
 mod cel;
 mod client;
 mod cluster;
+mod conditions;
 mod decisions;
 mod excepted;
 mod exempt;

@@ -65,7 +65,7 @@ fn created(data: &Value) -> Value {
     review("CREATE", &config(data), &Value::Null)
 }
 
-/// What the answered patch makes of the object, by somebody else's implementation of RFC 6902.
+/// Applies the answered patch to the object, with an independent implementation of RFC 6902.
 pub(crate) fn patched(answer: &Value, mut object: Value) -> Value {
     assert_eq!(answer["allowed"], true, "{answer}");
     if let Some(patch) = answer.get("patch") {

@@ -1,4 +1,4 @@
-//! What is answered at admission is what the same policies come to offline.
+//! Admission gives the same result as the offline evaluation of the same policies.
 
 use anteroom_offline::{Bench, LoadedPolicy, Resource, Status, apply};
 use proptest::{prelude::*, test_runner::TestRunner};
@@ -26,7 +26,7 @@ fn object() -> impl Strategy<Value = Value> {
     })
 }
 
-/// How one rule changes the object; some cannot, of some objects.
+/// Rules that change the object; some fail on some objects.
 fn rule() -> impl Strategy<Value = Value> {
     let pointer = |key: &str| format!("/data/{}", key.replace('~', "~0").replace('/', "~1"));
     let merge = |data: Value| json!({ "mutate": { "patchStrategicMerge": { "data": data } } });
@@ -70,7 +70,8 @@ fn policies() -> impl Strategy<Value = Vec<Value>> {
     all.prop_map(move |all| all.into_iter().enumerate().map(policy).collect())
 }
 
-/// What the policies make of an object offline. One of which a rule fails is as if it were not there.
+/// Returns the object after the policies were applied offline. A policy with a failed rule changes
+/// nothing.
 fn offline(policies: &[Value], object: &Value) -> Value {
     let mut policies = policies.to_vec();
     loop {

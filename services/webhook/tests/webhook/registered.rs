@@ -1,4 +1,4 @@
-//! What the webhook keeps at the API server: its configuration, and the Secret with its certificate.
+//! The webhook's objects at the API server: its configuration, and the Secret with its certificate.
 
 use std::sync::Arc;
 

@@ -23,7 +23,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::cluster::{Cluster, ingresses};
 
-/// What a query about these hosts comes to: whether one of the key is among them, or all of them.
+/// Returns the result of a query about these hosts: whether the key's host is among them, or all of
+/// them.
 pub(crate) fn listed(query: &Query, hosts: &[&str]) -> Value {
     let Some(key) = query.parameters.get("key") else {
         return hosts.into();

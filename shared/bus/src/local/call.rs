@@ -65,7 +65,10 @@ async fn send(
         match server.calls.try_send(Ok(incoming)) {
             Ok(()) => return Ok(receiver),
             Err(TrySendError::Full(_)) => {
-                tracing::warn!(address = ?to, "a server's queue is full: a call was dropped");
+                tracing::warn!(
+                    address = ?to,
+                    "the queue of a server is full: dropped a call, which times out"
+                );
                 return pending().await;
             }
             // It left between the choice and the sending: another one is chosen.
@@ -95,7 +98,7 @@ impl Reply for LocalReply {
     }
 }
 
-/// Takes a place at `at`.
+/// Joins the queue group of `at`.
 pub(super) fn serve(hub: Arc<Hub>, link: &Arc<Link>, at: &Address) -> Serving {
     let (calls, mut incoming): (_, mpsc::Receiver<Result<Incoming, WireError>>) =
         mpsc::channel(hub.options.calls_max);
@@ -113,7 +116,7 @@ pub(super) fn serve(hub: Arc<Hub>, link: &Arc<Link>, at: &Address) -> Serving {
             hub.leave(&at, id);
         }
     });
-    // The place is left when the stream is dropped.
+    // Dropping the stream leaves the queue group.
     let stop = stop.drop_guard();
     let incoming = stream::poll_fn(move |cx| {
         let _held = &stop;

@@ -6,7 +6,7 @@ use anteroom_model::Revision;
 
 use super::{hub::Hub, link::Link};
 
-/// What a real bus may do, made to happen. Got from [`super::LocalBus::faults`].
+/// A handle that injects the faults of a real bus. [`super::LocalBus::faults`] returns it.
 ///
 /// Everything here is what NATS, its network and its disks were seen or are documented to do. What a
 /// bus may *not* do (reorder a log, deliver a batch in part, answer one call twice) cannot be asked
@@ -17,7 +17,7 @@ pub struct Faults {
     pub(super) link: Arc<Link>,
 }
 
-/// How often the transport fails by chance, 0 to 1, and how slow it is. All zero by default.
+/// The probability of each transport fault, 0 to 1, and the longest delay. All are zero by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Chances {
     /// A batch is lost on its way: not appended, reported as `Unknown`.
@@ -63,7 +63,7 @@ impl Faults {
         });
     }
 
-    /// Deletes the log: there is none until somebody makes it.
+    /// Deletes the log. There is none until a writer creates it.
     pub fn delete_log(&self) {
         self.hub.with(|state| state.log = None);
         self.hub.notify();
@@ -79,8 +79,8 @@ impl Faults {
         self.hub.notify();
     }
 
-    /// Loses every record behind `last`, though they had been acknowledged. Followers that are
-    /// connected notice at once, the others when they come back.
+    /// Drops every record after `last`, although it was acknowledged. Followers that are connected
+    /// notice at once, the others when they come back.
     pub fn truncate_log(&self, last: Revision) {
         self.hub.with(|state| state.truncate(last));
         self.hub.notify();

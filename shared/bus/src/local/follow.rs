@@ -141,7 +141,7 @@ impl Task {
             .flatten()
     }
 
-    /// Whether all of them could be delivered.
+    /// Sends `records` to the reader. Returns false if the connection was lost before the last one.
     async fn deliver(&mut self, records: Records) -> Result<bool, Gone> {
         for (revision, envelope) in records {
             self.hub.delay().await;
@@ -163,7 +163,7 @@ impl Task {
         self.send(LogEvent::Away { reason }).await
     }
 
-    /// The log is within reach: goes on behind the position, or from the start.
+    /// Resumes after the position, or begins again from the start: the log is within reach.
     async fn come_back(&mut self, head: &LogHead) -> Result<(), Gone> {
         self.away = false;
         let away = self.current.elapsed();

@@ -1,4 +1,4 @@
-//! What every client of one in-process bus shares: the broker's part.
+//! The broker of an in-process bus: the state that its clients share.
 
 use std::{
     collections::HashMap,
@@ -29,7 +29,7 @@ pub(super) struct State {
     pub(super) log: Option<Log>,
     /// Logs made so far: the incarnation's name, so that a run is the same every time.
     logs_made: u64,
-    /// Whether the broker runs.
+    /// True while the broker runs.
     pub(super) up: bool,
     pub(super) links: Vec<Weak<Link>>,
     servers: HashMap<Address, Vec<Server>>,
@@ -38,7 +38,7 @@ pub(super) struct State {
     random: StdRng,
 }
 
-/// One place at an address.
+/// One member of an address's queue group.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     id: u64,
@@ -108,7 +108,7 @@ impl Hub {
         }
     }
 
-    /// Takes a place at `address`; the returned id gives it up again.
+    /// Joins the queue group of `address`. [`Hub::leave`] takes the returned id.
     pub(super) fn join(
         &self,
         address: &Address,

@@ -28,9 +28,9 @@ pub(super) struct Link {
 
 #[derive(Debug)]
 struct Reach {
-    /// Whether the broker runs.
+    /// True while the broker runs.
     broker: bool,
-    /// Whether this client's own way to it is whole.
+    /// True while this client's own way to the broker is not cut.
     way: bool,
 }
 
@@ -117,7 +117,7 @@ impl Link {
         self.beats.lock().as_ref().map(broadcast::Sender::subscribe)
     }
 
-    /// As [`Link::hear`], of a replica.
+    /// Hands a replica's beat to the listeners at this client.
     pub(super) fn hear_replica(&self, beat: &ReplicaBeat) {
         if let Some(beats) = &*self.replica_beats.lock() {
             let _ = beats.send(beat.clone());
@@ -129,7 +129,7 @@ impl Link {
         beats.as_ref().map(broadcast::Sender::subscribe)
     }
 
-    /// As [`Link::hear`], of a webhook.
+    /// Hands a webhook's beat to the listeners at this client.
     pub(super) fn hear_webhook(&self, beat: &WebhookBeat) {
         if let Some(beats) = &*self.webhook_beats.lock() {
             let _ = beats.send(beat.clone());
@@ -141,7 +141,7 @@ impl Link {
         beats.as_ref().map(broadcast::Sender::subscribe)
     }
 
-    /// As [`Link::hear`], of what a webhook found.
+    /// Hands a violation to the listeners at this client.
     pub(super) fn hear_violation(&self, violation: &Violation) {
         if let Some(violations) = &*self.violations.lock() {
             let _ = violations.send(Heard::Violation(Box::new(violation.clone())));

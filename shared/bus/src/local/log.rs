@@ -15,7 +15,7 @@ use crate::{Fence, Lease, LogHead, LogIndex, Scope};
 /// Records with their positions.
 pub(super) type Records = Vec<(Revision, Arc<Envelope>)>;
 
-/// What keeps one last record: NATS calls it a subject.
+/// The key under which the log keeps one record, the last. On NATS, it is a subject.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Slot {
     Control(ViewId),
@@ -170,7 +170,7 @@ impl Log {
         )
     }
 
-    /// What is held of the views of `group`; `None`: of all.
+    /// Returns an index of the views of `group`, or of all views if it is `None`.
     pub(super) fn index(&self, group: Option<Group>) -> LogIndex {
         let mut index = LogIndex {
             incarnation: self.incarnation.clone(),
@@ -200,7 +200,8 @@ impl Log {
         index
     }
 
-    /// Up to `records_max` records of `scope` behind `after`; fewer only at the log's end.
+    /// Returns up to `records_max` records of `scope` after position `after`; fewer only at the
+    /// log's end.
     pub(super) fn read(&self, after: Revision, scope: &Scope, records_max: usize) -> Records {
         self.records
             .range(Revision(after.0 + 1)..)
@@ -210,7 +211,7 @@ impl Log {
             .collect()
     }
 
-    /// Loses what was written behind `last`, as a broker does that lost what it had acknowledged.
+    /// Drops the records after `last`, like a broker that lost acknowledged writes.
     pub(super) fn truncate(&mut self, last: Revision) {
         for revision in self
             .records

@@ -1,4 +1,4 @@
-//! JetStream's API, as far as it is used, over our own inbox.
+//! The part of JetStream's API that the bus uses, over its own inbox.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use tokio::time::Instant;
 use super::mux::{Mux, Unanswered};
 use crate::{BusError, LogHead};
 
-/// How long an answer may take. A cluster without a leader elects one within about five seconds, and
-/// does not answer meanwhile; the caller tries again.
+/// The time limit of one request to the API. A cluster without a leader elects one within about
+/// five seconds, and does not answer meanwhile; the caller tries again.
 const API_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Where the stream's metadata says which log it is.
+/// The key of the stream's metadata that holds the log's incarnation.
 pub(super) const INCARNATION: &str = "anteroom.incarnation";
 
 /// Error codes of nats-server (`server/errors.json`) that mean something here.
@@ -27,12 +27,12 @@ pub(super) mod code {
     pub(crate) const STREAM_NAME_IN_USE: u64 = 10058;
     /// No such stream.
     pub(crate) const STREAM_NOT_FOUND: u64 = 10059;
-    /// The expected last sequence is another: the lease is somebody else's.
+    /// The expected last sequence is another: another writer holds the lease.
     pub(crate) const WRONG_LAST_SEQUENCE: u64 = 10071;
-    /// As above, without saying which: on a replicated stream, also while another write that names
-    /// the same subject is under way.
+    /// The expected last sequence is another, which the server does not name. A replicated stream
+    /// answers this also while another write that names the same subject is under way.
     pub(crate) const WRONG_LAST_SEQUENCE_IN_FLIGHT: u64 = 10164;
-    /// Another atomic batch is under way in the stream, as many as it takes.
+    /// The stream has as many atomic batches under way as it allows.
     pub(crate) const BATCHES_IN_FLIGHT: u64 = 10210;
 }
 
@@ -109,7 +109,7 @@ impl Api {
             Ok(Response::Ok(answer)) => Ok(answer),
             Ok(Response::Err { error }) => Err(ApiError::Refused(error)),
             Err(error) => Err(ApiError::Malformed(format!(
-                "an answer of JetStream that cannot be read: {error}"
+                "an answer of JetStream cannot be decoded: {error}"
             ))),
         }
     }
@@ -119,8 +119,8 @@ impl Api {
         self.call(subject, &json!({})).await
     }
 
-    /// Where the log stands. A stream that does not say which log it is was not made by a writer
-    /// of ours yet, so there is no log.
+    /// Returns the log's incarnation and last position. A stream without an incarnation in its
+    /// metadata was not prepared by a writer yet, so it counts as no log.
     pub(super) async fn head(&self) -> Result<LogHead, BusError> {
         head(&self.info().await?).ok_or(BusError::NoLog)
     }
@@ -155,7 +155,7 @@ impl Api {
         }
     }
 
-    /// Removes what matches `filter` and stands before `before`.
+    /// Removes the messages that match `filter` and are before position `before`.
     pub(super) async fn purge(&self, filter: &str, before: Revision) -> Result<(), ApiError> {
         let subject = format!("$JS.API.STREAM.PURGE.{}", self.stream);
         let request = json!({ "filter": filter, "seq": before.0 });
@@ -176,13 +176,13 @@ impl Api {
             .map(|info: ConsumerInfo| info.num_pending)
     }
 
-    /// Where pulls from a consumer go.
+    /// Returns the subject at which the server takes pull requests for `consumer`.
     pub(super) fn next_subject(&self, consumer: &str) -> String {
         format!("$JS.API.CONSUMER.MSG.NEXT.{}.{consumer}", self.stream)
     }
 }
 
-/// What a stream's information says of the log.
+/// Reads the log's head from the stream's information; `None` if its metadata holds no incarnation.
 pub(super) fn head(info: &stream::Info) -> Option<LogHead> {
     let incarnation = info.config.metadata.get(INCARNATION)?;
     Some(LogHead {

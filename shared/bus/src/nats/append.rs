@@ -18,8 +18,8 @@ use tokio::time::Instant;
 use super::{Shared, api, api::code, mux::Unanswered};
 use crate::{AppendError, BusError, Fence};
 
-/// How long a batch may take in all, its retries included. Behind it, whether it was written is
-/// unknown.
+/// The time limit of a batch, its retries included. After it, it is unknown whether the batch was
+/// written.
 const APPEND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The pause before a batch that met another one under way is sent again.
@@ -137,11 +137,11 @@ pub(super) async fn store_lease(
 /// Numbers the messages of an atomic batch.
 fn number(messages: &mut [Stored]) {
     let id = format!("{:032x}", rand::rng().random::<u128>());
-    for (place, message) in messages.iter_mut().enumerate() {
+    for (index, message) in messages.iter_mut().enumerate() {
         message.headers.insert(BATCH_ID, id.as_str());
         message
             .headers
-            .insert(BATCH_SEQUENCE, (place + 1).to_string().as_str());
+            .insert(BATCH_SEQUENCE, (index + 1).to_string().as_str());
     }
     if let Some(last) = messages.last_mut() {
         last.headers.insert(BATCH_COMMIT, "1");
@@ -181,17 +181,17 @@ async fn attempt(
     let last = shared.mux.expect();
     let count = messages.len();
     let send = async {
-        for (place, message) in messages.into_iter().enumerate() {
+        for (index, message) in messages.into_iter().enumerate() {
             let Stored {
                 subject,
                 headers,
                 body,
             } = message;
             let client = &shared.client;
-            let reply = if place + 1 == count {
+            let reply = if index + 1 == count {
                 Some(last.subject.clone())
             } else {
-                (place == 0).then(|| first.subject.clone())
+                (index == 0).then(|| first.subject.clone())
             };
             match reply {
                 Some(reply) => {
@@ -207,7 +207,7 @@ async fn attempt(
     match tokio::time::timeout_at(deadline, send).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => return Err(Refusal::Final(unknown(&error.to_string()))),
-        Err(_) => return Err(Refusal::Final(unknown("it could not be sent in time"))),
+        Err(_) => return Err(Refusal::Final(unknown("the batch was not sent in time"))),
     }
     let stored = match last.wait(deadline).await {
         Ok(reply) => outcome(&reply),
@@ -221,11 +221,12 @@ async fn attempt(
     let why = why.and_then(|reply| outcome(&reply).err().flatten());
     Err(match why.or(error) {
         Some(error) => refusal(error),
-        None => Refusal::Final(unknown("an acknowledgement that cannot be read")),
+        None => Refusal::Final(unknown("the acknowledgement cannot be decoded")),
     })
 }
 
-/// The position of the last message, or the server's refusal; `None` where the reply says neither.
+/// Decodes the reply to a publish: the position of the last message, or the server's refusal;
+/// `None` where the reply holds neither.
 fn outcome(reply: &Message) -> Result<Revision, Option<jetstream::Error>> {
     let reply: Value = serde_json::from_slice(&reply.payload).map_err(|_| None)?;
     if let Some(error) = reply.get("error") {

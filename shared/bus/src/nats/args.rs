@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::config::{Credentials, NatsConfig, Tls};
 
-/// How to reach NATS.
+/// The options for the connection to NATS.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "NATS")]
 pub struct NatsArgs {
@@ -19,7 +19,8 @@ pub struct NatsArgs {
     )]
     pub nats_urls: Vec<String>,
 
-    /// The Kubernetes cluster's name: in every subject, so that one NATS serves several clusters.
+    /// The Kubernetes cluster's name. It is part of every subject, so that one NATS can serve
+    /// several clusters.
     #[arg(long, env = "ANTEROOM_CLUSTER", default_value = "default")]
     pub cluster: String,
 
@@ -52,7 +53,7 @@ pub struct NatsArgs {
     #[arg(long, env = "ANTEROOM_NATS_CA_FILE")]
     pub nats_ca_file: Option<PathBuf>,
 
-    /// This client's own PEM certificate.
+    /// Present the PEM certificate in this file to the server.
     #[arg(long, env = "ANTEROOM_NATS_CERT_FILE", requires = "nats_key_file")]
     pub nats_cert_file: Option<PathBuf>,
 

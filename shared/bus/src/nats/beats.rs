@@ -17,13 +17,13 @@ use crate::{Beats, BusError, Heard};
 /// Beats that wait for a listener; one more replaces the oldest.
 const BEATS_MAX: usize = 64;
 
-/// As [`BEATS_MAX`], of replicas.
+/// Replicas' beats that wait for a listener; one more replaces the oldest.
 const REPLICA_BEATS_MAX: usize = 256;
 
-/// As [`BEATS_MAX`], of webhooks.
+/// Webhooks' beats that wait for a listener; one more replaces the oldest.
 const WEBHOOK_BEATS_MAX: usize = 256;
 
-/// As [`BEATS_MAX`], of violations.
+/// Violations that wait for a listener. One more replaces the oldest, and the listener is told so.
 const VIOLATIONS_MAX: usize = 256;
 
 fn unavailable(error: &dyn std::fmt::Display) -> BusError {
@@ -97,7 +97,7 @@ fn heard(message: &[u8]) -> Result<Heard, WireError> {
     Ok(match violation::decode(message) {
         Ok(violation) => Heard::Violation(Box::new(violation)),
         Err(error) => {
-            tracing::warn!(%error, "a violation that cannot be read");
+            tracing::warn!(%error, "cannot decode a webhook's violation: counts it as missed");
             Heard::Missed(1)
         }
     })
@@ -124,7 +124,7 @@ async fn hear<T: Clone + Send + 'static>(
             match decode(&message.payload) {
                 // An error says that the listener is gone: the next turn ends.
                 Ok(beat) => drop(beats.send(beat)),
-                Err(error) => tracing::warn!(%error, "a beat that cannot be read"),
+                Err(error) => tracing::warn!(%error, "cannot decode a heartbeat: ignores it"),
             }
         }
     });

@@ -1,4 +1,4 @@
-//! What must be known to connect.
+//! The configuration of a client of NATS, and its errors.
 
 use std::{fmt, io, path::PathBuf, time::Duration};
 
@@ -8,21 +8,23 @@ use async_nats::{ConnectOptions, ServerAddr};
 use rand::Rng;
 use thiserror::Error;
 
-/// How to reach NATS, and how the log is kept there.
+/// The connection to NATS, and the settings of the stream that holds the log.
 #[derive(Clone, Debug)]
 pub struct NatsConfig {
-    /// As in `nats://nats:4222`, or `tls://…`; any of them will do.
+    /// Addresses of servers of one NATS cluster, like `nats://nats:4222` or `tls://…`. The client
+    /// connects to one of them.
     pub servers: Vec<String>,
-    /// Of the Kubernetes cluster: it is in every subject and in the stream's name.
+    /// The Kubernetes cluster's name. Every subject and the stream's name contain it.
     pub cluster: String,
-    /// Who connects, for people who look at the server's connections.
+    /// The client's name in the server's list of connections.
     pub name: String,
-    /// How to log in.
+    /// The credentials that the client logs in with.
     pub credentials: Credentials,
-    /// How to encrypt. A `tls://` server is always encrypted, with the system's roots.
+    /// The settings of TLS. The client encrypts to a `tls://` server always, and trusts the
+    /// system's roots.
     pub tls: Tls,
-    /// Of this service's own inboxes, so that permissions can keep services from reading each
-    /// other's replies.
+    /// The prefix of this service's inboxes. With one for each service, permissions can keep
+    /// services from reading each other's replies.
     pub inbox_prefix: String,
     /// Copies of the log: 3 in production, 1 in development.
     pub replicas: usize,
@@ -54,13 +56,13 @@ impl NatsConfig {
     }
 }
 
-/// How to log in.
+/// The credentials that a client logs in with.
 #[derive(Clone, Default)]
 pub enum Credentials {
-    /// Not at all.
+    /// No login.
     #[default]
     None,
-    /// By name and password.
+    /// A user's name and password.
     Password {
         /// The user's name.
         user: String,
@@ -84,30 +86,29 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// How to encrypt.
+/// The settings of TLS.
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
     /// Refuses a server that does not encrypt.
     pub required: bool,
     /// PEM certificates to trust beside the system's.
     pub ca: Option<PathBuf>,
-    /// This client's own certificate and key, both PEM.
+    /// The client's certificate and key, both PEM, for a server that asks for them.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 /// A configuration that cannot work (AR701). NATS being away is none: it is waited for.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum NatsConfigError {
     /// No server is named.
     #[error("AR701: no NATS server is named: give at least one, as in nats://nats:4222")]
     NoServer,
     /// A server's address cannot be parsed.
-    #[error("AR701: NATS server {address:?} is not an address: {source}")]
+    #[error("AR701: cannot use {address:?} as the address of a NATS server: {source}")]
     Server {
         /// The address.
         address: String,
-        /// What is wrong.
+        /// The parser's or the client's error.
         source: io::Error,
     },
     /// The cluster's name cannot be part of a subject.
@@ -116,9 +117,9 @@ pub enum NatsConfigError {
     /// A file cannot be read.
     #[error("AR701: cannot read {what} {}: {source}", path.display())]
     File {
-        /// What it should hold.
+        /// The file's expected content.
         what: &'static str,
-        /// Where it should be.
+        /// The file's path.
         path: PathBuf,
         /// Why not.
         source: io::Error,
@@ -128,13 +129,13 @@ pub enum NatsConfigError {
     Inbox {
         /// The prefix.
         prefix: String,
-        /// What is wrong.
+        /// The error of the subscription to the inbox.
         source: async_nats::SubscribeError,
     },
     /// A number is out of its range.
     #[error("AR701: {what} is {value}: it must be {range}")]
     Range {
-        /// What is out of its range.
+        /// The name of the setting.
         what: &'static str,
         /// Its value.
         value: u64,
@@ -143,10 +144,10 @@ pub enum NatsConfigError {
     },
 }
 
-/// How long one attempt to connect may take.
+/// The time limit of one attempt to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often the server is asked for a sign of life; two missed answers are a lost connection.
+/// The interval of pings to the server. Two missed answers mean that the connection is lost.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Commands that wait for the connection's task; senders wait at the limit.

@@ -27,23 +27,23 @@ use tokio::time::{Instant, Sleep};
 use super::api::Api;
 use crate::BusError;
 
-/// How long the server waits before it ends an unfilled pull.
+/// The time after which the server ends an unfilled pull.
 const PULL_EXPIRES: Duration = Duration::from_secs(20);
 
-/// The server says that it lives this often while it has nothing to deliver.
+/// The interval of the server's heartbeats while it has nothing to deliver.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// Without a word for this long, the consumer is gone. Left alone, the client's own consumers took
-/// 15 s to notice a restarted server.
+/// The silence after which the consumer counts as gone. The client library's own consumers took 15
+/// s to notice a restarted server.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 
 /// Bytes asked for at a time; at least one record of any size fits.
 const PULL_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
 
-/// The server forgets a consumer that nobody pulls from.
+/// The time after which the server deletes a consumer that receives no pull.
 const INACTIVE_MAX: Duration = Duration::from_secs(60);
 
-/// What to read.
+/// The configuration of one pass: the subjects, the first position, and the size of a pull.
 #[derive(Debug)]
 pub(super) struct Pass {
     /// Subjects; never empty, which would mean all.
@@ -56,7 +56,7 @@ pub(super) struct Pass {
     pub(super) pull_records: usize,
 }
 
-/// What a pass comes upon.
+/// One result of [`Consumer::next`].
 #[derive(Debug)]
 pub(super) enum Step {
     /// The next record.
@@ -65,11 +65,11 @@ pub(super) enum Step {
     Idle { scanned: Revision },
 }
 
-/// One record, as it came.
+/// A delivered record.
 #[derive(Debug)]
 pub(super) struct Delivered {
     pub(super) revision: Revision,
-    /// Whether the server thinks that it was the last one for now: a hint.
+    /// True if the server counts no pending record behind this one: a hint (see the module's text).
     pub(super) maybe_last: bool,
     pub(super) message: Message,
 }
@@ -146,7 +146,8 @@ impl Consumer {
         Ok((consumer, waiting))
     }
 
-    /// Whatever comes next. May be dropped and called again without losing anything.
+    /// Returns the next record, or the log's end. The future may be dropped without losing
+    /// anything.
     pub(super) async fn next(&mut self) -> Result<Step, Lost> {
         loop {
             if self.remaining == 0 {
@@ -187,7 +188,9 @@ impl Consumer {
                 () = &mut self.silence => {
                     let until = self.heard + SILENCE_MAX;
                     if until <= Instant::now() {
-                        return Err(Lost::Gone(format!("no heartbeat for {SILENCE_MAX:?}")));
+                        return Err(Lost::Gone(format!(
+                            "the consumer sent no heartbeat for {SILENCE_MAX:?}"
+                        )));
                     }
                     self.silence.as_mut().reset(until);
                 }
@@ -241,7 +244,7 @@ fn nanos(duration: Duration) -> u64 {
     duration.as_nanos().try_into().unwrap_or(u64::MAX)
 }
 
-/// What a message in a consumer's inbox says.
+/// A message in a consumer's inbox, decoded.
 #[derive(Debug, PartialEq, Eq)]
 enum Arrival {
     Record(At),
@@ -249,7 +252,7 @@ enum Arrival {
     PullEnded,
 }
 
-/// Where a record stands, from the subject that it could be acknowledged at.
+/// The position and counts of a delivered record, parsed from its acknowledge subject.
 #[derive(Debug, PartialEq, Eq)]
 struct At {
     revision: Revision,
@@ -266,15 +269,19 @@ impl Arrival {
                 .as_deref()
                 .and_then(At::parse)
                 .map(Self::Record)
-                .ok_or_else(|| Lost::Gone("a record without a position".to_owned())),
+                .ok_or_else(|| Lost::Gone("a record has no position".to_owned())),
             Some(100) => Ok(Self::Heartbeat {
                 delivered: number(message, "Nats-Last-Consumer"),
                 scanned: Revision(number(message, "Nats-Last-Stream")),
             }),
             Some(404 | 408) => Ok(Self::PullEnded),
             Some(409) if is_ordinary(description) => Ok(Self::PullEnded),
-            Some(503) => Err(Lost::Gone("the consumer is gone".to_owned())),
-            Some(status) => Err(Lost::Gone(format!("{status} {description}"))),
+            Some(503) => Err(Lost::Gone(
+                "the consumer does not exist any more".to_owned(),
+            )),
+            Some(status) => Err(Lost::Gone(format!(
+                "the server ended a pull: {status} {description}"
+            ))),
         }
     }
 }

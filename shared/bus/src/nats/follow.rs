@@ -1,8 +1,8 @@
 //! A follower of the log on NATS, which heals itself.
 //!
-//! It reads in sessions: look where the log stands, decide whether to go on or begin again
-//! ([`Position`]), make a consumer, read until something is wrong. Whatever went wrong, the next
-//! session goes on behind what was applied, so nothing is lost and nothing comes twice.
+//! It reads in sessions: ask for the log's head, decide whether to resume or begin again
+//! ([`Position`]), create a consumer, read until something fails. After any failure, the next
+//! session resumes after the last applied record, so nothing is lost or delivered twice.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -12,6 +12,7 @@ use anteroom_wire::{
     subject::Subject,
 };
 use async_nats::Message;
+use parking_lot::Mutex;
 use rand::Rng;
 use tokio::{
     sync::{Notify, mpsc},
@@ -32,9 +33,13 @@ use crate::{
 /// server for no more.
 const EVENTS_MAX: usize = 64;
 
-/// How often a session makes sure that the log is still the same one, and that it has all of it. A
-/// stream deleted and made again is silence to a consumer, not an error.
+/// The interval at which a session verifies that the log is still the same one, and that nothing is
+/// missing. A consumer of a stream that was deleted and created again gets silence, not an error.
 const VERIFY_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The shortest time between two lines that say that the log does not exist, over all followers of a
+/// client.
+const NO_LOG_NOTICE_INTERVAL: Duration = Duration::from_secs(30);
 
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(20);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
@@ -105,12 +110,28 @@ struct Reader {
     caught_up: bool,
     /// The log's last position when it was last asked: to be caught up is to have got there.
     wanted: Revision,
-    /// What the subjects of leases begin with.
+    /// The prefix of the subjects of leases.
     lease_prefix: String,
     retry_delay: Duration,
 }
 
-/// Nobody reads the events any more.
+/// When the followers of a client last said that there is no log.
+#[derive(Debug, Default)]
+pub(super) struct NoLogNotice(Mutex<Option<Instant>>);
+
+impl NoLogNotice {
+    /// Returns whether it may be said now, and takes down that it is.
+    fn is_due(&self) -> bool {
+        let mut last = self.0.lock();
+        let is_due = last.is_none_or(|at| at.elapsed() >= NO_LOG_NOTICE_INTERVAL);
+        if is_due {
+            *last = Some(Instant::now());
+        }
+        is_due
+    }
+}
+
+/// The events have no reader any more.
 struct Gone;
 
 /// Why a session ended.
@@ -120,8 +141,10 @@ enum End {
     Asked,
     /// The log is not the one that was read: the next session begins again.
     Changed,
-    /// The next session goes on.
+    /// The next session resumes.
     Lost(Lost),
+    /// There is no log to read.
+    NoLog,
 }
 
 impl From<Gone> for End {
@@ -138,7 +161,10 @@ impl From<Lost> for End {
 
 impl From<BusError> for End {
     fn from(error: BusError) -> Self {
-        Self::Lost(Lost::Gone(error.to_string()))
+        match error {
+            BusError::NoLog => Self::NoLog,
+            error => Self::Lost(Lost::Gone(error.to_string())),
+        }
     }
 }
 
@@ -165,6 +191,11 @@ impl Reader {
                 End::Changed => {}
                 End::Lost(lost) => {
                     if self.lost(lost).await.is_err() {
+                        return Gone;
+                    }
+                }
+                End::NoLog => {
+                    if self.await_log().await.is_err() {
                         return Gone;
                     }
                 }
@@ -200,7 +231,7 @@ impl Reader {
         }
     }
 
-    /// Goes on behind the position, or begins again.
+    /// Resumes after the position, or begins again.
     async fn resume(&mut self, head: &LogHead) -> Result<(), Gone> {
         let away = self.current.elapsed();
         let cause = match self.position.resume(head, away, TOMBSTONE_TTL) {
@@ -249,7 +280,10 @@ impl Reader {
             message,
         } = delivered;
         if revision <= self.position.applied() {
-            tracing::warn!(%revision, "the log's positions went backwards");
+            tracing::warn!(
+                %revision,
+                "the consumer delivered an old position: reads the log from its start again"
+            );
             return self.begin_again(RestartCause::Gap).await;
         }
         if !message.subject.starts_with(&self.lease_prefix) {
@@ -310,7 +344,7 @@ impl Reader {
     async fn verify(&mut self, verifier: &mut Verifier) -> Result<(), End> {
         let head = match self.shared.api.head().await {
             Ok(head) => head,
-            Err(BusError::NoLog) => return Err(BusError::NoLog.into()),
+            Err(error @ BusError::NoLog) => return Err(error.into()),
             Err(error) => return Ok(verifier.failed(&error)?),
         };
         if !self.is_the_same(&head) {
@@ -320,7 +354,7 @@ impl Reader {
         Ok(verifier.passed(self.position.applied(), head.last)?)
     }
 
-    /// Whether the log that stands at `head` is the one that is read.
+    /// Returns true if `head` belongs to the log that is read: the same incarnation, not truncated.
     fn is_the_same(&self, head: &LogHead) -> bool {
         let resumed = self.position.resume(head, Duration::ZERO, TOMBSTONE_TTL);
         resumed.is_ok()
@@ -347,15 +381,37 @@ impl Reader {
             }
         };
         let after = self.position.applied();
-        tracing::info!(reason, %after, "lost the log; goes on behind what was applied");
+        tracing::info!(reason, %after, "lost the log's consumer: a new one resumes after this position");
         self.shared.counters.resumed();
         self.leave(reason).await?;
+        self.pause().await;
+        Ok(())
+    }
+
+    /// Waits for a watcher to create the log. That is how every installation begins, so it is told
+    /// rarely.
+    async fn await_log(&mut self) -> Result<(), Gone> {
+        let stream = self.shared.subjects.stream();
+        if self.shared.no_log_notice.is_due() {
+            if self.position.applied() == Revision(0) {
+                tracing::info!("waiting for the log {stream}: no watcher has created it yet");
+            } else {
+                tracing::warn!(
+                    "waiting for the log {stream}: it was deleted, a watcher creates it anew"
+                );
+            }
+        }
+        self.leave(BusError::NoLog.to_string()).await?;
+        self.pause().await;
+        Ok(())
+    }
+
+    async fn pause(&mut self) {
         let delay = self
             .retry_delay
             .mul_f64(rand::rng().random_range(0.5..=1.0));
         self.retry_delay = (self.retry_delay * 2).min(RETRY_DELAY_MAX);
         tokio::time::sleep(delay).await;
-        Ok(())
     }
 
     async fn leave(&mut self, reason: String) -> Result<(), Gone> {
@@ -372,5 +428,21 @@ impl Reader {
 
     async fn send(&self, event: LogEvent) -> Result<(), Gone> {
         self.events.send(event).await.map_err(|_| Gone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn followers_that_wait_for_the_log_say_so_once_in_half_a_minute() {
+        let notice = NoLogNotice::default();
+        let mut said = 0;
+        for _ in 0..61 {
+            said += u32::from(notice.is_due());
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(said, 3, "at 0, 30 and 60 seconds");
     }
 }

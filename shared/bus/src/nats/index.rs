@@ -1,4 +1,4 @@
-//! What the log holds, without bodies.
+//! The index of the log: keys and versions without bodies.
 //!
 //! Two passes: the control records whole, which are few, then the objects' headers.
 //!
@@ -25,14 +25,14 @@ use super::{
 };
 use crate::{BusError, LogHead, LogIndex};
 
-/// How long the whole index may take: 200,000 objects were read in 2.4 s, bodies included.
+/// The time limit of reading the whole index. 200,000 objects were read in 2.4 s, bodies included.
 const INDEX_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Views that are asked for by name. Of more, every view's headers are read, and the others' left
 /// out: the server compares every record with every filter.
 const VIEWS_BY_NAME_MAX: usize = 64;
 
-/// What the log holds of the views of `group`; `None`: of all.
+/// Reads the index of the views of `group`, or of all views if it is `None`.
 pub(super) async fn read(shared: &Shared, group: Option<Group>) -> Result<LogIndex, BusError> {
     let deadline = Instant::now() + INDEX_TIMEOUT;
     let head = shared.api.head().await?;
@@ -143,7 +143,11 @@ fn view_record(shared: &Shared, message: &Message) -> Option<ViewRecord> {
         Ok(_) => None,
         Err(error) => {
             let subject = message.subject.as_str();
-            tracing::warn!(subject, %error, "a control record that cannot be read");
+            tracing::warn!(
+                subject,
+                %error,
+                "cannot decode a view's control record: leaves the view out of the index"
+            );
             None
         }
     }
@@ -165,7 +169,11 @@ fn note(shared: &Shared, message: &Message, index: &mut LogIndex) {
         }
         Ok(Head::Control(_)) => {}
         Err(error) => {
-            tracing::warn!(subject, %error, "a record that cannot be read");
+            tracing::warn!(
+                subject,
+                %error,
+                "cannot decode an object's record: the writer replaces or removes it"
+            );
             if let Ok(Subject::Object { view, key }) = shared.subjects.parse(subject) {
                 // A version that no source has, so that the writer replaces it or removes it.
                 let version = (Epoch(0), ResourceVersion::default());
@@ -198,7 +206,11 @@ pub(super) async fn control(
         }) => Ok(Some((Revision(stored.sequence), record))),
         Ok(_) => Ok(None),
         Err(error) => {
-            tracing::warn!(%view, %error, "a control record that cannot be read");
+            tracing::warn!(
+                %view,
+                %error,
+                "cannot decode the view's control record: the view counts as not dropped"
+            );
             Ok(None)
         }
     }

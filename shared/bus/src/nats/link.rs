@@ -1,4 +1,4 @@
-//! Whether NATS is within reach.
+//! The state of the connection to NATS.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -33,8 +33,8 @@ impl Link {
         self.connection == Connection::Up
     }
 
-    /// Fails at once while NATS is away: the client would queue for later what nobody waits for by
-    /// then.
+    /// Fails at once while NATS is out of reach. Otherwise the client would queue the message until
+    /// its caller has given up.
     pub(super) fn require_up(self) -> Result<(), BusError> {
         if self.is_up() {
             return Ok(());

@@ -24,7 +24,7 @@ use super::link::Link;
 pub(super) enum Unanswered {
     /// It never left, for this reason.
     NotSent(String),
-    /// Nobody listens: known at once.
+    /// The subject has no subscriber. The server says so at once.
     NoResponders,
     /// Not in time.
     TimedOut,
@@ -38,7 +38,7 @@ impl std::fmt::Display for Unanswered {
             Self::NotSent(why) => f.write_str(why),
             Self::NoResponders => f.write_str("nobody answers: JetStream is off, or has no leader"),
             Self::TimedOut => f.write_str("no reply in time"),
-            Self::ConnectionLost => f.write_str("the connection was lost"),
+            Self::ConnectionLost => f.write_str("the connection to NATS was lost"),
         }
     }
 }
@@ -46,12 +46,12 @@ impl std::fmt::Display for Unanswered {
 #[derive(Debug, Default)]
 struct Waiting {
     next: u64,
-    /// Nobody hands replies out any more.
+    /// True once the inbox ended: no reply is delivered any more.
     closed: bool,
     replies: HashMap<u64, Expected>,
 }
 
-/// A reply that somebody waits for.
+/// The entry of a request that waits for its reply.
 #[derive(Debug)]
 struct Expected {
     reply: oneshot::Sender<Message>,
@@ -60,7 +60,8 @@ struct Expected {
 }
 
 impl Waiting {
-    /// Whoever waits for a reply by another connection than this one learns that there will be none.
+    /// Drops the entries of requests that left by another connection than `link`: their replies are
+    /// lost.
     fn lose_all_but(&mut self, link: Link) {
         self.replies
             .retain(|_, expected| link.is_up() && expected.connects == link.connects);
@@ -81,7 +82,7 @@ pub(super) struct Mux {
 #[derive(Debug)]
 pub(super) struct Pending {
     id: u64,
-    /// Where the reply must be sent.
+    /// The subject that the reply must be sent to.
     pub(super) subject: String,
     reply: oneshot::Receiver<Message>,
     waiting: Arc<Mutex<Waiting>>,

@@ -1,4 +1,4 @@
-//! Serving an address: a place in its queue group.
+//! The server side of an address: a subscription in its queue group.
 
 use std::{
     pin::Pin,
@@ -21,7 +21,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use super::{Shared, append, link::Link};
 use crate::{Address, BusError, Call, Incoming, Serving, contract::Reply};
 
-/// Everybody who serves an address is in its group: each call reaches one of them.
+/// Returns the queue group of an address: each call reaches one of its members.
 fn queue_group(at: &Address) -> &'static str {
     match at {
         Address::View(_) | Address::Fallback(_) | Address::Replica { .. } => "replicas",
@@ -29,13 +29,14 @@ fn queue_group(at: &Address) -> &'static str {
     }
 }
 
-/// Refusals on their way at once. One more is not sent: whoever called waits its time out.
+/// Refusals that may be under way at once. One more is not sent, and its caller times out.
 pub(super) const REFUSALS_MAX: usize = 64;
 
-/// How long is waited to hear that the server has taken a place up, or let it go.
+/// The time limit of the wait until the server has confirmed a subscription or its end.
 const ECHO_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What [`leave`] sends as the number of messages after which to unsubscribe. See there.
+/// The number of messages that [`leave`] sends with its unsubscribe. The server cannot parse it,
+/// and unsubscribes at once.
 const UNSUBSCRIBE_NOW: u64 = 9_999_999_999;
 
 pub(super) async fn serve(shared: Arc<Shared>, at: &Address) -> Result<Serving, BusError> {
@@ -47,26 +48,26 @@ pub(super) async fn serve(shared: Arc<Shared>, at: &Address) -> Result<Serving, 
         .queue_subscribe(shared.subject(at), queue_group(at).to_owned())
         .await
         .map_err(|error| unavailable(&error))?;
-    // Once the server has answered, the subscription holds: whoever is told of this place may call.
+    // Once the server has answered, the subscription holds: callers may be told of it.
     if shared.link.borrow().is_up() {
         echo(&shared).await;
     }
     let drain = shared.closed.child_token();
     let ends = Box::pin(drain.clone().cancelled_owned());
-    let place = Place {
+    let member = QueueMember {
         shared,
         ends,
         stage: Stage::Taking(subscriber),
     };
     Ok(Serving {
-        incoming: place.boxed(),
+        incoming: member.boxed(),
         drain,
     })
 }
 
-/// A place, read by whoever takes its calls: a task between them and the client would cost each call a
-/// turn, and often one on another thread.
-struct Place {
+/// A subscription in a queue group. The reader of its calls polls it: a task in between would cost
+/// each call a turn, and often one on another thread.
+struct QueueMember {
     shared: Arc<Shared>,
     /// Drained, or the bus was closed.
     ends: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -76,33 +77,33 @@ struct Place {
 enum Stage {
     Taking(Subscriber),
     Leaving(BoxFuture<'static, Subscriber>),
-    /// What had arrived before it was left.
+    /// The subscription has ended: calls that had arrived before are still delivered.
     Emptying(Subscriber),
     Over,
 }
 
-impl Stream for Place {
+impl Stream for QueueMember {
     type Item = Result<Incoming, WireError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let place = &mut *self;
+        let member = &mut *self;
         loop {
-            if place.shared.closed.is_cancelled() {
-                place.stage = Stage::Over;
+            if member.shared.closed.is_cancelled() {
+                member.stage = Stage::Over;
             }
-            place.stage = match &mut place.stage {
+            member.stage = match &mut member.stage {
                 Stage::Over => return Poll::Ready(None),
-                Stage::Taking(subscriber) => match place.ends.as_mut().poll(cx) {
+                Stage::Taking(subscriber) => match member.ends.as_mut().poll(cx) {
                     Poll::Pending => match ready!(subscriber.poll_next_unpin(cx)) {
                         None => Stage::Over,
-                        Some(message) => match incoming(&place.shared, message) {
+                        Some(message) => match incoming(&member.shared, message) {
                             None => continue,
                             taken => return Poll::Ready(taken),
                         },
                     },
-                    Poll::Ready(()) => match std::mem::replace(&mut place.stage, Stage::Over) {
+                    Poll::Ready(()) => match std::mem::replace(&mut member.stage, Stage::Over) {
                         Stage::Taking(subscriber) => {
-                            Stage::Leaving(leave(subscriber, Arc::clone(&place.shared)).boxed())
+                            Stage::Leaving(leave(subscriber, Arc::clone(&member.shared)).boxed())
                         }
                         other => other,
                     },
@@ -114,7 +115,7 @@ impl Stream for Place {
                         return Poll::Pending;
                     }
                     Poll::Pending | Poll::Ready(None) => Stage::Over,
-                    Poll::Ready(Some(message)) => match incoming(&place.shared, message) {
+                    Poll::Ready(Some(message)) => match incoming(&member.shared, message) {
                         None => continue,
                         taken => return Poll::Ready(taken),
                     },
@@ -127,7 +128,7 @@ impl Stream for Place {
 /// A message as a call; one that cannot be read is answered as such. `None`: it wants no reply.
 fn incoming(shared: &Arc<Shared>, message: Message) -> Option<Result<Incoming, WireError>> {
     let Some(subject) = message.reply else {
-        tracing::debug!(subject = %message.subject, "a call that wants no reply");
+        tracing::debug!(subject = %message.subject, "ignored a call without a reply subject");
         return None;
     };
     let reply = NatsReply {
@@ -141,10 +142,10 @@ fn incoming(shared: &Arc<Shared>, message: Message) -> Option<Result<Incoming, W
         }),
         Err(error) => {
             shared.counters.unreadable();
-            if let Ok(place) = Arc::clone(&shared.refusals).try_acquire_owned() {
+            if let Ok(permit) = Arc::clone(&shared.refusals).try_acquire_owned() {
                 let refusal = reply.refuse(error.clone());
                 tokio::spawn(async move {
-                    let _place = place;
+                    let _permit = permit;
                     refusal.await;
                 });
             }
@@ -174,8 +175,8 @@ async fn leave(mut subscriber: Subscriber, shared: Arc<Shared>) -> Subscriber {
 /// Waits until the server has read everything that was sent before, and everything has arrived that
 /// it had sent by then. Any question that every service may ask will do; the answer is no matter.
 ///
-/// One question serves everybody who came before it was sent, so that a replica takes thousands of
-/// places up in little more time than one.
+/// One question serves all callers that came before it was sent, so that a replica subscribes to
+/// thousands of addresses in little more time than to one.
 async fn echo(shared: &Shared) {
     let Echo { begun, turn } = &shared.echo;
     let seen = begun.load(Ordering::Acquire);
@@ -187,7 +188,10 @@ async fn echo(shared: &Shared) {
     let this = begun.fetch_add(1, Ordering::AcqRel) + 1;
     let answered = tokio::time::timeout(ECHO_TIMEOUT, shared.api.info()).await;
     if answered.is_err() {
-        tracing::warn!("NATS does not answer: a place in a queue group is not certain");
+        tracing::warn!(
+            "the NATS server did not confirm a subscription within {ECHO_TIMEOUT:?}: calls may be lost \
+             until it answers"
+        );
     }
     *ended = this;
 }
@@ -232,7 +236,7 @@ impl NatsReply {
             Err(_) => return,
         };
         if let Err(error) = sent {
-            tracing::debug!(%error, "could not refuse a call");
+            tracing::debug!(%error, "cannot send the error reply to a call that cannot be decoded");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The stream that is the log: made, found, and kept as it should be.
+//! The JetStream stream that holds the log: its creation and its configuration.
 
 use anteroom_model::limits::MESSAGE_BYTES_MAX;
 use anteroom_wire::{PROTOCOL_VERSION, subject::Subjects};
@@ -51,7 +51,7 @@ async fn make(api: &Api, subjects: &Subjects, config: &NatsConfig) -> Result<Inf
     tracing::info!(
         stream = wanted.name,
         replicas = config.replicas,
-        "made the log"
+        "created the log's stream"
     );
     Ok(made)
 }
@@ -68,7 +68,7 @@ async fn adopt(
     {
         let message = format!(
             "stream {} was not made by Anteroom (it must be on file, with retention by limits): \
-             delete it, and the watcher makes it again",
+             delete it, and the watcher creates it again",
             found.config.name
         );
         return Err(BusError::Refused { message });
@@ -80,7 +80,7 @@ async fn adopt(
     }
     tracing::info!(
         stream = wanted.name,
-        "brings the log's configuration up to date"
+        "updates the configuration of the log's stream"
     );
     Ok(api.update(&wanted).await?)
 }
@@ -104,14 +104,15 @@ fn prescribe(stream: &mut Config, subjects: &Subjects, config: &NatsConfig) {
     metadata.insert("anteroom.protocol".to_owned(), PROTOCOL_VERSION.to_string());
 }
 
-/// A server that does not know a feature leaves it out without a word.
+/// Refuses a server without the features that the log needs. Such a server leaves an unknown
+/// setting out of its answer, without an error.
 fn require_features(stream: &Config) -> Result<(), BusError> {
     if stream.allow_atomic_publish && stream.allow_message_ttl {
         return Ok(());
     }
     Err(BusError::Refused {
         message: format!(
-            "nats-server knows no atomic batches or no message TTL: version {SERVER_VERSION_MIN} \
+            "nats-server lacks atomic batches or message TTLs: version {SERVER_VERSION_MIN} \
              or newer is needed"
         ),
     })

@@ -1,4 +1,4 @@
-//! What a follower's regular look at the log tells about its consumer.
+//! Verification that a follower's consumer still delivers.
 
 use anteroom_model::Revision;
 
@@ -9,22 +9,23 @@ use crate::BusError;
 /// counts as out of reach.
 const UNVERIFIED_MAX: u32 = 3;
 
-/// What the verifications of one session found so far.
+/// The results of one session's verifications so far.
 #[derive(Debug, Default)]
 pub(super) struct Verifier {
     failed: u32,
-    /// Where the reader stood when it was last behind.
+    /// The reader's position at the last verification, if it was behind the log's end.
     behind: Option<Revision>,
 }
 
 impl Verifier {
-    /// The log stands at `last`. Between two verifications an idle consumer says several times how
-    /// far it has looked, so a reader that is behind and does not move is not being told.
+    /// Takes in a verification at which the log ended at `last`. Between two of them an idle
+    /// consumer sends several heartbeats with its position, so a reader that is behind and does not
+    /// move gets nothing.
     pub(super) fn passed(&mut self, applied: Revision, last: Revision) -> Result<(), Lost> {
         self.failed = 0;
         let behind = (applied < last).then_some(applied);
         if behind.is_some() && self.behind == behind {
-            let reason = format!("nothing comes, though the log stands at {last}");
+            let reason = format!("the consumer delivers nothing, though the log ends at {last}");
             return Err(Lost::Gone(reason));
         }
         self.behind = behind;
@@ -36,7 +37,7 @@ impl Verifier {
         if self.failed >= UNVERIFIED_MAX {
             return Err(Lost::Gone(error.to_string()));
         }
-        tracing::debug!(%error, "could not verify where the log stands");
+        tracing::debug!(%error, "cannot ask for the log's last position; asks again soon");
         Ok(())
     }
 }

@@ -417,7 +417,7 @@ pub(crate) async fn beats_reach_whoever_listens(harness: impl Harness) {
     }
 }
 
-/// As [`heard`], of a replica.
+/// Sends a replica's beat until `beats` delivers it.
 pub(crate) async fn replica_heard(from: &dyn Bus, beats: &mut Beats<ReplicaBeat>) {
     let sent = ReplicaBeat {
         replica: "replica-1".into(),
@@ -446,7 +446,7 @@ pub(crate) async fn replicas_are_heard_too(harness: impl Harness) {
     heard(&*replica, &mut writers, 3).await;
 }
 
-/// As [`heard`], of a webhook.
+/// Sends a webhook's beat until `beats` delivers it.
 pub(crate) async fn webhook_heard(from: &dyn Bus, beats: &mut Beats<WebhookBeat>) {
     let sent = WebhookBeat {
         webhook: "webhook-1".into(),

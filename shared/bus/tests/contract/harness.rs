@@ -1,14 +1,8 @@
 //! A bus to test, and what can be done to it.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use anteroom_bus::{
-    Bus, Connection,
-    local::LocalBus,
-    nats::{NatsBus, NatsConfig},
-    testing::NatsServer,
-};
-
+use anteroom_bus::{Bus, Connection, local::LocalBus};
 use parking_lot::Mutex;
 
 use crate::support::within;
@@ -36,10 +30,10 @@ pub(crate) async fn until(bus: &dyn Bus, wanted: Connection) {
         .unwrap();
 }
 
-/// What was opened through a client ends with it, so somebody must hold it.
-type Clients = Mutex<Vec<Arc<dyn Bus>>>;
+/// The clients that a harness keeps open: a client's subscriptions end when it is dropped.
+pub(crate) type Clients = Mutex<Vec<Arc<dyn Bus>>>;
 
-fn keep(clients: &Clients, client: Arc<dyn Bus>) -> Arc<dyn Bus> {
+pub(crate) fn keep(clients: &Clients, client: Arc<dyn Bus>) -> Arc<dyn Bus> {
     clients.lock().push(Arc::clone(&client));
     client
 }
@@ -73,65 +67,5 @@ impl Harness for Local {
 
     async fn delete_log(&mut self) {
         self.bus.faults().delete_log();
-    }
-}
-
-/// The cluster's name in every test on NATS.
-pub(crate) const CLUSTER: &str = "test";
-
-pub(crate) struct Nats {
-    pub(crate) server: NatsServer,
-    clients: Clients,
-}
-
-impl Nats {
-    pub(crate) async fn start() -> Self {
-        Self {
-            server: NatsServer::start().await.unwrap(),
-            clients: Clients::default(),
-        }
-    }
-
-    pub(crate) fn config(&self) -> NatsConfig {
-        NatsConfig {
-            log_bytes_max: 256 * 1024 * 1024,
-            ..NatsConfig::new([self.server.url()], CLUSTER)
-        }
-    }
-
-    /// A client of the bus, as its own type.
-    pub(crate) async fn bus(&self, config: NatsConfig) -> NatsBus {
-        let bus = NatsBus::connect(config).await.unwrap();
-        until(&bus, Connection::Up).await;
-        bus
-    }
-
-    /// A client of the server that knows nothing of the bus.
-    pub(crate) async fn stranger(&self) -> async_nats::Client {
-        within(async_nats::connect(self.server.url()))
-            .await
-            .unwrap()
-    }
-}
-
-impl Harness for Nats {
-    async fn client(&self) -> Arc<dyn Bus> {
-        let bus = self.bus(self.config()).await;
-        keep(&self.clients, Arc::new(bus))
-    }
-
-    async fn stop(&mut self) {
-        self.server.kill().unwrap();
-    }
-
-    async fn restart(&mut self) {
-        self.server.restart().await.unwrap();
-    }
-
-    async fn delete_log(&mut self) {
-        let mut jetstream = async_nats::jetstream::new(self.stranger().await);
-        jetstream.set_timeout(Duration::from_secs(10));
-        let deleted = jetstream.delete_stream(format!("anteroom-{CLUSTER}")).await;
-        assert!(deleted.unwrap().success);
     }
 }

@@ -1,4 +1,4 @@
-//! What only a real server does.
+//! Tests of a real server's own behaviour, beyond the contract that both buses share.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,8 @@ use async_nats::jetstream::{self, stream};
 
 use crate::{
     calls::{answer, at, call, heard, replica_heard, webhook_heard},
-    harness::{CLUSTER, Harness, Nats, until},
+    harness::{Harness, until},
+    server::{CLUSTER, Nats},
     support::{Reader, Writer, control, delete, put, put_of, view, within},
 };
 

@@ -108,7 +108,7 @@ impl Writer {
         Self::of(bus, Group::COORDINATOR).await
     }
 
-    /// As [`Writer::new`], with the lease of `group`.
+    /// Does the same as [`Writer::new`], with the lease of `group`.
     pub(crate) async fn of(bus: Arc<dyn Bus>, group: Group) -> Self {
         bus.ensure_log().await.unwrap();
         let held = bus.lease(group).await.unwrap();
@@ -139,7 +139,7 @@ pub(crate) struct Reader {
     /// Objects deleted, tombstone by tombstone.
     pub(crate) tombstones: usize,
     pub(crate) unreadable: usize,
-    /// Whose the last of them was.
+    /// The view of the last unreadable record, where its subject says it.
     pub(crate) unreadable_of: Option<ViewId>,
     /// Times out of reach.
     pub(crate) away: usize,

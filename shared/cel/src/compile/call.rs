@@ -2,14 +2,12 @@
 
 use cel::common::ast::{Expr as Parsed, IdedExpr};
 
-use super::{
-    Kind,
-    term::{Compiler, Typed},
-};
+use super::term::{Compiler, Typed};
 use crate::{
     CompileError,
     ast::{Call, Expr, MacroKind},
     functions::{self, Function, pattern},
+    kind::Kind,
     value::Val,
 };
 

@@ -1,6 +1,6 @@
-//! What an expression may start from.
+//! The names that an expression may start from.
 
-use super::{Kind, Program};
+use crate::{kind::Kind, program::Program};
 
 /// The names that an expression may start from, at one place of a policy.
 ///
@@ -37,7 +37,7 @@ impl Names {
         self.variables.push((name.to_owned(), program.kind()));
     }
 
-    /// Whether there is a variable of this name.
+    /// Returns whether there is a variable of this name.
     pub fn is_defined(&self, name: &str) -> bool {
         self.variable(name).is_some()
     }

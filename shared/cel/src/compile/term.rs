@@ -4,10 +4,12 @@ use cel::common::ast::{
     ComprehensionExpr, EntryExpr, Expr as Parsed, IdedExpr, LiteralValue, operators,
 };
 
-use super::{EXPRESSION_DEPTH_MAX, Kind, Names, kind};
+use super::{names::Names, operators::of_operator};
 use crate::{
     CompileError,
     ast::{Element, Expr, Macro, MacroKind, Operator, Root},
+    kind::Kind,
+    limits::EXPRESSION_DEPTH_MAX,
     value::Val,
 };
 
@@ -153,7 +155,7 @@ impl<'n> Compiler<'n> {
         }))
     }
 
-    /// Whether the name is that of a root here, not of a macro's variable.
+    /// Returns whether the name is that of a root here, not of a macro's variable.
     fn is_root(&self, parsed: &IdedExpr, name: &str) -> bool {
         let Parsed::Ident(found) = &parsed.expr else {
             return false;
@@ -211,7 +213,7 @@ impl<'n> Compiler<'n> {
         })
     }
 
-    /// What is said of the object's spec is said of its template's, where it has one.
+    /// Redirects terms about the object's spec to its template, if it has one.
     fn shifted(
         &self,
         operand: Expr,
@@ -301,7 +303,7 @@ impl<'n> Compiler<'n> {
         right: &IdedExpr,
     ) -> Result<Typed, CompileError> {
         let ((left, one), (right, other)) = (self.term(left)?, self.term(right)?);
-        let Some(kind) = kind::of_operator(operator, one, other) else {
+        let Some(kind) = of_operator(operator, one, other) else {
             return Err(mismatch(operator.name(), &[one, other]));
         };
         Ok((Expr::Binary(operator, Box::new((left, right))), kind))
@@ -387,7 +389,7 @@ impl<'n> Compiler<'n> {
         Ok((Expr::Map(map), Kind::Map))
     }
 
-    /// What the parser makes of `all`, `exists`, `exists_one`, `map` and `filter`.
+    /// Compiles a comprehension, which the parser makes of `all`, `exists`, `exists_one`, `map` and `filter`.
     fn comprehension(&mut self, parsed: &ComprehensionExpr) -> Result<Typed, CompileError> {
         let unknown = || CompileError::invalid("this macro is not known here");
         let Parsed::Call(step) = &parsed.loop_step.expr else {

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     Budget, EvalError,
     ast::Operator,
-    value::{List, Val},
+    value::{List, Val, no_overload},
 };
 
 pub(super) fn negate<'v>(value: &Val<'v>) -> Result<Val<'v>, EvalError> {
@@ -15,7 +15,7 @@ pub(super) fn negate<'v>(value: &Val<'v>) -> Result<Val<'v>, EvalError> {
             .map(Val::Int)
             .ok_or(EvalError::Overflow("integer")),
         Val::Double(value) => Ok(Val::Double(-value)),
-        other => Err(EvalError::overload("-_", std::slice::from_ref(other))),
+        other => Err(no_overload("-_", std::slice::from_ref(other))),
     }
 }
 
@@ -38,7 +38,7 @@ pub(super) fn compute<'v>(
         }
         _ if operator == Operator::Add => add(left, right, budget),
         _ if operator == Operator::Subtract => subtract(left, right),
-        _ => Err(EvalError::overload(operator.name(), &[left, right])),
+        _ => Err(no_overload(operator.name(), &[left, right])),
     }
 }
 
@@ -88,7 +88,7 @@ fn add<'v>(left: Val<'v>, right: Val<'v>, budget: &mut Budget) -> Result<Val<'v>
         (Val::Timestamp(at), Val::Duration(by)) | (Val::Duration(by), Val::Timestamp(at)) => {
             moved(*at, *by)?
         }
-        _ => return Err(EvalError::overload("_+_", &[left, right])),
+        _ => return Err(no_overload("_+_", &[left, right])),
     })
 }
 
@@ -112,7 +112,7 @@ fn subtract<'v>(left: Val<'v>, right: Val<'v>) -> Result<Val<'v>, EvalError> {
             Val::Duration(i64::try_from(ns).map_err(|_| overflow)?)
         }
         (Val::Timestamp(at), Val::Duration(by)) => moved(*at, by.checked_neg().ok_or(overflow)?)?,
-        _ => return Err(EvalError::overload("_-_", &[left, right])),
+        _ => return Err(no_overload("_-_", &[left, right])),
     })
 }
 

@@ -4,7 +4,7 @@ use super::Machine;
 use crate::{
     EvalError,
     ast::{Element, Expr},
-    value::{List, Map, Val},
+    value::{List, Map, Val, no_overload},
 };
 
 impl<'v> Machine<'v> {
@@ -46,7 +46,7 @@ impl<'v> Machine<'v> {
         match &operand {
             Val::List(list) => {
                 let Some(at) = whole(&index) else {
-                    return Err(EvalError::overload("_[_]", &[operand, index]));
+                    return Err(no_overload("_[_]", &[operand, index]));
                 };
                 element(list, at).ok_or(EvalError::IndexOutOfBounds(at))
             }
@@ -56,7 +56,7 @@ impl<'v> Machine<'v> {
             }
             Val::Optional(None) => Ok(Val::Optional(None)),
             Val::Optional(Some(inner)) => inside(inner, &index),
-            _ => Err(EvalError::overload("_[_]", &[operand, index])),
+            _ => Err(no_overload("_[_]", &[operand, index])),
         }
     }
 
@@ -89,7 +89,7 @@ impl<'v> Machine<'v> {
             (false, value) => Ok(Some(value)),
             (true, Val::Optional(None)) => Ok(None),
             (true, Val::Optional(Some(inner))) => Ok(Some((*inner).clone())),
-            (true, other) => Err(EvalError::overload("?_", &[other])),
+            (true, other) => Err(no_overload("?_", &[other])),
         }
     }
 
@@ -120,7 +120,7 @@ impl<'v> Machine<'v> {
     }
 }
 
-/// What is there of it, as an optional.
+/// Returns the element or value at an index, as an optional.
 fn inside<'v>(operand: &Val<'v>, index: &Val<'_>) -> Result<Val<'v>, EvalError> {
     let found = match operand {
         Val::List(list) => match whole(index) {
@@ -134,7 +134,7 @@ fn inside<'v>(operand: &Val<'v>, index: &Val<'_>) -> Result<Val<'v>, EvalError> 
 }
 
 fn overload(operand: &Val<'_>, index: &Val<'_>) -> EvalError {
-    EvalError::overload("_[?_]", &[operand.clone(), index.clone()])
+    no_overload("_[?_]", &[operand.clone(), index.clone()])
 }
 
 fn element<'v>(list: &List<'v>, at: i64) -> Option<Val<'v>> {

@@ -8,10 +8,10 @@ use super::{
 use crate::{
     EvalError,
     ast::{Expr, Macro, MacroKind},
-    value::{Val, equal},
+    value::{Val, equal, no_overload},
 };
 
-/// What is known of an `&&` or `||` so far.
+/// The state of an `&&` or `||` after one side.
 enum Side {
     Says(bool),
     Fails(EvalError),
@@ -49,7 +49,7 @@ impl<'v> Machine<'v> {
     fn side(&mut self, expr: &'v Expr, name: &str) -> Result<Side, EvalError> {
         match self.eval(expr) {
             Ok(Val::Bool(value)) => Ok(Side::Says(value)),
-            Ok(other) => Ok(Side::Fails(EvalError::overload(name, &[other]))),
+            Ok(other) => Ok(Side::Fails(no_overload(name, &[other]))),
             Err(error) if error.is_budget() => Err(error),
             Err(error) => Ok(Side::Fails(error)),
         }
@@ -74,7 +74,7 @@ impl<'v> Machine<'v> {
         result
     }
 
-    /// What the body comes to for an element.
+    /// Evaluates the body of a macro for an element.
     pub(super) fn of_element(
         &mut self,
         body: &'v Expr,
@@ -88,7 +88,7 @@ impl<'v> Machine<'v> {
         value
     }
 
-    /// Whether the body is `decides` for any element.
+    /// Returns whether the body is `decides` for any element.
     fn any(
         &mut self,
         made: &'v Macro,
@@ -100,7 +100,7 @@ impl<'v> Machine<'v> {
             match self.of_element(&made.body, element) {
                 Ok(Val::Bool(value)) if value == decides => return Ok(Val::Bool(decides)),
                 Ok(Val::Bool(_)) => {}
-                Ok(other) => failed = failed.or(Some(EvalError::overload("_&&_", &[other]))),
+                Ok(other) => failed = failed.or(Some(no_overload("_&&_", &[other]))),
                 Err(error) if error.is_budget() => return Err(error),
                 Err(error) => failed = failed.or(Some(error)),
             }
@@ -116,7 +116,7 @@ impl<'v> Machine<'v> {
         for element in range.iter() {
             match self.of_element(&made.body, element)? {
                 Val::Bool(value) => count += usize::from(value),
-                other => return Err(EvalError::overload("_?_:_", &[other])),
+                other => return Err(no_overload("_?_:_", &[other])),
             }
         }
         Ok(Val::Bool(count == 1))
@@ -135,7 +135,7 @@ impl<'v> Machine<'v> {
         Ok(Val::list(all))
     }
 
-    /// Whether the macro's filter lets an element pass.
+    /// Returns whether the macro's filter lets an element pass.
     pub(super) fn passes(
         &mut self,
         made: &'v Macro,
@@ -146,7 +146,7 @@ impl<'v> Machine<'v> {
         };
         match self.of_element(filter, element.clone())? {
             Val::Bool(passes) => Ok(passes),
-            other => Err(EvalError::overload("_?_:_", &[other])),
+            other => Err(no_overload("_?_:_", &[other])),
         }
     }
 
@@ -154,12 +154,12 @@ impl<'v> Machine<'v> {
         let inner = match range {
             Val::Optional(Some(inner)) => (*inner).clone(),
             Val::Optional(None) => return Ok(Val::Optional(None)),
-            other => return Err(EvalError::overload("optMap", &[other])),
+            other => return Err(no_overload("optMap", &[other])),
         };
         let value = self.of_element(&made.body, (inner, None))?;
         match (made.kind, value) {
             (MacroKind::OptionalFlatMap, value @ Val::Optional(_)) => Ok(value),
-            (MacroKind::OptionalFlatMap, other) => Err(EvalError::overload("optFlatMap", &[other])),
+            (MacroKind::OptionalFlatMap, other) => Err(no_overload("optFlatMap", &[other])),
             (_, value) => Ok(Val::some(value)),
         }
     }
@@ -175,7 +175,7 @@ impl<'v> Machine<'v> {
                 Ok(Val::Bool(false))
             }
             Val::Map(entries) => Ok(Val::Bool(entries.get(value).is_some())),
-            _ => Err(EvalError::overload("@in", &[value.clone(), of.clone()])),
+            _ => Err(no_overload("@in", &[value.clone(), of.clone()])),
         }
     }
 }

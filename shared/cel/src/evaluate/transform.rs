@@ -1,17 +1,17 @@
-//! What macros go through, and those that make maps of it or put it in order.
+//! Ranges of macros, and the macros that make maps or sort.
 
 use super::Machine;
 use crate::{
     Budget, EvalError,
     ast::{Macro, MacroKind},
     functions,
-    value::{List, Map, Val, same_key},
+    value::{List, Map, Val, no_overload, same_key},
 };
 
-/// What a macro's variables are for one element.
+/// The values of a macro's variables for one element.
 pub(super) type Bound<'v> = (Val<'v>, Option<Val<'v>>);
 
-/// What a macro goes through.
+/// The collection that a macro iterates over.
 pub(super) enum Range<'v> {
     Elements(List<'v>),
     /// Places or keys, and what is there.
@@ -38,7 +38,7 @@ impl<'v> Range<'v> {
                 budget.elements(2 * entries.len())?;
                 Ok(Self::Pairs(entries.entries()))
             }
-            (other, _) => Err(EvalError::overload(name(made), &[other])),
+            (other, _) => Err(no_overload(name(made), &[other])),
         }
     }
 
@@ -104,7 +104,7 @@ impl<'v> Machine<'v> {
                         entries.push((key, value));
                     }
                 }
-                (_, other) => return Err(EvalError::overload(name(made), &[other])),
+                (_, other) => return Err(no_overload(name(made), &[other])),
             }
         }
         Ok(Val::Map(Map::Own(entries.into())))

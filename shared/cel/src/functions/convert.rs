@@ -2,10 +2,10 @@
 
 use jiff::Timestamp;
 
-use super::{Answer, Function, Given, global, time};
+use super::function::{Answer, Function, Given, global};
 use crate::{
     EvalError,
-    compile::Kind::{Any, Bool, Bytes, Double, Int, Text, Type, Uint},
+    kind::Kind::{Any, Bool, Bytes, Double, Int, Text, Type, Uint},
     value::Val,
 };
 
@@ -50,7 +50,7 @@ pub(super) fn shown(value: &Val<'_>) -> String {
         Val::Uint(value) => value.to_string(),
         Val::Double(value) => shown_double(*value),
         Val::Text(text) => text.to_string(),
-        Val::Duration(ns) => time::shown_duration(*ns),
+        Val::Duration(ns) => shown_duration(*ns),
         Val::Timestamp(at) => at.to_string(),
         Val::Quantity(quantity) => quantity.to_string(),
         Val::Url(url) => url.to_string(),
@@ -174,7 +174,7 @@ fn same<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }
 }
 
-/// As `timestamp()` and its kin read it.
+/// Reads a timestamp for `timestamp()` and its kin.
 pub(super) fn timestamp(text: &str) -> Option<Timestamp> {
     let bytes = text.as_bytes();
     let is_there = |at: usize, byte: u8| bytes.get(at) == Some(&byte);
@@ -182,4 +182,18 @@ pub(super) fn timestamp(text: &str) -> Option<Timestamp> {
     let is_full = is_there(4, b'-') && is_there(10, b'T') && is_there(16, b':');
     let has_zone = text.ends_with('Z') || text.get(19..)?.contains(['+', '-']);
     (is_full && has_zone).then(|| text.parse().ok())?
+}
+
+/// In seconds, as in `5400s` or `1.5s`.
+fn shown_duration(ns: i64) -> String {
+    let sign = if ns < 0 { "-" } else { "" };
+    let (ns, second) = (ns.unsigned_abs(), 1_000_000_000_u64);
+    let (seconds, rest) = (ns / second, ns % second);
+    match rest {
+        0 => format!("{sign}{seconds}s"),
+        rest => {
+            let rest = format!("{rest:09}");
+            format!("{sign}{seconds}.{}s", rest.trim_end_matches('0'))
+        }
+    }
 }

@@ -3,7 +3,10 @@
 //! As API servers show values: `%f` has commas between thousands, `%e` is written as in `1.500000×10⁰⁴`, with six
 //! places whatever is asked for, and texts in lists and maps are in quotes.
 
-use super::{Answer, Given, convert, strings::quoted};
+use super::{
+    convert,
+    function::{Answer, Given},
+};
 use crate::{
     EvalError,
     value::{Map, Val},
@@ -262,4 +265,26 @@ fn show_map(
     }
     text.push('}');
     Ok(())
+}
+
+/// In quotes, with what cannot stand between them written otherwise.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for char in text.chars() {
+        match char {
+            '\u{7}' => quoted.push_str("\\a"),
+            '\u{8}' => quoted.push_str("\\b"),
+            '\u{c}' => quoted.push_str("\\f"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\u{b}' => quoted.push_str("\\v"),
+            '\\' => quoted.push_str("\\\\"),
+            '"' => quoted.push_str("\\\""),
+            char => quoted.push(char),
+        }
+    }
+    quoted.push('"');
+    quoted
 }

@@ -1,21 +1,12 @@
 //! Names and texts by how they are written: `format.dns1123Label().validate('a-b')`.
 
-use jiff::civil::Date;
+use anteroom_functions::values::Format;
 
-use super::{Answer, Function, Given, Url, global, method};
+use super::function::{Answer, Function, Given, global, method};
 use crate::{
-    compile::Kind::{Format as Written, Optional, Text},
+    kind::Kind::{Format as Written, Optional, Text},
     value::Val,
 };
-
-/// A way to write something.
-#[derive(Debug)]
-pub(crate) struct Format {
-    /// As it is asked for.
-    name: &'static str,
-    /// What is wrong with a text, each in one line.
-    check: fn(&str) -> Vec<String>,
-}
 
 pub(super) const FUNCTIONS: &[Function] = &[
     global("format.named", (1, 1), &[Text], Optional, named),
@@ -35,51 +26,10 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("validate", (2, 2), &[Written], Optional, validate),
 ];
 
-const FORMATS: &[Format] = &[
-    format("byte", |text| one(is_base64(text), "it is no base64")),
-    format("date", |text| one(is_date(text), "it is no date")),
-    format("datetime", |text| {
-        one(is_datetime(text), "it is no date and time")
-    }),
-    format("dns1035Label", dns1035_label),
-    format("dns1035LabelPrefix", |text| {
-        dns1035_label(&without_dash(text))
-    }),
-    format("dns1123Label", dns1123_label),
-    format("dns1123LabelPrefix", |text| {
-        dns1123_label(&without_dash(text))
-    }),
-    format("dns1123Subdomain", dns1123_subdomain),
-    format("dns1123SubdomainPrefix", |text| {
-        dns1123_subdomain(&without_dash(text))
-    }),
-    format("labelValue", |text| {
-        let mut wrong = at_most(text, NAME_BYTES_MAX);
-        wrong.extend(one(text.is_empty() || is_name(text), NAME));
-        wrong
-    }),
-    format("qualifiedName", qualified_name),
-    format("uri", |text| {
-        one(
-            Url::parse(text).is_some(),
-            "it is neither a URI with a scheme nor a path",
-        )
-    }),
-    format("uuid", |text| one(is_uuid(text), "it is no UUID")),
-];
-
-const fn format(name: &'static str, check: fn(&str) -> Vec<String>) -> Format {
-    Format { name, check }
-}
-
-fn find(name: &str) -> Option<&'static Format> {
-    FORMATS.iter().find(|format| format.name == name)
-}
-
 /// The one that the function is named after.
 fn own<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let name = given.name.strip_prefix("format.").unwrap_or_default();
-    match find(name) {
+    match Format::find(name) {
         Some(format) => Ok(Val::Format(format)),
         None => given.mismatch(arguments),
     }
@@ -89,7 +39,7 @@ fn named<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(name)] = arguments else {
         return given.mismatch(arguments);
     };
-    let format = find(name).map(Val::Format);
+    let format = Format::find(name).map(Val::Format);
     Ok(format.map_or(Val::Optional(None), Val::some))
 }
 
@@ -99,153 +49,10 @@ fn validate<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
         return given.mismatch(arguments);
     };
     given.budget().look(text.len())?;
-    let wrong = (format.check)(text);
+    let wrong = format.check(text);
     given.budget().elements(wrong.len())?;
     Ok(match wrong.is_empty() {
         true => Val::Optional(None),
         false => Val::some(Val::list(wrong.into_iter().map(Val::text).collect())),
     })
-}
-
-const LABEL_BYTES_MAX: usize = 63;
-const SUBDOMAIN_BYTES_MAX: usize = 253;
-const NAME_BYTES_MAX: usize = 63;
-
-const NAME: &str = "it must consist of letters, digits, `-`, `_` and `.`, with a letter or a digit \
-                    at both ends";
-
-fn one(is_fit: bool, wrong: &str) -> Vec<String> {
-    (!is_fit).then(|| wrong.to_owned()).into_iter().collect()
-}
-
-fn at_most(text: &str, bytes: usize) -> Vec<String> {
-    let wrong = format!("it must have no more than {bytes} bytes");
-    one(text.len() <= bytes, &wrong)
-}
-
-/// Of what is put before something else a dash at its end is passed over, with what stands before it.
-fn without_dash(text: &str) -> String {
-    match text.strip_suffix('-') {
-        Some(rest) if !rest.is_empty() => {
-            let kept: String = rest.chars().take(rest.chars().count() - 1).collect();
-            kept + "a"
-        }
-        _ => text.to_owned(),
-    }
-}
-
-fn is_label(text: &str) -> bool {
-    let is_end = |byte: Option<&u8>| {
-        byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-    };
-    let bytes = text.as_bytes();
-    let is_inside = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-';
-    is_end(bytes.first()) && is_end(bytes.last()) && bytes.iter().all(is_inside)
-}
-
-fn dns1123_label(text: &str) -> Vec<String> {
-    let mut wrong = at_most(text, LABEL_BYTES_MAX);
-    wrong.extend(one(
-        is_label(text),
-        "it must consist of lower case letters, digits and `-`, with a letter or a digit at both ends",
-    ));
-    wrong
-}
-
-fn dns1035_label(text: &str) -> Vec<String> {
-    let mut wrong = at_most(text, LABEL_BYTES_MAX);
-    wrong.extend(one(
-        is_label(text) && text.starts_with(|first: char| first.is_ascii_lowercase()),
-        "it must consist of lower case letters, digits and `-`, begin with a letter, and end with a \
-         letter or a digit",
-    ));
-    wrong
-}
-
-fn dns1123_subdomain(text: &str) -> Vec<String> {
-    let mut wrong = at_most(text, SUBDOMAIN_BYTES_MAX);
-    wrong.extend(one(
-        text.split('.').all(is_label),
-        "it must consist of lower case letters, digits, `-` and `.`, with a letter or a digit before \
-         and after each `.` and at both ends",
-    ));
-    wrong
-}
-
-fn is_name(text: &str) -> bool {
-    let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = text.as_bytes();
-    let is_inside = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
-    is_end(bytes.first()) && is_end(bytes.last()) && bytes.iter().all(is_inside)
-}
-
-/// A name, with a subdomain and `/` before it or without.
-fn qualified_name(text: &str) -> Vec<String> {
-    let (prefix, name) = match text.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, text),
-    };
-    let mut wrong = prefix.map_or_else(Vec::new, dns1123_subdomain);
-    wrong.extend(at_most(name, NAME_BYTES_MAX));
-    wrong.extend(one(is_name(name), NAME));
-    wrong
-}
-
-fn is_uuid(text: &str) -> bool {
-    let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let parts: Vec<_> = text.split('-').collect();
-    let lengths: Vec<_> = parts.iter().map(|part| part.len()).collect();
-    (lengths == [32] || lengths == [8, 4, 4, 4, 12]) && parts.into_iter().all(is_hex)
-}
-
-/// With padding, and not empty.
-fn is_base64(text: &str) -> bool {
-    let digits = text.trim_end_matches('=');
-    !text.is_empty()
-        && text.len().is_multiple_of(4)
-        && text.len() - digits.len() <= 2
-        && digits
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"+/".contains(&byte))
-}
-
-/// Two digits each, and what stands between them.
-fn numbers(text: &str, between: u8) -> Option<Vec<i16>> {
-    let parts = text.split(char::from(between));
-    let number = |part: &str| {
-        let is_number = part.bytes().all(|byte| byte.is_ascii_digit());
-        (is_number && matches!(part.len(), 2 | 4)).then(|| part.parse().ok())?
-    };
-    parts.map(number).collect()
-}
-
-fn is_date(text: &str) -> bool {
-    let is_written = text.len() == 10 && text.as_bytes().get(4) == Some(&b'-');
-    let date = numbers(text, b'-').and_then(|parts| match *parts {
-        [year, month, day] => Date::new(year, month.try_into().ok()?, day.try_into().ok()?).ok(),
-        _ => None,
-    });
-    is_written && date.is_some()
-}
-
-/// A date, `T`, a time, and `Z` or an offset, in letters of either case.
-fn is_datetime(text: &str) -> bool {
-    let Some((date, time)) = text.split_once(['T', 't']) else {
-        return false;
-    };
-    let (time, zone) = match time.find(['Z', 'z', '+', '-']) {
-        Some(at) => time.split_at(at),
-        None => return false,
-    };
-    let is_zone = match zone.strip_prefix(['+', '-']) {
-        Some(offset) => offset.len() == 5 && numbers(offset, b':').is_some(),
-        None => zone.len() == 1,
-    };
-    let (whole, fraction) = time.split_once('.').unwrap_or((time, "0"));
-    let is_fraction = !fraction.is_empty() && fraction.bytes().all(|byte| byte.is_ascii_digit());
-    let is_time = whole.len() == 8
-        && numbers(whole, b':').is_some_and(|parts| {
-            matches!(*parts, [hour, minute, second] if hour <= 23 && minute <= 59 && second <= 59)
-        });
-    is_date(date) && is_time && is_fraction && is_zone
 }

@@ -2,11 +2,11 @@
 
 use std::cmp::Ordering;
 
-use super::{Answer, Function, Given, global, method};
+use super::function::{Answer, Function, Given, global, method};
 use crate::{
     EvalError,
-    compile::Kind::{self, Any, Bool, Int, List as Listed, Optional},
-    value::{List, Val, compare, equal},
+    kind::Kind::{self, Any, Bool, Int, List as Listed, Optional},
+    value::{List, Val, compare, equal, no_overload},
 };
 
 const OF_LIST: &[Kind] = &[Listed];
@@ -69,15 +69,12 @@ fn range<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     Ok(Val::list((0..count as i64).map(Val::Int).collect()))
 }
 
-/// How two elements are ordered; a NaN is before none and after none.
+/// Compares two elements; a NaN is before none and after none.
 fn order(given: &mut Given<'_>, left: &Val<'_>, right: &Val<'_>) -> Result<Ordering, EvalError> {
     given.budget().step()?;
     match compare(left, right, given.budget())? {
         Some(order) => Ok(order.unwrap_or(Ordering::Equal)),
-        None => Err(EvalError::overload(
-            given.name,
-            &[left.clone(), right.clone()],
-        )),
+        None => Err(no_overload(given.name, &[left.clone(), right.clone()])),
     }
 }
 

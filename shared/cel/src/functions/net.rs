@@ -1,14 +1,13 @@
 //! Addresses and blocks of addresses.
 
-use std::{
-    fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-};
+use std::net::IpAddr;
 
-use super::{Answer, Function, Given, global, method};
+use anteroom_functions::values::{Cidr, parse_ip};
+
+use super::function::{Answer, Function, Given, global, method};
 use crate::{
     EvalError,
-    compile::Kind::{self, Bool, Cidr as Block, Int, Ip as Address, Text},
+    kind::Kind::{self, Bool, Cidr as Block, Int, Ip as Address, Text},
     value::Val,
 };
 
@@ -34,68 +33,6 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("masked", (1, 1), OF_CIDR, Block, of_cidr),
     method("prefixLength", (1, 1), OF_CIDR, Int, of_cidr),
 ];
-
-/// A block of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cidr {
-    ip: IpAddr,
-    prefix: u8,
-}
-
-impl fmt::Display for Cidr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.ip, self.prefix)
-    }
-}
-
-impl Cidr {
-    fn parse(text: &str) -> Option<Self> {
-        let (ip, prefix) = text.split_once('/')?;
-        let is_number = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_digit());
-        let is_short = prefix == "0" || !prefix.starts_with('0');
-        let ip = parse_ip(ip)?;
-        let prefix = prefix.parse().ok().filter(|_| is_number && is_short)?;
-        (prefix <= bits(ip)).then_some(Self { ip, prefix })
-    }
-
-    fn masked(self) -> Self {
-        let ip = match self.ip {
-            IpAddr::V4(ip) => {
-                let mask = u32::MAX
-                    .checked_shl(32 - u32::from(self.prefix))
-                    .unwrap_or(0);
-                IpAddr::V4(Ipv4Addr::from_bits(ip.to_bits() & mask))
-            }
-            IpAddr::V6(ip) => {
-                let mask = u128::MAX
-                    .checked_shl(128 - u32::from(self.prefix))
-                    .unwrap_or(0);
-                IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & mask))
-            }
-        };
-        Self { ip, ..self }
-    }
-
-    fn contains(self, ip: IpAddr) -> bool {
-        let of = Self {
-            ip,
-            prefix: self.prefix,
-        };
-        ip.is_ipv4() == self.ip.is_ipv4() && of.masked() == self.masked()
-    }
-}
-
-fn bits(ip: IpAddr) -> u8 {
-    if ip.is_ipv4() { 32 } else { 128 }
-}
-
-/// Addresses of the old kind in the form of the new one are refused, as Kubernetes does.
-fn parse_ip(text: &str) -> Option<IpAddr> {
-    match text.parse().ok()? {
-        IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some() => None,
-        ip => Some(ip),
-    }
-}
 
 fn refused<'v>(text: &str, what: &str) -> Answer<'v> {
     let start: String = text.chars().take(50).collect();
@@ -180,22 +117,20 @@ fn is_cidr<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
 
 fn contains<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let inner = match (given.name, arguments) {
-        ("containsIP", [_, Val::Ip(ip)]) => Some((*ip, bits(*ip))),
+        ("containsIP", [_, Val::Ip(ip)]) => Some(Cidr::from(*ip)),
         ("containsIP", [_, Val::Text(text)]) => match parse_ip(text) {
-            Some(ip) => Some((ip, bits(ip))),
+            Some(ip) => Some(Cidr::from(ip)),
             None => return refused(text, "IP address"),
         },
-        ("containsCIDR", [_, Val::Cidr(cidr)]) => Some((cidr.ip, cidr.prefix)),
+        ("containsCIDR", [_, Val::Cidr(cidr)]) => Some(*cidr),
         ("containsCIDR", [_, Val::Text(text)]) => match Cidr::parse(text) {
-            Some(cidr) => Some((cidr.ip, cidr.prefix)),
+            Some(cidr) => Some(cidr),
             None => return refused(text, "block of addresses as in 10.0.0.0/8"),
         },
         _ => None,
     };
     match (arguments, inner) {
-        ([Val::Cidr(outer), _], Some((ip, prefix))) => {
-            Ok(Val::Bool(outer.prefix <= prefix && outer.contains(ip)))
-        }
+        ([Val::Cidr(outer), _], Some(inner)) => Ok(Val::Bool(outer.contains(inner))),
         _ => given.mismatch(arguments),
     }
 }
@@ -205,8 +140,8 @@ fn of_cidr<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
         return given.mismatch(arguments);
     };
     Ok(match given.name {
-        "ip" => Val::Ip(cidr.ip),
+        "ip" => Val::Ip(cidr.ip()),
         "masked" => Val::Cidr(cidr.masked()),
-        _ => Val::Int(i64::from(cidr.prefix)),
+        _ => Val::Int(i64::from(cidr.prefix())),
     })
 }

@@ -1,9 +1,9 @@
 //! Values that may be missing.
 
-use super::{Answer, Function, Given, global, method};
+use super::function::{Answer, Function, Given, global, method};
 use crate::{
     EvalError,
-    compile::Kind::{self, Any, Bool, List, Optional},
+    kind::Kind::{self, Any, Bool, List, Optional},
     value::Val,
 };
 
@@ -57,7 +57,7 @@ fn none<'v>(_: &mut Given<'_>, _: &[Val<'v>]) -> Answer<'v> {
     Ok(Val::Optional(None))
 }
 
-/// What there is of a list of optionals.
+/// Returns the values of a list of optionals, without empty ones.
 fn unwrap<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::List(list)] = arguments else {
         return given.mismatch(arguments);

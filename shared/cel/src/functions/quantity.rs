@@ -1,12 +1,12 @@
 //! Kubernetes quantities, and what quantities and versions have in common.
 
-use std::{cmp::Ordering, fmt};
+use std::cmp::Ordering;
 
-use super::{Answer, Function, Given, global, method};
+use super::function::{Answer, Function, Given, global, method};
 use crate::{
     EvalError,
-    compile::Kind::{self, Any, Bool, Double, Int, Quantity as Amount, Semver, Text},
-    value::Val,
+    kind::Kind::{self, Any, Bool, Double, Int, Quantity as Amount, Semver, Text},
+    value::{ONE, Quantity, Val},
 };
 
 const OF_TEXT: &[Kind] = &[Text];
@@ -26,96 +26,6 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("asInteger", (1, 1), OF_QUANTITY, Any, whole),
     method("asApproximateFloat", (1, 1), OF_QUANTITY, Double, float),
 ];
-
-/// Billionths in one: what is finer is rounded away from zero, as Kubernetes does.
-const ONE: i128 = 1_000_000_000;
-
-/// Characters of a quantity; a longer text is none.
-const CHARACTERS_MAX: usize = 64;
-
-/// A quantity such as `100m` or `1.5Gi`, in billionths: exact, up to about 10²⁹.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Quantity(i128);
-
-/// In as few digits as say it, without a suffix.
-impl fmt::Display for Quantity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sign = if self.0 < 0 { "-" } else { "" };
-        let (whole, rest) = (self.0.unsigned_abs() / ONE as u128, self.0 % ONE);
-        match rest.unsigned_abs() {
-            0 => write!(f, "{sign}{whole}"),
-            rest => {
-                let rest = format!("{rest:09}");
-                write!(f, "{sign}{whole}.{}", rest.trim_end_matches('0'))
-            }
-        }
-    }
-}
-
-impl Quantity {
-    fn parse(text: &str) -> Option<Self> {
-        if text.len() > CHARACTERS_MAX {
-            return None;
-        }
-        let (negative, rest) = match text.as_bytes().first()? {
-            b'-' => (true, &text[1..]),
-            b'+' => (false, &text[1..]),
-            _ => (false, text),
-        };
-        let end = rest
-            .find(|char: char| !char.is_ascii_digit() && char != '.')
-            .unwrap_or(rest.len());
-        let (number, suffix) = rest.split_at(end);
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
-            return None;
-        }
-        let (factor, power) = suffix_of(suffix)?;
-        let digits: i128 = match format!("{whole}{fraction}").trim_start_matches('0') {
-            "" => 0,
-            digits => digits.parse().ok()?,
-        };
-        let scaled = digits.checked_mul(factor)?;
-        let power = power + 9 - i32::try_from(fraction.len()).ok()?;
-        let value = times_ten_to(scaled, power)?;
-        Some(Self(if negative { -value } else { value }))
-    }
-}
-
-/// A factor, and a power of ten.
-fn suffix_of(suffix: &str) -> Option<(i128, i32)> {
-    Some(match suffix {
-        "" => (1, 0),
-        "n" => (1, -9),
-        "u" => (1, -6),
-        "m" => (1, -3),
-        "k" => (1, 3),
-        "M" => (1, 6),
-        "G" => (1, 9),
-        "T" => (1, 12),
-        "P" => (1, 15),
-        "E" => (1, 18),
-        "Ki" => (1 << 10, 0),
-        "Mi" => (1 << 20, 0),
-        "Gi" => (1 << 30, 0),
-        "Ti" => (1 << 40, 0),
-        "Pi" => (1 << 50, 0),
-        "Ei" => (1 << 60, 0),
-        exponent => (1, exponent.strip_prefix(['e', 'E'])?.parse().ok()?),
-    })
-}
-
-/// Rounded up, where it is finer than can be said.
-fn times_ten_to(value: i128, power: i32) -> Option<i128> {
-    match (value, u32::try_from(power)) {
-        (0, _) => Some(0),
-        (value, Ok(power)) => value.checked_mul(10_i128.checked_pow(power)?),
-        (value, Err(_)) => Some(match 10_i128.checked_pow(power.unsigned_abs()) {
-            Some(divisor) => value / divisor + i128::from(value % divisor != 0),
-            None => 1,
-        }),
-    }
-}
 
 fn quantity<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(text)] = arguments else {

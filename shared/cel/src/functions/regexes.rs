@@ -2,10 +2,10 @@
 
 use regex::{Regex, RegexBuilder};
 
-use super::{Answer, Function, Given, global, method};
+use super::function::{Answer, Function, Given, global, method};
 use crate::{
     EvalError,
-    compile::Kind::{self, Bool, List, Text},
+    kind::Kind::{self, Bool, List, Text},
     value::Val,
 };
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use semver::Version;
 
-use super::{Answer, Function, Given, global, method};
+use super::function::{Answer, Function, Given, global, method};
 use crate::{
     EvalError,
-    compile::Kind::{self, Bool, Int, Semver, Text},
+    kind::Kind::{self, Bool, Int, Semver, Text},
     value::Val,
 };
 

@@ -1,9 +1,9 @@
 //! Lists as sets.
 
-use super::{Answer, Function, Given, global};
+use super::function::{Answer, Function, Given, global};
 use crate::{
     EvalError,
-    compile::Kind::{self, Bool, List as Listed},
+    kind::Kind::{self, Bool, List as Listed},
     value::{List, Val, equal},
 };
 

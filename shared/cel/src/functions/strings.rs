@@ -1,9 +1,13 @@
 //! Functions of strings. Places are those of characters.
 
-use super::{Answer, Function, Given, format, global, lists, method};
+use super::{
+    format,
+    function::{Answer, Function, Given, global, method},
+    lists,
+};
 use crate::{
     EvalError,
-    compile::Kind::{self, Any, Bool, Bytes, Int, List, Map, Text},
+    kind::Kind::{self, Any, Bool, Bytes, Int, List, Map, Text},
     value::Val,
 };
 
@@ -111,7 +115,7 @@ fn index_of<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     Ok(Val::Int(place))
 }
 
-/// Where a character begins, or the text ends.
+/// Returns the byte at which a character begins, or the text ends.
 fn byte_of(text: &str, place: usize) -> usize {
     let found = text.char_indices().nth(place);
     found.map_or(text.len(), |(at, _)| at)
@@ -252,27 +256,5 @@ fn quote<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
         return given.mismatch(arguments);
     };
     given.budget().build(2 * text.len() + 2)?;
-    Ok(Val::text(quoted(text)))
-}
-
-/// In quotes, with what cannot stand between them written otherwise.
-pub(super) fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for char in text.chars() {
-        match char {
-            '\u{7}' => quoted.push_str("\\a"),
-            '\u{8}' => quoted.push_str("\\b"),
-            '\u{c}' => quoted.push_str("\\f"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            '\u{b}' => quoted.push_str("\\v"),
-            '\\' => quoted.push_str("\\\\"),
-            '"' => quoted.push_str("\\\""),
-            char => quoted.push(char),
-        }
-    }
-    quoted.push('"');
-    quoted
+    Ok(Val::text(format::quoted(text)))
 }

@@ -171,6 +171,11 @@ fn quantities() {
             "isQuantity('10') && isQuantity('-1.5Mi') && isQuantity('.5') && isQuantity('1E') && isQuantity('1e3')",
             "!isQuantity('') && !isQuantity('1 Mi') && !isQuantity('Mi') && !isQuantity('1mi') && !isQuantity('1.1.1')",
             "!isQuantity('1e99')",
+            "quantity('-0.1n') == quantity('-1n') && quantity('1e-99') == quantity('1n') && quantity('0e99').sign() == 0",
+            "quantity('+001.50') == quantity('1500m') && quantity('1Ei').asInteger() == 1152921504606846976",
+            "isQuantity('1e20') && !isQuantity('1e30') && !isQuantity('170141183460469231731687303716')",
+            // As in Kubernetes, powers of two stop at the largest int.
+            "quantity('16Ei').asInteger() == 9223372036854775807",
         ],
     );
     all_errors(
@@ -282,6 +287,11 @@ fn conversions_and_times() {
             "duration('1h30m').getMinutes() == 90 && duration('90s').getHours() == 0 && duration('1.5s').getMilliseconds() == 1500",
             "string(duration('1.5s')) == '1.5s' && string(duration('-90m')) == '-5400s' && duration('0') == duration('0s')",
             "duration('1h1m1s1ms1us1ns') > duration('1h1m1s1ms1us') && duration('+1s') == duration(1)",
+            "duration('-9223372036854775808ns') < duration('9223372036854775807ns') && duration('-0') == duration('0s')",
+            "duration('.5s1.s') == duration('1500ms') && duration('3µs') == duration('3000ns')",
+            "duration('0.1234567891234567891234s') == duration('123456789ns')",
+            // A fraction is scaled as a whole, as in Go.
+            "duration('0.000000000019m') == duration('1ns')",
         ],
     );
     all_errors(

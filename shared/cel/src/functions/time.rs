@@ -1,14 +1,18 @@
 //! Timestamps and durations.
 
+use anteroom_functions::values::duration_ns;
 use jiff::{
     Timestamp, Zoned,
     tz::{Offset, TimeZone},
 };
 
-use super::{Answer, Function, Given, convert, global, method};
+use super::{
+    convert,
+    function::{Answer, Function, Given, global, method},
+};
 use crate::{
     EvalError,
-    compile::Kind::{self, Duration, Int, Timestamp as Moment},
+    kind::Kind::{self, Duration, Int, Timestamp as Moment},
     value::Val,
 };
 
@@ -63,71 +67,8 @@ fn duration<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }
 }
 
-/// Numbers with units, as in `1h30m` or `-1.5s`.
 fn parse_duration(text: &str) -> Option<i64> {
-    let (negative, mut rest) = match text.as_bytes().first()? {
-        b'-' => (true, &text[1..]),
-        b'+' => (false, &text[1..]),
-        _ => (false, text),
-    };
-    if rest == "0" {
-        return Some(0);
-    }
-    let mut sum: i128 = 0;
-    while !rest.is_empty() || sum == 0 && text.len() < 2 {
-        let number = rest
-            .find(|char: char| !char.is_ascii_digit() && char != '.')
-            .filter(|end| *end > 0)?;
-        let (digits, after) = rest.split_at(number);
-        let unit = after
-            .find(|char: char| char.is_ascii_digit() || char == '.')
-            .unwrap_or(after.len());
-        let (name, left) = after.split_at(unit);
-        let ns: i128 = match name {
-            "ns" => 1,
-            "us" | "µs" | "μs" => 1_000,
-            "ms" => 1_000_000,
-            "s" => 1_000_000_000,
-            "m" => 60_000_000_000,
-            "h" => 3_600_000_000_000,
-            _ => return None,
-        };
-        sum = sum.checked_add(scaled(digits, ns)?)?;
-        rest = left;
-    }
-    i64::try_from(if negative { -sum } else { sum }).ok()
-}
-
-/// A decimal number of units.
-fn scaled(digits: &str, unit: i128) -> Option<i128> {
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
-        return None;
-    }
-    let whole: i128 = match whole {
-        "" => 0,
-        whole => whole.parse().ok()?,
-    };
-    let (mut sum, mut place) = (whole.checked_mul(unit)?, unit);
-    for digit in fraction.bytes().take(18) {
-        place /= 10;
-        sum = sum.checked_add(i128::from(digit - b'0') * place)?;
-    }
-    Some(sum)
-}
-
-/// In seconds, as in `5400s` or `1.5s`.
-pub(super) fn shown_duration(ns: i64) -> String {
-    let sign = if ns < 0 { "-" } else { "" };
-    let (ns, second) = (ns.unsigned_abs(), SECOND_NS.unsigned_abs());
-    let (seconds, rest) = (ns / second, ns % second);
-    match rest {
-        0 => format!("{sign}{seconds}s"),
-        rest => {
-            let rest = format!("{rest:09}");
-            format!("{sign}{seconds}.{}s", rest.trim_end_matches('0'))
-        }
-    }
+    i64::try_from(duration_ns(text)?).ok()
 }
 
 fn part<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {

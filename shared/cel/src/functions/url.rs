@@ -1,16 +1,13 @@
-//! URLs.
-
-mod parse;
+//! Functions of URLs.
 
 use std::sync::Arc;
 
-pub(crate) use parse::Url;
-use parse::unescaped;
+use anteroom_functions::values::{Url, unescaped};
 
-use super::{Answer, Function, Given, global, method};
+use super::function::{Answer, Function, Given, global, method};
 use crate::{
     EvalError,
-    compile::Kind::{self, Bool, Map as Mapped, Text, Url as Address},
+    kind::Kind::{self, Bool, Map as Mapped, Text, Url as Address},
     value::{Map, Val},
 };
 

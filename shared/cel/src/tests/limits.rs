@@ -1,4 +1,4 @@
-//! What an expression may cost, and texts that nobody meant to be one.
+//! Limits on cost, and malformed texts.
 
 use proptest::prelude::*;
 use serde_json::json;

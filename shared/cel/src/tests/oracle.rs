@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::compiled;
 use crate::{Budget, Machine, Names, Program, Roots, value::Val};
 
-/// Whether both are the same value.
+/// Returns whether both are the same value.
 fn same(own: &Val<'_>, other: &Value) -> bool {
     match (own, other) {
         (Val::Null, Value::Null) => true,

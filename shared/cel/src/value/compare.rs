@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 
 use super::{List, Map, Val};
-use crate::{Budget, EvalError};
+use crate::{budget::Budget, error::EvalError};
 
-/// Whether two values are equal. Values of different types are not, numbers aside.
+/// Returns whether two values are equal. Values of different types are not, numbers aside.
 pub(crate) fn equal(
     left: &Val<'_>,
     right: &Val<'_>,
@@ -67,7 +67,7 @@ fn equal_maps(left: &Map<'_>, right: &Map<'_>, budget: &mut Budget) -> Result<bo
     Ok(true)
 }
 
-/// How two values are ordered; `None` where they have no order. Of a NaN it is `Some(None)`.
+/// Compares two values; `None` where they have no order. With a NaN it is `Some(None)`.
 pub(crate) fn compare(
     left: &Val<'_>,
     right: &Val<'_>,
@@ -89,7 +89,7 @@ pub(crate) fn compare(
     })))
 }
 
-/// How two numbers are ordered, exactly; `None` where one is none.
+/// Compares two numbers exactly; `None` where one is no number.
 pub(crate) fn numbers(left: &Val<'_>, right: &Val<'_>) -> Option<Option<Ordering>> {
     let whole = |value: &Val<'_>| match value {
         Val::Int(value) => Some(i128::from(*value)),

@@ -1,4 +1,4 @@
-//! Lists.
+//! List values.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Maps.
+//! Map values.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -66,7 +66,7 @@ impl<'v> Map<'v> {
         }
     }
 
-    /// Whether a value can be a key.
+    /// Returns whether a value can be a key.
     pub(crate) fn is_key(value: &Val<'_>) -> bool {
         matches!(
             value,

@@ -120,7 +120,7 @@ impl<'a> TermText<'a> {
         }
     }
 
-    /// What stands before `[]`, which ends any projection.
+    /// The operand before `[]`, which ends any projection.
     fn flattened(&self, id: TermId) -> Enclosed<'a> {
         let projects = matches!(
             self.ast.term(id),
@@ -195,7 +195,7 @@ impl<'a> TermText<'a> {
         out.write_char(']')
     }
 
-    /// What is projected, with the brackets that project it.
+    /// Writes the projected operand, with the brackets that project it.
     fn projected(&self, left: TermId, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.ast.term(left) {
             Term::Flatten(inner) => match self.ast.term(*inner) {
@@ -223,7 +223,7 @@ impl<'a> TermText<'a> {
         }
     }
 
-    /// What a projection takes of each element.
+    /// Writes the term that a projection applies to each element.
     fn right(&self, right: TermId, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.of(right);
         match self.ast.term(right) {
@@ -243,7 +243,7 @@ impl<'a> TermText<'a> {
         }
     }
 
-    /// What begins with this step. Behind the dot only a name goes on.
+    /// Writes a path that begins with this step. Behind the dot only a name goes on.
     fn after_name(
         &self,
         first: Option<&TermId>,

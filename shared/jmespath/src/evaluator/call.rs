@@ -5,31 +5,10 @@ use std::rc::Rc;
 use crate::ast::{Argument, Slot, TermId};
 use crate::error::{BudgetKind, EvalError, Fault};
 use crate::evaluator::{ELEMENT_BYTES, ENTRY_BYTES, Evaluator, Outcome};
-use crate::function::{Call, Handle, Handles, Types};
+use crate::function::{Call, Handle, Handles, Host, Types};
 use crate::node::{Node, Number, Shape};
-use crate::occasion::Occasion;
+use crate::seed::EvalSeed;
 use crate::value::{JsonText, Text, Value, too_deep};
-
-/// The evaluation as a function sees it, whatever the document is made of: values are known by
-/// handles, so a function is compiled once and needs no type of node.
-pub(crate) trait Host {
-    fn shape(&self, handle: Handle) -> Shape<'_>;
-    fn field(&mut self, handle: Handle, name: &str) -> Option<Handle>;
-    fn elements(&mut self, handle: Handle) -> Result<Handles, EvalError>;
-    fn entries(&mut self, handle: Handle) -> Result<Handles, EvalError>;
-    fn scalar(&mut self, scalar: Shape<'_>) -> Result<Handle, EvalError>;
-    fn json(&mut self, json: &serde_json::Value) -> Result<Handle, EvalError>;
-    fn array(&mut self, elements: &[Handle]) -> Result<Handle, EvalError>;
-    fn object(&mut self, entries: &[(Handle, Handle)]) -> Result<Handle, EvalError>;
-    fn apply(&mut self, reference: TermId, current: Handle) -> Result<Handle, EvalError>;
-    fn equal(&mut self, left: Handle, right: Handle) -> Result<bool, EvalError>;
-    fn contains(&mut self, array: Handle, element: Handle) -> Result<bool, EvalError>;
-    fn json_text(&mut self, handle: Handle) -> Result<Handle, EvalError>;
-    fn to_json(&mut self, handle: Handle) -> Result<serde_json::Value, EvalError>;
-    fn steps(&mut self, steps: usize) -> Result<(), EvalError>;
-    fn build(&mut self, bytes: usize) -> Result<(), EvalError>;
-    fn occasion(&self) -> Option<&Occasion>;
-}
 
 impl<'a, N: Node<'a>> Evaluator<'a, N> {
     pub(super) fn call(
@@ -77,7 +56,9 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
             )?;
         }
         let first = Handle::new(base);
-        let result = function.run(&mut Call::new(name, first, arguments, self))?;
+        let is_nondeterministic = function.signature().is_nondeterministic();
+        let mut call = Call::new(name, first, arguments, is_nondeterministic, self);
+        let result = function.run(&mut call)?;
         Ok(self.value(result).clone())
     }
 
@@ -300,7 +281,7 @@ impl<'a, N: Node<'a>> Host for Evaluator<'a, N> {
         self.meter.build(bytes)
     }
 
-    fn occasion(&self) -> Option<&Occasion> {
-        self.occasion
+    fn seed(&self) -> Option<&EvalSeed> {
+        self.seed
     }
 }

@@ -8,7 +8,7 @@ use crate::evaluator::{ELEMENT_BYTES, Evaluator, Outcome};
 use crate::node::{Node, Shape};
 use crate::value::Value;
 
-/// Who takes the elements.
+/// The receiver of the elements.
 type Sink<'s, 'a, N> = dyn FnMut(&mut Evaluator<'a, N>, Value<'a, N>) -> Result<(), Fault<'a>> + 's;
 
 impl<'a, N: Node<'a>> Evaluator<'a, N> {

@@ -2,61 +2,12 @@
 
 use crate::ast::{Argument, TermId};
 use crate::error::EvalError;
-use crate::evaluator::Host;
-use crate::function::Types;
 use crate::node::{Number, Shape};
-use crate::occasion::Occasion;
+use crate::seed::EvalSeed;
 use crate::value::STRING_BYTES_PER_STEP;
 
-/// A value during one call. Only the [`Call`] that gave it knows what it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handle(usize);
-
-impl Handle {
-    pub(crate) fn new(index: usize) -> Self {
-        Handle(index)
-    }
-
-    pub(crate) fn index(self) -> usize {
-        self.0
-    }
-}
-
-/// A row of values during one call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Handles {
-    next: usize,
-    end: usize,
-}
-
-impl Handles {
-    pub(crate) fn new(first: usize, end: usize) -> Self {
-        Handles { next: first, end }
-    }
-
-    pub(crate) fn none() -> Self {
-        Handles { next: 0, end: 0 }
-    }
-}
-
-impl Iterator for Handles {
-    type Item = Handle;
-
-    fn next(&mut self) -> Option<Handle> {
-        if self.next >= self.end {
-            return None;
-        }
-        self.next += 1;
-        Some(Handle(self.next - 1))
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.end.saturating_sub(self.next);
-        (left, Some(left))
-    }
-}
-
-impl ExactSizeIterator for Handles {}
+use super::host::{Handle, Handles, Host};
+use super::signature::Types;
 
 /// An `&expression` that a function was given, for [`Call::apply`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +22,7 @@ pub struct Call<'c> {
     function: &'c str,
     first: Handle,
     arguments: &'c [Argument],
+    is_nondeterministic: bool,
     host: &'c mut dyn Host,
 }
 
@@ -79,26 +31,31 @@ impl<'c> Call<'c> {
         function: &'c str,
         first: Handle,
         arguments: &'c [Argument],
+        is_nondeterministic: bool,
         host: &'c mut dyn Host,
     ) -> Self {
         Call {
             function,
             first,
             arguments,
+            is_nondeterministic,
             host,
         }
     }
 
     /// All arguments. What is an expression reads as null here; see [`Call::reference`].
     pub fn arguments(&self) -> Handles {
-        Handles::new(self.first.0, self.first.0 + self.arguments.len())
+        Handles::new(
+            self.first.index(),
+            self.first.index() + self.arguments.len(),
+        )
     }
 
     /// The argument at `index`; null if there is none.
     pub fn argument(&self, index: usize) -> Handle {
         match index < self.arguments.len() {
-            true => Handle(self.first.0 + index),
-            false => Handle(usize::MAX),
+            true => Handle::new(self.first.index() + index),
+            false => Handle::new(usize::MAX),
         }
     }
 
@@ -117,7 +74,7 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// What a value is, with its scalar if it is one.
+    /// The type of a value, with its scalar if it is one.
     pub fn shape(&self, value: Handle) -> Shape<'_> {
         self.host.shape(value)
     }
@@ -166,7 +123,7 @@ impl<'c> Call<'c> {
         object: Handle,
     ) -> Result<impl Iterator<Item = (Handle, Handle)> + use<>, EvalError> {
         let keys = self.host.entries(object)?.step_by(2);
-        Ok(keys.map(|key| (key, Handle(key.0 + 1))))
+        Ok(keys.map(|key| (key, Handle::new(key.index() + 1))))
     }
 
     /// The value of the expression on `current`; null for a missing key, under either rule.
@@ -177,7 +134,7 @@ impl<'c> Call<'c> {
         self.host.apply(expression.0, current)
     }
 
-    /// Whether two values are the same, by structure.
+    /// Returns whether two values are the same, by structure.
     ///
     /// # Errors
     /// [`EvalError::Budget`]
@@ -185,7 +142,7 @@ impl<'c> Call<'c> {
         self.host.equal(left, right)
     }
 
-    /// Whether an array has an element that is the same as `element`.
+    /// Returns whether an array has an element that is the same as `element`.
     ///
     /// # Errors
     /// [`EvalError::Budget`]
@@ -291,22 +248,30 @@ impl<'c> Call<'c> {
     /// The time, in nanoseconds after 1970-01-01T00:00:00Z.
     ///
     /// # Errors
-    /// [`EvalError::InvalidValue`] where nobody says what time it is.
+    /// [`EvalError::InvalidValue`] where the evaluation has no clock, or the function's signature is not
+    /// [`Signature::nondeterministic`](crate::Signature::nondeterministic).
     pub fn now_ns(&self) -> Result<i128, EvalError> {
-        let unknown = || self.invalid_value("what time it is is not known where this is evaluated");
-        self.host
-            .occasion()
-            .map(Occasion::now_ns)
-            .ok_or_else(unknown)
+        Ok(self
+            .seed("what time it is is not known where this is evaluated")?
+            .now_ns())
     }
 
-    /// A number that chance gives.
+    /// A random number.
     ///
     /// # Errors
-    /// [`EvalError::InvalidValue`] where nothing is left to chance.
+    /// [`EvalError::InvalidValue`] where the evaluation has no random numbers, or the function's signature is
+    /// not [`Signature::nondeterministic`](crate::Signature::nondeterministic).
     pub fn draw(&self) -> Result<u64, EvalError> {
-        let none = || self.invalid_value("nothing is left to chance where this is evaluated");
-        self.host.occasion().map(Occasion::draw).ok_or_else(none)
+        Ok(self
+            .seed("nothing is left to chance where this is evaluated")?
+            .draw())
+    }
+
+    fn seed(&self, unknown: &str) -> Result<&EvalSeed, EvalError> {
+        if !self.is_nondeterministic {
+            return Err(self.invalid_value("it is not registered as nondeterministic"));
+        }
+        self.host.seed().ok_or_else(|| self.invalid_value(unknown))
     }
 
     /// Charges bytes that the function is about to allocate for itself.

@@ -1,4 +1,4 @@
-//! What a function takes.
+//! Signatures of functions.
 
 use std::fmt;
 use std::ops::BitOr;
@@ -11,7 +11,7 @@ use crate::node::Shape;
 pub struct Types(u16);
 
 impl Types {
-    /// `null`
+    /// The type of `null`.
     pub const NULL: Types = Types(1);
     /// `true`, `false`
     pub const BOOLEAN: Types = Types(1 << 1);
@@ -23,7 +23,7 @@ impl Types {
     pub const ARRAY: Types = Types(1 << 4);
     /// An object.
     pub const OBJECT: Types = Types(1 << 5);
-    /// `&expression`
+    /// The type of `&expression`.
     pub const EXPRESSION: Types = Types(1 << 6);
     /// An array of numbers only; the empty one too.
     pub const ARRAY_OF_NUMBERS: Types = Types(1 << 7);
@@ -56,7 +56,7 @@ impl Types {
         (Types::ARRAY_OF_STRINGS, "an array of strings"),
     ];
 
-    /// Whether the sets have a type in common.
+    /// Returns whether the sets have a type in common.
     pub const fn has(self, other: Types) -> bool {
         self.0 & other.0 != 0
     }
@@ -72,7 +72,7 @@ impl Types {
         }
     }
 
-    /// Whether an array of elements of these types is in the set by what its elements are.
+    /// Returns whether an array of elements of these types is in the set by what its elements are.
     pub(crate) fn has_array_of(self, mut elements: impl Iterator<Item = Types>) -> bool {
         let numbers = self.has(Types::ARRAY_OF_NUMBERS);
         let strings = self.has(Types::ARRAY_OF_STRINGS);
@@ -124,12 +124,14 @@ impl Shape<'_> {
     }
 }
 
-/// How many arguments a function takes, and of which types.
+/// The arguments that a function takes, and what its result depends on besides them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     arguments: Vec<Types>,
     required: usize,
     variadic: bool,
+    nondeterministic: bool,
+    order_sensitive: bool,
 }
 
 impl Signature {
@@ -140,6 +142,8 @@ impl Signature {
             required: arguments.len(),
             arguments,
             variadic: false,
+            nondeterministic: false,
+            order_sensitive: false,
         }
     }
 
@@ -157,7 +161,32 @@ impl Signature {
         self
     }
 
-    /// What the argument at `index` may be.
+    /// The same for a function that reads the clock or draws random numbers. Any other function is given
+    /// neither: see [`Call::now_ns`](crate::Call::now_ns).
+    #[must_use]
+    pub fn nondeterministic(mut self) -> Self {
+        self.nondeterministic = true;
+        self
+    }
+
+    /// The same for a function whose result shows in which order an object's fields stand.
+    #[must_use]
+    pub fn order_sensitive(mut self) -> Self {
+        self.order_sensitive = true;
+        self
+    }
+
+    /// Returns whether the result may differ between two calls with the same arguments.
+    pub fn is_nondeterministic(&self) -> bool {
+        self.nondeterministic
+    }
+
+    /// Returns whether the result shows in which order an object's fields stand.
+    pub fn is_order_sensitive(&self) -> bool {
+        self.order_sensitive
+    }
+
+    /// The types that the argument at `index` may have.
     pub fn types(&self, index: usize) -> Types {
         self.arguments
             .get(index)

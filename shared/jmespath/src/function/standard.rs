@@ -1,5 +1,7 @@
 //! The functions of the JMESPath specification.
 
+use std::sync::LazyLock;
+
 use crate::function::{FunctionTable, Signature, Types};
 
 mod collections;
@@ -8,7 +10,22 @@ mod numbers;
 mod ordering;
 mod strings;
 
-pub(super) fn register(table: &mut FunctionTable) {
+impl FunctionTable {
+    /// The 26 functions of the JMESPath specification.
+    pub fn standard() -> Self {
+        let mut table = FunctionTable::empty();
+        register(&mut table);
+        table
+    }
+
+    /// One table of the standard functions for all.
+    pub fn standard_shared() -> &'static Self {
+        static STANDARD: LazyLock<FunctionTable> = LazyLock::new(FunctionTable::standard);
+        &STANDARD
+    }
+}
+
+fn register(table: &mut FunctionTable) {
     let ordered = Types::ARRAY_OF_NUMBERS | Types::ARRAY_OF_STRINGS;
     let array_or_string = Types::ARRAY | Types::STRING;
     table
@@ -35,7 +52,11 @@ pub(super) fn register(table: &mut FunctionTable) {
             Signature::of([Types::STRING, Types::ARRAY_OF_STRINGS]),
             strings::join,
         )
-        .register("keys", Signature::of([Types::OBJECT]), collections::keys)
+        .register(
+            "keys",
+            Signature::of([Types::OBJECT]).order_sensitive(),
+            collections::keys,
+        )
         .register(
             "length",
             Signature::of([array_or_string | Types::OBJECT]),
@@ -101,13 +122,13 @@ pub(super) fn register(table: &mut FunctionTable) {
         )
         .register(
             "to_string",
-            Signature::of([Types::ANY]),
+            Signature::of([Types::ANY]).order_sensitive(),
             conversions::to_string,
         )
         .register("type", Signature::of([Types::ANY]), conversions::type_name)
         .register(
             "values",
-            Signature::of([Types::OBJECT]),
+            Signature::of([Types::OBJECT]).order_sensitive(),
             collections::values,
         );
 }

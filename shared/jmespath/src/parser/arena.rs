@@ -48,7 +48,7 @@ impl Arena {
         self.parameters.slot(name)
     }
 
-    /// Where the last of these terms ends in the text, in bytes.
+    /// The end of the last of these terms in the text, in bytes.
     pub(super) fn end_of(&self, steps: &[TermId]) -> usize {
         steps
             .last()
@@ -86,7 +86,7 @@ impl Names {
     }
 }
 
-/// What an operator stands between: a term, or the steps of a path that may still grow.
+/// An operand: a term, or the steps of a path that may still grow.
 pub(super) struct Operand {
     pub(super) start: usize,
     pub(super) steps: Vec<TermId>,

@@ -1,4 +1,4 @@
-//! What stands between brackets in any number: arguments, elements, entries.
+//! Lists between brackets: arguments, elements, entries.
 
 use super::{Argument, Operand, ParseError, Parser, Term, Token, binding};
 
@@ -62,7 +62,7 @@ impl Parser<'_> {
         self.push(Term::Object(entries.into()), start)
     }
 
-    /// Whether a comma says that another follows; otherwise takes what closes the list.
+    /// Returns whether a comma announces another item; otherwise skips the closing bracket.
     fn separated(&mut self, close: &Token<'_>, closing: &str) -> Result<bool, ParseError> {
         if *self.peek() == Token::Comma {
             self.next();

@@ -1,9 +1,9 @@
-//! What stands in brackets behind a value, and the projections that most of it begins.
+//! Brackets behind a value, and the projections that most of them begin.
 
 use super::{Operand, ParseError, ParseErrorKind, Parser, Slice, Term, TermId, Token, binding};
 
 impl Parser<'_> {
-    /// What a projection takes of each element.
+    /// Parses the term that a projection applies to each element.
     fn projected(&mut self, minimum: u8) -> Result<TermId, ParseError> {
         let right = if self.binding() < binding::PROJECTION_STOP {
             self.current()?

@@ -1,4 +1,4 @@
-//! What was there before the evaluation.
+//! Values from before the evaluation.
 
 use crate::node::{Node, Shape};
 

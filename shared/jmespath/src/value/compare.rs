@@ -2,16 +2,16 @@
 
 use std::rc::Rc;
 
+use crate::budget::Meter;
 use crate::error::EvalError;
-use crate::evaluator::Meter;
 use crate::node::{Node, Shape};
 use crate::value::{VALUE_DEPTH_MAX, Value, too_deep};
 
-/// How much of a string is read in one step.
+/// The part of a string that is read in one step.
 pub(crate) const STRING_BYTES_PER_STEP: usize = 64;
 
 impl<'a, N: Node<'a>> Value<'a, N> {
-    /// Whether both are the same JSON value: numbers by exact value, objects whatever their order.
+    /// Returns whether both are the same JSON value: numbers by exact value, objects whatever their order.
     pub(crate) fn equals(&self, other: &Self, meter: &mut Meter) -> Result<bool, EvalError> {
         equal(self, other, meter, VALUE_DEPTH_MAX)
     }

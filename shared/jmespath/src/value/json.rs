@@ -4,7 +4,7 @@ use std::io;
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
-use crate::environment::BUILT_BYTES_MAX;
+use crate::budget::BUILT_BYTES_MAX;
 use crate::error::{BudgetKind, EvalError};
 use crate::node::{Node, Shape};
 use crate::value::Value;

@@ -1,4 +1,4 @@
-//! How JSON text is written: a number that is whole as an integer, and what HTML would read escaped.
+//! JSON text: a whole number is written as an integer, and characters with a meaning in HTML are escaped.
 //!
 //! So does Go, whose text policies were written against.
 

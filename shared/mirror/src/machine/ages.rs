@@ -1,4 +1,4 @@
-//! What the writers' beats say of views, and what the passing of time does to them.
+//! The ages of views, by the writers' beats and the passing of time.
 
 use super::*;
 
@@ -45,8 +45,8 @@ impl Machine {
                     // Also where nothing is known of the view but its name.
                     kept.heard(now);
                     let read = match kept.feed() {
-                        Feed::Log => self.position,
-                        Feed::Alone | Feed::None => self.loads.position(&news.view),
+                        RecordSource::Log => self.position,
+                        RecordSource::Alone | RecordSource::None => self.loads.position(&news.view),
                     };
                     kept.beat(now, news.revision, news.news_age_ms, read);
                 });
@@ -59,7 +59,7 @@ impl Machine {
         self.behind = false;
         for kept in self.views.values() {
             let mut kept = kept.write();
-            if kept.feed() == Feed::Log {
+            if kept.feed() == RecordSource::Log {
                 kept.reached(now, self.position, self.hole);
                 self.behind |= kept.is_behind();
             }
@@ -82,7 +82,7 @@ impl Machine {
         }
     }
 
-    /// Whether a beat named a position long ago, and nothing has been read since.
+    /// Returns true if a beat named a position long ago, and nothing has been read since.
     pub(super) fn lags(&self, now: Moment) -> bool {
         let (Some((_, since)), Some(progress)) = (self.ahead, self.progress) else {
             return false;

@@ -17,7 +17,7 @@ use super::*;
 /// so: beyond it, one reading of the whole log costs less.
 pub(super) const LOADS_MAX: usize = 4;
 
-/// Where the reader of one view is.
+/// The progress of the reader of one view.
 #[derive(Debug)]
 pub(super) struct Load {
     pub(super) incarnation: Incarnation,
@@ -43,7 +43,8 @@ pub(super) struct Loads {
 }
 
 impl Loads {
-    /// How far the view has been read by itself; nowhere on the way to the log's end.
+    /// The position up to which the view was read by its own reader; 0 before that has come to the
+    /// log's end.
     pub(super) fn position(&self, id: &ViewId) -> Revision {
         let load = self.running.get(id);
         let live = load.filter(|load| load.reading == Reading::Live);
@@ -97,7 +98,7 @@ impl Machine {
     /// A view that was freed is wanted again. Nothing happens to any other.
     pub(crate) fn load(&mut self, id: &ViewId) -> Vec<Effect> {
         let mut effects = Vec::new();
-        let passed = |kept: &SharedView| kept.read().feed() == Feed::None;
+        let passed = |kept: &SharedView| kept.read().feed() == RecordSource::None;
         if self.views.get(id).is_some_and(passed) {
             self.want_load(id, &mut effects);
         }
@@ -134,7 +135,8 @@ impl Machine {
         }
         let come = self.unheld.extract_if(.., |id, _| held(id));
         for (id, seen) in come.collect::<Vec<_>>() {
-            let kept = Kept::waiting(id.clone(), self.incarnation.clone(), seen, &self.config);
+            let kept =
+                MirroredView::waiting(id.clone(), self.incarnation.clone(), seen, &self.config);
             let kept = Arc::new(RwLock::new(kept));
             self.views.insert(id.clone(), Arc::clone(&kept));
             effects.push(Effect::Added(id.clone(), kept));
@@ -253,8 +255,8 @@ impl Machine {
         }
     }
 
-    /// Whether this view's reader has the log from its start in hand: until then, that it misses
-    /// something is being mended.
+    /// Returns true if the view's own reader has the log from its start in hand: then missing records
+    /// are on their way.
     pub(super) fn is_being_read(&self, id: &ViewId) -> bool {
         let load = self.loads.running.get(id);
         load.is_some_and(|load| load.reading != Reading::Unheard)

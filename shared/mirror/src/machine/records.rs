@@ -1,8 +1,8 @@
-//! What the records of the log do to views: they are taken in, passed over, or cannot be read.
+//! Records of the log: they are taken in, passed over, or cannot be read.
 
 use super::*;
 
-/// What a reader is told where nothing can be opened.
+/// The reason that a reader gets where nothing can be opened.
 const NO_KEYS: &str = "its bodies are sealed, and this process has no keys: mount the Secret \
                        with them, and name the file with --seal-keys-file";
 
@@ -35,7 +35,7 @@ impl Machine {
                 self.wrote(Group::of(&record.info.source), record.epoch);
                 self.dropped(revision, record, effects);
             }
-            record if feed == Feed::Log => {
+            record if feed == RecordSource::Log => {
                 let hole = (self.scope == Scope::All).then_some(self.hole);
                 let met_before = self.views.contains_key(&id);
                 self.take_in(now, revision, record, hole, effects);
@@ -50,15 +50,15 @@ impl Machine {
         }
     }
 
-    /// Whose records the view takes in; `None` if it is not held here.
-    pub(super) fn feed(&self, id: &ViewId) -> Option<Feed> {
+    /// The reader whose records the view takes in; `None` if it is not held here.
+    pub(super) fn feed(&self, id: &ViewId) -> Option<RecordSource> {
         match self.views.get(id) {
             Some(kept) => Some(kept.read().feed()),
-            None => self.hold.holds(id).then_some(Feed::Log),
+            None => self.hold.holds(id).then_some(RecordSource::Log),
         }
     }
 
-    /// A view takes a record in. `hole` as in [`Kept::control`].
+    /// A view takes a record in. `hole` as in [`MirroredView::control`].
     pub(super) fn take_in(
         &mut self,
         now: Moment,
@@ -178,8 +178,8 @@ impl Machine {
                 let kept = Arc::clone(self.view(&id, revision, effects));
                 kept.write().see(revision);
                 match feed {
-                    Feed::Log => kept.write().unreadable(revision),
-                    Feed::Alone | Feed::None => self.hand_over(now, &id, effects),
+                    RecordSource::Log => kept.write().unreadable(revision),
+                    RecordSource::Alone | RecordSource::None => self.hand_over(now, &id, effects),
                 }
                 effects.push(Effect::Changed(id));
             }
@@ -198,9 +198,9 @@ impl Machine {
                 // Nothing of it can have been missed.
                 Reading::Live => {
                     let before = Revision(revision.0.saturating_sub(1));
-                    Kept::live(id.clone(), incarnation, before, &self.config)
+                    MirroredView::live(id.clone(), incarnation, before, &self.config)
                 }
-                _ => Kept::reading(id.clone(), incarnation, &self.config),
+                _ => MirroredView::reading(id.clone(), incarnation, &self.config),
             };
             let kept = Arc::new(RwLock::new(kept));
             effects.push(Effect::Added(id, Arc::clone(&kept)));

@@ -5,7 +5,9 @@ mod world;
 use std::time::Duration;
 
 use anteroom_bus::{RestartCause, Scope};
-use anteroom_model::{Epoch, Incarnation, ObjectKey, ResourceVersion, ViewId, ViewState};
+use anteroom_model::{
+    Epoch, FactError, Incarnation, ObjectKey, ResourceVersion, ViewId, ViewState,
+};
 use anteroom_view::State;
 use anteroom_wire::envelope::Record;
 use proptest::prelude::*;
@@ -57,7 +59,7 @@ fn scope() -> impl Strategy<Value = Scope> {
     prop_oneof![Just(Scope::All), Just(Scope::Views(views().to_vec()))]
 }
 
-/// What is answered is true after every step, and all of it is answered once nothing happens any more.
+/// Checks after every step that each answer is true, and in the end that every view answers.
 fn play(steps: Vec<Step>) -> Result<World, TestCaseError> {
     let mut world = World::new(Scope::All);
     for step in steps {
@@ -74,7 +76,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn what_is_answered_is_true_and_in_the_end_it_is_all(
+    fn answers_are_true_and_in_the_end_complete(
         steps in proptest::collection::vec(step(), 1..80),
     ) {
         play(steps)?;
@@ -83,7 +85,7 @@ proptest! {
     /// Whatever is evicted, loaded, given away and taken back meanwhile, and whichever
     /// reader is ahead of the other.
     #[test]
-    fn what_comes_and_goes_is_true_while_it_is_there_and_in_the_end_it_is_all(
+    fn views_that_are_held_and_released_answer_truly_and_in_the_end_completely(
         steps in proptest::collection::vec(demand_step(), 1..100),
     ) {
         let world = play(steps)?;
@@ -153,7 +155,7 @@ fn a_loss_while_live_stops_the_view_at_the_next_control_record_and_not_the_other
 }
 
 #[test]
-fn what_one_view_alone_does_not_mend_has_the_whole_log_read() {
+fn a_fault_that_reading_one_view_does_not_mend_has_the_whole_log_read() {
     let mut world = synced_world();
     let before = world.delivered;
     // The writer's own count is wrong.
@@ -370,8 +372,21 @@ fn silence_and_age_make_a_view_stale_and_a_beat_fresh_again() {
     world.now += Duration::from_millis(20);
     world.take(Step::Wait(1));
     assert_eq!(state(&world, 0), State::Stale);
+    // The data is not too old: the error says that the watcher is silent, and for how long.
+    let error = world.error(0).unwrap();
+    assert!(
+        matches!(error, FactError::Stale { silent_ms: Some(ms), age_ms, age_max_ms, .. }
+            if ms > limits.beat_silence_max_ms && age_ms < age_max_ms),
+        "{error}"
+    );
+    assert!(
+        error
+            .to_string()
+            .contains("its watcher has not been heard from for")
+    );
     world.take(Step::Beat);
     assert_eq!(state(&world, 0), State::Synced);
+    assert_eq!(world.error(0), None);
 }
 
 #[test]

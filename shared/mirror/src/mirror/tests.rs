@@ -124,7 +124,7 @@ async fn a_change_of_an_object_wakes_nobody_who_waits_for_whether_the_view_serve
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_missed_in_a_gap_is_read_again() {
+async fn records_missed_in_a_gap_are_read_again() {
     let mut harness = Harness::with_objects(20).await;
     for n in 15..25 {
         harness.bus.faults().gap();
@@ -172,7 +172,7 @@ async fn a_log_made_anew_or_cut_short_is_read_anew() {
 
 /// Whoever has read of the new log elsewhere is not answered from the old one.
 #[tokio::test(start_paused = true)]
-async fn what_is_served_of_the_log_before_counts_for_nothing_in_the_one_that_is_read() {
+async fn data_of_the_log_before_meets_no_demand_of_the_current_log() {
     let mut harness = Harness::with_objects(5).await;
     let (view, id) = (harness.view(), harness.view.clone());
     harness.bus.faults().remake_log();
@@ -352,7 +352,7 @@ async fn a_view_that_is_evicted_and_loaded_beside_updates_ends_as_the_log_has_it
     }
 }
 
-/// What another replica held is loaded when it is held here from now on.
+/// A view that another replica held is loaded once it is to be held here.
 #[tokio::test(start_paused = true)]
 async fn a_view_that_is_given_away_is_gone_and_one_that_is_taken_over_comes() {
     let mut harness = Harness::with_objects(5).await;

@@ -19,14 +19,14 @@ pub(super) struct Loaded {
     pub(super) others: Vec<(String, String)>,
     /// Exceptions that do not compile: the policies that they are about, and why.
     pub(super) broken: Vec<(Vec<String>, String)>,
-    /// What was passed over.
+    /// The inputs that were passed over.
     pub(super) remarks: Vec<String>,
 }
 
 /// Reads all that a suite names.
 ///
 /// # Errors
-/// That one of its files cannot be used. What does not compile is told apart.
+/// One of its files cannot be used. What does not compile is told apart.
 pub(super) fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
     let (mut policies, mut others) = (Vec::new(), Vec::new());
     for path in unique(&suite.file.policies) {

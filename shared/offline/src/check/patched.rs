@@ -1,4 +1,4 @@
-//! What a resource became, held against what a file says.
+//! A changed resource, held against a file.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{documents::manifests, resource::Resource};
 
-/// What a file says of what a resource became.
+/// The changed resource that a file expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
     /// It is that.
@@ -20,7 +20,7 @@ pub(super) enum Comparison {
 /// Compares with the document of the very same resource: of its API version, kind, namespace and name.
 ///
 /// # Errors
-/// That the file cannot be read.
+/// The file cannot be read.
 pub(super) fn compare(path: &Path, patched: &Value) -> Result<Comparison, String> {
     let wanted = manifests(path).map_err(|error| error.to_string())?;
     let found = Resource::new(patched.clone());

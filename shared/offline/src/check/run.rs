@@ -13,16 +13,16 @@ use crate::{
     values::is_rule,
 };
 
-/// What rows are made of.
+/// The context of rows.
 pub(super) struct Run<'a> {
     pub(super) suite: &'a Suite,
     pub(super) loaded: &'a Loaded,
     pub(super) responses: &'a [Response],
-    /// Why nothing was run.
+    /// The reason why nothing was run.
     pub(super) problem: Option<String>,
 }
 
-/// How a row names its resources.
+/// The way in which a row names its resources.
 #[derive(Clone, Copy)]
 pub(super) enum Named<'a> {
     All,
@@ -64,7 +64,7 @@ impl Run<'_> {
         rows.flatten().collect()
     }
 
-    /// Of the resources that are named, or of all of the kind.
+    /// The rows of the resources that are named, or of all of the kind.
     fn rows_of(&self, expected: &Expected, named: Named<'_>) -> Vec<Row> {
         let title = named.title();
         let within = expected.namespace.as_deref().unwrap_or_default();
@@ -155,7 +155,7 @@ impl Run<'_> {
         self.loaded.bench.resources[response.resource].title()
     }
 
-    /// Whether a resource that is named, or a target, is of the row's kind.
+    /// Returns whether a resource that is named, or a target, is of the row's kind.
     fn has_kind(&self, expected: &Expected, named: Named<'_>) -> bool {
         let bench = &self.loaded.bench;
         let mut all = bench.resources.iter().chain(&bench.world.targets);
@@ -185,7 +185,7 @@ impl Run<'_> {
         !matches!(named, Named::All) || expected.kind.is_empty() || !self.has_kind(expected, named)
     }
 
-    /// Whether a row is about a policy: of the name, or where none is, of the name without its namespace.
+    /// Returns whether a row is about a policy: of the name, or where none is, of the name without its namespace.
     pub(super) fn is_policy(&self, policy: &LoadedPolicy, expected: &Expected) -> bool {
         let name = &expected.policy;
         let mut all = self.loaded.bench.policies.iter();
@@ -195,7 +195,7 @@ impl Run<'_> {
         }
     }
 
-    /// Why nothing of it is run.
+    /// Returns the reason why nothing of it is run.
     fn not_run(&self, expected: &Expected) -> Option<String> {
         if let Some(kind) = expected.other_language() {
             return Some(format!("a {kind} is not run"));
@@ -226,7 +226,7 @@ impl Run<'_> {
         is_generated.then(|| "what is generated is not made".to_owned())
     }
 
-    /// Why nothing can be said of it.
+    /// Returns the reason why nothing can be said of it.
     fn not_answered(&self, expected: &Expected) -> Option<(&'static str, String)> {
         if let Some(problem) = &self.problem {
             return Some(("Not a result", problem.clone()));

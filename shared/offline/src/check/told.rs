@@ -1,4 +1,4 @@
-//! Of which objects the rules of a row say something, and what.
+//! The objects of which the rules of a row say something, with their results.
 
 use anteroom_policy::Rule;
 use serde_json::Value;
@@ -11,14 +11,14 @@ use crate::{
     values::is_rule,
 };
 
-/// What a rule says of an object.
+/// The result of a rule on an object.
 pub(super) struct Told<'a> {
     pub(super) rule: &'a RuleResponse,
-    /// Of a target its own: that of the rule is about all of them.
+    /// The result; of a target its own, since that of the rule is about all of them.
     pub(super) status: Status,
     pub(super) message: &'a str,
     pub(super) title: String,
-    /// What the object became.
+    /// The object as the rule changed it.
     pub(super) became: Value,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Told<'a> {
 }
 
 impl Run<'_> {
-    /// What the row's rules say: of the resources that are meant, of the targets that a rule changed, and of
+    /// Returns the results of the row's rules: on the resources that are meant, of the targets that a rule changed, and of
     /// those that are named and that it left as they are. Where files say what targets become, nothing is said
     /// of what triggered it.
     pub(super) fn told(&self, expected: &Expected, named: Named<'_>) -> Vec<Told<'_>> {
@@ -89,7 +89,7 @@ impl Run<'_> {
         found.map(|rule| Told::of_target(rule, Status::Skip, target.clone()))
     }
 
-    /// What the row's policies say.
+    /// Returns the results of the row's policies.
     fn asked(&self, expected: &Expected) -> impl Iterator<Item = &Response> {
         let policies = &self.loaded.bench.policies;
         let responses = self.responses.iter();

@@ -1,4 +1,4 @@
-//! What policies say of resources, where nothing is expected.
+//! The results of policies on resources, where nothing is expected.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -13,14 +13,14 @@ use crate::{
     resource::Resource,
 };
 
-/// How many rules came to what.
+/// The number of rules by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StatusCounts {
-    /// Complied.
+    /// The resource complied.
     pub pass: usize,
-    /// Violated.
+    /// The resource violated the rule.
     pub fail: usize,
-    /// Violated, and not counted.
+    /// The resource violated the rule. and not counted.
     pub warn: usize,
     /// Not known.
     pub error: usize,
@@ -28,10 +28,10 @@ pub struct StatusCounts {
     pub skip: usize,
 }
 
-/// What policies said, to be told.
+/// The results of policies, for reports.
 #[derive(Clone, Debug)]
 pub struct Applied {
-    /// How many rules came to what, policies that do not compile among the errors.
+    /// The number of rules by result, policies that do not compile among the errors.
     pub counts: StatusCounts,
     results: Vec<Told>,
     /// Policies that do not compile, and why.
@@ -42,7 +42,7 @@ pub struct Applied {
     has_targets: bool,
     /// The objects that rules changed, as all of them left them, and targets as each rule left them.
     patched: Vec<Value>,
-    /// When the requests came, in seconds since 1970.
+    /// The time of the requests, in seconds since 1970.
     now_s: Option<i64>,
 }
 
@@ -57,13 +57,13 @@ struct Told {
     /// The resource, as reports name it.
     #[serde(skip)]
     object: Value,
-    /// What reports say of the policy.
+    /// The policy's part of reports.
     #[serde(skip)]
     reporting: Reporting,
 }
 
 impl Told {
-    /// As a result of a report.
+    /// Returns it as a result of a report.
     fn result(&self, now_s: Option<i64>) -> Value {
         let mut result = json!({
             "source": "kyverno", "policy": self.policy, "rule": self.rule, "result": self.status,
@@ -82,7 +82,7 @@ impl Told {
     }
 }
 
-/// What the policies of a bench said. With `audit_warns` a violation of a rule that does not deny is a
+/// Returns the results of a bench. With `audit_warns` a violation of a rule that does not deny is a
 /// warning.
 pub fn applied(bench: &Bench, responses: &[Response], audit_warns: bool) -> Applied {
     let mut told = Applied {
@@ -132,7 +132,7 @@ pub fn applied(bench: &Bench, responses: &[Response], audit_warns: bool) -> Appl
     told
 }
 
-/// What became of each resource in the end, where a rule changed it.
+/// Returns the resources that rules changed, as they are in the end.
 fn patched(bench: &Bench, responses: &[Response]) -> Vec<Value> {
     let of = |at: usize| {
         let mut all = responses.iter().filter(|response| response.resource == at);
@@ -268,7 +268,7 @@ impl Applied {
         by_namespace.into_iter().map(report).collect()
     }
 
-    /// As suites, one for each policy, for [`junit`](super::junit()): what was skipped is not run.
+    /// Returns suites, one for each policy, for [`junit`](super::junit()): what was skipped is not run.
     pub fn suites(&self) -> Vec<Checked> {
         let mut suites: Vec<Checked> = Vec::new();
         for (policy, problems) in &self.broken {

@@ -113,7 +113,7 @@ impl At<'_> {
         }
     }
 
-    /// Whether a value may stand at the path. The document never nests deeper than what is walked.
+    /// Checks that a value may stand at the path. The document never nests deeper than the walk.
     fn admit(&mut self, value: &Value) -> Result<(), PatchError> {
         size::check_depth_at(value, self.path.steps().len())?;
         self.budget.take(value)
@@ -255,7 +255,7 @@ impl At<'_> {
         Ok(())
     }
 
-    /// Where an element is put.
+    /// Returns the index at which an element is inserted.
     fn insertion(&self, step: &str, length: usize) -> Result<usize, PatchError> {
         if step == "-" {
             return Ok(length);
@@ -330,7 +330,7 @@ fn digits(text: &str) -> Option<usize> {
     is_index.then(|| text.parse().ok())?
 }
 
-/// Whether two values are alike as the RFC has it: numbers by what they amount to.
+/// Returns whether two values are alike as the RFC has it: numbers by what they amount to.
 fn is_same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => {

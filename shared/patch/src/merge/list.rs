@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{Directive, Path, below, directive, object, value};
 use crate::{PatchError, Schema, schema::ListRule};
 
-/// What a list becomes.
+/// Merges a list.
 pub(super) fn merge(
     document: Option<&[Value]>,
     patch: &[Value],
@@ -134,7 +134,7 @@ fn places(document: &[Value], keys: &[&str]) -> BTreeMap<String, Vec<usize>> {
     places
 }
 
-/// Whether no key that both have tells them apart.
+/// Returns whether no key that both have tells them apart.
 fn is_alike(left: &Map<String, Value>, right: &Map<String, Value>, keys: &[&str]) -> bool {
     keys.iter()
         .all(|key| match (left.get(*key), right.get(*key)) {

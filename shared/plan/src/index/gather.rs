@@ -9,14 +9,15 @@ use serde_json::Value;
 use super::{Index, Posting, is_pattern};
 use crate::{Matching, Operand, Probe, Scalar};
 
-/// What is taken of an index.
+/// The parameters and limits of a lookup.
 #[derive(Clone, Copy)]
 pub struct Terms<'t> {
     /// The most objects.
     pub objects_max: usize,
     /// The most values and objects that may be looked at to find them.
     pub steps_max: usize,
-    /// Whether an object is asked for at all. One for all the others of its kind has to be.
+    /// Returns true for an object that is asked for at all. An object that stands for all others of its
+    /// kind has to be.
     pub admits: &'t dyn Fn(&Object) -> bool,
     /// The request's.
     pub parameters: &'t dyn Parameters,
@@ -26,7 +27,7 @@ pub struct Terms<'t> {
 /// checked.
 const UNCHECKED_MAX: usize = 4;
 
-/// What a check counts as, in values that are looked at.
+/// The cost of a check, in values that are looked at.
 const CHECK_STEPS: usize = 16;
 
 /// Objects that are being found.
@@ -161,7 +162,7 @@ impl<'i> Gathering<'i, '_> {
             .try_for_each(|value| self.matched_other(key, value))
     }
 
-    /// What is no text is written in one of two ways.
+    /// Matches a value that is no text. It may be written in two ways.
     fn matched_other(&mut self, key: &str, value: &Scalar) -> Option<()> {
         self.step()?;
         let matches = self.index.language.matches;
@@ -204,7 +205,7 @@ impl<'i> Gathering<'i, '_> {
         }
         for object in posting.iter() {
             self.step()?;
-            let newest = self.index.renewed.newest(object);
+            let newest = self.index.newest.of(object);
             if (self.terms.admits)(newest) && self.contributes(newest, value)? {
                 self.push(object)?;
                 return Some(true);
@@ -213,7 +214,8 @@ impl<'i> Gathering<'i, '_> {
         Some(false)
     }
 
-    /// Whether an object has a value not only by its key. `None`: that cannot be told.
+    /// Returns true if an object has a value, by the probe's check and not only by its key. `None`:
+    /// that cannot be told.
     fn contributes(&mut self, object: &Object, value: &Scalar) -> Option<bool> {
         let Some(check) = &self.probe.check else {
             return Some(true);
@@ -242,7 +244,7 @@ impl<'i> Gathering<'i, '_> {
 
     fn push(&mut self, object: &Object) -> Option<()> {
         let room = self.found.len() < self.terms.objects_max;
-        room.then(|| self.found.push(self.index.renewed.newest(object).clone()))
+        room.then(|| self.found.push(self.index.newest.of(object).clone()))
     }
 
     fn step(&mut self) -> Option<()> {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, slice};
 
 use anteroom_view::Object;
 
-/// What an object takes in an ordered set, the room that is not used included.
+/// The size of an object in an ordered set, unused room included.
 pub(super) const IN_SET_BYTES: usize = size_of::<Object>() * 3 / 2 + 16;
 
 /// At least one object.

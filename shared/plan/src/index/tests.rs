@@ -1,100 +1,58 @@
 //! Objects that change in nothing that an index reads, up to the limits of what is noted of them.
 
-use anteroom_model::{
-    Collection, Delta, Digest, Epoch, GroupVersionResource, ObjectKey, Op, ResourceVersion,
-    Revision, Source, SourceInfo, ViewRecord, ViewState,
-};
-use anteroom_view::View;
+use anteroom_model::ViewState;
+use anteroom_view::testing::TestView;
 use anteroom_wire::body;
 use serde_json::{Value, json};
 
 use super::{
-    renewed::{RENEWED_BYTES_MAX, RENEWED_MAX},
+    newest::{NEWEST_BYTES_MAX, NEWEST_MAX},
     *,
 };
 use crate::{Document, narrow};
 
-struct Ground {
-    view: View,
-    info: SourceInfo,
-    revision: u64,
-}
+/// A view of Pods with one label and a status.
+struct Pods(TestView);
 
-impl Ground {
+impl Pods {
     fn new() -> Self {
-        let gvr = GroupVersionResource::new("", "v1", "pods");
-        let info = SourceInfo {
-            source: Source::Collection(Collection::all(gvr)),
-            kind: "Pod".into(),
-            namespaced: true,
-        };
-        let view = View::live(info.source.view_id());
-        let mut ground = Self {
-            view,
-            info,
-            revision: 0,
-        };
-        ground.control(ViewState::Synced);
-        ground
+        Self(TestView::new("", "pods", "Pod"))
     }
 
-    /// One that is read: these objects are there before it is whole, and are packed then.
-    fn read(objects: usize) -> Self {
-        let mut ground = Self::new();
-        ground.view = View::live(ground.info.source.view_id());
-        ground.control(ViewState::Syncing);
-        (0..objects).for_each(|n| ground.put(n, "a", &json!(0)));
-        ground.control(ViewState::Synced);
-        ground
-    }
-
-    fn control(&mut self, state: ViewState) {
-        self.revision += 1;
-        let record = ViewRecord {
-            view: self.view.id().clone(),
-            info: self.info.clone(),
-            epoch: Epoch::new(1, 0),
-            state,
-            version: ResourceVersion::new(self.revision.to_string()),
-            objects: 0,
-            digest: Digest::EMPTY,
-            origin: Epoch::default(),
-            age_max_ms: None,
-        };
-        self.view.control(Revision(self.revision), record);
-    }
-
-    fn apply(&mut self, n: usize, op: Op<bytes::Bytes>) {
-        self.revision += 1;
-        let delta = Delta {
-            key: ObjectKey::new("ns", format!("pod-{n:05}")),
-            epoch: Epoch::new(1, 0),
-            version: ResourceVersion::new(self.revision.to_string()),
-            op,
-        };
-        self.view.apply(Revision(self.revision), &delta);
+    /// Objects that are there before the view is synced, and are packed then.
+    fn packed(objects: usize) -> Self {
+        let mut pods = Self(TestView::without_state("", "pods", "Pod"));
+        pods.0.control(ViewState::Syncing);
+        (0..objects).for_each(|n| pods.put(n, "a", &json!(0)));
+        pods.0.control(ViewState::Synced);
+        pods
     }
 
     fn put(&mut self, n: usize, app: &str, status: &Value) {
+        let name = format!("pod-{n:05}");
         let object = json!({
-            "metadata": {"name": format!("pod-{n:05}"), "labels": {"app": app}},
+            "metadata": {"name": name, "labels": {"app": app}},
             "status": status,
         });
-        self.apply(n, Op::Put(body::encode_json(&object).unwrap()));
+        self.0.put("ns", &name, &object);
+    }
+
+    fn delete(&mut self, n: usize) {
+        self.0.delete("ns", &format!("pod-{n:05}"));
     }
 
     fn state(&self) -> Snapshot {
-        self.view.snapshot(0, 0).unwrap()
+        self.0.snapshot()
     }
 }
 
-/// What is asked of the index: objects by their label.
-struct Asked {
+/// An index of objects by their label.
+struct LabelIndex {
     narrow: crate::Narrow,
     index: Index,
 }
 
-impl Asked {
+impl LabelIndex {
     fn of(state: &Snapshot) -> Self {
         let expression = "items[?metadata.labels.app == $p]".parse().unwrap();
         let narrow = narrow(&expression, Document::List { plural: None }).unwrap();
@@ -107,9 +65,9 @@ impl Asked {
         Self { narrow, index }
     }
 
-    /// Whether it is noted what this object, as it was put in, is now.
+    /// Returns true if a newer version of this object is noted.
     fn has_noted(&self, object: &Object) -> bool {
-        !std::ptr::eq(self.index.renewed.newest(object), object)
+        !std::ptr::eq(self.index.newest.of(object), object)
     }
 
     /// Names and states of the objects with this label.
@@ -133,19 +91,19 @@ impl Asked {
 }
 
 #[test]
-fn what_is_found_is_as_it_is_now_however_many_objects_change_in_what_nobody_reads() {
-    let objects = RENEWED_MAX + 10;
-    let mut ground = Ground::new();
+fn an_index_finds_the_newest_versions_however_many_objects_change_in_unread_fields() {
+    let objects = NEWEST_MAX + 10;
+    let mut pods = Pods::new();
     for n in 0..objects {
-        ground.put(n, ["a", "b"][n % 2], &json!(0));
+        pods.put(n, ["a", "b"][n % 2], &json!(0));
     }
-    let mut asked = Asked::of(&ground.state());
+    let mut asked = LabelIndex::of(&pods.state());
     for round in 1..=2 {
         for n in 0..objects {
-            ground.put(n, ["a", "b"][n % 2], &json!(round));
+            pods.put(n, ["a", "b"][n % 2], &json!(round));
         }
-        asked.index.advance(&ground.state());
-        assert!(asked.index.renewed.take_one_over().is_none());
+        asked.index.advance(&pods.state());
+        assert!(asked.index.newest.take_one_over().is_none());
         for (app, first) in [("a", 0), ("b", 1)] {
             let all = (first..objects).step_by(2);
             let expected: Vec<_> = all.map(|n| (format!("pod-{n:05}"), json!(round))).collect();
@@ -155,22 +113,22 @@ fn what_is_found_is_as_it_is_now_however_many_objects_change_in_what_nobody_read
 }
 
 #[test]
-fn no_more_bodies_are_held_than_is_said() {
-    let mut ground = Ground::new();
+fn an_index_holds_no_more_bodies_than_its_limit() {
+    let mut pods = Pods::new();
     let long = |round: usize| json!(format!("{round}{}", "x".repeat(100_000)));
-    let objects = 2 * RENEWED_BYTES_MAX / 100_000;
+    let objects = 2 * NEWEST_BYTES_MAX / 100_000;
     for n in 0..objects {
-        ground.put(n, "a", &long(0));
+        pods.put(n, "a", &long(0));
     }
-    let mut asked = Asked::of(&ground.state());
+    let mut asked = LabelIndex::of(&pods.state());
     let before = asked.index.bytes();
     for n in 0..objects {
-        ground.put(n, "a", &long(1));
+        pods.put(n, "a", &long(1));
     }
-    asked.index.advance(&ground.state());
+    asked.index.advance(&pods.state());
     let more = asked.index.bytes() - before;
     assert!(
-        more > RENEWED_BYTES_MAX / 2 && more < RENEWED_BYTES_MAX + 100_000,
+        more > NEWEST_BYTES_MAX / 2 && more < NEWEST_BYTES_MAX + 100_000,
         "{more}"
     );
     let found = asked.found("a");
@@ -179,12 +137,12 @@ fn no_more_bodies_are_held_than_is_said() {
 }
 
 #[test]
-fn what_is_packed_is_not_held_whole_for_one_object_of_it() {
-    let mut ground = Ground::read(500);
-    let state = ground.state();
+fn a_packed_allocation_is_not_held_for_one_object_of_it() {
+    let mut pods = Pods::packed(500);
+    let state = pods.state();
     let before: Vec<Object> = state.read().objects().cloned().collect();
     assert!(before.iter().all(|object| !object.is_alone()));
-    let mut asked = Asked::of(&state);
+    let mut asked = LabelIndex::of(&state);
     let empty = asked.index.bytes();
     let changed = || (0..500).step_by(100);
     let mut expected: Vec<_> = (0..500)
@@ -192,10 +150,10 @@ fn what_is_packed_is_not_held_whole_for_one_object_of_it() {
         .collect();
     for round in 1..=3 {
         for n in changed() {
-            ground.put(n, "a", &json!(round));
+            pods.put(n, "a", &json!(round));
             expected[n].1 = json!(round);
         }
-        asked.index.advance(&ground.state());
+        asked.index.advance(&pods.state());
         assert_eq!(asked.found("a"), expected);
         // Put anew once, they are alone from then on.
         assert_eq!(asked.index.bytes() > empty, round > 1);
@@ -211,69 +169,69 @@ fn what_is_packed_is_not_held_whole_for_one_object_of_it() {
 }
 
 #[test]
-fn who_changed_last_is_noted_and_who_changed_first_is_put_anew() {
-    let objects = 3 * RENEWED_MAX;
-    let mut ground = Ground::new();
+fn the_objects_that_changed_last_are_noted_and_the_first_ones_indexed_anew() {
+    let objects = 3 * NEWEST_MAX;
+    let mut pods = Pods::new();
     for round in 0..2 {
-        (0..objects).for_each(|n| ground.put(n, "a", &json!(round)));
+        (0..objects).for_each(|n| pods.put(n, "a", &json!(round)));
     }
-    let state = ground.state();
+    let state = pods.state();
     let before: Vec<Object> = state.read().objects().cloned().collect();
     assert!(before.iter().all(Object::is_alone));
-    let mut asked = Asked::of(&state);
+    let mut asked = LabelIndex::of(&state);
     for n in 0..objects {
-        ground.put(n, "a", &json!(2));
-        asked.index.advance(&ground.state());
+        pods.put(n, "a", &json!(2));
+        asked.index.advance(&pods.state());
     }
     for (n, object) in before.iter().enumerate() {
-        assert_eq!(asked.has_noted(object), n >= objects - RENEWED_MAX, "{n}");
+        assert_eq!(asked.has_noted(object), n >= objects - NEWEST_MAX, "{n}");
     }
 }
 
 #[test]
-fn who_goes_and_comes_again_and_again_takes_no_more() {
-    let mut ground = Ground::new();
-    ground.put(0, "a", &json!(0));
-    let mut asked = Asked::of(&ground.state());
+fn an_object_that_is_deleted_and_created_again_and_again_takes_no_more_memory() {
+    let mut pods = Pods::new();
+    pods.put(0, "a", &json!(0));
+    let mut asked = LabelIndex::of(&pods.state());
     let mut most = 0;
-    for round in 0..3 * RENEWED_MAX {
-        ground.put(0, "a", &json!(1));
-        asked.index.advance(&ground.state());
-        ground.apply(0, Op::Delete);
-        asked.index.advance(&ground.state());
-        ground.put(0, "a", &json!(0));
-        asked.index.advance(&ground.state());
-        if round == RENEWED_MAX + 1 {
-            most = asked.index.renewed.bytes();
+    for round in 0..3 * NEWEST_MAX {
+        pods.put(0, "a", &json!(1));
+        asked.index.advance(&pods.state());
+        pods.delete(0);
+        asked.index.advance(&pods.state());
+        pods.put(0, "a", &json!(0));
+        asked.index.advance(&pods.state());
+        if round == NEWEST_MAX + 1 {
+            most = asked.index.newest.bytes();
         }
     }
-    assert_eq!(asked.index.renewed.bytes(), most);
+    assert_eq!(asked.index.newest.bytes(), most);
 }
 
 #[test]
-fn one_that_changes_in_what_is_read_or_goes_is_noted_no_more() {
-    let mut ground = Ground::new();
+fn an_object_that_goes_or_changes_a_read_field_is_no_longer_noted() {
+    let mut pods = Pods::new();
     for n in 0..3 {
-        ground.put(n, "a", &json!(0));
+        pods.put(n, "a", &json!(0));
     }
-    let mut asked = Asked::of(&ground.state());
-    let empty = asked.index.renewed.bytes();
+    let mut asked = LabelIndex::of(&pods.state());
+    let empty = asked.index.newest.bytes();
     for n in 0..3 {
-        ground.put(n, "a", &json!(1));
+        pods.put(n, "a", &json!(1));
     }
-    asked.index.advance(&ground.state());
-    assert!(asked.index.renewed.bytes() > empty);
-    ground.put(0, "b", &json!(2));
-    ground.apply(1, Op::Delete);
-    asked.index.advance(&ground.state());
-    ground.put(1, "a", &json!(3));
-    asked.index.advance(&ground.state());
+    asked.index.advance(&pods.state());
+    assert!(asked.index.newest.bytes() > empty);
+    pods.put(0, "b", &json!(2));
+    pods.delete(1);
+    asked.index.advance(&pods.state());
+    pods.put(1, "a", &json!(3));
+    asked.index.advance(&pods.state());
     let named = |n: usize, status: u64| (format!("pod-{n:05}"), json!(status));
     assert_eq!(asked.found("a"), [named(1, 3), named(2, 1)]);
     assert_eq!(asked.found("b"), [named(0, 2)]);
     // The other way round too.
-    ground.put(2, "b", &json!(1));
-    asked.index.advance(&ground.state());
+    pods.put(2, "b", &json!(1));
+    asked.index.advance(&pods.state());
     assert_eq!(asked.found("b"), [named(0, 2), named(2, 1)]);
     assert_eq!(asked.found("a"), [named(1, 3)]);
 }

@@ -16,12 +16,12 @@ const MEMBERSHIPS: [&str; 4] = ["all_in", "all_not_in", "any_in", "any_not_in"];
 /// Those that ask so of a key that is no list. Of one that is they want to know more.
 const MEMBERSHIPS_OF_ONE: [&str; 2] = ["is_in", "is_not_in"];
 
-/// What a value is, as far as it matters.
+/// The part of the document that is a term's value.
 #[derive(Clone, Debug)]
-enum Place {
+enum DocumentPart {
     /// The document, with the list in it.
     Root,
-    /// What stands under the plural.
+    /// The list that stands under the plural of the resource.
     Again,
     /// A list that objects contribute to.
     Objects(Stream),
@@ -47,7 +47,7 @@ impl<'e> Search<'e> {
     /// Finds out, for everything that uses the list.
     pub(super) fn run(&mut self) -> Result<(), Scan> {
         let at = match self.document {
-            Document::List { .. } => Place::Root,
+            Document::List { .. } => DocumentPart::Root,
             Document::Array => objects(),
         };
         let root = self.ast.root();
@@ -55,10 +55,10 @@ impl<'e> Search<'e> {
         self.used(value, root, Why::Whole).map(drop)
     }
 
-    /// What the value of a term on `at` is.
-    fn term(&mut self, id: TermId, at: Place) -> Result<Place, Scan> {
-        if matches!(at, Place::Apart) {
-            return Ok(Place::Apart);
+    /// Finds the value of a term on `at`.
+    fn term(&mut self, id: TermId, at: DocumentPart) -> Result<DocumentPart, Scan> {
+        if matches!(at, DocumentPart::Apart) {
+            return Ok(DocumentPart::Apart);
         }
         match self.ast.term(id) {
             Term::Current => Ok(at),
@@ -82,20 +82,24 @@ impl<'e> Search<'e> {
             Term::Not(term) => self.all(&[*term], &at),
             Term::Compare { left, right, .. } => self.all(&[*left, *right], &at),
             Term::Flatten(left) => Ok(match self.term(*left, at)? {
-                Place::Objects(stream) => Place::Objects(Self::flatten(stream)),
-                _ => Place::Apart,
+                DocumentPart::Objects(stream) => DocumentPart::Objects(Self::flatten(stream)),
+                _ => DocumentPart::Apart,
             }),
             Term::Project { left, right } => Ok(match self.term(*left, at)? {
-                Place::Objects(stream) => Place::Objects(self.project(stream, *right)),
-                _ => Place::Apart, // Of an object there are no elements.
+                DocumentPart::Objects(stream) => {
+                    DocumentPart::Objects(self.project(stream, *right))
+                }
+                _ => DocumentPart::Apart, // Of an object there are no elements.
             }),
             Term::Filter {
                 left,
                 condition,
                 right,
             } => Ok(match self.term(*left, at)? {
-                Place::Objects(stream) => Place::Objects(self.filter(stream, *condition, *right)),
-                _ => Place::Apart,
+                DocumentPart::Objects(stream) => {
+                    DocumentPart::Objects(self.filter(stream, *condition, *right))
+                }
+                _ => DocumentPart::Apart,
             }),
             Term::ProjectValues { left, .. } => {
                 let left = self.term(*left, at)?;
@@ -105,63 +109,62 @@ impl<'e> Search<'e> {
                 function,
                 arguments,
             } => self.call(id, self.ast.function_name(*function), arguments, at),
-            _ => Err(self.scan(id, Why::Whole)),
         }
     }
 
     /// Each of the terms is evaluated on `at`, and their values are used whole.
-    fn all(&mut self, terms: &[TermId], at: &Place) -> Result<Place, Scan> {
+    fn all(&mut self, terms: &[TermId], at: &DocumentPart) -> Result<DocumentPart, Scan> {
         for term in terms {
             let value = self.term(*term, at.clone())?;
             self.used(value, *term, Why::Whole)?;
         }
-        Ok(Place::Apart)
+        Ok(DocumentPart::Apart)
     }
 
     /// `first || `[]``. A list that objects contribute to is never anything else than a list, so what
     /// stands in for an empty one is the same.
-    fn or_nothing(&mut self, first: TermId, at: Place) -> Result<Place, Scan> {
+    fn or_nothing(&mut self, first: TermId, at: DocumentPart) -> Result<DocumentPart, Scan> {
         match self.term(first, at)? {
-            Place::Objects(stream) => Ok(Place::Objects(stream)),
+            DocumentPart::Objects(stream) => Ok(DocumentPart::Objects(stream)),
             other => self.used(other, first, Why::Whole),
         }
     }
 
     /// It is used whole.
-    fn used(&mut self, at: Place, by: TermId, why: Why) -> Result<Place, Scan> {
+    fn used(&mut self, at: DocumentPart, by: TermId, why: Why) -> Result<DocumentPart, Scan> {
         match at {
-            Place::Apart => Ok(Place::Apart),
-            Place::Root | Place::Again => Err(self.scan(by, Why::Document)),
-            Place::Objects(stream) => {
+            DocumentPart::Apart => Ok(DocumentPart::Apart),
+            DocumentPart::Root | DocumentPart::Again => Err(self.scan(by, Why::Document)),
+            DocumentPart::Objects(stream) => {
                 let (by, why) = stream.because.unwrap_or((by, why));
                 let Some(narrow) = Narrow::all(stream.ways) else {
                     return Err(self.scan(by, why));
                 };
                 self.find(narrow);
-                Ok(Place::Apart)
+                Ok(DocumentPart::Apart)
             }
         }
     }
 
     /// It was evaluated, and is not used.
-    fn left(&mut self, at: Place, by: TermId) -> Result<Place, Scan> {
+    fn left(&mut self, at: DocumentPart, by: TermId) -> Result<DocumentPart, Scan> {
         match at {
-            Place::Objects(stream) if !stream.is_base() => {
-                self.used(Place::Objects(stream), by, Why::Whole)
+            DocumentPart::Objects(stream) if !stream.is_base() => {
+                self.used(DocumentPart::Objects(stream), by, Why::Whole)
             }
-            _ => Ok(Place::Apart),
+            _ => Ok(DocumentPart::Apart),
         }
     }
 
-    fn field(&mut self, name: &str, at: Place, id: TermId) -> Result<Place, Scan> {
+    fn field(&mut self, name: &str, at: DocumentPart, id: TermId) -> Result<DocumentPart, Scan> {
         let plural = match self.document {
             Document::List { plural } => plural,
             Document::Array => None,
         };
         Ok(match at {
-            Place::Root | Place::Again if name == "items" => objects(),
-            Place::Root if plural == Some(name) => Place::Again,
-            Place::Root | Place::Again => Place::Apart,
+            DocumentPart::Root | DocumentPart::Again if name == "items" => objects(),
+            DocumentPart::Root if plural == Some(name) => DocumentPart::Again,
+            DocumentPart::Root | DocumentPart::Again => DocumentPart::Apart,
             at => self.left(at, id)?,
         })
     }
@@ -171,8 +174,8 @@ impl<'e> Search<'e> {
         id: TermId,
         name: &str,
         arguments: &[Argument],
-        at: Place,
-    ) -> Result<Place, Scan> {
+        at: DocumentPart,
+    ) -> Result<DocumentPart, Scan> {
         if let [Argument::Value(one), Argument::Value(other)] = arguments {
             if MEMBERSHIPS.contains(&name) {
                 return self.members(id, (*other, *one), Matching::Alike, &at);
@@ -198,16 +201,17 @@ impl<'e> Search<'e> {
         }
     }
 
-    /// Whether a list has members that agree with a key.
+    /// Finds the probe for a list that has members which agree with a key.
     fn members(
         &mut self,
         id: TermId,
         (list, key): (TermId, TermId),
         matching: Matching,
-        at: &Place,
-    ) -> Result<Place, Scan> {
+        at: &DocumentPart,
+    ) -> Result<DocumentPart, Scan> {
         let operand = terms::operand(self.ast, key);
-        let (Some(operand), Place::Objects(mut stream)) = (operand, self.term(list, at.clone())?)
+        let (Some(operand), DocumentPart::Objects(mut stream)) =
+            (operand, self.term(list, at.clone())?)
         else {
             return self.all(&[list, key], at);
         };
@@ -226,7 +230,7 @@ impl<'e> Search<'e> {
                 check,
             }));
         }
-        self.used(Place::Objects(stream), id, Why::Whole)
+        self.used(DocumentPart::Objects(stream), id, Why::Whole)
     }
 
     fn find(&mut self, narrow: Narrow) {
@@ -244,6 +248,6 @@ impl<'e> Search<'e> {
 }
 
 /// The list of objects.
-fn objects() -> Place {
-    Place::Objects(Stream::of(Rc::new(Chain::Base)))
+fn objects() -> DocumentPart {
+    DocumentPart::Objects(Stream::of(Rc::new(Chain::Base)))
 }

@@ -12,7 +12,7 @@ use super::{
     terms,
 };
 
-/// What something within an object is, for each element of a chain.
+/// The value of a term within an object, for each element of a chain.
 #[derive(Clone, Debug)]
 pub(super) enum Inner {
     /// The element itself.
@@ -26,7 +26,7 @@ pub(super) enum Inner {
 }
 
 impl Search<'_> {
-    /// What a term that makes a list is for each element of a chain, unless an object is found.
+    /// The value of a term that makes a list, for each element of a chain that no probe finds.
     pub(super) fn missed_list(&self, id: TermId, chain: &Rc<Chain>) -> Option<Miss> {
         let (ways, value) = match self.inner(id, Inner::Each(Rc::clone(chain)))? {
             Inner::List(stream) => (stream.ways, Gone::Lists),

@@ -22,8 +22,8 @@ static KEY: LazyLock<Option<Key>> = LazyLock::new(|| {
     Some(Key::new(expression, reading, "metadata.labels".to_owned()))
 });
 
-/// What finds the objects that matter to an expression over those of a selector alone: as `narrow` has
-/// it for the expression over all of them, or by their labels. `None`: all have to be looked through.
+/// Finds the objects that matter among those of a label selector: by what `narrow` has for all objects,
+/// or by their labels. `None`: all have to be looked through.
 pub fn selected<'n>(
     narrow: Option<&'n Narrow>,
     selector: &LabelSelector,

@@ -1,4 +1,4 @@
-//! What a term's value is for elements that agree with nothing that is asked for.
+//! The value of a term for elements that no probe finds.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use crate::Leaf;
 
 /// A term's value for every element of an object that is not found.
 pub(super) struct Miss {
-    /// What finds the others, and every object of which an element raises an error.
+    /// Finds the other objects, and every object of which an element raises an error.
     pub(super) narrow: Narrow,
     /// The value.
     pub(super) value: Gone,
@@ -27,7 +27,7 @@ pub(super) enum Gone {
 }
 
 impl Search<'_> {
-    /// What a term is for each element of a chain, unless an object is found.
+    /// The value of a term for each element of a chain that no probe finds.
     pub(super) fn miss(&self, id: TermId, chain: &Rc<Chain>) -> Option<Miss> {
         let no = |narrow| Miss {
             narrow,
@@ -68,7 +68,7 @@ impl Search<'_> {
         }
     }
 
-    /// What of it comes first says no; what stands before that must not fail.
+    /// Finds the first conjunct that is false for the others. The conjuncts before it must not fail.
     fn conjunction(&self, conjuncts: &[TermId], chain: &Rc<Chain>) -> Option<Miss> {
         let mut ways = Vec::new();
         let mut value = Gone::False;

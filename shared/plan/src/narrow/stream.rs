@@ -14,18 +14,18 @@ use anteroom_jmespath::{
 use super::{Narrow, Why, document::Search, miss::Gone, terms};
 use crate::{Key, Leaf, Reading};
 
-/// What is taken of each object, as a list: steps of the expression that depend on nothing but it.
+/// A list that is made of each object: steps of the expression that depend on nothing but the object.
 #[derive(Clone, Debug)]
 pub(super) enum Chain {
     /// The object itself.
     Base,
     /// The elements of what a term is for each: of a list; anything else as its own element.
     Spread(Rc<Chain>, TermId),
-    /// What a term is for each, but null.
+    /// The value of a term on each element, unless it is null.
     Project(Rc<Chain>, TermId),
     /// Lists replaced by their elements.
     Flatten(Rc<Chain>),
-    /// What the last term is for each that meets the condition, but null.
+    /// The value of the last term on each element that meets the condition, unless it is null.
     Filter(Rc<Chain>, TermId, TermId),
 }
 
@@ -34,7 +34,7 @@ impl Chain {
         matches!(self, Self::Base)
     }
 
-    /// As an expression on one object, which gives a list. `None`: it is too deep.
+    /// The chain as an expression on one object, which gives a list. `None`: it is too deep.
     fn graft(&self, graft: &mut Graft<'_>) -> Option<TermId> {
         let term = match self {
             Self::Base => {
@@ -60,7 +60,7 @@ impl Chain {
         graft.add(term)
     }
 
-    /// As people write it.
+    /// The chain in the form that people write.
     fn shown(&self, ast: &Ast) -> String {
         let behind = |of: &Self, term: TermId| match (of.shown(ast), ast.term(term)) {
             (of, Term::Current) => of,
@@ -126,10 +126,10 @@ impl Chain {
 /// A list that objects contribute to, one behind the other.
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
-    /// What each contributes, or more than that, without parameters; every error that it raises is one
-    /// of these steps'. `None`: that depends on parameters.
+    /// A list of all that each object contributes, or more, without parameters. Every error that it
+    /// raises is one of these steps'. `None`: that depends on parameters.
     pub(super) chain: Option<Rc<Chain>>,
-    /// What each contributes, exactly, with parameters.
+    /// The list that each object contributes, exactly, with parameters.
     pub(super) whole: Rc<Chain>,
     /// The chain is exactly what each contributes.
     pub(super) is_exact: bool,
@@ -137,7 +137,7 @@ pub(super) struct Stream {
     pub(super) ways: Vec<Narrow>,
     /// Ways to find those that contribute more than empty lists, or raise an error.
     pub(super) ways_but_lists: Vec<Narrow>,
-    /// What stood in the way of narrowing it.
+    /// The term that stood in the way of a narrower chain, and the reason.
     pub(super) because: Option<(TermId, Why)>,
 }
 
@@ -153,7 +153,7 @@ impl Stream {
         }
     }
 
-    /// Whether it is the objects themselves.
+    /// Returns true if it is the objects themselves.
     pub(super) fn is_base(&self) -> bool {
         self.is_exact && self.chain.as_deref().is_some_and(Chain::is_base)
     }
@@ -164,7 +164,7 @@ impl Stream {
 }
 
 impl Search<'_> {
-    /// `stream[*].right`
+    /// Adds the projection `stream[*].right`.
     pub(super) fn project(&self, mut stream: Stream, right: TermId) -> Stream {
         let is_current = matches!(self.ast.term(right), Term::Current);
         if is_current && stream.is_base() {
@@ -185,7 +185,7 @@ impl Search<'_> {
         stream
     }
 
-    /// `stream[?condition].right`
+    /// Adds the filter `stream[?condition].right`.
     pub(super) fn filter(&self, mut stream: Stream, condition: TermId, right: TermId) -> Stream {
         stream.ways_but_lists.clear();
         stream.whole = Rc::new(Chain::Filter(stream.whole, condition, right));
@@ -212,7 +212,7 @@ impl Search<'_> {
         stream
     }
 
-    /// `stream[]`
+    /// Adds the flattening `stream[]`.
     pub(super) fn flatten(mut stream: Stream) -> Stream {
         stream.ways.append(&mut stream.ways_but_lists);
         if !stream.whole.is_base() {
@@ -225,7 +225,7 @@ impl Search<'_> {
         stream
     }
 
-    /// What depends on nothing else is taken of each element.
+    /// Adds a step that depends on nothing but the element.
     fn step(&self, stream: &mut Stream, right: TermId) {
         stream.step(|chain| match self.ast.term(right) {
             Term::Current if chain.is_base() => Chain::Base,
@@ -233,7 +233,7 @@ impl Search<'_> {
         });
     }
 
-    /// What depends on parameters is taken of each element.
+    /// Adds a step that depends on parameters.
     fn taken(&self, stream: &mut Stream, right: TermId) {
         let chain = stream.chain.take();
         stream.is_exact = false;

@@ -1,4 +1,4 @@
-//! What a term's value depends on.
+//! The things that the value of a term depends on.
 
 use anteroom_jmespath::ast::{Ast, Term, TermId};
 use serde_json::Value;
@@ -11,7 +11,7 @@ pub(crate) const VOLATILE: [&str; 4] = ["random", "time_now", "time_now_utc", "t
 /// Functions that take anything and never fail.
 const SAFE: [&str; 3] = ["not_null", "to_array", "type"];
 
-/// Whether its value depends on nothing but what it is evaluated on.
+/// Returns true if the term's value depends on nothing but the value that it is evaluated on.
 pub(super) fn is_fixed(ast: &Ast, id: TermId) -> bool {
     let term = ast.term(id);
     let own = match term {
@@ -22,7 +22,7 @@ pub(super) fn is_fixed(ast: &Ast, id: TermId) -> bool {
     own && term.children().iter().all(|child| is_fixed(ast, *child))
 }
 
-/// Whether it is something of what it is evaluated on, and nothing else.
+/// Returns true if the term is a part of the value that it is evaluated on, and reads nothing else.
 pub(super) fn is_key(ast: &Ast, id: TermId) -> bool {
     !matches!(ast.term(id), Term::Literal(_)) && is_fixed(ast, id)
 }
@@ -37,7 +37,7 @@ pub(super) fn cannot_fail(ast: &Ast, id: TermId) -> bool {
     own && term.children().iter().all(|child| cannot_fail(ast, *child))
 }
 
-/// What a key may be compared with.
+/// The operand that a key may be compared with.
 pub(super) fn operand(ast: &Ast, id: TermId) -> Option<Operand> {
     match ast.term(id) {
         Term::Parameter(slot) => {
@@ -49,7 +49,7 @@ pub(super) fn operand(ast: &Ast, id: TermId) -> Option<Operand> {
     }
 }
 
-/// Whether there are terms, and each is an empty list.
+/// Returns true if there are terms, and each is an empty list.
 pub(crate) fn are_empty_lists(ast: &Ast, terms: &[TermId]) -> bool {
     let is_empty = |term: &TermId| matches!(ast.term(*term), Term::Literal(Value::Array(list)) if list.is_empty());
     !terms.is_empty() && terms.iter().all(is_empty)

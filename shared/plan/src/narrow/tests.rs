@@ -49,7 +49,7 @@ fn shown(narrow: &Narrow) -> String {
 }
 
 #[test]
-fn what_objects_have_to_agree_in() {
+fn expressions_that_are_narrowed_to_keys() {
     let name = "metadata.name/0 == $n";
     for (text, wanted) in [
         ("items[?metadata.name == $n]", name),
@@ -189,7 +189,7 @@ fn members_are_asked_for() {
 }
 
 #[test]
-fn what_needs_all_objects() {
+fn expressions_that_need_all_objects() {
     use Why::{Condition, Document, Places, Whole};
     for (text, why) in [
         ("@", Document),

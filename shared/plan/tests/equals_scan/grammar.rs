@@ -31,7 +31,7 @@ fn scalar() -> impl Strategy<Value = Value> {
     ])
 }
 
-/// What an object may have anywhere.
+/// A value that an object may have anywhere.
 fn value() -> impl Strategy<Value = Value> {
     prop_oneof![
         6 => scalar(),
@@ -245,7 +245,7 @@ fn condition() -> impl Strategy<Value = String> {
     nested.boxed()
 }
 
-/// What is made of a list `S`, with conditions for `C` and keys for `K`.
+/// A step on a list `S`, with conditions for `C` and keys for `K`.
 fn link() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "S | [?C]",
@@ -306,7 +306,7 @@ fn link() -> impl Strategy<Value = &'static str> {
     ])
 }
 
-/// What is asked of lists `S`.
+/// A question about lists `S`.
 fn last() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "S",
@@ -345,7 +345,7 @@ fn last() -> impl Strategy<Value = &'static str> {
     ])
 }
 
-/// What lists of members are made with.
+/// A step that makes a list of members.
 fn member_link() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "S | [].a",
@@ -374,7 +374,7 @@ fn member_link() -> impl Strategy<Value = &'static str> {
     ])
 }
 
-/// What is asked of members.
+/// A question about members.
 fn member_last() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "any_in($keys, S)",
@@ -423,7 +423,7 @@ fn linked(links: impl Strategy<Value = Vec<&'static str>>) -> impl Strategy<Valu
     })
 }
 
-/// What may follow a dot.
+/// A term that may follow a dot.
 fn called(key: &str) -> String {
     let is_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'.';
     match key.bytes().all(is_name) {

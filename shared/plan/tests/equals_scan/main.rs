@@ -1,7 +1,8 @@
-//! What everything rests on: over the objects that indexes find, an expression's value is what it is
+//! The property that everything rests on: over the objects that indexes find, an expression's value is what it is
 //! over all objects, errors included, whatever the expression, the objects and their changes.
 #![allow(clippy::unwrap_used)]
 
+mod counts;
 mod grammar;
 mod question;
 mod world;
@@ -19,7 +20,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_indexes_find_is_all_that_matters(
+    fn indexes_find_every_object_that_matters(
         steps in prop_oneof![
             prop::collection::vec(step(), 0..40),
             prop::collection::vec(tidy_step(), 0..40),
@@ -75,7 +76,7 @@ fn many_questions_are_looked_up() {
     assert!(values > looked_up / 8, "{values} of {looked_up}");
 }
 
-/// What finding objects may cost is kept to, to the last object and value.
+/// A lookup keeps to its limits, to the last object and value.
 #[test]
 fn terms_are_kept() {
     let mut world = World::new("apps");

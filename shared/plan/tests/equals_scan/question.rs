@@ -12,23 +12,23 @@ use serde_json::Value;
 
 pub(crate) fn language() -> Language {
     Language {
-        functions: anteroom_policy::query_functions(),
-        matches: anteroom_policy::wildcard_matches,
+        functions: anteroom_functions::query_functions(),
+        matches: anteroom_functions::wildcard::matches,
     }
 }
 
-/// What is asked, and where.
+/// An expression, its parameters, and the selection that it is asked of.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub(crate) expression: String,
     pub(crate) parameters: BTreeMap<String, Value>,
     pub(crate) missing_key_is_error: bool,
     pub(crate) selection: Selection,
-    /// Which way is taken where there are several.
+    /// The number of the alternative that is taken where there are several.
     pub(crate) way: usize,
 }
 
-/// What was found for a question.
+/// The result for a question by indexes.
 pub(crate) struct Found {
     pub(crate) value: Result<Bytes, FactError>,
     pub(crate) objects: usize,
@@ -37,7 +37,7 @@ pub(crate) struct Found {
 impl Question {
     fn environment(&self) -> Environment<'_> {
         Environment {
-            functions: anteroom_policy::query_functions(),
+            functions: anteroom_functions::query_functions(),
             parameters: &self.parameters,
             missing_key: match self.missing_key_is_error {
                 true => MissingKey::Error,
@@ -57,7 +57,7 @@ impl Question {
         selected.evaluate(expression, &self.environment())
     }
 
-    /// By indexes, which are kept from one state to the next; `None` where it takes a scan.
+    /// Evaluates by indexes, which are kept from one state to the next; `None` where it takes a scan.
     pub(crate) fn looked_up(
         &self,
         expression: &Expression,

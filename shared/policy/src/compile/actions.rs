@@ -3,36 +3,35 @@
 use std::sync::Arc;
 
 use super::{
-    failure_action,
-    fields::{Field, Known, Object},
+    fields::{Field, KnownFields, Object},
     resources,
 };
-use crate::{
+use crate::ir::{
     FailureAction,
-    policy::{Override, Overrides},
     problem::Problems,
+    rule::{Override, Overrides},
 };
 
 /// Overrides beside each other.
 const OVERRIDES_MAX: usize = 64;
 
-const OVERRIDE: Known = Known {
+const OVERRIDE: KnownFields = KnownFields {
     evaluated: &["action", "namespaceSelector", "namespaces"],
     inert: &[],
     later: &[],
 };
 
-/// What violations lead to, unless an override says otherwise.
+/// The failure action, and the overrides of it.
 #[derive(Clone, Debug)]
 pub(super) struct Actions {
     pub(super) action: FailureAction,
     pub(super) overrides: Overrides,
-    /// What exists already is a trigger of rules that change such objects.
+    /// Objects that exist are triggers of rules that change such objects.
     pub(super) on_policy_update: bool,
 }
 
 impl Actions {
-    /// Of a policy, for all its rules.
+    /// Compiles the actions of a policy, for all its rules.
     pub(super) fn of_policy(spec: &Object<'_>, problems: &mut Problems) -> Self {
         let action = failure_action(spec.get("validationFailureAction"), problems);
         let overrides = overrides(spec.get("validationFailureActionOverrides"), problems);
@@ -49,7 +48,7 @@ impl Actions {
         }
     }
 
-    /// Of a rule that validates.
+    /// Compiles the actions of a rule that validates.
     pub(super) fn within(&self, validate: &Object<'_>, problems: &mut Problems) -> Self {
         let own = overrides(validate.get("failureActionOverrides"), problems);
         let action = failure_action(validate.get("failureAction"), problems);
@@ -89,17 +88,20 @@ fn one(field: &Field<'_>, problems: &mut Problems) -> Option<Arc<Override>> {
     let action = action.and_then(|action| failure_action(Some(action), problems));
     let namespaces = given.get("namespaces");
     let namespaces = namespaces.map(|names| names.texts(problems));
-    let selector = given.get("namespaceSelector").and_then(|selector| {
-        problems.unsupported_unless(
-            |driver| driver.namespace_labels,
-            selector.path(),
-            "the labels of namespaces are not known here",
-        );
-        resources::selector(&selector, problems)
-    });
+    let selector = given.get("namespaceSelector");
+    let selector = selector.and_then(|selector| resources::selector(&selector, problems));
     Some(Arc::new(Override {
         action: action?,
         namespaces: namespaces.filter(|names| !names.is_empty()),
         selector,
     }))
+}
+
+/// In the API's spelling, or the older one in lower case.
+fn failure_action(field: Option<Field<'_>>, problems: &mut Problems) -> Option<FailureAction> {
+    let action = field?.known_text(&["Enforce", "Audit", "enforce", "audit"], problems)?;
+    Some(match action {
+        "Enforce" | "enforce" => FailureAction::Enforce,
+        _ => FailureAction::Audit,
+    })
 }

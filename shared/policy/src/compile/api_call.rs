@@ -1,12 +1,12 @@
 //! `apiCall`: of the API server, and of a service.
 
 use super::{
-    context::Place,
-    fields::{Field, Known, Object},
+    context::EntryCompiler,
+    fields::{Field, KnownFields, Object},
 };
-use crate::{
+use crate::ir::{
     call::{ApiCall, Data, KeptPlan, PathTemplate, ServiceCall, ServiceUrl},
-    policy::{Fact, FactSource},
+    context::{Fact, FactSource},
 };
 
 /// Fields of what is posted.
@@ -15,7 +15,7 @@ const DATA_MAX: usize = 64;
 /// Headers of a call.
 const HEADERS_MAX: usize = 32;
 
-const API_CALL: Known = Known {
+const API_CALL: KnownFields = KnownFields {
     evaluated: &[
         "cache",
         "data",
@@ -31,19 +31,19 @@ const API_CALL: Known = Known {
     later: &[],
 };
 
-const SERVICE: Known = Known {
+const SERVICE: KnownFields = KnownFields {
     evaluated: &["caBundle", "headers", "url"],
     inert: &[],
     later: &[],
 };
 
-const PAIR: Known = Known {
+const PAIR: KnownFields = KnownFields {
     evaluated: &["key", "value"],
     inert: &[],
     later: &["valueFrom"],
 };
 
-impl Place<'_> {
+impl EntryCompiler<'_> {
     pub(super) fn api_call(&mut self, field: &Field<'_>) -> Option<Fact> {
         let call = field.object(&API_CALL, self.problems)?;
         let (query, age_max_ms) = (self.query(&call), self.age_max_ms(&call));
@@ -70,7 +70,7 @@ impl Place<'_> {
             query: query?,
             default,
             age_max_ms: age_max_ms?,
-            cut: Default::default(),
+            id: self.problems.ids.next(),
         })
     }
 
@@ -110,7 +110,7 @@ impl Place<'_> {
         }))
     }
 
-    /// What is known before a request comes of a path in a `Policy`.
+    /// Checks what is known of a path in a `Policy` before a request comes.
     fn confine(&mut self, field: &Field<'_>, path: &PathTemplate) {
         let Some(home) = self.home else {
             return;
@@ -178,7 +178,7 @@ impl Place<'_> {
         self.problems.invalid(call.child("cache"), message);
     }
 
-    /// What is posted; `None` for a GET.
+    /// Compiles the body of a POST; `None` for a GET.
     fn data(&mut self, call: &Object<'_>) -> Option<Option<Data>> {
         let method = match call.get("method") {
             Some(field) => field.known_text(&["GET", "POST"], self.problems)?,

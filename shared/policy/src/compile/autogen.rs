@@ -8,12 +8,12 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::KindPattern;
+use crate::ir::KindPattern;
 
 /// Says for which controllers rules are derived: names with commas between, or `none`.
 const ANNOTATION: &str = "pod-policies.kyverno.io/autogen-controllers";
 
-/// Whose template is `spec.template`.
+/// The kinds whose template is `spec.template`.
 const CONTROLLERS: &[&str] = &[
     "apps/v1/DaemonSet",
     "apps/v1/Deployment",
@@ -28,7 +28,7 @@ const CRON_JOB: &str = "batch/v1/CronJob";
 /// Characters of a derived name; what is more is cut off.
 const NAME_CHARACTERS_MAX: usize = 63;
 
-/// What a name begins with that is derived.
+/// The prefix of a derived rule's name.
 const PREFIX: &str = "autogen-";
 
 /// One derived rule.
@@ -39,7 +39,7 @@ pub(super) struct Derived {
     pub(super) rule: Value,
     /// From the object to the template of its Pods.
     pub(super) template: &'static [&'static str],
-    /// Of what makes Pods in this way.
+    /// The kinds that make Pods in this way.
     pub(super) kinds: Vec<&'static str>,
 }
 
@@ -101,8 +101,8 @@ fn kind_alone(kind: &'static str) -> &'static str {
     kind.rsplit('/').next().unwrap_or(kind)
 }
 
-/// Whether the rule names Pods, or what makes them, by the kind alone. Of `v1/Pod` nothing is derived
-/// unless some rule does.
+/// Returns whether the rule names Pods, or controllers of Pods, by the kind alone. From `v1/Pod` nothing is
+/// derived unless some rule does.
 fn names_pods(rule: &Value) -> bool {
     let kinds = |resources: &Value| {
         let kinds = resources["kinds"].as_array().into_iter().flatten();
@@ -116,7 +116,7 @@ fn names_pods(rule: &Value) -> bool {
     blocks.into_iter().flat_map(filters).any(kinds)
 }
 
-/// Whether nothing in the rule speaks against deriving from its policy.
+/// Returns whether nothing in the rule keeps its policy from being derived.
 fn may_derive(rule: &Value) -> bool {
     let is_plain = |resources: &Value| {
         let given = |name| !resources[name].is_null() && resources[name] != json!([]);
@@ -132,7 +132,7 @@ fn may_derive(rule: &Value) -> bool {
         && filters(&rule["exclude"]).iter().all(|r| is_plain(r))
 }
 
-/// Whether operations are written for a Pod's own paths: nobody can tell what they are elsewhere.
+/// Returns whether a JSON patch is written for a Pod's own paths: nobody can tell what they are elsewhere.
 fn patches_json(mutate: &Value) -> bool {
     let all = mutate["foreach"].as_array();
     !mutate["patchesJson6902"].is_null() || all.is_some_and(|all| all.iter().any(patches_json))
@@ -239,7 +239,7 @@ fn wrap(pattern: &mut Value, template: &[&str]) {
     }
 }
 
-/// What is said of the object's `spec` and `metadata` is said of its template's, wherever it stands.
+/// Moves conditions on the object's `spec` and `metadata` to those of its template.
 fn shift(value: &mut Value, template: &str) {
     match value {
         Value::String(text) => *text = shifted(text, template),

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use anteroom_cel::{CompileError, Names, Program};
 
 use super::{
-    fields::{Field, Known, Object},
+    fields::{Field, KnownFields, Object},
     resources,
 };
-use crate::{
+use crate::ir::{
     CollectionReference,
     call::check_name,
     cel::{Cel, Judged, Params, Placed},
@@ -25,7 +25,7 @@ pub(crate) const CEL_VARIABLES_MAX: usize = 128;
 /// Audit annotations of one rule, as Kubernetes has it.
 const ANNOTATIONS_MAX: usize = 20;
 
-const CEL: Known = Known {
+const CEL: KnownFields = KnownFields {
     evaluated: &[
         "auditAnnotations",
         "expressions",
@@ -38,37 +38,37 @@ const CEL: Known = Known {
     later: &[],
 };
 
-const EXPRESSION: Known = Known {
+const EXPRESSION: KnownFields = KnownFields {
     evaluated: &["expression", "message", "messageExpression", "reason"],
     inert: &[],
     later: &[],
 };
 
-const NAMED: Known = Known {
+const NAMED: KnownFields = KnownFields {
     evaluated: &["expression", "name"],
     inert: &[],
     later: &[],
 };
 
-const ANNOTATION: Known = Known {
+const ANNOTATION: KnownFields = KnownFields {
     evaluated: &["key", "valueExpression"],
     inert: &[],
     later: &[],
 };
 
-const PARAM_KIND: Known = Known {
+const PARAM_KIND: KnownFields = KnownFields {
     evaluated: &["apiVersion", "kind"],
     inert: &[],
     later: &[],
 };
 
-const PARAM_REF: Known = Known {
+const PARAM_REF: KnownFields = KnownFields {
     evaluated: &["name", "namespace", "parameterNotFoundAction", "selector"],
     inert: &[],
     later: &[],
 };
 
-/// What the API server would answer a violation with. All are a refusal here.
+/// The reasons that the API server would give for a violation. All are a refusal here.
 const REASONS: &[&str] = &[
     "Forbidden",
     "Invalid",
@@ -76,8 +76,8 @@ const REASONS: &[&str] = &[
     "Unauthorized",
 ];
 
-/// Where a rule stands.
-pub(super) struct Place<'p> {
+/// The parts of the rule around `validate.cel` that its expressions depend on.
+pub(super) struct RuleSite<'p> {
     /// The namespace of a `Policy`.
     pub(super) home: Option<&'p str>,
     /// From the object to the template of its Pods, of a rule that is derived for what makes Pods.
@@ -92,7 +92,7 @@ pub(super) struct Place<'p> {
 pub(super) fn compile(
     rule: &Object<'_>,
     field: &Field<'_>,
-    place: &Place<'_>,
+    place: &RuleSite<'_>,
     problems: &mut Problems,
 ) -> Option<Cel> {
     let cel = field.object(&CEL, problems)?;
@@ -155,7 +155,7 @@ fn program(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<
 fn truth(
     of: &Object<'_>,
     names: &Names,
-    place: &Place<'_>,
+    place: &RuleSite<'_>,
     problems: &mut Problems,
 ) -> Option<Placed> {
     let field = of.required("expression", problems)?;
@@ -216,7 +216,7 @@ fn variables(cel: &Object<'_>, names: &mut Names, problems: &mut Problems) -> Op
 fn judged(
     field: &Field<'_>,
     names: &Names,
-    place: &Place<'_>,
+    place: &RuleSite<'_>,
     problems: &mut Problems,
 ) -> Option<Judged> {
     let expression = field.object(&EXPRESSION, problems)?;
@@ -257,7 +257,11 @@ fn annotations(cel: &Object<'_>, names: &Names, problems: &mut Problems) -> Vec<
 }
 
 /// `None` after a problem.
-fn params(cel: &Object<'_>, place: &Place<'_>, problems: &mut Problems) -> Option<Option<Params>> {
+fn params(
+    cel: &Object<'_>,
+    place: &RuleSite<'_>,
+    problems: &mut Problems,
+) -> Option<Option<Params>> {
     let (kind, reference) = match (cel.get("paramKind"), cel.get("paramRef")) {
         (None, None) => return Some(None),
         (Some(kind), Some(reference)) => (kind, reference),
@@ -323,7 +327,7 @@ fn params(cel: &Object<'_>, place: &Place<'_>, problems: &mut Problems) -> Optio
     }))
 }
 
-/// What may stand in a path.
+/// Compiles a text that may stand in a path.
 fn part(field: &Field<'_>, problems: &mut Problems) -> Option<String> {
     let text = field.plain_text(problems)?;
     match check_name(&text) {
@@ -340,7 +344,7 @@ fn group_version(text: &str) -> (String, String) {
     (group.to_owned(), version.to_owned())
 }
 
-fn within_home(field: &Field<'_>, place: &Place<'_>, problems: &mut Problems) -> Option<String> {
+fn within_home(field: &Field<'_>, place: &RuleSite<'_>, problems: &mut Problems) -> Option<String> {
     let namespace = part(field, problems)?;
     if let Some(home) = place.home
         && home != namespace

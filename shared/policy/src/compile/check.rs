@@ -3,24 +3,24 @@
 use super::{
     conditions,
     expressions::Names,
-    fields::{Field, Known, Object},
+    fields::{Field, KnownFields, Object},
     pod_security,
-    rule::parsed,
+    templates::parsed,
 };
-use crate::{policy::Check, problem::Problems, template::ValueTemplate};
+use crate::ir::{problem::Problems, rule::Check, template::ValueTemplate};
 
 /// Patterns of one `anyPattern`.
 const PATTERNS_MAX: usize = 64;
 
 /// `deny`; no conditions at all are always met.
-const DENY: Known = Known {
+const DENY: KnownFields = KnownFields {
     evaluated: &["conditions"],
     inert: &[],
     later: &[],
 };
 
-/// What is given of them; nothing where there is none, which is for the caller to say. `about` is the
-/// expression of what a pattern is held against.
+/// Compiles the check that is given; `None` where there is none, which is for the caller to say. `about` is
+/// the expression of the value that a pattern is compared with.
 pub(super) fn compile(
     of: &Object<'_>,
     about: &str,

@@ -1,24 +1,25 @@
 //! `preconditions` and `deny.conditions`.
 
+use anteroom_functions::operator::Operator;
+
 use super::{
     expressions::Names,
-    fields::{Field, Known},
-    rule::{message, parsed},
+    fields::{Field, KnownFields},
+    templates::{message, parsed},
 };
-use crate::{
-    operator::Operator,
-    policy::{Condition, Conditions},
+use crate::ir::{
+    conditions::{Condition, Conditions},
     problem::Problems,
     template::ValueTemplate,
 };
 
-const BLOCK: Known = Known {
+const BLOCK: KnownFields = KnownFields {
     evaluated: &["all", "any"],
     inert: &[],
     later: &[],
 };
 
-const CONDITION: Known = Known {
+const CONDITION: KnownFields = KnownFields {
     evaluated: &["key", "message", "operator", "value"],
     inert: &[],
     later: &[],

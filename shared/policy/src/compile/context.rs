@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::{
     conditions,
     expressions::{Names, check_functions},
-    fields::{Field, Known, Object},
-    rule::parsed,
+    fields::{Field, KnownFields, Object},
+    templates::parsed,
 };
-use crate::{
-    policy::{ContextEntry, Loader},
+use crate::ir::{
+    context::{ContextEntry, Loader},
     problem::Problems,
     template::{Prepared, Template, ValueTemplate},
 };
@@ -17,7 +17,7 @@ use crate::{
 /// Context entries of one rule. Loading one may load those before it, each from within the other.
 pub const CONTEXT_ENTRIES_MAX: usize = 64;
 
-const ENTRY: Known = Known {
+const ENTRY: KnownFields = KnownFields {
     evaluated: &[
         "apiCall",
         "cachedContextEntry",
@@ -32,7 +32,7 @@ const ENTRY: Known = Known {
     later: &[],
 };
 
-const VARIABLE: Known = Known {
+const VARIABLE: KnownFields = KnownFields {
     evaluated: &["default", "jmesPath", "jmespath", "value"],
     inert: &[],
     later: &[],
@@ -48,7 +48,7 @@ pub(super) fn compile(
     compile_within(field, home, Names::default(), problems)
 }
 
-/// As [`compile`], where the names of `outer` are there already.
+/// Compiles a context in which the names of `outer` are visible.
 pub(super) fn compile_within(
     field: Option<Field<'_>>,
     home: Option<&str>,
@@ -90,13 +90,13 @@ fn compile_entry(
         .iter()
         .filter_map(|name| Some((*name, entry.get(name)?)))
         .collect();
-    let mut place = Place {
+    let mut compiler = EntryCompiler {
         home,
         names,
         problems,
     };
     let loader = match &*given {
-        [(kind, field)] => place.loader(kind, field),
+        [(kind, field)] => compiler.loader(kind, field),
         [] => {
             let message = format!("one of {} is required", LOADERS.join(", "));
             problems.invalid(entry.path(), message);
@@ -115,7 +115,7 @@ fn compile_entry(
     })
 }
 
-/// Where values come from.
+/// The fields that give an entry its value.
 const LOADERS: &[&str] = &[
     "cachedContextEntry",
     "globalReference",
@@ -126,15 +126,15 @@ const LOADERS: &[&str] = &[
     "variable",
 ];
 
-/// What is known where an entry stands.
-pub(super) struct Place<'a> {
+/// Compiles one entry of a context: the names that are visible to it, and where problems go.
+pub(super) struct EntryCompiler<'a> {
     /// The namespace of a `Policy`.
     pub(super) home: Option<&'a str>,
     pub(super) names: &'a Names,
     pub(super) problems: &'a mut Problems,
 }
 
-impl Place<'_> {
+impl EntryCompiler<'_> {
     fn loader(&mut self, kind: &str, field: &Field<'_>) -> Option<Loader> {
         let fact = match kind {
             "cachedContextEntry" => self.cached_entry(field),

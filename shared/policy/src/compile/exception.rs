@@ -1,30 +1,28 @@
-//! `PolicyException`.
+//! Compiles the custom resource `PolicyException`.
 
 use serde_json::Value;
 
 use super::{
-    Driver, MANIFEST_DEPTH_MAX, conditions,
+    conditions,
     expressions::Names,
-    fields::{Field, Known},
-    is_deeper_than, pod_security, resources,
+    fields::{Field, KnownFields},
+    pod_security, resources,
 };
-use crate::{
-    Problem,
-    exception::{Covered, PolicyException},
-    matching::Match,
-    problem::Problems,
+use crate::ir::{
+    Driver, MANIFEST_DEPTH_MAX, PolicyException, Problem, exception::Covered,
+    manifest::is_deeper_than, matching::Match, problem::Problems, subquery::ExpressionIds,
 };
 
-const MANIFEST: Known = Known {
+const MANIFEST: KnownFields = KnownFields {
     evaluated: &["apiVersion", "kind", "metadata", "spec"],
     inert: &["status"],
     later: &[],
 };
 
-/// What is served of it; they say the same.
+/// The versions that are served; they have the same fields.
 const VERSIONS: &[&str] = &["kyverno.io/v2", "kyverno.io/v2beta1", "kyverno.io/v2alpha1"];
 
-const SPEC: Known = Known {
+const SPEC: KnownFields = KnownFields {
     evaluated: &[
         "background",
         "conditions",
@@ -36,25 +34,30 @@ const SPEC: Known = Known {
     later: &[],
 };
 
-const EXCEPTION: Known = Known {
+const EXCEPTION: KnownFields = KnownFields {
     evaluated: &["policyName", "ruleNames"],
     inert: &[],
     later: &[],
 };
 
-/// Compiles one.
-pub(crate) fn exception(manifest: &Value, driver: Driver) -> Result<PolicyException, Vec<Problem>> {
-    let mut problems = Problems::of(driver);
-    let found = if is_deeper_than(manifest, MANIFEST_DEPTH_MAX) {
-        let message = format!("the manifest nests deeper than {MANIFEST_DEPTH_MAX} levels");
-        problems.invalid("", message);
-        None
-    } else {
-        one(&Field::root(manifest), &mut problems)
-    };
-    match found {
-        Some(found) if problems.is_empty() => Ok(found),
-        _ => Err(problems.into_vec()),
+impl PolicyException {
+    /// Compiles an exception of `v2` or an earlier version, for evaluations that are driven by `driver`.
+    ///
+    /// # Errors
+    /// Every problem. An exception that does not compile exempts nothing.
+    pub fn compile(manifest: &Value, driver: Driver) -> Result<Self, Vec<Problem>> {
+        let mut problems = Problems::new(driver, ExpressionIds::of_exception());
+        let found = if is_deeper_than(manifest, MANIFEST_DEPTH_MAX) {
+            let message = format!("the manifest nests deeper than {MANIFEST_DEPTH_MAX} levels");
+            problems.invalid("", message);
+            None
+        } else {
+            one(&Field::root(manifest), &mut problems)
+        };
+        match found {
+            Some(found) if problems.is_empty() => Ok(found),
+            _ => Err(problems.into_vec()),
+        }
     }
 }
 
@@ -121,7 +124,7 @@ mod tests {
             "apiVersion": "kyverno.io/v2", "kind": "PolicyException",
             "metadata": {"name": "e", "namespace": "ns"}, "spec": spec,
         });
-        super::exception(&manifest, Driver::ALL).map_err(|problems| problems[0].to_string())
+        PolicyException::compile(&manifest, Driver::ALL).map_err(|problems| problems[0].to_string())
     }
 
     #[test]

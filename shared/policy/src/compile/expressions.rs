@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use anteroom_jmespath::ast::{Argument, Ast, Term, TermId};
+use anteroom_functions::functions;
 
-use crate::{functions, problem::Problems, template::Prepared};
+use crate::ir::{problem::Problems, template::Prepared};
 
-/// What every rule has.
+/// The variables that every rule has.
 const GIVEN: &[&str] = &[
     "images",
     "request",
@@ -15,17 +15,18 @@ const GIVEN: &[&str] = &[
     "serviceAccountNamespace",
 ];
 
-/// What a `foreach` gives, which no entry may be called, wherever it stands.
+/// The variables that a `foreach` gives. No entry may have these names, wherever it stands.
 const ELEMENT: &[&str] = &["element", "elementIndex"];
 
-/// What Kyverno has in some places alone: an entry of the context may be called like the last two.
+/// The variables that Kyverno has in some places alone. An entry of the context may have the name of the last
+/// two.
 const LATER: &[&str] = &["element", "elementIndex", "image", "target"];
 
 /// The names that an expression may start from, at one place of a rule.
 #[derive(Clone, Default)]
 pub(super) struct Names {
     defined: BTreeSet<String>,
-    /// Of all entries, for those that are used before they are defined.
+    /// The names of all entries, for those that are used before they are defined.
     of_context: BTreeSet<String>,
     /// Whatever else is named may be there.
     is_open: bool,
@@ -38,7 +39,7 @@ impl Names {
         self
     }
 
-    /// Of a place that several rules may lend their context to: which names there are is not known.
+    /// Returns the names of a place that several rules may lend their context to: any may be there.
     pub(super) fn open() -> Self {
         Self {
             is_open: true,
@@ -50,7 +51,7 @@ impl Names {
         self.defined.insert(name.to_owned());
     }
 
-    /// Whether an entry must not take the name.
+    /// Returns whether an entry must not have the name.
     pub(super) fn is_reserved(name: &str) -> bool {
         GIVEN.contains(&name) || ELEMENT.contains(&name)
     }
@@ -66,8 +67,7 @@ impl Names {
             return;
         }
         let ast = prepared.expression().ast();
-        let mut fields = BTreeSet::new();
-        root_fields(ast, ast.root(), &mut fields);
+        let fields = ast.root_fields();
         let is_known = |name: &str| GIVEN.contains(&name) || self.defined.contains(name);
         // As in Kyverno, which looks for one thing that may be known: `request.object.a || none`, where a
         // text was meant. What is not known is missing then, as any key may be.
@@ -105,48 +105,9 @@ impl Names {
     }
 }
 
-/// That every function exists and is given as many arguments as it takes.
+/// Checks that every function exists, and has as many arguments as it takes.
 pub(super) fn check_functions(path: &str, prepared: &Prepared, problems: &mut Problems) {
     if let Err(error) = prepared.expression().check(functions()) {
         problems.invalid(path, format!("`{}`: {error}", prepared.source()));
-    }
-}
-
-/// The fields that are looked up in the document itself rather than in something taken from it.
-pub(crate) fn root_fields<'a>(ast: &'a Ast, term: TermId, fields: &mut BTreeSet<&'a str>) {
-    match ast.term(term) {
-        Term::Field(name) => {
-            fields.insert(name);
-        }
-        Term::Path(terms) | Term::Pipe(terms) => {
-            terms
-                .iter()
-                .take(1)
-                .for_each(|&term| root_fields(ast, term, fields));
-        }
-        Term::Or(terms) | Term::And(terms) | Term::List(terms) => {
-            terms
-                .iter()
-                .for_each(|&term| root_fields(ast, term, fields));
-        }
-        Term::Not(term) | Term::Flatten(term) => root_fields(ast, *term, fields),
-        Term::Compare { left, right, .. } => {
-            root_fields(ast, *left, fields);
-            root_fields(ast, *right, fields);
-        }
-        Term::Project { left, .. }
-        | Term::ProjectValues { left, .. }
-        | Term::Filter { left, .. } => {
-            root_fields(ast, *left, fields);
-        }
-        Term::Object(entries) => entries
-            .iter()
-            .for_each(|(_, term)| root_fields(ast, *term, fields)),
-        Term::Call { arguments, .. } => arguments.iter().for_each(|argument| {
-            if let Argument::Value(term) = argument {
-                root_fields(ast, *term, fields);
-            }
-        }),
-        _ => {}
     }
 }

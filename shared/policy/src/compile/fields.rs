@@ -4,10 +4,10 @@ use std::{borrow::Cow, ops::RangeInclusive};
 
 use serde_json::{Map, Value};
 
-use crate::problem::Problems;
+use crate::ir::problem::Problems;
 
 /// The fields of one object of a manifest.
-pub(super) struct Known {
+pub(super) struct KnownFields {
     /// Read by the caller.
     pub(super) evaluated: &'static [&'static str],
     /// Accepted, since they change nothing that is decided here.
@@ -53,7 +53,11 @@ impl<'m> Field<'m> {
     }
 
     /// The object that this is, after noting every field that is not in `known`.
-    pub(super) fn object(&self, known: &Known, problems: &mut Problems) -> Option<Object<'m>> {
+    pub(super) fn object(
+        &self,
+        known: &KnownFields,
+        problems: &mut Problems,
+    ) -> Option<Object<'m>> {
         let entries = self.expect(self.value.as_object(), "an object", problems)?;
         let object = Object {
             entries,
@@ -209,13 +213,13 @@ impl<'m> Object<'m> {
             .filter_map(|name| Some((name.as_str(), self.get(name)?)))
     }
 
-    /// Whether any of these is there.
+    /// Returns whether any of these fields is there.
     pub(super) fn has_any(&self, names: &[&str]) -> bool {
         names.iter().any(|name| self.get(name).is_some())
     }
 }
 
-fn unknown_field(name: &str, value: &Value, known: &Known) -> String {
+fn unknown_field(name: &str, value: &Value, known: &KnownFields) -> String {
     let all = || {
         [known.evaluated, known.inert, known.later]
             .into_iter()

@@ -5,22 +5,23 @@ use std::sync::Arc;
 use super::{
     check, conditions, context,
     expressions::Names,
-    fields::{Field, Known, Object},
-    rule::parsed,
+    fields::{Field, KnownFields, Object},
+    templates::parsed,
 };
-use crate::{
-    policy::{ContextEntry, ForEach, Loader, Validation},
+use crate::ir::{
+    context::{ContextEntry, Loader},
     problem::Problems,
+    rule::{ForEach, Validation},
     template::Prepared,
 };
 
-/// How many `foreach` stand beside each other.
+/// The most `foreach` beside each other.
 pub(super) const FOREACH_MAX: usize = 64;
 
-/// How many `foreach` stand in each other.
+/// The most `foreach` inside each other.
 pub(super) const FOREACH_LEVELS_MAX: usize = 8;
 
-const FOREACH: Known = Known {
+const FOREACH: KnownFields = KnownFields {
     evaluated: &[
         "anyPattern",
         "context",
@@ -38,7 +39,7 @@ const FOREACH: Known = Known {
 /// The ways to judge an element.
 const WAYS: &[&str] = &["anyPattern", "deny", "foreach", "pattern"];
 
-/// What stands around a `foreach`.
+/// The surroundings of a `foreach`.
 #[derive(Clone, Copy)]
 pub(super) struct Outer<'o> {
     pub(super) entries: &'o [Arc<ContextEntry>],
@@ -46,7 +47,7 @@ pub(super) struct Outer<'o> {
     pub(super) home: Option<&'o str>,
     /// The expression of what a pattern is about that is not about an element.
     pub(super) about: &'o str,
-    /// How many `foreach` it stands in.
+    /// The number of `foreach` around it.
     pub(super) level: usize,
 }
 
@@ -122,7 +123,7 @@ fn one(field: &Field<'_>, outer: Outer<'_>, problems: &mut Problems) -> Option<F
     })
 }
 
-/// How each element is judged.
+/// Compiles the check of each element.
 fn work(each: &Object<'_>, inner: Outer<'_>, problems: &mut Problems) -> Option<Validation> {
     let given: Vec<_> = WAYS
         .iter()
@@ -143,7 +144,8 @@ fn work(each: &Object<'_>, inner: Outer<'_>, problems: &mut Problems) -> Option<
     }
 }
 
-/// What a `foreach` gives at its level: the element and its place, by the level's names too.
+/// Returns the entries that a `foreach` gives at its level: the element and its index, by the level's names
+/// too.
 pub(super) fn given(level: usize) -> Vec<Arc<ContextEntry>> {
     let names = [
         "element".to_owned(),

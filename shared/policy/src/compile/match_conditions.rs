@@ -4,24 +4,24 @@ use std::collections::BTreeSet;
 
 use anteroom_cel::{CompileError, Names, Program};
 
-use super::fields::{Field, Known};
-use crate::{MatchCondition, problem::Problems};
+use super::fields::{Field, KnownFields};
+use crate::ir::problem::Problems;
 
-/// As many as the API server takes.
+/// The most conditions that the API server takes.
 pub(super) const MATCH_CONDITIONS_MAX: usize = 64;
 
-/// Bytes of the expressions of one policy: all policies share one object at the API server.
+/// Bytes of the expressions of one policy: they are evaluated for each request.
 pub(super) const MATCH_CONDITIONS_BYTES_MAX: usize = 32 * 1024;
 
-const MATCH_CONDITION: Known = Known {
+const MATCH_CONDITION: KnownFields = KnownFields {
     evaluated: &["expression", "name"],
     inert: &[],
     later: &[],
 };
 
-/// What is no CEL is a problem. What Kubernetes' CEL may have and ours has not, as `authorizer`, is the API
-/// server's to judge where that evaluates them.
-pub(super) fn compile(field: Option<Field<'_>>, problems: &mut Problems) -> Vec<MatchCondition> {
+/// Compiles the conditions, in their order. One that is no CEL is malformed; one that uses `authorizer`, or anything
+/// else of Kubernetes' CEL that is not evaluated here, is not supported.
+pub(super) fn compile(field: Option<Field<'_>>, problems: &mut Problems) -> Vec<Program> {
     let Some(field) = field else {
         return Vec::new();
     };
@@ -32,9 +32,13 @@ pub(super) fn compile(field: Option<Field<'_>>, problems: &mut Problems) -> Vec<
     }
     let mut names = BTreeSet::new();
     let taken = fields.iter().take(MATCH_CONDITIONS_MAX);
-    let conditions = taken.filter_map(|field| one(field, &mut names, problems));
-    let conditions: Vec<MatchCondition> = conditions.collect();
-    let bytes: usize = (conditions.iter()).map(|one| one.expression.len()).sum();
+    let mut bytes = 0;
+    let conditions = taken.filter_map(|field| {
+        let (expression, program) = one(field, &mut names, problems)?;
+        bytes += expression.len();
+        program
+    });
+    let conditions: Vec<Program> = conditions.collect();
     if bytes > MATCH_CONDITIONS_BYTES_MAX {
         let message = format!("they are longer than {MATCH_CONDITIONS_BYTES_MAX} bytes together");
         problems.invalid(field.path(), message);
@@ -46,16 +50,14 @@ fn one<'m>(
     field: &Field<'m>,
     names: &mut BTreeSet<&'m str>,
     problems: &mut Problems,
-) -> Option<MatchCondition> {
+) -> Option<(&'m str, Option<Program>)> {
     let condition = field.object(&MATCH_CONDITION, problems)?;
-    let name = condition.required("name", problems);
-    let name = name.and_then(|name| {
-        let text = name.text(problems)?;
-        if !names.insert(text) {
-            problems.invalid(name.path(), format!("another condition is named `{text}`"));
-        }
-        Some(text)
-    });
+    if let Some(name) = condition.required("name", problems)
+        && let Some(text) = name.text(problems)
+        && !names.insert(text)
+    {
+        problems.invalid(name.path(), format!("another condition is named `{text}`"));
+    }
     let field = condition.required("expression", problems)?;
     let expression = field.text(problems)?;
     let program = match Program::compile(expression, &Names::default()) {
@@ -70,15 +72,11 @@ fn one<'m>(
             None
         }
         Err(CompileError::Unsupported(message)) => {
-            problems.unsupported_unless(|driver| driver.match_conditions, field.path(), message);
+            problems.unsupported(field.path(), message);
             None
         }
     };
-    Some(MatchCondition {
-        name: name?.to_owned(),
-        expression: expression.to_owned(),
-        program,
-    })
+    Some((expression, program))
 }
 
 #[cfg(test)]
@@ -128,11 +126,11 @@ mod tests {
                 Driver::IN_CLUSTER,
                 Some(("AR302", expression.clone())),
             ),
-            // The API server has more than we do.
+            // An API server has more than there is here.
             (
                 one("authorizer.path('/x').check('get').allowed()"),
                 Driver::IN_CLUSTER,
-                None,
+                Some(("AR301", expression.clone())),
             ),
             (
                 one("authorizer.path('/x').check('get').allowed()"),

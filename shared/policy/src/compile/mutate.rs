@@ -1,4 +1,4 @@
-//! `mutate`.
+//! Compiles `mutate` rules.
 
 mod operations;
 
@@ -7,19 +7,19 @@ use std::sync::Arc;
 use super::{
     conditions, context,
     expressions::Names,
-    fields::{Field, Known, Object},
+    fields::{Field, KnownFields, Object},
     foreach::{FOREACH_LEVELS_MAX, FOREACH_MAX, given},
-    rule::parsed,
+    templates::parsed,
 };
-use crate::{
+use crate::ir::{
+    context::ContextEntry,
     mutation::{MutateEach, Mutation, Patch},
-    policy::ContextEntry,
     problem::Problems,
     template::{Prepared, ValueTemplate},
 };
 use anteroom_patch::{anchors::Anchor, merge};
 
-const MUTATE: Known = Known {
+const MUTATE: KnownFields = KnownFields {
     evaluated: &[
         "foreach",
         "mutateExistingOnPolicyUpdate",
@@ -31,7 +31,7 @@ const MUTATE: Known = Known {
     later: &[],
 };
 
-const FOREACH: Known = Known {
+const FOREACH: KnownFields = KnownFields {
     evaluated: &[
         "context",
         "foreach",
@@ -57,8 +57,8 @@ pub(super) fn fields<'m>(field: &Field<'m>, problems: &mut Problems) -> Option<O
     Some(mutate)
 }
 
-/// What becomes of an object. `outer` are the rule's entries, and what it knows; `about` is the variable that
-/// the object is.
+/// Compiles the patches of an object. `outer` are the rule's entries and names; `about` is the variable that
+/// holds the object.
 pub(super) fn work(
     mutate: &Object<'_>,
     outer: (&[Arc<ContextEntry>], &Names),
@@ -66,24 +66,24 @@ pub(super) fn work(
     about: &'static str,
     problems: &mut Problems,
 ) -> Option<Mutation> {
-    let mut place = Place {
+    let mut compiler = MutationCompiler {
         home,
         about,
         level: 0,
         problems,
     };
-    place.work(mutate, outer)
+    compiler.work(mutate, outer)
 }
 
-/// A place in a rule, so many `foreach` deep.
-struct Place<'p> {
+/// Compiles the mutation of one level of `foreach`.
+struct MutationCompiler<'p> {
     home: Option<&'p str>,
     about: &'static str,
     level: usize,
     problems: &'p mut Problems,
 }
 
-impl Place<'_> {
+impl MutationCompiler<'_> {
     fn work(&mut self, of: &Object<'_>, outer: (&[Arc<ContextEntry>], &Names)) -> Option<Mutation> {
         let given: Vec<_> = WAYS
             .iter()
@@ -174,7 +174,7 @@ impl Place<'_> {
         let (own, names) = context::compile_within(own, self.home, names, self.problems);
         let preconditions = conditions::compile(each.get("preconditions"), &names, self.problems);
         let context: Vec<_> = outer.iter().cloned().chain(given).chain(own).collect();
-        let mut inner = Place {
+        let mut inner = MutationCompiler {
             home: self.home,
             about: self.about,
             level: self.level + 1,

@@ -1,18 +1,19 @@
 //! `validate.podSecurity`.
 
-use super::fields::{Field, Known};
-use crate::{
-    pod_security::{Exclusion, Level, PodSecurity, Version, controls, has_containers},
-    problem::Problems,
+use anteroom_functions::pod_security::{
+    Exclusion, Level, PodSecurity, Version, controls, has_containers,
 };
 
-const POD_SECURITY: Known = Known {
+use super::fields::{Field, KnownFields};
+use crate::ir::problem::Problems;
+
+const POD_SECURITY: KnownFields = KnownFields {
     evaluated: &["exclude", "level", "version"],
     inert: &[],
     later: &[],
 };
 
-const EXCLUSION: Known = Known {
+const EXCLUSION: KnownFields = KnownFields {
     evaluated: &["controlName", "images", "restrictedField", "values"],
     inert: &[],
     later: &[],
@@ -39,7 +40,7 @@ pub(super) fn compile(field: &Field<'_>, problems: &mut Problems) -> Option<PodS
     })
 }
 
-/// What is let pass.
+/// Compiles the controls that are left out.
 pub(super) fn exclusions(field: &Field<'_>, problems: &mut Problems) -> Option<Vec<Exclusion>> {
     let fields = field.list(problems);
     if fields.len() > EXCLUSIONS_MAX {

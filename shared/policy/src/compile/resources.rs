@@ -2,16 +2,16 @@
 
 use serde_json::Map;
 
-use super::fields::{Field, Known, Object};
-use crate::{
-    Driver, KindPattern, Operation,
+use super::fields::{Field, KnownFields, Object};
+use crate::ir::{
+    KindPattern, Operation,
     matching::{Filter, Filters, Match, Requirement, Selector, SetOperator, Subject, Users},
     problem::Problems,
 };
 
 const USERS: &[&str] = &["clusterRoles", "roles", "subjects"];
 
-const BLOCK: Known = Known {
+const BLOCK: KnownFields = KnownFields {
     evaluated: &[
         "all",
         "any",
@@ -24,19 +24,19 @@ const BLOCK: Known = Known {
     later: &[],
 };
 
-const FILTER: Known = Known {
+const FILTER: KnownFields = KnownFields {
     evaluated: &["clusterRoles", "resources", "roles", "subjects"],
     inert: &[],
     later: &[],
 };
 
-const SUBJECT: Known = Known {
+const SUBJECT: KnownFields = KnownFields {
     evaluated: &["kind", "name", "namespace"],
     inert: &["apiGroup"],
     later: &[],
 };
 
-const RESOURCES: Known = Known {
+const RESOURCES: KnownFields = KnownFields {
     evaluated: &[
         "annotations",
         "kinds",
@@ -51,13 +51,13 @@ const RESOURCES: Known = Known {
     later: &[],
 };
 
-const SELECTOR: Known = Known {
+const SELECTOR: KnownFields = KnownFields {
     evaluated: &["matchExpressions", "matchLabels"],
     inert: &[],
     later: &[],
 };
 
-const REQUIREMENT: Known = Known {
+const REQUIREMENT: KnownFields = KnownFields {
     evaluated: &["key", "operator", "values"],
     inert: &[],
     later: &[],
@@ -194,14 +194,9 @@ fn filter(object: &Object<'_>, problems: &mut Problems) -> Option<Filter> {
             labels: match_labels(&field, problems),
             requirements: Vec::new(),
         }),
-        namespace_selector: resources.get("namespaceSelector").and_then(|field| {
-            problems.unsupported_unless(
-                |driver| driver.namespace_labels,
-                field.path(),
-                "the labels of namespaces are not known here",
-            );
-            selector(&field, problems)
-        }),
+        namespace_selector: resources
+            .get("namespaceSelector")
+            .and_then(|field| selector(&field, problems)),
         users,
         is_about_users: false,
     })
@@ -209,13 +204,8 @@ fn filter(object: &Object<'_>, problems: &mut Problems) -> Option<Filter> {
 
 fn users(object: &Object<'_>, problems: &mut Problems) -> Users {
     let mut roles = |name: &str| {
-        let Some(field) = object.get(name) else {
-            return Vec::new();
-        };
-        let known: fn(Driver) -> bool = |driver| driver.roles;
-        let message = "the roles of users are not known here";
-        problems.unsupported_unless(known, field.path(), message);
-        field.texts(problems)
+        let field = object.get(name);
+        field.map_or_else(Vec::new, |field| field.texts(problems))
     };
     let (roles, cluster_roles) = (roles("roles"), roles("clusterRoles"));
     let subjects = object.get("subjects").map(|field| field.list(problems));

@@ -6,21 +6,22 @@ use serde_json::Value;
 
 use super::{
     actions::Actions,
-    cel, check, conditions, context, existing,
+    cel, check, conditions, context,
     expressions::Names,
-    fields::{Field, Known, Object},
-    foreach, mutate, resources,
+    fields::{Field, KnownFields, Object},
+    foreach, mutate, mutate_existing, resources,
+    templates::message,
 };
-use crate::{
+use crate::ir::{
     Driver, Rule,
-    policy::{Check, ContextEntry, ForEach, Overrides, Validation, Work},
+    context::ContextEntry,
     problem::Problems,
-    request_parts::names_roles,
-    template::{Template, TemplateProblem},
-    uses,
+    rule::{Check, ForEach, Overrides, Validation, Work},
+    subquery::Pushdown,
+    template::Template,
 };
 
-const RULE: Known = Known {
+const RULE: KnownFields = KnownFields {
     evaluated: &[
         "celPreconditions",
         "context",
@@ -40,7 +41,7 @@ const RULE: Known = Known {
 /// The kinds of rule that are not run, and where they are all that a policy has, problems themselves.
 const OTHER_KINDS: &[&str] = &["generate", "verifyImages"];
 
-const VALIDATE: Known = Known {
+const VALIDATE: KnownFields = KnownFields {
     evaluated: &[
         "allowExistingViolations",
         "anyPattern",
@@ -57,10 +58,10 @@ const VALIDATE: Known = Known {
     later: &["assert", "manifests"],
 };
 
-/// What a pattern or a patch of a rule is about.
+/// The variable that a pattern or a patch of a rule is about.
 pub(super) const OBJECT: &str = "request.object";
 
-/// What a rule may do, one of them.
+/// The fields of a rule's work, of which it has one.
 const WORK: &[&str] = &["mutate", "validate"];
 
 /// The other ways to validate, which are problems themselves.
@@ -97,8 +98,6 @@ pub(super) fn compile(
         problems.invalid(rule.child(last), "a rule either validates or mutates");
     }
     if let Some(mutate) = rule.get("mutate") {
-        let message = "`mutate` is a Kyverno field that is not evaluated here";
-        problems.unsupported_unless(|driver| driver.mutation, mutate.path(), message);
         without_cel(&rule, problems);
         let fields = mutate::fields(&mutate, problems)?;
         let work = match fields.get("targets") {
@@ -108,7 +107,7 @@ pub(super) fn compile(
             Some(targets) => {
                 let why_not = match problems.driver().targets {
                     false => Some("objects that exist already are not changed here"),
-                    true => existing::are_secrets(mutate.value()).then_some(
+                    true => mutate_existing::are_secrets(mutate.value()).then_some(
                         "Secrets that exist are not changed: nothing seals them on their way back",
                     ),
                 };
@@ -116,13 +115,13 @@ pub(super) fn compile(
                     problems.unsupported(targets.path(), message);
                     return None;
                 }
-                let outer = existing::Outer {
+                let outer = mutate_existing::Outer {
                     context: &context,
                     names: &names,
                     home,
                     on_policy_update: actions.on_policy_update,
                 };
-                existing::compile(&rule, &fields, outer, problems).map(Work::Existing)
+                mutate_existing::compile(&rule, &fields, outer, problems).map(Work::MutateExisting)
             }
         };
         let (name, matches, work) = (name?, matches?, work?);
@@ -136,9 +135,10 @@ pub(super) fn compile(
             preconditions,
             message: None,
             work,
+            pushdown: Pushdown::default(),
             names_roles: false,
         };
-        return Some(noted(rule, problems));
+        return Some(rule);
     }
     let place = (home, template);
     let validate = Validate::compile(&rule, actions, &context, place, &names, problems);
@@ -153,26 +153,14 @@ pub(super) fn compile(
         preconditions,
         message: validate.message,
         work: Work::Validate(validate.validation),
+        pushdown: Pushdown::default(),
         names_roles: false,
     };
-    Some(noted(rule, problems))
+    Some(rule)
 }
 
-/// What of its facts can be asked for in their place is worked out once, and whether it names roles.
-fn noted(mut rule: Rule, problems: &mut Problems) -> Rule {
-    rule.names_roles = names_roles(&rule);
-    if rule.names_roles {
-        let message = "the roles of users are not known here";
-        problems.unsupported_unless(|driver| driver.roles, "request.roles", message);
-    }
-    if problems.is_empty() {
-        uses::note(&rule);
-    }
-    rule
-}
-
-/// What a rule does that is not run, as the path of its field within the rule, where it does nothing else.
-/// A rule that does something else too is compiled: its author is told what is wrong with it.
+/// Returns the path within the rule of work that is not run, where the rule does nothing else. A rule that
+/// does something else too is compiled: its author is told what is wrong with it.
 pub(super) fn not_run(rule: &Value, driver: Driver) -> Option<&'static str> {
     let given = |within: &Value, names: &[&str]| names.iter().any(|name| !within[*name].is_null());
     let work = WORK.iter().filter(|work| given(rule, &[work]));
@@ -182,7 +170,7 @@ pub(super) fn not_run(rule: &Value, driver: Driver) -> Option<&'static str> {
             .copied()
             .find(|kind| given(rule, &[kind])),
         _ if given(rule, OTHER_KINDS) => None,
-        ["mutate"] if driver.targets && !existing::are_secrets(&rule["mutate"]) => None,
+        ["mutate"] if driver.targets && !mutate_existing::are_secrets(&rule["mutate"]) => None,
         ["mutate"] => given(&rule["mutate"], &["targets"]).then_some("mutate.targets"),
         ["validate"] if given(&rule["validate"], WAYS) => None,
         ["validate"] if given(&rule["validate"], &["assert"]) => Some("validate.assert"),
@@ -242,7 +230,7 @@ impl Validate {
             }
             ([_], None) => Validation::Whole(match cel {
                 Some(cel) => {
-                    let place = cel::Place {
+                    let place = cel::RuleSite {
                         home,
                         template,
                         message: field.text_at("message").unwrap_or_default(),
@@ -294,30 +282,4 @@ fn without_extractors(rule: &Object<'_>, problems: &mut Problems) {
     if let Some(field) = field.filter(|_| !rule.has_any(&["verifyImages"])) {
         problems.invalid(field.path(), "imageExtractors come with verifyImages only");
     }
-}
-
-/// A message with variables in it; an empty one is none.
-pub(super) fn message(
-    field: &Field<'_>,
-    names: &Names,
-    problems: &mut Problems,
-) -> Option<Template> {
-    let text = field.text(problems).filter(|text| !text.is_empty())?;
-    let template = parsed(field.path(), Template::parse_message(text), problems)?;
-    template.visit(&mut |prepared| names.check(field.path(), prepared, problems));
-    Some(template)
-}
-
-/// What parsing gave, its problem noted.
-pub(super) fn parsed<T>(
-    path: &str,
-    result: Result<T, TemplateProblem>,
-    problems: &mut Problems,
-) -> Option<T> {
-    match result {
-        Ok(parsed) => return Some(parsed),
-        Err(TemplateProblem::Invalid(message)) => problems.invalid(path, message),
-        Err(TemplateProblem::Unsupported(message)) => problems.unsupported(path, message),
-    }
-    None
 }

@@ -1,16 +1,16 @@
 //! Context entries that name what is kept: entries, inline collections, ConfigMaps.
 
+use anteroom_functions::values::duration_ns;
 use anteroom_model::EntryKind;
 
 use super::{
-    context::Place,
-    fields::{Field, Known, Object},
+    context::EntryCompiler,
+    fields::{Field, KnownFields, Object},
 };
-use crate::{
+use crate::ir::{
     CollectionReference, Driver, ImageCredentials, SecretName,
     call::{ApiCall, ConfigMapCall, ImageCall, KeptPlan, PathTemplate, check_name},
-    policy::{Fact, FactSource},
-    scalar::duration_ns,
+    context::{Fact, FactSource},
     template::Template,
 };
 
@@ -20,13 +20,13 @@ const SECRETS_MAX: usize = 16;
 /// The longest `maxStaleness`, a day: who accepts news older than that wants no news.
 pub const STALENESS_MAX_MS: u64 = 24 * 60 * 60 * 1000;
 
-const CACHED: Known = Known {
+const CACHED: KnownFields = KnownFields {
     evaluated: &["jmesPath", "jmespath", "maxStaleness", "name"],
     inert: &[],
     later: &[],
 };
 
-const RESOURCE_CACHE: Known = Known {
+const RESOURCE_CACHE: KnownFields = KnownFields {
     evaluated: &[
         "fieldSelector",
         "group",
@@ -43,13 +43,13 @@ const RESOURCE_CACHE: Known = Known {
     later: &[],
 };
 
-const CONFIG_MAP: Known = Known {
+const CONFIG_MAP: KnownFields = KnownFields {
     evaluated: &["name", "namespace"],
     inert: &[],
     later: &[],
 };
 
-const IMAGE_REGISTRY: Known = Known {
+const IMAGE_REGISTRY: KnownFields = KnownFields {
     evaluated: &[
         "imageRegistryCredentials",
         "jmesPath",
@@ -60,19 +60,15 @@ const IMAGE_REGISTRY: Known = Known {
     later: &[],
 };
 
-const CREDENTIALS: Known = Known {
+const CREDENTIALS: KnownFields = KnownFields {
     evaluated: &["allowInsecureRegistry", "providers", "secrets"],
     inert: &[],
     later: &[],
 };
 
-impl Place<'_> {
-    /// What a registry says of an image.
+impl EntryCompiler<'_> {
+    /// Compiles `imageRegistry`.
     pub(super) fn image_registry(&mut self, field: &Field<'_>) -> Option<Fact> {
-        let known: fn(Driver) -> bool = |driver| driver.images;
-        let message = "image registries are not read here";
-        self.problems
-            .unsupported_unless(known, field.path(), message);
         let registry = field.object(&IMAGE_REGISTRY, self.problems)?;
         let reference = registry.required("reference", self.problems);
         let reference = reference.and_then(|field| self.template(&field));
@@ -87,13 +83,13 @@ impl Place<'_> {
             query: query?,
             default: None,
             age_max_ms: None,
-            cut: Default::default(),
+            id: self.problems.ids.next(),
         })
     }
 
-    /// Who signs in by files alone says so of what asks for another provider: `default` is these. Which Secrets
-    /// are mounted, and which registries are spoken to by http, whoever runs it has settled: where he has not, an
-    /// image cannot be read, and the rule says so.
+    /// Compiles the credentials. A driver that signs in by files alone refuses all providers but `default`,
+    /// which is the files. The operator decides which Secrets are mounted and which registries are reached by
+    /// http; an image that cannot be read is an error of the rule.
     fn credentials(&mut self, field: &Field<'_>) -> ImageCredentials {
         let known: fn(Driver) -> bool = |driver| driver.image_providers;
         let Some(credentials) = field.object(&CREDENTIALS, self.problems) else {
@@ -150,7 +146,7 @@ impl Place<'_> {
             query: query?,
             default: None,
             age_max_ms: age_max_ms?,
-            cut: Default::default(),
+            id: self.problems.ids.next(),
         })
     }
 
@@ -173,7 +169,7 @@ impl Place<'_> {
             query: query?,
             default: None,
             age_max_ms: age_max_ms?,
-            cut: Default::default(),
+            id: self.problems.ids.next(),
         })
     }
 
@@ -207,7 +203,7 @@ impl Place<'_> {
             query: query?,
             default: None,
             age_max_ms: age_max_ms?,
-            cut: Default::default(),
+            id: self.problems.ids.next(),
         })
     }
 
@@ -233,7 +229,7 @@ impl Place<'_> {
         Some(Some(text.to_owned()))
     }
 
-    /// As in `networking.k8s.io`, also where it is written as the beginning of a path.
+    /// Compiles the group, as in `networking.k8s.io`, also where it is written as the beginning of a path.
     fn group(&mut self, cache: &Object<'_>, group: Option<String>) -> Option<Option<String>> {
         let Some(group) = group else {
             return Some(None);
@@ -337,7 +333,7 @@ impl Place<'_> {
             query: None,
             default: None,
             age_max_ms: None,
-            cut: Default::default(),
+            id: self.problems.ids.next(),
         })
     }
 

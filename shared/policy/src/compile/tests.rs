@@ -2,11 +2,12 @@
 
 mod context;
 
+use anteroom_functions::testing::any_json;
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::*;
-use crate::{Phase, operator::tests::any_json};
+use super::{CONTEXT_ENTRIES_MAX, RULES_MAX};
+use crate::{FailureAction, FailurePolicy, MANIFEST_DEPTH_MAX, NotRun, Phase, Rule, compile};
 
 fn problems(manifest: &str) -> String {
     let manifest: Value = serde_saphyr::from_str(manifest).unwrap();
@@ -137,33 +138,6 @@ validate:
   foreach: [{list: request.object.spec, foreach: []}]
 "#
     ));
-}
-
-#[test]
-fn a_driver_that_knows_more_has_fewer_problems() {
-    let rule = r#"{apiVersion: kyverno.io/v2beta1, kind: ClusterPolicy, metadata: {name: p}, spec: {rules: [{
-        name: r,
-        match: {any: [{resources: {kinds: [Pod], namespaceSelector: {matchLabels: {a: b}}}, roles: ["a:b"]}]},
-        exclude: {any: [{clusterRoles: [admin]}, {subjects: [{kind: User, name: "x*"}]}]},
-        context: [{name: data, imageRegistry: {reference: "{{ request.name }}", jmesPath: manifest}}],
-        validate: {deny: {conditions: {all: [{key: "{{ data }}", operator: Equals, value: 1}]}}},
-    }]}}"#;
-    let manifest: Value = serde_saphyr::from_str(rule).unwrap();
-    assert!(compile_for(&manifest, Driver::ALL).is_ok());
-    let problems = compile_for(&manifest, Driver::default()).unwrap_err();
-    let paths: Vec<_> = problems.iter().map(|problem| &*problem.path).collect();
-    assert_eq!(
-        paths,
-        [
-            "spec.rules[0].match.any[0].roles",
-            "spec.rules[0].match.any[0].resources.namespaceSelector",
-            "spec.rules[0].exclude.any[0].clusterRoles",
-            "spec.rules[0].context[0].imageRegistry",
-        ]
-    );
-    for problem in problems {
-        assert_eq!(problem.code.as_str(), "AR301", "{problem}");
-    }
 }
 
 #[test]
@@ -349,7 +323,7 @@ fn limits() {
     }
     assert_eq!(
         compile(&policy(vec![json!(5); 1_000])).unwrap_err().len(),
-        crate::problem::PROBLEMS_MAX
+        crate::ir::problem::PROBLEMS_MAX
     );
 }
 

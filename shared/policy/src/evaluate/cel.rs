@@ -7,21 +7,21 @@ use anteroom_model::FactError;
 use serde_json::Value;
 
 use super::{
-    RuleError, RuleOutcome,
-    conditions::Stop,
+    error::RuleError,
     facts::{Facts, Question},
+    interrupt::Stop,
+    report::RuleOutcome,
     scope::Scope,
 };
-use crate::{
+use crate::ir::{
     FactTarget,
     cel::{Cel, Judged, NAMESPACE_OBJECT, PARAMS, PARAMS_QUERY, Params, Placed, Reads},
-    matching,
 };
 
 /// Bytes of a message that an expression makes; a longer one is not used, as in Kubernetes.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
-/// What stands beside the request.
+/// The facts beside the request.
 #[derive(Default)]
 struct Beside {
     /// `None`: the rule takes none.
@@ -29,7 +29,7 @@ struct Beside {
     namespace: Option<Arc<Value>>,
 }
 
-/// What becomes of the rule.
+/// The result of a rule in CEL.
 enum Verdict {
     /// A precondition is not met.
     Apart,
@@ -110,7 +110,7 @@ fn machine<'v>(
     Machine::new(roots, &cel.variables, budget)
 }
 
-/// Whether all preconditions are met. One that is not decides, whatever error another comes to.
+/// Returns whether all preconditions are met. One that is not decides, whatever error another has.
 fn applies<'v>(cel: &'v Cel, machine: &mut Machine<'v>) -> Result<bool, Stop> {
     let mut failed = None;
     for condition in &cel.preconditions {
@@ -147,7 +147,7 @@ fn truth<'v>(expression: &'v Placed, machine: &mut Machine<'v>) -> Result<bool, 
     })
 }
 
-/// What the expression for it gives, or else what is written, or else the expression itself.
+/// Returns the message: the value of its expression, or else the written one, or else the failed expression.
 fn message<'v>(judged: &'v Judged, machine: &mut Machine<'v>) -> String {
     let made = |program: &'v Program| {
         let text = machine.text(program).ok().flatten()?;
@@ -165,9 +165,9 @@ fn message<'v>(judged: &'v Judged, machine: &mut Machine<'v>) -> String {
     })
 }
 
-/// What is read that the request does not carry: asked for side by side.
+/// Asks for the facts beside the request, all at once.
 fn beside(cel: &Cel, reads: Reads, scope: &mut Scope<'_>) -> Result<Beside, Stop> {
-    let namespace = matching::object_namespace(scope.request).to_owned();
+    let namespace = scope.request.object_namespace().to_owned();
     let params = cel.params.as_ref().filter(|_| reads.params);
     let params = params.map(|params| params_of(params, &namespace, scope.facts));
     let is_inside = reads.namespace && !namespace.is_empty();

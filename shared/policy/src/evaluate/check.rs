@@ -2,22 +2,22 @@
 
 use std::{fmt::Display, sync::Arc};
 
+use anteroom_functions::{
+    pattern::{self, Difference, Mismatch},
+    pod_security::{Pod, PodSecurity},
+};
 use serde_json::Value;
 
 use super::{
-    RuleOutcome, cel,
-    conditions::{self, Stop, Verdict},
-    excepted::Excepted,
+    cel,
+    conditions::{self, Verdict},
+    exceptions::AppliedExceptions,
+    interrupt::Stop,
     message,
+    report::RuleOutcome,
     scope::Scope,
 };
-use crate::{
-    Operation, Rule,
-    pattern::{self, Difference, Mismatch},
-    pod_security::{Pod, PodSecurity},
-    policy::{Check, Conditions},
-    template::ValueTemplate,
-};
+use crate::ir::{Operation, Rule, conditions::Conditions, rule::Check, template::ValueTemplate};
 
 /// Judges. `element` is what patterns speak of, if it is not the object itself; `place` is where the
 /// check stands, for errors. `None` while a fact is waited for.
@@ -34,7 +34,12 @@ pub(super) fn judge(
         }
         Check::Cel(rule) => return cel::judge(rule, scope),
         Check::PodSecurity(security) => {
-            return Some(judge_security(rule, security, &Excepted::default(), scope));
+            return Some(judge_security(
+                rule,
+                security,
+                &AppliedExceptions::default(),
+                scope,
+            ));
         }
         Check::Pattern(pattern) => std::slice::from_ref(pattern),
         Check::AnyPattern(patterns) => patterns,
@@ -58,11 +63,11 @@ pub(super) fn judge(
     }
 }
 
-/// Whether the Pod is what its standard asks for, but for what is excepted.
+/// Judges a Pod by a standard, without the controls that exceptions leave out.
 pub(super) fn judge_security(
     rule: &Rule,
     security: &PodSecurity,
-    excepted: &Excepted<'_>,
+    excepted: &AppliedExceptions<'_>,
     scope: &Scope<'_>,
 ) -> RuleOutcome {
     let skipped = |reason: &str| RuleOutcome::Skipped {
@@ -78,7 +83,7 @@ pub(super) fn judge_security(
     if violations.is_empty() {
         return RuleOutcome::Pass;
     }
-    excepted.left(security, &pod, &mut violations);
+    excepted.remaining_violations(security, &pod, &mut violations);
     match &*violations {
         [] => excepted.outcome(),
         violations => RuleOutcome::Fail {
@@ -87,7 +92,7 @@ pub(super) fn judge_security(
     }
 }
 
-/// Whether conditions find a violation.
+/// Judges by the conditions of `deny`.
 fn judge_deny(
     rule: &Rule,
     deny: &Conditions,

@@ -3,39 +3,21 @@
 use std::fmt::Display;
 
 use super::{
-    RuleError, RuleOutcome,
-    scope::{Interrupt, Scope},
+    interrupt::{Interrupt, Stop},
+    scope::Scope,
 };
-use crate::{
-    policy::{Condition, Conditions},
+use crate::ir::{
+    conditions::{Condition, Conditions},
     template::{Resolve, Template},
 };
 
 /// Conditions that ask while one before them waits. What they ask may turn out not to be needed.
 const LOOK_AHEAD_MAX: usize = 4;
 
-/// Whether conditions are met, and the messages of those that say so.
+/// The verdict of conditions, and the messages of those that led to it.
 pub(super) struct Verdict<'r> {
     pub(super) met: bool,
     pub(super) messages: Vec<&'r Template>,
-}
-
-/// Why there is no verdict.
-pub(super) enum Stop {
-    /// A fact is waited for.
-    Pending,
-    /// The rule cannot be evaluated.
-    Error(Box<RuleError>),
-}
-
-impl Stop {
-    /// `None` while a fact is waited for.
-    pub(super) fn outcome(self) -> Option<RuleOutcome> {
-        match self {
-            Self::Pending => None,
-            Self::Error(error) => Some(RuleOutcome::Error(*error)),
-        }
-    }
 }
 
 /// The first condition of `any` that is met, and the first of `all` that is not, end the search.

@@ -6,40 +6,42 @@ use std::{
     sync::Arc,
 };
 
-use anteroom_jmespath::Occasion;
+use anteroom_jmespath::EvalSeed;
 use anteroom_model::FactError;
 use serde_json::Value;
 
 use super::{
-    FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, FactRead, FactRequest, PARTS_PER_RULE_MAX,
-    RuleError, conditions::Stop, scope,
+    error::RuleError,
+    interrupt::Stop,
+    limits::{FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, PARTS_PER_RULE_MAX},
+    report::{FactRead, FactRequest},
 };
-use crate::FactTarget;
+use crate::ir::FactTarget;
 
 /// So many facts are looked through; of more it is kept where each is.
 const LOOKED_THROUGH_MAX: usize = 8;
 
-/// What was asked, and what was answered. One question is asked once, whoever asks it again.
+/// The questions of one evaluation, and their answers. A question that is asked again is the same one.
 #[derive(Default)]
 pub(super) struct Facts {
     facts: Vec<Fact>,
-    /// Where those are whose expression and parameters have this hash.
+    /// The indexes of the facts whose expression and parameters have this hash.
     places: HashMap<u64, Vec<usize>>,
-    /// How many of them are among the places.
+    /// The number of facts that are in `places`.
     placed: usize,
-    /// How many of them the driver was told of.
+    /// The number of facts that the driver was told of.
     asked: usize,
-    /// How many of them are asked for in place of a fact.
+    /// The number of facts that are asked for in place of another.
     parts: usize,
-    /// How many of them were let go.
+    /// The number of facts that were let go.
     let_go: usize,
-    /// What would be answered with the error that a part of it was answered with.
+    /// Facts that cannot be read, as a subquery of them showed, each with that error.
     refused: Vec<(Question, FactError)>,
     /// When the rule is evaluated, and its chance.
-    pub(super) occasion: Option<Occasion>,
-    /// How often chance was asked for what stays known from step to step.
+    pub(super) seed: Option<EvalSeed>,
+    /// The number of random draws that stay known from step to step.
     drawn: u64,
-    /// How many elements this step has gone through.
+    /// The number of elements that this step has gone through.
     gone_through: usize,
     /// Facts are always asked for whole.
     pub(super) only_whole: bool,
@@ -47,8 +49,7 @@ pub(super) struct Facts {
     pub(super) given: BTreeMap<String, Arc<Value>>,
     /// An entry of which it cannot even be said what it would read has no value, and is no error.
     pub(super) goes_without: bool,
-    /// This looks ahead: what is not known whether it will be needed is asked for only where little
-    /// travels.
+    /// A condition that may not be needed is evaluated: only little is asked for.
     pub(super) looks_ahead: bool,
 }
 
@@ -59,7 +60,7 @@ struct Fact {
     is_left_out: bool,
 }
 
-/// What is asked.
+/// A question about a fact.
 #[derive(Clone)]
 pub(super) struct Question {
     pub(super) target: FactTarget,
@@ -69,7 +70,7 @@ pub(super) struct Question {
     pub(super) age_max_ms: Option<u64>,
     /// It is about a use of the fact, or about what of it is read.
     pub(super) is_part: bool,
-    /// Of what it asks for there may be much.
+    /// The answer may be large.
     pub(super) is_large: bool,
 }
 
@@ -107,7 +108,7 @@ impl Question {
     }
 }
 
-/// Where a question stands.
+/// The state of a question.
 pub(super) enum Lookup {
     Answer(Result<Arc<Value>, FactError>),
     Pending,
@@ -119,9 +120,9 @@ pub(super) enum Lookup {
 }
 
 impl Facts {
-    pub(super) fn on(occasion: Option<Occasion>) -> Self {
+    pub(super) fn seeded(seed: Option<EvalSeed>) -> Self {
         Self {
-            occasion,
+            seed,
             ..Self::default()
         }
     }
@@ -129,8 +130,8 @@ impl Facts {
     /// A step begins anew: chance gives what it gave the step before, behind what stays known of that.
     pub(super) fn begin(&mut self) {
         self.gone_through = 0;
-        if let Some(occasion) = &self.occasion {
-            occasion.go_to(self.drawn);
+        if let Some(seed) = &self.seed {
+            seed.go_to(self.drawn);
         }
     }
 
@@ -140,9 +141,9 @@ impl Facts {
         self.gone_through <= FOREACH_ELEMENTS_IN_ALL_MAX
     }
 
-    /// What came of chance so far stays known.
+    /// Keeps the random draws so far for all later steps.
     pub(super) fn keep_drawn(&mut self) {
-        self.drawn = self.occasion.as_ref().map_or(0, Occasion::drawn);
+        self.drawn = self.seed.as_ref().map_or(0, EvalSeed::drawn);
     }
 
     /// The answer to a question without which the rule cannot go on.
@@ -224,7 +225,7 @@ impl Facts {
         facts.find(|fact| question.is(&fact.request))
     }
 
-    /// Whether uses of a fact may be asked for in its place.
+    /// Returns whether subqueries may be asked in place of a fact.
     pub(super) fn asks_for_parts(&self) -> bool {
         !self.only_whole
     }
@@ -248,7 +249,7 @@ impl Facts {
         }
     }
 
-    /// What the driver has not been told of, and else what it has not answered.
+    /// Returns the questions that the driver was not told of yet, or else those that it has not answered.
     pub(super) fn questions(&mut self) -> Vec<FactRequest> {
         let new = std::mem::replace(&mut self.asked, self.facts.len());
         let unanswered = |fact: &&Fact| fact.answer.is_none() && !fact.is_declined;
@@ -298,7 +299,7 @@ impl Facts {
         }
     }
 
-    /// What was asked for, but for parts that were of no use.
+    /// Returns the facts that were asked for, without subqueries that were of no use.
     pub(super) fn record(&self) -> Vec<FactRead> {
         self.facts
             .iter()
@@ -334,9 +335,20 @@ fn hash(expression: &str, parameters: &BTreeMap<String, Value>) -> u64 {
 
 impl Fact {
     fn is_of_no_use(&self) -> bool {
-        let failed = |error| scope::is_of_evaluation(error);
+        let failed = |error| is_of_evaluation(error);
         let answer = self.answer.as_ref().map(Result::as_ref);
         self.request.is_part
             && (self.is_declined || matches!(answer, Some(Err(error)) if failed(error)))
     }
+}
+
+/// Returns whether an error is about the query, rather than about the fact.
+pub(super) fn is_of_evaluation(error: &FactError) -> bool {
+    matches!(
+        error,
+        FactError::ExpressionInvalid { .. }
+            | FactError::EvaluationFailed { .. }
+            | FactError::BudgetExceeded { .. }
+            | FactError::RequestInvalid { .. }
+    )
 }

@@ -8,17 +8,22 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    FOREACH_ELEMENTS_MAX, RuleError, RuleOutcome, check,
-    conditions::{self, Stop, Verdict},
+    check,
+    conditions::{self, Verdict},
+    error::RuleError,
+    interrupt::Stop,
+    limits::FOREACH_ELEMENTS_MAX,
+    report::RuleOutcome,
     scope::Scope,
 };
-use crate::{
+use crate::ir::{
     Rule, VariableError, VariableErrorKind,
-    policy::{ContextEntry, ForEach, Validation},
+    context::ContextEntry,
+    rule::{ForEach, Validation},
     template::{Prepared, Resolve},
 };
 
-/// What each `foreach` of a rule goes through, once that is known: each step begins anew, and comes to the
+/// The elements of each `foreach` of a rule, once they are known: each step begins anew, and comes to the
 /// same list.
 #[derive(Default)]
 pub(super) struct Lists(Vec<Option<Elements>>);
@@ -26,13 +31,13 @@ pub(super) struct Lists(Vec<Option<Elements>>);
 /// The elements of a list, each shared with whoever speaks of it.
 pub(super) type Elements = Arc<[Arc<Value>]>;
 
-/// Where a `foreach` stands, for errors: written out only where there is one.
-struct Place<'p> {
+/// The path of a `foreach`, for errors: written out only where there is one.
+struct ForEachPath<'p> {
     outer: &'p dyn Display,
     at: usize,
 }
 
-impl Display for Place<'_> {
+impl Display for ForEachPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.foreach[{}]", self.outer, self.at)
     }
@@ -41,7 +46,7 @@ impl Display for Place<'_> {
 /// A rule on its way through its `foreach`.
 pub(super) struct Walk<'w> {
     pub(super) rule: &'w Rule,
-    /// Of those that stand in no other.
+    /// The lists of those that stand in no other `foreach`.
     pub(super) lists: &'w mut Lists,
 }
 
@@ -64,18 +69,18 @@ impl Lists {
     }
 }
 
-/// What stands around a `foreach`.
+/// The surroundings of a `foreach`.
 #[derive(Clone, Copy)]
 struct Outer<'o> {
     place: &'o dyn Display,
-    /// What patterns are about, if that is not the object.
+    /// The value that patterns are compared with, if it is not the object.
     about: Option<&'o Value>,
     /// It stands in no other.
     is_first: bool,
 }
 
 impl Walk<'_> {
-    /// What the rule's lists come to.
+    /// Judges the elements of the rule's lists.
     pub(super) fn judge(&mut self, all: &[ForEach], scope: &mut Scope<'_>) -> Option<RuleOutcome> {
         let outer = Outer {
             place: &"validate",
@@ -95,7 +100,7 @@ impl Walk<'_> {
     ) -> Option<RuleOutcome> {
         let (mut judged, mut pending, mut no_list) = (0_usize, false, None);
         for (at, each) in all.iter().enumerate() {
-            let place = Place {
+            let place = ForEachPath {
                 outer: outer.place,
                 at,
             };
@@ -195,7 +200,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether it is of a variable, and of this kind. What is wrong with a fact is never.
+/// Returns whether it is an error of a variable, and of this kind. An error of a fact never is.
 fn is_of(error: &RuleError, kind: VariableErrorKind) -> bool {
     matches!(error, RuleError::Variable { source, .. } if source.kind == kind)
 }
@@ -232,7 +237,7 @@ fn judged_elements(
     }
 }
 
-/// What the list comes to; a single value is a list of one. One that is not there is an error.
+/// Evaluates the list; a single value is a list of one. A missing one is an error.
 pub(super) fn elements(
     list: &Prepared,
     place: &dyn Display,
@@ -258,8 +263,8 @@ pub(super) fn elements(
     }
 }
 
-/// What is made of one element, with the context of its `foreach`: that is all entries, and how many of
-/// them stand outside. What was found out of those is known there afterwards.
+/// Calls `make` for one element, within the context of its `foreach`: all entries, and the number of those
+/// outside. Facts that it learns of the outer entries are kept.
 pub(super) fn within<T>(
     (entries, outside): (&[Arc<ContextEntry>], usize),
     element: &Arc<Value>,
@@ -274,6 +279,7 @@ pub(super) fn within<T>(
         entries,
         states: &mut states,
         facts: outer.facts,
+        pushdown: outer.pushdown,
         visible: entries.len(),
     });
     outer.states.learn(&states);

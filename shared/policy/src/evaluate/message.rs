@@ -1,24 +1,9 @@
 //! What a user is told.
 
-use anteroom_model::FactError;
+use anteroom_functions::pattern::Difference;
 
-use super::scope::{Interrupt, Scope};
-use crate::{Rule, pattern::Difference, reference::CONFIG_MAP, template::Template};
-
-/// Why a fact could not be read. About a ConfigMap in Kyverno's words, as clients match on them.
-pub(super) fn fact(read: &str, error: &FactError) -> String {
-    match (read.strip_prefix(CONFIG_MAP), error) {
-        (Some(object), FactError::PathOutsideNamespace { namespace, .. }) => {
-            let other = object.split('/').next().unwrap_or_default();
-            format!(
-                "configMap namespace \"{other}\" is different from policy namespace \"{namespace}\": \
-                 {error}"
-            )
-        }
-        (Some(_), error) => format!("failed to get {read} : {error}"),
-        (None, error) => error.to_string(),
-    }
-}
+use super::{interrupt::Interrupt, scope::Scope};
+use crate::ir::{Rule, template::Template};
 
 /// The message of a violation: the rule's own and those of the conditions that were met. `None` while
 /// a fact is waited for.
@@ -68,7 +53,7 @@ pub(super) fn difference(
     })
 }
 
-/// As [`difference`], of an object that matches none of several patterns.
+/// Like [`difference`], about an object that matches none of several patterns.
 pub(super) fn differences(
     rule: &Rule,
     differences: &[(usize, Difference)],
@@ -134,7 +119,7 @@ fn condition_texts(messages: &[&Template], scope: &mut Scope<'_>) -> Option<Vec<
         .collect()
 }
 
-/// What is not empty, with semicolons between.
+/// Joins the texts that are not empty with semicolons.
 fn join(texts: impl IntoIterator<Item = String>) -> String {
     let texts: Vec<String> = texts.into_iter().filter(|text| !text.is_empty()).collect();
     texts.join("; ")

@@ -2,24 +2,26 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use anteroom_functions::{pattern, values};
 use anteroom_patch::{PatchError, Schema, anchors, json, merge};
 use serde_json::{Map, Value};
 
 use super::{
-    RuleError, RuleOutcome,
-    conditions::{self, Stop, Verdict},
+    conditions::{self, Verdict},
+    error::RuleError,
     foreach,
-    scope::{Interrupt, Scope},
+    interrupt::{Interrupt, Stop},
+    limits::MUTATED_BYTES_MAX,
+    report::RuleOutcome,
+    scope::Scope,
 };
-use crate::{
+use crate::ir::{
     Operation, VariableError, VariableErrorKind,
-    evaluate::MUTATED_BYTES_MAX,
     mutation::{MutateEach, Mutation, Patch, PatchOperation},
-    pattern, scalar,
     template::ValueTemplate,
 };
 
-/// What the rule makes of the object. `None` while a fact is waited for.
+/// Patches the object. `None` while a fact is waited for.
 pub(super) fn run(mutation: &Mutation, scope: &mut Scope<'_>) -> Option<RuleOutcome> {
     if scope.request.operation() == Operation::Delete {
         let reason = "what is deleted is not changed".to_owned();
@@ -45,8 +47,8 @@ pub(super) fn run(mutation: &Mutation, scope: &mut Scope<'_>) -> Option<RuleOutc
     })
 }
 
-/// What becomes of an object that exists already. `gone_through` are the bytes that patches of the rule have gone
-/// through so far.
+/// Patches an object that exists already. `gone_through` counts the bytes that patches of the rule have gone
+/// through.
 pub(super) fn of_existing(
     mutation: &Mutation,
     before: &Value,
@@ -135,6 +137,7 @@ fn each_list(
             entries: scope.entries,
             states: scope.states,
             facts: scope.facts,
+            pushdown: scope.pushdown,
             visible: scope.visible,
         };
         let elements = foreach::elements(&each.list, &place, &mut scope)?;
@@ -152,7 +155,8 @@ fn each_list(
     Ok(())
 }
 
-/// Where an element waits for a fact, those after it ask too, so that their facts come together.
+/// Patches element by element. Where one waits for a fact, those after it ask too, so that their facts come
+/// together.
 fn each_element(
     each: &MutateEach,
     elements: &[Arc<Value>],
@@ -258,14 +262,14 @@ fn merged(object: &Object, patch: &Value) -> Result<Value, PatchError> {
     }
 }
 
-/// As in a pattern; scalars also where they read alike.
+/// Compares as a pattern does; scalars match also where they read alike.
 fn matches(pattern: &Value, found: &Value) -> bool {
     let is_scalar = |value: &Value| !value.is_object() && !value.is_array();
     pattern::matches(pattern, found).is_ok()
         || (is_scalar(pattern)
             && is_scalar(found)
             && !pattern.is_null()
-            && scalar::text(pattern) == scalar::text(found))
+            && values::text(pattern) == values::text(found))
 }
 
 fn rendered_operation(
@@ -313,7 +317,7 @@ fn rendered(patch: &ValueTemplate, scope: &mut Scope<'_>) -> Result<Value, Inter
     }
 }
 
-/// What a key says beside its name. In what a condition matches there are anchors of patterns.
+/// Returns the anchor of a key. Within a condition, the anchors of patterns count.
 fn special(key: &str) -> Option<Result<anchors::Anchor, ()>> {
     match anchors::Anchor::of(key) {
         Some((anchor, _)) => Some(Ok(anchor)),

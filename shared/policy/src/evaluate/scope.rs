@@ -5,23 +5,27 @@
 //! is evaluated again. An entry sees the entries before it, so none can wait for itself.
 
 mod fact;
-mod part;
 mod root;
+mod states;
+mod subquery;
 
 use std::sync::Arc;
 
+use anteroom_functions::functions;
 use anteroom_jmespath::{Budget, Environment, EvalError, MissingKey, ast::Term};
 use anteroom_model::limits;
 use serde_json::Value;
 
-use super::facts::Facts;
-use crate::{
-    AdmissionRequest, Operation, RuleError, VariableError, VariableErrorKind, functions,
-    policy::{ContextEntry, Loader},
+use super::{facts::Facts, interrupt::Interrupt};
+use crate::ir::{
+    AdmissionRequest, Operation, VariableError, VariableErrorKind,
+    context::{ContextEntry, Loader},
+    subquery::Pushdown,
     template::{Bound, Prepared, Resolve, ValueTemplate},
 };
-pub(super) use part::is_of_evaluation;
 use root::Root;
+use states::State;
+pub(super) use states::States;
 
 /// Bytes of what one expression gives in a rule; more is an error.
 const RESULT_BYTES_MAX: u64 = limits::RESULT_BYTES_MAX as u64;
@@ -30,92 +34,16 @@ const RESULT_BYTES_MAX: u64 = limits::RESULT_BYTES_MAX as u64;
 /// filtered well within it.
 const STEPS_MAX: u64 = 2_000_000;
 
-/// Why a template or an expression is not resolved.
-#[derive(Debug)]
-pub(super) enum Interrupt {
-    /// Until a fact is there.
-    Pending,
-    /// For good, whatever stands around it.
-    Rule(Box<RuleError>),
-    /// For good, unless something stands in for it.
-    Variable(VariableError),
-}
-
-impl From<VariableError> for Interrupt {
-    fn from(error: VariableError) -> Self {
-        Self::Variable(error)
-    }
-}
-
-impl Interrupt {
-    /// The rule's error, if it is one; `place` is where the variable stands.
-    pub(super) fn into_error(self, place: impl FnOnce() -> String) -> Option<RuleError> {
-        Some(match self {
-            Self::Pending => return None,
-            Self::Rule(error) => *error,
-            Self::Variable(source) => RuleError::Variable {
-                place: place(),
-                source,
-            },
-        })
-    }
-}
-
-/// What is known of each entry of a rule. Kept from step to step, so that nothing is loaded twice.
-pub(super) struct States(Vec<State>);
-
-/// Where an entry stands. A fact that could not be read is no state: it ends the evaluation.
-#[derive(Clone)]
-enum State {
-    Unloaded,
-    Loaded(Arc<Value>),
-    /// The driver goes on without it: it is as if it were not there, so that a `||` may stand in for it.
-    Absent(VariableError),
-}
-
-impl States {
-    pub(super) fn new(entries: &[Arc<ContextEntry>]) -> Self {
-        Self(vec![State::Unloaded; entries.len()])
-    }
-}
-
-impl States {
-    /// Those of a `foreach` for one element: what is known outside is known within.
-    /// `added` are the entries that it has more.
-    pub(super) fn within(
-        &self,
-        added: &[Arc<ContextEntry>],
-        element: &Arc<Value>,
-        index: usize,
-    ) -> Self {
-        let mut states = self.0.clone();
-        for entry in added {
-            let is_index = entry.name.starts_with("elementIndex");
-            states.push(match (&entry.loader, is_index) {
-                (Loader::Given, false) => State::Loaded(Arc::clone(element)),
-                (Loader::Given, true) => State::Loaded(Arc::new(index.into())),
-                _ => State::Unloaded,
-            });
-        }
-        Self(states)
-    }
-
-    /// Takes over what was loaded within, and stands outside.
-    pub(super) fn learn(&mut self, within: &Self) {
-        let outer = self.0.len();
-        self.0.clone_from_slice(&within.0[..outer]);
-    }
-}
-
 /// The context at one place of a rule.
 pub(super) struct Scope<'e> {
     pub(super) request: &'e AdmissionRequest,
-    /// Of a `Policy`: it reads nothing outside it.
+    /// The namespace of a `Policy`, which reads nothing outside it.
     pub(super) namespace: Option<&'e str>,
     pub(super) entries: &'e [Arc<ContextEntry>],
     pub(super) states: &'e mut States,
     pub(super) facts: &'e mut Facts,
-    /// How many entries are visible here.
+    pub(super) pushdown: &'e Pushdown,
+    /// The number of entries that are visible here.
     pub(super) visible: usize,
 }
 
@@ -143,13 +71,13 @@ impl Resolve for Scope<'_> {
 enum Turn {
     Done(Value),
     Missed(usize),
-    /// What it looks up of the request cannot be told.
+    /// A part of the request that it reads cannot be told.
     Untold(String),
     Failed(EvalError),
 }
 
 impl Scope<'_> {
-    /// What an expression comes to, or an error of its own. What comes of its entries interrupts.
+    /// Evaluates an expression: its value, or an error of its own. Errors of its entries interrupt.
     fn searched(
         &mut self,
         bound: &Bound,
@@ -224,6 +152,7 @@ impl Scope<'_> {
             entries: self.entries,
             states: self.states,
             facts: self.facts,
+            pushdown: self.pushdown,
             visible: entry,
         }
     }
@@ -323,7 +252,7 @@ impl Scope<'_> {
             .with_functions(functions())
             .with_parameters(&bound.parameters)
             .with_missing_key(MissingKey::Error)
-            .with_occasion(self.facts.occasion.as_ref())
+            .with_seed(self.facts.seed.as_ref())
             .with_budget(Budget {
                 steps: STEPS_MAX,
                 built_bytes: RESULT_BYTES_MAX,
@@ -361,7 +290,7 @@ fn without_value(name: &str, interrupt: Interrupt) -> Interrupt {
     }
 }
 
-/// Of an entry that the driver goes on without.
+/// Returns the error of an entry that the driver goes on without.
 fn left_out(name: &str) -> VariableError {
     VariableError {
         expression: name.to_owned(),

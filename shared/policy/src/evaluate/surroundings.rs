@@ -1,67 +1,22 @@
 //! What a request does not carry, asked for where a rule is about it.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 
 use super::{
-    Pass,
-    conditions::Stop,
     facts::{Facts, Question},
+    interrupt::Stop,
 };
-use crate::{
+use crate::ir::{
     AdmissionRequest, FactTarget, FailureAction, Rule,
     matching::{
-        BINDINGS_OF_USER, Lacking, Match, Matched, Surroundings, names_of_user, object_namespace,
-        roles_of,
+        BINDINGS_OF_USER, LABELS, Lacking, Match, Matched, NAMESPACE_SELECTOR, ROLES, Surroundings,
+        names_of_user, roles_of,
     },
 };
 
-/// What is made of a namespace.
-pub(crate) const LABELS: &str = "metadata.labels || `{}`";
-
-/// Of a namespace's labels, in place of a context entry's name.
-pub(crate) const NAMESPACE_SELECTOR: &str = "namespaceSelector";
-
-/// Of bindings, in place of a context entry's name.
-pub(crate) const ROLES: &str = "roles";
-
-/// Whether the rule speaks of the request. Where it does, and names the roles of whoever asks, the request
-/// has them from then on.
-pub(super) fn speaks_of(
-    rule: &Rule,
-    pass: &mut Pass<'_>,
-    facts: &mut Facts,
-    known: &mut Surroundings,
-) -> Result<bool, Stop> {
-    let speaks = match pass.is_earlier {
-        // Whoever made the old state is not who asks now, and is known to nobody.
-        true => {
-            let (by_nobody, mut known) = (pass.request.by_nobody(), known.of_nobody());
-            matches(&rule.matches, &by_nobody, facts, &mut known)?
-        }
-        false => matches(&rule.matches, &pass.request, facts, known)?,
-    };
-    if !speaks {
-        return Ok(false);
-    }
-    if rule.names_roles && !pass.has_roles {
-        if known.roles(&pass.request).is_none() {
-            let roles = Lacking {
-                roles: true,
-                ..Lacking::default()
-            };
-            ask(roles, &pass.request, facts, known)?;
-        }
-        if let Some(roles) = known.roles(&pass.request) {
-            pass.request = Cow::Owned(pass.request.with_roles(&roles));
-        }
-        pass.has_roles = true;
-    }
-    Ok(true)
-}
-
-/// Whether this speaks of the request. What does not depend on more than the request asks nobody.
+/// Returns whether this matches the request. Facts are asked for only where the request does not decide it.
 pub(super) fn matches(
     matches: &Match,
     request: &AdmissionRequest,
@@ -76,7 +31,7 @@ pub(super) fn matches(
     Ok(matches.matches(request, known) == Matched::Yes)
 }
 
-/// What a violation by this request leads to. Labels are asked for only where an override is about them.
+/// Returns the failure action for this request. Labels are asked for only where an override selects by them.
 pub(super) fn action(
     rule: &Rule,
     request: &AdmissionRequest,
@@ -94,6 +49,19 @@ pub(super) fn action(
     Ok(rule
         .action_for(request, known)
         .unwrap_or(FailureAction::Enforce))
+}
+
+/// Learns the roles of whoever made the request.
+pub(super) fn roles(
+    request: &AdmissionRequest,
+    facts: &mut Facts,
+    known: &mut Surroundings,
+) -> Result<(), Stop> {
+    let roles = Lacking {
+        roles: true,
+        ..Lacking::default()
+    };
+    ask(roles, request, facts, known)
 }
 
 /// Learns what is lacking, all of it at once.
@@ -121,7 +89,7 @@ fn ask(
 
 fn labels(request: &AdmissionRequest, facts: &mut Facts) -> Result<Arc<Value>, Stop> {
     let target = FactTarget::NamespaceLabels {
-        namespace: object_namespace(request).to_owned(),
+        namespace: request.object_namespace().to_owned(),
     };
     facts.need(
         NAMESPACE_SELECTOR,

@@ -2,23 +2,24 @@ mod actions;
 mod applies;
 mod cel;
 mod context;
-mod excepted;
-mod existing;
+mod exceptions;
 mod facts;
 mod foreach;
 mod mutate;
-mod occasion;
-mod parts;
+mod mutate_existing;
+mod nondeterministic;
 mod patterns;
+mod subqueries;
 mod surroundings;
 mod unknown;
 
-use anteroom_model::Failure;
+use anteroom_functions::testing::any_json;
+use anteroom_model::{ErrorCode, FactError, Failure};
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
-use crate::{RequestParts, compile, operator::tests::any_json};
+use crate::{AdmissionRequest, FactTarget, Policy, PolicyException, RequestParts, Rule, compile};
 
 /// A ClusterPolicy of one rule about everything, with these fields.
 fn policy(rule: &str) -> Policy {
@@ -67,7 +68,7 @@ fn drive(
         answer
     });
     let parts = RequestParts::of(policy, policy.rules()[0].phase());
-    let cut = crate::request_parts::tests::cut(&parts, request);
+    let cut = crate::pushdown::request_parts::tests::cut(&parts, request);
     let repeat = |fact: &FactRequest| {
         let known = said.iter().find(|(asked, _)| asked == fact);
         known.map(|(_, answer)| answer.clone()).unwrap()

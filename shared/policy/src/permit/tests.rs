@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     FactTarget,
-    call::tests::{B, policy_of, request, target, with_variables},
+    ir::call::tests::{B, policy_of, request, target, with_variables},
 };
 
 const A: &str = "{{ request.object.metadata.labels.a }}";
@@ -147,7 +147,7 @@ fn no_other_path_is_permitted() {
     assert!(api(None, pods, &long).unwrap_err().contains("longer"));
 }
 
-/// Rule 7.
+/// Invariant 7 of ARCHITECTURE.md.
 #[test]
 fn a_confined_policys_path_stays_in_its_namespace() {
     let template = "/api/v1/namespaces/AAA/AAA/x/AAA";

@@ -2,9 +2,10 @@
 
 mod followed;
 
+use anteroom_functions::query_functions;
 use anteroom_jmespath::{Environment, EvalError, Expression, MissingKey};
 use anteroom_model::FactError;
-use anteroom_policy::{FactRequest, FactTarget, may_miss_key, query_functions};
+use anteroom_policy::{FactRequest, FactTarget, may_miss_key};
 use proptest::{prelude::*, sample::select};
 use serde_json::{Value, json};
 

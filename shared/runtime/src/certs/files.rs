@@ -10,11 +10,11 @@ use jiff::Timestamp;
 
 use super::{CertError, Certificates, Pair, Pem};
 
-/// How often the files are read again. A Secret's files are symbolic links that are swapped, which
+/// Interval between reads of the files. A Secret's files are symbolic links that are swapped, which
 /// file notifications see unreliably; reading two small files costs nothing.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Where a certificate comes from.
+/// Options that name the files of a certificate.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "TLS")]
 pub struct TlsFileArgs {

@@ -15,11 +15,10 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _
 
 use super::{CertError, Pem};
 
-/// How long an authority is valid: it is only known to those that were given it, and replacing it
-/// means to tell all of them.
+/// Validity of an authority: long, since replacing it means to tell everyone who trusts it.
 pub const AUTHORITY_VALIDITY: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
 
-/// How long a serving certificate is valid.
+/// Validity of a serving certificate.
 pub const SERVING_VALIDITY: SignedDuration = SignedDuration::from_hours(365 * 24);
 
 /// Clocks differ: what is made now is valid from this much earlier.
@@ -94,7 +93,7 @@ impl Authority {
         super::not_after(&certificate)
     }
 
-    /// Whether a client that trusts this authority accepts `pair` for `name` (a DNS name or an IP
+    /// Returns true if a client that trusts this authority accepts `pair` for `name` (a DNS name or an IP
     /// address) at `now`.
     pub fn vouches_for(&self, pair: &Pem, name: &str, now: Timestamp) -> bool {
         let der = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).ok();

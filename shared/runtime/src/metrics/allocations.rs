@@ -1,16 +1,16 @@
-//! How much was ever allocated, as jemalloc counts it: the difference of two scrapes is what the work
-//! between them took.
+//! Bytes and objects ever allocated, as jemalloc counts them: the difference of two scrapes is what the work between
+//! them took.
 
 use tikv_jemalloc_ctl::{Access, AsName, Result, epoch};
 
-/// What jemalloc calls all arenas together.
+/// Number by which jemalloc names all arenas together.
 const ALL_ARENAS: u32 = 4096;
 
 /// Since the process started, what was given back included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Allocations {
     pub(super) count: u64,
-    /// Of the size classes that were given, which are up to a fifth more than what was asked for.
+    /// Bytes of the size classes that were given: up to a fifth more than was asked for.
     pub(super) bytes: u64,
 }
 
@@ -67,7 +67,7 @@ impl Kind {
 mod tests {
     use super::*;
 
-    /// This test's own allocator is not jemalloc, which has counted nothing then, but knows its names.
+    /// The test's own allocator is not jemalloc, which has counted nothing then, but knows its names.
     #[test]
     fn jemalloc_knows_what_is_asked() {
         assert_eq!(Kind::SMALL.bytes(0).unwrap(), 8);

@@ -1,4 +1,4 @@
-//! What the process itself takes.
+//! Resources of the process, from the proc filesystem.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! How a log line looks.
+//! Formats of log lines.
 
 use std::{fmt, io::IsTerminal as _};
 

@@ -18,25 +18,26 @@ use opentelemetry_sdk::{
 };
 use tokio::runtime::Handle;
 
-/// Where OTLP over HTTP takes traces, below the general endpoint.
+/// Path of traces in OTLP over HTTP, below the general endpoint.
 const HTTP_TRACES_PATH: &str = "/v1/traces";
 
-/// Where traces go. The variables are OpenTelemetry's own.
+/// Options for exporting traces. The variables are OpenTelemetry's own.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OtlpArgs {
-    /// Where traces go, as in http://collector:4318; off when not set.
+    /// The OTLP endpoint that receives traces, as in http://collector:4318. Without it, no traces
+    /// are sent.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", global = true)]
     pub otlp_endpoint: Option<String>,
 
-    /// The same for traces alone, and taken as it stands: /v1/traces is not appended.
+    /// The same for traces only. The URL is used unchanged: /v1/traces is not appended.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", global = true)]
     pub otlp_traces_endpoint: Option<String>,
 
-    /// How traces are sent [default: http/protobuf].
+    /// The protocol that sends traces [default: http/protobuf].
     #[arg(long, env = "OTEL_EXPORTER_OTLP_PROTOCOL", global = true)]
     pub otlp_protocol: Option<OtlpProtocol>,
 
-    /// The same for traces alone.
+    /// The same for traces only.
     #[arg(
         long,
         env = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
@@ -46,7 +47,7 @@ pub struct OtlpArgs {
     pub otlp_traces_protocol: Option<OtlpProtocol>,
 }
 
-/// How traces are sent.
+/// The protocol of OTLP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OtlpProtocol {
     /// Protobuf over HTTP/1.1, port 4318 by custom.
@@ -58,7 +59,7 @@ pub enum OtlpProtocol {
     Grpc,
 }
 
-/// Where exactly and how: what the options and OpenTelemetry's rules for them come to.
+/// The endpoint and protocol that follow from the options by OpenTelemetry's rules.
 #[derive(Debug, PartialEq, Eq)]
 struct Target {
     protocol: OtlpProtocol,
@@ -130,7 +131,7 @@ pub(super) fn provider(
     Ok(Some(provider))
 }
 
-/// Who sends: what the environment says, and our own name where it says none.
+/// The sender, from the environment, with our own service name where that has none.
 fn resource(service_name: &'static str) -> Resource {
     let from_environment = Resource::builder().build();
     let name = from_environment.get(&"service.name".into());

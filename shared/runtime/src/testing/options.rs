@@ -1,4 +1,4 @@
-//! Whether a page of documentation says of every option what the program says itself.
+//! A check that a documentation page describes every option in the words of the program.
 
 use clap::{Arg, Command};
 

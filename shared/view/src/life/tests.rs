@@ -74,7 +74,7 @@ fn name(life: &Life) -> String {
     )
 }
 
-/// What can come about at all.
+/// All states that can be reached.
 fn reachable() -> Vec<Life> {
     let mut found = vec![Life::reading(), Life::live(), Life::waiting()];
     let mut at = 0;
@@ -155,7 +155,7 @@ fn only_the_writers_word_makes_a_view_answer() {
 }
 
 #[test]
-fn what_answers_never_changes_before_it_is_complete_again() {
+fn served_data_never_changes_before_the_new_data_is_complete() {
     every_step(|life, event, next, effect| {
         if !(life.state.answers() && next.state.answers()) {
             return;
@@ -175,7 +175,7 @@ fn what_answers_never_changes_before_it_is_complete_again() {
 }
 
 #[test]
-fn nothing_is_installed_but_at_the_end_of_the_log_or_on_the_writers_word() {
+fn gathered_records_are_installed_only_at_the_end_of_the_log_or_on_the_writers_word() {
     every_step(|life, event, _, effect| {
         if effect == Effect::Install {
             assert!(
@@ -190,7 +190,7 @@ fn nothing_is_installed_but_at_the_end_of_the_log_or_on_the_writers_word() {
 }
 
 #[test]
-fn what_is_not_followed_comes_back_by_reading_again_and_by_nothing_else() {
+fn a_view_that_is_not_followed_comes_back_only_by_reading_again() {
     let followed = |log| !matches!(log, Log::Lost | Log::Passed);
     every_step(|life, event, next, _| {
         if !followed(life.log) && followed(next.log) {
@@ -215,9 +215,9 @@ fn a_failure_reaches_readers_at_once_and_heals_by_itself() {
     }
 }
 
-/// What was freed answers *evicted* until the log has been read for it, whatever happens.
+/// A view that was freed answers *evicted* until the log was read for it, whatever happens.
 #[test]
-fn what_was_freed_says_so_until_it_is_read_again() {
+fn a_freed_view_answers_evicted_until_it_is_read_again() {
     for life in lives() {
         if life.state == State::Dropped {
             continue;
@@ -233,7 +233,7 @@ fn what_was_freed_says_so_until_it_is_read_again() {
 }
 
 #[test]
-fn what_broke_does_not_answer() {
+fn a_broken_view_does_not_answer() {
     let may_answer = |life: &Life| life.log != Log::Passed;
     for life in lives().into_iter().filter(may_answer) {
         let (next, effect) = life.clone().step(Event::Broken { served: true });

@@ -114,7 +114,7 @@ fn a_view_without_objects_is_an_empty_list() {
 }
 
 #[test]
-fn what_is_not_a_list_has_no_elements_and_what_is_no_object_no_fields() {
+fn only_lists_have_elements_and_only_objects_have_fields() {
     let store = store(ingresses("Ingress", "ingresses"), &["a"]);
     let root = ViewNode::root(&store);
     assert_eq!(root.elements().count(), 0);

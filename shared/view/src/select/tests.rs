@@ -212,7 +212,7 @@ fn an_object_that_is_not_there_is_not_found_in_the_api_servers_words() {
 
 /// Rule 1: what a view does not hold is unknown, not absent.
 #[test]
-fn what_a_view_does_not_hold_is_refused_and_not_absent() {
+fn objects_that_a_view_does_not_hold_are_refused_and_not_absent() {
     let confined = Collection {
         namespaces: vec!["a".into(), "b".into()],
         ..Collection::all(gvr("", "configmaps"))
@@ -291,12 +291,12 @@ fn each_state_of_a_referenced_object_has_its_own_answer() {
         let error = select(&view, &one("a", name)).unwrap_err();
         assert_eq!(error.code().as_str(), code, "{name}: {error}");
         let select = Select::new(&one("a", name)).unwrap();
-        let known = select.reference(view.read(0, 0).unwrap()).unwrap().known;
+        let known = select.reference(view.read(0, 0).unwrap()).unwrap().state;
         let expected = match name {
-            "pending" => Known::Pending,
-            "idle" => Known::Idle,
-            "nobody's" => Known::Unregistered,
-            _ => Known::Settled,
+            "pending" => ReferenceState::Pending,
+            "idle" => ReferenceState::Idle,
+            "nobody's" => ReferenceState::Unregistered,
+            _ => ReferenceState::Settled,
         };
         assert_eq!(known, expected, "{name}");
     }
@@ -322,7 +322,7 @@ fn a_response_is_what_came() {
 }
 
 #[test]
-fn what_it_takes_to_find_the_objects_is_paid_from_the_budget() {
+fn finding_the_objects_is_paid_from_the_budget() {
     let names: Vec<_> = (0..200).map(|n| n.to_string()).collect();
     let keys: Vec<_> = names.iter().map(|name| ("a", name.as_str())).collect();
     let view = configmaps(&keys);
@@ -447,5 +447,40 @@ proptest! {
             _ => got["items"].clone(),
         };
         prop_assert_eq!(items, json!(expected(&plain, &selection)));
+    }
+}
+
+#[test]
+fn a_selection_is_within_limits_of_objects_and_of_bytes() {
+    let mut view = crate::testing::TestView::new("", "pods", "Pod");
+    for (namespace, name) in [("a", "1"), ("a", "2"), ("b", "1")] {
+        view.put(namespace, name, &json!({"long": "x".repeat(100)}));
+    }
+    let state = view.snapshot();
+    let bytes = state.read().objects().next().unwrap().body().len();
+    let of = |namespace: &str| Selection {
+        namespace: namespace.into(),
+        ..Selection::default()
+    };
+    let one = |name: &str| Selection {
+        shape: Shape::Object,
+        object: Some(ObjectKey::new("a", name)),
+        ..Selection::default()
+    };
+    for (selection, objects) in [
+        (of(""), 3),
+        (of("a"), 2),
+        (of("b"), 1),
+        (of("none"), 0),
+        (one("2"), 1),
+        (one("none"), 0),
+    ] {
+        let select = Select::new(&selection).unwrap();
+        let is_within = |objects, bytes| select.is_within(state.read(), objects, bytes);
+        assert!(is_within(objects, objects * bytes), "{selection:?}");
+        if objects > 0 {
+            assert!(!is_within(objects - 1, usize::MAX), "{selection:?}");
+            assert!(!is_within(objects, objects * bytes - 1), "{selection:?}");
+        }
     }
 }

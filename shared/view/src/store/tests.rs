@@ -59,7 +59,7 @@ fn deltas() -> impl Strategy<Value = Vec<Delta<Vec<u8>>>> {
     prop::collection::vec(delta, 0..60)
 }
 
-/// What was last said of each key: tenure, version, and the body if it is there.
+/// The last record of each key: tenure, version, and the body if it is there.
 type Model = BTreeMap<ObjectKey, (Epoch, ResourceVersion, Option<Vec<u8>>)>;
 
 proptest! {
@@ -117,7 +117,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_delta_replaced_is_handed_back() {
+fn applying_a_delta_returns_the_replaced_object() {
     let mut store = Draft::default();
     let applied = store.apply(Revision(1), &put("a", 1, "1", "x"), None);
     assert!(matches!(applied, Applied::Put { old: None }));
@@ -130,7 +130,7 @@ fn what_a_delta_replaced_is_handed_back() {
 }
 
 #[test]
-fn what_was_deleted_is_not_put_back_from_before() {
+fn a_deleted_object_is_not_put_back_by_an_older_record() {
     let mut store = Draft::default();
     store.apply(Revision(1), &delete("a", 2, "10"), None);
     for (position, old) in [(2, put("a", 2, "9", "x")), (3, put("a", 1, "99", "x"))] {
@@ -185,7 +185,7 @@ fn states_share_what_did_not_change() {
 
 /// A view that was dropped and wanted again begins afresh, whatever a reader missed.
 #[test]
-fn what_is_before_the_views_origin_is_void() {
+fn records_before_the_views_origin_are_void() {
     let mut store = Draft::default();
     store.apply(Revision(1), &put("a", 1, "1", "x"), None);
     store.apply(Revision(2), &put("b", 3, "2", "y"), None);
@@ -261,7 +261,7 @@ fn body_of(n: u32, round: u32) -> String {
 proptest! {
     /// Objects move in and out of allocations that they share; nobody may tell.
     #[test]
-    fn what_is_packed_stays_what_it_is(
+    fn packed_objects_keep_their_content(
         objects in 1_u32..400,
         changes in prop::collection::vec((0_u32..400, prop::bool::weighted(0.8)), 0..600),
         held_at in 0_usize..600,

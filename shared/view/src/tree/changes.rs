@@ -1,4 +1,4 @@
-//! What differs between two states of a view.
+//! The difference between two states of a view.
 //!
 //! States that followed one another share all groups and chunks but those that changed, so finding the
 //! changes costs a comparison of two pointers for each group, and a walk through those that differ.
@@ -17,9 +17,9 @@ pub enum Change<'a> {
     Removed(&'a Object),
     /// It is another one in the later state.
     Replaced {
-        /// As it was.
+        /// The object before.
         old: &'a Object,
-        /// As it is.
+        /// The object now.
         new: &'a Object,
     },
 }
@@ -83,7 +83,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// How many both begin with.
+/// The number of elements that both begin with.
 fn common<T>(old: &[T], new: &[T], are_one: impl Fn(&T, &T) -> bool) -> usize {
     let pairs = old.iter().zip(new);
     pairs.take_while(|(old, new)| are_one(old, new)).count()

@@ -10,8 +10,8 @@ pub(super) const CHUNK_OBJECTS_MAX: usize = 64;
 /// The fewest objects that a chunk has room for, so that a small view stays small.
 pub(super) const CHUNK_ROOM_MIN: usize = 4;
 
-/// What a chunk takes beside its slots: its counters, its own head, and its place in the list, of
-/// which half may be room.
+/// The size of a chunk beside its slots: its counters, its own head, and its slot in the list, of which
+/// half may be unused.
 pub(super) const CHUNK_BYTES: usize = 48 + 2 * size_of::<usize>();
 
 /// Objects in order.
@@ -32,7 +32,7 @@ impl Chunk {
         self.0.first().is_some_and(|first| first.order(key).is_le())
     }
 
-    /// Where the object of this key is, or would be.
+    /// Finds the position of the object of this key, or the one where it would be.
     pub(super) fn search(&self, key: Parts<'_>) -> Result<usize, usize> {
         self.0.binary_search_by(|held| held.order(key))
     }
@@ -43,13 +43,14 @@ impl Chunk {
         self.0.insert(at, object);
     }
 
-    /// What its objects take that may be packed.
+    /// The bytes of its objects that may be packed.
     pub(super) fn loose_bytes(&self) -> usize {
         let loose = self.0.iter().filter(|object| is_loose(object));
         loose.map(Object::len).sum()
     }
 
-    /// Whether enough of its objects have an allocation of their own for packing to be worth it.
+    /// Returns true if enough of its objects have an allocation of their own for packing to be worth
+    /// it.
     pub(super) fn has_loose(&self) -> bool {
         let loose = self.0.iter().filter(|object| object.is_alone());
         loose.count() * 8 > self.0.len()

@@ -10,7 +10,7 @@ use super::{Parts, chunk::Chunk};
 /// The most chunks of one group.
 pub(super) const GROUP_CHUNKS_MAX: usize = 64;
 
-/// What a group takes beside its chunks: its counters, its own head, and its place in the list.
+/// The size of a group beside its chunks: its counters, its own head, and its slot in the list.
 const GROUP_BYTES: usize = 64;
 
 #[derive(Clone, Debug, Default)]
@@ -30,9 +30,9 @@ pub(super) struct Chunks {
     len: usize,
 }
 
-/// Where a chunk is.
+/// The position of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ChunkPosition {
     group: usize,
     at: usize,
 }
@@ -48,7 +48,7 @@ fn in_group(group: &Arc<Group>) -> slice::Iter<'_, Arc<Chunk>> {
 }
 
 impl Chunks {
-    /// What it takes, but for what is in the chunks.
+    /// Its size in memory without the content of the chunks.
     pub(super) fn bytes(&self) -> usize {
         self.groups.len() * GROUP_BYTES
     }
@@ -66,55 +66,55 @@ impl Chunks {
         self.groups.iter().flat_map(of_group)
     }
 
-    /// Where the object of this key is, if it is anywhere; `None`: there is no chunk.
-    pub(super) fn find(&self, key: Parts<'_>) -> Option<Place> {
+    /// Finds the chunk that holds the object of this key, if any does; `None`: there is no chunk.
+    pub(super) fn find(&self, key: Parts<'_>) -> Option<ChunkPosition> {
         let behind = self.groups.partition_point(|group| group.is_before(key));
         let group = behind.saturating_sub(1);
         let chunks = &self.groups.get(group)?.0;
         let at = chunks.partition_point(|chunk| chunk.is_before(key));
-        Some(Place {
+        Some(ChunkPosition {
             group,
             at: at.saturating_sub(1),
         })
     }
 
-    pub(super) fn get(&self, place: Place) -> Option<&Arc<Chunk>> {
-        self.groups.get(place.group)?.0.get(place.at)
+    pub(super) fn get(&self, position: ChunkPosition) -> Option<&Arc<Chunk>> {
+        self.groups.get(position.group)?.0.get(position.at)
     }
 
     /// The chunk there, and no other state's.
-    pub(super) fn edit(&mut self, place: Place) -> Option<&mut Chunk> {
-        let group = Arc::make_mut(self.groups.get_mut(place.group)?);
-        group.0.get_mut(place.at).map(Arc::make_mut)
+    pub(super) fn edit(&mut self, position: ChunkPosition) -> Option<&mut Chunk> {
+        let group = Arc::make_mut(self.groups.get_mut(position.group)?);
+        group.0.get_mut(position.at).map(Arc::make_mut)
     }
 
-    /// Chunks behind this place.
-    pub(super) fn behind(&self, place: Place) -> impl Iterator<Item = &Arc<Chunk>> {
-        let within = self.groups.get(place.group);
-        let within = within.and_then(|group| group.0.get(place.at + 1..));
-        let groups = self.groups.get(place.group + 1..).unwrap_or_default();
+    /// Chunks behind this position.
+    pub(super) fn behind(&self, position: ChunkPosition) -> impl Iterator<Item = &Arc<Chunk>> {
+        let within = self.groups.get(position.group);
+        let within = within.and_then(|group| group.0.get(position.at + 1..));
+        let groups = self.groups.get(position.group + 1..).unwrap_or_default();
         let of_groups = groups.iter().flat_map(in_group);
         within.unwrap_or_default().iter().chain(of_groups)
     }
 
-    /// The place of the first chunk.
-    pub(super) fn first(&self) -> Option<Place> {
-        let first = Place { group: 0, at: 0 };
+    /// The position of the first chunk.
+    pub(super) fn first(&self) -> Option<ChunkPosition> {
+        let first = ChunkPosition { group: 0, at: 0 };
         self.get(first).map(|_| first)
     }
 
-    /// The place of the last chunk.
-    pub(super) fn last(&self) -> Option<Place> {
+    /// The position of the last chunk.
+    pub(super) fn last(&self) -> Option<ChunkPosition> {
         let group = self.groups.len().checked_sub(1)?;
         let at = self.groups[group].0.len().checked_sub(1)?;
-        Some(Place { group, at })
+        Some(ChunkPosition { group, at })
     }
 
-    pub(super) fn next(&self, place: Place) -> Option<Place> {
-        let Place { group, at } = place;
+    pub(super) fn next(&self, position: ChunkPosition) -> Option<ChunkPosition> {
+        let ChunkPosition { group, at } = position;
         let next = match at + 1 < self.groups.get(group)?.0.len() {
-            true => Place { group, at: at + 1 },
-            false => Place {
+            true => ChunkPosition { group, at: at + 1 },
+            false => ChunkPosition {
                 group: group + 1,
                 at: 0,
             },
@@ -122,26 +122,30 @@ impl Chunks {
         self.get(next).map(|_| next)
     }
 
-    pub(super) fn previous(&self, place: Place) -> Option<Place> {
-        let Place { group, at } = place;
+    pub(super) fn previous(&self, position: ChunkPosition) -> Option<ChunkPosition> {
+        let ChunkPosition { group, at } = position;
         match at.checked_sub(1) {
-            Some(at) => Some(Place { group, at }),
+            Some(at) => Some(ChunkPosition { group, at }),
             None => {
                 let group = group.checked_sub(1)?;
                 let at = self.groups.get(group)?.0.len() - 1;
-                Some(Place { group, at })
+                Some(ChunkPosition { group, at })
             }
         }
     }
 
-    /// Puts a chunk behind the one at `place` (`None`: there is none). Returns its place; that of the
+    /// Puts a chunk behind the one at `position` (`None`: there is none). Returns its position; that of the
     /// one before it may be another now.
-    pub(super) fn insert_behind(&mut self, place: Option<Place>, chunk: Chunk) -> Place {
+    pub(super) fn insert_behind(
+        &mut self,
+        position: Option<ChunkPosition>,
+        chunk: Chunk,
+    ) -> ChunkPosition {
         self.len += 1;
         let chunk = Arc::new(chunk);
-        let Some(Place { mut group, mut at }) = place else {
+        let Some(ChunkPosition { mut group, mut at }) = position else {
             self.groups.insert(0, Arc::new(Group(vec![chunk])));
-            return Place { group: 0, at: 0 };
+            return ChunkPosition { group: 0, at: 0 };
         };
         at += 1;
         let chunks = self.groups[group].0.len();
@@ -158,13 +162,13 @@ impl Chunks {
             }
         }
         Arc::make_mut(&mut self.groups[group]).0.insert(at, chunk);
-        Place { group, at }
+        ChunkPosition { group, at }
     }
 
     /// Takes the chunk out that is there; joins what is left of its group with the next where both are
     /// small.
-    pub(super) fn remove(&mut self, place: Place) -> Option<Arc<Chunk>> {
-        let Place { group, at } = place;
+    pub(super) fn remove(&mut self, position: ChunkPosition) -> Option<Arc<Chunk>> {
+        let ChunkPosition { group, at } = position;
         let here = self.groups.get_mut(group)?;
         if at >= here.0.len() {
             return None;

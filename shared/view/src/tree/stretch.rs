@@ -26,7 +26,7 @@ impl<'a> Stretch<'a> {
         &self.0.0
     }
 
-    /// To know it again.
+    /// A mark by which the stretch is recognised in another state.
     pub fn mark(self) -> StretchMark {
         StretchMark(Arc::downgrade(self.0))
     }

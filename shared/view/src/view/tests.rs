@@ -36,7 +36,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn it_answers_only_from_what_was_complete_and_ends_equal_to_the_source(steps in steps()) {
+    fn a_view_answers_only_from_complete_data_and_ends_equal_to_the_source(steps in steps()) {
         let mut reader = Reader::new();
         for step in steps {
             reader.step(step);
@@ -90,7 +90,7 @@ fn a_new_writers_differences_are_seen_together() {
 }
 
 #[test]
-fn what_was_written_while_away_is_seen_together() {
+fn records_written_while_away_are_seen_together() {
     let mut reader = synced();
     reader.step(Step::Away);
     reader.step(Step::Delete(1));
@@ -183,18 +183,19 @@ fn every_refusal_has_its_reason() {
     let id = info().source.view_id();
     assert_eq!(
         refusal(&View::reading(id.clone())),
-        "view `pods.v1` is not synced yet: the log is being read"
+        "view `pods.v1` is not synced yet: its records in the log are still being read"
     );
     assert_eq!(
         refusal(&View::live(id)),
-        "view `pods.v1` is not synced yet: the watcher has not written it yet"
+        "view `pods.v1` is not synced yet: no watcher has written it to the log yet"
     );
 
     let mut reader = synced();
     assert_eq!(reader.view.answerable(10, 10), Ok(()));
     assert_eq!(
         reader.view.answerable(11, 10).unwrap_err().to_string(),
-        "view `pods.v1` is stale: its news is 11 ms old, 10 ms are accepted"
+        "view `pods.v1` is stale: its watcher last heard from the source 11 ms ago, and the reader accepts 10 \
+         ms: check that the watcher reaches the source"
     );
     assert_eq!(
         reader
@@ -202,7 +203,7 @@ fn every_refusal_has_its_reason() {
             .answerable(u64::MAX, 10)
             .unwrap_err()
             .to_string(),
-        "view `pods.v1` is not synced yet: nothing was heard of its source yet"
+        "view `pods.v1` is not synced yet: no watcher has said yet how old its data is"
     );
     reader.view.aged(true);
     assert_eq!(
@@ -215,7 +216,7 @@ fn every_refusal_has_its_reason() {
     broken.broken();
     assert_eq!(
         refusal(&broken),
-        "view `pods.v1` is not synced yet: something was missing, and the log has to be read again"
+        "view `pods.v1` is not synced yet: a record of the log was missed, so the log is read again"
     );
     let mut evicted = reader.view.clone();
     evicted.evict();
@@ -232,13 +233,13 @@ fn every_refusal_has_its_reason() {
         "view `pods.v1` cannot be read at its source: Forbidden: no"
     );
     reader.step(Step::Say(ViewState::Syncing));
-    assert!(refusal(&reader.view).ends_with("the watcher has not read its source whole yet"));
+    assert!(refusal(&reader.view).ends_with("the watcher is still listing its source"));
     reader.step(Step::Say(ViewState::Dropped));
     assert!(refusal(&reader.view).ends_with("no entry and no policy needs it any more"));
     assert_eq!(reader.view.bytes().bodies, 0);
 }
 
-/// What is shared with what is served is not counted twice.
+/// Objects that are shared with those that are served are not counted twice.
 #[test]
 fn a_view_that_gathers_counts_what_it_takes_beside() {
     let mut reader = synced();

@@ -70,7 +70,7 @@ pub(super) fn key(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// What follows the value at the start of `bytes`. Containers are walked, not recursed into.
+/// Returns what follows the value at the start of `bytes`. Containers are walked, not recursed into.
 #[inline]
 pub(super) fn skip(bytes: &[u8]) -> Option<&[u8]> {
     let mut at = 0_usize;
@@ -106,7 +106,7 @@ fn long(bytes: &[u8], at: usize, step: Step) -> Option<(usize, usize)> {
     }
 }
 
-/// How to get past a marker.
+/// The way to get past a marker.
 #[derive(Clone, Copy)]
 struct Step {
     /// The marker itself, its length field, and its payload where the marker alone tells its size.
@@ -115,7 +115,7 @@ struct Step {
     values: u8,
     /// The size of the length field that ends the step's bytes; 0: none.
     length_bytes: u8,
-    /// What the length field counts.
+    /// The unit that the length field counts.
     counts: Counts,
 }
 

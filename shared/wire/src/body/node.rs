@@ -151,7 +151,7 @@ impl<'a> Entries<'a> {
         rest.is_some()
     }
 
-    /// How many are left.
+    /// The number of values that are left.
     pub fn left(&self) -> usize {
         self.left
     }
@@ -177,8 +177,8 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Where the next of `left` values begins, `value` being passed over. Nobody looks behind the last,
-/// so it is not walked.
+/// Returns the bytes after `value`, which are the next of `left` values. The last value has none
+/// after it, so it is not walked.
 #[inline]
 fn after(left: usize, value: &[u8]) -> &[u8] {
     if left == 0 {

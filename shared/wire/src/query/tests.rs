@@ -65,7 +65,7 @@ proptest! {
     fn an_outcome_comes_back(results in prop::collection::vec(json(), 0..4)) {
         let results = results.iter().map(body::encode_json);
         let mut results: Vec<_> = results.map(|body| Ok(body.unwrap())).collect();
-        results.push(Err(FactError::Stale { view: "v".into(), age_ms: 5, age_max_ms: 4 }));
+        results.push(Err(FactError::Stale { view: "v".into(), age_ms: 5, age_max_ms: 4, silent_ms: None }));
         let sent = reply(results);
         prop_assert_eq!(decode_outcome(&encode_outcome(&sent).unwrap()), Ok(sent));
     }

@@ -16,7 +16,7 @@ fn key() -> impl Strategy<Value = ObjectKey> {
     (part.clone(), part).prop_map(|(namespace, name)| ObjectKey::new(namespace, name))
 }
 
-/// What NATS asks of a subject that is published to.
+/// Returns whether NATS accepts the subject for publishing.
 fn is_literal(subject: &str) -> bool {
     subject.split('.').all(|token| {
         !token.is_empty()

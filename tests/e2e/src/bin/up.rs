@@ -32,6 +32,7 @@ async fn main() -> anyhow::Result<()> {
         true => World::start_reporting().await?,
         false => World::start().await?,
     };
+    world.folder.silence();
     if reads_everything {
         manifests::apply(&world.client, &everything()).await?;
         manifests::apply(&world.client, &all_writes()).await?;

@@ -7,7 +7,7 @@ use std::{
 
 /// Time since a run's start. A seam: in tests time goes by as a stub says.
 pub(crate) trait Clock {
-    /// Now.
+    /// Returns the time since the clock began.
     fn now(&self) -> Duration;
     /// Returns at `at`, or at once where that is past.
     fn wait_until(&self, at: Duration);

@@ -3,10 +3,10 @@
 use super::question::Asked;
 use crate::{Answer, Expected};
 
-/// What an answer came to.
+/// The verdict on an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// As expected.
+    /// The answer is the expected one.
     Right,
     /// A decision that is not as expected, with an example for people.
     Wrong(String),
@@ -48,7 +48,7 @@ pub(crate) fn judge(asked: Asked<'_>, body: &[u8]) -> Verdict {
     }
 }
 
-/// Whether `text` stands in `body`. Answers are short, so that the plain way is the fast one.
+/// Returns true if `text` stands in `body`. Answers are short, so that the plain way is the fast one.
 fn holds(body: &[u8], text: &[u8]) -> bool {
     body.windows(text.len()).any(|window| window == text)
 }

@@ -26,7 +26,7 @@ use crate::{Target, client::tls_config};
 /// The largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
-/// What one read takes at most.
+/// The most bytes that one read takes.
 const READ_BYTES: usize = 16 * 1024;
 
 pub(super) fn run(plan: &Paced) -> anyhow::Result<PacedReport> {
@@ -179,7 +179,7 @@ impl Exchange for Connection {
     }
 }
 
-/// What is read of an answer's head.
+/// The parts of an answer's head that are read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) status: u16,

@@ -93,10 +93,10 @@ async fn run_streams(plan: &Paced) -> anyhow::Result<PacedReport> {
     Ok(all.report(shared.turns.left(), &machine.end()))
 }
 
-/// What all streams share.
+/// The state that all streams share.
 struct Shared {
     turns: Turns,
-    /// As many permits as requests became due and were not taken.
+    /// A permit for each request that became due and was not taken.
     due: Semaphore,
     clock: MachineClock,
     closed: bool,

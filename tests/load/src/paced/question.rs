@@ -1,4 +1,4 @@
-//! What is asked, and the right answer to it.
+//! Questions, each with its right answer.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng, rngs::SmallRng};
 use super::template::{Filling, Template};
 use crate::Expected;
 
-/// Which hosts a case asks about.
+/// The hosts that a case asks about.
 #[derive(Clone, Debug)]
 pub enum Hosts {
     /// One that nobody ever had, each time another.
@@ -19,7 +19,7 @@ pub enum Hosts {
 /// Reviews of one sort, which have one right answer.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// How many of the reviews are of this sort, relative to the other cases.
+    /// The share of the reviews that are of this sort, relative to the other cases.
     pub weight: u32,
     /// The host that is asked about.
     pub hosts: Hosts,
@@ -29,7 +29,7 @@ pub struct Case {
     pub expected: Expected,
 }
 
-/// What a run asks.
+/// The questions of a run.
 #[derive(Clone, Debug)]
 pub struct Questions {
     /// The reviews' body.
@@ -50,7 +50,7 @@ pub(crate) struct Asker {
     host: String,
 }
 
-/// What was asked last.
+/// The question that was asked last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) uid: &'a str,

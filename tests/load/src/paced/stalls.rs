@@ -22,7 +22,7 @@ const SLOW_MAX: usize = 4_096;
 /// Stalls that are reported, the longest.
 const STALLS_MAX: usize = 5;
 
-/// How often the watch over the machine wakes up, and how late it must be to be told.
+/// The interval at which the watch over the machine wakes up, and how late it must be to be told.
 const WATCH_INTERVAL: Duration = Duration::from_millis(1);
 const LATE_MIN: Duration = Duration::from_millis(5);
 
@@ -33,14 +33,14 @@ pub struct Stall {
     pub at_ms: f64,
     /// Until the last of them was answered.
     pub lasted_ms: f64,
-    /// How many.
+    /// The number of requests that were late.
     pub requests: usize,
     /// The longest from when one was due to its being sent: connections were in use, or the generator
     /// was late.
     pub unsent_ms: f64,
     /// The longest from when one was sent to its answer.
     pub unanswered_ms: f64,
-    /// How late a thread of the generator that does nothing else was woken meanwhile, at most: the
+    /// The most that an idle thread of the generator was woken late meanwhile: the
     /// machine's cores were taken. 0: in time.
     pub machine_late_ms: f64,
 }

@@ -1,4 +1,4 @@
-//! What came of a run at a pace.
+//! The results of a run at a pace.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What differs from one review to the next.
+/// A part that differs from one review to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// The request's UID.
@@ -18,7 +18,7 @@ pub enum Slot {
 impl Slot {
     const ALL: [Self; 4] = [Self::Uid, Self::Name, Self::Host, Self::Path];
 
-    /// What stands for it in a document that a template is made from.
+    /// Returns the mark that stands for it in a document that a template is made from.
     pub const fn mark(self) -> &'static str {
         match self {
             Self::Uid => "@uid@",
@@ -36,7 +36,7 @@ pub struct Template {
     end: String,
 }
 
-/// What goes into the gaps. No part may need escaping in JSON.
+/// The texts that go into the gaps. No part may need escaping in JSON.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Filling<'a> {
     pub(crate) uid: &'a str,

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-/// How requests follow each other.
+/// The rhythm in which requests follow each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
     /// Each worker's next is due when its last is answered.
@@ -56,7 +56,7 @@ impl Turns {
         (due < self.lasts).then_some(due)
     }
 
-    /// How many requests became due and were never taken by anybody.
+    /// Returns the number of requests that became due and that nobody took.
     pub(crate) fn left(&self) -> u64 {
         let Pace::Open { per_second } = self.pace else {
             return 0;

@@ -1,4 +1,4 @@
-//! Which webhook wants to be asked about what.
+//! The rules by which a webhook is asked about a request.
 
 use std::collections::BTreeMap;
 
@@ -76,7 +76,7 @@ enum FailurePolicy {
     Ignore,
 }
 
-/// Of a webhook that mutates.
+/// The policy of a mutating webhook on being asked again.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 enum ReinvocationPolicy {
     #[default]
@@ -130,12 +130,12 @@ impl Webhook {
         self.failure_policy == FailurePolicy::Fail
     }
 
-    /// Whether it is asked once more where somebody changed the object after it.
+    /// Returns true if it is asked once more where somebody changed the object after it.
     pub(super) fn wants_again(&self) -> bool {
         self.reinvocation_policy == ReinvocationPolicy::IfNeeded
     }
 
-    /// Whether it is asked. `namespace_labels` is absent for an object that is in no namespace and
+    /// Returns true if it is asked. `namespace_labels` is absent for an object that is in no namespace and
     /// is none, which every namespace selector lets through.
     pub(super) fn wants(&self, review: &Review<'_>, namespace_labels: &Option<Value>) -> bool {
         let object_labels = |object: Option<&Value>| {

@@ -1,4 +1,4 @@
-//! Discovery.
+//! Cases of discovery.
 
 use anyhow::{Context, ensure};
 use serde_json::Value;

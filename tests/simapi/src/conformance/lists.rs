@@ -1,4 +1,4 @@
-//! LIST.
+//! Cases of LIST.
 
 use anyhow::{Context, ensure};
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};

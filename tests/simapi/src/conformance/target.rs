@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::http as client;
 
-/// How long anything may take that must happen.
+/// The longest that anything may take that must happen.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Makes the server forget its history, so that older versions and tokens expire. etcd's own
@@ -67,7 +67,7 @@ impl Answer {
 }
 
 impl Target {
-    /// GET.
+    /// Sends a GET.
     pub async fn get(&self, path: &str) -> anyhow::Result<Answer> {
         self.send(Method::GET, path, "", None).await
     }
@@ -77,13 +77,13 @@ impl Target {
         self.send(Method::GET, path, accept, None).await
     }
 
-    /// POST.
+    /// Sends a POST.
     pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Answer> {
         self.send(Method::POST, path, "", Some(("application/json", body)))
             .await
     }
 
-    /// PUT.
+    /// Sends a PUT.
     pub async fn put(&self, path: &str, body: &Value) -> anyhow::Result<Answer> {
         self.send(Method::PUT, path, "", Some(("application/json", body)))
             .await
@@ -96,7 +96,7 @@ impl Target {
             .await
     }
 
-    /// DELETE.
+    /// Sends a DELETE.
     pub async fn delete(&self, path: &str) -> anyhow::Result<Answer> {
         self.send(Method::DELETE, path, "", None).await
     }

@@ -1,4 +1,4 @@
-//! WATCH.
+//! Cases of WATCH.
 
 use anyhow::{Context, ensure};
 use serde_json::json;

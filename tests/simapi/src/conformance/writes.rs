@@ -1,4 +1,4 @@
-//! Writing.
+//! Cases of writes.
 
 use anyhow::{Context, ensure};
 use serde_json::json;

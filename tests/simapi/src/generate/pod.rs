@@ -8,7 +8,7 @@ use super::{CREATED, Cluster, labels};
 /// Pods of one ReplicaSet.
 const REPLICAS: usize = 3;
 
-/// What a kubelet reports of a Pod that runs.
+/// The conditions that a kubelet reports of a Pod that runs.
 const CONDITIONS: [&str; 5] = [
     "PodReadyToStartContainers",
     "Initialized",

@@ -1,5 +1,5 @@
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     convert::Infallible,
     sync::Arc,
 };
@@ -15,8 +15,17 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 
-use super::{super::plan::Lens, *};
-use crate::{metrics::WatcherMetrics, publish::Publisher};
+use super::{
+    super::{plan::ViewFilter, running_watch::RunningWatch},
+    *,
+};
+use crate::{
+    log_writer::publish::Publisher,
+    source::{
+        metrics::SourceMetrics,
+        reflect::{Note, Sink as _},
+    },
+};
 
 fn object(name: &str, app: &str, version: &str) -> Value {
     let metadata = json!({"name": name, "namespace": "n", "resourceVersion": version,
@@ -33,7 +42,7 @@ fn raw(name: &str, app: &str, version: &str) -> RawObject {
 }
 
 /// Whatever the watch brings after the API server made the list up, and before the list is read,
-/// stays.
+/// follows the list.
 #[tokio::test]
 async fn nothing_is_lost_or_comes_back_between_a_list_and_the_events_of_the_watch() {
     let gvr = GroupVersionResource::new("", "v1", "things");
@@ -47,31 +56,30 @@ async fn nothing_is_lost_or_comes_back_between_a_list_and_the_events_of_the_watc
         kind: "Thing".into(),
         namespaced: true,
     };
-    let mut tenure = publisher.with(|book| book.open(info, HashMap::new()));
-    let begun = publisher.with(|book| {
-        book.set_overlap(&tenure, true);
-        book.begin_list(&mut tenure, false)
-    });
-    let hub = Arc::new(Mutex::new(Hub::default()));
-    let member = Member {
-        tenure: tenure.clone(),
-        lens: Lens::new(&collection),
+    let mut lease = publisher.with(|queue| queue.open(info, HashMap::new()));
+    let list = publisher.with(|queue| queue.begin_list(&mut lease, false));
+    let mut hub = Hub::default();
+    hub.insert(Member {
+        lease: lease.clone(),
+        filter: ViewFilter::new(&collection),
         sealed: false,
-        kept: None,
-        feeds: BTreeSet::from([Scope::all()]),
-        old: BTreeSet::new(),
-        done: BTreeSet::new(),
-        refused: BTreeMap::new(),
-        joins: BTreeMap::from([(Scope::all(), begun)]),
-    };
-    hub.lock().insert(member);
-    let metrics = WatcherMetrics::register(&Service::new("test").metrics);
-    let sink = FeedSink {
-        scope: Scope::all(),
+        retained: None,
+        since: ResourceVersion::default(),
+        watches: BTreeMap::from([(WatchScope::all(), joins(list))]),
+        is_refused: false,
+    });
+    let (relist, _asked) = watch::channel(0);
+    let stop = tokio::spawn(std::future::pending::<()>()).abort_handle();
+    hub.watches
+        .insert(WatchScope::all(), RunningWatch::new(relist, stop));
+    let hub = Arc::new(Mutex::new(hub));
+    let metrics = SourceMetrics::register(&Service::new("test").metrics);
+    let sink = WatchSink {
+        scope: WatchScope::all(),
         hub: Arc::clone(&hub),
         publisher: publisher.clone(),
         keys: Keys::none(),
-        metrics: metrics.of_watch(&tenure.view),
+        metrics: metrics.of_watch(&lease.view),
         api_version: "v1".into(),
         kind: "Thing".into(),
         planned: Arc::new(Notify::new()),
@@ -84,58 +92,74 @@ async fn nothing_is_lost_or_comes_back_between_a_list_and_the_events_of_the_watc
         let items: Vec<Value> = items.iter().map(|name| object(name, "a", "5")).collect();
         let page = json!({"metadata": {"resourceVersion": "10"}, "items": items});
         // The list is made up; now come the events, and then it is read.
-        let mut hub = watched.hub.lock();
-        let (all, none, of) = (Scope::all(), Span::none(), &watched.publisher);
-        let gone = ObjectKey::new("n", "deleted");
-        hub.gone(&all, &gone, &ResourceVersion::new("11"), &none, of);
-        assert!(
-            hub.put(&all, &raw("relabelled", "b", "12"), &none, of)
-                .is_empty()
-        );
-        for (name, version) in [("changed", "13"), ("new", "14"), ("late", "9")] {
-            let event = raw(name, "a", version);
-            let outlets = hub.put(&all, &event, &none, of);
-            for outlet in outlets {
-                let body = watched.read(&event.json).body(None);
-                watched.write(&outlet, &event.key, &event.version, body, &none);
-            }
-        }
-        let late = ObjectKey::new("n", "late");
-        hub.gone(&all, &late, &ResourceVersion::new("10"), &none, of);
+        let event = |name, app, version| Note::Put {
+            object: raw(name, app, version),
+            span: tracing::info_span!("event"),
+        };
+        let gone = |name, version| Note::Gone {
+            key: ObjectKey::new("n", name),
+            version: ResourceVersion::new(version),
+            span: tracing::info_span!("event"),
+        };
+        let events = [
+            event("late", "a", "9"),
+            gone("late", "10"),
+            gone("deleted", "11"),
+            event("relabelled", "b", "12"),
+            event("changed", "a", "13"),
+            event("new", "a", "14"),
+            event("short", "a", "15"),
+            gone("short", "16"),
+        ];
+        let mut watched = watched.clone();
         let body = Full::new(Bytes::from(page.to_string()));
-        async move { Ok::<_, Infallible>(Response::new(body)) }
+        async move {
+            for event in events {
+                watched.note(event).await;
+            }
+            Ok::<_, Infallible>(Response::new(body))
+        }
     });
     let join = Join {
         api: ApiServer::new(Client::new(service, "default")),
         gvr,
         sink,
     };
-    let lists = vec![Scope {
+    let own = vec![WatchScope {
         labels: "app=a".into(),
-        ..Scope::all()
+        ..WatchScope::all()
     }];
-    let joins = Joins::View {
-        tenure: tenure.clone(),
-        begun,
-        lists,
+    let joining = Joining::View {
+        lease: lease.clone(),
+        list,
+        own,
     };
-    join.run(joins).await;
+    join.run(joining).await;
     assert!(asked.borrow().contains("labelSelector=app%3Da"));
-    let holds = |name: &str| publisher.with(|book| book.holds(&tenure, &ObjectKey::new("n", name)));
     for (name, held) in [
-        ("stays", true),
-        ("deleted", false),
-        ("relabelled", false),
-        ("changed", true),
-        ("new", true),
-        ("late", false),
+        ("stays", Some("5")),
+        ("deleted", None),
+        ("relabelled", None),
+        ("changed", Some("13")),
+        ("new", Some("14")),
+        ("late", None),
+        ("short", None),
     ] {
-        assert_eq!(holds(name), held, "{name}");
+        let key = ObjectKey::new("n", name);
+        let holds = publisher.with(|queue| queue.touch(&lease, &key));
+        assert_eq!(holds, held.is_some(), "{name}");
+        if let Some(version) = held.map(ResourceVersion::new) {
+            let known = publisher.with(|queue| queue.is_known(&lease, &key, &version));
+            assert!(known, "{name}");
+        }
     }
-    let known = ObjectKey::new("n", "changed");
-    let newer = ResourceVersion::new("13");
-    assert!(publisher.with(|book| book.is_known(&tenure, &known, &newer)));
     let hub = hub.lock();
-    let member = hub.members.values().next().unwrap();
-    assert!(member.joins.is_empty() && member.done.contains(&Scope::all()));
+    assert!(hub.members[&lease.view].is_complete());
+}
+
+fn joins(list: u32) -> Progress {
+    Progress::Joins {
+        list,
+        held: Vec::new(),
+    }
 }

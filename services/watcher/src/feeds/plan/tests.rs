@@ -15,7 +15,7 @@ fn collection(namespaces: &[&str], labels: &str, fields: &str) -> Collection {
 fn wants(collections: &[Collection], references: usize, objects: Option<u64>) -> Wants {
     let views = collections.iter().map(|collection| {
         let source = Source::Collection(collection.clone());
-        (source.view_id(), Lens::new(collection))
+        (source.view_id(), ViewFilter::new(collection))
     });
     Wants {
         views: views.collect(),
@@ -41,7 +41,7 @@ fn what_lies_within_another_source_is_derived_from_it() {
         collection(&["a"], "", "metadata.name=x"),
     ];
     let whole = plan(&wants(&within, 3, Some(1_000_000)));
-    assert_eq!(whole.scopes, BTreeSet::from([Scope::all()]));
+    assert_eq!(whole.scopes, BTreeSet::from([WatchScope::all()]));
     let own = plan(&wants(
         &[collection(&[], "", ""), collection(&[], "", "spec.x=1")],
         0,
@@ -60,7 +60,10 @@ fn what_lies_within_another_source_is_derived_from_it() {
         5,
         Some(1_000_000),
     ));
-    assert_eq!(namespace.scopes, BTreeSet::from([Scope::of_namespace("r")]));
+    assert_eq!(
+        namespace.scopes,
+        BTreeSet::from([WatchScope::of_namespace("r")])
+    );
 }
 
 /// The rule by which many narrow watches become one, and back.
@@ -86,7 +89,7 @@ fn many_narrow_watches_become_one_where_that_costs_less_and_back() {
     }
     let mut few = wants(&labelled(11), 0, Some(10_000));
     assert_eq!(plan(&few).scopes.len(), 11);
-    few.current = BTreeSet::from([Scope::all()]);
+    few.current = BTreeSet::from([WatchScope::all()]);
     assert_eq!(
         plan(&few).scopes.len(),
         1,
@@ -101,22 +104,22 @@ fn many_narrow_watches_become_one_where_that_costs_less_and_back() {
 #[test]
 fn references_by_the_hundred_thousand_are_one_watch() {
     let wanted = wants(&[], 200_000, Some(u64::MAX));
-    assert_eq!(plan(&wanted).scopes, BTreeSet::from([Scope::all()]));
+    assert_eq!(plan(&wanted).scopes, BTreeSet::from([WatchScope::all()]));
     let mut in_one_namespace = wanted;
-    in_one_namespace.forbidden.insert(Scope::all());
+    in_one_namespace.forbidden.insert(WatchScope::all());
     let plan_there = plan(&in_one_namespace);
     assert_eq!(
         plan_there.scopes,
-        BTreeSet::from([Scope::of_namespace("r")])
+        BTreeSet::from([WatchScope::of_namespace("r")])
     );
     let mut forbidden = in_one_namespace;
-    forbidden.forbidden.insert(Scope::of_namespace("r"));
+    forbidden.forbidden.insert(WatchScope::of_namespace("r"));
     let narrow = plan(&forbidden);
     assert_eq!(narrow.scopes.len(), WATCHES_PER_TYPE_MAX);
     assert_eq!(narrow.unfit.len(), 200_000 - WATCHES_PER_TYPE_MAX);
 }
 
-/// Of thousands of references nearly all may go before watches have to be planned anew.
+/// Thousands of references go, and the watches are planned again only when few are left.
 #[test]
 fn references_go_without_a_plan_until_few_are_left() {
     for (objects, least) in [(Some(u64::MAX), 65), (Some(10_000), 11), (None, 9)] {
@@ -124,25 +127,25 @@ fn references_go_without_a_plan_until_few_are_left() {
         let may_go = spare(&wanted, &plan(&wanted));
         assert_eq!(
             may_go,
-            BTreeMap::from([(Scope::all(), Some(20_000 - least))])
+            BTreeMap::from([(WatchScope::all(), Some(20_000 - least))])
         );
     }
     let wanted = wants(&[collection(&[], "", "")], 20_000, None);
     let any = spare(&wanted, &plan(&wanted));
-    assert_eq!(any, BTreeMap::from([(Scope::all(), None)]));
+    assert_eq!(any, BTreeMap::from([(WatchScope::all(), None)]));
 }
 
 #[test]
 fn a_forbidden_wide_watch_is_left_to_the_view_that_is_exactly_it() {
     let mut wanted = wants(&labelled(20), 0, Some(100));
-    wanted.forbidden.insert(Scope::all());
+    wanted.forbidden.insert(WatchScope::all());
     assert_eq!(plan(&wanted).scopes.len(), 20);
     let whole = collection(&[], "", "");
     let view = Source::Collection(whole.clone()).view_id();
-    wanted.views.insert(view.clone(), Lens::new(&whole));
+    wanted.views.insert(view.clone(), ViewFilter::new(&whole));
     let plan = plan(&wanted);
     assert_eq!(plan.scopes.len(), 21);
-    assert_eq!(plan.views[&view], BTreeSet::from([Scope::all()]));
+    assert_eq!(plan.views[&view], BTreeSet::from([WatchScope::all()]));
 }
 
 fn arbitrary() -> impl Strategy<Value = Collection> {
@@ -164,19 +167,19 @@ proptest! {
         forbidden in prop::collection::btree_set("[a-c]?", 0..3),
     ) {
         let mut wanted = wants(&collections, references, objects);
-        wanted.forbidden = forbidden.iter().map(|name| Scope::of_namespace(name)).collect();
+        wanted.forbidden = forbidden.iter().map(|name| WatchScope::of_namespace(name)).collect();
         let found = plan(&wanted);
         prop_assert!(found.scopes.len() <= WATCHES_PER_TYPE_MAX);
-        for (view, lens) in &wanted.views {
+        for (view, filter) in &wanted.views {
             let scopes = &found.views[view];
-            for own in lens.own() {
-                let holds = |scope: &Scope| *scope == own || (lens.derivable()
+            for own in filter.own() {
+                let holds = |scope: &WatchScope| *scope == own || (filter.derivable()
                     && scope.is_wide() && scope.holds_namespace(&own.namespace));
                 prop_assert!(scopes.is_empty() || scopes.iter().any(holds), "{own:?} in {scopes:?}");
             }
             prop_assert!(scopes.is_subset(&found.scopes));
         }
-        let used: BTreeSet<Scope> = found.views.values().flatten().cloned().collect();
+        let used: BTreeSet<WatchScope> = found.views.values().flatten().cloned().collect();
         let for_references = found.scopes.difference(&used).count();
         prop_assert!(for_references <= references);
         // What runs is planned again.

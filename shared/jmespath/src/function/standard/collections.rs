@@ -16,7 +16,7 @@ pub(super) fn length(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     call.new_number(Number::U64(length as u64))
 }
 
-/// Whether an array has the element, or a string the string. A string has nothing but strings.
+/// Returns whether an array has the element, or a string the string. A string has nothing but strings.
 pub(super) fn contains(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let (subject, wanted) = (call.argument(0), call.argument(1));
     call.charge_string(subject)?;

@@ -33,7 +33,7 @@ pub(super) fn to_number(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     }
 }
 
-/// As `+1`, `.5`, `1_000` and `1e3` too; exact where it is an integer of 64 bits.
+/// Reads a number, `+1`, `.5`, `1_000` and `1e3` included; exact for an integer of 64 bits.
 fn parsed(text: &str) -> Option<Number> {
     let is_digit = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
     let mut underscores = text.match_indices('_');

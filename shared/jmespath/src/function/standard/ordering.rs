@@ -1,4 +1,4 @@
-//! What is largest, smallest, and first. Numbers by exact value, strings by code points.
+//! `max`, `min` and `sort`. Numbers compare by exact value, strings by code points.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! Strings.
+//! Functions of strings.
 
 use crate::error::EvalError;
 use crate::function::{Call, Handle};

@@ -25,13 +25,13 @@ pub(super) type History = Vec<(Moment, Option<Value>)>;
 pub(super) struct World {
     pub(super) now: Moment,
     pub(super) models: Vec<Model>,
-    /// By position; a record that is superseded is gone.
+    /// The records by position; a superseded one is gone.
     pub(super) log: BTreeMap<Revision, Record>,
     pub(super) last: Revision,
     pub(super) incarnation: u32,
     /// Every state that an object ever had.
     pub(super) history: BTreeMap<(ViewId, ObjectKey), History>,
-    /// What was delivered, and whether the end has been said.
+    /// The position up to which records were delivered.
     pub(super) delivered: Revision,
     pub(super) caught_up: bool,
     pub(super) asked: bool,
@@ -44,7 +44,7 @@ pub(super) struct World {
     pub(super) machine: Machine,
 }
 
-/// How far a reader of one view is.
+/// The progress of a reader of one view.
 #[derive(Default)]
 pub(super) struct Reader {
     delivered: Revision,
@@ -68,7 +68,7 @@ pub(super) enum Step {
     Lose(u8),
     Evict(usize),
     Load(usize),
-    /// Whether each view is held from now on.
+    /// The mirror holds these views from now on.
     Hold([bool; 2]),
     /// Records arrive at readers of one view.
     LoadDeliver(u8),
@@ -324,7 +324,7 @@ impl World {
         }
     }
 
-    /// Of the writer of this view, which has no other: the two are of different groups.
+    /// A beat of the writer of this view alone: the two views are of different groups.
     pub(super) fn a_beat(&self, view: usize) -> Beat {
         let model = &self.models[view];
         Beat {
@@ -421,6 +421,12 @@ impl World {
         }
     }
 
+    /// The error that a reader gets; `None`: the view answers.
+    pub(super) fn error(&self, view: usize) -> Option<anteroom_model::FactError> {
+        let kept = self.machine.views.get(&views()[view])?.read();
+        kept.read(self.now, None).err()
+    }
+
     pub(super) fn read<R>(
         &self,
         view: usize,
@@ -436,7 +442,8 @@ impl World {
         ))
     }
 
-    /// What is answered is true: every object is as it was at a moment no earlier than the age says.
+    /// Checks that each answer is true: every object is as it was at a moment no earlier than the age
+    /// says.
     pub(super) fn check_truth(&self) -> Result<(), TestCaseError> {
         for view in 0..self.models.len() {
             self.read(view, |read, at| {

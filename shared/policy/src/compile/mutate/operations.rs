@@ -3,14 +3,16 @@
 use serde_json::Value;
 
 use crate::{
-    compile::{expressions::Names, fields::Field, rule::parsed},
-    mutation::{Patch, PatchOperation},
-    problem::Problems,
-    template::{Template, ValueTemplate},
+    compile::{expressions::Names, fields::Field, templates::parsed},
+    ir::{
+        mutation::{Patch, PatchOperation},
+        problem::Problems,
+        template::{Template, ValueTemplate},
+    },
 };
 use anteroom_patch::{OPERATIONS_MAX, json::OPERATIONS};
 
-/// What an operation has; anything else is passed over, as the RFC has it.
+/// The fields of an operation; others are passed over, as in the RFC.
 const FIELDS: [&str; 4] = ["op", "path", "from", "value"];
 
 pub(super) fn compile(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<Patch> {

@@ -148,16 +148,6 @@ fn loops_do_not_nest_without_end() {
 }
 
 #[test]
-fn where_nobody_changes_objects_the_rule_is_a_problem() {
-    let manifest = manifest("{patchStrategicMerge: {a: 1}}");
-    let problems = compile_for(&manifest, Driver::default()).unwrap_err();
-    assert_eq!(problems.len(), 1);
-    assert_eq!(problems[0].path, "spec.rules[0].mutate");
-    assert_eq!(problems[0].code.as_str(), "AR301");
-    assert!(compile(&manifest).is_ok());
-}
-
-#[test]
 fn what_to_register_for_is_told_phase_by_phase() {
     let rule = |name: &str, operations: &str, work: &str| {
         format!(

@@ -1,8 +1,9 @@
 //! Entries of a `context`, and what they are called.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{super::*, rule_problems};
+use super::rule_problems;
+use crate::{Driver, compile, compile_for};
 
 #[test]
 fn a_registry_that_a_cloud_signs_in_to_is_told() {

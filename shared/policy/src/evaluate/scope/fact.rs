@@ -5,18 +5,24 @@ use std::sync::Arc;
 use anteroom_model::{EntryKind, FactError, ObjectKey};
 use serde_json::Value;
 
-use super::{Interrupt, Scope, is_of_evaluation};
+use super::Scope;
 use crate::{
-    ApiTarget, FactTarget, RuleError, VariableError, VariableErrorKind,
-    call::{ApiCall, ConfigMapCall, ServiceCall, check_name, confine},
-    evaluate::facts::{Lookup, Question},
-    policy::{Fact, FactSource},
-    template::Template,
+    evaluate::{
+        error::RuleError,
+        facts::{Lookup, Question, is_of_evaluation},
+        interrupt::Interrupt,
+    },
+    ir::{
+        ApiTarget, FactTarget, VariableError, VariableErrorKind,
+        call::{ApiCall, ConfigMapCall, ServiceCall, check_name, confine},
+        context::{Fact, FactSource},
+        template::Template,
+    },
 };
 
 type FactAnswer = Result<Arc<Value>, FactError>;
 
-/// What a rule sees of a ConfigMap.
+/// The fields of a ConfigMap that a rule sees.
 const CONFIG_MAP_PARTS: &str = "{data: data, metadata: metadata}";
 
 impl Scope<'_> {
@@ -44,7 +50,7 @@ impl Scope<'_> {
         };
         let value = match (lookup, &fact.default) {
             (Lookup::LeftOut, _) => return Ok(given),
-            (Lookup::Answer(Ok(value)), _) => self.of_occasion(name, entry, fact, value),
+            (Lookup::Answer(Ok(value)), _) => self.evaluated_here(name, entry, fact, value),
             (Lookup::Answer(Err(error)), Some(default)) if is_said_by_source(&error) => {
                 default.value(self)
             }
@@ -55,15 +61,15 @@ impl Scope<'_> {
         value.map(Some)
     }
 
-    /// What the fact's own expression makes of the data, where that could not be asked for.
-    fn of_occasion(
+    /// Evaluates the fact's own expression here, where it could not be sent along.
+    fn evaluated_here(
         &mut self,
         name: &str,
         entry: String,
         fact: &Fact,
         value: Arc<Value>,
     ) -> Result<Arc<Value>, Interrupt> {
-        let Some(query) = fact.on_occasion() else {
+        let Some(query) = fact.nondeterministic_query() else {
             return Ok(value);
         };
         let bound = query.bind(self)?;
@@ -87,7 +93,11 @@ impl Scope<'_> {
         fact: &Fact,
         whole: &Question,
     ) -> Result<Option<FactAnswer>, Interrupt> {
-        let Some(expression) = fact.cut.get().filter(|_| self.facts.asks_for_parts()) else {
+        let Some(expression) = self
+            .pushdown
+            .projection(fact.id)
+            .filter(|_| self.facts.asks_for_parts())
+        else {
             return Ok(None);
         };
         if self.facts.refusal(whole).is_some() {
@@ -229,8 +239,8 @@ impl Scope<'_> {
     }
 }
 
-/// Whether an error is what the call came to, which a default may stand in for: the source has no such
-/// thing, or refuses, or gave no answer. What is not known here is not among it.
+/// Returns whether an error is the source's answer, which a default may stand in for: it has no such thing,
+/// or refuses, or does not answer. Unknown data are none.
 fn is_said_by_source(error: &FactError) -> bool {
     matches!(
         error,

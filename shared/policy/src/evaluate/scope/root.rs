@@ -5,8 +5,8 @@ use std::{cell::Cell, iter, slice, sync::Arc, vec};
 use anteroom_jmespath::{Node, Shape};
 use serde_json::Value;
 
-use super::{State, States};
-use crate::{AdmissionRequest, policy::ContextEntry};
+use super::states::{State, States};
+use crate::ir::{AdmissionRequest, context::ContextEntry};
 
 /// The request and the visible entries side by side. An entry of the same name hides an earlier one.
 pub(super) struct Root<'a> {
@@ -66,7 +66,7 @@ impl<'a> Root<'a> {
         }
     }
 
-    /// What is there without loading anything: what an expression sees that asks for everything.
+    /// Returns the values that are there without loading anything, for an expression that reads everything.
     fn present(&self) -> Vec<(&'a str, RootNode<'a>)> {
         let loaded =
             self.entries

@@ -260,14 +260,9 @@ fn what_is_wrong_with_an_override_is_told() {
 }
 
 #[test]
-fn what_the_api_server_asks_first_is_carried() {
-    let spec = "{applyRules: One, webhookConfiguration: {matchConditions: [{name: a, expression: 'true'}]}}";
-    let policy = of(spec, "{}");
-    assert!(policy.applies_one());
-    let [condition] = policy.match_conditions() else {
-        panic!("{:?}", policy.match_conditions());
-    };
-    assert_eq!((&*condition.name, &*condition.expression), ("a", "true"));
+fn apply_rules_one_is_read() {
+    assert!(of("{applyRules: One}", "{}").applies_one());
+    assert!(!of("{applyRules: All}", "{}").applies_one());
 }
 
 #[test]
@@ -293,7 +288,7 @@ fn what_was_wrong_before_excuses_where_the_rule_denies_by_itself() {
 }
 
 #[test]
-fn conditions_are_asked_where_no_api_server_has_asked_them() {
+fn match_conditions_are_evaluated_for_requests_and_for_what_exists() {
     let (met, unmet, wrong) = (
         "object.metadata.name == 'a'",
         "object.metadata.name == 'b'",
@@ -339,18 +334,87 @@ fn conditions_are_asked_where_no_api_server_has_asked_them() {
         ),
     ] {
         let manifest = manifest(conditions, failure);
-        let here = compile_for(&manifest, Driver::ALL).unwrap();
-        assert_eq!(outcome(&here), expected, "{conditions:?} {failure}");
-        let there = compile_for(&manifest, Driver::IN_CLUSTER).unwrap();
-        assert_eq!(outcome(&there), "fail", "{conditions:?} {failure}");
-        // What exists nobody was asked about.
-        let mut existing = Evaluation::of_existing(&there, &there.rules()[0], &request);
-        let Step::Done(report) = existing.step() else {
-            panic!("{conditions:?}");
-        };
-        assert_eq!(
-            report.outcome == RuleOutcome::NotMatched,
-            expected == "not matched"
-        );
+        for driver in [Driver::ALL, Driver::IN_CLUSTER] {
+            let policy = compile_for(&manifest, driver).unwrap();
+            assert_eq!(outcome(&policy), expected, "{conditions:?} {failure}");
+            let mut existing = Evaluation::of_existing(&policy, &policy.rules()[0], &request);
+            let Step::Done(report) = existing.step() else {
+                panic!("{conditions:?}");
+            };
+            assert_eq!(
+                report.outcome == RuleOutcome::NotMatched,
+                expected == "not matched"
+            );
+        }
     }
+}
+
+/// Of a policy on Services in one namespace.
+#[test]
+fn a_failed_condition_is_an_error_only_of_rules_that_may_match() {
+    let policy = |kind: &str, namespace: &str, expression: &str| {
+        let rule = |name: &str, kind: &str| {
+            json!({"name": name, "match": {"any": [{"resources": {"kinds": [kind]}}]},
+                "validate": {"deny": {}, "message": "no"}})
+        };
+        let manifest = json!({
+            "apiVersion": "kyverno.io/v1", "kind": kind,
+            "metadata": {"name": "p", "namespace": namespace},
+            "spec": {
+                "webhookConfiguration": {"matchConditions": [{"name": "a", "expression": expression}]},
+                "rules": [rule("services", "Service"), rule("ingresses", "Ingress")],
+            },
+        });
+        compile_for(&manifest, Driver::IN_CLUSTER).unwrap()
+    };
+    let request = create(&ingress("a", &["x"]));
+    let outcomes = |policy: &Policy| {
+        let rules = policy.rules().iter();
+        let outcomes = rules.map(
+            |rule| match Evaluation::start(policy, rule, &request).step() {
+                Step::Done(report) => match report.outcome {
+                    RuleOutcome::Error(error) => error.to_string(),
+                    RuleOutcome::NotMatched => ".".to_owned(),
+                    other => panic!("{other:?}"),
+                },
+                step @ Step::Need(_) => panic!("{step:?}"),
+            },
+        );
+        outcomes.collect::<Vec<_>>()
+    };
+    let wrong = "object.nope == 1";
+    let of_cluster = policy("ClusterPolicy", "", wrong);
+    assert!(matches!(
+        of_cluster.conditions(&request),
+        Conditions::Failed(_)
+    ));
+    let [services, ingresses] = &outcomes(&of_cluster)[..] else {
+        panic!("there are two rules");
+    };
+    assert_eq!(services, ".");
+    let place = "spec.webhookConfiguration.matchConditions[0].expression";
+    assert!(ingresses.starts_with(place), "{ingresses}");
+    // A namespaced policy's condition says nothing of any other namespace.
+    let of_another = policy("Policy", "other", wrong);
+    assert_eq!(of_another.conditions(&request), Conditions::NotMet);
+    assert_eq!(outcomes(&of_another), [".", "."]);
+    let of_its_own = policy("Policy", "ns", wrong);
+    assert_eq!(outcomes(&of_its_own)[0], ".");
+    assert_ne!(outcomes(&of_its_own)[1], ".");
+}
+
+#[test]
+fn conditions_known_to_be_met_are_not_evaluated_again() {
+    let spec = "{webhookConfiguration: {matchConditions: [{name: a, expression: 'false'}]}}";
+    let policy = of(spec, "{}");
+    let request = create(&ingress("a", &["x"]));
+    let evaluation = || Evaluation::start(&policy, &policy.rules()[0], &request);
+    let outcome = |mut evaluation: Evaluation<'_>| match evaluation.step() {
+        Step::Done(report) => report.outcome,
+        step @ Step::Need(_) => panic!("{step:?}"),
+    };
+    assert_eq!(policy.conditions(&request), Conditions::NotMet);
+    assert_eq!(outcome(evaluation()), RuleOutcome::NotMatched);
+    let known = outcome(evaluation().with_conditions_met());
+    assert!(matches!(known, RuleOutcome::Fail { .. }), "{known:?}");
 }

@@ -1,7 +1,10 @@
 //! Rules about what a request does not carry.
 
 use super::*;
-use crate::{CollectionReference, Reference};
+use crate::{
+    CollectionReference, Reference,
+    ir::matching::{LABELS, NAMESPACE_SELECTOR},
+};
 
 const DENY: &str = "deny: {conditions: {all: [{key: a, operator: Equals, value: a}]}}";
 

@@ -83,7 +83,7 @@ impl SimLog {
         self.state.push(state);
     }
 
-    /// What is written after a drop is of a view that is wanted again, and begins afresh.
+    /// Records after a drop are of a view that is wanted again, and begins afresh.
     fn begin(&mut self) {
         if std::mem::take(&mut self.dropped) {
             self.epoch += 1;
@@ -157,7 +157,7 @@ impl SimLog {
 /// Whoever follows the log for a view, as a mirror does.
 pub(super) struct Reader {
     pub(super) logs: Vec<SimLog>,
-    /// Which log what is served was read from.
+    /// The number of the log that the served data was read from.
     pub(super) served_from: usize,
     pub(super) view: View,
     /// The last position delivered.
@@ -227,7 +227,7 @@ impl Reader {
         self.carried_out(effect);
     }
 
-    /// Whether the writer's last word is of now, and not what is held.
+    /// Returns true if the writer's last word is of now, and differs from the data that is held.
     pub(super) fn differs(&self) -> bool {
         let store = self.view.followed();
         store.record().is_some_and(|record| {
@@ -306,7 +306,8 @@ impl Reader {
         }
     }
 
-    /// What is served is what the source had at that position, whole, or nothing is.
+    /// Checks that the data that is served is that of the source at that position, whole, or that none
+    /// is.
     pub(super) fn check(&self) -> Result<(), TestCaseError> {
         let Ok(read) = self.view.read(0, 0) else {
             return Ok(());

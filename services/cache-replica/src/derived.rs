@@ -1,0 +1,51 @@
+//! Indexes and counters over the views: built when a query could use one, kept up with its view, and
+//! dropped when nobody uses it any more.
+
+mod cache;
+mod changes;
+mod counts;
+mod indexes;
+
+use std::sync::Arc;
+
+use anteroom_plan::{Counter, Index, Language};
+use tokio_util::sync::CancellationToken;
+
+use cache::DerivedCache;
+use changes::LastChanges;
+pub(crate) use counts::{CountParameters, RewrittenQuery};
+pub(crate) use indexes::{LookupContext, LookupLimit};
+
+/// All indexes and counters of a replica.
+#[derive(Debug)]
+pub(crate) struct Derived {
+    indexes: Arc<DerivedCache<Index>>,
+    counters: Arc<DerivedCache<Counter>>,
+}
+
+impl Derived {
+    pub(crate) fn new(language: Language) -> Self {
+        let changes = Arc::new(LastChanges::default());
+        Self {
+            indexes: Arc::new(DerivedCache::new(language, Arc::clone(&changes))),
+            counters: Arc::new(DerivedCache::new(language, changes)),
+        }
+    }
+
+    /// Their size in memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.indexes.bytes() + self.counters.bytes()
+    }
+
+    /// The number of them.
+    pub(crate) fn count(&self) -> usize {
+        self.indexes.count() + self.counters.count()
+    }
+
+    /// Keeps them up with their views until `stop`.
+    pub(crate) async fn run(&self, stop: CancellationToken) {
+        let indexes = Arc::clone(&self.indexes).run(stop.clone());
+        let counters = Arc::clone(&self.counters).run(stop);
+        tokio::join!(indexes, counters);
+    }
+}

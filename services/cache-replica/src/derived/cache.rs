@@ -1,0 +1,314 @@
+//! A cache of structures that are derived from views: indexes, counters.
+//!
+//! The first query that could use one starts its build, and looks through all objects, as every other
+//! does until the build is over. No query waits long for one: where another query or task is bringing it
+//! up, the query looks through all objects.
+
+use std::{
+    collections::HashMap,
+    fmt::Debug,
+    hash::Hash,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use anteroom_jmespath::ParseError;
+use anteroom_mirror::ViewHandle;
+use anteroom_model::ViewId;
+use anteroom_plan::{Changes, Counter, CounterKey, Index, IndexKey, Language};
+use anteroom_view::Snapshot;
+use parking_lot::Mutex;
+use tokio::{sync::Semaphore, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::changes::LastChanges;
+
+/// The most indexes, and the most counters, of one view. A query that would need one more looks through
+/// all objects.
+const PER_VIEW_MAX: usize = 64;
+
+/// The interval at which all are brought up to their views. Queries do so too, with less to catch up,
+/// and no old state of a view is held for long.
+const KEEP_UP: Duration = Duration::from_millis(50);
+
+/// The time after which one that nobody uses is dropped.
+const IDLE: Duration = Duration::from_secs(10 * 60);
+
+/// The longest wait of a query for one that is in use: bringing it up takes microseconds, mostly.
+const WAIT_MAX: Duration = Duration::from_micros(500);
+
+/// A structure that is derived from the objects of one state of a view, and can follow its changes.
+pub(super) trait Derive: Debug + Send + Sized + 'static {
+    /// Identifies one among those of a view.
+    type Key: Clone + Debug + Eq + Hash + Send + Sync + 'static;
+
+    /// Derives it from all objects of `at`.
+    fn derive(key: Self::Key, language: Language, at: &Snapshot) -> Result<Self, ParseError>;
+    /// Applies the changes that lead from its state to another.
+    fn follow(&mut self, changes: &Changes);
+    /// The state that it is of.
+    fn at(&self) -> &Snapshot;
+    /// Its size in memory.
+    fn bytes(&self) -> usize;
+}
+
+/// All structures of one type in a replica.
+#[derive(Debug)]
+pub(super) struct DerivedCache<T: Derive> {
+    language: Language,
+    views: Mutex<HashMap<ViewId, OfView<T>>>,
+    changes: Arc<LastChanges>,
+    /// Builds run one after the other: each takes a core for as long as a scan.
+    builds: Arc<Semaphore>,
+    begun: Instant,
+}
+
+#[derive(Debug)]
+struct OfView<T: Derive> {
+    view: ViewHandle,
+    slots: HashMap<T::Key, Arc<Slot<T>>>,
+}
+
+/// A structure, or `None` while it is built.
+#[derive(Debug)]
+struct Slot<T> {
+    derived: Mutex<Option<T>>,
+    bytes: AtomicUsize,
+    /// The time of its last use, in milliseconds since the replica started.
+    used_ms: AtomicU64,
+}
+
+impl<T: Derive> DerivedCache<T> {
+    /// An empty cache. Caches that share `changes` find the changes of a view once.
+    pub(super) fn new(language: Language, changes: Arc<LastChanges>) -> Self {
+        Self {
+            language,
+            views: Mutex::default(),
+            changes,
+            builds: Arc::new(Semaphore::new(1)),
+            begun: Instant::now(),
+        }
+    }
+
+    /// Brings the structure of this key to `state`, and calls `ask` with it. `None`: it is not built yet,
+    /// or there are too many.
+    pub(super) fn ask<R>(
+        self: &Arc<Self>,
+        view: &ViewHandle,
+        state: &Snapshot,
+        key: T::Key,
+        ask: impl FnOnce(&T) -> R,
+    ) -> Option<R> {
+        let slot = self.slot(view, key)?;
+        let mut held = slot.derived.try_lock_for(WAIT_MAX)?;
+        // A panic on the way leaves no half of a structure behind.
+        let mut derived = held.take()?;
+        self.advance(view.id(), &slot, &mut derived, state);
+        let answer = ask(&derived);
+        *held = Some(derived);
+        Some(answer)
+    }
+
+    /// Their size in memory.
+    pub(super) fn bytes(&self) -> u64 {
+        let views = self.views.lock();
+        let slots = views.values().flat_map(|of| of.slots.values());
+        slots
+            .map(|slot| slot.bytes.load(Ordering::Relaxed) as u64)
+            .sum()
+    }
+
+    /// The number of them, those included that are being built.
+    pub(super) fn count(&self) -> usize {
+        self.views.lock().values().map(|of| of.slots.len()).sum()
+    }
+
+    /// Keeps them up with their views until `stop`.
+    pub(super) async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(KEEP_UP);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let keeping = async {
+            loop {
+                tick.tick().await;
+                if self.is_behind() {
+                    let this = Arc::clone(&self);
+                    // A panic would be that of an evaluation, which has none.
+                    let _ = tokio::task::spawn_blocking(move || this.keep_up()).await;
+                }
+                self.changes.clear();
+            }
+        };
+        stop.run_until_cancelled(keeping).await;
+    }
+
+    /// Returns the slot of this key. Adds one, and starts its build, if there is none. `None`: there are too
+    /// many.
+    fn slot(self: &Arc<Self>, view: &ViewHandle, key: T::Key) -> Option<Arc<Slot<T>>> {
+        let mut views = self.views.lock();
+        let of = views.entry(view.id().clone()).or_insert_with(|| OfView {
+            view: view.clone(),
+            slots: HashMap::new(),
+        });
+        if !of.view.is(view) {
+            *of = OfView {
+                view: view.clone(),
+                slots: HashMap::new(),
+            };
+        }
+        if let Some(slot) = of.slots.get(&key) {
+            slot.used_ms.store(self.now_ms(), Ordering::Relaxed);
+            return Some(Arc::clone(slot));
+        }
+        if of.slots.len() >= PER_VIEW_MAX {
+            return None;
+        }
+        let slot = Arc::new(Slot {
+            derived: Mutex::new(None),
+            bytes: AtomicUsize::new(0),
+            used_ms: AtomicU64::new(self.now_ms()),
+        });
+        of.slots.insert(key.clone(), Arc::clone(&slot));
+        drop(views);
+        tokio::spawn(Arc::clone(self).build(view.clone(), key, Arc::clone(&slot)));
+        Some(slot)
+    }
+
+    async fn build(self: Arc<Self>, view: ViewHandle, key: T::Key, slot: Arc<Slot<T>>) {
+        let Ok(_turn) = Arc::clone(&self.builds).acquire_owned().await else {
+            return;
+        };
+        let (language, of, wanted) = (self.language, view.clone(), key.clone());
+        let built = tokio::task::spawn_blocking(move || build::<T>(&of, &wanted, language));
+        match built.await {
+            Ok(Some(derived)) => {
+                slot.bytes.store(derived.bytes(), Ordering::Relaxed);
+                *slot.derived.lock() = Some(derived);
+            }
+            // The next query tries again.
+            _ => self.forget(&view, &key),
+        }
+    }
+
+    fn forget(&self, view: &ViewHandle, key: &T::Key) {
+        let mut views = self.views.lock();
+        if let Some(of) = views.get_mut(view.id()).filter(|of| of.view.is(view)) {
+            of.slots.remove(key);
+        }
+    }
+
+    fn is_behind(&self) -> bool {
+        let (views, now_ms) = (self.views.lock(), self.now_ms());
+        views.values().any(|of| {
+            let state = of.view.snapshot(Some(u64::MAX)).ok();
+            of.slots.values().any(|slot| {
+                slot.is_idle(now_ms)
+                    || match (&state, slot.derived.try_lock()) {
+                        (None, _) => true,
+                        (Some((state, _)), Some(derived)) => {
+                            derived.as_ref().is_some_and(|it| !it.at().is(state))
+                        }
+                        (Some(_), None) => false, // Somebody is bringing it up.
+                    }
+            })
+        })
+    }
+
+    fn keep_up(&self) {
+        let now_ms = self.now_ms();
+        let mut behind = Vec::new();
+        self.views.lock().retain(|_, of| {
+            let Ok((state, _)) = of.view.snapshot(Some(u64::MAX)) else {
+                return false; // Evicted, failed, or gone: it holds objects for nobody.
+            };
+            of.slots.retain(|_, slot| !slot.is_idle(now_ms));
+            let slots = of.slots.values().cloned();
+            behind.extend(slots.map(|slot| (of.view.id().clone(), slot, state.clone())));
+            !of.slots.is_empty()
+        });
+        for (view, slot, state) in behind {
+            let mut held = slot.derived.lock();
+            if let Some(mut derived) = held.take() {
+                self.advance(&view, &slot, &mut derived, &state);
+                *held = Some(derived);
+            }
+        }
+    }
+
+    fn advance(&self, view: &ViewId, slot: &Slot<T>, derived: &mut T, state: &Snapshot) {
+        if !derived.at().is(state) {
+            let changes = self.changes.between(view, derived.at(), state);
+            derived.follow(&changes);
+            slot.bytes.store(derived.bytes(), Ordering::Relaxed);
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Builds one from the view's state now. `None`: the view answers nobody.
+fn build<T: Derive>(view: &ViewHandle, key: &T::Key, language: Language) -> Option<T> {
+    let begun = Instant::now();
+    let (state, _) = view.snapshot(Some(u64::MAX)).ok()?;
+    let derived = T::derive(key.clone(), language, &state).ok()?;
+    tracing::info!(
+        view = %view.id(),
+        ?key,
+        objects = state.read().len(),
+        bytes = derived.bytes(),
+        took = ?begun.elapsed(),
+        "built an index or counter over the view, for the queries that can use it"
+    );
+    Some(derived)
+}
+
+impl<T: Derive> Slot<T> {
+    fn is_idle(&self, now_ms: u64) -> bool {
+        let unused_ms = now_ms.saturating_sub(self.used_ms.load(Ordering::Relaxed));
+        unused_ms >= u64::try_from(IDLE.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Derive for Index {
+    type Key = IndexKey;
+
+    fn derive(key: IndexKey, language: Language, at: &Snapshot) -> Result<Self, ParseError> {
+        Ok(Self::new(key, language, at))
+    }
+
+    fn follow(&mut self, changes: &Changes) {
+        self.follow(changes);
+    }
+
+    fn at(&self) -> &Snapshot {
+        self.at()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes()
+    }
+}
+
+impl Derive for Counter {
+    type Key = CounterKey;
+
+    fn derive(key: CounterKey, language: Language, at: &Snapshot) -> Result<Self, ParseError> {
+        Self::new(key, language.functions, at)
+    }
+
+    fn follow(&mut self, changes: &Changes) {
+        self.follow(changes);
+    }
+
+    fn at(&self) -> &Snapshot {
+        self.at()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes()
+    }
+}

@@ -1,0 +1,130 @@
+//! Answers the counts of a query, and puts them in the place of their terms.
+
+use std::sync::Arc;
+
+use anteroom_jmespath::Parameters;
+use anteroom_mirror::ViewHandle;
+use anteroom_plan::{Count, Counter, CounterKey, Index, IndexedCount, Scalar};
+use anteroom_view::{Select, Snapshot};
+use anteroom_wire::query::Query;
+use serde_json::Value;
+
+use super::{Derived, LookupContext};
+use crate::plan::{CountedPlan, Plan, document};
+
+/// A query in which parameters stand for its counts.
+#[derive(Debug)]
+pub(crate) struct RewrittenQuery {
+    counted: Arc<CountedPlan>,
+    values: Vec<Value>,
+}
+
+impl RewrittenQuery {
+    /// The plan of the rest of the query.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.counted.rest
+    }
+
+    /// The parameters of the rest: those of the query, and the counts.
+    pub(crate) fn parameters<'e>(&'e self, own: &'e dyn Parameters) -> CountParameters<'e> {
+        CountParameters {
+            counts: &self.counted.counts,
+            values: &self.values,
+            own,
+        }
+    }
+}
+
+/// Parameters of which some stand for counts.
+pub(crate) struct CountParameters<'e> {
+    pub(crate) counts: &'e [Count],
+    /// One for each count.
+    pub(crate) values: &'e [Value],
+    /// The parameters of the request.
+    pub(crate) own: &'e dyn Parameters,
+}
+
+impl Parameters for CountParameters<'_> {
+    fn parameter(&self, name: &str) -> Option<&Value> {
+        let mut counts = self.counts.iter();
+        match counts.position(|count| count.parameter == name) {
+            Some(at) => self.values.get(at),
+            None => self.own.parameter(name),
+        }
+    }
+}
+
+/// A query, and the state that its objects are counted in.
+#[derive(Clone, Copy)]
+struct CountContext<'a> {
+    view: &'a ViewHandle,
+    state: &'a Snapshot,
+    query: &'a Query,
+    /// The namespace whose objects are counted; empty for all.
+    namespace: &'a str,
+    bare: bool,
+}
+
+impl Derived {
+    /// Substitutes the counts of a query. `None`: it has none, or one of them is not known yet, or cannot
+    /// be.
+    pub(crate) fn substitute_counts(
+        &self,
+        (view, state): (&ViewHandle, &Snapshot),
+        (plan, select): (&Plan, &Select),
+        query: &Query,
+    ) -> Option<RewrittenQuery> {
+        let counted = plan.counted(document(select, state.read())?)?;
+        let context = CountContext {
+            view,
+            state,
+            query,
+            namespace: select.whole_namespace(state.read())?,
+            bare: select.is_bare(state.read()),
+        };
+        // All are asked, so that all are built at once.
+        let value = |count: &Count| {
+            let number = self.number(context, count)?;
+            Some(count.measure.value(number))
+        };
+        let values: Vec<_> = counted.counts.iter().map(value).collect();
+        let values = values.into_iter().collect::<Option<_>>()?;
+        Some(RewrittenQuery { counted, values })
+    }
+
+    fn number(&self, context: CountContext<'_>, count: &Count) -> Option<u64> {
+        if let Some(by_index) = &count.by_index {
+            return self.number_by_index(context, by_index);
+        }
+        let by_namespace = !context.namespace.is_empty();
+        if count.is_of_all_objects() && !by_namespace {
+            return Some(context.state.read().len() as u64);
+        }
+        let strict = context.query.missing_key_is_error;
+        let key = CounterKey::of(count, by_namespace, strict, context.bare);
+        let ask = |counter: &Counter| counter.count(context.namespace);
+        self.counters.ask(context.view, context.state, key, ask)?
+    }
+
+    fn number_by_index(&self, context: CountContext<'_>, count: &IndexedCount) -> Option<u64> {
+        if !context.namespace.is_empty() {
+            return None;
+        }
+        let lookup = LookupContext {
+            parameters: &context.query.parameters,
+            missing_key_is_error: context.query.missing_key_is_error,
+            bare: context.bare,
+        };
+        let wanted = lookup.operand(&count.probe).and_then(Scalar::of_json)?;
+        let key = lookup.key(&count.probe);
+        let exact = |index: &Index| index.exact(&wanted);
+        let agree = self
+            .indexes
+            .ask(context.view, context.state, key, exact)??;
+        let all = context.state.read().len();
+        Some(match count.negated {
+            true => all.saturating_sub(agree) as u64,
+            false => agree as u64,
+        })
+    }
+}

@@ -1,0 +1,127 @@
+//! Finds the objects that can make a difference to a query.
+
+use anteroom_jmespath::Parameters;
+use anteroom_mirror::ViewHandle;
+use anteroom_plan::{Index, IndexKey, Narrow, Operand, Probe, Terms, selected};
+use anteroom_view::{Object, Select, Snapshot};
+use serde_json::Value;
+
+use super::Derived;
+use crate::plan::{Plan, document};
+
+/// With so few objects found, no other index is asked for fewer.
+const FEW: usize = 16;
+
+/// The parts of a query that decide which objects are found.
+#[derive(Clone, Copy)]
+pub(crate) struct LookupContext<'q> {
+    /// The request's parameters, and the counts that stand beside them.
+    pub(crate) parameters: &'q dyn Parameters,
+    pub(crate) missing_key_is_error: bool,
+    /// See [`IndexKey::bare`].
+    pub(crate) bare: bool,
+}
+
+/// The limits of one lookup.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LookupLimit {
+    /// Objects that are found.
+    pub(crate) objects: usize,
+    /// Values and objects that are looked at for it.
+    pub(crate) steps: usize,
+}
+
+impl<'q> LookupContext<'q> {
+    /// The key of the index that a probe needs.
+    pub(super) fn key(&self, probe: &Probe) -> IndexKey {
+        IndexKey::of(probe, self.missing_key_is_error, self.bare)
+    }
+
+    /// The value that a probe looks for. `None`: the parameter is not bound, and the evaluation says so.
+    pub(super) fn operand(&self, probe: &'q Probe) -> Option<&'q Value> {
+        match &probe.operand {
+            Operand::Literal(value) => Some(value),
+            Operand::Parameter(name) => self.parameters.parameter(name),
+        }
+    }
+}
+
+impl Derived {
+    /// Returns the objects of `state` that can make a difference, each once and in order. `None`: no
+    /// index can tell, or it is not built yet, or the lookup goes beyond `limit`.
+    pub(crate) fn find(
+        &self,
+        (view, state): (&ViewHandle, &Snapshot),
+        (plan, select): (&Plan, &Select),
+        context: &LookupContext<'_>,
+        limit: LookupLimit,
+    ) -> Option<Vec<Object>> {
+        let narrow = plan.narrow(document(select, state.read())?);
+        let narrow = selected(narrow.as_deref(), select.labels())?;
+        let terms = Terms {
+            objects_max: limit.objects,
+            steps_max: limit.steps,
+            admits: &|object| select.admits(object),
+            parameters: context.parameters,
+        };
+        let mut found = self.gather((view, state), &narrow, context, terms)?;
+        found.sort_unstable();
+        found.dedup();
+        Some(found)
+    }
+
+    fn gather(
+        &self,
+        at: (&ViewHandle, &Snapshot),
+        narrow: &Narrow,
+        context: &LookupContext<'_>,
+        terms: Terms<'_>,
+    ) -> Option<Vec<Object>> {
+        match narrow {
+            Narrow::Probe(probe) => {
+                let gather = |index: &Index| index.gather(probe, terms);
+                self.indexes.ask(at.0, at.1, context.key(probe), gather)?
+            }
+            Narrow::Any(parts) => self.gather_any(at, parts, context, terms),
+            Narrow::All(alternatives) => self.gather_fewest(at, alternatives, context, terms),
+        }
+    }
+
+    fn gather_any(
+        &self,
+        at: (&ViewHandle, &Snapshot),
+        parts: &[Narrow],
+        context: &LookupContext<'_>,
+        terms: Terms<'_>,
+    ) -> Option<Vec<Object>> {
+        let mut found = Some(Vec::new());
+        for part in parts {
+            // The others are still asked where one is not there, so that all are built at once.
+            let more = self.gather(at, part, context, terms);
+            found = found.zip(more).map(|(found, more)| [found, more].concat());
+            found = found.filter(|found| found.len() <= terms.objects_max);
+        }
+        found
+    }
+
+    /// Asks the alternatives one after the other, until one finds few objects.
+    fn gather_fewest(
+        &self,
+        at: (&ViewHandle, &Snapshot),
+        alternatives: &[Narrow],
+        context: &LookupContext<'_>,
+        mut terms: Terms<'_>,
+    ) -> Option<Vec<Object>> {
+        let mut best: Option<Vec<Object>> = None;
+        for alternative in alternatives {
+            if let Some(found) = self.gather(at, alternative, context, terms) {
+                terms.objects_max = found.len();
+                best = Some(found);
+            }
+            if best.as_ref().is_some_and(|best| best.len() <= FEW) {
+                break;
+            }
+        }
+        best
+    }
+}

@@ -1,0 +1,12 @@
+//! Evaluates the queries of one request over one state of a view.
+//!
+//! [`path`] has the table of the five ways in which a query is answered, and chooses among them.
+
+mod batch;
+mod evaluator;
+mod facts;
+mod offload;
+mod path;
+
+pub(crate) use batch::{Batch, Prepared};
+pub(crate) use evaluator::Evaluator;

@@ -1,0 +1,144 @@
+//! The queries of one request, and the state of the view that all of them are answered from.
+
+use std::sync::{Arc, OnceLock};
+
+use anteroom_jmespath::{Budget, Environment, FunctionTable, MissingKey};
+use anteroom_mirror::{ReadPosition, ViewHandle};
+use anteroom_model::FactError;
+use anteroom_view::{Read, Select, Snapshot};
+use anteroom_wire::query::Query;
+use tokio::sync::Semaphore;
+
+use crate::{
+    deadline::Deadline,
+    memo::QueryKey,
+    plan::{Plan, Plans},
+};
+
+/// Queries of one request that look at the whole view at once: each may build as much as an evaluation
+/// may. One more waits, and so may miss its deadline; its errors are its own.
+const SCANS_PER_REQUEST: usize = 4;
+
+/// A query with its plan and selection, or the reason why it has none.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(super) query: Query,
+    plan: Result<(Arc<Plan>, Select), FactError>,
+    /// Most queries are never looked for in the memo.
+    key: OnceLock<QueryKey>,
+}
+
+/// The queries of one request over one state of one view.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) view: ViewHandle,
+    pub(crate) state: Snapshot,
+    pub(crate) position: ReadPosition,
+    pub(crate) queries: Vec<Prepared>,
+    pub(crate) deadline: Deadline,
+    /// One for each query of it that looks at the whole view.
+    pub(super) scans: Semaphore,
+}
+
+/// One query of a batch.
+#[derive(Clone, Copy)]
+pub(super) struct Asking<'b> {
+    pub(super) batch: &'b Batch,
+    pub(super) prepared: &'b Prepared,
+    pub(super) plan: &'b Plan,
+    pub(super) select: &'b Select,
+}
+
+impl Prepared {
+    pub(crate) fn new(query: Query, plans: &Plans) -> Self {
+        let plan = |query: &Query| {
+            let select = match &query.selection {
+                Some(selection) => Select::new(selection)?,
+                None => Select::default(),
+            };
+            Ok((plans.get(&query.expression)?, select))
+        };
+        Self {
+            plan: plan(&query),
+            key: OnceLock::new(),
+            query,
+        }
+    }
+
+    /// The part of a view that it is about; `None` where it cannot be answered at all.
+    pub(crate) fn select(&self) -> Option<&Select> {
+        self.plan.as_ref().ok().map(|(_, select)| select)
+    }
+
+    /// Its key in caches of results.
+    pub(super) fn key(&self) -> &QueryKey {
+        self.key.get_or_init(|| QueryKey::of(&self.query))
+    }
+}
+
+impl Batch {
+    pub(crate) fn new(
+        view: ViewHandle,
+        (state, position): (Snapshot, ReadPosition),
+        queries: Vec<Prepared>,
+        deadline: Deadline,
+    ) -> Self {
+        Self {
+            view,
+            state,
+            position,
+            queries,
+            deadline,
+            scans: Semaphore::new(SCANS_PER_REQUEST),
+        }
+    }
+
+    /// Returns one of its queries with its plan.
+    ///
+    /// # Errors
+    /// The expression or the selection is invalid.
+    pub(super) fn asking<'b>(&'b self, prepared: &'b Prepared) -> Result<Asking<'b>, FactError> {
+        match &prepared.plan {
+            Ok((plan, select)) => Ok(Asking {
+                batch: self,
+                prepared,
+                plan,
+                select,
+            }),
+            Err(error) => Err(error.clone()),
+        }
+    }
+}
+
+impl<'b> Asking<'b> {
+    pub(super) fn read(&self) -> Read<'b> {
+        self.batch.state.read()
+    }
+
+    pub(super) fn query(&self) -> &'b Query {
+        &self.prepared.query
+    }
+
+    pub(super) fn deadline(&self) -> Deadline {
+        self.batch.deadline
+    }
+
+    /// The environment of its evaluation.
+    pub(super) fn environment(
+        &self,
+        functions: &'static FunctionTable,
+        budget: Budget,
+    ) -> Environment<'b> {
+        let query = self.query();
+        Environment {
+            functions,
+            parameters: &query.parameters,
+            missing_key: match query.missing_key_is_error {
+                true => MissingKey::Error,
+                false => MissingKey::Null,
+            },
+            budget,
+            seed: None,
+        }
+    }
+}

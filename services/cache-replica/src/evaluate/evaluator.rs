@@ -1,0 +1,209 @@
+//! Evaluates single queries, by the path that is chosen for each.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use anteroom_jmespath::Budget;
+use anteroom_model::FactError;
+use anteroom_plan::Language;
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+
+use super::{
+    batch::{Asking, Batch, Prepared},
+    facts::{Found, QueryFacts},
+    path::{AnswerPath, Stage},
+};
+use crate::{
+    Args,
+    derived::Derived,
+    memo::Memo,
+    metrics::QueryMetrics,
+    plan::Plans,
+    scan::{AllPieces, Scans},
+};
+
+/// Evaluations that run at once for each core. More than one, so that the system's scheduler gives
+/// a short one its turn beside long ones; bounded, so that threads and what they build are.
+const EVALUATIONS_PER_CORE: usize = 4;
+
+/// Evaluates queries over any view.
+#[derive(Debug)]
+pub(crate) struct Evaluator {
+    pub(super) budget: Budget,
+    /// One for each evaluation on a worker thread.
+    pub(super) workers: Arc<Semaphore>,
+    pub(super) plans: Plans,
+    pub(super) derived: Derived,
+    pub(super) scans: Scans,
+    pub(super) pieces: AllPieces,
+    pub(super) metrics: QueryMetrics,
+    memo: Memo,
+    /// One of so many queries is compared with a scan; 0: none.
+    verify_every: u64,
+    verified: AtomicU64,
+}
+
+impl Evaluator {
+    pub(crate) fn new(args: &Args, metrics: QueryMetrics) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = cores * EVALUATIONS_PER_CORE;
+        let functions = anteroom_functions::query_functions();
+        let language = Language {
+            functions,
+            matches: anteroom_functions::wildcard::matches,
+        };
+        Self {
+            budget: args.budget(workers),
+            workers: Arc::new(Semaphore::new(workers)),
+            plans: Plans::new(functions),
+            derived: Derived::new(language),
+            scans: Scans::new(args.scan_lanes.unwrap_or(cores)),
+            pieces: AllPieces::new(args.memo_bytes_max),
+            metrics,
+            memo: Memo::new(args.memo_bytes_max),
+            verify_every: args.verify_plans,
+            verified: AtomicU64::default(),
+        }
+    }
+
+    pub(crate) fn plans(&self) -> &Plans {
+        &self.plans
+    }
+
+    /// The indexes and counters of all views.
+    pub(crate) fn derived(&self) -> &Derived {
+        &self.derived
+    }
+
+    /// The size of plans and results in memory.
+    pub(crate) fn cached_bytes(&self) -> u64 {
+        self.memo.bytes() + self.plans.bytes() + self.pieces.bytes()
+    }
+
+    /// Returns the result of one query, if that takes no time that another could miss.
+    pub(crate) fn answer_inline(
+        &self,
+        batch: &Batch,
+        prepared: &Prepared,
+    ) -> Option<Result<Bytes, FactError>> {
+        let asking = match batch.asking(prepared) {
+            Ok(asking) => asking,
+            Err(error) => return Some(Err(error)),
+        };
+        let (view, read) = (batch.view.id(), asking.read());
+        if let Err(error) = asking.plan.check_retained(view, read, asking.select) {
+            return Some(Err(error));
+        }
+        let mut facts = QueryFacts::new(self, asking);
+        match AnswerPath::choose(Stage::Arrival, &mut facts) {
+            AnswerPath::Inline => Some(self.evaluate_over(asking, facts.found.as_ref())),
+            AnswerPath::Remembered => facts.remembered,
+            AnswerPath::Offloaded | AnswerPath::Sliced | AnswerPath::Whole => None,
+        }
+    }
+
+    /// All queries of a request were short ones.
+    pub(crate) fn was_short(&self) {
+        self.scans.short();
+    }
+
+    /// Evaluates one query over these objects, or over all that are selected.
+    pub(super) fn evaluate_over(
+        &self,
+        asking: Asking<'_>,
+        found: Option<&Found>,
+    ) -> Result<Bytes, FactError> {
+        let Asking { plan, select, .. } = asking;
+        let (budget, is_shortened) = asking.deadline().limit(self.budget);
+        let environment = asking.environment(self.plans.functions(), budget);
+        let read = asking.read();
+        let all = || {
+            let selected = select.of(read)?;
+            selected.evaluate(&plan.expression, &environment)
+        };
+        let few = |found: &Found| {
+            let few = select.among(read, found.objects.iter())?;
+            Some(match &found.rewritten {
+                None => few.evaluate(&plan.expression, &environment),
+                Some(rewritten) => {
+                    let parameters = rewritten.parameters(environment.parameters);
+                    let environment = environment.with_parameters(&parameters);
+                    few.evaluate(&rewritten.plan().expression, &environment)
+                }
+            })
+        };
+        let result = match found.and_then(few) {
+            None => all(),
+            Some(result) if self.is_verified() => self.verified(asking, result, all()),
+            Some(result) => result,
+        };
+        self.metrics.evaluated();
+        if is_shortened && matches!(result, Err(FactError::BudgetExceeded { .. })) {
+            return Err(asking.deadline().exceeded());
+        }
+        result
+    }
+
+    /// Returns the result of an equal query over the same content.
+    pub(super) fn remembered(&self, asking: Asking<'_>) -> Option<Result<Bytes, FactError>> {
+        if !asking.plan.is_deterministic {
+            return None;
+        }
+        let (view, content) = (asking.batch.view.id(), asking.batch.position.content);
+        let result = self.memo.get(view, content, asking.prepared.key())?;
+        self.metrics.remembered();
+        Some(result)
+    }
+
+    /// Keeps a result for the next query that is equal, unless it depends on the moment.
+    pub(super) fn remember(&self, asking: Asking<'_>, result: &Result<Bytes, FactError>) {
+        let is_late = matches!(result, Err(FactError::DeadlineExceeded { .. }));
+        if asking.plan.is_deterministic && !is_late {
+            let (view, content) = (asking.batch.view.id(), asking.batch.position.content);
+            let key = asking.prepared.key();
+            self.memo.put(view, content, key, result.clone());
+        }
+    }
+
+    /// Returns true if some results are compared with those of a scan.
+    pub(super) fn verifies(&self) -> bool {
+        self.verify_every > 0
+    }
+
+    /// Returns true if this result is to be compared with that of a scan.
+    pub(super) fn is_verified(&self) -> bool {
+        self.verifies()
+            && self
+                .verified
+                .fetch_add(1, Ordering::Relaxed)
+                .is_multiple_of(self.verify_every)
+    }
+
+    /// Compares a result with that of a scan, which is given. The two must be the same, unless the scan
+    /// costs too much, or takes too long.
+    pub(super) fn verified(
+        &self,
+        asking: Asking<'_>,
+        few: Result<Bytes, FactError>,
+        all: Result<Bytes, FactError>,
+    ) -> Result<Bytes, FactError> {
+        use FactError::{BudgetExceeded, DeadlineExceeded};
+        if matches!(all, Err(BudgetExceeded { .. } | DeadlineExceeded { .. })) {
+            return few;
+        }
+        if few != all {
+            self.metrics.mismatch();
+            tracing::error!(
+                view = %asking.batch.view.id(),
+                expression = asking.query().expression,
+                revision = asking.batch.position.revision.0,
+                "a result by indexes, counters or slices differs from that of a scan, which was given; \
+                 please report this as a bug"
+            );
+        }
+        all
+    }
+}

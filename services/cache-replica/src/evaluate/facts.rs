@@ -1,0 +1,116 @@
+//! The facts about one query, and what was found with them.
+
+use std::sync::Arc;
+
+use anteroom_model::FactError;
+use anteroom_plan::Sliced;
+use anteroom_view::Object;
+use bytes::Bytes;
+
+use super::{
+    batch::Asking,
+    evaluator::Evaluator,
+    path::{Facts, INLINE_OBJECTS_MAX},
+};
+use crate::{
+    derived::{LookupContext, LookupLimit, RewrittenQuery},
+    plan::document,
+};
+
+/// The objects that can make a difference to a query.
+pub(super) struct Found {
+    pub(super) objects: Vec<Object>,
+    /// The query that is evaluated over them, where counts were substituted in it.
+    pub(super) rewritten: Option<RewrittenQuery>,
+}
+
+/// The facts about one query.
+pub(super) struct QueryFacts<'e> {
+    evaluator: &'e Evaluator,
+    asking: Asking<'e>,
+    pub(super) found: Option<Found>,
+    pub(super) remembered: Option<Result<Bytes, FactError>>,
+    pub(super) sliced: Option<Arc<Sliced>>,
+}
+
+impl<'e> QueryFacts<'e> {
+    pub(super) fn new(evaluator: &'e Evaluator, asking: Asking<'e>) -> Self {
+        Self {
+            evaluator,
+            asking,
+            found: None,
+            remembered: None,
+            sliced: None,
+        }
+    }
+
+    fn find(&self, limit: LookupLimit) -> Option<Found> {
+        let Asking { plan, select, .. } = self.asking;
+        let (view, state) = (&self.asking.batch.view, &self.asking.batch.state);
+        let query = self.asking.query();
+        let derived = &self.evaluator.derived;
+        let rewritten = derived.substitute_counts((view, state), (plan, select), query);
+        let objects = {
+            let parameters = rewritten
+                .as_ref()
+                .map(|rewritten| rewritten.parameters(&query.parameters));
+            let context = LookupContext {
+                parameters: match &parameters {
+                    Some(parameters) => parameters,
+                    None => &query.parameters,
+                },
+                missing_key_is_error: query.missing_key_is_error,
+                bare: select.is_bare(state.read()),
+            };
+            let plan = rewritten.as_ref().map_or(plan, RewrittenQuery::plan);
+            derived.find((view, state), (plan, select), &context, limit)?
+        };
+        match rewritten {
+            Some(_) => self.evaluator.metrics.counted(),
+            None => self.evaluator.metrics.looked_up(),
+        }
+        Some(Found { objects, rewritten })
+    }
+}
+
+impl Facts for QueryFacts<'_> {
+    fn is_verified(&self) -> bool {
+        self.evaluator.verifies()
+    }
+
+    fn objects(&self) -> usize {
+        self.asking.read().len()
+    }
+
+    fn selected(&self, most: usize) -> usize {
+        self.asking.select.looks_at(self.asking.read(), most)
+    }
+
+    fn selects_at_most(&self, objects: usize, bytes: usize) -> bool {
+        let read = self.asking.read();
+        self.asking.select.is_within(read, objects, bytes)
+    }
+
+    fn finds(&mut self, limit: LookupLimit) -> bool {
+        // Objects that are so few are looked through as fast.
+        if self.objects() > INLINE_OBJECTS_MAX {
+            self.found = self.find(limit);
+        }
+        self.found.is_some()
+    }
+
+    fn is_remembered(&mut self) -> bool {
+        self.remembered = self.evaluator.remembered(self.asking);
+        self.remembered.is_some()
+    }
+
+    fn is_sliceable(&mut self) -> bool {
+        let Asking { plan, select, .. } = self.asking;
+        let read = self.asking.read();
+        let cut = |document| plan.sliced(document);
+        // A selection that a slice cannot tell cannot be cut: one with a limit.
+        let is_listed = select.among(read, [].iter()).is_some();
+        self.sliced = document(select, read).and_then(cut).filter(|_| is_listed);
+        self.sliced.is_some()
+    }
+}

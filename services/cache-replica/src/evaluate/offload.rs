@@ -1,0 +1,165 @@
+//! Queries that take longer than the others of their request should wait: each goes on beside them, and
+//! gets an error of its own once no time is left.
+
+use std::sync::Arc;
+
+use anteroom_model::FactError;
+use bytes::Bytes;
+use tokio::time::timeout;
+
+use super::{
+    batch::{Asking, Batch},
+    evaluator::Evaluator,
+    facts::QueryFacts,
+    path::{AnswerPath, Stage},
+};
+use crate::scan::{PieceKey, Scan};
+
+/// The state of a query after a worker had it.
+enum Planned {
+    Done(Result<Bytes, FactError>),
+    /// It is to be evaluated slice by slice.
+    Sliced(Arc<Scan>),
+    /// It is to be evaluated over the whole view.
+    Whole,
+}
+
+impl Evaluator {
+    /// Returns the result of the query of this number within the time that there is. An evaluation that
+    /// goes on after that is ended by its budget; nobody waits for it.
+    pub(crate) async fn answer_offloaded(
+        self: &Arc<Self>,
+        batch: &Arc<Batch>,
+        index: usize,
+    ) -> Result<Bytes, FactError> {
+        let deadline = batch.deadline;
+        match timeout(deadline.left(), self.answer_at_length(batch, index)).await {
+            Ok(result) => result,
+            Err(_) => Err(deadline.exceeded()),
+        }
+    }
+
+    async fn answer_at_length(
+        self: &Arc<Self>,
+        batch: &Arc<Batch>,
+        index: usize,
+    ) -> Result<Bytes, FactError> {
+        let planned = match self.plan_offloaded(batch, index).await? {
+            Planned::Done(result) => return result,
+            planned => planned,
+        };
+        // Each scan of a request builds a result of its own.
+        let permit = batch.scans.acquire().await;
+        let _permit = permit.map_err(|_| batch.deadline.exceeded())?;
+        match planned {
+            Planned::Sliced(scan) => self.evaluate_slices(batch, index, &scan).await,
+            _ => self.evaluate_whole(batch, index).await,
+        }
+    }
+
+    /// Runs [`Evaluator::plan`] on a worker thread.
+    async fn plan_offloaded(
+        self: &Arc<Self>,
+        batch: &Arc<Batch>,
+        index: usize,
+    ) -> Result<Planned, FactError> {
+        let permit = Arc::clone(&self.workers).acquire_owned().await;
+        let permit = permit.map_err(|_| batch.deadline.exceeded())?;
+        let (this, batch) = (Arc::clone(self), Arc::clone(batch));
+        let span = tracing::Span::current();
+        let plan = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            // It may have waited for a thread.
+            batch.deadline.check()?;
+            span.in_scope(|| Ok(this.plan(batch.asking(&batch.queries[index])?)))
+        });
+        plan.await.unwrap_or_else(|error| {
+            Err(FactError::EvaluationFailed {
+                message: format!("the evaluation ended unexpectedly: {error}"),
+            })
+        })
+    }
+
+    /// Evaluates a query over some of the objects, or says how all of them are to be looked through.
+    fn plan(&self, asking: Asking<'_>) -> Planned {
+        let mut facts = QueryFacts::new(self, asking);
+        let path = AnswerPath::choose(Stage::Worker, &mut facts);
+        match (path, facts.remembered, facts.sliced) {
+            (AnswerPath::Remembered, Some(result), _) => Planned::Done(result),
+            (AnswerPath::Inline | AnswerPath::Offloaded, ..) => {
+                let result = self.evaluate_over(asking, facts.found.as_ref());
+                self.remember(asking, &result);
+                Planned::Done(result)
+            }
+            (AnswerPath::Sliced, _, Some(sliced)) => {
+                let pieces = match sliced.is_of_objects_alone() {
+                    true => self.pieces.get(&piece_key(asking)),
+                    false => None,
+                };
+                let (budget, _) = asking.deadline().limit(self.budget);
+                let scan = Scan::new(
+                    sliced,
+                    (&asking.batch.state, asking.select),
+                    asking.query(),
+                    self.plans.functions(),
+                    budget,
+                    pieces.as_deref(),
+                );
+                Planned::Sliced(Arc::new(scan))
+            }
+            _ => Planned::Whole,
+        }
+    }
+
+    async fn evaluate_slices(
+        self: &Arc<Self>,
+        batch: &Arc<Batch>,
+        index: usize,
+        scan: &Arc<Scan>,
+    ) -> Result<Bytes, FactError> {
+        // An error of a slice may not be the first of the list.
+        let Some(result) = self.scans.run(scan, batch.deadline).await? else {
+            return self.evaluate_whole(batch, index).await;
+        };
+        self.metrics.evaluated();
+        self.metrics.scanned();
+        let asking = batch.asking(&batch.queries[index])?;
+        let is_shortened = scan.budget.steps < self.budget.steps;
+        if is_shortened && matches!(result, Err(FactError::BudgetExceeded { .. })) {
+            return Err(batch.deadline.exceeded());
+        }
+        if result.is_ok() && scan.sliced.is_of_objects_alone() {
+            self.pieces.put(piece_key(asking), scan.pieces());
+        }
+        self.remember(asking, &result);
+        match self.is_verified() {
+            true => {
+                let all = self.evaluate_whole(batch, index).await;
+                self.verified(asking, result, all)
+            }
+            false => result,
+        }
+    }
+
+    async fn evaluate_whole(
+        self: &Arc<Self>,
+        batch: &Arc<Batch>,
+        index: usize,
+    ) -> Result<Bytes, FactError> {
+        let (this, of, deadline) = (Arc::clone(self), Arc::clone(batch), batch.deadline);
+        let evaluate = move || {
+            let asking = of.asking(&of.queries[index])?;
+            let result = this.evaluate_over(asking, None);
+            this.remember(asking, &result);
+            result
+        };
+        self.scans.whole(deadline, evaluate).await?
+    }
+}
+
+fn piece_key(asking: Asking<'_>) -> PieceKey {
+    PieceKey {
+        view: asking.batch.view.id().clone(),
+        query: asking.prepared.key().clone(),
+    }
+}

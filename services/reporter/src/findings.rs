@@ -1,0 +1,437 @@
+//! The findings on each object that some policy speaks of, and the objects with something new. Pure.
+//!
+//! Objects are held up to a [limit](Limits): beyond it, those whose UIDs come last are left out. So of
+//! objects that nobody changes it is always the same ones, in whatever order they are met.
+
+mod interned;
+mod left_out;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    mem::size_of,
+    ops::{Bound, Range},
+    sync::Arc,
+};
+
+use anteroom_model::{ObjectKey, ViewId};
+
+use self::{interned::Interned, left_out::LeftOut};
+use crate::{
+    report::Said,
+    result::{Outcome, RuleResult, Subject},
+};
+
+/// Objects that something is known of; those beyond are left out, and counted.
+pub(crate) const OBJECTS_MAX: usize = 200_000;
+
+/// Bytes of all that is known of them, about; objects beyond are left out as well.
+pub(crate) const BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// Objects that are gone and whose reports were not looked at since; of more it is known that there are some.
+pub(crate) const GONE_MAX: usize = OBJECTS_MAX;
+
+/// Objects that were left out are taken in again once there is so much room: this part of the limits.
+const ROOM: usize = 8;
+
+/// The finder of a result: a policy, on an object of a view.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Finder {
+    pub(crate) policy: ObjectKey,
+    pub(crate) view: ViewId,
+}
+
+/// A result, who found it, and since when it is what it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Finding {
+    pub(crate) finder: Arc<Finder>,
+    pub(crate) result: Arc<RuleResult>,
+    /// Seconds since 1970.
+    pub(crate) since_s: i64,
+    /// Nobody was told of it yet.
+    pub(crate) is_new: bool,
+}
+
+/// All that is known of one object.
+#[derive(Clone, Debug)]
+pub(crate) struct ObjectFindings {
+    pub(crate) subject: Subject,
+    /// The findings by finder, in the order of its rules. Never none.
+    pub(crate) findings: Vec<Finding>,
+}
+
+impl ObjectFindings {
+    /// The findings of this finder.
+    pub(crate) fn of(&self, finder: &Finder) -> &[Finding] {
+        &self.findings[self.range(finder)]
+    }
+
+    fn range(&self, finder: &Finder) -> Range<usize> {
+        let begin = self.findings.partition_point(|f| *f.finder < *finder);
+        let found = self.findings[begin..].partition_point(|f| *f.finder == *finder);
+        begin..begin + found
+    }
+
+    /// The bytes that it takes, without the results themselves, which are shared.
+    fn bytes(&self) -> usize {
+        let texts = self.subject.uid.len() + self.subject.name.len();
+        size_of::<Self>() + texts + self.findings.len() * size_of::<Finding>()
+    }
+}
+
+/// The limits of what is held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) objects_max: usize,
+    pub(crate) bytes_max: usize,
+    pub(crate) gone_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            objects_max: OBJECTS_MAX,
+            bytes_max: BYTES_MAX,
+            gone_max: GONE_MAX,
+        }
+    }
+}
+
+/// The findings of all objects, by UID.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    limits: Limits,
+    objects: BTreeMap<Arc<str>, ObjectFindings>,
+    /// The bytes that all objects take, without the results.
+    bytes: usize,
+    /// Each result once, however many objects have it.
+    results: Interned<RuleResult>,
+    finders: HashSet<Arc<Finder>>,
+    /// Texts that subjects share: kinds, versions and namespaces.
+    texts: Interned<str>,
+    /// Objects of this UID, and of all that come after it, are left out.
+    horizon: Option<Arc<str>>,
+    left_out: LeftOut,
+    /// Objects that changed since they were last taken, or that are gone.
+    changed: BTreeSet<Subject>,
+    /// Some changed that are not among them.
+    is_lost: bool,
+    /// The last one that was taken: each gets its turn, however often others change.
+    taken: Option<Subject>,
+}
+
+impl Findings {
+    /// One that holds no more than that.
+    #[cfg(test)]
+    pub(crate) fn with_limits(limits: Limits) -> Self {
+        Self {
+            limits,
+            ..Self::default()
+        }
+    }
+
+    /// Replaces the results of a finder on an object; none: it does not speak of it.
+    pub(crate) fn put(
+        &mut self,
+        subject: &Subject,
+        finder: &Finder,
+        results: Vec<RuleResult>,
+        now_s: i64,
+    ) {
+        if results.is_empty() {
+            return self.forget(&subject.uid, finder);
+        }
+        if self.is_beyond(&subject.uid) {
+            let finder = self.finder(finder);
+            return self.left_out.put(&subject.uid, &finder);
+        }
+        self.left_out.remove(&subject.uid, finder);
+        if let Some(of_object) = self.objects.get(&subject.uid) {
+            let known = of_object.of(finder).iter().map(|finding| &finding.result);
+            // Most are as they were.
+            if known.len() == results.len() && known.zip(&results).all(|(k, r)| k.says_as(r)) {
+                return;
+            }
+        }
+        let finder = self.finder(finder);
+        if !self.objects.contains_key(&subject.uid) {
+            let subject = self.shared(subject);
+            self.keep(ObjectFindings {
+                subject,
+                findings: Vec::new(),
+            });
+        }
+        let Some(of_object) = self.objects.get_mut(&subject.uid) else {
+            return;
+        };
+        self.bytes = self.bytes.saturating_sub(of_object.bytes());
+        let range = of_object.range(&finder);
+        let known = &of_object.findings[range.clone()];
+        let same = |result: &RuleResult| known.iter().find(|known| known.result.says_as(result));
+        let findings: Vec<Finding> = results
+            .into_iter()
+            .map(|result| match same(&result) {
+                Some(known) => Finding {
+                    result: self.results.take(&known.result),
+                    ..known.clone()
+                },
+                None => Finding {
+                    finder: Arc::clone(&finder),
+                    result: self.results.take(&result),
+                    since_s: now_s,
+                    is_new: true,
+                },
+            })
+            .collect();
+        let (more, less) = (findings.len(), range.len());
+        of_object.findings.reserve_exact(more.saturating_sub(less));
+        for gone in of_object.findings.splice(range, findings) {
+            self.results.release(&gone.result);
+        }
+        self.bytes += of_object.bytes();
+        if !self.changed.contains(&of_object.subject) {
+            self.changed.insert(of_object.subject.clone());
+        }
+        self.hold_limits();
+    }
+
+    /// The finder knows nothing of the object any more.
+    pub(crate) fn forget(&mut self, uid: &str, finder: &Finder) {
+        self.left_out.remove(uid, finder);
+        let Some(of_object) = self
+            .objects
+            .get(uid)
+            .filter(|of_object| !of_object.of(finder).is_empty())
+        else {
+            return;
+        };
+        let uid = Arc::clone(&of_object.subject.uid);
+        self.narrow(&uid, |found| found == finder);
+    }
+
+    /// Forgets the results of all other finders.
+    pub(crate) fn retain(&mut self, is_finder: impl Fn(&Finder) -> bool) {
+        let gone = self.finders.extract_if(|finder| !is_finder(finder));
+        let gone: HashSet<Arc<Finder>> = gone.collect();
+        if gone.is_empty() {
+            return;
+        }
+        self.left_out.retain(&gone);
+        let is_gone = |finder: &Finder| gone.contains(finder);
+        let concerned = self.objects.iter();
+        let concerned = concerned
+            .filter(|(_, of_object)| of_object.findings.iter().any(|f| is_gone(&f.finder)));
+        let concerned: Vec<Arc<str>> = concerned.map(|(uid, _)| Arc::clone(uid)).collect();
+        concerned.iter().for_each(|uid| self.narrow(uid, is_gone));
+    }
+
+    /// Removes these finders' findings on an object, and the object where nothing is left.
+    fn narrow(&mut self, uid: &str, is_gone: impl Fn(&Finder) -> bool) {
+        let Some(mut of_object) = self.objects.remove(uid) else {
+            return;
+        };
+        self.bytes = self.bytes.saturating_sub(of_object.bytes());
+        let gone = of_object
+            .findings
+            .extract_if(.., |finding| is_gone(&finding.finder));
+        gone.for_each(|finding| self.results.release(&finding.result));
+        of_object.findings.shrink_to_fit();
+        match of_object.findings.is_empty() {
+            true => self.gone(&of_object.subject),
+            false => {
+                self.changed.insert(of_object.subject.clone());
+                self.keep(of_object);
+            }
+        }
+    }
+
+    fn keep(&mut self, of_object: ObjectFindings) {
+        self.bytes += of_object.bytes();
+        self.objects
+            .insert(Arc::clone(&of_object.subject.uid), of_object);
+    }
+
+    /// Returns whether the object is one of those that are left out.
+    fn is_beyond(&self, uid: &str) -> bool {
+        self.horizon
+            .as_deref()
+            .is_some_and(|horizon| uid >= horizon)
+    }
+
+    /// The bytes of what is held, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.results.bytes() + self.texts.bytes()
+    }
+
+    /// Leaves out what comes last, where there is too much.
+    fn hold_limits(&mut self) {
+        while self.objects.len() > self.limits.objects_max || self.bytes() > self.limits.bytes_max {
+            let Some((uid, of_object)) = self.objects.pop_last() else {
+                return;
+            };
+            self.bytes = self.bytes.saturating_sub(of_object.bytes());
+            for finding in &of_object.findings {
+                self.left_out.put(&uid, &finding.finder);
+                self.results.release(&finding.result);
+            }
+            self.gone(&of_object.subject);
+            self.horizon = Some(uid);
+        }
+    }
+
+    /// Those that were left out may be taken in again, where there is room. Without much of it nothing
+    /// changes, so that nothing comes and goes at the limit. Returns whether they may from now on: then all
+    /// objects have to be judged.
+    pub(crate) fn reopen(&mut self) -> bool {
+        if self.horizon.is_none() {
+            return false;
+        }
+        let (objects_max, bytes_max) = (self.limits.objects_max, self.limits.bytes_max);
+        let has_objects = self.objects.len() <= objects_max - objects_max.div_ceil(ROOM);
+        let has_room = has_objects && self.bytes() <= bytes_max - bytes_max.div_ceil(ROOM);
+        if has_room {
+            self.horizon = None;
+        }
+        has_room
+    }
+
+    /// The number of objects that are left out though some policy speaks of them; so many at least.
+    pub(crate) fn left_out(&self) -> usize {
+        self.left_out.objects()
+    }
+
+    /// Each finder once.
+    fn finder(&mut self, finder: &Finder) -> Arc<Finder> {
+        if let Some(known) = self.finders.get(finder) {
+            return Arc::clone(known);
+        }
+        let finder = Arc::new(finder.clone());
+        self.finders.insert(Arc::clone(&finder));
+        finder
+    }
+
+    fn shared(&mut self, subject: &Subject) -> Subject {
+        Subject {
+            uid: Arc::clone(&subject.uid),
+            name: Arc::clone(&subject.name),
+            api_version: self.texts.take(&subject.api_version),
+            kind: self.texts.take(&subject.kind),
+            namespace: self.texts.take(&subject.namespace),
+        }
+    }
+
+    /// Notes that there is nothing to say of this object any more.
+    fn gone(&mut self, subject: &Subject) {
+        for text in [&subject.api_version, &subject.kind, &subject.namespace] {
+            self.texts.release(text);
+        }
+        // Those that are held have a place there whatever is gone.
+        let most = self.limits.objects_max.saturating_add(self.limits.gone_max);
+        self.changed.insert(subject.clone());
+        if self.changed.len() > most {
+            self.changed.remove(subject);
+            self.is_lost = true;
+        }
+    }
+
+    /// Returns whether something changed that nobody will be [told](Self::take_changed) of: all has to be looked at then.
+    pub(crate) fn take_lost(&mut self) -> bool {
+        std::mem::take(&mut self.is_lost)
+    }
+
+    /// Something else is to be said of what these policies found.
+    pub(crate) fn touch(&mut self, is_concerned: impl Fn(&ObjectKey) -> bool) {
+        let objects = self.objects.values();
+        let concerned = objects.filter(|of_object| {
+            of_object
+                .findings
+                .iter()
+                .any(|f| is_concerned(&f.finder.policy))
+        });
+        self.changed
+            .extend(concerned.map(|of_object| of_object.subject.clone()));
+    }
+
+    /// The objects (namespace and name) that this finder could not judge.
+    pub(crate) fn errors_of(&self, finder: &Finder) -> Vec<ObjectKey> {
+        let has_error = |of_object: &&ObjectFindings| {
+            let mut findings = of_object.of(finder).iter();
+            findings.any(|finding| finding.result.outcome == Outcome::Error)
+        };
+        let objects = self.objects.values().filter(has_error);
+        let mut keys: Vec<_> = objects
+            .map(|of_object| {
+                ObjectKey::new(&*of_object.subject.namespace, &*of_object.subject.name)
+            })
+            .collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// The findings on an object.
+    pub(crate) fn of_object(&self, uid: &str) -> Option<&ObjectFindings> {
+        self.objects.get(uid)
+    }
+
+    /// The number of objects with findings.
+    pub(crate) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Everybody was told of what is new of the object.
+    pub(crate) fn told(&mut self, uid: &str) {
+        let of_object = self.objects.get_mut(uid);
+        let findings = of_object
+            .into_iter()
+            .flat_map(|of_object| &mut of_object.findings);
+        findings.for_each(|finding| finding.is_new = false);
+    }
+
+    /// A report of before said this of the object: what it said too is no news, and is as old as that.
+    pub(crate) fn remember(&mut self, uid: &str, said: &Said) {
+        let of_object = self.objects.get_mut(uid);
+        let findings = of_object
+            .into_iter()
+            .flat_map(|of_object| &mut of_object.findings);
+        for finding in findings.filter(|finding| finding.is_new) {
+            let (policy, result) = (finding.finder.policy.to_string(), &finding.result);
+            let (rule, outcome) = (result.rule.to_string(), result.outcome.as_str());
+            if let Some(since_s) = said.get(&(policy, rule, outcome.to_owned())) {
+                finding.since_s = *since_s;
+                finding.is_new = false;
+            }
+        }
+    }
+
+    /// The next object of which something changed.
+    pub(crate) fn take_changed(&mut self) -> Option<Subject> {
+        let after = |taken| (Bound::Excluded(taken), Bound::Unbounded);
+        let taken = self.taken.as_ref();
+        let next = taken.and_then(|taken| self.changed.range::<Subject, _>(after(taken)).next());
+        let next = next.or_else(|| self.changed.first()).cloned()?;
+        self.changed.remove(&next);
+        self.taken = Some(next.clone());
+        Some(next)
+    }
+
+    /// The number of objects of which something changed.
+    pub(crate) fn waiting(&self) -> usize {
+        self.changed.len()
+    }
+
+    /// Everything that is known, for comparison.
+    #[cfg(test)]
+    pub(crate) fn all(&self) -> BTreeMap<Subject, BTreeMap<Finder, Vec<RuleResult>>> {
+        let of_object = |of_object: &ObjectFindings| {
+            let mut by_finder: BTreeMap<Finder, Vec<RuleResult>> = BTreeMap::new();
+            for finding in &of_object.findings {
+                let results = by_finder.entry((*finding.finder).clone());
+                results.or_default().push((*finding.result).clone());
+            }
+            (of_object.subject.clone(), by_finder)
+        };
+        self.objects.values().map(of_object).collect()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

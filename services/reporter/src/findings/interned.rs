@@ -1,0 +1,88 @@
+//! Values that many share, each held once.
+
+use std::{collections::HashMap, hash::Hash, mem::size_of_val, sync::Arc};
+
+use crate::result::RuleResult;
+
+/// A value that can be shared.
+pub(super) trait Internable: Eq + Hash {
+    /// Makes a shared value of it.
+    fn share(&self) -> Arc<Self>;
+
+    /// The bytes that it takes in memory, about.
+    fn bytes(&self) -> usize;
+}
+
+impl Internable for str {
+    fn share(&self) -> Arc<Self> {
+        Arc::from(self)
+    }
+
+    fn bytes(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Internable for RuleResult {
+    fn share(&self) -> Arc<Self> {
+        Arc::new(self.clone())
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(self) + self.rule.len() + self.message.len()
+    }
+}
+
+/// Each value with how many hold it.
+#[derive(Debug)]
+pub(super) struct Interned<T: ?Sized> {
+    held: HashMap<Arc<T>, (Arc<T>, usize)>,
+    bytes: usize,
+}
+
+impl<T: ?Sized> Default for Interned<T> {
+    fn default() -> Self {
+        Self {
+            held: HashMap::new(),
+            bytes: 0,
+        }
+    }
+}
+
+impl<T: ?Sized + Internable> Interned<T> {
+    /// The value, shared; one more holds it, until it is [released](Self::release).
+    pub(super) fn take(&mut self, value: &T) -> Arc<T> {
+        if let Some((shared, count)) = self.held.get_mut(value) {
+            *count += 1;
+            return Arc::clone(shared);
+        }
+        let shared = value.share();
+        self.bytes += shared.bytes();
+        self.held
+            .insert(Arc::clone(&shared), (Arc::clone(&shared), 1));
+        shared
+    }
+
+    /// One less holds it.
+    pub(super) fn release(&mut self, value: &T) {
+        let Some((_, count)) = self.held.get_mut(value) else {
+            return;
+        };
+        *count -= 1;
+        if *count == 0 {
+            self.held.remove(value);
+            self.bytes = self.bytes.saturating_sub(value.bytes());
+        }
+    }
+
+    /// The bytes that all values take, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The number of values.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+}

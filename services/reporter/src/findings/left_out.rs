@@ -1,0 +1,71 @@
+//! The objects that are left out, as far as they are counted.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    hash::BuildHasher,
+    sync::Arc,
+};
+
+use xxhash_rust::xxh3::{Xxh3DefaultBuilder, xxh3_64};
+
+use super::Finder;
+
+/// The limit of pairs of finder and object that are remembered. Beyond it they are not counted.
+const COUNTED_MAX: usize = 1_000_000;
+
+/// Objects that are left out, by hashes: it is only their number that anybody wants.
+#[derive(Debug, Default)]
+pub(super) struct LeftOut {
+    /// Hashes of an object's UID and of a finder on it.
+    of: BTreeSet<(u64, u64)>,
+    objects: usize,
+}
+
+impl LeftOut {
+    pub(super) fn put(&mut self, uid: &str, finder: &Finder) {
+        if self.of.len() >= COUNTED_MAX {
+            return;
+        }
+        let uid = hash(uid);
+        let is_known = self.has(uid);
+        if self.of.insert((uid, of(finder))) && !is_known {
+            self.objects += 1;
+        }
+    }
+
+    pub(super) fn remove(&mut self, uid: &str, finder: &Finder) {
+        if self.of.is_empty() {
+            return;
+        }
+        let uid = hash(uid);
+        if self.of.remove(&(uid, of(finder))) && !self.has(uid) {
+            self.objects -= 1;
+        }
+    }
+
+    /// These have nothing to say any more.
+    pub(super) fn retain(&mut self, gone: &HashSet<Arc<Finder>>) {
+        let gone: HashSet<u64> = gone.iter().map(|finder| of(finder)).collect();
+        self.of.retain(|(_, finder)| !gone.contains(finder));
+        let mut uids: Vec<u64> = self.of.iter().map(|(uid, _)| *uid).collect();
+        uids.dedup(); // They are in order.
+        self.objects = uids.len();
+    }
+
+    /// The number of objects, or that many at least.
+    pub(super) fn objects(&self) -> usize {
+        self.objects
+    }
+
+    fn has(&self, uid: u64) -> bool {
+        self.of.range((uid, 0)..=(uid, u64::MAX)).next().is_some()
+    }
+}
+
+fn hash(uid: &str) -> u64 {
+    xxh3_64(uid.as_bytes())
+}
+
+fn of(finder: &Finder) -> u64 {
+    Xxh3DefaultBuilder::new().hash_one(finder)
+}

@@ -1,0 +1,203 @@
+//! Findings hold no more than their limits say, and always of the same objects.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn limited(objects_max: usize, bytes_max: usize) -> Findings {
+    Findings::with_limits(Limits {
+        objects_max,
+        bytes_max,
+        ..Limits::default()
+    })
+}
+
+fn uids(findings: &Findings) -> Vec<String> {
+    findings
+        .all()
+        .keys()
+        .map(|subject| subject.uid.to_string())
+        .collect()
+}
+
+fn pass() -> Vec<RuleResult> {
+    vec![result("r", Outcome::Pass)]
+}
+
+#[test]
+fn at_the_limit_all_are_held_and_beyond_it_the_last_is_left_out() {
+    let mut findings = limited(2, usize::MAX);
+    findings.put(&subject("c"), &finder("p"), pass(), 1);
+    findings.put(&subject("b"), &finder("p"), pass(), 1);
+    assert_eq!(
+        (uids(&findings), findings.left_out()),
+        (vec!["b".into(), "c".into()], 0)
+    );
+    take_all(&mut findings);
+    findings.put(&subject("a"), &finder("p"), pass(), 1);
+    assert_eq!(
+        (uids(&findings), findings.left_out()),
+        (vec!["a".into(), "b".into()], 1)
+    );
+    assert_eq!(
+        take_all(&mut findings),
+        ["a", "c"],
+        "of what is left out the report goes"
+    );
+    for policy in ["p", "q"] {
+        findings.put(&subject("c"), &finder(policy), pass(), 1);
+        findings.put(&subject("d"), &finder(policy), pass(), 1);
+    }
+    assert_eq!(take_all(&mut findings), [""; 0]);
+    assert_eq!((findings.len(), findings.left_out()), (2, 2));
+    findings.forget("d", &finder("p"));
+    assert_eq!(findings.left_out(), 2, "another policy speaks of it");
+    findings.put(&subject("d"), &finder("q"), Vec::new(), 1);
+    assert_eq!(findings.left_out(), 1);
+    findings.retain(|finder| &*finder.policy.name == "none");
+    assert_eq!((findings.len(), findings.left_out()), (0, 0));
+}
+
+#[test]
+fn room_is_given_away_by_the_next_whole_scan_where_there_is_enough() {
+    let mut findings = limited(16, usize::MAX);
+    let names: Vec<_> = (0..18).map(|number| format!("{number:02}")).collect();
+    let scan = |findings: &mut Findings| {
+        for name in &names {
+            findings.put(&subject(name), &finder("p"), pass(), 1);
+        }
+        (findings.len(), findings.left_out())
+    };
+    assert!(!findings.reopen(), "nothing is left out");
+    assert_eq!(scan(&mut findings), (16, 2));
+    findings.forget("03", &finder("p"));
+    assert!(!findings.reopen());
+    assert_eq!(uids(&findings).len(), 15);
+    findings.put(&subject("17"), &finder("p"), pass(), 1);
+    assert_eq!(
+        findings.left_out(),
+        2,
+        "nothing comes and goes at the limit"
+    );
+    findings.forget("04", &finder("p"));
+    findings.put(&subject("17"), &finder("p"), pass(), 1);
+    assert_eq!(findings.len(), 14, "not before all are judged again");
+    assert!(findings.reopen());
+    assert!(!findings.reopen(), "once");
+    for name in ["17", "16"] {
+        findings.put(&subject(name), &finder("p"), pass(), 1);
+    }
+    assert_eq!((findings.len(), findings.left_out()), (16, 0));
+}
+
+#[test]
+fn what_is_gone_is_remembered_up_to_a_limit_and_beyond_it_that_there_is_some() {
+    let mut findings = Findings::with_limits(Limits {
+        objects_max: 1,
+        bytes_max: usize::MAX,
+        gone_max: 1,
+    });
+    let come_and_go = |findings: &mut Findings, name: &str| {
+        findings.put(&subject(name), &finder("p"), pass(), 1);
+        findings.forget(name, &finder("p"));
+        findings.take_lost()
+    };
+    let lost = ["a", "b", "a", "c"].map(|name| come_and_go(&mut findings, name));
+    assert_eq!(lost, [false, false, false, true]);
+    // Whatever is gone, what is held is looked at.
+    findings.put(&subject("d"), &finder("p"), pass(), 1);
+    assert_eq!(take_all(&mut findings), ["a", "b", "d"]);
+    assert!(!come_and_go(&mut findings, "e"));
+}
+
+#[test]
+fn what_many_share_is_held_once() {
+    let mut findings = Findings::default();
+    findings.put(&subject("a"), &finder("p"), pass(), 1);
+    let one = findings.bytes();
+    findings.put(&subject("b"), &finder("p"), pass(), 1);
+    assert!(
+        findings.bytes() - one < 2 * size_of::<ObjectFindings>(),
+        "{one} {}",
+        findings.bytes()
+    );
+    assert_eq!(findings.results.len(), 1);
+    assert!(Arc::ptr_eq(
+        &findings.of_object("a").unwrap().findings[0].result,
+        &findings.of_object("b").unwrap().findings[0].result,
+    ));
+    for uid in ["a", "b"] {
+        findings.forget(uid, &finder("p"));
+    }
+    assert_eq!(
+        (
+            findings.bytes(),
+            findings.results.len(),
+            findings.texts.len()
+        ),
+        (0, 0, 0)
+    );
+}
+
+#[test]
+fn large_objects_are_left_out_by_their_bytes() {
+    let mut findings = Findings::default();
+    findings.put(&subject("a"), &finder("p"), pass(), 1);
+    let one = findings.bytes();
+    let mut findings = limited(usize::MAX, one);
+    findings.put(&subject("a"), &finder("p"), pass(), 1);
+    assert_eq!((findings.len(), findings.bytes()), (1, one), "just so much");
+    let mut findings = limited(usize::MAX, one - 1);
+    findings.put(&subject("a"), &finder("p"), pass(), 1);
+    assert_eq!(
+        (findings.len(), findings.left_out(), findings.bytes()),
+        (0, 1, 0)
+    );
+}
+
+/// An object, a policy, and how long what it says is; 0: it says nothing.
+type Put = (u8, u8, usize);
+
+fn put(findings: &mut Findings, (object, policy, length): Put) {
+    let mut one = result("r", Outcome::Fail);
+    one.message = format!("{object}").repeat(length).into();
+    let results = if length == 0 { Vec::new() } else { vec![one] };
+    let (subject, finder) = (
+        subject(&format!("{object:03}")),
+        finder(&policy.to_string()),
+    );
+    findings.put(&subject, &finder, results, 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    /// The objects that are left out are the same in whatever order unchanged objects come.
+    #[test]
+    fn who_is_left_out_is_for_the_objects_to_say_and_not_for_their_order(
+        puts in prop::collection::btree_map((0..12_u8, 0..3_u8), 1..200_usize, 0..30),
+        order in any::<u64>(),
+        objects_max in 1..12_usize,
+        bytes_max in 500..6_000_usize,
+    ) {
+        let puts: Vec<Put> = puts.into_iter().map(|((o, p), length)| (o, p, length)).collect();
+        let mut shuffled = puts.clone();
+        shuffled.sort_by_key(|put| xxhash_rust::xxh3::xxh3_64_with_seed(format!("{put:?}").as_bytes(), order));
+        let mut findings = limited(objects_max, bytes_max);
+        shuffled.iter().for_each(|one| put(&mut findings, *one));
+        // The model: as many of the first as there is room for.
+        let objects: BTreeSet<u8> = puts.iter().map(|(object, ..)| *object).collect();
+        let with = |count: usize| {
+            let mut whole = Findings::default();
+            let held: Vec<u8> = objects.iter().take(count).copied().collect();
+            let of_these = puts.iter().filter(|(object, ..)| held.contains(object));
+            of_these.for_each(|one| put(&mut whole, *one));
+            whole
+        };
+        let fits = |count: &usize| *count <= objects_max && with(*count).bytes() <= bytes_max;
+        let count = (0..=objects.len()).rev().find(fits).unwrap_or_default();
+        prop_assert_eq!(findings.all(), with(count).all());
+        prop_assert_eq!(findings.left_out(), objects.len() - count);
+        prop_assert_eq!(findings.bytes(), with(count).bytes());
+    }
+}

@@ -1,0 +1,444 @@
+//! The reports at the API server: their content as far as it is known, and which have to be looked at. Pure.
+//!
+//! So many are remembered ([`REPORTS_MAX`]). A report beyond them is one of which nobody knows: it may be there and
+//! say anything. So it is read and written whenever something new is to be said of its object, and deleted where
+//! nothing is, and then it is forgotten again. What was to be looked at later, and what others did to it, nobody
+//! remembers: so everything is looked at after a list ([`PublishedReports::listed_all`]).
+
+mod revisit_cursor;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use anteroom_runtime::backoff::Backoff;
+use tokio::time::Instant;
+
+use self::revisit_cursor::RevisitCursor;
+use crate::{
+    findings::OBJECTS_MAX,
+    report::Report,
+    shared::{Owner, Unsettled},
+    store::{Key, Listed},
+};
+
+/// Reports that are remembered, beside the few that are just written: those of all objects that are held, and half
+/// as many of before.
+pub(crate) const REPORTS_MAX: usize = OBJECTS_MAX + OBJECTS_MAX / 2;
+
+/// One part in this many of the limit is reserved for settled reports, so that unsettled ones keep
+/// none of those out. The reader looks at as many more of a list, in turns, and forgets them then.
+const ROOM: usize = 8;
+
+/// Waits after a write that failed, in milliseconds.
+pub(crate) const RETRY_BASE_MS: u64 = 500;
+pub(crate) const RETRY_MAX_MS: u64 = 60_000;
+
+/// The content of a report of which nobody knows it: a write may have arrived, or not.
+const UNKNOWN: &str = "";
+
+/// The step that brings a report up to date.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Deed {
+    /// It says what it should, as far as is known.
+    Nothing,
+    /// It says what it should, and said so before: whoever has to be told of it was.
+    Same,
+    /// One of an earlier time is another one now: what it said is read first.
+    Read,
+    Apply(Box<Report>),
+    Delete,
+}
+
+/// A report of an earlier time.
+#[derive(Debug)]
+struct Left {
+    /// The object that it is about.
+    owner: Owner,
+    /// Its content is known.
+    was_read: bool,
+}
+
+/// The state of one report.
+#[derive(Debug, Default)]
+struct Row {
+    /// Its content; `None`: it is not there.
+    content: Option<Box<str>>,
+    /// It is on its way; and whether it has to be looked at again then.
+    busy: Option<bool>,
+    backoff: Option<Backoff>,
+    /// It is to be looked at again, by then.
+    at: Option<Instant>,
+    /// It was among those of the last list.
+    is_listed: bool,
+    /// Written to since a list was begun: it does not say what the report says now.
+    is_touched: bool,
+}
+
+impl Row {
+    /// Returns whether there is nothing to remember, but for a list that is under way.
+    fn is_blank(&self) -> bool {
+        let is_idle = self.busy.is_none() && self.at.is_none() && self.backoff.is_none();
+        is_idle && self.content.is_none()
+    }
+}
+
+/// The reports at the API server, as far as they are remembered.
+#[derive(Debug)]
+pub(crate) struct PublishedReports {
+    reports_max: usize,
+    rows: HashMap<Arc<Key>, Row>,
+    /// Those of an earlier time whose objects have not been met yet.
+    left: HashMap<Arc<Key>, Left>,
+    /// `None`: nothing is known of any object.
+    unsettled: Option<Arc<Unsettled>>,
+    /// The times at which reports are to be looked at again: each report once.
+    later: BTreeSet<(Instant, Arc<Key>)>,
+    /// A list is under way.
+    lists: bool,
+    /// Reports that may be there and are not remembered, about; 0: there are none.
+    beyond: usize,
+    /// Those of them that were met since the last list was begun.
+    beyond_now: usize,
+    /// Chooses those of them that are looked at with a list.
+    revisits: RevisitCursor,
+}
+
+impl Default for PublishedReports {
+    fn default() -> Self {
+        Self::with_limit(REPORTS_MAX)
+    }
+}
+
+impl PublishedReports {
+    /// One that remembers no more than that.
+    pub(crate) fn with_limit(reports_max: usize) -> Self {
+        Self {
+            reports_max,
+            rows: HashMap::new(),
+            left: HashMap::new(),
+            unsettled: None,
+            later: BTreeSet::new(),
+            lists: false,
+            beyond: 0,
+            beyond_now: 0,
+            revisits: RevisitCursor::default(),
+        }
+    }
+
+    /// A list of the reports begins.
+    pub(crate) fn listing(&mut self) {
+        self.lists = true;
+        self.beyond_now = 0;
+        self.revisits.begin();
+        self.rows.retain(|_, row| {
+            row.is_listed = false;
+            row.is_touched = row.busy.is_some();
+            !row.is_blank()
+        });
+    }
+
+    /// Some of the list: what is not as it was known is looked at, unless it was written to meanwhile.
+    pub(crate) fn listed(&mut self, of_object: Vec<Listed>, now: Instant) {
+        for report in of_object {
+            let is_settled = !self.is_unsettled(&report.owner);
+            let key = self.shared(&report.key);
+            if let Some(row) = self.rows.get_mut(&key) {
+                row.is_listed = true;
+                if row.is_touched || row.content.as_deref() == Some(&*report.content) {
+                    continue;
+                }
+                row.content = Some(report.content.into());
+            } else if self.has_room(is_settled) || self.has_turn(&key, is_settled) {
+                let row = Row {
+                    content: Some(report.content.into()),
+                    is_listed: true,
+                    ..Row::default()
+                };
+                self.rows.insert(Arc::clone(&key), row);
+            } else {
+                continue;
+            }
+            let left = Left {
+                owner: report.owner,
+                // Since when it says so is known here.
+                was_read: is_settled,
+            };
+            self.left.insert(Arc::clone(&key), left);
+            if is_settled {
+                self.put_off(&key, now);
+            }
+        }
+    }
+
+    /// It has come to its end: what it lacks is looked at, unless it was written to meanwhile. Returns whether there
+    /// are reports that were not remembered: then every object has to be looked at, since nobody knows which.
+    pub(crate) fn listed_all(&mut self, now: Instant) -> bool {
+        self.lists = false;
+        let is_lost = self.beyond > 0;
+        self.beyond = self.beyond_now;
+        self.revisits.end();
+        let is_missing = |row: &Row| !row.is_listed && !row.is_touched && row.content.is_some();
+        let missing = self.rows.iter_mut().filter(|(_, row)| is_missing(row));
+        let missing: Vec<Arc<Key>> = missing
+            .map(|(key, row)| {
+                row.content = None;
+                Arc::clone(key)
+            })
+            .collect();
+        for key in missing {
+            self.left.remove(&key);
+            self.put_off(&key, now);
+        }
+        self.rows.retain(|_, row| !row.is_blank());
+        is_lost
+    }
+
+    /// Everything that is remembered is looked at.
+    pub(crate) fn look_at_all(&mut self, now: Instant) {
+        let idle = self.rows.iter();
+        let idle = idle.filter(|(_, row)| row.busy.is_none() && row.at.is_none());
+        let idle: Vec<Arc<Key>> = idle.map(|(key, _)| Arc::clone(key)).collect();
+        idle.iter().for_each(|key| self.put_off(key, now));
+    }
+
+    /// The number of reports that are remembered.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The number, about, of reports that may be there and are not remembered; 0: there are none.
+    pub(crate) fn beyond(&self) -> usize {
+        self.beyond
+    }
+
+    fn has_room(&self, is_settled: bool) -> bool {
+        let most = match is_settled {
+            true => self.reports_max,
+            false => self.reports_max - self.reports_max.div_ceil(ROOM),
+        };
+        self.rows.len() < most
+    }
+
+    /// Returns whether a listed report that has no room is looked at now.
+    fn has_turn(&mut self, key: &Arc<Key>, is_settled: bool) -> bool {
+        self.beyond_now += 1;
+        self.beyond = self.beyond.max(self.beyond_now);
+        let most = self
+            .reports_max
+            .saturating_add(self.reports_max.div_ceil(ROOM));
+        let has_room = self.rows.len() < most;
+        is_settled && self.revisits.take(key, has_room)
+    }
+
+    /// Takes in the objects of which it is not known yet what there is to say. Reports of before are looked at once
+    /// their object is none of them.
+    pub(crate) fn settle(&mut self, unsettled: Option<Arc<Unsettled>>, now: Instant) {
+        self.unsettled = unsettled;
+        let settled = self
+            .left
+            .iter()
+            .filter(|(_, left)| !self.is_unsettled(&left.owner));
+        let is_idle =
+            |row: Option<&Row>| row.is_some_and(|row| row.at.is_none() && row.busy.is_none());
+        let settled: Vec<Arc<Key>> = settled
+            .map(|(key, _)| Arc::clone(key))
+            .filter(|key| is_idle(self.rows.get(key)))
+            .collect();
+        // An object with findings is looked at as any other, and stays.
+        settled.iter().for_each(|key| self.put_off(key, now));
+    }
+
+    fn is_unsettled(&self, owner: &Owner) -> bool {
+        let unsettled = self.unsettled.as_ref();
+        unsettled.is_none_or(|unsettled| unsettled.has(owner))
+    }
+
+    /// The time at which the next report has to be looked at again.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        self.later.first().map(|(at, _)| *at)
+    }
+
+    /// One that is due.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<Key> {
+        self.next_at().filter(|at| *at <= now)?;
+        let (_, key) = self.later.pop_first()?;
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.at = None;
+        }
+        Some((*key).clone())
+    }
+
+    /// The number of reports that have to be looked at again.
+    pub(crate) fn waiting(&self) -> usize {
+        self.later.len()
+    }
+
+    /// Looks at a report, of an object of which something changed or by itself (`owner`: `None`). Whatever is to be
+    /// written is on its way from now on, until it is [done](Self::done).
+    pub(crate) fn begin(
+        &mut self,
+        key: &Key,
+        owner: Option<&Owner>,
+        report: Option<Report>,
+    ) -> Deed {
+        let key = &self.shared(key);
+        let Some(row) = self.rows.get_mut(key) else {
+            return match (report, self.beyond) {
+                (None, 0) => Deed::Nothing,
+                (Some(report), 0) => self.begin_write(key, Deed::Apply(Box::new(report))),
+                (report, _) => self.begin_unknown(key, owner, report.is_some()),
+            };
+        };
+        if let Some(again) = &mut row.busy {
+            *again = true;
+            return Deed::Nothing;
+        }
+        if let Some(at) = row.at.take() {
+            self.later.remove(&(at, Arc::clone(key)));
+        }
+        let row = self.rows.get(key);
+        let content = row.and_then(|row| row.content.as_deref());
+        let left = self.left.get(key);
+        let deed = match (report, content) {
+            (None, None) => Deed::Nothing,
+            (Some(report), Some(content)) if *report.content == *content => Deed::Same,
+            // What was said before stays until all is known that is to be said.
+            _ if left.is_some_and(|left| self.is_unsettled(&left.owner)) => {
+                self.trim(key);
+                return Deed::Nothing;
+            }
+            (None, Some(_)) => Deed::Delete,
+            (Some(_), _) if left.is_some_and(|left| !left.was_read) => {
+                self.row(key).busy = Some(false);
+                return Deed::Read;
+            }
+            (Some(report), _) => Deed::Apply(Box::new(report)),
+        };
+        self.left.remove(key);
+        match deed {
+            Deed::Nothing | Deed::Same | Deed::Read => {
+                self.row(key).backoff = None;
+                self.trim(key);
+                deed
+            }
+            Deed::Apply(_) | Deed::Delete => self.begin_write(key, deed),
+        }
+    }
+
+    fn begin_write(&mut self, key: &Arc<Key>, deed: Deed) -> Deed {
+        let row = self.row(key);
+        row.busy = Some(false);
+        row.is_touched = true;
+        row.content = Some(UNKNOWN.into());
+        deed
+    }
+
+    /// One that is not remembered: it may be there, and of an earlier time.
+    fn begin_unknown(&mut self, key: &Arc<Key>, owner: Option<&Owner>, is_said: bool) -> Deed {
+        let Some(owner) = owner.filter(|owner| !self.is_unsettled(owner)) else {
+            return Deed::Nothing;
+        };
+        if !is_said {
+            return self.begin_write(key, Deed::Delete);
+        }
+        let left = Left {
+            owner: owner.clone(),
+            was_read: false,
+        };
+        self.left.insert(Arc::clone(key), left);
+        let row = self.row(key);
+        row.busy = Some(false);
+        row.content = Some(UNKNOWN.into());
+        Deed::Read
+    }
+
+    /// Takes in the content of a report of an earlier time: it is looked at as any other.
+    pub(crate) fn was_read(&mut self, key: &Key, now: Instant) {
+        let key = self.shared(key);
+        let row = self.row(&key);
+        row.busy = None;
+        row.backoff = None;
+        if let Some(left) = self.left.get_mut(&key) {
+            left.was_read = true;
+        }
+        self.put_off(&key, now);
+    }
+
+    /// A write has come to its end: this is what the report says now (`None`: it is gone), or nobody
+    /// knows, and it is tried again after a while, by `random`.
+    pub(crate) fn done(
+        &mut self,
+        key: &Key,
+        content: Result<Option<String>, ()>,
+        random: u64,
+        now: Instant,
+    ) {
+        let key = self.shared(key);
+        let is_beyond = self.rows.len() > self.reports_max;
+        let row = self.row(&key);
+        let again = row.busy.take().unwrap_or_default();
+        match content {
+            Ok(content) => {
+                row.backoff = None;
+                row.content = content.map(Into::into);
+                if again {
+                    self.put_off(&key, now);
+                }
+            }
+            // It is forgotten, and looked at with all others.
+            Err(()) if is_beyond => row.backoff = None,
+            Err(()) => {
+                let backoff = &mut row.backoff;
+                let backoff =
+                    backoff.get_or_insert_with(|| Backoff::new(RETRY_BASE_MS, RETRY_MAX_MS));
+                let after: Duration = backoff.next(random);
+                self.put_off(&key, now + after);
+            }
+        }
+        self.trim(&key);
+    }
+
+    fn put_off(&mut self, key: &Arc<Key>, at: Instant) {
+        if let Some(before) = self.row(key).at.replace(at) {
+            self.later.remove(&(before, Arc::clone(key)));
+        }
+        self.later.insert((at, Arc::clone(key)));
+    }
+
+    /// Takes a row that nothing waits for away, where it says nothing, or where there are too many.
+    fn trim(&mut self, key: &Arc<Key>) {
+        let Some(row) = self.rows.get(key) else {
+            return;
+        };
+        if row.busy.is_some() || row.at.is_some() {
+            return;
+        }
+        if row.is_blank() {
+            // A list that is under way may still have it.
+            if !(self.lists && row.is_touched) {
+                self.rows.remove(key);
+            }
+        } else if self.rows.len() > self.reports_max {
+            self.rows.remove(key);
+            self.left.remove(key);
+            self.beyond += 1;
+            self.beyond_now += 1;
+        }
+    }
+
+    fn row(&mut self, key: &Arc<Key>) -> &mut Row {
+        self.rows.entry(Arc::clone(key)).or_default()
+    }
+
+    /// Each key once.
+    fn shared(&self, key: &Key) -> Arc<Key> {
+        let known = self.rows.get_key_value(key);
+        known.map_or_else(|| Arc::new(key.clone()), |(known, _)| Arc::clone(known))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! The order in which listed reports that are not remembered get their turn. Pure.
+
+use std::{cmp::Ordering, sync::Arc};
+
+use crate::store::Key;
+
+/// The position where one list left off, so that the next one goes on there.
+///
+/// Kept by key and not by count: which reports are remembered changes between lists, and with it how many of the
+/// others lie before any one of them.
+#[derive(Debug, Default)]
+pub(super) struct RevisitCursor {
+    /// The last one that had its turn; `None`: it begins with the first.
+    last: Option<Arc<Key>>,
+    /// One behind it had to do without.
+    is_cut: bool,
+}
+
+impl RevisitCursor {
+    /// A list begins.
+    pub(super) fn begin(&mut self) {
+        self.is_cut = false;
+    }
+
+    /// Returns whether this one, the next of the list, has its turn. `has_room` says that there is room for it.
+    pub(super) fn take(&mut self, key: &Arc<Key>, has_room: bool) -> bool {
+        let is_behind = |last: &Arc<Key>| as_listed(key, last).is_gt();
+        if !self.last.as_ref().is_none_or(is_behind) {
+            return false;
+        }
+        match has_room {
+            true => self.last = Some(Arc::clone(key)),
+            false => self.is_cut = true,
+        }
+        has_room
+    }
+
+    /// The list has come to its end: where all behind had their turn, the next one begins with the first.
+    pub(super) fn end(&mut self) {
+        if !self.is_cut {
+            self.last = None;
+        }
+    }
+}
+
+/// The order of a list: those of namespaces first, each kind as its keys in etcd.
+fn as_listed(one: &Key, other: &Key) -> Ordering {
+    let of_cluster = |key: &Key| key.0.is_empty();
+    let kinds = of_cluster(one).cmp(&of_cluster(other));
+    kinds.then_with(|| path(one).cmp(path(other)))
+}
+
+fn path((namespace, name): &Key) -> impl Iterator<Item = u8> {
+    namespace.bytes().chain([b'/']).chain(name.bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(namespace: &str, name: &str) -> Arc<Key> {
+        Arc::new((namespace.to_owned(), name.to_owned()))
+    }
+
+    #[test]
+    fn a_list_is_in_order() {
+        let listed = [
+            key("a", "z"),
+            // In etcd's keys a dash comes before the slash.
+            key("a-b", "a"),
+            key("a-b", "b"),
+            key("b", "a"),
+            key("", "a"),
+            key("", "b"),
+        ];
+        let mut sorted = listed.to_vec();
+        sorted.sort_by(|one, other| as_listed(one, other));
+        let dashed = sorted.iter().position(|key| key.0 == "a-b");
+        assert_eq!(dashed, Some(0), "{sorted:?}");
+        assert_eq!(sorted[2..], [&listed[..1], &listed[3..]].concat());
+    }
+
+    #[test]
+    fn one_that_comes_to_be_remembered_takes_nobodys_turn() {
+        let names = ["a", "b", "c", "d"];
+        let mut turns = RevisitCursor::default();
+        let mut had = Vec::new();
+        // Each time another one is remembered, and one has its turn.
+        for remembered in ["d", "d", "a", "a", "b"] {
+            turns.begin();
+            let mut has_room = true;
+            for name in names.iter().filter(|name| **name != remembered) {
+                if turns.take(&key("n", name), has_room) {
+                    had.push(*name);
+                    has_room = false;
+                }
+            }
+            turns.end();
+        }
+        assert_eq!(had, ["a", "b", "c", "d", "a"]);
+    }
+
+    #[test]
+    fn where_nobody_has_room_nobody_is_passed_over() {
+        let mut turns = RevisitCursor::default();
+        for (has_room, has_turn) in [
+            (true, [true, false]),
+            (false, [false; 2]),
+            (true, [false, true]),
+        ] {
+            turns.begin();
+            let first = turns.take(&key("n", "a"), has_room);
+            let second = turns.take(&key("n", "b"), has_room && !first);
+            turns.end();
+            assert_eq!([first, second], has_turn);
+        }
+    }
+}

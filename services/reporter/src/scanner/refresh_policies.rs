@@ -1,0 +1,170 @@
+//! Takes in the policies as they are now, and the views that they are scanned on.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use anteroom_engine::judge::{CatalogSnapshot, ScannedPolicy};
+use anteroom_mirror::Hold;
+use anteroom_model::{ObjectKey, ViewId};
+use tokio::time::Instant;
+
+use super::Scanner;
+use crate::{findings::Finder, shared::About};
+
+impl Scanner {
+    /// Returns whether this is another catalog than the one that is known.
+    pub(super) fn is_news(&self, known: &CatalogSnapshot) -> bool {
+        self.known.as_ref().is_none_or(|before| !before.is(known))
+    }
+
+    /// Takes in what is known now.
+    pub(super) fn refresh_policies(&mut self, known: CatalogSnapshot) {
+        let policies: BTreeMap<ObjectKey, ScannedPolicy> = known
+            .scanned()
+            .map(|policy| (policy.key().clone(), policy))
+            .collect();
+        let changed = |key: &ObjectKey| match (self.policies.get(key), policies.get(key)) {
+            (Some(before), Some(now)) => !before.is(now),
+            _ => false, // It begins anew by itself, or is gone.
+        };
+        let changed: BTreeSet<ObjectKey> =
+            policies.keys().filter(|k| changed(k)).cloned().collect();
+        self.collections = self.collections_of(&known, &policies);
+        let finders: BTreeSet<Finder> = self
+            .collections
+            .iter()
+            .filter_map(|((policy, _), (_, view))| {
+                Some(Finder {
+                    policy: policy.clone(),
+                    view: view.clone()?,
+                })
+            })
+            .collect();
+        self.hold(&finders);
+        let mut has_room = false;
+        if self.plan.set(&finders) {
+            let plan = &self.plan;
+            has_room = self.shared.write(|findings| {
+                findings.retain(|finder| plan.has(finder));
+                findings.reopen()
+            });
+        }
+        self.retries.retain(|finder| finders.contains(finder));
+        // Which policies other exceptions are about is for their rules to say.
+        let before = self.known.as_ref();
+        let excepts_as = before.is_none_or(|before| before.excepts_as(&known));
+        let is_other = |policy: &ObjectKey| !excepts_as || changed.contains(policy);
+        let is_new = |policy: &ObjectKey| !self.policies.contains_key(policy);
+        let new: BTreeSet<ObjectKey> = policies.keys().filter(|k| is_new(k)).cloned().collect();
+        self.tell_about(about(&policies));
+        self.metrics.policies(policies.len());
+        let reads = policies.iter();
+        let reads = reads.map(|(key, policy)| (key.clone(), known.reads(policy)));
+        self.rescans.set(reads.collect(), Instant::now());
+        self.judge_by_new_facts(|policy| new.contains(policy));
+        // Where there is room, others' objects may be among those that were left out.
+        self.anew(|policy| has_room || is_other(policy));
+        self.fact_timeout
+            .retain(|policy, _| policies.contains_key(policy));
+        self.policies = policies;
+        self.known = Some(known);
+    }
+
+    /// Reports say it too, though nothing else was found.
+    fn tell_about(&self, about: HashMap<ObjectKey, About>) {
+        let before = self.shared.about();
+        let changed = told_otherwise(&before, &about);
+        self.shared.set_about(about);
+        if !changed.is_empty() {
+            self.shared
+                .write(|findings| findings.touch(|policy| changed.contains(policy)));
+        }
+    }
+
+    /// A view that is not known (any more) is taken for what it was: that an entry cannot be resolved for
+    /// a moment does not mean that there are no objects.
+    fn collections_of(
+        &self,
+        known: &CatalogSnapshot,
+        policies: &BTreeMap<ObjectKey, ScannedPolicy>,
+    ) -> super::Collections {
+        let mut collections = super::Collections::new();
+        let mut left_out = 0;
+        for (key, policy) in policies {
+            let of_policy = known.collections(policy);
+            left_out += of_policy.left_out;
+            for collection in of_policy.found {
+                let gvr = collection.kind.gvr;
+                let kind = (gvr.group.clone(), collection.kind.kind);
+                let place = (key.clone(), gvr);
+                let before = self.collections.get(&place);
+                let before = before.and_then(|(_, view)| view.clone());
+                let view = collection.view.or(before);
+                collections.insert(place, (kind, view));
+            }
+        }
+        self.metrics.left_out(left_out);
+        collections
+    }
+
+    fn hold(&self, finders: &BTreeSet<Finder>) {
+        let views: BTreeSet<ViewId> = finders.iter().map(|f| f.view.clone()).collect();
+        self.metrics.views(views.len());
+        self.mirror
+            .hold(Hold::new(move |view| views.contains(view)));
+    }
+}
+
+fn about(policies: &BTreeMap<ObjectKey, ScannedPolicy>) -> HashMap<ObjectKey, About> {
+    let about = |(key, policy): (&ObjectKey, &ScannedPolicy)| {
+        let policy = policy.policy()?;
+        let about = About {
+            reporting: policy.reporting().clone(),
+            uid: policy.uid().map(str::to_owned),
+        };
+        Some((key.clone(), about))
+    };
+    policies.iter().filter_map(about).collect()
+}
+
+/// The policies of which reports say something else now.
+fn told_otherwise(
+    before: &HashMap<ObjectKey, About>,
+    now: &HashMap<ObjectKey, About>,
+) -> BTreeSet<ObjectKey> {
+    let changed = now.iter().filter(|(key, about)| {
+        let before = before.get(*key);
+        before.is_some_and(|before| before.reporting != about.reporting)
+    });
+    changed.map(|(key, _)| key.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_policy::Reporting;
+
+    use super::*;
+
+    #[test]
+    fn a_policy_of_another_severity_is_told_otherwise() {
+        let about = |severity, uid: &str| About {
+            reporting: Reporting {
+                severity,
+                ..Reporting::default()
+            },
+            uid: Some(uid.to_owned()),
+        };
+        let all = |all: &[(&str, About)]| -> HashMap<ObjectKey, About> {
+            let all = all.iter();
+            all.map(|(name, about)| (ObjectKey::new("", *name), about.clone()))
+                .collect()
+        };
+        let before = all(&[("p", about(None, "1")), ("q", about(None, "1"))]);
+        let now = all(&[
+            ("p", about(Some("high"), "1")),
+            ("q", about(None, "2")),
+            ("new", about(Some("low"), "1")),
+        ]);
+        let expected = BTreeSet::from([ObjectKey::new("", "p")]);
+        assert_eq!(told_otherwise(&before, &now), expected);
+    }
+}

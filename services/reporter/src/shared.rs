@@ -1,0 +1,116 @@
+//! The state that scanner and writer share: the findings, and what is known around them.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use anteroom_model::ObjectKey;
+use anteroom_policy::Reporting;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::{findings::Findings, result::Subject};
+
+/// The part of a policy that reports and Events tell.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct About {
+    pub(crate) reporting: Reporting,
+    pub(crate) uid: Option<String>,
+}
+
+/// A kind of objects, as owner references name it: group and kind.
+pub(crate) type Kind = (String, String);
+
+/// The objects of which it is not known yet what there is to say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unsettled {
+    /// All objects of these kinds: not everything was judged yet.
+    pub(crate) unseen: BTreeSet<Kind>,
+    /// Single ones, by namespace and name: nobody can read them.
+    pub(crate) unread: BTreeSet<(Kind, ObjectKey)>,
+    /// Some objects are not held, since there are too many: there is nothing to say of them.
+    pub(crate) is_full: bool,
+}
+
+impl Unsettled {
+    /// Returns whether it is not known what there is to say of this object.
+    pub(crate) fn has(&self, owner: &Owner) -> bool {
+        self.unseen.contains(&owner.0) || self.unread.contains(owner)
+    }
+}
+
+/// The object of a report, by kind, namespace and name.
+pub(crate) type Owner = (Kind, ObjectKey);
+
+/// Shared by scanner and writer. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    findings: Arc<Mutex<Findings>>,
+    about: Arc<Mutex<Arc<HashMap<ObjectKey, About>>>>,
+    /// Changes with every change of the findings.
+    changed: watch::Sender<()>,
+    /// `None`: nothing is known of any object.
+    unsettled: watch::Sender<Option<Arc<Unsettled>>>,
+}
+
+impl Shared {
+    pub(crate) fn new() -> Self {
+        Self {
+            findings: Arc::default(),
+            about: Arc::default(),
+            changed: watch::Sender::new(()),
+            unsettled: watch::Sender::new(None),
+        }
+    }
+
+    /// Works on the findings, and tells those who wait for changes.
+    pub(crate) fn write<R>(&self, work: impl FnOnce(&mut Findings) -> R) -> R {
+        let done = work(&mut self.findings.lock());
+        self.changed.send_replace(());
+        done
+    }
+
+    /// Looks into the findings.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Findings) -> R) -> R {
+        look(&mut self.findings.lock())
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    pub(crate) fn set_about(&self, about: HashMap<ObjectKey, About>) {
+        *self.about.lock() = Arc::new(about);
+    }
+
+    pub(crate) fn about(&self) -> Arc<HashMap<ObjectKey, About>> {
+        Arc::clone(&self.about.lock())
+    }
+
+    pub(crate) fn settle(&self, unsettled: Unsettled) {
+        self.unsettled.send_if_modified(|known| {
+            let modified = known.as_deref() != Some(&unsettled);
+            if modified {
+                *known = Some(Arc::new(unsettled));
+            }
+            modified
+        });
+    }
+
+    pub(crate) fn unsettled(&self) -> watch::Receiver<Option<Arc<Unsettled>>> {
+        self.unsettled.subscribe()
+    }
+}
+
+/// The kind of a subject, as owner references name it.
+pub(crate) fn kind_of(api_version: &str, kind: &str) -> Kind {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    (group.to_owned(), kind.to_owned())
+}
+
+/// The object that a subject names.
+pub(crate) fn owner_of(subject: &Subject) -> Owner {
+    let object = ObjectKey::new(&*subject.namespace, &*subject.name);
+    (kind_of(&subject.api_version, &subject.kind), object)
+}

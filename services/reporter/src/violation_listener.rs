@@ -1,0 +1,192 @@
+//! Listens to violations that webhooks find at admission, and has Events of them written. Losses are counted, and
+//! warned of.
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_bus::{Bus, Heard, Violations};
+use jiff::Timestamp;
+
+use crate::{events::Events, shared::Shared};
+
+/// The wait before webhooks are listened to again after an interruption.
+const HEAR_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Hears what webhooks find, for ever, and tells of it; without Events, of nothing.
+pub(crate) async fn listen(bus: Arc<dyn Bus>, events: Option<Events>, shared: Shared) {
+    let Some(events) = events else {
+        return std::future::pending().await;
+    };
+    let mut listener = Listener {
+        events,
+        shared,
+        is_deaf: false,
+        is_warned: false,
+    };
+    loop {
+        match bus.violations().await {
+            Ok(violations) => {
+                listener.listen(violations).await;
+                listener.interrupted("the bus was closed");
+            }
+            Err(error) => listener.interrupted(&error.to_string()),
+        }
+        tokio::time::sleep(HEAR_AGAIN_AFTER).await;
+    }
+}
+
+struct Listener {
+    events: Events,
+    shared: Shared,
+    /// Since it last heard something, it was interrupted.
+    is_deaf: bool,
+    /// A loss was warned of: one of several in a row is.
+    is_warned: bool,
+}
+
+impl Listener {
+    async fn listen(&mut self, mut violations: Violations) {
+        self.is_deaf = false;
+        while let Some(heard) = violations.next().await {
+            match heard {
+                Heard::Violation(found) => {
+                    self.heard();
+                    let now_s = Timestamp::now().as_second();
+                    self.events.tell_admission(&found, &self.shared, now_s);
+                }
+                Heard::Missed(count) => {
+                    self.events.metrics.events("missed", count);
+                    self.warn("they came faster than they were read, or could not be read");
+                }
+                Heard::Interrupted => {
+                    self.is_deaf = false; // It is another time.
+                    self.interrupted("the bus was out of reach");
+                }
+            }
+        }
+    }
+
+    /// Nothing is heard; the same as before is no other interruption.
+    fn interrupted(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.is_deaf, true) {
+            self.events.metrics.hearing_interrupted();
+        }
+        self.warn(why);
+    }
+
+    fn warn(&mut self, why: &str) {
+        match std::mem::replace(&mut self.is_warned, true) {
+            false => tracing::warn!(
+                why,
+                "some of what webhooks found was not heard, and there are no Events of it"
+            ),
+            true => tracing::debug!(why, "some of what webhooks found was not heard"),
+        }
+    }
+
+    fn heard(&mut self) {
+        self.is_deaf = false;
+        if std::mem::take(&mut self.is_warned) {
+            tracing::info!("what webhooks find is heard again");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_bus::local::{LocalBus, LocalOptions};
+    use anteroom_runtime::{Metrics, Service};
+    use anteroom_wire::violation::{ViolatedRule, Violation};
+    use k8s_openapi::api::events::v1::Event;
+    use tokio::sync::mpsc::Receiver;
+
+    use super::*;
+    use crate::metrics::ReporterMetrics;
+
+    struct World {
+        webhook: LocalBus,
+        reporter: Arc<LocalBus>,
+        metrics: Metrics,
+        told: Receiver<Event>,
+        sent: u64,
+    }
+
+    impl World {
+        /// One who listens, with room for so many that wait.
+        async fn new(waiting_max: usize) -> Self {
+            let webhook = LocalBus::with_options(LocalOptions {
+                beats_max: waiting_max,
+                ..LocalOptions::default()
+            });
+            let reporter = Arc::new(webhook.join());
+            let metrics = Service::new("reporter").metrics;
+            let (events, told) = Events::queue(ReporterMetrics::registered(&metrics));
+            let bus = Arc::clone(&reporter);
+            tokio::spawn(listen(bus, Some(events), Shared::new()));
+            tokio::task::yield_now().await; // It listens.
+            Self {
+                webhook,
+                reporter,
+                metrics,
+                told,
+                sent: 0,
+            }
+        }
+
+        /// Sends one of another object each time.
+        async fn send(&mut self) {
+            let rules = [ViolatedRule {
+                policy: "p".to_owned(),
+                ..ViolatedRule::default()
+            }];
+            let violation = Violation {
+                blocked: true,
+                name: self.sent.to_string(),
+                ..Violation::default()
+            };
+            self.sent += 1;
+            let violation = violation.of(rules);
+            self.webhook.send_violation(&violation).await.unwrap();
+        }
+
+        /// The object of the next Event.
+        async fn told(&mut self) -> String {
+            let related = self.told.recv().await.unwrap().related;
+            related.unwrap().name.unwrap()
+        }
+
+        fn counts(&self, line: &str) {
+            let text = self.metrics.encode();
+            assert!(text.contains(&format!("{line}\n")), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_comes_too_fast_is_counted() {
+        let mut world = World::new(4).await;
+        for _ in 0..7 {
+            world.send().await; // Nobody reads meanwhile.
+        }
+        assert_eq!(world.told().await, "3");
+        world.counts("anteroom_reporter_events_total{outcome=\"missed\"} 3");
+        world.counts("anteroom_reporter_hearing_interrupted_total 0");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_interruption_is_counted_once() {
+        let mut world = World::new(4).await;
+        world.send().await;
+        assert_eq!(world.told().await, "0");
+        let way = world.reporter.faults();
+        way.cut();
+        world.send().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        world.counts("anteroom_reporter_hearing_interrupted_total 1");
+        way.mend();
+        tokio::time::sleep(HEAR_AGAIN_AFTER).await;
+        world.send().await;
+        assert_eq!(world.told().await, "2", "what was sent meanwhile is lost");
+        world.reporter.close().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        world.counts("anteroom_reporter_hearing_interrupted_total 2");
+    }
+}

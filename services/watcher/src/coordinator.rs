@@ -1,0 +1,45 @@
+//! The coordinator's part: which views are wanted, by whom, and what users are told of it.
+//!
+//! [`Reconciler`] and its parts are pure: events in, effects out. [`Controller`] owns all IO.
+//!
+//! [`Reconciler`]: reconciler::Reconciler
+//!
+//! # Ready means enforced
+//!
+//! A policy is `Ready` when it decides the next request. The coordinator learns that without asking anybody.
+//! The log has one order, so a policy has a position: after its own record, the records of what it reads, and
+//! the kinds. A webhook's heartbeat is one position, whatever the number of policies. Once every live webhook
+//! has passed the position, and a replica serves each view, the policy is in force. A policy that waits for
+//! its views holds up no other. `docs/ready.md` has the rules for webhooks that come and go.
+//!
+//! Statuses of many entries are many writes, and each write is an event. So news go first, and ages and
+//! figures share one rate.
+
+mod call_pollers;
+mod conditions;
+mod controller;
+mod effect;
+mod enforcement;
+mod entry_store;
+mod manifest_list;
+mod manifests;
+mod permits;
+mod policy_store;
+mod reconciler;
+mod registry;
+mod resolve;
+mod resolver;
+mod rules;
+mod status_reporter;
+mod status_writer;
+mod system_views;
+mod view_status;
+mod webhooks;
+
+pub(crate) use controller::{Controller, Deps, Rights};
+pub(crate) use permits::SecretsReaders;
+pub use permits::{CacheApiCalls, SecretsReader};
+pub(crate) use policy_store::PolicyKind;
+pub(crate) use reconciler::Manifests;
+pub(crate) use resolver::Options;
+pub(crate) use status_writer::{StatusMetrics, StatusWriter};

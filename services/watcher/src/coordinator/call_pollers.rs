@@ -1,0 +1,123 @@
+//! API calls that are made at intervals, once for the whole cluster.
+//!
+//! [`schedule`] decides when a call is made again and what readers are told, [`poller`] does it.
+
+mod poller;
+mod schedule;
+
+use std::{collections::HashMap, sync::Arc, time::Instant};
+
+use anteroom_model::{SourceInfo, ViewId};
+use anteroom_runtime::{Shutdown, supervise::Tasks};
+use tokio::{sync::watch, task::AbortHandle};
+
+use crate::{
+    gateway::calls::{CallSpec, Caller},
+    log_writer::{
+        log_snapshot::InheritedView,
+        publish::{Opening, Publisher},
+    },
+    source::metrics::SourceMetrics,
+};
+
+/// The pollers of one term: one for each view of an API call.
+pub(crate) struct CallPollers {
+    caller: Caller,
+    publisher: Publisher,
+    metrics: SourceMetrics,
+    pollers: Tasks,
+    running: HashMap<ViewId, Running>,
+}
+
+struct Running {
+    poller: AbortHandle,
+    /// See [`CallPollers::was_good`].
+    was_good: watch::Sender<Option<Instant>>,
+}
+
+impl CallPollers {
+    /// None yet, in this term.
+    pub(crate) fn new(caller: Caller, publisher: Publisher, metrics: SourceMetrics) -> Self {
+        Self {
+            caller,
+            publisher,
+            metrics,
+            // They never end by themselves: the term's end aborts them.
+            pollers: Tasks::of_part(Shutdown::new()),
+            running: HashMap::new(),
+        }
+    }
+
+    /// Begins to make a call, unless it is made already. `inherited` is what the log has of its view.
+    pub(crate) fn start(
+        &mut self,
+        info: SourceInfo,
+        spec: Arc<CallSpec>,
+        inherited: InheritedView,
+    ) {
+        let view = info.source.view_id();
+        if self.running.contains_key(&view) {
+            return;
+        }
+        tracing::info!(%view, call = spec.shown(), "API call started");
+        let age_max_ms = u64::try_from(schedule::age_max(&spec).as_millis()).ok();
+        let inherited_version = inherited.objects.get(&poller::key()).cloned();
+        let tenure = self.publisher.with(|book| {
+            inherited
+                .unpurged
+                .into_iter()
+                .for_each(|record| book.free(record));
+            let opening = Opening {
+                origin: inherited.origin,
+                age_max_ms,
+            };
+            book.open_with(info, inherited.objects, opening)
+        });
+        let (was_good, heard) = watch::channel(None);
+        let poller = poller::Poller {
+            caller: self.caller.clone(),
+            publisher: self.publisher.clone(),
+            metrics: self.metrics.of_watch(&view),
+            spec,
+            tenure,
+            inherited: inherited_version,
+            was_good: heard,
+        };
+        let name = format!("API call of view {view}");
+        let poller = self.pollers.spawn_until_shutdown(name, poller.run());
+        self.running.insert(view, Running { poller, was_good });
+    }
+
+    /// A reader says that the data of an earlier term, which it still holds, were good at this
+    /// moment. An age is what that term's writer measured, and the reader since.
+    pub(crate) fn was_good(&self, view: &ViewId, at: Instant) {
+        if let Some(running) = self.running.get(view) {
+            // The newest: each reader has at most what the log has.
+            running.was_good.send_if_modified(|good| {
+                let newer = good.is_none_or(|good| good < at);
+                if newer {
+                    *good = Some(at);
+                }
+                newer
+            });
+        }
+    }
+
+    /// Ceases to make a call, and frees its view everywhere.
+    pub(crate) fn stop(&mut self, view: &ViewId) {
+        let Some(Running { poller, .. }) = self.running.remove(view) else {
+            return;
+        };
+        tracing::info!(%view, "API call stopped: nobody needs it any more");
+        poller.abort();
+        self.publisher.with(|book| book.close(view));
+    }
+
+    /// Waits for a poller to fail, which none should. Dropping the future loses nothing.
+    pub(crate) async fn failed(&mut self) -> anyhow::Error {
+        self.pollers.failed().await
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! Makes one call at its intervals, and hands what it brings to the writer of the log.
+
+use std::{sync::Arc, time::Instant};
+
+use anteroom_model::{Failure, ObjectKey, ResourceVersion, Source};
+use tokio::sync::watch;
+use tracing::{Instrument as _, field::Empty};
+
+use super::schedule::{Outcome, Report, Schedule};
+use crate::{
+    gateway::calls::{CALL_TIMEOUT, CallFault, CallSpec, Caller, Reply, Validators, encode},
+    log_writer::publish::{Publisher, ViewLease},
+    source::{metrics::WatchMetrics, reflect::content_version},
+};
+
+/// One call that is made for ever.
+pub(super) struct Poller {
+    pub(super) caller: Caller,
+    pub(super) publisher: Publisher,
+    pub(super) metrics: WatchMetrics,
+    pub(super) spec: Arc<CallSpec>,
+    pub(super) tenure: ViewLease,
+    /// The version that an earlier term wrote, until it is told of in this one.
+    pub(super) inherited: Option<ResourceVersion>,
+    /// When that was good, once readers say so.
+    pub(super) was_good: watch::Receiver<Option<Instant>>,
+}
+
+/// The last answer as the log has it.
+#[derive(Default)]
+struct Last {
+    version: Option<ResourceVersion>,
+    validators: Validators,
+}
+
+impl Poller {
+    pub(super) async fn run(mut self) {
+        let mut last = Last::default();
+        let mut schedule = match self.inherited {
+            Some(_) => Schedule::with_data(Instant::now()),
+            None => Schedule::default(),
+        };
+        loop {
+            let span = tracing::info_span!(
+                "API call",
+                otel.kind = "client",
+                otel.status_code = Empty,
+                view = %self.tenure.view,
+                url = self.spec.shown(),
+                changed = Empty,
+                error = Empty,
+            );
+            let outcome = self.poll(&mut last).instrument(span.clone()).await;
+            if let Outcome::Failed(failure) = &outcome {
+                span.record("otel.status_code", "ERROR");
+                span.record("error", failure.reason.as_str());
+            }
+            // Afterwards readers only repeat what they have from here.
+            if self.inherited.is_some()
+                && let Some(good) = *self.was_good.borrow()
+            {
+                schedule.was_good(good);
+            }
+            let next = schedule.step(&self.spec, outcome, Instant::now(), rand::random());
+            span.in_scope(|| self.report(next.report, &last));
+            tokio::time::sleep(next.wait).await;
+        }
+    }
+
+    async fn poll(&self, last: &mut Last) -> Outcome {
+        self.publisher.room().await;
+        match self.call(last).await {
+            Ok(()) => {
+                self.metrics.listed();
+                Outcome::Answered
+            }
+            Err(fault) => {
+                self.metrics.error(fault.label());
+                Outcome::Failed(fault.failure(self.spec.method(), &self.spec.shown()))
+            }
+        }
+    }
+
+    async fn call(&self, last: &mut Last) -> Result<(), CallFault> {
+        let CallSpec { target, data, .. } = &*self.spec;
+        // What was posted may have changed something: it is always read anew.
+        let none = Validators::default();
+        let known = match (&last.version, data) {
+            (Some(_), None) => &last.validators,
+            _ => &none,
+        };
+        let made = self
+            .caller
+            .make(target, data.as_ref(), known, CALL_TIMEOUT)
+            .await;
+        let Reply::Json(json, validators) = made? else {
+            return Ok(());
+        };
+        let body = encode(&json)?;
+        let version = content_version(&body);
+        let changed = last.version.as_ref() != Some(&version);
+        let span = tracing::Span::current();
+        span.record("changed", changed);
+        if changed {
+            let (tenure, now) = (&self.tenure, Instant::now());
+            self.publisher.with(|book| {
+                if !book.is_known(tenure, &key(), &version) {
+                    book.put(tenure, key(), version.clone(), body, now, span);
+                }
+            });
+        }
+        *last = Last {
+            version: Some(version),
+            validators,
+        };
+        Ok(())
+    }
+
+    fn report(&mut self, report: Report, last: &Last) {
+        match report {
+            Report::Good => {
+                self.inherited = None;
+                if let Some(version) = &last.version {
+                    self.holds(version, Instant::now());
+                }
+            }
+            Report::Old(failure, good) => {
+                self.say(&failure);
+                if let Some(version) = self.inherited.take() {
+                    tracing::info!(view = %self.tenure.view, "what an earlier term read is served");
+                    self.holds(&version, good);
+                }
+                self.publisher
+                    .with(|book| book.troubled(&self.tenure, failure));
+            }
+            Report::Troubled(failure) => {
+                self.say(&failure);
+                self.publisher
+                    .with(|book| book.troubled(&self.tenure, failure));
+            }
+            Report::Failed(failure) => {
+                self.say(&failure);
+                self.publisher
+                    .with(|book| book.refused(&self.tenure, failure));
+            }
+        }
+    }
+
+    /// Notes that the log has, or is about to have, all that the view was at this moment.
+    fn holds(&mut self, version: &ResourceVersion, at: Instant) {
+        let tenure = &mut self.tenure;
+        self.publisher.with(|book| {
+            // As a list of one object, which is known by now.
+            book.begin_list(tenure, false);
+            book.touch(tenure, &key());
+            book.listed(tenure, version, at);
+        });
+    }
+
+    fn say(&self, failure: &Failure) {
+        tracing::warn!(view = %self.tenure.view, %failure, "an API call failed, it is tried again");
+    }
+}
+
+/// Returns the key of the view's one object.
+pub(super) fn key() -> ObjectKey {
+    ObjectKey::new("", Source::RESPONSE)
+}

@@ -1,0 +1,217 @@
+//! The `Ready` condition of entries and policies: what it says, and when it has changed. Pure.
+
+use anteroom_model::{
+    Binding, EntryKind, EntryRecord, EntryState, Failure, ViewState, limits::AGE_MAX_DEFAULT_MS,
+};
+use anteroom_policy::Problem;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use crate::{coordinator::view_status::Holders, log_writer::publish::ViewStats};
+
+/// The longest message of a condition. More is cut: the API server's own limit is 32,768.
+const MESSAGE_CHARS_MAX: usize = 2_048;
+
+/// The type of the condition.
+const READY: &str = "Ready";
+
+/// The content of a `Ready` condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ready {
+    /// `True`, `False` or `Unknown`.
+    pub status: &'static str,
+    /// In CamelCase.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// The generation that it speaks of.
+    pub generation: i64,
+}
+
+impl Ready {
+    /// With a status of `True`, `False` or `Unknown`.
+    pub(crate) fn new(status: &'static str, failure: Failure, generation: i64) -> Self {
+        let message = failure.message.chars().take(MESSAGE_CHARS_MAX).collect();
+        Self {
+            status,
+            reason: failure.reason,
+            message,
+            generation,
+        }
+    }
+
+    /// Returns whether the condition says this already.
+    pub(crate) fn is_said_by(&self, condition: &Condition) -> bool {
+        condition.status == self.status
+            && condition.reason == self.reason
+            && condition.message == self.message
+            && condition.observed_generation == Some(self.generation)
+    }
+
+    /// Returns whether it is another state, not only another message of the same state.
+    pub(crate) fn differs_in_kind(&self, condition: Option<&Condition>) -> bool {
+        condition.is_none_or(|c| c.status != self.status || c.reason != self.reason)
+    }
+
+    /// `conditions` with this one put in its place; the time of transition moves only with the
+    /// status.
+    pub(crate) fn put_into(&self, conditions: &[Condition], now: Timestamp) -> Vec<Condition> {
+        let before = find(conditions).filter(|condition| condition.status == self.status);
+        let since = before.map_or(Time(now), |condition| {
+            condition.last_transition_time.clone()
+        });
+        let others = conditions
+            .iter()
+            .filter(|condition| condition.type_ != READY);
+        let mut all: Vec<_> = others.cloned().collect();
+        all.push(Condition {
+            type_: READY.into(),
+            status: self.status.into(),
+            reason: self.reason.clone(),
+            message: self.message.clone(),
+            observed_generation: Some(self.generation),
+            last_transition_time: since,
+        });
+        all
+    }
+}
+
+/// The `Ready` condition among others.
+pub(crate) fn find(conditions: &[Condition]) -> Option<&Condition> {
+    conditions.iter().find(|condition| condition.type_ == READY)
+}
+
+/// The failure for which this generation of an entry was given up, if its author was told so.
+pub(crate) fn forbidden(conditions: &[Condition], generation: i64) -> Option<Failure> {
+    let said = find(conditions).filter(|condition| {
+        condition.status == "False"
+            && condition.reason == "Forbidden"
+            && condition.observed_generation == Some(generation)
+    });
+    said.map(|condition| Failure::new("Forbidden", condition.message.clone()))
+}
+
+/// Returns an entry's condition, from what it resolved to, the state of its view, and the replicas that hold it.
+pub(crate) fn of_entry(record: &EntryRecord, view: Option<&ViewStats>, holders: Holders) -> Ready {
+    let say = |status, reason: &str, message: String| {
+        Ready::new(status, Failure::new(reason, message), record.generation)
+    };
+    let (id, stats) = match (&record.state, view) {
+        (EntryState::Invalid { failure }, _) => {
+            return Ready::new("False", failure.clone(), record.generation);
+        }
+        (EntryState::Bound(Binding { view, .. }), None) => {
+            return say(
+                "Unknown",
+                "Syncing",
+                format!("view {view} is about to be read"),
+            );
+        }
+        (EntryState::Bound(Binding { view, .. }), Some(stats)) => (view, stats),
+    };
+    match (&stats.told, &stats.trouble) {
+        (Some(ViewState::Failed { failure }), _) => {
+            Ready::new("False", failure.clone(), record.generation)
+        }
+        (Some(ViewState::Synced), Some(trouble)) if stats.news_age_ms > AGE_MAX_DEFAULT_MS => say(
+            "False",
+            "Stale",
+            format!(
+                "view {id} has not been heard of for too long: {}",
+                trouble.message
+            ),
+        ),
+        (Some(ViewState::Synced), _) if holders.is_evicted() => say(
+            "False",
+            "Evicted",
+            format!(
+                "view {id} was let go by all of the {} replica(s) that held it, to save memory; it \
+                 comes back when there is room: raise their limit, narrow the entry, or set \
+                 `spec.pinned`",
+                holders.total
+            ),
+        ),
+        (Some(ViewState::Synced), _) => {
+            let skipped = match stats.skipped {
+                0 => String::new(),
+                n => format!("; {n} malformed object(s) without a name were skipped"),
+            };
+            say(
+                "True",
+                "Synced",
+                format!("view {id} is synced and watched{skipped}"),
+            )
+        }
+        (_, Some(trouble)) => Ready::new("False", trouble.clone(), record.generation),
+        (_, None) => say("Unknown", "Syncing", format!("view {id} is being read")),
+    }
+}
+
+/// An entry that a policy names, or a reference that it declares.
+#[derive(Clone, Debug)]
+pub(crate) struct Need {
+    /// The kind that declares it.
+    pub kind: EntryKind,
+    /// Its name.
+    pub name: String,
+    /// Its own condition; `None`: there is no such entry, or nothing is known of it yet.
+    pub ready: Option<Ready>,
+    /// The policy may not read it, whatever its state: `ready` says why.
+    pub refused: bool,
+}
+
+/// Returns a policy's condition, from how it compiled and what it needs. `remark` is added once it is ready.
+pub(crate) fn of_policy(
+    generation: i64,
+    problems: &[Problem],
+    needs: &[Need],
+    remark: &str,
+) -> Ready {
+    let say = |status, reason: &str, message: String| {
+        Ready::new(status, Failure::new(reason, message), generation)
+    };
+    if let Some(first) = problems.first() {
+        use anteroom_model::ErrorCode;
+        let reason = match first.code {
+            ErrorCode::POLICY_UNSUPPORTED => "Unsupported",
+            _ => "Invalid",
+        };
+        let all: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        return say("False", reason, all.join("; "));
+    }
+    // A policy that names a `GlobalContextEntry` is ready whether that can be read or not, as Kyverno's
+    // is: its readers are told when they read it.
+    let counted = |need: &&Need| need.refused || need.kind != EntryKind::Global;
+    for need in needs.iter().filter(counted) {
+        let (kind, name) = (need.kind.name(), &need.name);
+        match &need.ready {
+            None if need.kind == EntryKind::Implicit => {
+                let message = format!("reference `{name}` is about to be read");
+                return say("False", "ReferenceNotSynced", message);
+            }
+            None => {
+                let message = format!(
+                    "entry `{name}` does not exist: create a {kind} with this name. Until then the \
+                     rules that read it fail as `failurePolicy` says"
+                );
+                return say("False", "EntryNotFound", message);
+            }
+            Some(ready) if ready.status != "True" => {
+                let (what, reason) = match need.kind {
+                    EntryKind::Implicit => ("reference", "ReferenceNotSynced"),
+                    EntryKind::Cached | EntryKind::Global => ("entry", "EntryNotReady"),
+                };
+                let message = format!(
+                    "{what} `{name}` is not ready: {}: {}",
+                    ready.reason, ready.message
+                );
+                return say("False", reason, message);
+            }
+            Some(_) => {}
+        }
+    }
+    say("True", "Succeeded", format!("the policy is served{remark}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! The coordinator's task: hands events to the [`Reconciler`], and carries its effects out.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use anteroom_bus::{Beats, Bus, Connection, Follower, Scope};
+use anteroom_model::{Incarnation, ObjectKey};
+use anteroom_runtime::Check;
+use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat, webhook_beat::WebhookBeat};
+use jiff::Timestamp;
+use tokio::sync::{mpsc, watch};
+
+use super::{
+    call_pollers::CallPollers,
+    effect::{Effect, SystemView, Write},
+    reconciler::{Manifests, Reconciler},
+    resolver::Options,
+    status_writer::StatusWriter,
+    system_views::SystemViews,
+};
+use crate::{
+    feeds::Share,
+    gateway::{
+        calls::Caller,
+        rights::{Found, Need, Writer},
+    },
+    log_writer::{log_snapshot::LogSnapshot, publish::Publisher},
+    source::{
+        discovery::{Catalog, follow::Discovery},
+        metrics::SourceMetrics,
+        reflect::Note,
+    },
+};
+
+/// The interval at which the reconciler lets time pass.
+const TICK: Duration = Duration::from_secs(1);
+
+/// The controller's dependencies.
+pub(crate) struct Deps {
+    /// Says how views fare.
+    pub bus: Arc<dyn Bus>,
+    /// The log that is written.
+    pub incarnation: Incarnation,
+    /// Writes the log.
+    pub publisher: Publisher,
+    /// Reads the kinds that the API server serves.
+    pub discovery: Discovery,
+    /// Writes statuses.
+    pub status: StatusWriter,
+    /// Makes API calls.
+    pub caller: Caller,
+    /// Counts what API calls bring.
+    pub source_metrics: SourceMetrics,
+    /// Ready when entries can be read.
+    pub entries_check: Arc<Check>,
+    /// Ready when policies can be read.
+    pub policies_check: Arc<Check>,
+    /// Takes down the memory that entries take.
+    pub memory: Share,
+    /// Asks for this watcher's rights.
+    pub rights: Rights,
+    /// The choices of an administrator.
+    pub options: Options,
+}
+
+/// The questions about this watcher's rights, and the answers.
+pub(crate) struct Rights {
+    /// The rights that policies need.
+    pub needed: watch::Sender<Arc<Vec<Need>>>,
+    /// Answers, as far as there are any.
+    pub found: watch::Receiver<Found>,
+    /// The user as whom this watcher writes.
+    pub user: watch::Receiver<Writer>,
+}
+
+/// The coordinator in one term.
+pub(crate) struct Controller {
+    deps: Deps,
+    reconciler: Reconciler,
+    system_views: SystemViews,
+    /// Views in the log that were not begun in this term.
+    snapshot: LogSnapshot,
+    calls: CallPollers,
+}
+
+/// Events that come over the bus.
+struct Inputs {
+    log: Follower,
+    leaders: Option<Beats<Beat>>,
+    replicas: Option<Beats<ReplicaBeat>>,
+    webhooks: Option<Beats<WebhookBeat>>,
+}
+
+impl Controller {
+    /// Begins a term, with what the log has.
+    pub(crate) fn new(deps: Deps, mut snapshot: LogSnapshot) -> Self {
+        let (log, options) = (deps.incarnation.clone(), deps.options.clone());
+        Self {
+            reconciler: Reconciler::new(options, log, Instant::now()),
+            system_views: SystemViews::open(deps.publisher.clone(), &mut snapshot),
+            calls: CallPollers::new(
+                deps.caller.clone(),
+                deps.publisher.clone(),
+                deps.source_metrics.clone(),
+            ),
+            snapshot,
+            deps,
+        }
+    }
+
+    /// Works until the term ends.
+    ///
+    /// # Errors
+    /// Where a poller of API calls ended by itself, which none should.
+    pub(crate) async fn run(
+        mut self,
+        mut notes: mpsc::Receiver<(Manifests, Note)>,
+    ) -> anyhow::Result<()> {
+        let mut catalog = self.deps.discovery.catalog.subscribe();
+        catalog.mark_changed();
+        let mut found = self.deps.rights.found.clone();
+        let mut user = self.deps.rights.user.clone();
+        user.mark_changed();
+        let mut written = self.deps.publisher.written();
+        let mut inputs = Inputs {
+            log: self.deps.bus.follow(Scope::Controls),
+            leaders: None,
+            replicas: None,
+            webhooks: None,
+        };
+        let mut tick = tokio::time::interval(TICK);
+        loop {
+            let awaits_log = self.reconciler.awaits_log();
+            tokio::select! {
+                note = notes.recv() => match note {
+                    Some((of, note)) => self.reconciler.note(of, note, Instant::now()),
+                    None => return Ok(()),
+                },
+                error = self.calls.failed() => return Err(error),
+                Ok(()) = catalog.changed() => self.discovered(&mut catalog),
+                Some(event) = inputs.log.next() => self.reconciler.log(event),
+                Some(beat) = next(&mut inputs.leaders) => {
+                    self.reconciler.leader_beat(beat, Instant::now());
+                }
+                Some(beat) = next(&mut inputs.replicas) => {
+                    self.reconciler.replica_beat(beat, Instant::now());
+                }
+                Some(beat) = next(&mut inputs.webhooks) => {
+                    self.reconciler.webhook_beat(beat, Instant::now());
+                }
+                Ok(()) = written.changed(), if awaits_log => self.reconciler.log_written(),
+                Ok(()) = found.changed() => {
+                    let found = found.borrow_and_update().clone();
+                    self.reconciler.rights_found(found);
+                }
+                Ok(()) = user.changed() => {
+                    let user = user.borrow_and_update().clone();
+                    self.reconciler.writer_found(user, Instant::now());
+                }
+                _ = tick.tick() => self.tick(&mut inputs).await,
+            }
+            self.carry_out();
+            if notes.is_empty() {
+                self.update_statuses();
+                self.carry_out();
+            }
+        }
+    }
+
+    fn discovered(&mut self, catalog: &mut watch::Receiver<Option<Arc<Catalog>>>) {
+        if let Some(catalog) = catalog.borrow_and_update().clone() {
+            self.reconciler.discovered(catalog, Instant::now());
+        }
+    }
+
+    fn update_statuses(&mut self) {
+        let system_views = &self.system_views;
+        let position =
+            |policy: &ObjectKey, entries: &[ObjectKey]| system_views.position(policy, entries);
+        self.reconciler
+            .update_statuses(&position, Instant::now(), Timestamp::now());
+    }
+
+    async fn tick(&mut self, inputs: &mut Inputs) {
+        let bus = &self.deps.bus;
+        // A webhook that cannot be heard is not away.
+        let mut heard_anew = *bus.connection().borrow() == Connection::Down;
+        if inputs.leaders.is_none() {
+            inputs.leaders = bus.beats().await.ok();
+        }
+        if inputs.replicas.is_none() {
+            inputs.replicas = bus.replica_beats().await.ok();
+        }
+        if inputs.webhooks.is_none() {
+            inputs.webhooks = bus.webhook_beats().await.ok();
+            heard_anew = true;
+        }
+        let now = Instant::now();
+        if heard_anew {
+            self.reconciler.listens_to_webhooks(now);
+        }
+        self.reconciler.tick(now);
+        self.deps.memory.keeps(self.reconciler.entry_count());
+        let waits = self.reconciler.waits_for_api();
+        let Discovery { eager, nudge, .. } = &self.deps.discovery;
+        if waits && !eager.swap(waits, Ordering::Relaxed) {
+            nudge.notify_one();
+        }
+        eager.store(waits, Ordering::Relaxed);
+    }
+
+    /// Carries out all effects, in order. Writes that follow each other are handed in together.
+    fn carry_out(&mut self) {
+        let mut writes = Vec::new();
+        for effect in self.reconciler.take_effects() {
+            match effect {
+                Effect::Write(view, write) => writes.push((view, write)),
+                other => {
+                    self.flush(&mut writes);
+                    self.carry_out_one(other);
+                }
+            }
+        }
+        self.flush(&mut writes);
+    }
+
+    fn flush(&mut self, writes: &mut Vec<(SystemView, Write)>) {
+        if !writes.is_empty() {
+            self.system_views.write(writes.drain(..));
+        }
+    }
+
+    fn carry_out_one(&mut self, effect: Effect) {
+        let Deps {
+            status,
+            discovery,
+            rights,
+            entries_check,
+            policies_check,
+            publisher,
+            ..
+        } = &self.deps;
+        match effect {
+            Effect::Write(view, write) => self.system_views.write([(view, write)]),
+            Effect::StartCall(info, spec) => {
+                let view = info.source.view_id();
+                self.calls.stop(&view); // It may be made otherwise now.
+                let inherited = self.snapshot.take(&view);
+                self.calls.start(info, spec, inherited);
+            }
+            Effect::StopCall(view) => self.calls.stop(&view),
+            Effect::CallWasGood(view, at) => self.calls.was_good(&view, at),
+            Effect::SetStatus(target, desired) => status.put(target, *desired),
+            Effect::ForgetStatus(target) => status.forget(&target),
+            Effect::NeedRights(needed) => {
+                rights.needed.send_if_modified(|before| {
+                    let is_news = **before != needed;
+                    *before = Arc::new(needed);
+                    is_news
+                });
+            }
+            Effect::Rediscover => discovery.nudge.notify_one(),
+            Effect::EntriesWait(waits_for) => wait(entries_check, waits_for),
+            Effect::PoliciesWait(waits_for) => wait(policies_check, waits_for),
+            Effect::FreeInherited => {
+                for record in self.snapshot.drain() {
+                    tracing::info!(view = %record.view, "view of an earlier term freed: nobody needs it");
+                    publisher.with(|book| book.free(record));
+                }
+            }
+        }
+    }
+}
+
+fn wait(check: &Check, waits_for: Option<String>) {
+    match waits_for {
+        None => check.ready(),
+        Some(waits_for) => check.not_ready(waits_for),
+    }
+}
+
+/// The next heartbeat; `None`: the bus was closed, or it is not listened to yet.
+async fn next<T: Clone>(beats: &mut Option<Beats<T>>) -> Option<T> {
+    let beat = beats.as_mut()?.next().await;
+    if beat.is_none() {
+        *beats = None;
+    }
+    beat
+}

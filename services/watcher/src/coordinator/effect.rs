@@ -1,0 +1,124 @@
+//! The effects that the coordinator's pure parts ask for, in order. [`Controller`] carries them out.
+//!
+//! [`Controller`]: super::controller::Controller
+
+use std::{sync::Arc, time::Instant};
+
+use anteroom_model::{Failure, ObjectKey, ResourceVersion, SourceInfo, ViewId};
+use bytes::Bytes;
+use serde::Serialize;
+use tracing::Span;
+
+use super::status_writer::{DesiredStatus, StatusTarget};
+use crate::{
+    gateway::{calls::CallSpec, rights::Need},
+    source::reflect::content_version,
+};
+
+/// One thing to do.
+#[derive(Debug)]
+pub(super) enum Effect {
+    /// Write to a system view.
+    Write(SystemView, Write),
+    /// Make the call at intervals, and no other for its view.
+    StartCall(SourceInfo, Arc<CallSpec>),
+    /// Cease to make the call of this view.
+    StopCall(ViewId),
+    /// The data that readers still hold of this call's view were good at this moment.
+    CallWasGood(ViewId, Instant),
+    /// Bring the object's status up to this.
+    SetStatus(StatusTarget, Box<DesiredStatus>),
+    /// The object is gone, and its status with it.
+    ForgetStatus(StatusTarget),
+    /// Ask whether this watcher may do all of this.
+    NeedRights(Vec<Need>),
+    /// Ask the API server again for the kinds that it serves.
+    Rediscover,
+    /// Report for readiness the reason why entries are not all known; `None`: they are.
+    EntriesWait(Option<String>),
+    /// Report the same of policies.
+    PoliciesWait(Option<String>),
+    /// Free the views of earlier terms that nobody asked for in this one.
+    FreeInherited,
+}
+
+/// A view that the coordinator writes itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SystemView {
+    /// Entries, declared and implicit.
+    Entries,
+    /// Policies of both kinds.
+    Policies,
+    /// Exceptions to policies.
+    Exceptions,
+    /// The kinds that the API server serves.
+    Kinds,
+    /// Views that feeders have to write.
+    Wanted,
+    /// Objects that feeders have to follow one by one.
+    References,
+}
+
+/// A change of a system view.
+#[derive(Debug)]
+pub(super) enum Write {
+    /// The record is now this.
+    Put(Record, Span),
+    /// The record is gone.
+    Delete(ObjectKey, Span),
+    /// The view consists of these records.
+    Replace(Vec<Record>),
+    /// All records are known: what an earlier term left beside them is deleted.
+    Listed,
+    /// The source of the records was heard from at this moment.
+    Heard(Instant),
+    /// An object without a name was passed over.
+    Skipped,
+    /// The source cannot be read.
+    Refused(Failure),
+    /// The source cannot be heard right now.
+    Troubled(Failure),
+}
+
+/// A record of a system view. Its version is a hash of its body, so an equal one is not written again.
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    /// The key in its view.
+    pub key: ObjectKey,
+    /// The hash of `body`.
+    pub version: ResourceVersion,
+    /// The value as MessagePack.
+    pub body: Bytes,
+}
+
+impl Record {
+    /// Encodes a record. Returns `None`, and logs it, where that fails: a record has a few hundred bytes of
+    /// plain fields, so it does not.
+    pub(super) fn encode(key: ObjectKey, value: &impl Serialize) -> Option<Self> {
+        match anteroom_wire::body::encode(value) {
+            Ok(body) => Some(Self {
+                key,
+                version: content_version(&body),
+                body,
+            }),
+            Err(error) => {
+                tracing::error!(%key, %error, "record of a system view cannot be published");
+                None
+            }
+        }
+    }
+}
+
+impl Write {
+    /// Returns the write of a record, within the current span.
+    pub(super) fn put(record: Record) -> Self {
+        let span = tracing::info_span!("publish", otel.kind = "producer", key = %record.key);
+        Self::Put(record, span)
+    }
+
+    /// Returns the deletion of a record, within the current span.
+    pub(super) fn delete(key: ObjectKey) -> Self {
+        let span = tracing::info_span!("publish", otel.kind = "producer", %key);
+        Self::Delete(key, span)
+    }
+}

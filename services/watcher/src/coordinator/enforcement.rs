@@ -1,0 +1,313 @@
+//! Ready means enforced: whether the webhooks decide by a policy, and can. Pure.
+//!
+//! A policy that compiles, and whose entries and references are synced, has a *position* in the log: behind
+//! the policy itself, what it reads, and the kinds that it speaks of. Once every webhook says that it
+//! enforces the log up to there, and a replica answers for each view, the policy is in force.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::{Duration, Instant},
+};
+
+use anteroom_model::{
+    EntryKind, Failure, Incarnation, ObjectKey, ResourceVersion, Revision, ViewId,
+};
+use anteroom_wire::webhook_beat::WebhookBeat;
+
+use super::{
+    conditions::{self, Ready},
+    effect::Effect,
+    manifests::PolicyManifest,
+    policy_store::PolicyId,
+    registry::Registry,
+    view_status::ViewStatusTable,
+    webhooks::{NOT_ENFORCED, Webhooks},
+};
+use crate::source::discovery::Catalog;
+
+/// The time that a new policy may be on its way before its author is told so: as a rule it is in force before.
+const REPORT_AFTER: Duration = Duration::from_millis(900);
+
+/// The number of times that the kinds are read before one counts as not served.
+const CATALOG_READS_MIN: u64 = 2;
+
+/// Returns a position of the log up to which it has a policy, these records of entries, and all kinds;
+/// `None`: some of that is still on its way.
+pub(super) type LogPosition<'a> = dyn Fn(&ObjectKey, &[ObjectKey]) -> Option<Revision> + 'a;
+
+/// The policies that are in force, or on their way.
+pub(super) struct EnforcementTracker {
+    log: Incarnation,
+    webhooks: Webhooks,
+    /// There has been no webhook for long.
+    webhooks_away: bool,
+    /// The policies that are in force, or could be but for the webhooks.
+    standings: HashMap<PolicyId, Standing>,
+    /// Those that are not in force yet.
+    unenforced: BTreeSet<PolicyId>,
+    /// The number of times that the kinds were read.
+    catalog_reads: u64,
+}
+
+/// A policy's progress towards being in force.
+#[derive(Clone, Debug)]
+struct Standing {
+    uid: String,
+    generation: i64,
+    /// The hash of its content, which covers more than the generation.
+    version: ResourceVersion,
+    /// Its position in the log; `None`: it is on its way there.
+    position: Option<Revision>,
+    /// It has been in force.
+    established: bool,
+    /// Since when it could be.
+    since: Instant,
+    /// No replica serves a view that it reads.
+    unserved_view: bool,
+    /// It names a kind that was not served when the kinds had been read this often.
+    unserved_kind_since: Option<u64>,
+}
+
+/// The records and views that have to be served for a policy to be in force.
+#[derive(Debug, Default)]
+pub(super) struct Reads {
+    /// Records of the system view of entries.
+    pub records: Vec<ObjectKey>,
+    /// Views, each with what it is read as.
+    pub views: Vec<(ViewId, String)>,
+}
+
+/// All that enforcement depends on beside webhooks.
+pub(super) struct Surroundings<'a> {
+    pub views: &'a ViewStatusTable,
+    pub catalog: Option<&'a Catalog>,
+    pub position: &'a LogPosition<'a>,
+    pub now: Instant,
+}
+
+impl Standing {
+    /// Returns the standing of a policy that could be in force from now on.
+    fn new(policy: &PolicyManifest, now: Instant) -> Self {
+        let generation = policy.identity.generation;
+        let said = conditions::find(&policy.conditions);
+        let established = said.is_some_and(|said| {
+            said.status == "True" && said.observed_generation == Some(generation)
+        });
+        Self {
+            uid: policy.identity.uid.clone(),
+            generation,
+            version: policy.version.clone(),
+            position: None,
+            established,
+            since: now,
+            unserved_view: false,
+            unserved_kind_since: None,
+        }
+    }
+
+    fn is_of(&self, policy: &PolicyManifest) -> bool {
+        self.uid == policy.identity.uid && self.generation == policy.identity.generation
+    }
+}
+
+impl Reads {
+    /// Returns what has to be served for a policy: of a `GlobalContextEntry` nothing, as it is ready without.
+    pub(super) fn of(policy: &PolicyManifest, id: &PolicyId, registry: &Registry) -> Self {
+        let declared = policy.references.iter().filter(|r| r.is_declared());
+        let declared = declared.map(|r| (EntryKind::Implicit, r.name_for(&id.0)));
+        let mut reads = Self::default();
+        for id in policy.entries.iter().cloned().chain(declared) {
+            let Some(record) = registry.entry(&id) else {
+                continue;
+            };
+            reads.records.push(id.0.key(&id.1));
+            if let (true, Ok(binding)) = (id.0 != EntryKind::Global, record.binding()) {
+                reads.views.push((binding.view.clone(), id.1));
+            }
+        }
+        reads
+    }
+}
+
+impl EnforcementTracker {
+    /// Returns a tracker of no policies, for this log.
+    pub(super) fn new(log: Incarnation) -> Self {
+        Self {
+            log,
+            webhooks: Webhooks::default(),
+            webhooks_away: false,
+            standings: HashMap::new(),
+            unenforced: BTreeSet::new(),
+            catalog_reads: 0,
+        }
+    }
+
+    /// Returns whether any policy waits to be in force.
+    pub(super) fn is_awaited(&self) -> bool {
+        !self.unenforced.is_empty()
+    }
+
+    /// Takes a webhook's heartbeat in. Returns the policies to look at again.
+    pub(super) fn webhook_beat(&mut self, beat: WebhookBeat, now: Instant) -> BTreeSet<PolicyId> {
+        match self.webhooks.heard(beat, now) {
+            true => self.unenforced.clone(),
+            false => BTreeSet::new(),
+        }
+    }
+
+    /// Returns the policies that wait for a view to be served. The entry on a view is ready before any replica
+    /// serves the view, so only the replica's heartbeat tells.
+    pub(super) fn waiting_for_views(&self) -> Vec<PolicyId> {
+        self.waiting(|standing| standing.unserved_view)
+    }
+
+    /// Returns the policies whose position in the log is not known yet.
+    pub(super) fn waiting_for_log(&self) -> Vec<PolicyId> {
+        self.waiting(|standing| standing.position.is_none())
+    }
+
+    fn waiting(&self, condition: impl Fn(&Standing) -> bool) -> Vec<PolicyId> {
+        let waits = |id: &&PolicyId| self.standings.get(*id).is_some_and(&condition);
+        self.unenforced.iter().filter(waits).cloned().collect()
+    }
+
+    /// Notes that the kinds were read again. Returns the policies to look at again.
+    pub(super) fn catalog_read(&mut self) -> BTreeSet<PolicyId> {
+        self.catalog_reads += 1;
+        self.unenforced.clone()
+    }
+
+    /// Notes that webhooks are listened to from now on, be it again.
+    pub(super) fn listen(&mut self, now: Instant) {
+        self.webhooks.listen(now);
+    }
+
+    /// Lets time pass. Returns the policies to look at again.
+    pub(super) fn tick(&mut self, now: Instant) -> BTreeSet<PolicyId> {
+        self.webhooks.tick(now);
+        let away = self.webhooks.are_away(now);
+        let mut again = self.unenforced.clone();
+        if away && !self.webhooks_away {
+            again.extend(self.standings.keys().cloned());
+        }
+        self.webhooks_away = away;
+        again
+    }
+
+    /// Forgets a policy: it could not be in force for another reason, or it is gone.
+    pub(super) fn forget(&mut self, id: &PolicyId) {
+        self.standings.remove(id);
+        self.unenforced.remove(id);
+    }
+
+    /// Returns the condition of a policy that is `ready` but for its enforcement; `None`: nothing is to be
+    /// said yet.
+    pub(super) fn judge(
+        &mut self,
+        (id, policy): (&PolicyId, &PolicyManifest),
+        reads: &Reads,
+        ready: Ready,
+        around: &Surroundings<'_>,
+        effects: &mut Vec<Effect>,
+    ) -> Option<Ready> {
+        let now = around.now;
+        let standing = self.standings.remove(id);
+        let standing = standing.filter(|known| known.is_of(policy));
+        let mut standing = standing.unwrap_or_else(|| Standing::new(policy, now));
+        if standing.version != policy.version {
+            standing.version = policy.version.clone();
+            standing.position = None;
+        }
+        let found = match standing.established {
+            true => self.webhooks.still_enforce(now),
+            false => match self.kinds_known(policy, &mut standing, around, effects) {
+                Ok(()) => self.enforcement(id, reads, &mut standing, around),
+                unknown => unknown,
+            },
+        };
+        let judged = match found {
+            Ok(()) => {
+                standing.established = true;
+                self.unenforced.remove(id);
+                Some(ready)
+            }
+            Err(failure) => {
+                standing.established = false;
+                self.unenforced.insert(id.clone());
+                let said = conditions::find(&policy.conditions);
+                // Of an older generation that was in force, it is said at once.
+                let early = failure.reason == NOT_ENFORCED
+                    && now.saturating_duration_since(standing.since) < REPORT_AFTER
+                    && said.is_none_or(|said| said.status != "True");
+                (!early).then(|| Ready::new("False", failure, ready.generation))
+            }
+        };
+        self.standings.insert(id.clone(), standing);
+        judged
+    }
+
+    /// Returns an error while a kind is not served. It may be one that has just begun to be: its definition was
+    /// made a moment before the policy. So the kinds are read anew, twice, since a read may be under way.
+    fn kinds_known(
+        &self,
+        policy: &PolicyManifest,
+        standing: &mut Standing,
+        around: &Surroundings<'_>,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Failure> {
+        let unserved = policy.kinds.iter().find(|kind| {
+            let literal = !kind.kind.contains(['*', '?']);
+            literal && !around.catalog.is_some_and(|catalog| catalog.serves(kind))
+        });
+        let Some(kind) = unserved else {
+            return Ok(());
+        };
+        let since = *standing
+            .unserved_kind_since
+            .get_or_insert(self.catalog_reads);
+        if self.catalog_reads >= since + CATALOG_READS_MIN {
+            return Ok(());
+        }
+        effects.push(Effect::Rediscover);
+        standing.position = None; // The kinds may be written again.
+        let message = format!(
+            "the API server is asked whether it serves the kind `{}`",
+            kind.kind
+        );
+        Err(Failure::new(NOT_ENFORCED, message))
+    }
+
+    fn enforcement(
+        &self,
+        id: &PolicyId,
+        reads: &Reads,
+        standing: &mut Standing,
+        around: &Surroundings<'_>,
+    ) -> Result<(), Failure> {
+        let position = around.locate(id, reads, standing);
+        self.webhooks.enforce(&self.log, position, around.now)?;
+        let unserved = |view: &ViewId| around.views.holders(view, around.now).serving == 0;
+        let first = reads.views.iter().find(|(view, _)| unserved(view));
+        standing.unserved_view = first.is_some();
+        match first {
+            None => Ok(()),
+            Some((view, name)) => Err(Failure::new(
+                NOT_ENFORCED,
+                format!("no replica answers yet for view {view} of `{name}`"),
+            )),
+        }
+    }
+}
+
+impl Surroundings<'_> {
+    /// Returns the policy's position in the log, which is looked up until it is known.
+    fn locate(&self, id: &PolicyId, reads: &Reads, standing: &mut Standing) -> Option<Revision> {
+        if standing.position.is_none() {
+            standing.position = (self.position)(&id.0, &reads.records);
+        }
+        standing.position
+    }
+}
+
+#[cfg(test)]
+mod tests;

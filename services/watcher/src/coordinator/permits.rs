@@ -1,0 +1,274 @@
+//! Permissions that an administrator gives: the readers of Secrets, and the calls of policies that
+//! views may answer.
+
+use std::str::FromStr;
+
+use anteroom_model::{EntryKind, EntryRecord, EntryState, ErrorCode, Failure};
+use anteroom_policy::{CALLS, CALLS_DECLARED, CALLS_OFF, Reference};
+
+use crate::coordinator::resolve::Resolution;
+
+/// The policies' calls of the API server that are answered from views.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum CacheApiCalls {
+    /// No call: all are read live, even those that declare `cache: true`.
+    Off,
+    /// Calls that declare `cache: true`. The others are read live.
+    Declared,
+    /// All calls that a view can answer as the API server does.
+    #[default]
+    Auto,
+}
+
+impl CacheApiCalls {
+    /// Returns whether a view is kept for this reference. A `configMap` is no call.
+    pub(crate) fn keeps(self, reference: &Reference) -> bool {
+        let config_map = match reference {
+            Reference::LabelledConfigMaps => true,
+            Reference::Object(object) => object.group.is_empty() && object.resource == "configmaps",
+            Reference::Collection(_) => false,
+        };
+        match self {
+            Self::Auto => true,
+            Self::Declared => config_map || reference.is_declared(),
+            Self::Off => config_map || reference.is_inline(),
+        }
+    }
+
+    /// Returns a record that tells readers of the choice: there may be a view for a call although this call is not to be
+    /// answered from it, since something else needs the view. `None`: nothing.
+    pub(crate) fn record(self) -> Option<EntryRecord> {
+        let (reason, message) = match self {
+            Self::Auto => return None,
+            Self::Declared => (
+                CALLS_DECLARED,
+                "only calls that declare `cache: true` are answered from views",
+            ),
+            Self::Off => (CALLS_OFF, "no call is answered from a view"),
+        };
+        let failure = Failure::new(reason, message);
+        Some(EntryRecord {
+            kind: EntryKind::Implicit,
+            name: CALLS.to_owned(),
+            uid: String::new(),
+            generation: 0,
+            state: EntryState::Invalid { failure },
+            projections: Vec::new(),
+        })
+    }
+}
+
+/// An entry or a policy that may read Secrets: a resource, a namespace for those that have one, and a name, each with `*`
+/// for any run of characters, as in `clusterpolicy/*` or `policy/team-a/check-*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretsReader {
+    kind: String,
+    /// Without the kind.
+    pattern: String,
+}
+
+/// Kinds that may be allowed to read Secrets, with how many parts follow.
+const KINDS: [(&str, usize); 4] = [
+    ("cachedcontextentry", 1),
+    ("globalcontextentry", 1),
+    ("clusterpolicy", 1),
+    ("policy", 2),
+];
+
+impl FromStr for SecretsReader {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim();
+        let (kind, pattern) = text.split_once('/').unwrap_or((text, ""));
+        let parts = pattern.split('/').count();
+        let known = KINDS.contains(&(kind, parts));
+        if !known || pattern.split('/').any(str::is_empty) {
+            return Err(format!(
+                "`{text}` is none of cachedcontextentry/NAME, globalcontextentry/NAME, \
+                 clusterpolicy/NAME and policy/NAMESPACE/NAME"
+            ));
+        }
+        Ok(Self {
+            kind: kind.to_owned(),
+            pattern: pattern.to_owned(),
+        })
+    }
+}
+
+/// All who may read Secrets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SecretsReaders(pub Vec<SecretsReader>);
+
+impl SecretsReaders {
+    /// Returns whether this entry may read Secrets.
+    pub(crate) fn allows_entry(&self, kind: EntryKind, name: &str) -> bool {
+        let kind = match kind {
+            EntryKind::Cached => "cachedcontextentry",
+            EntryKind::Global => "globalcontextentry",
+            EntryKind::Implicit => return false,
+        };
+        self.allows(kind, name)
+    }
+
+    /// Returns whether this policy may read Secrets. `namespace` is empty for a `ClusterPolicy`.
+    pub(crate) fn allows_policy(&self, namespace: &str, name: &str) -> bool {
+        match namespace {
+            "" => self.allows("clusterpolicy", name),
+            namespace => self.allows("policy", &format!("{namespace}/{name}")),
+        }
+    }
+
+    fn allows(&self, kind: &str, name: &str) -> bool {
+        let mut readers = self.0.iter();
+        readers.any(|reader| reader.kind == kind && matches(&reader.pattern, name))
+    }
+}
+
+/// Part by part, so that a `*` stays within its part.
+fn matches(pattern: &str, name: &str) -> bool {
+    let (mut patterns, mut names) = (pattern.split('/'), name.split('/'));
+    loop {
+        match (patterns.next(), names.next()) {
+            (None, None) => return true,
+            (Some(pattern), Some(name)) if part_matches(pattern, name) => {}
+            _ => return false,
+        }
+    }
+}
+
+fn part_matches(pattern: &str, name: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let Some(mut left) = name.strip_prefix(head) else {
+        return false;
+    };
+    let mut parts: Vec<_> = rest.split('*').collect();
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        match left.find(part) {
+            Some(at) => left = &left[at + part.len()..],
+            None => return false,
+        }
+    }
+    left.ends_with(last)
+}
+
+/// Returns the failure of whoever reads Secrets without being allowed to.
+pub(crate) fn forbidden(who: &str) -> Failure {
+    Failure::new(
+        "SecretsForbidden",
+        format!(
+            "{}: {who} reads Secrets, which an administrator has to allow: name it in the \
+             watcher's `--allow-secrets`",
+            ErrorCode::SECRET_FORBIDDEN
+        ),
+    )
+}
+
+/// Returns the failure of whoever calls the API server for Secrets: only a `resource` keeps them sealed.
+pub(crate) fn uncallable(who: &str) -> Failure {
+    Failure::new(
+        "SecretsForbidden",
+        format!(
+            "{}: {who} reads Secrets by an API call, which would keep them in the clear: use \
+             `resource` instead",
+            ErrorCode::SECRET_FORBIDDEN
+        ),
+    )
+}
+
+/// Returns whether the reference can only mean Secrets.
+pub(crate) fn is_of_secrets(reference: &Reference) -> bool {
+    let (group, resource) = match reference {
+        Reference::Collection(c) => (c.group.as_deref().unwrap_or_default(), &c.resource),
+        Reference::Object(o) => (o.group.as_str(), &o.resource),
+        Reference::LabelledConfigMaps => return false,
+    };
+    group.is_empty() && ["secret", "secrets"].contains(&resource.to_lowercase().as_str())
+}
+
+/// Returns the meaning of a reference for a policy that `may` read Secrets, or may not.
+pub(crate) fn without_secrets(resolution: Resolution, may: bool) -> Resolution {
+    match resolution {
+        Resolution::Found(found) if found.binding.secret && !may => {
+            Resolution::Invalid(forbidden("the policy"))
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_policy::{CollectionReference, NamedObject};
+
+    use super::*;
+
+    #[test]
+    fn only_those_that_are_named_read_secrets() {
+        let readers = [
+            "cachedcontextentry/ca-*",
+            "policy/team-*/*",
+            "clusterpolicy/a*b*c",
+        ];
+        let readers = SecretsReaders(readers.map(|r| r.parse().unwrap()).to_vec());
+        assert!(readers.allows_entry(EntryKind::Cached, "ca-bundle"));
+        assert!(!readers.allows_entry(EntryKind::Cached, "my-ca-bundle"));
+        assert!(!readers.allows_entry(EntryKind::Global, "ca-bundle"));
+        assert!(!readers.allows_entry(EntryKind::Implicit, "ca-bundle"));
+        assert!(readers.allows_policy("team-a", "x"));
+        assert!(!readers.allows_policy("other", "x"));
+        assert!(!readers.allows_policy("", "team-a/x"));
+        for (name, allowed) in [
+            ("abc", true),
+            ("axxbyyc", true),
+            ("ab", false),
+            ("acb", false),
+        ] {
+            assert_eq!(readers.allows_policy("", name), allowed, "{name}");
+        }
+        assert!(!SecretsReaders::default().allows_policy("", "x"));
+    }
+
+    #[test]
+    fn what_is_no_reader_is_refused() {
+        for odd in [
+            "",
+            "x/y",
+            "policy/x",
+            "clusterpolicy/",
+            "clusterpolicy/a/b",
+            "policy//b",
+        ] {
+            assert!(odd.parse::<SecretsReader>().is_err(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_for_policies_is_said_by_the_option() {
+        let reference = |declared, inline| {
+            Reference::Collection(CollectionReference {
+                declared,
+                inline,
+                ..CollectionReference::default()
+            })
+        };
+        let config_map = Reference::Object(NamedObject {
+            resource: "configmaps".into(),
+            ..NamedObject::default()
+        });
+        for (option, undeclared, declared) in [
+            (CacheApiCalls::Auto, true, true),
+            (CacheApiCalls::Declared, false, true),
+            (CacheApiCalls::Off, false, false),
+        ] {
+            assert_eq!(option.keeps(&reference(false, false)), undeclared);
+            assert_eq!(option.keeps(&reference(true, false)), declared);
+            assert!(option.keeps(&reference(true, true)), "resourceCache");
+            let told = option.record().map(|record| record.name);
+            assert_eq!(told.is_none(), undeclared, "readers have to know");
+            assert!(option.keeps(&config_map) && option.keeps(&Reference::LabelledConfigMaps));
+        }
+    }
+}

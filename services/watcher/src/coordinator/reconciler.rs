@@ -1,0 +1,414 @@
+//! The coordinator's decisions: events of the API server, the log and heartbeats go in, effects come out.
+//! Pure: it has no clock and does no IO, and only passes each event on to the parts that it concerns.
+//!
+//! ```text
+//! manifests ─▶ EntryStore, PolicyStore, exceptions ─▶ Resolver ─▶ Registry ─▶ writes, calls
+//! log, beats ─▶ ViewStatusTable ─────────────────┬────────────────────┘
+//! beats of webhooks ─▶ EnforcementTracker ───────┴─▶ StatusReporter ─▶ statuses
+//! ```
+
+mod notes;
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anteroom_bus::LogEvent;
+use anteroom_model::{
+    EntryKind, EntryRecord, EntryState, Failure, Incarnation, KindRecord, ObjectKey, ViewId,
+};
+use anteroom_policy::WRITER;
+use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat, webhook_beat::WebhookBeat};
+use jiff::Timestamp;
+
+use super::{
+    effect::{Effect, Record, SystemView, Write},
+    enforcement::{EnforcementTracker, LogPosition},
+    entry_store::EntryStore,
+    manifest_list::ManifestList,
+    manifests::{Entry, ExceptionManifest},
+    policy_store::PolicyStore,
+    registry::{self, EntryId, Event, Registry},
+    resolver::{Options, Resolver},
+    status_reporter::{Facts, StatusReporter},
+    view_status::ViewStatusTable,
+};
+use crate::{
+    gateway::rights::{self, Writer},
+    source::discovery::Catalog,
+};
+
+pub(crate) use notes::Manifests;
+
+/// Reasons that a change of what the API server serves may remove.
+const AWAITED: [&str; 4] = [
+    "AmbiguousResource",
+    "GroupUnavailable",
+    "NotWatchable",
+    "ResourceNotFound",
+];
+
+/// The reason of a view that the API server forbids.
+const FORBIDDEN: &str = "Forbidden";
+
+/// The time that a term waits to learn as whom it writes, before the user that an earlier term published is dropped.
+const WRITER_WAIT: Duration = Duration::from_secs(15);
+
+/// All that the coordinator knows in one term.
+pub(super) struct Reconciler {
+    options: Options,
+    /// When the term began.
+    begun: Instant,
+    entries: EntryStore,
+    policies: PolicyStore,
+    exceptions: ManifestList<ExceptionManifest>,
+    /// They cannot be read: the entries that they need are unknown, and nothing else waits for them.
+    exceptions_refused: bool,
+    registry: Registry,
+    views: ViewStatusTable,
+    enforcement: EnforcementTracker,
+    reporter: StatusReporter,
+    catalog: Option<Arc<Catalog>>,
+    /// Answers to [`Effect::NeedRights`].
+    rights: rights::Found,
+    /// The user as whom this watcher writes.
+    writer: Writer,
+    /// Entries, policies and kinds were all read once: what nobody wants now is dropped.
+    settled: bool,
+    effects: Vec<Effect>,
+}
+
+impl Reconciler {
+    /// Returns the reconciler of a term that begins now and writes this log.
+    pub(super) fn new(options: Options, log: Incarnation, now: Instant) -> Self {
+        let mut reconciler = Self {
+            begun: now,
+            entries: EntryStore::default(),
+            policies: PolicyStore::default(),
+            exceptions: ManifestList::new("policyexceptions"),
+            exceptions_refused: false,
+            registry: Registry::default(),
+            views: ViewStatusTable::default(),
+            enforcement: EnforcementTracker::new(log),
+            reporter: StatusReporter::default(),
+            catalog: None,
+            rights: rights::Found::new(),
+            writer: Writer::default(),
+            settled: false,
+            effects: Vec::new(),
+            options,
+        };
+        if let Some(record) = reconciler.options.cache_api_calls.record() {
+            reconciler.publish_entry(&record);
+        }
+        if !reconciler.options.reads_exceptions {
+            reconciler.no_exceptions(now);
+        }
+        reconciler
+    }
+
+    /// Returns the effects of the events since the last call, in order.
+    pub(super) fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Returns how many entries there are, implicit ones included.
+    pub(super) fn entry_count(&self) -> usize {
+        self.registry.len()
+    }
+
+    /// Returns whether something may begin to be served that an entry waits for.
+    pub(super) fn waits_for_api(&self) -> bool {
+        self.registry.entries().any(|record| match &record.state {
+            EntryState::Invalid { failure } => AWAITED.contains(&failure.reason.as_str()),
+            EntryState::Bound(_) => false,
+        })
+    }
+
+    /// Returns whether any policy waits for the log to be written.
+    pub(super) fn awaits_log(&self) -> bool {
+        self.enforcement.is_awaited()
+    }
+
+    /// Takes in the kinds that the API server serves, as they were just read.
+    pub(super) fn discovered(&mut self, catalog: Arc<Catalog>, now: Instant) {
+        let records = catalog.resources.iter().map(|served| &served.record);
+        let records = records.filter_map(|record| Record::encode(kind_key(record), record));
+        self.write(SystemView::Kinds, Write::Replace(records.collect()));
+        let unenforced = self.enforcement.catalog_read();
+        self.reporter.policies_changed(unenforced);
+        let changed = self.catalog.as_ref() != Some(&catalog);
+        self.catalog = Some(catalog);
+        if changed {
+            self.resolve_entries(|_| true);
+            let references: Vec<_> = self.registry.references().cloned().collect();
+            for referred in references {
+                if let Some(event) = self.meaning(&referred) {
+                    self.apply(event);
+                }
+            }
+            for (uid, referred) in self.resolver().scanned_again() {
+                self.apply(Event::Policy(uid, referred));
+            }
+        }
+        self.settle(now);
+    }
+
+    /// Takes in a control record of the log.
+    pub(super) fn log(&mut self, event: LogEvent) {
+        self.views.log(event);
+    }
+
+    /// Takes in a heartbeat of whoever writes views.
+    pub(super) fn leader_beat(&mut self, beat: Beat, now: Instant) {
+        self.views.beat(beat, now);
+    }
+
+    /// Takes in a replica's heartbeat.
+    pub(super) fn replica_beat(&mut self, beat: ReplicaBeat, now: Instant) {
+        for (view, age_ms) in &beat.ages_ms {
+            if let Some(good) = now.checked_sub(Duration::from_millis(*age_ms)) {
+                self.effects.push(Effect::CallWasGood(view.clone(), good));
+            }
+        }
+        self.views.replica(beat, now);
+        let waiting = self.enforcement.waiting_for_views();
+        self.reporter.policies_changed(waiting);
+    }
+
+    /// Takes in a webhook's heartbeat.
+    pub(super) fn webhook_beat(&mut self, beat: WebhookBeat, now: Instant) {
+        let again = self.enforcement.webhook_beat(beat, now);
+        self.reporter.policies_changed(again);
+    }
+
+    /// Takes in that something was written to the log.
+    pub(super) fn log_written(&mut self) {
+        let waiting = self.enforcement.waiting_for_log();
+        self.reporter.policies_changed(waiting);
+    }
+
+    /// Takes in what is known of this watcher's rights.
+    pub(super) fn rights_found(&mut self, found: rights::Found) {
+        self.rights = found;
+        let changing = self.policies.changing_existing();
+        self.reporter.policies_changed(changing);
+    }
+
+    /// Takes in as whom this watcher writes: webhooks have to know whose writes are no triggers.
+    pub(super) fn writer_found(&mut self, writer: Writer, now: Instant) {
+        if let Writer::Known(user) = &writer {
+            self.publish_entry(&EntryRecord {
+                kind: EntryKind::Implicit,
+                name: WRITER.to_owned(),
+                uid: String::new(),
+                generation: 0,
+                state: EntryState::Invalid {
+                    failure: Failure::new("Writer", user.clone()),
+                },
+                projections: Vec::new(),
+            });
+        }
+        self.writer = writer;
+        self.settle(now);
+    }
+
+    /// Takes in that webhooks are heard from now on only: one that lives may not have been heard yet.
+    pub(super) fn listens_to_webhooks(&mut self, now: Instant) {
+        self.enforcement.listen(now);
+    }
+
+    /// Lets a second pass.
+    pub(super) fn tick(&mut self, now: Instant) {
+        if !self.settled {
+            self.settle(now); // What it waits for may not come.
+        }
+        let again = self.enforcement.tick(now);
+        self.reporter.policies_changed(again);
+        self.views.tick(now);
+        self.reporter.tick(&self.entries);
+    }
+
+    /// Brings the statuses up to date of everything that changed. Call it when no event waits.
+    pub(super) fn update_statuses(
+        &mut self,
+        position: &LogPosition<'_>,
+        now: Instant,
+        clock: Timestamp,
+    ) {
+        for (view, state_changed) in self.views.take_changed() {
+            let (registry, policies) = (&self.registry, &self.policies);
+            self.reporter
+                .view_changed(&view, state_changed, registry, policies);
+            let failure = self.views.failure(&view).filter(|_| state_changed);
+            // Entries that are not to be asked for again let go of a view that is forbidden.
+            if let Some(failure) = failure.filter(|failure| failure.reason == FORBIDDEN) {
+                let failure = failure.clone();
+                self.apply(Event::Forbidden(view, failure));
+            }
+        }
+        let facts = Facts {
+            entries: &self.entries,
+            policies: &self.policies,
+            registry: &self.registry,
+            views: &self.views,
+            rights: &self.rights,
+            catalog: self.catalog.as_deref(),
+            position,
+            now,
+            clock,
+        };
+        self.reporter
+            .update(&facts, &mut self.enforcement, &mut self.effects);
+    }
+
+    fn write(&mut self, view: SystemView, write: Write) {
+        self.effects.push(Effect::Write(view, write));
+    }
+
+    fn put(&mut self, view: SystemView, record: Option<Record>) {
+        if let Some(record) = record {
+            self.write(view, Write::put(record));
+        }
+    }
+
+    fn publish_entry(&mut self, record: &EntryRecord) {
+        let record = Record::encode(record.kind.key(&record.name), record);
+        self.put(SystemView::Entries, record);
+    }
+
+    fn resolver(&self) -> Resolver<'_> {
+        Resolver {
+            catalog: self.catalog.as_deref(),
+            policies: &self.policies,
+            options: &self.options,
+        }
+    }
+
+    fn resolve(&mut self, entry: &Entry) {
+        if let Some(claim) = self.resolver().entry(entry) {
+            self.apply(Event::Entry(Box::new(claim)));
+        }
+    }
+
+    fn resolve_entries(&mut self, condition: impl Fn(&Entry) -> bool) {
+        let entries = self.entries.iter().filter(|entry| condition(entry));
+        let resolver = self.resolver();
+        let claims: Vec<_> = entries.filter_map(|entry| resolver.entry(entry)).collect();
+        for claim in claims {
+            self.apply(Event::Entry(Box::new(claim)));
+        }
+    }
+
+    fn meaning(&self, referred: &registry::Referred) -> Option<Event> {
+        let id = (EntryKind::Implicit, referred.name.clone());
+        let dependents = self.registry.dependents(&id);
+        let resolution = self.resolver().reference(referred, dependents)?;
+        Some(Event::Reference(id.1, resolution))
+    }
+
+    /// Takes an event into the registry, and everything that follows from it.
+    fn apply(&mut self, event: Event) {
+        use registry::Effect as Needed;
+        let mut effects = VecDeque::from(self.registry.apply(event));
+        while let Some(effect) = effects.pop_front() {
+            match effect {
+                Needed::OpenView(wanted) => {
+                    let view = wanted.info.source.view_id();
+                    tracing::info!(%view, "view wanted");
+                    let record = Record::encode(view_key(&view), &*wanted);
+                    self.put(SystemView::Wanted, record);
+                }
+                Needed::CloseView(view) => {
+                    tracing::info!(%view, "view not wanted any more: nobody needs it");
+                    self.write(SystemView::Wanted, Write::delete(view_key(&view)));
+                }
+                Needed::Call(info, spec) => self.effects.push(Effect::StartCall(info, spec)),
+                Needed::EndCall(view) => self.effects.push(Effect::StopCall(view)),
+                Needed::Refer(reference) => {
+                    let record = Record::encode(reference.key(), &reference);
+                    self.put(SystemView::References, record);
+                }
+                Needed::Unrefer(reference) => {
+                    self.write(SystemView::References, Write::delete(reference.key()));
+                }
+                Needed::Publish(record) => self.publish_entry(&record),
+                Needed::Remove((kind, name)) => {
+                    self.write(SystemView::Entries, Write::delete(kind.key(&name)));
+                }
+                Needed::Resolve(referred) => {
+                    if let Some(event) = self.meaning(&referred) {
+                        effects.extend(self.registry.apply(event));
+                    }
+                }
+                Needed::Changed(id) => {
+                    self.reporter.look_at(&id, &self.registry, &self.policies);
+                    effects.extend(self.joined(&id));
+                }
+            }
+        }
+    }
+
+    /// Lets an entry that is not to be asked for again let go of a view that it has just joined, and that is
+    /// forbidden already: nothing changes of the view, so nothing would tell.
+    fn joined(&mut self, id: &EntryId) -> Vec<registry::Effect> {
+        let view = self.registry.joined_and_stops(id);
+        let failure = view.and_then(|view| self.views.failure(view));
+        match (view.cloned(), failure.cloned()) {
+            (Some(view), Some(failure)) if failure.reason == FORBIDDEN => {
+                self.registry.apply(Event::Forbidden(view, failure))
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Once it is known what is wanted, what is not is freed.
+    fn settle(&mut self, now: Instant) {
+        let known = self.entries.are_known()
+            && self.policies.are_known()
+            && (self.exceptions.is_known() || self.exceptions_refused);
+        let awaits_writer = is_awaited(&self.writer, now.saturating_duration_since(self.begun));
+        if !known || self.catalog.is_none() || awaits_writer {
+            return;
+        }
+        for view in FOLLOWING {
+            self.write(view, Write::Listed);
+        }
+        if !std::mem::replace(&mut self.settled, true) {
+            self.effects.push(Effect::FreeInherited);
+        }
+    }
+}
+
+/// Views that follow from manifests alone. What is wanted stands before what entries are bound to, as with every
+/// change.
+const FOLLOWING: [SystemView; 3] = [
+    SystemView::Wanted,
+    SystemView::References,
+    SystemView::Entries,
+];
+
+/// Returns whether what an earlier term said of the writer is kept for now.
+fn is_awaited(writer: &Writer, since: Duration) -> bool {
+    *writer == Writer::Unknown && since < WRITER_WAIT
+}
+
+fn view_key(view: &ViewId) -> ObjectKey {
+    ObjectKey::new("", view.as_str())
+}
+
+/// The key of a kind, as in `Ingress.v1.networking.k8s.io`.
+fn kind_key(record: &KindRecord) -> ObjectKey {
+    let gvr = &record.gvr;
+    let mut name = format!("{}.{}", record.kind, gvr.version);
+    if !gvr.group.is_empty() {
+        name.push('.');
+        name.push_str(&gvr.group);
+    }
+    ObjectKey::new("", name)
+}
+
+#[cfg(test)]
+mod tests;

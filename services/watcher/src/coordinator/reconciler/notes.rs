@@ -1,0 +1,274 @@
+//! Manifests as the API server lists and watches them.
+
+use std::time::Instant;
+
+use anteroom_model::{Dependent, EntryKind, Failure, ObjectKey};
+use tracing::Span;
+
+use super::{FOLLOWING, Reconciler};
+use crate::{
+    coordinator::{
+        effect::{Effect, SystemView, Write},
+        entry_store::status_target,
+        manifest_list::is_not_served,
+        manifests::{Entry, ExceptionManifest, PolicyManifest},
+        permits,
+        policy_store::{PolicyId, PolicyKind, PolicyStore},
+        registry::{Event, Referred},
+        resolver::{is_about, is_narrowed},
+    },
+    source::reflect::{Note, RawObject},
+};
+
+/// A collection that the coordinator reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manifests {
+    /// `CachedContextEntry` or `GlobalContextEntry`.
+    Entries(EntryKind),
+    /// `ClusterPolicy` or `Policy`.
+    Policies(PolicyKind),
+    /// Exceptions to policies: `PolicyException`.
+    Exceptions,
+}
+
+impl Manifests {
+    /// The view that tells readers of them.
+    fn view(self) -> SystemView {
+        match self {
+            Self::Entries(_) => SystemView::Entries,
+            Self::Policies(_) => SystemView::Policies,
+            Self::Exceptions => SystemView::Exceptions,
+        }
+    }
+}
+
+impl Reconciler {
+    /// Takes in a note of a collection.
+    pub(in crate::coordinator) fn note(&mut self, of: Manifests, note: Note, now: Instant) {
+        match note {
+            Note::Begin { .. } => match of {
+                Manifests::Entries(kind) => self.entries.of_mut(kind).begin(),
+                Manifests::Policies(kind) => self.policies.of_mut(kind).begin(),
+                Manifests::Exceptions => self.exceptions.begin(),
+            },
+            Note::Put { object, span } => match of {
+                Manifests::Entries(kind) => span.in_scope(|| self.entry_put(kind, object)),
+                Manifests::Policies(kind) => self.policy_put(kind, &object, &span),
+                Manifests::Exceptions => span.in_scope(|| self.exception_put(&object)),
+            },
+            Note::Gone { key, span, .. } => span.in_scope(|| match of {
+                Manifests::Entries(kind) => {
+                    let gone = self.entries.of_mut(kind).remove(&key);
+                    self.entry_gone(kind, &key, gone.as_ref());
+                }
+                Manifests::Policies(_) => {
+                    self.write(of.view(), Write::delete(key.clone()));
+                    let id = PolicyId(key);
+                    if let Some(gone) = self.policies.remove(&id) {
+                        self.policy_gone(&id, &gone);
+                    }
+                }
+                Manifests::Exceptions => {
+                    self.write(of.view(), Write::delete(key.clone()));
+                    if let Some(gone) = self.exceptions.remove(&key) {
+                        self.apply(Event::PolicyGone(Dependent(gone.uid)));
+                    }
+                }
+            }),
+            Note::Skipped => self.write(of.view(), Write::Skipped),
+            Note::Listed { .. } => match of {
+                Manifests::Entries(kind) => self.entries_listed(kind, now),
+                Manifests::Policies(kind) => self.policies_listed(kind, now),
+                Manifests::Exceptions => self.exceptions_listed(now),
+            },
+            Note::Heard { .. } => self.heard(of, now),
+            Note::Refused(failure) => self.refused(of, failure, now),
+            Note::Troubled(failure) => self.write(of.view(), Write::Troubled(failure)),
+        }
+    }
+
+    /// A view is as fresh as the manifests that it follows from: those of both kinds.
+    fn heard(&mut self, of: Manifests, now: Instant) {
+        match of {
+            Manifests::Entries(kind) => {
+                self.entries.of_mut(kind).hear(now);
+                if let Some(heard) = self.entries.heard() {
+                    for view in FOLLOWING {
+                        self.write(view, Write::Heard(heard));
+                    }
+                    if self.exceptions.is_absent() {
+                        self.write(SystemView::Exceptions, Write::Heard(heard));
+                    }
+                }
+            }
+            Manifests::Policies(kind) => {
+                self.policies.of_mut(kind).hear(now);
+                if let Some(heard) = self.policies.heard() {
+                    self.write(of.view(), Write::Heard(heard));
+                }
+            }
+            Manifests::Exceptions => self.write(of.view(), Write::Heard(now)),
+        }
+    }
+
+    fn refused(&mut self, of: Manifests, failure: Failure, now: Instant) {
+        match of {
+            Manifests::Entries(kind) => {
+                if self.entries.refuse(kind, &failure) {
+                    self.write(of.view(), Write::Refused(failure));
+                }
+                self.entries_wait();
+            }
+            Manifests::Policies(kind) => {
+                self.policies.refuse(kind, &failure);
+                self.write(of.view(), Write::Refused(failure));
+                self.policies_wait();
+                self.resolve_entries(is_narrowed);
+            }
+            Manifests::Exceptions if is_not_served(&failure) => return self.no_exceptions(now),
+            Manifests::Exceptions => {
+                tracing::warn!(%failure, "PolicyExceptions cannot be read");
+                self.write(of.view(), Write::Refused(failure));
+                self.exceptions_refused = true;
+            }
+        }
+        self.settle(now);
+    }
+
+    fn entry_put(&mut self, kind: EntryKind, object: RawObject) {
+        let entry = Entry::read(&object, kind);
+        self.reporter
+            .entry_changed((kind, entry.identity.name.clone()));
+        self.resolve(&entry);
+        self.entries.of_mut(kind).put(object.key, entry);
+    }
+
+    fn entry_gone(&mut self, kind: EntryKind, key: &ObjectKey, gone: Option<&Entry>) {
+        let id = (kind, key.name.to_string());
+        if let Some(gone) = gone {
+            self.effects.push(Effect::ForgetStatus(status_target(gone)));
+        }
+        // Its condition stays known until its readers are told.
+        self.reporter.entry_changed(id.clone());
+        self.apply(Event::EntryGone(id));
+    }
+
+    fn entries_listed(&mut self, kind: EntryKind, now: Instant) {
+        for (key, entry) in self.entries.of_mut(kind).complete(now) {
+            self.entry_gone(kind, &key, Some(&entry));
+        }
+        self.entries_wait();
+        self.settle(now);
+    }
+
+    fn entries_wait(&mut self) {
+        let waits_for = self.entries.waits_for().map(str::to_owned);
+        self.effects.push(Effect::EntriesWait(waits_for));
+    }
+
+    fn policy_put(&mut self, kind: PolicyKind, object: &RawObject, span: &Span) {
+        let id = PolicyId(object.key.clone());
+        let (mut manifest, record) = PolicyManifest::read(object, kind.name());
+        let allowed = id.may_read_secrets(&self.options.secrets);
+        manifest.secrets_forbidden =
+            !allowed && manifest.references.iter().any(permits::is_of_secrets);
+        let _entered = span.enter();
+        // What it reads is wanted before readers learn of it.
+        let write = match record {
+            Some(record) => Write::put(record),
+            None => Write::delete(id.0.clone()),
+        };
+        let referred = self.resolver().referred_by(&id, &manifest);
+        let uid = Dependent(manifest.identity.uid.clone());
+        let change = self.policies.put(&id, manifest);
+        if let Some(replaced) = change.replaced {
+            self.apply(Event::PolicyGone(replaced));
+        }
+        if change.rights {
+            self.need_rights();
+        }
+        self.reporter.policies_changed([id]);
+        self.apply(Event::Policy(uid, referred));
+        self.resolve_entries(|entry| {
+            is_narrowed(entry) && change.queries.iter().any(|query| is_about(query, entry))
+        });
+        self.write(SystemView::Policies, write);
+    }
+
+    fn policy_gone(&mut self, id: &PolicyId, gone: &PolicyManifest) {
+        let target = PolicyStore::status_target(id, gone);
+        self.effects.push(Effect::ForgetStatus(target));
+        self.enforcement.forget(id);
+        if !gone.changes.is_empty() {
+            self.need_rights();
+        }
+        self.apply(Event::PolicyGone(Dependent(gone.identity.uid.clone())));
+        self.resolve_entries(|entry| {
+            is_narrowed(entry) && gone.queries.iter().any(|query| is_about(query, entry))
+        });
+    }
+
+    /// Once both kinds were listed, what neither had is gone, and the view is synced.
+    fn policies_listed(&mut self, kind: PolicyKind, now: Instant) {
+        for (id, gone) in self.policies.complete(kind, now) {
+            let delete = Write::Delete(id.0.clone(), Span::none());
+            self.write(SystemView::Policies, delete);
+            self.policy_gone(&id, &gone);
+        }
+        self.policies_wait();
+        self.resolve_entries(is_narrowed);
+        if self.policies.waits_for().is_none() {
+            self.write(SystemView::Policies, Write::Listed);
+        }
+        self.settle(now);
+    }
+
+    fn policies_wait(&mut self) {
+        let waits_for = self.policies.waits_for().map(str::to_owned);
+        self.effects.push(Effect::PoliciesWait(waits_for));
+    }
+
+    fn need_rights(&mut self) {
+        let needed = self.policies.rights_needed();
+        self.effects.push(Effect::NeedRights(needed));
+    }
+
+    /// Keeps for an exception, by its UID, what it is about and a request does not carry.
+    fn exception_put(&mut self, object: &RawObject) {
+        let key = object.key.clone();
+        let (manifest, record) = ExceptionManifest::read(object);
+        for problem in &manifest.problems {
+            tracing::warn!(exception = %key, %problem, "PolicyException excepts nothing");
+        }
+        let references = manifest.references.iter();
+        let referred = references.map(|r| Referred::by(&key, r)).collect();
+        let uid = manifest.uid.clone();
+        let replaced = self.exceptions.put(key.clone(), manifest);
+        if let Some(replaced) = replaced.filter(|old| old.uid != uid) {
+            self.apply(Event::PolicyGone(Dependent(replaced.uid)));
+        }
+        self.apply(Event::Policy(Dependent(uid), referred));
+        let write = match record {
+            Some(record) => Write::put(record),
+            None => Write::delete(key),
+        };
+        self.write(SystemView::Exceptions, write);
+    }
+
+    /// Completes the list: exceptions that it did not bring are gone.
+    fn exceptions_listed(&mut self, now: Instant) {
+        for (key, gone) in self.exceptions.complete(now) {
+            self.write(SystemView::Exceptions, Write::Delete(key, Span::none()));
+            self.apply(Event::PolicyGone(Dependent(gone.uid)));
+        }
+        self.write(SystemView::Exceptions, Write::Listed);
+        self.settle(now);
+    }
+
+    /// Takes in that there are no exceptions: none are to be read, or the API server does not serve the kind.
+    pub(super) fn no_exceptions(&mut self, now: Instant) {
+        self.exceptions.begin();
+        self.exceptions_listed(now);
+        self.exceptions.set_absent(true);
+    }
+}

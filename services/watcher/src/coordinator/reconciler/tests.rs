@@ -1,0 +1,316 @@
+use std::sync::Arc;
+
+use anteroom_model::{GroupVersionResource, ResourceVersion, Revision};
+use serde_json::{Value, json};
+use tracing::Span;
+
+use super::*;
+use crate::{
+    coordinator::{
+        permits::{CacheApiCalls, SecretsReaders},
+        policy_store::PolicyKind,
+        webhooks::LISTEN,
+    },
+    source::{
+        discovery::Resource,
+        reflect::{Note, RawObject},
+    },
+};
+
+const ENTRIES: Manifests = Manifests::Entries(EntryKind::Cached);
+const GLOBAL: Manifests = Manifests::Entries(EntryKind::Global);
+const CLUSTER_POLICIES: Manifests = Manifests::Policies(PolicyKind::Cluster);
+const POLICIES: Manifests = Manifests::Policies(PolicyKind::Namespaced);
+
+/// A reconciler without any IO.
+struct World {
+    reconciler: Reconciler,
+    now: Instant,
+}
+
+fn log() -> Incarnation {
+    Incarnation("log".into())
+}
+
+fn catalog() -> Arc<Catalog> {
+    let served = |plural: &str, kind: &str| Resource {
+        record: KindRecord {
+            gvr: GroupVersionResource::new("", "v1", plural),
+            kind: kind.into(),
+            namespaced: true,
+            subresources: Vec::new(),
+            preferred: true,
+            watchable: true,
+        },
+        singular: kind.to_lowercase(),
+    };
+    Arc::new(Catalog {
+        resources: vec![served("pods", "Pod"), served("services", "Service")],
+        broken: Vec::new(),
+    })
+}
+
+fn entry(name: &str, plural: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "uid": name, "generation": 1},
+        "spec": {"resource": {"version": "v1", "kind": plural}},
+    })
+}
+
+/// A policy on Services that reads the entry.
+fn policy(name: &str, entry: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "uid": name, "generation": 1},
+        "spec": {"background": false, "rules": [{
+            "name": "r",
+            "match": {"any": [{"resources": {"kinds": ["Service"]}}]},
+            "context": [{"name": "x", "cachedContextEntry": {"name": entry, "jmespath": "length(items)"}}],
+            "validate": {"message": "no", "deny": {"conditions": {"any": [
+                {"key": "{{ x }}", "operator": "Equals", "value": 1}]}}},
+        }]},
+    })
+}
+
+impl World {
+    fn new() -> Self {
+        let options = Options {
+            cache_api_calls: CacheApiCalls::Auto,
+            background_scans: false,
+            secrets: Arc::new(SecretsReaders::default()),
+            reads_exceptions: false,
+        };
+        let now = Instant::now();
+        let mut reconciler = Reconciler::new(options, log(), now);
+        reconciler.writer_found(Writer::Unsaid, now);
+        reconciler.take_effects();
+        Self { reconciler, now }
+    }
+
+    fn put(&mut self, of: Manifests, object: &Value) -> Vec<String> {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let object = RawObject {
+            key: ObjectKey::new("", name),
+            version: ResourceVersion::new("1"),
+            json: object.to_string().into_bytes().into(),
+        };
+        let span = Span::none();
+        self.note(of, Note::Put { object, span })
+    }
+
+    fn gone(&mut self, of: Manifests, name: &str) -> Vec<String> {
+        let (key, version) = (ObjectKey::new("", name), ResourceVersion::default());
+        let span = Span::none();
+        self.note(of, Note::Gone { key, version, span })
+    }
+
+    fn listed(&mut self, of: Manifests) -> Vec<String> {
+        let version = ResourceVersion::default();
+        self.note(of, Note::Listed { version })
+    }
+
+    fn note(&mut self, of: Manifests, note: Note) -> Vec<String> {
+        self.reconciler.note(of, note, self.now);
+        self.effects()
+    }
+
+    fn discovered(&mut self) -> Vec<String> {
+        self.reconciler.discovered(catalog(), self.now);
+        self.effects()
+    }
+
+    /// Everything is listed once, and the kinds are known.
+    fn settled() -> Self {
+        let mut world = Self::new();
+        world.discovered();
+        for of in [ENTRIES, GLOBAL, CLUSTER_POLICIES, POLICIES] {
+            world.listed(of);
+        }
+        world
+    }
+
+    fn effects(&mut self) -> Vec<String> {
+        self.reconciler
+            .take_effects()
+            .iter()
+            .filter_map(shown)
+            .collect()
+    }
+
+    /// The conditions that changed, with a policy's position in the log at 5.
+    fn statuses(&mut self) -> Vec<String> {
+        let position = |_: &ObjectKey, _: &[ObjectKey]| Some(Revision(5));
+        let clock = Timestamp::UNIX_EPOCH;
+        self.reconciler.update_statuses(&position, self.now, clock);
+        self.effects()
+    }
+}
+
+fn shown(effect: &Effect) -> Option<String> {
+    Some(match effect {
+        Effect::Write(view, Write::Put(record, _)) => format!("put {view:?} {}", record.key.name),
+        Effect::Write(view, Write::Delete(key, _)) => format!("delete {view:?} {}", key.name),
+        Effect::Write(view, Write::Listed) => format!("listed {view:?}"),
+        Effect::Write(view, Write::Refused(failure)) => {
+            format!("refused {view:?} {}", failure.reason)
+        }
+        Effect::SetStatus(target, desired) => format!(
+            "{} {} {} {}",
+            target.kind, target.name, desired.ready.status, desired.ready.reason
+        ),
+        Effect::ForgetStatus(target) => format!("forget {} {}", target.kind, target.name),
+        Effect::FreeInherited => "free inherited".to_owned(),
+        Effect::Rediscover => "rediscover".to_owned(),
+        _ => return None,
+    })
+}
+
+#[test]
+fn an_entry_is_resolved_once_the_kinds_are_known_and_wanted_before_it_is_published() {
+    let mut world = World::new();
+    assert_eq!(world.put(ENTRIES, &entry("a", "pods")), [""; 0]);
+    let effects = world.discovered();
+    let expected = ["put Wanted pods.v1", "put Entries a"];
+    assert_eq!(effects, expected);
+    assert_eq!(
+        world.gone(ENTRIES, "a"),
+        [
+            "forget CachedContextEntry a",
+            "delete Entries a",
+            "delete Wanted pods.v1",
+        ]
+    );
+}
+
+#[test]
+fn two_entries_on_one_source_want_its_view_once() {
+    let mut world = World::settled();
+    world.put(ENTRIES, &entry("a", "pods"));
+    let second = world.put(ENTRIES, &entry("b", "pods"));
+    assert_eq!(second, ["put Entries b"]);
+    let gone = world.gone(ENTRIES, "a");
+    assert!(!gone.contains(&"delete Wanted pods.v1".to_owned()));
+}
+
+#[test]
+fn inherited_views_are_freed_once_when_all_manifests_and_kinds_are_known() {
+    let mut world = World::new();
+    let freed = |effects: &[String]| effects.contains(&"free inherited".to_owned());
+    for of in [ENTRIES, GLOBAL, CLUSTER_POLICIES, POLICIES] {
+        assert!(!freed(&world.listed(of)), "{of:?}");
+    }
+    assert!(freed(&world.discovered()));
+    let again = world.listed(ENTRIES);
+    assert!(!freed(&again));
+    assert!(again.contains(&"listed Entries".to_owned()));
+}
+
+#[test]
+fn an_entry_that_a_list_does_not_bring_is_gone() {
+    let mut world = World::settled();
+    world.put(ENTRIES, &entry("a", "pods"));
+    world.put(ENTRIES, &entry("b", "services"));
+    let version = ResourceVersion::new("1");
+    let afresh = false;
+    world.note(ENTRIES, Note::Begin { afresh, version });
+    world.put(ENTRIES, &entry("b", "services"));
+    let effects = world.listed(ENTRIES);
+    assert!(effects.contains(&"delete Wanted pods.v1".to_owned()));
+    assert!(!effects.contains(&"delete Wanted services.v1".to_owned()));
+}
+
+#[test]
+fn a_policy_is_written_after_what_it_reads_and_its_status_speaks_of_the_entry() {
+    let mut world = World::settled();
+    world.put(ENTRIES, &entry("a", "pods"));
+    assert_eq!(
+        world.put(CLUSTER_POLICIES, &policy("p", "a")),
+        ["put Policies p"]
+    );
+    let statuses = world.statuses();
+    assert!(
+        statuses
+            .iter()
+            .any(|status| status.starts_with("ClusterPolicy p False")),
+        "{statuses:?}"
+    );
+    assert_eq!(world.statuses(), [""; 0], "nothing changed since");
+    world.put(ENTRIES, &entry("a", "pods"));
+    assert!(world.statuses().len() == 1, "only the entry was put again");
+}
+
+#[test]
+fn a_policy_without_entries_is_ready_once_every_webhook_enforces_it() {
+    let mut world = World::settled();
+    let mut policy = policy("p", "a");
+    policy["spec"]["rules"][0]["context"] = json!([]);
+    policy["spec"]["rules"][0]["validate"] =
+        json!({"message": "no", "pattern": {"metadata": {"name": "?*"}}});
+    world.reconciler.listens_to_webhooks(world.now);
+    world.put(CLUSTER_POLICIES, &policy);
+    world.now += LISTEN;
+    let beat = |enforced: u64| WebhookBeat {
+        webhook: "w".into(),
+        incarnation: log(),
+        compiled: Revision(5),
+        enforced: Revision(enforced),
+        ..WebhookBeat::default()
+    };
+    world.reconciler.webhook_beat(beat(4), world.now);
+    assert_eq!(world.statuses(), [""; 0], "it is on its way");
+    world.now += Duration::from_secs(1);
+    world.reconciler.tick(world.now);
+    assert_eq!(world.statuses(), ["ClusterPolicy p False NotEnforced"]);
+    world.reconciler.webhook_beat(beat(5), world.now);
+    let [ready] = &world.statuses()[..] else {
+        panic!("one status");
+    };
+    assert!(ready.starts_with("ClusterPolicy p True"), "{ready}");
+}
+
+#[test]
+fn a_replica_says_how_old_the_answers_of_calls_are() {
+    let mut world = World::settled();
+    let view = ViewId::new("call");
+    let beat = ReplicaBeat {
+        replica: "r".into(),
+        ages_ms: vec![(view.clone(), 1_000)],
+        ..ReplicaBeat::default()
+    };
+    world.now += Duration::from_secs(60);
+    world.reconciler.replica_beat(beat, world.now);
+    let expected = world.now - Duration::from_secs(1);
+    let effects = world.reconciler.take_effects();
+    assert!(
+        matches!(&effects[..], [Effect::CallWasGood(of, at)] if *of == view && *at == expected),
+        "{effects:?}"
+    );
+}
+
+#[test]
+fn the_writer_of_an_earlier_term_is_kept_until_this_terms_is_known_or_cannot_be() {
+    let just_before = WRITER_WAIT - Duration::from_millis(1);
+    for (writer, since, expected) in [
+        (Writer::Unknown, Duration::ZERO, true),
+        (Writer::Unknown, just_before, true),
+        (Writer::Unknown, WRITER_WAIT, false),
+        (Writer::Unsaid, Duration::ZERO, false),
+        (Writer::Known("w".into()), Duration::ZERO, false),
+    ] {
+        assert_eq!(is_awaited(&writer, since), expected, "{writer:?} {since:?}");
+    }
+}
+
+#[test]
+fn the_key_of_a_kind_has_version_and_group() {
+    let record = |group: &str, kind: &str| KindRecord {
+        gvr: GroupVersionResource::new(group, "v1", "x"),
+        kind: kind.into(),
+        namespaced: true,
+        subresources: Vec::new(),
+        preferred: true,
+        watchable: true,
+    };
+    let ingress = kind_key(&record("networking.k8s.io", "Ingress"));
+    assert_eq!(&*ingress.name, "Ingress.v1.networking.k8s.io");
+    assert_eq!(&*kind_key(&record("", "Pod")).name, "Pod.v1");
+}

@@ -1,0 +1,441 @@
+//! The views and objects that are wanted, and the entries and policies that want them. Pure: events
+//! in, effects out. The cost of a change depends only on its own size.
+//!
+//! A view lives as long as one entry needs it. An entry that a manifest declares lives as long as its
+//! manifest; an implicit one, which policies declare by what they read, as long as one policy depends
+//! on it. Policies are dependents by UID, so a policy that was deleted and made again under its name
+//! is another one, even where the deletion itself was missed.
+
+mod need;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use anteroom_model::{
+    Dependent, DesiredView, EntryKind, EntryRecord, EntryState, Failure, ObjectKey,
+    ObjectReference, SourceInfo, ViewId,
+};
+use anteroom_policy::Reference;
+
+use crate::{
+    coordinator::resolve::{Resolution, Resolved},
+    gateway::calls::CallSpec,
+};
+use need::{Held, Needs};
+
+/// An entry's kind and name.
+pub(crate) type EntryId = (EntryKind, String);
+
+/// A reference of a policy, under the name of the implicit entry that it is published as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Referred {
+    /// The reference.
+    pub reference: Reference,
+    /// The entry's name. A reference that may be of Secrets has a name for each policy.
+    pub name: String,
+}
+
+impl Referred {
+    /// Returns the reference as this policy makes it; the namespace is empty for a `ClusterPolicy`.
+    pub(crate) fn by(policy: &ObjectKey, reference: &Reference) -> Self {
+        Self {
+            reference: reference.clone(),
+            name: reference.name_for(policy),
+        }
+    }
+
+    /// Returns whether its readers know it by its record. One object is found by its view, whatever policies
+    /// say of it; unless it may be a Secret.
+    fn is_published(&self) -> bool {
+        !matches!(self.reference, Reference::Object(_)) || self.reference.may_be_secrets()
+    }
+}
+
+/// An entry as the API server has it now, with what it resolved to.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Claim {
+    /// The kind that declares it.
+    pub kind: EntryKind,
+    /// The entry's name.
+    pub name: String,
+    /// The entry's UID.
+    pub uid: String,
+    /// The generation of the spec that was resolved.
+    pub generation: i64,
+    /// The meaning of the spec.
+    pub resolution: Resolution,
+    /// The reason why this generation was given up before (`onForbidden: Stop`).
+    pub given_up: Option<Failure>,
+}
+
+/// A change that the registry takes in.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Event {
+    /// The entry is there, and means this.
+    Entry(Box<Claim>),
+    /// The entry is gone.
+    EntryGone(EntryId),
+    /// The policy is there, and this is all that it has to have kept.
+    Policy(Dependent, Vec<Referred>),
+    /// The policy is gone.
+    PolicyGone(Dependent),
+    /// The meaning of a policy's reference: an answer to [`Effect::Resolve`], or a new one.
+    Reference(String, Resolution),
+    /// The API server forbids the view.
+    Forbidden(ViewId, Failure),
+}
+
+/// A consequence of an event. Effects are carried out in order.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Effect {
+    /// The view is wanted so: it is new, or what is asked of it changed.
+    OpenView(Box<DesiredView>),
+    /// The view is not wanted any more: it is freed everywhere.
+    CloseView(ViewId),
+    /// Make the call at intervals. Its view is wanted already.
+    Call(SourceInfo, std::sync::Arc<CallSpec>),
+    /// Make it no more.
+    EndCall(ViewId),
+    /// The object is referenced. Its view is wanted already.
+    Refer(ObjectReference),
+    /// The object is not referenced any more.
+    Unrefer(ObjectReference),
+    /// Tell the readers.
+    Publish(EntryRecord),
+    /// Tell the readers that the entry is gone.
+    Remove(EntryId),
+    /// Say what this reference means: [`Event::Reference`].
+    Resolve(Referred),
+    /// The entry changed: its status has to be made anew.
+    Changed(EntryId),
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    record: EntryRecord,
+    /// Its needs, while it is bound.
+    held: Option<Held>,
+    /// It lets go of a view that is forbidden.
+    stops: bool,
+    /// The reference of an implicit entry, and the policies that make it.
+    reference: Option<(Referred, BTreeSet<Dependent>)>,
+}
+
+/// The entries that are there and what they need.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Registry {
+    entries: BTreeMap<EntryId, Entry>,
+    needs: Needs,
+    /// The names of the implicit entries that each policy depends on.
+    policies: HashMap<Dependent, BTreeSet<String>>,
+}
+
+impl Registry {
+    /// Takes an event in. An event that changes nothing has no effects.
+    pub(crate) fn apply(&mut self, event: Event) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match event {
+            Event::Entry(claim) => self.claim(*claim, &mut effects),
+            Event::EntryGone(id) => self.remove(&id, &mut effects),
+            Event::Policy(policy, references) => self.policy(policy, references, &mut effects),
+            Event::PolicyGone(policy) => self.policy(policy, Vec::new(), &mut effects),
+            Event::Reference(name, resolution) => self.reference(name, resolution, &mut effects),
+            Event::Forbidden(view, failure) => self.forbidden(&view, &failure, &mut effects),
+        }
+        effects
+    }
+
+    /// The entry, as it was last published.
+    pub(crate) fn entry(&self, id: &EntryId) -> Option<&EntryRecord> {
+        self.entries.get(id).map(|entry| &entry.record)
+    }
+
+    /// Returns the number of entries, implicit ones included.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// All entries, by name.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &EntryRecord> {
+        self.entries.values().map(|entry| &entry.record)
+    }
+
+    /// Returns all references of policies, each once.
+    pub(crate) fn references(&self) -> impl Iterator<Item = &Referred> {
+        let implicit = self.entries.values();
+        implicit.filter_map(|entry| entry.reference.as_ref().map(|(reference, _)| reference))
+    }
+
+    /// The entries that need a view.
+    pub(crate) fn on_view(&self, view: &ViewId) -> impl Iterator<Item = &EntryId> {
+        self.needs.on_view(view)
+    }
+
+    /// The policies that an implicit entry is there for.
+    pub(crate) fn dependents(&self, id: &EntryId) -> impl Iterator<Item = &Dependent> {
+        let entry = self.entries.get(id);
+        let dependents = entry.and_then(|entry| entry.reference.as_ref());
+        dependents
+            .into_iter()
+            .flat_map(|(_, dependents)| dependents)
+    }
+
+    /// The view that an entry shares with others, if it lets go of one that is forbidden. One that is
+    /// its own is begun anew for it, and what was said of the view before counts no more.
+    pub(crate) fn joined_and_stops(&self, id: &EntryId) -> Option<&ViewId> {
+        let entry = self.entries.get(id).filter(|entry| entry.stops)?;
+        let view = entry.held.as_ref()?.view();
+        let others = |other: &&EntryId| *other != id;
+        self.needs.on_view(view).find(others).map(|_| view)
+    }
+
+    /// Every view that is wanted.
+    #[cfg(test)]
+    pub(crate) fn views(&self) -> impl Iterator<Item = &ViewId> {
+        self.needs.views()
+    }
+
+    fn claim(&mut self, claim: Claim, effects: &mut Vec<Effect>) {
+        let id = (claim.kind, claim.name.clone());
+        let same_spec = self.entries.get(&id).is_some_and(|entry| {
+            let record = &entry.record;
+            (record.uid.as_str(), record.generation) == (claim.uid.as_str(), claim.generation)
+        });
+        let record = |state, projections| EntryRecord {
+            kind: claim.kind,
+            name: claim.name.clone(),
+            uid: claim.uid.clone(),
+            generation: claim.generation,
+            state,
+            projections,
+        };
+        let given_up = claim.given_up.filter(|_| !self.entries.contains_key(&id));
+        let entry = match claim.resolution {
+            // It was given up: until its spec changes, nobody asks again.
+            Resolution::Found(_) if same_spec && self.is_given_up(&id) => return,
+            Resolution::Unknown(_) if same_spec => return,
+            Resolution::Found(found)
+                if found.options.stops_when_forbidden && given_up.is_some() =>
+            {
+                let failure = given_up.unwrap_or_else(|| Failure::new("Forbidden", ""));
+                Entry::unbound(record(EntryState::Invalid { failure }, Vec::new()), true)
+            }
+            Resolution::Found(found) => {
+                let state = EntryState::Bound(found.binding.clone());
+                Entry::bound(record(state, found.projections.clone()), &found)
+            }
+            Resolution::Nothing => return,
+            Resolution::Invalid(failure) | Resolution::Unknown(failure) => {
+                Entry::unbound(record(EntryState::Invalid { failure }, Vec::new()), false)
+            }
+        };
+        self.put(id, entry, true, effects);
+    }
+
+    fn is_given_up(&self, id: &EntryId) -> bool {
+        self.entries
+            .get(id)
+            .is_some_and(|entry| entry.stops && entry.held.is_none())
+    }
+
+    fn reference(&mut self, name: String, resolution: Resolution, effects: &mut Vec<Effect>) {
+        let id = (EntryKind::Implicit, name);
+        let Some(before) = self.entries.get(&id) else {
+            return; // No policy makes it any more.
+        };
+        let Some((reference, dependents)) = before.reference.clone() else {
+            return;
+        };
+        let is_published = reference.is_published();
+        let record = |state| EntryRecord {
+            state,
+            ..before.record.clone()
+        };
+        let entry = match resolution {
+            Resolution::Unknown(_) if before.held.is_some() => return,
+            Resolution::Found(found) => {
+                Entry::bound(record(EntryState::Bound(found.binding.clone())), &found)
+            }
+            Resolution::Nothing => Entry::unbound(unresolved(&id.1), false),
+            Resolution::Invalid(failure) | Resolution::Unknown(failure) => {
+                Entry::unbound(record(EntryState::Invalid { failure }), false)
+            }
+        };
+        let entry = Entry {
+            reference: Some((reference, dependents)),
+            ..entry
+        };
+        self.put(id, entry, is_published, effects);
+    }
+
+    /// Puts an entry in its place. `is_published`: readers know it by its record.
+    fn put(&mut self, id: EntryId, entry: Entry, is_published: bool, effects: &mut Vec<Effect>) {
+        let before = self.entries.get(&id);
+        if before.is_some_and(|b| b.record == entry.record && b.held == entry.held) {
+            if let Some(before) = self.entries.get_mut(&id) {
+                before.stops = entry.stops;
+            }
+            return;
+        }
+        let before = before.cloned();
+        let before_held = before.as_ref().and_then(|before| before.held.as_ref());
+        // What is new is needed before what was is let go: it may be the same.
+        self.needs
+            .exchange(&id, before_held, entry.held.as_ref(), effects, |effects| {
+                let published = before.as_ref().map(|before| &before.record);
+                if is_published && is_unresolved(&entry.record) {
+                    if published.is_some_and(|record| !is_unresolved(record)) {
+                        effects.push(Effect::Remove(id.clone()));
+                    }
+                } else if is_published && published != Some(&entry.record) {
+                    effects.push(Effect::Publish(entry.record.clone()));
+                }
+                effects.push(Effect::Changed(id.clone()));
+            });
+        self.entries.insert(id, entry);
+    }
+
+    fn remove(&mut self, id: &EntryId, effects: &mut Vec<Effect>) {
+        let Some(gone) = self.entries.remove(id) else {
+            return;
+        };
+        let is_published = gone
+            .reference
+            .as_ref()
+            .is_none_or(|(r, _)| r.is_published());
+        if is_published && !is_unresolved(&gone.record) {
+            effects.push(Effect::Remove(id.clone()));
+        }
+        self.needs
+            .exchange(id, gone.held.as_ref(), None, effects, |_| ());
+        effects.push(Effect::Changed(id.clone()));
+    }
+
+    fn policy(&mut self, policy: Dependent, references: Vec<Referred>, effects: &mut Vec<Effect>) {
+        let before = self.policies.remove(&policy).unwrap_or_default();
+        let mut after = BTreeSet::new();
+        for reference in references {
+            let name = reference.name.clone();
+            if !before.contains(&name) {
+                self.depend(&policy, reference, effects);
+            } else if let Some(entry) = self.entries.get_mut(&(EntryKind::Implicit, name.clone()))
+                && let Some((known, _)) = &mut entry.reference
+                && *known != reference
+                && reference.reference.is_declared()
+            {
+                *known = reference.clone(); // Declared by now.
+                effects.push(Effect::Resolve(reference));
+            }
+            after.insert(name);
+        }
+        for name in before.difference(&after) {
+            self.undepend(&policy, name, effects);
+        }
+        if !after.is_empty() {
+            self.policies.insert(policy, after);
+        }
+    }
+
+    fn depend(&mut self, policy: &Dependent, reference: Referred, effects: &mut Vec<Effect>) {
+        let name = reference.name.clone();
+        let id = (EntryKind::Implicit, name.clone());
+        if let Some(entry) = self.entries.get_mut(&id)
+            && let Some((known, dependents)) = &mut entry.reference
+        {
+            dependents.insert(policy.clone());
+            if reference.reference.is_declared() && !known.reference.is_declared() {
+                *known = reference.clone();
+                effects.push(Effect::Resolve(reference));
+            }
+            return;
+        }
+        let entry = Entry {
+            reference: Some((reference.clone(), BTreeSet::from([policy.clone()]))),
+            ..Entry::unbound(unresolved(&name), false)
+        };
+        self.entries.insert(id, entry);
+        effects.push(Effect::Resolve(reference));
+    }
+
+    fn undepend(&mut self, policy: &Dependent, name: &str, effects: &mut Vec<Effect>) {
+        let id = (EntryKind::Implicit, name.to_owned());
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        let Some((_, dependents)) = &mut entry.reference else {
+            return;
+        };
+        dependents.remove(policy);
+        if dependents.is_empty() {
+            self.remove(&id, effects);
+        }
+    }
+
+    /// Entries that are not to be asked for again let go of the view, and hold the error.
+    fn forbidden(&mut self, view: &ViewId, failure: &Failure, effects: &mut Vec<Effect>) {
+        let on_view = self.needs.on_view(view);
+        let stops = on_view.filter(|id| self.entries.get(id).is_some_and(|entry| entry.stops));
+        let stops: Vec<_> = stops.cloned().collect();
+        for id in stops {
+            if let Some(entry) = self.entries.get(&id) {
+                let record = EntryRecord {
+                    state: EntryState::Invalid {
+                        failure: failure.clone(),
+                    },
+                    projections: Vec::new(),
+                    ..entry.record.clone()
+                };
+                let entry = Entry {
+                    reference: entry.reference.clone(),
+                    ..Entry::unbound(record, true)
+                };
+                self.put(id, entry, true, effects);
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn bound(record: EntryRecord, found: &Resolved) -> Self {
+        Self {
+            record,
+            stops: found.options.stops_when_forbidden,
+            held: Some(Held::new(found)),
+            reference: None,
+        }
+    }
+
+    fn unbound(record: EntryRecord, stops: bool) -> Self {
+        Self {
+            record,
+            held: None,
+            stops,
+            reference: None,
+        }
+    }
+}
+
+/// Why an implicit entry is not published: what it means is not known yet, or nothing is kept for it.
+const UNRESOLVED: &str = "Unresolved";
+
+fn unresolved(name: &str) -> EntryRecord {
+    EntryRecord {
+        kind: EntryKind::Implicit,
+        name: name.to_owned(),
+        uid: String::new(),
+        generation: 0,
+        state: EntryState::Invalid {
+            failure: Failure::new(UNRESOLVED, "it is not known yet what it means"),
+        },
+        projections: Vec::new(),
+    }
+}
+
+/// Returns whether the record is of an implicit entry that readers are not told of.
+pub(crate) fn is_unresolved(record: &EntryRecord) -> bool {
+    let unresolved = |failure: &Failure| failure.reason == UNRESOLVED;
+    record.kind == EntryKind::Implicit
+        && matches!(&record.state, EntryState::Invalid { failure } if unresolved(failure))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! Counts of the needs of entries: views with their options, calls, and single objects.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use anteroom_model::{DesiredView, ObjectKey, ObjectReference, SourceInfo, ViewId, ViewOptions};
+
+use super::{Effect, EntryId};
+use crate::{coordinator::resolve::Resolved, gateway::calls::CallSpec};
+
+/// The needs of one entry.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Held {
+    view: ViewId,
+    info: Arc<SourceInfo>,
+    options: ViewOptions,
+    object: Option<ObjectReference>,
+    call: Option<Arc<CallSpec>>,
+}
+
+impl Held {
+    pub(super) fn view(&self) -> &ViewId {
+        &self.view
+    }
+
+    pub(super) fn new(found: &Resolved) -> Self {
+        Self {
+            view: found.info.source.view_id(),
+            info: Arc::new(found.info.clone()),
+            options: found.options.clone(),
+            object: found.object.clone(),
+            call: found.call.clone(),
+        }
+    }
+}
+
+/// A view, with everybody who needs it.
+#[derive(Clone, Debug)]
+struct NeededView {
+    wanted: DesiredView,
+    /// The call to make. Where entries differ in its interval, the last one counts.
+    call: Option<Arc<CallSpec>>,
+    entries: BTreeSet<EntryId>,
+    counts: OptionCounts,
+}
+
+/// The options that a view's entries ask for, counted, so that one entry more or less costs nothing.
+#[derive(Clone, Debug, Default)]
+struct OptionCounts {
+    entries: usize,
+    pinned: usize,
+    sealed: usize,
+    stops: usize,
+    limits: BTreeMap<u64, usize>,
+}
+
+impl OptionCounts {
+    fn add(&mut self, options: &ViewOptions) {
+        self.entries += 1;
+        self.pinned += usize::from(options.pinned);
+        self.sealed += usize::from(options.sealed);
+        self.stops += usize::from(options.stops_when_forbidden);
+        if let Some(bytes_max) = options.bytes_max {
+            *self.limits.entry(bytes_max).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, options: &ViewOptions) {
+        self.entries -= 1;
+        self.pinned -= usize::from(options.pinned);
+        self.sealed -= usize::from(options.sealed);
+        self.stops -= usize::from(options.stops_when_forbidden);
+        if let Some(bytes_max) = options.bytes_max
+            && let Some(n) = self.limits.get_mut(&bytes_max)
+        {
+            *n -= 1;
+            if *n == 0 {
+                self.limits.remove(&bytes_max);
+            }
+        }
+    }
+
+    /// Pinned and sealed where one asks for it; the largest limit, and none where one asks for none;
+    /// given up only where all give it up.
+    fn together(&self) -> ViewOptions {
+        let limited: usize = self.limits.values().sum();
+        let largest = self.limits.last_key_value().map(|(bytes, _)| *bytes);
+        ViewOptions {
+            pinned: self.pinned > 0,
+            sealed: self.sealed > 0,
+            bytes_max: largest.filter(|_| limited == self.entries),
+            stops_when_forbidden: self.stops == self.entries,
+        }
+    }
+}
+
+/// Everything that is needed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Needs {
+    views: HashMap<ViewId, NeededView>,
+    objects: HashMap<ObjectKey, BTreeSet<EntryId>>,
+}
+
+impl Needs {
+    pub(super) fn on_view(&self, view: &ViewId) -> impl Iterator<Item = &EntryId> {
+        let needed = self.views.get(view);
+        needed.into_iter().flat_map(|needed| &needed.entries)
+    }
+
+    #[cfg(test)]
+    pub(super) fn views(&self) -> impl Iterator<Item = &ViewId> {
+        self.views.keys()
+    }
+
+    /// The entry needed `before` and needs `after`. `between` stands between what begins and what
+    /// ends: readers are told of the new before the old goes.
+    pub(super) fn exchange(
+        &mut self,
+        id: &EntryId,
+        before: Option<&Held>,
+        after: Option<&Held>,
+        effects: &mut Vec<Effect>,
+        between: impl FnOnce(&mut Vec<Effect>),
+    ) {
+        if before == after {
+            return between(effects);
+        }
+        let same_view = match (before, after) {
+            (Some(before), Some(after)) => before.view == after.view,
+            _ => false,
+        };
+        if let (Some(before), true) = (before, same_view)
+            && let Some(needed) = self.views.get_mut(&before.view)
+        {
+            needed.counts.remove(&before.options);
+        }
+        if let Some(after) = after {
+            self.need(id, after, effects);
+        }
+        between(effects);
+        if let Some(before) = before {
+            let object = after.and_then(|after| after.object.as_ref());
+            if before.object.as_ref() != object {
+                self.unrefer(id, before, effects);
+            }
+            if !same_view {
+                self.release(id, before, effects);
+            }
+        }
+    }
+
+    fn need(&mut self, id: &EntryId, held: &Held, effects: &mut Vec<Effect>) {
+        let mut begins = false;
+        let needed = self.views.entry(held.view.clone()).or_insert_with(|| {
+            begins = true;
+            NeededView {
+                wanted: DesiredView {
+                    info: (*held.info).clone(),
+                    options: ViewOptions::default(),
+                },
+                call: None,
+                entries: BTreeSet::new(),
+                counts: OptionCounts::default(),
+            }
+        });
+        needed.entries.insert(id.clone());
+        needed.counts.add(&held.options);
+        needed.update_options(begins, effects);
+        if let Some(call) = &held.call
+            && needed.call.as_ref() != Some(call)
+        {
+            needed.call = Some(Arc::clone(call));
+            effects.push(Effect::Call((*held.info).clone(), Arc::clone(call)));
+        }
+        if let Some(object) = &held.object {
+            let referrers = self.objects.entry(object.key()).or_default();
+            if referrers.is_empty() {
+                effects.push(Effect::Refer(object.clone()));
+            }
+            referrers.insert(id.clone());
+        }
+    }
+
+    fn unrefer(&mut self, id: &EntryId, held: &Held, effects: &mut Vec<Effect>) {
+        let Some(object) = &held.object else {
+            return;
+        };
+        let key = object.key();
+        let Some(referrers) = self.objects.get_mut(&key) else {
+            return;
+        };
+        referrers.remove(id);
+        if referrers.is_empty() {
+            self.objects.remove(&key);
+            effects.push(Effect::Unrefer(object.clone()));
+        }
+    }
+
+    fn release(&mut self, id: &EntryId, held: &Held, effects: &mut Vec<Effect>) {
+        let Some(needed) = self.views.get_mut(&held.view) else {
+            return;
+        };
+        needed.entries.remove(id);
+        needed.counts.remove(&held.options);
+        if !needed.entries.is_empty() {
+            return needed.update_options(false, effects);
+        }
+        if needed.call.is_some() {
+            effects.push(Effect::EndCall(held.view.clone()));
+        }
+        self.views.remove(&held.view);
+        effects.push(Effect::CloseView(held.view.clone()));
+    }
+}
+
+impl NeededView {
+    fn update_options(&mut self, begins: bool, effects: &mut Vec<Effect>) {
+        let options = self.counts.together();
+        if begins || options != self.wanted.options {
+            self.wanted.options = options;
+            effects.push(Effect::OpenView(Box::new(self.wanted.clone())));
+        }
+    }
+}

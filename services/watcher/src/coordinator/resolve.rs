@@ -1,0 +1,190 @@
+//! The resolution of an entry's spec or a policy's reference. The code checks each field, and does
+//! not rely on the schema.
+
+mod cached;
+mod global;
+mod projections;
+mod reference;
+mod selector;
+
+use std::sync::Arc;
+
+use anteroom_model::{
+    Binding, Collection, Failure, GroupVersionResource, Kept, ObjectKey, ObjectReference,
+    Projection, Shape, Source, SourceInfo, ViewOptions, system,
+};
+use anteroom_wire::subject::check_object;
+
+use crate::{
+    coordinator::manifests::EntrySpec,
+    gateway::calls::CallSpec,
+    source::discovery::{Catalog, Resource, Unresolved, spec_invalid},
+};
+
+pub(crate) use reference::resolve_reference;
+
+/// The meaning of a spec or a reference, by the kinds that the API server serves right now.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Resolution {
+    /// A source.
+    Found(Box<Resolved>),
+    /// Nothing that can be served.
+    Invalid(Failure),
+    /// Nobody can say: the API group does not answer. What one and the same generation of the entry
+    /// was bound to before stays, since *unknown* is not *absent*.
+    Unknown(Failure),
+    /// Nothing has to be kept: a policy reads what the API server does not serve, or what cannot be
+    /// watched, and never asked for it to be kept. It is read when it is needed.
+    Nothing,
+}
+
+/// A source, and how its data are asked for and presented.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Resolved {
+    /// The source and its kind.
+    pub info: SourceInfo,
+    /// The view to ask, and how its data are presented.
+    pub binding: Binding,
+    /// Options of the view.
+    pub options: ViewOptions,
+    /// The one object that has to be referenced, where the source is [`Source::Objects`].
+    pub object: Option<ObjectReference>,
+    /// The call to make, where the source is [`Source::ApiCall`].
+    pub call: Option<Arc<CallSpec>>,
+    /// Parts of its data under names of their own.
+    pub projections: Vec<Projection>,
+}
+
+impl From<Result<Resolved, Unresolved>> for Resolution {
+    fn from(result: Result<Resolved, Unresolved>) -> Self {
+        match result {
+            Ok(resolved) => Self::Found(Box::new(resolved)),
+            Err(Unresolved::Invalid(failure)) => Self::Invalid(failure),
+            Err(Unresolved::Unknown(failure)) => Self::Unknown(failure),
+        }
+    }
+}
+
+/// Returns the meaning of the spec of the entry of this name.
+pub(crate) fn resolve(name: &str, spec: &EntrySpec, catalog: &Catalog) -> Resolution {
+    let resolved = match spec {
+        EntrySpec::Cached(spec) => cached::resolve(name, spec, catalog),
+        EntrySpec::Global(spec) => global::resolve(name, spec, catalog),
+    };
+    resolved.into()
+}
+
+impl Resolved {
+    /// A source whole, as a document.
+    #[cfg(test)]
+    pub(crate) fn whole(info: SourceInfo) -> Self {
+        Self {
+            binding: Binding::whole(info.source.view_id()),
+            info,
+            options: ViewOptions::default(),
+            object: None,
+            call: None,
+            projections: Vec::new(),
+        }
+    }
+
+    /// Narrows the source to these fields of each object. Changes nothing where it is no collection.
+    pub(crate) fn keep(&mut self, kept: Kept) {
+        if let Source::Collection(collection) = &mut self.info.source {
+            collection.kept = Some(kept);
+            *collection = collection.clone().canonical();
+            self.binding.view = self.info.source.view_id();
+        }
+    }
+
+    fn collection(found: &Resource, collection: Collection, shape: Shape) -> Self {
+        let namespace = collection.only_namespace().unwrap_or_default().to_owned();
+        let source = Source::Collection(collection.canonical());
+        Self::new(found, source, shape, namespace)
+    }
+
+    /// One whose records in the log could not be named is refused by itself: what cannot be written would
+    /// fail the view for all who refer to another object.
+    fn object(found: &Resource, object: ObjectKey) -> Result<Self, Unresolved> {
+        let gvr = found.record.gvr.clone();
+        let source = Source::Objects { gvr: gvr.clone() };
+        let namespace = object.namespace.to_string();
+        let mut resolved = Self::new(found, source, Shape::Object, namespace);
+        resolved.binding.object = Some(object.clone());
+        let reference = ObjectReference { gvr, object };
+        check_object(&reference.view(), &reference.object)
+            .and_then(|()| check_object(&system::references(), &reference.key()))
+            .map_err(|error| invalid(format!("the object's name is too long: {error}")))?;
+        resolved.object = Some(reference);
+        Ok(resolved)
+    }
+
+    fn call(call: CallSpec) -> Self {
+        let source = call.source();
+        Self {
+            binding: Binding {
+                shape: Shape::Response,
+                object: None,
+                ..Binding::whole(source.view_id())
+            },
+            info: SourceInfo {
+                source,
+                kind: String::new(),
+                namespaced: false,
+            },
+            options: ViewOptions::default(),
+            object: None,
+            call: Some(Arc::new(call)),
+            projections: Vec::new(),
+        }
+    }
+
+    fn new(found: &Resource, source: Source, shape: Shape, namespace: String) -> Self {
+        let secret = is_secret(&found.record.gvr);
+        Self {
+            binding: Binding {
+                view: source.view_id(),
+                shape,
+                namespace,
+                object: None,
+                secret,
+            },
+            info: SourceInfo {
+                source,
+                kind: found.record.kind.clone(),
+                namespaced: found.record.namespaced,
+            },
+            options: ViewOptions {
+                sealed: secret,
+                ..ViewOptions::default()
+            },
+            object: None,
+            call: None,
+            projections: Vec::new(),
+        }
+    }
+}
+
+/// Returns whether objects of this type are Secrets.
+pub(crate) fn is_secret(gvr: &GroupVersionResource) -> bool {
+    gvr.group.is_empty() && gvr.resource == "secrets"
+}
+
+/// The namespaces, for a resource that has them.
+fn within(found: &Resource, namespaces: &[String], field: &str) -> Result<(), Unresolved> {
+    if namespaces.is_empty() || found.record.namespaced {
+        return Ok(());
+    }
+    Err(Unresolved::Invalid(spec_invalid(format!(
+        "`{field}` is `{}` but `{}` is cluster-scoped: leave it out",
+        namespaces.join(", "),
+        found.record.gvr
+    ))))
+}
+
+fn invalid(message: impl Into<String>) -> Unresolved {
+    Unresolved::Invalid(spec_invalid(message))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! The meaning of entries and policies, by the kinds that the API server serves, the fields that policies
+//! read, and the Secrets that an administrator allows. Pure.
+
+use anteroom_jmespath::Expression;
+use anteroom_model::{Dependent, Kept, ObjectKey, Source};
+use anteroom_plan::{Document, reads};
+use anteroom_policy::{Reference, scanned};
+
+use super::{
+    conditions,
+    manifests::{Entry, EntryQuery, EntrySpec, PolicyManifest},
+    permits::{self, CacheApiCalls, SecretsReaders},
+    policy_store::{PolicyId, PolicyStore},
+    registry::{Claim, Referred},
+    resolve::{Resolution, Resolved, resolve, resolve_reference},
+};
+use crate::{
+    gateway::calls::{self, CallTarget},
+    source::{api::Retain, discovery::Catalog},
+};
+
+/// The choices of an administrator for the coordinator.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// The calls of policies that views are kept for.
+    pub cache_api_calls: CacheApiCalls,
+    /// Views are kept for background scans.
+    pub background_scans: bool,
+    /// Entries and policies that may read Secrets.
+    pub secrets: std::sync::Arc<SecretsReaders>,
+    /// Exceptions are read. Otherwise there are none.
+    pub reads_exceptions: bool,
+}
+
+/// All that a meaning depends on.
+pub(super) struct Resolver<'a> {
+    /// The kinds that the API server serves; `None`: they are not known yet.
+    pub catalog: Option<&'a Catalog>,
+    pub policies: &'a PolicyStore,
+    pub options: &'a Options,
+}
+
+impl Resolver<'_> {
+    /// Returns what an entry means; `None`: kinds or policies are not known yet.
+    pub(super) fn entry(&self, entry: &Entry) -> Option<Claim> {
+        let catalog = self.catalog?;
+        let name = &entry.identity.name;
+        let resolution = match &entry.spec {
+            Ok(spec) => self.narrowed(entry, resolve(name, spec, catalog))?,
+            Err(failure) => Resolution::Invalid(failure.clone()),
+        };
+        let who = || format!("the {} `{name}`", entry.kind.name());
+        let resolution = match resolution {
+            Resolution::Found(found) if calls_secrets(&found) => {
+                Resolution::Invalid(permits::uncallable(&who()))
+            }
+            Resolution::Found(found)
+                if found.binding.secret && !self.options.secrets.allows_entry(entry.kind, name) =>
+            {
+                Resolution::Invalid(permits::forbidden(&who()))
+            }
+            other => other,
+        };
+        let generation = entry.identity.generation;
+        Some(Claim {
+            kind: entry.kind,
+            name: name.clone(),
+            uid: entry.identity.uid.clone(),
+            generation,
+            resolution,
+            given_up: conditions::forbidden(&entry.status.conditions, generation),
+        })
+    }
+
+    /// Returns what a reference of these policies means; `None`: kinds are not known yet.
+    pub(super) fn reference<'d>(
+        &self,
+        referred: &Referred,
+        mut dependents: impl Iterator<Item = &'d Dependent>,
+    ) -> Option<Resolution> {
+        let resolution = resolve_reference(&referred.reference, self.catalog?);
+        let allowed = |policy: &Dependent| {
+            let policy = self.policies.by_uid(policy);
+            policy.is_some_and(|policy| policy.may_read_secrets(&self.options.secrets))
+        };
+        // What is shared with other policies is never of Secrets, whoever else was allowed to.
+        let may = referred.reference.may_be_secrets() && dependents.all(allowed);
+        Some(permits::without_secrets(resolution, may))
+    }
+
+    /// Returns all that is kept for a policy: what it reads, and what it is scanned on.
+    pub(super) fn referred_by(&self, id: &PolicyId, policy: &PolicyManifest) -> Vec<Referred> {
+        let mode = self.options.cache_api_calls;
+        let references = policy.references.iter().filter(|r| mode.keeps(r));
+        let mut kept: Vec<_> = references.map(|r| Referred::by(&id.0, r)).collect();
+        for scan in self.scans_of(policy) {
+            let scan = Referred::by(&id.0, &scan);
+            // A reference says more of the same view: that it has to be there.
+            if kept.iter().all(|known| known.name != scan.name) {
+                kept.push(scan);
+            }
+        }
+        kept
+    }
+
+    /// Returns the same for all policies that are scanned on kinds, which may be other kinds now.
+    pub(super) fn scanned_again(&self) -> Vec<(Dependent, Vec<Referred>)> {
+        if !self.options.background_scans {
+            return Vec::new();
+        }
+        let policies = self.policies.iter();
+        let scanned = policies.filter(|(_, policy)| !policy.scanned.is_empty());
+        let referred = scanned.map(|(key, policy): (&ObjectKey, _)| {
+            let uid = Dependent(policy.identity.uid.clone());
+            (uid, self.referred_by(&PolicyId(key.clone()), policy))
+        });
+        referred.collect()
+    }
+
+    /// Collections of all objects of the kinds that a policy is evaluated on where they exist. None until
+    /// the kinds are known.
+    fn scans_of(&self, policy: &PolicyManifest) -> Vec<Reference> {
+        let Some(catalog) = self.catalog.filter(|_| self.options.background_scans) else {
+            return Vec::new();
+        };
+        let records = catalog.resources.iter().map(|served| &served.record);
+        let scanned = scanned(&policy.scanned, &policy.identity.namespace, records);
+        let references = scanned.found.into_iter().map(|(collection, _)| collection);
+        references.map(Reference::Collection).collect()
+    }
+
+    /// Narrows an entry with `retain: Referenced` to the fields that policies and projections read; `None`: the
+    /// policies are not known yet.
+    ///
+    /// The fields are a part of a view's identity: where a policy reads more, the entry is of another view from
+    /// then on, which answers once it has been read whole. So what was never kept is never taken for absent.
+    fn narrowed(&self, entry: &Entry, resolution: Resolution) -> Option<Resolution> {
+        let Resolution::Found(mut found) = resolution else {
+            return Some(resolution);
+        };
+        if is_narrowed(entry) {
+            if !self.policies.are_known() {
+                return None;
+            }
+            let policies = self.policies.iter();
+            let queries = policies.flat_map(|(_, policy)| &policy.queries);
+            let kept = kept(&found, queries.filter(|query| is_about(query, entry)));
+            found.keep(kept);
+        }
+        Some(Resolution::Found(found))
+    }
+}
+
+/// Returns whether the entry keeps only what is read of it.
+pub(super) fn is_narrowed(entry: &Entry) -> bool {
+    match &entry.spec {
+        Ok(EntrySpec::Cached(spec)) => spec.retain == Some(Retain::Referenced),
+        Ok(EntrySpec::Global(_)) | Err(_) => false,
+    }
+}
+
+/// Returns whether the query may be of the entry.
+pub(super) fn is_about(query: &EntryQuery, entry: &Entry) -> bool {
+    let named = query.name.as_ref();
+    query.kind == entry.kind && named.is_none_or(|name| *name == entry.identity.name)
+}
+
+/// The fields that all of these queries and the entry's projections read of each object.
+fn kept<'a>(found: &Resolved, queries: impl Iterator<Item = &'a EntryQuery>) -> Kept {
+    let mut kept = Kept::identity();
+    let plural = match &found.info.source {
+        Source::Collection(collection) => Some(collection.gvr.resource.as_str()),
+        Source::Objects { .. } | Source::ApiCall { .. } | Source::System { .. } => None,
+    };
+    let document = Document::List { plural };
+    let mut read = |expression: Option<&Expression>| match expression {
+        Some(expression) => kept.join(&reads(expression, document)),
+        None => kept = Kept::Whole,
+    };
+    for query in queries {
+        read(query.expression.as_ref());
+    }
+    for projection in &found.projections {
+        let expression = Expression::parse(&projection.expression).ok();
+        read(expression.as_ref());
+    }
+    kept
+}
+
+/// Returns whether it calls for Secrets, which only a `resource` keeps sealed.
+fn calls_secrets(found: &Resolved) -> bool {
+    match found.call.as_ref().map(|call| &call.target) {
+        Some(CallTarget::Api { path }) => calls::is_of_secrets(path),
+        Some(CallTarget::Service { .. }) | None => false,
+    }
+}

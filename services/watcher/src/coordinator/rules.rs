@@ -1,0 +1,194 @@
+//! The part of a policy's status about its rules: the count of each kind, the rules derived for Pod
+//! controllers, and the rules that do not run. Pure.
+//!
+//! `rulecount` and `autogen` are Kyverno's fields, with its meaning: derived rules are counted too.
+//! `notRun` is ours: `[{rule, kind, message}]`; so is `notPermitted`, of rules that change what exists and lack a right
+//! to: `[{rule, message}]`, while there are any.
+
+use anteroom_policy::{NotRun, derived_rules};
+use serde_json::{Value, json};
+
+use crate::gateway::rights::{Found, Need};
+
+/// Kinds of rules, by the field that makes a rule one, and what the status counts them as.
+const KINDS: [(&str, &str); 4] = [
+    ("validate", "validate"),
+    ("mutate", "mutate"),
+    ("generate", "generate"),
+    ("verifyImages", "verifyimages"),
+];
+
+/// The field of the rules that lack a right.
+pub(crate) const NOT_PERMITTED: &str = "notPermitted";
+
+/// The longest text of derived rules that a status repeats whole. Beyond it, it gives their names alone:
+/// a policy of a megabyte must not become one of three.
+const DERIVED_BYTES_MAX: usize = 64 << 10;
+
+/// The fields of the status, for a merge patch: each is given, so that what was said before goes.
+pub(crate) fn status_fields(manifest: &Value, not_run: &[NotRun]) -> Value {
+    let derived = derived_rules(manifest);
+    let own = manifest["spec"]["rules"].as_array();
+    let all = || own.into_iter().flatten().chain(&derived);
+    let mut counts = json!({});
+    for (field, counted_as) in KINDS {
+        counts[counted_as] = all().filter(|rule| !rule[field].is_null()).count().into();
+    }
+    let not_run = not_run.iter().map(|NotRun { rule, kind, path }| {
+        let message =
+            format!("{path} is not supported: the rule is not run; the policy's other rules are");
+        json!({"rule": rule, "kind": kind, "message": message})
+    });
+    json!({
+        "rulecount": counts,
+        "autogen": {"rules": within_bounds(derived)},
+        "notRun": not_run.collect::<Vec<_>>(),
+    })
+}
+
+fn within_bounds(derived: Vec<Value>) -> Value {
+    let derived = Value::Array(derived);
+    if derived.to_string().len() <= DERIVED_BYTES_MAX {
+        return derived;
+    }
+    let rules = derived.as_array().into_iter().flatten();
+    rules.map(|rule| json!({"name": rule["name"]})).collect()
+}
+
+/// The rules that may change nothing, for want of a right: `[{rule, message}]`; null: there are none. `None`: of one
+/// of them nothing is known yet.
+pub(crate) fn not_permitted(changes: &[(String, Need)], found: &Found) -> Option<Value> {
+    let mut all = Vec::new();
+    for (rule, need) in changes {
+        if let Some(message) = found.get(need)? {
+            all.push(json!({"rule": rule, "message": message}));
+        }
+    }
+    Some(match all.is_empty() {
+        true => Value::Null,
+        false => all.into(),
+    })
+}
+
+/// Returns the same fields as the status has them now.
+pub(crate) fn current_fields(status: &Value) -> Value {
+    let mut said = json!({});
+    for field in ["rulecount", "autogen", "notRun", NOT_PERMITTED] {
+        said[field] = status[field].clone();
+    }
+    said
+}
+
+/// The end of the message of a policy that is ready: which of its rules are not run, or change nothing.
+pub(crate) fn remark(not_run: &[NotRun], not_permitted: &Value) -> String {
+    let lacking = not_permitted.as_array().into_iter().flatten();
+    let lacking: Vec<_> = lacking
+        .map(|one| {
+            let text = |field: &str| one[field].as_str().unwrap_or_default();
+            format!(
+                "; rule `{}` may change nothing: {}",
+                text("rule"),
+                text("message")
+            )
+        })
+        .collect();
+    let each: Vec<_> = not_run
+        .iter()
+        .map(|NotRun { rule, kind, .. }| format!("`{rule}` ({kind})"))
+        .collect();
+    let not_run = match each.is_empty() {
+        true => String::new(),
+        false => format!("; not run: {}", each.join(", ")),
+    };
+    not_run + &lacking.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(annotations: &Value) -> Value {
+        let pods = json!({"any": [{"resources": {"kinds": ["Pod"]}}]});
+        let services = json!({"any": [{"resources": {"kinds": ["Service"]}}]});
+        json!({
+            "metadata": {"name": "p", "annotations": annotations},
+            "spec": {"rules": [
+                {"name": "a", "match": pods, "validate": {"pattern": {"spec": {"x": "?*"}}}},
+                {"name": "b", "match": services, "mutate": {"patchStrategicMerge": {}}},
+                {"name": "c", "match": services, "verifyImages": []},
+            ]},
+        })
+    }
+
+    #[test]
+    fn derived_rules_are_counted_and_shown() {
+        let not_run = [NotRun {
+            rule: "c".into(),
+            kind: "verifyImages",
+            path: "spec.rules[2].verifyImages".into(),
+        }];
+        let told = status_fields(&manifest(&json!({})), &not_run);
+        let counts = json!({"validate": 3, "mutate": 1, "generate": 0, "verifyimages": 1});
+        assert_eq!(told["rulecount"], counts);
+        let rules = told["autogen"]["rules"].as_array().unwrap();
+        let names: Vec<_> = rules
+            .iter()
+            .map(|rule| rule["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["autogen-a", "autogen-cronjob-a"]);
+        assert_eq!(told["notRun"][0]["rule"], "c");
+        let message = told["notRun"][0]["message"].as_str().unwrap();
+        assert!(message.starts_with("spec.rules[2].verifyImages is not supported"));
+        assert_eq!(
+            remark(&not_run, &Value::Null),
+            "; not run: `c` (verifyImages)"
+        );
+        let mut all = told.clone();
+        all[NOT_PERMITTED] = Value::Null;
+        assert_eq!(current_fields(&told), all);
+        assert_ne!(current_fields(&json!({})), told);
+    }
+
+    #[test]
+    fn none_are_derived_where_nobody_asks_for_them() {
+        let none = json!({"pod-policies.kyverno.io/autogen-controllers": "none"});
+        let told = status_fields(&manifest(&none), &[]);
+        assert_eq!(told["rulecount"]["validate"], 1);
+        assert_eq!(told["autogen"], json!({"rules": []}));
+        assert_eq!(told["notRun"], json!([]));
+        assert_eq!(remark(&[], &Value::Null), "");
+    }
+
+    #[test]
+    fn of_very_long_rules_only_the_names_are_told() {
+        let mut manifest = manifest(&json!({}));
+        let long = "x".repeat(DERIVED_BYTES_MAX);
+        manifest["spec"]["rules"][0]["validate"]["message"] = long.into();
+        let told = status_fields(&manifest, &[]);
+        let names = json!([{"name": "autogen-a"}, {"name": "autogen-cronjob-a"}]);
+        assert_eq!(told["autogen"]["rules"], names);
+    }
+
+    #[test]
+    fn what_lacks_is_told_by_rule_and_never_taken_back_unknown() {
+        let need = |name: &str| {
+            Need::from(anteroom_model::ExistingObjects {
+                name: name.to_owned(),
+                ..Default::default()
+            })
+        };
+        let changes = [("r".to_owned(), need("a")), ("s".to_owned(), need("b"))];
+        let mut found = Found::from([(need("a"), None)]);
+        assert_eq!(not_permitted(&changes, &found), None);
+        found.insert(need("b"), Some("it may not".to_owned()));
+        let lacks = not_permitted(&changes, &found).unwrap();
+        assert_eq!(lacks, json!([{"rule": "s", "message": "it may not"}]));
+        assert_eq!(
+            remark(&[], &lacks),
+            "; rule `s` may change nothing: it may not"
+        );
+        found.insert(need("b"), None);
+        assert_eq!(not_permitted(&changes, &found), Some(Value::Null));
+        assert_eq!(not_permitted(&[], &Found::new()), Some(Value::Null));
+    }
+}

@@ -1,0 +1,380 @@
+//! Statuses of entries and policies, made anew where something changed that they speak of. Pure.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anteroom_model::{EntryKind, FactError, Failure, ViewId};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::{
+    conditions::{self, Need, Ready},
+    effect::Effect,
+    enforcement::{EnforcementTracker, LogPosition, Reads, Surroundings},
+    entry_store::{EntryStore, status_target},
+    manifests::PolicyManifest,
+    permits,
+    policy_store::{PolicyId, PolicyStore},
+    registry::{self, EntryId, Registry},
+    rules,
+    status_writer::{DesiredStatus, Figures},
+    view_status::ViewStatusTable,
+};
+use crate::{gateway::rights, log_writer::publish::ViewStats, source::discovery::Catalog};
+
+/// Every so many ticks, every entry is looked at: ages grow by themselves.
+const TICKS_PER_ROUND: u32 = 5;
+
+/// Entries that are looked at in one tick; where there are more, the others follow in the next.
+const ENTRIES_PER_TICK: usize = 2_000;
+
+/// Objects to be looked at again, and the conditions of entries as they were found last.
+#[derive(Debug, Default)]
+pub(super) struct StatusReporter {
+    ready: HashMap<EntryId, Ready>,
+    changed_entries: BTreeSet<EntryId>,
+    changed_policies: BTreeSet<PolicyId>,
+    ticks: u32,
+    /// Entries that this round has still to look at.
+    round: Vec<EntryId>,
+}
+
+/// All that statuses are made of.
+pub(super) struct Facts<'a> {
+    pub entries: &'a EntryStore,
+    pub policies: &'a PolicyStore,
+    pub registry: &'a Registry,
+    pub views: &'a ViewStatusTable,
+    pub rights: &'a rights::Found,
+    pub catalog: Option<&'a Catalog>,
+    pub position: &'a LogPosition<'a>,
+    pub now: Instant,
+    /// The wall clock at `now`, as statuses show it.
+    pub clock: Timestamp,
+}
+
+impl StatusReporter {
+    /// Looks at an entry again.
+    pub(super) fn entry_changed(&mut self, id: EntryId) {
+        self.changed_entries.insert(id);
+    }
+
+    /// Looks at policies again.
+    pub(super) fn policies_changed(&mut self, ids: impl IntoIterator<Item = PolicyId>) {
+        self.changed_policies.extend(ids);
+    }
+
+    /// Looks at whatever an entry is for again: an implicit one has no status, but its policies have.
+    pub(super) fn look_at(&mut self, id: &EntryId, registry: &Registry, policies: &PolicyStore) {
+        match id.0 {
+            EntryKind::Implicit => {
+                let dependents = registry.dependents(id);
+                self.policies_changed(dependents.filter_map(|uid| policies.by_uid(uid)).cloned());
+            }
+            EntryKind::Cached | EntryKind::Global => self.entry_changed(id.clone()),
+        }
+    }
+
+    /// Takes in that a view has changed; `state_changed`: for its readers, and not in its figures alone.
+    pub(super) fn view_changed(
+        &mut self,
+        view: &ViewId,
+        state_changed: bool,
+        registry: &Registry,
+        policies: &PolicyStore,
+    ) {
+        // There may be a hundred thousand implicit entries on a view of single objects, after all
+        // others: of them only the state matters.
+        if !state_changed && view.is_of_references() {
+            return; // What all of them come to is none's own figure.
+        }
+        let ids = registry.on_view(view);
+        let ids = ids.take_while(|(kind, _)| state_changed || *kind != EntryKind::Implicit);
+        for id in ids {
+            self.look_at(id, registry, policies);
+        }
+    }
+
+    /// Lets a second pass.
+    pub(super) fn tick(&mut self, entries: &EntryStore) {
+        self.ticks = self.ticks.wrapping_add(1);
+        if self.round.is_empty() && self.ticks.is_multiple_of(TICKS_PER_ROUND) {
+            let ids = entries.iter();
+            self.round
+                .extend(ids.map(|entry| (entry.kind, entry.identity.name.clone())));
+        }
+        let rest = self.round.len().saturating_sub(ENTRIES_PER_TICK);
+        self.changed_entries.extend(self.round.drain(rest..));
+    }
+
+    /// Brings the statuses up to date of everything that changed.
+    pub(super) fn update(
+        &mut self,
+        facts: &Facts<'_>,
+        enforcement: &mut EnforcementTracker,
+        effects: &mut Vec<Effect>,
+    ) {
+        for id in std::mem::take(&mut self.changed_entries) {
+            effects.extend(self.update_entry(&id, facts));
+        }
+        // An entry that was not read yet is not one that does not exist.
+        if !facts.entries.are_known() || facts.catalog.is_none() {
+            return;
+        }
+        for id in std::mem::take(&mut self.changed_policies) {
+            let status = self.update_policy(&id, facts, enforcement, effects);
+            effects.extend(status);
+        }
+    }
+
+    fn update_entry(&mut self, id: &EntryId, facts: &Facts<'_>) -> Option<Effect> {
+        // `None`: not resolved yet, so nothing is known; or it is gone.
+        let condition = facts.condition(id);
+        let ready = condition.as_ref().map(|(ready, _)| ready);
+        if self.ready.get(id) != ready {
+            match ready {
+                Some(ready) => self.ready.insert(id.clone(), ready.clone()),
+                None => self.ready.remove(id),
+            };
+            self.policies_changed(facts.policies.readers_of(id).cloned());
+        }
+        let ((ready, stats), entry) = condition.zip(facts.entries.get(id))?;
+        let global = id.0 == EntryKind::Global;
+        let mut figures = figures(stats.as_ref(), facts.now, facts.clock);
+        if global {
+            figures.view = None;
+        }
+        if global || facts.is_of_one_object(id) {
+            (figures.objects, figures.bytes) = (None, None);
+        }
+        let said = entry.status.clone();
+        let status = DesiredStatus {
+            ready,
+            figures: Some(figures),
+            rules: None,
+            rules_now: None,
+            global,
+            conditions: said.conditions,
+            figures_now: Figures {
+                view: said.view,
+                objects: said.objects,
+                bytes: said.bytes,
+                heard: said.last_heard_time.map(|time| time.0),
+            },
+        };
+        Some(Effect::SetStatus(status_target(entry), Box::new(status)))
+    }
+
+    fn update_policy(
+        &self,
+        id: &PolicyId,
+        facts: &Facts<'_>,
+        enforcement: &mut EnforcementTracker,
+        effects: &mut Vec<Effect>,
+    ) -> Option<Effect> {
+        let policy = facts.policies.get(id)?;
+        let not_permitted = facts.not_permitted(policy);
+        let ready = self.policy_ready(id, policy, &not_permitted, facts);
+        let ready = if ready.status == "True" && !policy.kinds.is_empty() {
+            let reads = Reads::of(policy, id, facts.registry);
+            let around = Surroundings {
+                views: facts.views,
+                catalog: facts.catalog,
+                position: facts.position,
+                now: facts.now,
+            };
+            enforcement.judge((id, policy), &reads, ready, &around, effects)?
+        } else {
+            enforcement.forget(id);
+            ready
+        };
+        let status = DesiredStatus {
+            ready,
+            figures: None,
+            rules: Some(with_rights(&policy.rules, not_permitted)),
+            rules_now: policy.rules_now.clone(),
+            global: false,
+            conditions: policy.conditions.clone(),
+            figures_now: Figures::default(),
+        };
+        let target = PolicyStore::status_target(id, policy);
+        Some(Effect::SetStatus(target, Box::new(status)))
+    }
+
+    /// Returns whether the policy compiles, and what it reads is there.
+    fn policy_ready(
+        &self,
+        id: &PolicyId,
+        policy: &PolicyManifest,
+        not_permitted: &Value,
+        facts: &Facts<'_>,
+    ) -> Ready {
+        let generation = policy.identity.generation;
+        if policy.secrets_forbidden && policy.problems.is_empty() {
+            return Ready::new("False", permits::forbidden("the policy"), generation);
+        }
+        let entries = policy.entries.iter().map(|id| self.need(policy, id, facts));
+        let declared = policy.references.iter().filter(|r| r.is_declared());
+        let references = declared.filter_map(|reference| {
+            let id = (EntryKind::Implicit, reference.name_for(&id.0));
+            let record = facts.registry.entry(&id)?;
+            let ready = match registry::is_unresolved(record) {
+                true => None,
+                false => facts.condition(&id).map(|(ready, _)| ready),
+            };
+            let (kind, name) = id;
+            Some(Need {
+                kind,
+                name,
+                ready,
+                refused: false,
+            })
+        });
+        let needs: Vec<_> = entries.chain(references).collect();
+        let remark = rules::remark(&policy.not_run, not_permitted);
+        conditions::of_policy(generation, &policy.problems, &needs, &remark)
+    }
+
+    /// An entry as a policy has it: not every policy may read every entry.
+    fn need(&self, policy: &PolicyManifest, id: &EntryId, facts: &Facts<'_>) -> Need {
+        let refusal = facts.refusal(policy, id);
+        Need {
+            kind: id.0,
+            name: id.1.clone(),
+            refused: refusal.is_some(),
+            ready: match refusal {
+                Some(failure) => Some(Ready::new("False", failure, policy.identity.generation)),
+                None => self.ready.get(id).cloned(),
+            },
+        }
+    }
+}
+
+impl Facts<'_> {
+    fn condition(&self, id: &EntryId) -> Option<(Ready, Option<ViewStats>)> {
+        let record = self.registry.entry(id)?;
+        let view = record.binding().ok().map(|binding| &binding.view);
+        let stats = view.and_then(|view| self.views.stats(view, self.now));
+        let holders = view.map_or_else(Default::default, |view| self.views.holders(view, self.now));
+        let ready = conditions::of_entry(record, stats.as_ref(), holders);
+        Some((ready, stats))
+    }
+
+    fn is_of_one_object(&self, id: &EntryId) -> bool {
+        let record = self.registry.entry(id);
+        let binding = record.and_then(|record| record.binding().ok());
+        binding.is_some_and(|binding| binding.object.is_some())
+    }
+
+    /// Returns the reason why a namespaced policy may not read an entry: it may hold more than the policy's
+    /// namespace, or Secrets, which an entry was allowed to read for cluster-wide policies alone.
+    fn refusal(&self, policy: &PolicyManifest, id: &EntryId) -> Option<Failure> {
+        let own = Some(policy.identity.namespace.as_str()).filter(|own| !own.is_empty())?;
+        match self.registry.entry(id)?.binding_within(Some(own)) {
+            Err(error @ FactError::OutsideNamespace { .. }) => {
+                let message = format!("{}: {error}", error.code());
+                Some(Failure::new("Forbidden", message))
+            }
+            Ok(binding) if binding.secret => {
+                let reader = format!("Policy {own}/{}", policy.identity.name);
+                let error = FactError::SecretForbidden { reader };
+                let message = format!("{}: {error}", error.code());
+                Some(Failure::new("SecretsForbidden", message))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the policy's rules that change nothing, for want of a right. As long as nothing is known, what was
+    /// told stands.
+    fn not_permitted(&self, policy: &PolicyManifest) -> Value {
+        let known = rules::not_permitted(&policy.changes, self.rights);
+        known.unwrap_or_else(|| {
+            let said = policy.rules_now.as_ref();
+            said.map_or(Value::Null, |said| said[rules::NOT_PERMITTED].clone())
+        })
+    }
+}
+
+/// Adds the rules that lack a right to what a status says of a policy's rules.
+fn with_rights(told: &Arc<Value>, not_permitted: Value) -> Arc<Value> {
+    let mut told = Value::clone(told);
+    told[rules::NOT_PERMITTED] = not_permitted;
+    Arc::new(told)
+}
+
+fn figures(stats: Option<&ViewStats>, now: Instant, clock: Timestamp) -> Figures {
+    let Some(stats) = stats else {
+        return Figures::default();
+    };
+    // Of a source that was never heard from, nothing is known, which is not nothing.
+    let count = |n: u64| stats.heard.map(|_| i64::try_from(n).unwrap_or(i64::MAX));
+    let ago = |at: Instant| now.saturating_duration_since(at);
+    // To the second, as the API server keeps it.
+    let time = |ago: Duration| {
+        let ago = SignedDuration::try_from(ago).ok()?;
+        let heard = clock.checked_sub(ago).ok()?;
+        Timestamp::from_second(heard.as_second()).ok()
+    };
+    Figures {
+        view: Some(stats.view.to_string()),
+        objects: count(stats.objects),
+        bytes: count(stats.bytes),
+        heard: stats.heard.and_then(|at| time(ago(at))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_model::{ObjectKey, ResourceVersion};
+
+    use super::*;
+    use crate::{coordinator::manifests::Entry, source::reflect::RawObject};
+
+    #[test]
+    fn a_round_looks_at_every_entry_once_and_at_so_many_in_a_tick() {
+        let mut entries = EntryStore::default();
+        for n in 0..=ENTRIES_PER_TICK {
+            let key = ObjectKey::new("", format!("e{n}"));
+            let object = RawObject {
+                key: key.clone(),
+                version: ResourceVersion::new("1"),
+                json: "{}".into(),
+            };
+            let entry = Entry::read(&object, EntryKind::Cached);
+            entries.of_mut(EntryKind::Cached).put(key, entry);
+        }
+        let mut reporter = StatusReporter::default();
+        let ticks = 0..=TICKS_PER_ROUND;
+        let looked = ticks.map(|_| {
+            reporter.tick(&entries);
+            std::mem::take(&mut reporter.changed_entries).len()
+        });
+        let looked: Vec<_> = looked.collect();
+        assert_eq!(looked, [0, 0, 0, 0, ENTRIES_PER_TICK, 1]);
+    }
+
+    #[test]
+    fn a_source_never_heard_from_has_no_figures() {
+        let now = Instant::now();
+        let mut stats = ViewStats {
+            view: ViewId::new("secrets.v1"),
+            told: None,
+            trouble: None,
+            objects: 0,
+            bytes: 0,
+            pending: 0,
+            skipped: 0,
+            heard: None,
+            news_age_ms: u64::MAX,
+        };
+        let unheard = figures(Some(&stats), now, Timestamp::UNIX_EPOCH);
+        assert_eq!((unheard.objects, unheard.bytes), (None, None));
+        stats.heard = Some(now);
+        let heard = figures(Some(&stats), now, Timestamp::UNIX_EPOCH);
+        assert_eq!((heard.objects, heard.bytes), (Some(0), Some(0)));
+    }
+}

@@ -1,0 +1,543 @@
+//! Writes conditions and figures into the status of entries and policies, and a Kubernetes Event where a
+//! condition changes.
+//!
+//! [`plan`] is pure. What was written last counts as what the object says, so nothing is written
+//! twice, and no other controller that writes the same condition is fought with.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    future::ready,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anteroom_runtime::{Metrics, backoff::Backoff};
+use futures::{StreamExt as _, stream};
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::ObjectReference,
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+};
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use parking_lot::Mutex;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family},
+};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::{
+    coordinator::{
+        conditions::{self, Ready},
+        manifests::Identity,
+    },
+    source::apiserver::{ApiServer, Fault},
+};
+
+/// The shortest time between two writes of an entry's figures, where there are few entries.
+const FIGURES_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The time that each status adds to that, so that all together are written at most 50 times a second.
+const FIGURES_APART: Duration = Duration::from_millis(20);
+
+/// The time between two writes of an entry of which only the time has moved, where there are few.
+const TIME_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The time that each status adds to that.
+const TIME_APART: Duration = Duration::from_millis(50);
+
+/// Events that the recorder remembers, so that one that is repeated is counted and not made again. It
+/// looks through all of them for each.
+const EVENTS_REMEMBERED_MAX: usize = 500;
+
+/// Writes on their way at one time.
+const WRITES_AT_ONCE: usize = 8;
+
+/// Writes that are taken up together: a condition that changes meanwhile waits for no more than that.
+const WRITES_TOGETHER: usize = 256;
+
+/// The interval at which statuses are looked for that are due.
+const TICK: Duration = Duration::from_secs(1);
+
+/// The longest note of an Event.
+const NOTE_CHARS_MAX: usize = 1_000;
+
+/// Waits after a write that failed, in milliseconds.
+const RETRY_BASE_MS: u64 = 1_000;
+const RETRY_MAX_MS: u64 = 60_000;
+
+/// The object whose status is written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct StatusTarget {
+    /// Its API version, as in `kyverno.io/v1`.
+    pub api_version: &'static str,
+    /// Its kind, as in `ClusterPolicy`.
+    pub kind: &'static str,
+    /// Its resource, as in `clusterpolicies`.
+    pub plural: &'static str,
+    /// Empty for a cluster-scoped object.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// An object that was made again under its name is another one.
+    pub uid: String,
+}
+
+impl StatusTarget {
+    /// Returns the object of this identity.
+    pub(crate) fn new(
+        api_version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+        identity: &Identity,
+    ) -> Self {
+        let Identity {
+            namespace,
+            name,
+            uid,
+            ..
+        } = identity.clone();
+        Self {
+            api_version,
+            kind,
+            plural,
+            namespace,
+            name,
+            uid,
+        }
+    }
+
+    fn status_path(&self) -> String {
+        let (root, name) = (format!("/apis/{}", self.api_version), &self.name);
+        match self.namespace.as_str() {
+            "" => format!("{root}/{}/{name}/status", self.plural),
+            namespace => format!(
+                "{root}/namespaces/{namespace}/{}/{name}/status",
+                self.plural
+            ),
+        }
+    }
+
+    fn reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some(self.api_version.into()),
+            kind: Some(self.kind.into()),
+            name: Some(self.name.clone()),
+            namespace: Some(self.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+            uid: Some(self.uid.clone()),
+            ..ObjectReference::default()
+        }
+    }
+}
+
+/// The fields of an entry's status beside its conditions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Figures {
+    /// The view's name.
+    pub view: Option<String>,
+    /// Objects in it.
+    pub objects: Option<i64>,
+    /// Bytes of their bodies.
+    pub bytes: Option<i64>,
+    /// When its source was last heard from.
+    pub heard: Option<Timestamp>,
+}
+
+impl Figures {
+    fn counts(&self) -> (Option<&str>, Option<i64>, Option<i64>) {
+        (self.view.as_deref(), self.objects, self.bytes)
+    }
+}
+
+/// A status as it should be, beside the object as it is.
+#[derive(Clone, Debug)]
+pub(crate) struct DesiredStatus {
+    /// Its `Ready` condition.
+    pub ready: Ready,
+    /// `None` for a policy.
+    pub figures: Option<Figures>,
+    /// More fields of a policy's status, made by [`crate::coordinator::rules`].
+    pub rules: Option<Arc<Value>>,
+    /// The same fields as the object has them now.
+    pub rules_now: Option<Arc<Value>>,
+    /// The object is a `GlobalContextEntry`, whose status has other fields.
+    pub global: bool,
+    /// All conditions that the object has now.
+    pub conditions: Vec<Condition>,
+    /// The figures that the object has now.
+    pub figures_now: Figures,
+}
+
+/// A status as it was written last.
+#[derive(Clone, Debug)]
+struct Written {
+    conditions: Vec<Condition>,
+    figures: Figures,
+    rules: Option<Arc<Value>>,
+    at: Instant,
+}
+
+/// A write that is due.
+#[derive(Clone, Debug, PartialEq)]
+struct Plan {
+    conditions: Vec<Condition>,
+    figures: Figures,
+    rules: Option<Arc<Value>>,
+    patch: Value,
+    /// The condition is another one: say so in an Event.
+    transition: bool,
+}
+
+/// The time between two writes of one status, where nothing but figures or times changed.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    figures: Duration,
+    time: Duration,
+}
+
+impl Pace {
+    /// Returns the pace for so many statuses.
+    fn of(count: usize) -> Self {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        Self {
+            figures: FIGURES_INTERVAL.max(FIGURES_APART.saturating_mul(count)),
+            time: TIME_INTERVAL.max(TIME_APART.saturating_mul(count)),
+        }
+    }
+}
+
+/// Returns whether the object's condition, or what it says of its rules, is out of date.
+fn is_news(desired: &DesiredStatus, written: Option<&Written>) -> bool {
+    is_condition_news(desired, written) || is_rules_news(desired, written)
+}
+
+fn is_condition_news(desired: &DesiredStatus, written: Option<&Written>) -> bool {
+    let conditions = written.map_or(&desired.conditions, |written| &written.conditions);
+    let before = conditions::find(conditions);
+    !before.is_some_and(|condition| desired.ready.is_said_by(condition))
+}
+
+fn is_rules_news(desired: &DesiredStatus, written: Option<&Written>) -> bool {
+    let before = written.map_or(&desired.rules_now, |written| &written.rules);
+    desired.rules.is_some() && desired.rules != *before
+}
+
+/// Returns the write that is due, if one is.
+fn plan(
+    desired: &DesiredStatus,
+    written: Option<&Written>,
+    pace: Pace,
+    now: Instant,
+    clock: Timestamp,
+) -> Option<Plan> {
+    let conditions = written.map_or(&desired.conditions, |written| &written.conditions);
+    let before = conditions::find(conditions);
+    let (news, rules_news) = (
+        is_condition_news(desired, written),
+        is_rules_news(desired, written),
+    );
+    let figures_now = written.map_or(&desired.figures_now, |written| &written.figures);
+    let figures = desired.figures.as_ref().unwrap_or(figures_now);
+    let since = written.map(|written| now.saturating_duration_since(written.at));
+    let after = |interval| since.is_none_or(|since| since >= interval);
+    let moved = figures.counts() != figures_now.counts();
+    let due = news
+        || rules_news
+        || (moved && (figures_now.objects.is_none() || after(pace.figures)))
+        || (figures.heard != figures_now.heard && after(pace.time));
+    if !due {
+        return None;
+    }
+    let conditions_next = if news {
+        desired.ready.put_into(conditions, clock)
+    } else {
+        conditions.clone()
+    };
+    let mut status = json!({"conditions": conditions_next});
+    if let Some(Value::Object(rules)) = desired.rules.as_deref().filter(|_| rules_news) {
+        for (field, told) in rules {
+            status[field] = told.clone();
+        }
+    }
+    if let Some(Figures {
+        view,
+        objects,
+        bytes,
+        heard,
+    }) = &desired.figures
+    {
+        // In a merge patch, null removes the field.
+        if desired.global {
+            status["lastRefreshTime"] = json!(heard.map(Time));
+        } else {
+            status["view"] = json!(view);
+            status["objects"] = json!(objects);
+            status["bytes"] = json!(bytes);
+            status["lastHeardTime"] = json!(heard.map(Time));
+        }
+    }
+    Some(Plan {
+        patch: json!({"status": status}),
+        transition: news && desired.ready.differs_in_kind(before),
+        conditions: conditions_next,
+        figures: figures.clone(),
+        rules: desired.rules.clone(),
+    })
+}
+
+/// Returns whether the status says all of it: nothing becomes due by the passing of time.
+fn is_said(desired: &DesiredStatus, written: Option<&Written>) -> bool {
+    let figures_now = written.map_or(&desired.figures_now, |written| &written.figures);
+    let figures = desired.figures.as_ref();
+    figures.is_none_or(|figures| figures == figures_now)
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    desired: Option<DesiredStatus>,
+    written: Option<Written>,
+    retry: Option<(Instant, Backoff)>,
+    /// It stands among the news.
+    queued: bool,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    all: HashMap<StatusTarget, Slot>,
+    /// Those whose condition does not say what it should, in the order in which it was found.
+    news: VecDeque<StatusTarget>,
+    /// Those that do not say yet all that they should, or could not be written.
+    open: HashSet<StatusTarget>,
+}
+
+type Due = (StatusTarget, Plan, Ready);
+
+impl Slots {
+    fn put(&mut self, target: StatusTarget, desired: DesiredStatus) {
+        let slot = self.all.entry(target.clone()).or_default();
+        let news = is_news(&desired, slot.written.as_ref());
+        slot.desired = Some(desired);
+        if news && slot.retry.is_none() {
+            if !std::mem::replace(&mut slot.queued, true) {
+                self.news.push_back(target);
+            }
+        } else {
+            self.open.insert(target);
+        }
+    }
+
+    /// News first, in their order.
+    fn due(&mut self, now: Instant, clock: Timestamp) -> Vec<Due> {
+        let pace = Pace::of(self.all.len());
+        let mut due = Vec::new();
+        while due.len() < WRITES_TOGETHER
+            && let Some(target) = self.news.pop_front()
+        {
+            let Some(slot) = self.all.get_mut(&target) else {
+                continue; // It is gone.
+            };
+            slot.queued = false;
+            if let Some(desired) = &slot.desired
+                && let Some(plan) = plan(desired, slot.written.as_ref(), pace, now, clock)
+            {
+                due.push((target.clone(), plan, desired.ready.clone()));
+            }
+            self.open.insert(target);
+        }
+        due
+    }
+
+    /// Returns the writes that have become due by the passing of time.
+    fn ripe(&mut self, now: Instant, clock: Timestamp) -> Vec<Due> {
+        let pace = Pace::of(self.all.len());
+        let Self { all, open, .. } = self;
+        let mut due = Vec::new();
+        open.retain(|target| {
+            let slot = all.get(target);
+            let Some((slot, desired)) = slot.and_then(|slot| Some((slot, slot.desired.as_ref()?)))
+            else {
+                return false;
+            };
+            let waits = slot.retry.as_ref().is_some_and(|(at, _)| now < *at);
+            if due.len() == WRITES_TOGETHER || slot.queued || waits {
+                return true;
+            }
+            match plan(desired, slot.written.as_ref(), pace, now, clock) {
+                Some(plan) => {
+                    due.push((target.clone(), plan, desired.ready.clone()));
+                    true
+                }
+                None => !is_said(desired, slot.written.as_ref()),
+            }
+        });
+        due
+    }
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
+}
+
+/// Counts writes of conditions and of Kubernetes Events. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StatusMetrics {
+    writes: Family<ResultLabel, Counter>,
+}
+
+impl StatusMetrics {
+    /// Registers the counter.
+    pub(crate) fn register(metrics: &Metrics) -> Self {
+        let all = Self::default();
+        let help = "Writes of conditions and of Kubernetes Events, by result";
+        metrics.register("anteroom_status_writes", help, all.writes.clone());
+        all
+    }
+
+    fn written(&self, succeeded: bool) {
+        let result = if succeeded { "written" } else { "failed" };
+        self.writes.get_or_create(&ResultLabel { result }).inc();
+    }
+}
+
+/// Keeps every status as it should be. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct StatusWriter {
+    slots: Arc<Mutex<Slots>>,
+    work: Arc<Notify>,
+    api: ApiServer,
+    metrics: StatusMetrics,
+}
+
+impl StatusWriter {
+    /// Writes nothing yet.
+    pub(crate) fn new(api: ApiServer, metrics: StatusMetrics) -> Self {
+        Self {
+            slots: Arc::default(),
+            work: Arc::default(),
+            api,
+            metrics,
+        }
+    }
+
+    /// Notes the status that the object should have.
+    pub(crate) fn put(&self, target: StatusTarget, desired: DesiredStatus) {
+        self.slots.lock().put(target, desired);
+        self.work.notify_one();
+    }
+
+    /// The object is gone.
+    pub(crate) fn forget(&self, target: &StatusTarget) {
+        let mut slots = self.slots.lock();
+        slots.open.remove(target);
+        slots.all.remove(target);
+    }
+
+    /// Writes what is due, for ever.
+    pub(crate) async fn run(&self, instance: &str) {
+        let reporter = Reporter {
+            controller: "anteroom-watcher".into(),
+            instance: Some(instance.into()),
+        };
+        let fresh = || Recorder::new(self.api.client().clone(), reporter.clone());
+        let (mut recorder, mut events) = (fresh(), 0);
+        let mut looked: Option<Instant> = None;
+        loop {
+            if events >= EVENTS_REMEMBERED_MAX {
+                (recorder, events) = (fresh(), 0);
+            }
+            let (now, clock) = (Instant::now(), Timestamp::now());
+            let mut due = self.slots.lock().due(now, clock);
+            // What is not due yet becomes so by the passing of time.
+            if due.is_empty() && looked.is_none_or(|at| now.duration_since(at) >= TICK) {
+                looked = Some(now);
+                due = self.slots.lock().ripe(now, clock);
+            }
+            if due.is_empty() {
+                let _ = tokio::time::timeout(TICK, self.work.notified()).await;
+                continue;
+            }
+            let writes = stream::iter(due).map(|(target, plan, ready)| {
+                let recorder = &recorder;
+                async move { self.write(&target, plan, &ready, recorder).await }
+            });
+            let told = writes.buffer_unordered(WRITES_AT_ONCE);
+            events += told.filter(|told| ready(*told)).count().await;
+        }
+    }
+
+    /// Says whether an Event was asked for.
+    async fn write(
+        &self,
+        target: &StatusTarget,
+        plan: Plan,
+        ready: &Ready,
+        recorder: &Recorder,
+    ) -> bool {
+        let result = self
+            .api
+            .merge_patch(&target.status_path(), &plan.patch)
+            .await;
+        // An object that is gone has nobody to be told.
+        let gone = matches!(result, Err(Fault::Refused { code: 404, .. }));
+        let succeeded = result.is_ok() || gone;
+        self.metrics.written(succeeded);
+        let now = Instant::now();
+        if let Some(slot) = self.slots.lock().all.get_mut(target) {
+            if succeeded {
+                slot.retry = None;
+                let Plan {
+                    conditions,
+                    figures,
+                    rules,
+                    ..
+                } = plan;
+                slot.written = Some(Written {
+                    conditions,
+                    figures,
+                    rules,
+                    at: now,
+                });
+            } else {
+                let fresh = || (now, Backoff::new(RETRY_BASE_MS, RETRY_MAX_MS));
+                let (at, backoff) = slot.retry.get_or_insert_with(fresh);
+                *at = now + backoff.next(rand::random());
+            }
+        }
+        match result {
+            Ok(_) if plan.transition => {
+                self.event(target, ready, recorder).await;
+                return true;
+            }
+            Err(fault) if !gone => {
+                tracing::warn!(kind = target.kind, name = target.name, %fault, "status not written");
+            }
+            _ => {}
+        }
+        false
+    }
+
+    async fn event(&self, target: &StatusTarget, ready: &Ready, recorder: &Recorder) {
+        let type_ = if ready.status == "False" {
+            EventType::Warning
+        } else {
+            EventType::Normal
+        };
+        let event = Event {
+            type_,
+            reason: ready.reason.clone(),
+            note: Some(ready.message.chars().take(NOTE_CHARS_MAX).collect()),
+            action: "Reconcile".into(),
+            secondary: None,
+        };
+        let result = recorder.publish(&event, &target.reference()).await;
+        self.metrics.written(result.is_ok());
+        if let Err(error) = result {
+            tracing::warn!(kind = target.kind, name = target.name, %error, "event not written");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! The system views in the log, which the coordinator writes itself.
+
+use std::time::Instant;
+
+use anteroom_model::{ObjectKey, ResourceVersion, Revision, Source, SourceInfo, system};
+use tracing::Span;
+
+use super::effect::{Record, SystemView, Write};
+use crate::log_writer::{
+    log_snapshot::LogSnapshot,
+    publish::{Opening, Publisher, ViewLease, WriteQueue},
+};
+
+/// The writer's hold on each system view, for one term.
+pub(super) struct SystemViews {
+    publisher: Publisher,
+    entries: ViewLease,
+    policies: ViewLease,
+    exceptions: ViewLease,
+    kinds: ViewLease,
+    wanted: ViewLease,
+    references: ViewLease,
+}
+
+impl SystemViews {
+    /// Opens all of them, with what earlier terms wrote to the log.
+    pub(super) fn open(publisher: Publisher, snapshot: &mut LogSnapshot) -> Self {
+        let mut open = |source: Source| {
+            let info = SourceInfo {
+                source,
+                kind: String::new(),
+                namespaced: false,
+            };
+            let inherited = snapshot.take(&info.source.view_id());
+            publisher.with(|queue| {
+                inherited
+                    .unpurged
+                    .into_iter()
+                    .for_each(|record| queue.free(record));
+                let opening = Opening {
+                    origin: inherited.origin,
+                    ..Opening::default()
+                };
+                let mut lease = queue.open_with(info, inherited.objects, opening);
+                queue.begin_list(&mut lease, false);
+                lease
+            })
+        };
+        Self {
+            entries: open(system::entries_source()),
+            policies: open(system::policies_source()),
+            exceptions: open(system::exceptions_source()),
+            kinds: open(system::kinds_source()),
+            wanted: open(system::wanted_source()),
+            references: open(system::references_source()),
+            publisher,
+        }
+    }
+
+    /// Hands writes in, in this order and all at once.
+    pub(super) fn write(&mut self, writes: impl IntoIterator<Item = (SystemView, Write)>) {
+        let publisher = self.publisher.clone();
+        let now = Instant::now();
+        publisher.with(|queue| {
+            for (view, write) in writes {
+                apply(queue, self.lease(view), write, now);
+            }
+        });
+    }
+
+    /// Returns a position of the log up to which it has the policy, these records of entries, and all kinds;
+    /// `None`: some of that is still on its way.
+    pub(super) fn position(&self, policy: &ObjectKey, entries: &[ObjectKey]) -> Option<Revision> {
+        self.publisher.look(|queue| {
+            let policy = queue.logged(&self.policies, std::slice::from_ref(policy))?;
+            let entries = queue.logged(&self.entries, entries)?;
+            let kinds = queue.all_logged(&self.kinds)?;
+            Some(policy.max(entries).max(kinds))
+        })
+    }
+
+    fn lease(&mut self, view: SystemView) -> &mut ViewLease {
+        match view {
+            SystemView::Entries => &mut self.entries,
+            SystemView::Policies => &mut self.policies,
+            SystemView::Exceptions => &mut self.exceptions,
+            SystemView::Kinds => &mut self.kinds,
+            SystemView::Wanted => &mut self.wanted,
+            SystemView::References => &mut self.references,
+        }
+    }
+}
+
+fn apply(queue: &mut WriteQueue, lease: &mut ViewLease, write: Write, now: Instant) {
+    // Versions of system views are hashes of content: neither a deletion nor a list has one.
+    let none = ResourceVersion::default();
+    match write {
+        Write::Put(record, span) => put(queue, lease, record, now, span),
+        Write::Delete(key, span) => queue.delete(lease, &key, none, now, span),
+        Write::Replace(records) => {
+            queue.begin_list(lease, false);
+            for record in records {
+                put(queue, lease, record, now, Span::none());
+            }
+            queue.listed(lease, &none, now);
+        }
+        Write::Listed => queue.listed(lease, &none, now),
+        Write::Heard(at) => queue.heard(lease, None, at),
+        Write::Skipped => queue.skipped(lease),
+        Write::Refused(failure) => queue.refused(lease, failure),
+        Write::Troubled(failure) => queue.troubled(lease, failure),
+    }
+}
+
+fn put(queue: &mut WriteQueue, lease: &ViewLease, record: Record, now: Instant, span: Span) {
+    let Record { key, version, body } = record;
+    queue.put(lease, key, version, body, now, span);
+}

@@ -1,0 +1,153 @@
+//! The live webhooks and the log position that each enforces, from their heartbeats; from these
+//! follows whether a policy is in force. Pure.
+//!
+//! A policy *becomes* in force when at least one webhook is heard, and every one that is heard says
+//! that the API server calls it for the policy's own place in the log. From then on it *is* in force, for
+//! this object and generation:
+//!
+//! | webhooks | a policy that is not in force yet | one that is |
+//! |---|---|---|
+//! | listened to for less than `LISTEN` | waits: one may not have been heard yet | stays |
+//! | none is heard | waits: `NoWebhook` | stays for `WEBHOOKS_AWAY_MAX_MS`, then `NoWebhook` |
+//! | one that is heard is behind | waits: `NotEnforced`, with its name and reason | stays |
+//! | all are there | is in force | stays |
+//!
+//! So a webhook that joins, is restarted, lags or leaves moves no policy that is ready: a webhook reads
+//! all of the log before it takes a request, and whoever dies decides nothing. Only when there is none at
+//! all for long, nobody enforces anything, and that is said. A webhook that was not heard for
+//! `WEBHOOK_SILENCE_MAX_MS` is not waited for.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use anteroom_model::{
+    Failure, Incarnation, Revision,
+    limits::{WEBHOOK_BEAT_INTERVAL_MS, WEBHOOK_SILENCE_MAX_MS, WEBHOOKS_AWAY_MAX_MS},
+};
+use anteroom_wire::webhook_beat::WebhookBeat;
+
+/// Without a beat for this long, a webhook is not waited for.
+const SILENCE_MAX: Duration = Duration::from_millis(WEBHOOK_SILENCE_MAX_MS);
+
+/// With no webhook for this long, nothing is in force.
+const AWAY_MAX: Duration = Duration::from_millis(WEBHOOKS_AWAY_MAX_MS);
+
+/// The time that the watcher listens before it knows all live webhooks: one and a half heartbeats.
+pub(crate) const LISTEN: Duration = Duration::from_millis(WEBHOOK_BEAT_INTERVAL_MS * 3 / 2);
+
+/// The reason in the status of a policy that the webhooks do not enforce yet.
+pub(crate) const NOT_ENFORCED: &str = "NotEnforced";
+
+/// The reason in the status of policies while no webhook is alive.
+const NO_WEBHOOK: &str = "NoWebhook";
+
+/// The last heartbeat of each webhook.
+#[derive(Debug, Default)]
+pub(crate) struct Webhooks {
+    /// Since when they are listened to.
+    since: Option<Instant>,
+    /// When any of them was last heard.
+    last: Option<Instant>,
+    heard: BTreeMap<String, (Instant, WebhookBeat)>,
+}
+
+impl Webhooks {
+    /// They are listened to from now on, be it again.
+    pub(crate) fn listen(&mut self, now: Instant) {
+        self.since = Some(now);
+    }
+
+    /// Takes a beat in. Says whether it may have changed what is in force: what is only compiled changes
+    /// with every record, and is told in time.
+    pub(crate) fn heard(&mut self, beat: WebhookBeat, now: Instant) -> bool {
+        self.last = Some(now);
+        if beat.leaving {
+            return self.heard.remove(&beat.webhook).is_some();
+        }
+        let before = self.heard.get(&beat.webhook);
+        let news = before.is_none_or(|(_, before)| {
+            (&before.incarnation, before.enforced) != (&beat.incarnation, beat.enforced)
+        });
+        self.heard.insert(beat.webhook.clone(), (now, beat));
+        news
+    }
+
+    /// Time has passed: those that were not heard are forgotten.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        let silent = |at: &Instant| now.saturating_duration_since(*at) >= SILENCE_MAX;
+        self.heard.retain(|_, (at, _)| !silent(at));
+    }
+
+    /// Nobody enforces anything, and that for long.
+    pub(crate) fn are_away(&self, now: Instant) -> bool {
+        let known = self.since.max(self.last);
+        self.heard.is_empty()
+            && known.is_some_and(|known| now.saturating_duration_since(known) >= AWAY_MAX)
+    }
+
+    /// Why a policy that was in force is not any more.
+    ///
+    /// # Errors
+    /// What is missing, for its author.
+    pub(crate) fn still_enforce(&self, now: Instant) -> Result<(), Failure> {
+        match self.are_away(now) {
+            true => Err(nobody()),
+            false => Ok(()),
+        }
+    }
+
+    /// Why a policy is not in force yet whose place in this log is `revision`; `None`: it is on its way
+    /// there.
+    ///
+    /// # Errors
+    /// What is missing, for its author.
+    pub(crate) fn enforce(
+        &self,
+        log: &Incarnation,
+        revision: Option<Revision>,
+        now: Instant,
+    ) -> Result<(), Failure> {
+        let waits = |message: &str| Err(Failure::new(NOT_ENFORCED, message));
+        let listened = self.since.map(|since| now.saturating_duration_since(since));
+        if listened.is_none_or(|listened| listened < LISTEN) {
+            return waits("it is not known yet which webhooks there are");
+        }
+        if self.heard.is_empty() {
+            return Err(nobody());
+        }
+        let Some(revision) = revision else {
+            return waits("the policy is on its way to the webhooks");
+        };
+        let beats = self.heard.values().map(|(_, beat)| beat);
+        let there = |beat: &WebhookBeat| beat.incarnation == *log && beat.enforced >= revision;
+        let mut behind = beats.filter(|beat| !there(beat));
+        let Some(first) = behind.next() else {
+            return Ok(());
+        };
+        let reason = match &first.trouble {
+            _ if first.incarnation != *log || first.compiled < revision => {
+                "has not read the policy yet".to_owned()
+            }
+            None => "is not called by the API server for the policy yet".to_owned(),
+            Some(trouble) => format!("is not called by the API server for the policy: {trouble}"),
+        };
+        let others = match behind.count() {
+            0 => String::new(),
+            others => format!("; nor do {others} other(s) enforce it"),
+        };
+        waits(&format!("webhook {} {reason}{others}", first.webhook))
+    }
+}
+
+fn nobody() -> Failure {
+    Failure::new(
+        NO_WEBHOOK,
+        "no webhook is heard, so nobody enforces the policy: start anteroom-webhook, and look whether \
+         it reaches NATS and belongs to this cluster",
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,367 @@
+//! One view on a collection, and how far it is with each of its watches.
+
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Instant,
+};
+
+use anteroom_model::{Kept, ObjectKey, ResourceVersion};
+use tracing::Span;
+
+use super::{
+    labels::labels_of,
+    plan::{ViewFilter, WatchScope},
+    running_watch::RunningWatch,
+};
+use crate::{
+    log_writer::publish::{ViewLease, WriteQueue},
+    source::reflect::RawObject,
+};
+
+/// Events that are held back while a view's own list is read beside a watch. Where there are more, the
+/// watch lists again.
+const HELD_MAX: usize = 1_000;
+
+/// One view on a collection.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) lease: ViewLease,
+    pub(super) filter: ViewFilter,
+    pub(super) sealed: bool,
+    /// The fields that are kept of each object; `None`: all of them.
+    pub(super) retained: Option<Arc<Kept>>,
+    /// The version up to which its source was known when it last changed its watches: it takes part in no
+    /// list that is older.
+    pub(super) since: ResourceVersion,
+    /// The watches that it is made of. No two of them bring the same object.
+    pub(super) watches: BTreeMap<WatchScope, Progress>,
+    /// The last word of its watches, or of the plan, is that it cannot be read.
+    pub(super) is_refused: bool,
+}
+
+/// The state of a view with a watch.
+#[derive(Debug)]
+pub(super) enum Progress {
+    /// It waits for the watch's next list.
+    Waits {
+        /// A list was too old, and another one is asked for. Where that is too old as well, the history
+        /// of the source restarted.
+        asked_again: bool,
+    },
+    /// It takes part in the list that runs, under this number of its own.
+    Lists(u32),
+    /// Its own objects are listed beside the watch, whose events are held back meanwhile.
+    Joins { list: u32, held: Vec<Held> },
+    /// It has a list, and takes the events. Those up to these versions, by namespace (empty: all), were
+    /// in a list that it read beside the watch.
+    Follows {
+        after: Vec<(String, ResourceVersion)>,
+    },
+}
+
+/// A change that a watch brings, on its way to one view after the other.
+pub(super) struct Delivery<'a> {
+    key: &'a ObjectKey,
+    version: &'a ResourceVersion,
+    /// `None`: it is gone.
+    object: Option<&'a RawObject>,
+    /// Disabled for an object of a list.
+    span: &'a Span,
+    /// Read for the first view that selects by labels.
+    labels: Option<HashMap<String, String>>,
+}
+
+/// An event that is held back.
+#[derive(Debug)]
+pub(super) enum Held {
+    Put(RawObject, Span),
+    Gone(ObjectKey, ResourceVersion, Span),
+}
+
+/// A view that an object has to be written to.
+#[derive(Clone, Debug)]
+pub(super) struct WriteTarget {
+    pub(super) lease: ViewLease,
+    pub(super) sealed: bool,
+    /// See [`Member::retained`].
+    pub(super) retained: Option<Arc<Kept>>,
+}
+
+impl Progress {
+    pub(super) fn waits() -> Self {
+        Self::Waits { asked_again: false }
+    }
+
+    pub(super) fn follows() -> Self {
+        Self::Follows { after: Vec::new() }
+    }
+
+    /// The list that is waited for is read beside the watch, under this number.
+    pub(super) fn join(&mut self, list: u32) {
+        if let Self::Waits { .. } = self {
+            let held = Vec::new();
+            *self = Self::Joins { list, held };
+        }
+    }
+
+    fn give_up(&mut self) {
+        if let Self::Joins { .. } = self {
+            *self = Self::waits();
+        }
+    }
+}
+
+impl<'a> Delivery<'a> {
+    pub(super) fn put(object: &'a RawObject, span: &'a Span) -> Self {
+        Self {
+            object: Some(object),
+            ..Self::gone(&object.key, &object.version, span)
+        }
+    }
+
+    pub(super) fn gone(key: &'a ObjectKey, version: &'a ResourceVersion, span: &'a Span) -> Self {
+        Self {
+            key,
+            version,
+            object: None,
+            span,
+            labels: None,
+        }
+    }
+
+    fn is_event(&self) -> bool {
+        !self.span.is_none()
+    }
+
+    fn held(&self) -> Held {
+        let span = self.span.clone();
+        match self.object {
+            Some(object) => Held::Put(object.clone(), span),
+            None => Held::Gone(self.key.clone(), self.version.clone(), span),
+        }
+    }
+}
+
+impl Member {
+    /// Returns whether all of what its watches have for it is handed in.
+    pub(super) fn is_complete(&self) -> bool {
+        let mut all = self.watches.values();
+        !self.watches.is_empty() && all.all(|of| matches!(of, Progress::Follows { .. }))
+    }
+
+    /// Takes the change in. Returns where the object has to be written to, if it is news.
+    pub(super) fn take(
+        &mut self,
+        watch: &mut RunningWatch,
+        scope: &WatchScope,
+        delivery: &mut Delivery<'_>,
+        queue: &mut WriteQueue,
+    ) -> Option<WriteTarget> {
+        let takes = match self.watches.get_mut(scope)? {
+            Progress::Waits { .. } => false,
+            Progress::Lists(_) => !delivery.is_event(),
+            Progress::Follows { after } => delivery.is_event() && !is_before(after, delivery),
+            Progress::Joins { held, .. } if held.len() < HELD_MAX => {
+                held.push(delivery.held());
+                false
+            }
+            progress @ Progress::Joins { .. } => {
+                progress.give_up();
+                watch.ask();
+                false
+            }
+        };
+        takes.then(|| self.apply(delivery, queue))?
+    }
+
+    fn apply(&self, delivery: &mut Delivery<'_>, queue: &mut WriteQueue) -> Option<WriteTarget> {
+        let &mut Delivery { key, version, .. } = delivery;
+        if self.selects(delivery) {
+            let is_news = !queue.is_known(&self.lease, key, version);
+            return is_news.then(|| self.target());
+        }
+        // What a list brings for others says nothing of this view before its end.
+        if delivery.is_event() {
+            let (now, span) = (Instant::now(), delivery.span.clone());
+            queue.delete(&self.lease, key, version.clone(), now, span);
+        }
+        None
+    }
+
+    /// Has every object written again, as the next lists of its watches bring it.
+    pub(super) fn rewrite(&mut self, queue: &mut WriteQueue) {
+        queue.rewrite(&mut self.lease);
+        self.since = ResourceVersion::default();
+        let all = self.watches.values_mut();
+        all.for_each(|progress| *progress = Progress::waits());
+    }
+
+    /// Leaves its watches for others. What is known of it stays, and is served.
+    pub(super) fn move_to(
+        &mut self,
+        scopes: BTreeSet<WatchScope>,
+        watches: &BTreeMap<WatchScope, RunningWatch>,
+        queue: &mut WriteQueue,
+    ) {
+        if !self.watches.is_empty() {
+            queue.reopen(&mut self.lease);
+        }
+        for (scope, progress) in &self.watches {
+            if let (Progress::Follows { .. }, Some(watch)) = (progress, watches.get(scope))
+                && (self.since.is_empty() || !follows_on(&self.since, &watch.newest))
+            {
+                self.since.clone_from(&watch.newest);
+            }
+        }
+        let waits = |scope| (scope, Progress::waits());
+        self.watches = scopes.into_iter().map(waits).collect();
+    }
+
+    pub(super) fn target(&self) -> WriteTarget {
+        WriteTarget {
+            lease: self.lease.clone(),
+            sealed: self.sealed,
+            retained: self.retained.clone(),
+        }
+    }
+
+    fn selects(&self, delivery: &mut Delivery<'_>) -> bool {
+        let ViewFilter {
+            namespaces,
+            labels: selector,
+            fields,
+            ..
+        } = &self.filter;
+        let Some(RawObject { key, json, .. }) = delivery.object else {
+            return false;
+        };
+        if !self.filter.derivable() {
+            return true;
+        }
+        let within =
+            namespaces.is_empty() || namespaces.iter().any(|name| **name == *key.namespace);
+        within
+            && fields.matches(&key.namespace, &key.name)
+            && (selector.is_empty() || {
+                let labels = delivery.labels.get_or_insert_with(|| labels_of(json));
+                selector.matches(|key| labels.get(key).map(String::as_str))
+            })
+    }
+
+    /// One of its lists is complete at `version`. It is synced once all of them are.
+    pub(super) fn settle(
+        &mut self,
+        version: &ResourceVersion,
+        watches: &BTreeMap<WatchScope, RunningWatch>,
+        queue: &mut WriteQueue,
+    ) {
+        if self.is_complete() {
+            self.is_refused = false;
+            self.hear(Some(version), watches, queue);
+            queue.complete(&self.lease);
+        }
+    }
+
+    /// One of its watches was heard: the view is as fresh as the one that was heard longest ago.
+    pub(super) fn hear(
+        &self,
+        version: Option<&ResourceVersion>,
+        watches: &BTreeMap<WatchScope, RunningWatch>,
+        queue: &mut WriteQueue,
+    ) {
+        if !self.is_complete() {
+            return;
+        }
+        let heard = self.watches.keys().map(|scope| watches.get(scope)?.heard);
+        // `None`, of one that was never heard, is the least.
+        if let Some(oldest) = heard.min().flatten() {
+            let version = version.filter(|_| self.watches.len() == 1);
+            queue.heard(&self.lease, version.cloned(), oldest);
+        }
+    }
+
+    /// Its own lists, read beside the watch, are complete at these versions. Returns the events that came
+    /// meanwhile, for [`Member::replay`].
+    pub(super) fn joined(
+        &mut self,
+        scope: &WatchScope,
+        listed: &[(&WatchScope, ResourceVersion)],
+        queue: &mut WriteQueue,
+    ) -> Vec<Held> {
+        let Some(progress @ Progress::Joins { .. }) = self.watches.get_mut(scope) else {
+            return Vec::new();
+        };
+        let after = listed.iter();
+        let after = after.map(|(own, version)| (own.namespace.clone(), version.clone()));
+        let after = after.collect();
+        let Progress::Joins { list, held } =
+            std::mem::replace(progress, Progress::Follows { after })
+        else {
+            return Vec::new();
+        };
+        let orders_events = |version: &ResourceVersion| version.compare(version).is_some();
+        let counts = |version| orders_events(version) && follows_on(version, &self.since);
+        if !listed.iter().all(|(_, version)| counts(version)) {
+            *progress = Progress::waits();
+            return Vec::new();
+        }
+        let now = Instant::now();
+        for (own, version) in listed {
+            queue.sweep(&self.lease, list, &own.namespace, version, now);
+        }
+        if self.is_complete() {
+            self.is_refused = false;
+            let version = listed.first().map(|(_, version)| version.clone());
+            let version = version.filter(|_| self.watches.len() == 1);
+            queue.heard(&self.lease, version, now);
+            queue.complete(&self.lease);
+        }
+        held
+    }
+
+    /// The list beside the watch does not count: the watch's own next one does.
+    pub(super) fn gives_up(&mut self, scope: &WatchScope) {
+        if let Some(progress) = self.watches.get_mut(scope) {
+            progress.give_up();
+        }
+    }
+
+    /// Takes an event in that was held back. Returns where the object has to be written to, if it is
+    /// news: that has to be done before the next one.
+    pub(super) fn replay(
+        &mut self,
+        scope: &WatchScope,
+        held: &Held,
+        queue: &mut WriteQueue,
+    ) -> Option<WriteTarget> {
+        let mut delivery = match held {
+            Held::Put(object, span) => Delivery::put(object, span),
+            Held::Gone(key, version, span) => Delivery::gone(key, version, span),
+        };
+        let Progress::Follows { after } = self.watches.get_mut(scope)? else {
+            return None;
+        };
+        let is_news = !is_before(after, &delivery);
+        is_news.then(|| self.apply(&mut delivery, queue))?
+    }
+}
+
+/// Returns whether a list at this version shows all that was known at `since`: where the two cannot be
+/// compared it was asked for later.
+pub(super) fn follows_on(version: &ResourceVersion, since: &ResourceVersion) -> bool {
+    version.compare(since) != Some(Ordering::Less)
+}
+
+/// Returns whether the event was in the list of its namespace. Once none can be any more, the versions
+/// are forgotten.
+fn is_before(after: &mut Vec<(String, ResourceVersion)>, event: &Delivery<'_>) -> bool {
+    let passed = |at: &ResourceVersion| event.version.compare(at) == Some(Ordering::Greater);
+    if after.iter().all(|(_, at)| passed(at)) {
+        after.clear();
+    }
+    let within = |of: &str| of.is_empty() || *of == *event.key.namespace;
+    let mut lists = after.iter();
+    lists.any(|(namespace, at)| within(namespace) && !passed(at))
+}

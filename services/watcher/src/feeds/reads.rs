@@ -1,0 +1,29 @@
+//! A pace for reads of single objects beside a watch, so that they stay few.
+
+use std::time::{Duration, Instant};
+
+/// In so long a time as many single objects are read as may be read at once.
+const READS_PERIOD: Duration = Duration::from_millis(50);
+
+/// Lists beside one watch at a time. Where more is asked for, the watch lists again, for all of them.
+pub(super) const JOINS_MAX: usize = 8;
+
+/// The reads that began of late.
+#[derive(Debug, Default)]
+pub(super) struct Reads {
+    since: Option<Instant>,
+    count: usize,
+}
+
+impl Reads {
+    /// Returns whether one more may begin, where so many could run beside those that do.
+    pub(super) fn may_begin(&mut self, free: usize) -> bool {
+        let over = |since: Instant| since.elapsed() >= READS_PERIOD;
+        if self.since.is_none_or(over) {
+            (self.since, self.count) = (Some(Instant::now()), 0);
+        }
+        let may = free > 0 && self.count < JOINS_MAX;
+        self.count += usize::from(may);
+        may
+    }
+}

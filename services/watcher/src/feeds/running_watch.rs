@@ -1,0 +1,119 @@
+//! One watch that runs: its lists, and when it was last heard.
+
+use std::time::{Duration, Instant};
+
+use anteroom_model::ResourceVersion;
+use tokio::{sync::watch, task::AbortHandle};
+
+use super::reads::Reads;
+
+/// One watch.
+#[derive(Debug)]
+pub(super) struct RunningWatch {
+    relist: watch::Sender<u64>,
+    stop: AbortHandle,
+    pub(super) heard: Option<Instant>,
+    pub(super) spread: Option<Instant>,
+    /// The last version that it brought of the source, by a list, an event or a bookmark.
+    pub(super) newest: ResourceVersion,
+    /// It listed at least once since it was last refused.
+    listed: bool,
+    /// A list runs, and another one is wanted after it.
+    listing: bool,
+    again: bool,
+    /// One was asked for that has not begun.
+    relist_asked: bool,
+    /// Begin, duration and objects of the last list.
+    begun_at: Option<Instant>,
+    pub(super) list_took: Duration,
+    pub(super) objects: u64,
+    /// Lists beside it that run, and how many began of late for single objects.
+    pub(super) joining: usize,
+    pub(super) reads: Reads,
+}
+
+impl RunningWatch {
+    pub(super) fn new(relist: watch::Sender<u64>, stop: AbortHandle) -> Self {
+        Self {
+            relist,
+            stop,
+            heard: None,
+            spread: None,
+            newest: ResourceVersion::default(),
+            listed: false,
+            listing: false,
+            again: false,
+            relist_asked: false,
+            begun_at: None,
+            list_took: Duration::ZERO,
+            objects: 0,
+            joining: 0,
+            reads: Reads::default(),
+        }
+    }
+
+    /// Returns whether a list of it was read, or is being read.
+    pub(super) fn has_listed(&self) -> bool {
+        self.listed || self.listing
+    }
+
+    /// Returns whether a list was asked for that has not begun: it has all that is referenced until then.
+    pub(super) fn lists_next(&self) -> bool {
+        self.again || (self.relist_asked && !self.listing)
+    }
+
+    /// Returns the time since the last list began.
+    pub(super) fn since_list(&self) -> Duration {
+        self.begun_at.map_or(Duration::MAX, |at| at.elapsed())
+    }
+
+    /// Returns whether what is there can be listed beside it: its events bring all that comes after.
+    pub(super) fn can_be_joined(&self) -> bool {
+        self.listed && !self.listing && !self.again
+    }
+
+    /// Asks for a list. One that runs comes to its end first, so that asking can never keep it from
+    /// that; one that has not begun serves as well.
+    pub(super) fn ask(&mut self) {
+        if self.listing {
+            self.again = true;
+        } else if self.listed && !self.relist_asked {
+            self.relist_asked = true;
+            self.relist.send_modify(|asked| *asked += 1);
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.abort();
+    }
+
+    /// A list begins. `afresh`: the source's history restarted.
+    pub(super) fn begin(&mut self, afresh: bool) {
+        if afresh {
+            self.newest = ResourceVersion::default();
+        }
+        (self.listing, self.again, self.relist_asked) = (true, false, false);
+        self.begun_at = Some(Instant::now());
+        self.objects = 0;
+    }
+
+    /// Another list is wanted after the one that runs.
+    pub(super) fn list_again(&mut self) {
+        self.again = true;
+    }
+
+    /// The list that runs is complete. One that was asked for meanwhile comes next.
+    pub(super) fn end(&mut self, version: &ResourceVersion, now: Instant) {
+        (self.listed, self.listing) = (true, false);
+        self.list_took = self.since_list();
+        self.newest.clone_from(version);
+        self.heard = Some(now);
+        if std::mem::take(&mut self.again) {
+            self.ask();
+        }
+    }
+
+    pub(super) fn refuse(&mut self) {
+        (self.listed, self.listing, self.relist_asked) = (false, false, false);
+    }
+}

@@ -1,0 +1,135 @@
+//! References by the hundred thousand: they come to a wide watch that runs, and leave it, without the
+//! watches being planned anew.
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_model::ObjectKey;
+use tokio::{sync::Notify, task::JoinSet};
+
+use super::{Done, FeedTools, Type};
+use crate::{
+    feeds::{hub::Hub, join::Joining, plan::WatchScope, reads::JOINS_MAX},
+    log_writer::publish::Publisher,
+};
+
+/// Reading one object costs the API server about as much as so many more in a list: where enough
+/// references wait, the watch lists again for all of them.
+const OBJECTS_PER_READ: u64 = 100;
+
+/// The shortest time from one list for references to the next.
+const LISTS_APART: Duration = Duration::from_millis(250);
+
+/// Lists for references take a share of the time at most: the next one begins after so many times
+/// what the last one took.
+const LISTS_APART_FACTOR: u32 = 3;
+
+/// The outcome for references that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::feeds) enum Placed {
+    /// There is nothing left to do.
+    All,
+    /// Some wait until more can be read.
+    Later,
+    /// Watches have to be planned.
+    ByPlan,
+}
+
+impl Type {
+    /// Sends references that came since the last plan to the wide watch that runs, if there is one: it
+    /// is worth only more for them, so nothing else has to be looked at. A few are read one by one,
+    /// beside it; where there are many, it lists again for all of them.
+    pub(in crate::feeds) fn assign_to_running_watch(
+        &mut self,
+        tools: &FeedTools,
+        planned: &Arc<Notify>,
+        tasks: &mut JoinSet<Done>,
+    ) -> Placed {
+        let mut hub = self.hub.lock();
+        if hub.references.fresh.is_empty() {
+            return Placed::All;
+        }
+        if hub.references.lease.is_none() {
+            return Placed::ByPlan;
+        }
+        let mut joining = Vec::new();
+        let placed = loop {
+            let Some(object) = hub.references.fresh.front().cloned() else {
+                break Placed::All;
+            };
+            let Some(scope) = self.wide_for(&hub, &object) else {
+                break Placed::ByPlan;
+            };
+            if hub.references.awaits_first(&object) {
+                let Some(join) = read_object(&mut hub, &scope, &object) else {
+                    break Placed::Later;
+                };
+                joining.extend(join.map(|join| (scope.clone(), join)));
+            }
+            hub.references.fresh.pop_front();
+            if let Some(reference) = hub.references.of.get_mut(&object)
+                && reference.scope.is_none()
+            {
+                reference.scope = Some(scope.clone());
+                if let Some(Some(spare)) = self.wide.get_mut(&scope) {
+                    *spare += 1;
+                }
+            }
+        };
+        self.tell(&hub, tools);
+        self.join(joining, tools, planned, tasks);
+        placed
+    }
+
+    /// The object is not referenced any more. Says whether watches have to be planned: not while the
+    /// wide one that brought it is still worth what it costs.
+    pub(in crate::feeds) fn unrefer(&mut self, object: &ObjectKey, publisher: &Publisher) -> bool {
+        let mut hub = self.hub.lock();
+        let left = publisher.with(|queue| hub.references.unrefer(object, queue));
+        drop(hub);
+        let Some(scope) = left else {
+            return false; // Nothing was watched for it.
+        };
+        let replan = match self.wide.get_mut(&scope) {
+            Some(None) => false,
+            Some(Some(spare)) if *spare > 0 => {
+                *spare -= 1;
+                false
+            }
+            Some(Some(_)) | None => true,
+        };
+        self.dirty |= replan;
+        replan
+    }
+
+    fn wide_for(&self, hub: &Hub, object: &ObjectKey) -> Option<WatchScope> {
+        let runs = |scope: &WatchScope| {
+            let planned = self.wide.contains_key(scope) && hub.watches.contains_key(scope);
+            planned && !hub.forbidden.contains_key(scope)
+        };
+        let all = Some(WatchScope::all()).filter(runs);
+        all.or_else(|| Some(WatchScope::of_namespace(&object.namespace)).filter(runs))
+    }
+}
+
+/// Returns the read of the object beside the watch; `Some(None)` where the next list of the watch brings it,
+/// `None` where it has to wait.
+fn read_object(hub: &mut Hub, scope: &WatchScope, object: &ObjectKey) -> Option<Option<Joining>> {
+    let (era, waiting) = (hub.references.era, hub.references.fresh.len());
+    let watch = hub.watches.get_mut(scope)?;
+    if !watch.has_listed() {
+        return Some(None); // Its first list serves as well.
+    }
+    let free = JOINS_MAX.saturating_sub(watch.joining);
+    let many = waiting > free && waiting as u64 * OBJECTS_PER_READ >= watch.objects;
+    let apart = LISTS_APART.max(watch.list_took * LISTS_APART_FACTOR);
+    if watch.lists_next() || (many && watch.can_be_joined() && watch.since_list() >= apart) {
+        watch.ask();
+        return Some(None);
+    }
+    if !many && watch.can_be_joined() && watch.reads.may_begin(free) {
+        watch.joining += 1;
+        let object = object.clone();
+        return Some(Some(Joining::Object { object, era }));
+    }
+    None
+}

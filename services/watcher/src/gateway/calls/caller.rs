@@ -1,0 +1,158 @@
+//! Makes one call, wherever it goes.
+
+use std::time::Duration;
+
+use anteroom_model::limits::OBJECT_BYTES_MAX;
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::{
+    CallFault, CallSpec, CallTarget,
+    http::{Answer, HttpCall, HttpClients, Validators},
+};
+use crate::source::apiserver::ApiServer;
+
+/// Makes calls. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    api: ApiServer,
+    clients: HttpClients,
+    bytes_max: usize,
+}
+
+/// The result of a call.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// It is as it was.
+    Unchanged,
+    /// A response body of JSON.
+    Json(Value, Validators),
+}
+
+impl Caller {
+    /// With the API server's credentials for paths of its own, and with nothing for others.
+    /// Of an entry's call at most `bytes_max` are read.
+    pub(crate) fn new(api: ApiServer, bytes_max: usize) -> Self {
+        Self {
+            api,
+            bytes_max,
+            clients: HttpClients::default(),
+        }
+    }
+
+    /// The API server, for what is written there.
+    pub(crate) fn api(&self) -> &ApiServer {
+        &self.api
+    }
+
+    /// Makes a call, and reads what came as JSON.
+    ///
+    /// # Errors
+    /// [`CallFault`].
+    pub(crate) async fn make(
+        &self,
+        target: &CallTarget,
+        data: Option<&Bytes>,
+        known: &Validators,
+        timeout: Duration,
+    ) -> Result<Reply, CallFault> {
+        let fetched = self.fetch(target, data, known, self.bytes_max, timeout);
+        match fetched.await? {
+            Answer::Unchanged => Ok(Reply::Unchanged),
+            Answer::Body(bytes, validators) => Ok(Reply::Json(parse(&bytes)?, validators)),
+        }
+    }
+
+    /// Makes a call. With `known`, an endpoint that offers it may say that nothing changed.
+    ///
+    /// # Errors
+    /// [`CallFault`].
+    pub(crate) async fn fetch(
+        &self,
+        target: &CallTarget,
+        data: Option<&Bytes>,
+        known: &Validators,
+        bytes_max: usize,
+        timeout: Duration,
+    ) -> Result<Answer, CallFault> {
+        match target {
+            CallTarget::Api { path } => {
+                let bytes = self.ask_api(path, data.cloned(), bytes_max, timeout);
+                Ok(Answer::Body(bytes.await?, Validators::default()))
+            }
+            CallTarget::Service {
+                url,
+                ca_bundle,
+                headers,
+            } => {
+                // The author of a policy or an entry chooses the endpoint, so any address is allowed.
+                let call = HttpCall {
+                    url: url.clone(),
+                    headers: headers.clone(),
+                    data: data.cloned(),
+                    client: self.clients.trusting(ca_bundle.as_deref())?,
+                    bytes_max,
+                };
+                call.make(known, timeout).await
+            }
+        }
+    }
+
+    async fn ask_api(
+        &self,
+        path: &str,
+        data: Option<Bytes>,
+        bytes_max: usize,
+        timeout: Duration,
+    ) -> Result<Bytes, CallFault> {
+        let called = tokio::time::timeout(timeout, self.api.call(path, data, bytes_max)).await;
+        let (code, body) = called.map_err(|_| CallFault::Slow { timeout })??;
+        if (200..300).contains(&code) {
+            Ok(body)
+        } else {
+            Err(CallFault::status(code, &body))
+        }
+    }
+}
+
+impl CallSpec {
+    /// Returns the HTTP method, for people.
+    pub(crate) fn method(&self) -> &'static str {
+        match &self.data {
+            None => "GET",
+            Some(_) => "POST",
+        }
+    }
+}
+
+/// Parses a response as JSON.
+///
+/// # Errors
+/// [`CallFault::Unreadable`], which says where, and not what: the text may be a secret.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Value, CallFault> {
+    serde_json::from_slice(bytes).map_err(|error| CallFault::Unreadable {
+        problem: format!(
+            "{:?} error at line {} column {}",
+            error.classify(),
+            error.line(),
+            error.column()
+        ),
+    })
+}
+
+/// Encodes a response as the log keeps it.
+///
+/// # Errors
+/// [`CallFault::Unreadable`] or [`CallFault::TooLarge`].
+pub(crate) fn encode(json: &Value) -> Result<Bytes, CallFault> {
+    let body = anteroom_wire::body::encode_json(json);
+    let body = body.map_err(|error| CallFault::Unreadable {
+        problem: error.to_string(),
+    })?;
+    if body.len() > OBJECT_BYTES_MAX {
+        return Err(CallFault::TooLarge {
+            bytes_max: OBJECT_BYTES_MAX,
+        });
+    }
+    Ok(body)
+}

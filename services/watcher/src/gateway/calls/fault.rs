@@ -1,0 +1,195 @@
+//! Faults of a call between the watcher and an endpoint.
+
+use std::time::Duration;
+
+use anteroom_model::Failure;
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::source::apiserver::{Fault, with_sources};
+
+/// The longest part of an error document that is told.
+const PROBLEM_CHARS_MAX: usize = 512;
+
+/// Why a call has no result. Says nothing that may be secret.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum CallFault {
+    /// The endpoint answered with an error.
+    #[error("{message}")]
+    Status {
+        /// Its status code.
+        code: u16,
+        /// In its own words, where it has some.
+        message: String,
+    },
+    /// There was no connection, or it broke.
+    #[error("the endpoint is out of reach: {message}")]
+    Unreachable {
+        /// The transport's own words.
+        message: String,
+    },
+    /// It took too long.
+    #[error("no answer within {} ms", timeout.as_millis())]
+    Slow {
+        /// The time that it may take.
+        timeout: Duration,
+    },
+    /// An answer over its limit.
+    #[error("an answer over the limit of {bytes_max} bytes")]
+    TooLarge {
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// A redirect that is not followed.
+    #[error("not followed: {problem}")]
+    Redirected {
+        /// The reason, for people.
+        problem: String,
+    },
+    /// An answer that is not JSON, or not such as can be kept.
+    #[error("the answer is not usable JSON: {problem}")]
+    Unreadable {
+        /// The reason, for people.
+        problem: String,
+    },
+    /// A registry's answer that breaks the distribution specification.
+    #[error("the registry's answer is not usable: {problem}")]
+    Registry {
+        /// The reason, for people.
+        problem: String,
+    },
+    /// Files of registry credentials that cannot be read.
+    #[error("the watcher cannot read its credentials for registries: its log says why")]
+    Credentials,
+    /// A policy names a Secret that the watcher does not have.
+    #[error(
+        "no Secret `{secret}` is mounted in the watcher: mount it as the folder `{secret}` of one that its \
+         `--registry-config` names"
+    )]
+    NotMounted {
+        /// Its name.
+        secret: String,
+    },
+    /// A host at an address that is not connected to.
+    #[error(
+        "`{host}` is at no address that images are read from: the watcher's `--trusted-registry` \
+         and `--registry-public-only` say from which"
+    )]
+    NotAsked {
+        /// It, with its port where it has one.
+        host: String,
+    },
+    /// The bundle of certificates cannot be used.
+    #[error("`caBundle` cannot be used: {problem}")]
+    Bundle {
+        /// The reason, for people.
+        problem: String,
+    },
+}
+
+/// The field of `metav1.Status` that is told.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    message: String,
+}
+
+impl CallFault {
+    /// From an answer that is no success.
+    pub(crate) fn status(code: u16, body: &[u8]) -> Self {
+        let status: Status = serde_json::from_slice(body).unwrap_or_default();
+        let mut message = status.message;
+        if message.is_empty() {
+            message = String::from_utf8_lossy(body).trim().to_owned();
+        }
+        let message: String = message.chars().take(PROBLEM_CHARS_MAX).collect();
+        let message = if message.is_empty() {
+            format!("HTTP {code}")
+        } else {
+            message
+        };
+        Self::Status { code, message }
+    }
+
+    pub(crate) fn unreachable(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self::Unreachable {
+            message: with_sources(error),
+        }
+    }
+
+    pub(crate) fn bundle(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self::Bundle {
+            problem: with_sources(error),
+        }
+    }
+
+    pub(crate) fn no_host() -> Self {
+        Self::Unreachable {
+            message: "the URL has no host that can be called".to_owned(),
+        }
+    }
+
+    /// The status code; 0 where there was no answer.
+    pub(crate) fn code(&self) -> u16 {
+        match self {
+            Self::Status { code, .. } => *code,
+            _ => 0,
+        }
+    }
+
+    /// For the metric of errors: the status code, or what else it is.
+    pub(crate) fn label(&self) -> String {
+        match self {
+            Self::Status { code, .. } => code.to_string(),
+            Self::Unreachable { .. } => "unreachable".into(),
+            Self::Slow { .. } => "slow".into(),
+            Self::TooLarge { .. } => "too_large".into(),
+            Self::Redirected { .. } => "redirected".into(),
+            Self::Unreadable { .. } => "unreadable".into(),
+            Self::Bundle { .. } => "bundle".into(),
+            Self::Registry { .. } => "registry".into(),
+            Self::NotAsked { .. } => "not_asked".into(),
+            Self::Credentials => "credentials".into(),
+            Self::NotMounted { .. } => "not_mounted".into(),
+        }
+    }
+
+    /// Returns the failure that readers of the view get. `shown` is the endpoint, for people.
+    pub(crate) fn failure(&self, method: &str, shown: &str) -> Failure {
+        let (reason, denied) = match self {
+            Self::Status {
+                code: 401 | 403, ..
+            } => ("Forbidden", "permission denied: "),
+            // Of a resource that nobody serves Kyverno's users read the same: clients match on it.
+            Self::Status { code: 404, .. } if shown.starts_with('/') => {
+                ("NotFound", "permission denied, or no such resource: ")
+            }
+            Self::Status { code: 404, .. } => ("NotFound", ""),
+            Self::Status { .. } => ("CallFailed", ""),
+            Self::Unreachable { .. } | Self::Slow { .. } => ("Unreachable", ""),
+            Self::TooLarge { .. } => ("TooLarge", ""),
+            Self::Redirected { .. } => ("Redirected", ""),
+            Self::Unreadable { .. } => ("Unreadable", ""),
+            Self::Bundle { .. } => ("InvalidBundle", ""),
+            Self::Registry { .. } => ("InvalidAnswer", ""),
+            Self::NotAsked { .. } => ("NotAsked", ""),
+            Self::Credentials | Self::NotMounted { .. } => ("NoCredentials", ""),
+        };
+        Failure::new(
+            reason,
+            format!("failed to {method} resource with raw url: {shown}: {denied}{self}"),
+        )
+    }
+}
+
+impl From<Fault> for CallFault {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::TooLarge { bytes_max } => Self::TooLarge { bytes_max },
+            Fault::Silent { after } => Self::Slow { timeout: after },
+            other => Self::Unreachable {
+                message: other.to_string(),
+            },
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! One call of an endpoint outside of the API server, every part limited: time, size, redirects, addresses.
+//!
+//! `reqwest` connects and speaks HTTP/1.1. It follows no redirect by itself and uses no proxy and no cookies. Redirects are
+//! followed here, since another origin may get none of the call's headers.
+
+mod client;
+mod redirect;
+
+use std::{fmt, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use reqwest::{Response, Url};
+
+use super::CallFault;
+pub(crate) use client::{AddressFilter, HttpClient, HttpClients};
+
+/// The number of redirects that are followed. One more is a fault.
+pub(super) const REDIRECTS_MAX: usize = 3;
+
+/// The longest body of an error answer that is read.
+const PROBLEM_BYTES_MAX: usize = 16 * 1024;
+
+/// A call to make.
+#[derive(Clone)]
+pub(crate) struct HttpCall {
+    /// `http` or `https`.
+    pub url: Uri,
+    /// Headers for the origin of `url` alone.
+    pub headers: HeaderMap,
+    /// The body of a POST, JSON unless the headers say otherwise. `None`: GET.
+    pub data: Option<Bytes>,
+    /// Connects, also after redirects.
+    pub client: HttpClient,
+    /// The largest answer.
+    pub bytes_max: usize,
+}
+
+/// The validators of an answer (`ETag`, `Last-Modified`), for a conditional request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Validators {
+    etag: Option<HeaderValue>,
+    modified: Option<HeaderValue>,
+}
+
+/// An answer of any status. An error answer has only the beginning of its body.
+#[derive(Debug)]
+pub(crate) struct HttpAnswer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    /// True if another origin answered, after a redirect.
+    pub from_other_origin: bool,
+}
+
+impl HttpAnswer {
+    /// Returns the answer if its status is a success.
+    ///
+    /// # Errors
+    /// [`CallFault::Status`] otherwise.
+    pub(crate) fn succeeded(self) -> Result<Self, CallFault> {
+        match self.status.is_success() {
+            true => Ok(self),
+            false => Err(CallFault::status(self.status.as_u16(), &self.body)),
+        }
+    }
+}
+
+/// The result of a conditional call.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// The content is unchanged (304).
+    Unchanged,
+    /// A new body.
+    Body(Bytes, Validators),
+}
+
+impl HttpCall {
+    /// Makes the call. With `known`, an endpoint that supports it may answer that nothing changed.
+    ///
+    /// # Errors
+    /// [`CallFault`].
+    pub(crate) async fn make(
+        &self,
+        known: &Validators,
+        timeout: Duration,
+    ) -> Result<Answer, CallFault> {
+        let answer = self.follow_within(known, timeout).await?;
+        if answer.status == StatusCode::NOT_MODIFIED && *known != Validators::default() {
+            return Ok(Answer::Unchanged);
+        }
+        let validators = Validators::of(&answer.headers);
+        Ok(Answer::Body(answer.succeeded()?.body, validators))
+    }
+
+    /// Makes the call, and returns its answer, whatever the status.
+    ///
+    /// # Errors
+    /// [`CallFault`], but for an error status.
+    pub(crate) async fn ask(&self, timeout: Duration) -> Result<HttpAnswer, CallFault> {
+        self.follow_within(&Validators::default(), timeout).await
+    }
+
+    async fn follow_within(
+        &self,
+        known: &Validators,
+        timeout: Duration,
+    ) -> Result<HttpAnswer, CallFault> {
+        let followed = tokio::time::timeout(timeout, self.follow(known)).await;
+        followed.unwrap_or(Err(CallFault::Slow { timeout }))
+    }
+
+    /// Follows redirects to the answer at their end.
+    async fn follow(&self, known: &Validators) -> Result<HttpAnswer, CallFault> {
+        let url = self.url.to_string();
+        let mut hop = Hop {
+            url: Url::parse(&url).map_err(|_| CallFault::no_host())?,
+            data: self.data.clone(),
+            headers: self.request_headers(known)?,
+        };
+        let mut from_other_origin = false;
+        for _ in 0..=REDIRECTS_MAX {
+            let response = self.send(&hop).await?;
+            match redirect::next(&hop, response.status(), response.headers())? {
+                Some(next) => {
+                    from_other_origin |= hop.url.origin() != next.url.origin();
+                    hop = next;
+                }
+                None => return self.read(response, from_other_origin).await,
+            }
+        }
+        Err(CallFault::Redirected {
+            problem: format!("more than {REDIRECTS_MAX} redirects"),
+        })
+    }
+
+    async fn send(&self, hop: &Hop) -> Result<Response, CallFault> {
+        let method = match &hop.data {
+            None => Method::GET,
+            Some(_) => Method::POST,
+        };
+        let mut request = self.client.of(&hop.url)?.request(method, hop.url.clone());
+        request = request.headers(hop.headers.clone());
+        if let Some(data) = &hop.data {
+            request = request.body(data.clone());
+        }
+        let sent = request.send().await;
+        sent.map_err(|error| client::fault(&hop.url, error))
+    }
+
+    async fn read(
+        &self,
+        response: Response,
+        from_other_origin: bool,
+    ) -> Result<HttpAnswer, CallFault> {
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = match status.is_success() {
+            true => read_body(response, self.bytes_max).await?,
+            false => read_body(response, PROBLEM_BYTES_MAX)
+                .await
+                .unwrap_or_default(),
+        };
+        Ok(HttpAnswer {
+            status,
+            headers,
+            body,
+            from_other_origin,
+        })
+    }
+
+    fn request_headers(&self, known: &Validators) -> Result<HeaderMap, CallFault> {
+        let mut headers = self.headers.clone();
+        let json = HeaderValue::from_static("application/json");
+        headers
+            .entry(header::ACCEPT)
+            .or_insert_with(|| json.clone());
+        if self.data.is_some() {
+            headers.entry(header::CONTENT_TYPE).or_insert(json);
+        }
+        // The limit is on the bytes that are read, so nothing may be compressed.
+        headers.insert(
+            header::ACCEPT_ENCODING,
+            HeaderValue::from_static("identity"),
+        );
+        if let Some(etag) = &known.etag {
+            headers.insert(header::IF_NONE_MATCH, etag.clone());
+        }
+        if let Some(modified) = &known.modified {
+            headers.insert(header::IF_MODIFIED_SINCE, modified.clone());
+        }
+        for length in [
+            header::HOST,
+            header::CONTENT_LENGTH,
+            header::TRANSFER_ENCODING,
+        ] {
+            headers.remove(length);
+        }
+        Ok(headers)
+    }
+}
+
+/// Reads a whole body.
+///
+/// # Errors
+/// [`CallFault::TooLarge`] over the limit, before more of it is read.
+async fn read_body(mut response: Response, bytes_max: usize) -> Result<Bytes, CallFault> {
+    let mut whole = BytesMut::new();
+    loop {
+        let part = response.chunk().await;
+        let part = part.map_err(|error| client::fault(response.url(), error))?;
+        let Some(part) = part else {
+            return Ok(whole.freeze());
+        };
+        if whole.len() + part.len() > bytes_max {
+            return Err(CallFault::TooLarge { bytes_max });
+        }
+        whole.extend_from_slice(&part);
+    }
+}
+
+/// One request of a chain of redirects.
+pub(super) struct Hop {
+    url: Url,
+    data: Option<Bytes>,
+    headers: HeaderMap,
+}
+
+impl Validators {
+    fn of(headers: &HeaderMap) -> Self {
+        Self {
+            etag: headers.get(header::ETAG).cloned(),
+            modified: headers.get(header::LAST_MODIFIED).cloned(),
+        }
+    }
+}
+
+/// Prints nothing: the URL and the headers may be secret.
+impl fmt::Debug for HttpCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpCall").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

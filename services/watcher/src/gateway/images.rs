@@ -1,0 +1,235 @@
+//! Images as registries describe them: the manifest, and the configuration that it names.
+//!
+//! ```text
+//! reference ── Location ──▶ manifest ─┬─ index ──▶ … ──▶ manifest of linux/amd64 ──▶ configuration
+//!                          │       └────────────────────────────────────────────▶ configuration
+//!                          └─ 401 ── Challenge ──▶ credentials, token, and once more
+//! ```
+//!
+//! The author of a Pod names the registry, so nothing of a registry is trusted. Each answer is limited in size and time.
+//! Redirects are counted and never lead from https to http. Content that is named by its digest must have it. The watcher
+//! connects only to permitted addresses ([`reach`]).
+//!
+//! `reqwest` makes the connections, `oci-spec` parses references, and `http-auth` parses challenges. `oci-client` is not
+//! used. It reads manifests, errors and tokens without a limit, resolves names itself, and asks for a token wherever the
+//! registry says. So anyone who may create a Pod could exhaust a watcher's memory.
+
+mod address;
+mod args;
+mod cache;
+mod challenge;
+mod credentials;
+mod document;
+mod keyring;
+mod location;
+mod reach;
+mod reader;
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
+
+use anteroom_model::FactError;
+use anteroom_policy::ImageCredentials;
+use serde_json::Value;
+use tokio::{sync::Semaphore, time::timeout};
+
+use crate::gateway::calls::{CallFault, HttpClient};
+use cache::Cache;
+use keyring::Keyring;
+use location::Location;
+use reader::ImageReader;
+
+pub use args::RegistryArgs;
+pub(crate) use reach::Registries;
+
+/// The largest manifest or index.
+const MANIFEST_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The largest configuration.
+const CONFIG_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The largest answer of whoever gives tokens.
+const TOKEN_BYTES_MAX: usize = 64 * 1024;
+
+/// The longest time for one image, with all its requests.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Images that are read at one time.
+const READS_AT_ONCE: usize = 8;
+
+/// Asks registries. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Images {
+    registries: Arc<Registries>,
+    keyring: Arc<Keyring>,
+    /// Made by the first read, since it loads the system's roots.
+    client: Arc<OnceLock<HttpClient>>,
+    cache: Arc<Cache>,
+    permits: Arc<Semaphore>,
+}
+
+/// An image, and who signs in for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ImageRequest {
+    pub reference: String,
+    pub credentials: ImageCredentials,
+}
+
+/// An image as its registry describes it.
+#[derive(Clone, Debug)]
+pub(crate) struct Image {
+    pub data: Arc<Value>,
+    /// About what it takes.
+    pub bytes: usize,
+    /// When the registry was asked.
+    pub begun: Instant,
+}
+
+impl Images {
+    /// `files` say who signs in where, and folders of them.
+    pub(crate) fn new(registries: Registries, files: Vec<PathBuf>) -> Self {
+        Self {
+            registries: Arc::new(registries),
+            keyring: Arc::new(Keyring(files)),
+            client: Arc::default(),
+            cache: Arc::default(),
+            permits: Arc::new(Semaphore::new(READS_AT_ONCE)),
+        }
+    }
+
+    /// Tells in the log what is wrong with the files of credentials.
+    pub(crate) async fn tell_files(&self) {
+        self.keyring.tell().await;
+    }
+
+    /// Returns a remembered image.
+    pub(crate) fn known(&self, request: &ImageRequest) -> Option<Image> {
+        self.cache.get(request)
+    }
+
+    /// Returns an image, from memory or from its registry. `wait` is the longest wait for a permit.
+    ///
+    /// # Errors
+    /// [`FactError::LiveReadBusy`] where there is none; [`FactError::LiveReadFailed`] with the registry's
+    /// status, or 0 where there was no answer that can be used.
+    pub(crate) async fn read(
+        &self,
+        request: &ImageRequest,
+        wait: Duration,
+    ) -> Result<Image, FactError> {
+        if let Some(known) = self.known(request) {
+            return Ok(known);
+        }
+        let Ok(Ok(_permit)) = timeout(wait, self.permits.acquire()).await else {
+            return Err(FactError::LiveReadBusy {
+                message: format!("{READS_AT_ONCE} images are being read"),
+            });
+        };
+        let begun = Instant::now();
+        let (data, bytes) = self.asked(request).await?;
+        let image = Image {
+            data: Arc::new(data),
+            bytes,
+            begun,
+        };
+        self.cache.put(request, &image);
+        Ok(image)
+    }
+
+    fn client(&self) -> Result<HttpClient, CallFault> {
+        if let Some(client) = self.client.get() {
+            return Ok(client.clone());
+        }
+        let client = HttpClient::filtered(self.registries.clone())?;
+        Ok(self.client.get_or_init(|| client).clone())
+    }
+
+    async fn asked(&self, request: &ImageRequest) -> Result<(Value, usize), FactError> {
+        let location = Location::parse(&request.reference, &self.registries);
+        let location = location.map_err(|fault| failed(request, &fault, ""))?;
+        let mut reader = ImageReader::new(self, request, &location);
+        let read = timeout(TIMEOUT, reader.image()).await;
+        let read = read.unwrap_or(Err(CallFault::Slow { timeout: TIMEOUT }));
+        read.map_err(|fault| {
+            let hint = hint(&fault, request, &location, reader.signs_in);
+            failed(request, &fault, hint)
+        })
+    }
+}
+
+/// Returns a hint to the watcher's options that may explain the fault.
+fn hint(
+    fault: &CallFault,
+    request: &ImageRequest,
+    location: &Location,
+    signs_in: bool,
+) -> &'static str {
+    let credentials = &request.credentials;
+    match fault {
+        CallFault::Status {
+            code: 401 | 403, ..
+        } if !signs_in => match credentials.secrets.is_empty() {
+            true => "; no file of the watcher's `--registry-config` signs in to it",
+            false => "; none of the Secrets that the policy names signs in to it",
+        },
+        CallFault::Unreachable { .. } | CallFault::NotAsked { .. }
+            if credentials.insecure && !location.is_insecure =>
+        {
+            "; `allowInsecureRegistry` counts for hosts that the watcher's `--insecure-registry` names, \
+             with their port, and this is none of them"
+        }
+        _ => "",
+    }
+}
+
+/// Returns the error of a read. A Pod's author chose the host and reads the error. So it has only
+/// the status and the standard error codes of an answer, and no detail of a connection.
+fn failed(request: &ImageRequest, fault: &CallFault, hint: &str) -> FactError {
+    let reference = &request.reference;
+    let told = match fault {
+        CallFault::Status { code, message } => {
+            let codes = registry_codes(message);
+            format!("the registry answers HTTP {code}{codes}")
+        }
+        CallFault::Unreachable { .. } => {
+            tracing::debug!(reference, %fault, "a registry cannot be read");
+            "the registry is out of reach".to_owned()
+        }
+        fault => fault.to_string(),
+    };
+    FactError::LiveReadFailed {
+        code: fault.code(),
+        message: format!("image {reference}: {told}{hint}"),
+    }
+}
+
+/// Returns the standard error codes of an answer, as in `: MANIFEST_UNKNOWN`.
+fn registry_codes(body: &str) -> String {
+    let body: Value = serde_json::from_str(body).unwrap_or_default();
+    let errors = body["errors"].as_array().into_iter().flatten();
+    let codes = errors.filter_map(|error| error["code"].as_str());
+    let is_code =
+        |code: &&str| code.len() <= 40 && code.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    let codes: Vec<_> = codes.filter(is_code).take(3).collect();
+    match codes.is_empty() {
+        true => String::new(),
+        false => format!(": {}", codes.join(", ")),
+    }
+}
+
+#[cfg(test)]
+impl ImageRequest {
+    /// Returns a read without `imageRegistryCredentials`.
+    pub(crate) fn plain(reference: &str) -> Self {
+        Self {
+            reference: reference.to_owned(),
+            credentials: ImageCredentials::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,233 @@
+//! The parts of an image reference. Pure.
+//!
+//! References are read by the grammar that container runtimes have, from the crate of the OCI's
+//! specifications; what is beyond it (a port that is none, large letters, another digest than sha256) is
+//! no reference here.
+
+use oci_spec::distribution::Reference;
+
+use super::{document::checked_digest, reach::Registries};
+use crate::gateway::calls::CallFault;
+
+/// The host of Docker Hub's registry.
+pub(super) const HUB_HOST: &str = "registry-1.docker.io";
+
+/// Names of it: as references have it, as its images are told, and who answers.
+pub(super) const HUB_NAMES: [&str; 3] = ["docker.io", "index.docker.io", HUB_HOST];
+
+/// The longest reference, and more than any that can be written.
+const REFERENCE_BYTES_MAX: usize = 1_024;
+
+/// An image, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Location {
+    pub(super) registry: String,
+    pub(super) repository: String,
+    /// A tag, a digest, or both as `TAG@DIGEST`.
+    pub(super) identifier: String,
+    /// The digest, or else the tag.
+    pub(super) asked: String,
+    /// Whom to ask, with the port where there is one.
+    pub(super) host: String,
+    /// True if the registry uses http.
+    pub(super) is_insecure: bool,
+}
+
+impl Location {
+    /// # Errors
+    /// That it is no reference of an image.
+    pub(super) fn parse(reference: &str, registries: &Registries) -> Result<Self, CallFault> {
+        let location = Self::parts(reference, registries);
+        location.ok_or_else(|| super::document::unusable("it is no reference of an image"))
+    }
+
+    fn parts(reference: &str, registries: &Registries) -> Option<Self> {
+        if reference.len() > REFERENCE_BYTES_MAX {
+            return None;
+        }
+        let parsed: Reference = reference.parse().ok()?;
+        let (registry, host) = match parsed.registry() {
+            hub if hub == HUB_NAMES[0] => (HUB_NAMES[1], HUB_HOST),
+            registry => (registry, registry),
+        };
+        let port = host.split_once(':').map(|(_, port)| port);
+        let is_fit = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
+            && !parsed
+                .repository()
+                .contains(|c: char| c.is_ascii_uppercase())
+            && parsed
+                .digest()
+                .is_none_or(|digest| checked_digest(digest).is_ok());
+        let identifier = match (parsed.tag(), parsed.digest()) {
+            (Some(tag), Some(digest)) => format!("{tag}@{digest}"),
+            (tag, digest) => digest.or(tag)?.to_owned(),
+        };
+        is_fit.then(|| Self {
+            registry: registry.to_owned(),
+            repository: parsed.repository().to_owned(),
+            identifier,
+            asked: parsed
+                .digest()
+                .or(parsed.tag())
+                .unwrap_or_default()
+                .to_owned(),
+            is_insecure: registries.is_insecure(host),
+            host: host.to_ascii_lowercase(),
+        })
+    }
+
+    /// Registry and repository.
+    pub(super) fn name(&self) -> String {
+        format!("{}/{}", self.registry, self.repository)
+    }
+
+    /// Returns a URL within the repository.
+    pub(super) fn url(&self, path: &str) -> String {
+        let scheme = if self.is_insecure { "http" } else { "https" };
+        format!("{scheme}://{}/v2/{}/{path}", self.host, self.repository)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registries() -> Registries {
+        Registries {
+            insecure: vec!["localhost:5000".to_owned()],
+            ..Registries::default()
+        }
+    }
+
+    #[test]
+    fn references_are_taken_apart() {
+        let hub = |rest: &str| format!("https://registry-1.docker.io/v2/{rest}/x");
+        let digest = format!("sha256:{}", "a".repeat(64));
+        let by_digest = format!("ghcr.io/shop/web@{digest}");
+        let both = format!("ghcr.io/shop/web:1@{digest}");
+        let both_identifier = format!("1@{digest}");
+        let at_port = format!("localhost:5000/a@{digest}");
+        for (reference, name, identifier, url) in [
+            (
+                "nginx",
+                "index.docker.io/library/nginx",
+                "latest",
+                &*hub("library/nginx"),
+            ),
+            (
+                "a",
+                "index.docker.io/library/a",
+                "latest",
+                &hub("library/a"),
+            ),
+            (
+                "docker.io/library/nginx:1.2",
+                "index.docker.io/library/nginx",
+                "1.2",
+                &hub("library/nginx"),
+            ),
+            (
+                "index.docker.io/nginx",
+                "index.docker.io/library/nginx",
+                "latest",
+                &hub("library/nginx"),
+            ),
+            (
+                "shop/web",
+                "index.docker.io/shop/web",
+                "latest",
+                &hub("shop/web"),
+            ),
+            (
+                "ghcr.io/shop/web:1.2",
+                "ghcr.io/shop/web",
+                "1.2",
+                "https://ghcr.io/v2/shop/web/x",
+            ),
+            (
+                "ghcr.io/a__b",
+                "ghcr.io/a__b",
+                "latest",
+                "https://ghcr.io/v2/a__b/x",
+            ),
+            ("GHCR.io/a", "GHCR.io/a", "latest", "https://ghcr.io/v2/a/x"),
+            (
+                &by_digest,
+                "ghcr.io/shop/web",
+                &digest,
+                "https://ghcr.io/v2/shop/web/x",
+            ),
+            (
+                &both,
+                "ghcr.io/shop/web",
+                &both_identifier,
+                "https://ghcr.io/v2/shop/web/x",
+            ),
+            (
+                &at_port,
+                "localhost:5000/a",
+                &digest,
+                "http://localhost:5000/v2/a/x",
+            ),
+            (
+                "localhost:5000/a/b/c:d",
+                "localhost:5000/a/b/c",
+                "d",
+                "http://localhost:5000/v2/a/b/c/x",
+            ),
+            (
+                "localhost:5001/a",
+                "localhost:5001/a",
+                "latest",
+                "https://localhost:5001/v2/a/x",
+            ),
+        ] {
+            let location = Location::parse(reference, &registries()).unwrap();
+            assert_eq!(location.name(), name);
+            let found = (&*location.identifier, &*location.url("x"));
+            assert_eq!(found, (identifier, url), "{reference}");
+            let asked = location.identifier.rsplit('@').next();
+            assert_eq!(Some(&*location.asked), asked, "{reference}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_reference_is_not_asked_for() {
+        let long = "a/".repeat(REFERENCE_BYTES_MAX / 2);
+        let other = format!("ghcr.io/a@sha512:{}", "a".repeat(128));
+        for reference in [
+            "",
+            "/",
+            "ghcr.io/",
+            "ghcr.io/a//b",
+            "ghcr.io/../b",
+            "ghcr.io/A",
+            "SHOP/a",
+            "ghcr.io/a:",
+            "ghcr.io/a:b/c",
+            "ghcr.io/a?b",
+            "ghcr.io/a@sha256:1",
+            "ghcr.io/a@md5:aa",
+            &other,
+            "user@ghcr.io/a",
+            "gh cr.io/a",
+            "[::1]:5000/a",
+            "ghcr.io:99999/a",
+            "ghcr.io:0/a",
+            "ghcr.io:/a",
+            "ghcr.io/a%2fb",
+            "ghcr.io/a#b",
+            "ghcr.io/a:b:c",
+            "ghcr.io/.a",
+            "ghcr.io./a",
+            "https://ghcr.io/a",
+            "ghcr.io/a\n",
+            &long,
+        ] {
+            assert!(
+                Location::parse(reference, &registries()).is_err(),
+                "{reference}"
+            );
+        }
+    }
+}

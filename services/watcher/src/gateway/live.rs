@@ -1,0 +1,206 @@
+//! Live reads: what no view answers, read from its source when a rule needs it, by any watcher,
+//! leader or not.
+//!
+//! Whoever can ask can read nothing that no policy reads: a request names policy, rule and context
+//! entry, and only a call that this entry can make is made ([`policies`]). Equal reads that are under
+//! way at the same time are one ([`flights`]); they are limited in rate ([`bucket`]), number, size
+//! and time, those of scans by limits of their own ([`limits`]); nothing is kept but what registries say
+//! of images, for a while ([`crate::gateway::images`]).
+
+mod allowed;
+mod args;
+mod bucket;
+mod evaluate;
+mod flights;
+mod limits;
+mod metrics;
+mod mutate_existing;
+mod policies;
+mod reader;
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_bus::{Address, Bus, BusError, Incoming, Serving};
+use anteroom_mirror::{Mirror, MirrorMetrics};
+use anteroom_model::{FactError, system};
+use anteroom_runtime::{Check, telemetry};
+use anteroom_wire::live;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{Instrument as _, field::Empty};
+
+use crate::gateway::calls::Caller;
+
+pub use args::LiveArgs;
+pub(crate) use metrics::LiveMetrics;
+use reader::Reader;
+
+/// The time after which a lost subscription is tried again.
+const JOIN_RETRY: Duration = Duration::from_millis(500);
+
+/// Requests that are looked at together, those included that wait for their turn; one more is told
+/// that the watcher is busy.
+const REQUESTS_MAX: usize = 1_024;
+
+/// Returns true if a policy (namespace, empty for a `ClusterPolicy`, and name) may read Secrets.
+pub(crate) type MayReadSecrets = dyn Fn(&str, &str) -> bool + Send + Sync;
+
+/// The parts that live reads work with.
+#[derive(Clone)]
+pub(crate) struct LiveTools {
+    /// The bus that brings requests.
+    pub bus: Arc<dyn Bus>,
+    /// Makes the reads.
+    pub caller: Caller,
+    /// Metrics of reads.
+    pub metrics: LiveMetrics,
+    /// Metrics of its mirror of the policies.
+    pub mirrored: MirrorMetrics,
+    /// The name of this watcher, for people.
+    pub watcher: String,
+    /// The limits.
+    pub args: LiveArgs,
+    /// The policies that may read Secrets.
+    pub may_read_secrets: Arc<MayReadSecrets>,
+}
+
+/// Serves live reads until `stop` is cancelled. The place is taken once the policies were read: a
+/// watcher that knows none would refuse what is right. `check` says whether it is: who waits for a watcher
+/// to be ready may ask it then.
+pub(crate) async fn serve(tools: LiveTools, check: Check, stop: CancellationToken) {
+    let bus = Arc::clone(&tools.bus);
+    let mirror = Arc::new(policies::mirror(
+        Arc::clone(&bus),
+        tools.mirrored.clone(),
+        &stop,
+    ));
+    let reader = Arc::new(Reader::new(tools, Arc::clone(&mirror)));
+    reader.images().tell_files().await;
+    let requests = TaskTracker::new();
+    while known(&mirror, &stop).await {
+        match bus.serve(&Address::Live).await {
+            Ok(mut place) => {
+                check.ready();
+                take(&reader, &mut place, &requests, &stop).await;
+                check.not_ready("the place on the bus that was lost");
+            }
+            Err(error) => waits(&error, &stop).await,
+        }
+    }
+    requests.close();
+    requests.wait().await;
+}
+
+/// Waits until the policies were read once; false once asked to stop. How old the news of them is
+/// does not matter: a watcher may serve while none leads.
+async fn known(mirror: &Mirror, stop: &CancellationToken) -> bool {
+    let known = async {
+        let mut views = mirror.views();
+        loop {
+            let policies = views.borrow_and_update().get(&system::policies()).cloned();
+            let mut status = policies.map(|view| view.status());
+            if policies::are_known(mirror) {
+                return;
+            }
+            let moved = async {
+                let moved = match &mut status {
+                    Some(status) => status.changed().await.is_ok(),
+                    None => false,
+                };
+                // Without it, or once it is gone, the set of views changes.
+                if !moved {
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                Ok(()) = views.changed() => {}
+                () = moved => {}
+            }
+        }
+    };
+    stop.run_until_cancelled(known).await.is_some()
+}
+
+async fn waits(error: &BusError, stop: &CancellationToken) {
+    tracing::warn!(%error, "live reads cannot be served");
+    stop.run_until_cancelled(tokio::time::sleep(JOIN_RETRY))
+        .await;
+}
+
+/// Takes requests until the place is lost or given up.
+async fn take(
+    reader: &Arc<Reader>,
+    place: &mut Serving,
+    requests: &TaskTracker,
+    stop: &CancellationToken,
+) {
+    let mut leaving = false;
+    loop {
+        let incoming = tokio::select! {
+            incoming = place.next() => incoming,
+            () = stop.cancelled(), if !leaving => {
+                // Those on their way are still answered.
+                leaving = true;
+                place.drain();
+                continue;
+            }
+        };
+        match incoming {
+            None if leaving => return,
+            None => {
+                stop.run_until_cancelled(tokio::time::sleep(JOIN_RETRY))
+                    .await;
+                return;
+            }
+            Some(Err(error)) => tracing::warn!(%error, "a live read that cannot be read"),
+            Some(Ok(incoming)) => {
+                let room = requests.len() < REQUESTS_MAX;
+                let span = span(&incoming);
+                let reader = Arc::clone(reader);
+                requests.spawn(answer(reader, incoming, room).instrument(span));
+            }
+        }
+    }
+}
+
+async fn answer(reader: Arc<Reader>, incoming: Incoming, room: bool) {
+    let body = if room {
+        reader.answer(&incoming.call).await
+    } else {
+        let busy = Err(FactError::LiveReadBusy {
+            message: format!("{REQUESTS_MAX} live reads wait"),
+        });
+        live::encode_outcome(&busy).unwrap_or_default()
+    };
+    if let Err(error) = incoming.answer(body).await {
+        tracing::debug!(%error, "a live read's answer was not sent");
+    }
+}
+
+/// A read that was not made, or brought nothing: without a status code.
+fn failed(message: impl Into<String>) -> FactError {
+    FactError::LiveReadFailed {
+        code: 0,
+        message: message.into(),
+    }
+}
+
+/// The server's span of one request, below its caller's.
+fn span(incoming: &Incoming) -> tracing::Span {
+    let span = tracing::info_span!(
+        "live read",
+        otel.kind = "server",
+        policy = Empty,
+        rule = Empty,
+        variable = Empty,
+        shared = Empty,
+        age_ms = Empty,
+        error = Empty,
+    );
+    if let Some(trace) = &incoming.call.trace {
+        telemetry::set_parent(&span, &trace.traceparent, &trace.tracestate);
+    }
+    span
+}
+
+#[cfg(test)]
+mod tests;

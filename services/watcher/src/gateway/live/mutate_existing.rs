@@ -1,0 +1,237 @@
+//! Objects that exist already: read whole for a rule that changes them, and written as it has changed them.
+//!
+//! | what is asked | what is asked of the API server |
+//! |---|---|
+//! | one object, by namespace and name | GET; which labels it has to have is seen here |
+//! | others | a part of a LIST, what the names leave out taken out of it |
+//! | a write | PUT, with the `resourceVersion` that the change rests on |
+//! | whether there may be writes | SelfSubjectAccessReview |
+//!
+//! Whoever can ask changes no more than the policies' own targets ([`Policy::permits_writing`]), and Secrets
+//! never. Writes have limits of their own, so that they take nothing from reads.
+
+mod page;
+mod parts;
+mod paths;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anteroom_model::{ExistingObjects, FactError, KindRecord, LabelSelector};
+use anteroom_policy::{FIELD_MANAGER, Policy};
+use anteroom_wire::live::LiveRequest;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use super::{
+    allowed, allowed::Allowed, bucket::Bucket, failed, policies::Policies, reader::Reader,
+};
+use crate::{
+    gateway::{
+        calls::CallTarget,
+        rights::{self, Need},
+    },
+    source::apiserver::ApiServer,
+};
+
+/// The largest object that is written.
+pub(super) const WRITE_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Writes that are begun in a second, in the long run; as many may begin at once. Above it they wait their turn.
+pub(super) const WRITES_PER_SECOND: u32 = 50;
+
+/// Writes that are under way at once.
+const WRITES_MAX: usize = 8;
+
+/// The longest time for a write.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The limits of writes.
+pub(super) struct Writes {
+    bucket: Mutex<Bucket>,
+    places: Semaphore,
+}
+
+impl Writes {
+    pub(super) fn new() -> Self {
+        Self {
+            bucket: Mutex::new(Bucket::new(WRITES_PER_SECOND, Instant::now())),
+            places: Semaphore::new(WRITES_MAX),
+        }
+    }
+
+    /// Writes one object.
+    ///
+    /// # Errors
+    /// [`FactError::WriteFailed`] with the API server's code and words; 409 where the object is not what the
+    /// change rests on. [`FactError::LiveReadBusy`] where there is no room in time.
+    pub(super) async fn write(
+        &self,
+        api: &ApiServer,
+        kind: &KindRecord,
+        object: &Value,
+        deadline: Instant,
+    ) -> Result<(), FactError> {
+        let path = paths::of_object(kind, object).map_err(|problem| refused(0, problem))?;
+        let path = format!("{path}?fieldManager={FIELD_MANAGER}");
+        let body = Bytes::from(object.to_string());
+        if body.len() > WRITE_BYTES_MAX {
+            let message = format!("the object is larger than {WRITE_BYTES_MAX} bytes");
+            return Err(refused(0, message));
+        }
+        let busy = || FactError::LiveReadBusy {
+            message: format!("{WRITES_PER_SECOND} writes a second, {WRITES_MAX} at once"),
+        };
+        let most = deadline.saturating_duration_since(Instant::now());
+        let wait = self.bucket.lock().take(Instant::now(), most);
+        tokio::time::sleep(wait.ok_or_else(busy)?).await;
+        let most = deadline.saturating_duration_since(Instant::now());
+        let place = tokio::time::timeout(most, self.places.acquire()).await;
+        let Ok(Ok(_place)) = place else {
+            return Err(busy());
+        };
+        let put = api.put(&path, body, WRITE_BYTES_MAX * 2);
+        let (code, said) = match tokio::time::timeout(WRITE_TIMEOUT, put).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(fault)) => return Err(refused(0, fault.to_string())),
+            Err(_) => return Err(refused(0, "the API server did not answer".to_owned())),
+        };
+        if (200..300).contains(&code) {
+            return Ok(());
+        }
+        let said: Value = serde_json::from_slice(&said).unwrap_or_default();
+        let message = said["message"].as_str().unwrap_or("no reason given");
+        let message: String = message.chars().take(512).collect();
+        Err(refused(
+            code,
+            match code {
+                403 => format!("{message}. {}", rights::grant(kind)),
+                _ => message,
+            },
+        ))
+    }
+}
+
+impl Reader {
+    /// One part of the objects that a rule changes, or is triggered by.
+    pub(super) async fn existing(
+        &self,
+        request: &LiveRequest,
+        objects: &ExistingObjects,
+        deadline: Instant,
+    ) -> Result<Value, FactError> {
+        let check = |policy: &Policy| policy.permits_reading(&request.rule, objects);
+        self.permitted_soon(&request.policy, check).await?;
+        let kind = self.kind(&objects.group, &objects.version, &objects.kind)?;
+        if let Some(path) = paths::of_one(&kind, objects) {
+            match self.fetched(path, deadline).await {
+                Ok(object) if is_asked(objects, &object) => {
+                    return Ok(match is_selected(objects, &object)? {
+                        true => json!({"items": [*object]}),
+                        false => json!({"items": []}),
+                    });
+                }
+                Ok(_) => {
+                    let other = format!("the API server gave another object than {objects}");
+                    return Err(failed(other));
+                }
+                // That may be the kind, too: only a list that lacks an object says that it is not there.
+                Err(FactError::LiveReadFailed { code: 404, .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.part(&kind, objects, deadline).await
+    }
+
+    async fn fetched(&self, path: String, deadline: Instant) -> Result<Arc<Value>, FactError> {
+        let read = Allowed {
+            target: allowed::Target::Call(CallTarget::Api { path }),
+            data: None,
+            config_map: false,
+            secret: false,
+        };
+        // Nobody waits for it: it takes no room from admission.
+        let answer = self.read(&read, true, deadline).await?.answer;
+        Ok(answer)
+    }
+
+    /// Writes an object that a rule has changed.
+    pub(super) async fn write(
+        &self,
+        request: &LiveRequest,
+        (target, object): (usize, &Value),
+        deadline: Instant,
+    ) -> Result<Value, FactError> {
+        let check = |policy: &Policy| policy.permits_writing(&request.rule, target, object);
+        self.permitted_soon(&request.policy, check).await?;
+        let api_version = object["apiVersion"].as_str().unwrap_or_default();
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let kind = self.kind(group, version, object["kind"].as_str().unwrap_or_default())?;
+        let writes = self.writes();
+        let written = writes.write(self.api(), &kind, object, deadline).await;
+        written.map(|()| Value::Null)
+    }
+
+    /// Returns the rights that the watcher lacks to change such objects; null if none.
+    pub(super) async fn may_write(&self, objects: &ExistingObjects) -> Result<Value, FactError> {
+        let kind = self.kind(&objects.group, &objects.version, &objects.kind)?;
+        let need = Need::from(objects.clone());
+        let lacks = rights::lacking(self.api(), &kind, &need.namespace, &need.name).await;
+        let lacks = lacks.map_err(failed)?;
+        Ok(lacks.map_or(Value::Null, Value::from))
+    }
+
+    /// A kind that the API server serves, other than Secrets.
+    fn kind(&self, group: &str, version: &str, kind: &str) -> Result<KindRecord, FactError> {
+        let record = self.policies().kind(group, version, kind).ok_or_else(|| {
+            failed(format!(
+                "the API server serves no kind `{kind}` of `{group}` in version `{version}`"
+            ))
+        })?;
+        match (&*record.gvr.group, &*record.gvr.resource) {
+            ("", "secrets") => Err(failed("Secrets that exist are not changed")),
+            _ => Ok(record),
+        }
+    }
+}
+
+impl Policies {
+    /// Returns a kind that the API server serves, as the coordinator has published it.
+    fn kind(&self, group: &str, version: &str, kind: &str) -> Option<KindRecord> {
+        let name = match group {
+            "" => format!("{kind}.{version}"),
+            group => format!("{kind}.{version}.{group}"),
+        };
+        let found = self.kinds()?.read(Some(u64::MAX), |view, _| {
+            let object = view.get("", &name)?;
+            anteroom_wire::body::decode(object.body()).ok()
+        });
+        found.ok()?
+    }
+}
+
+/// Returns true if the object's name and namespace match the request.
+fn is_asked(objects: &ExistingObjects, object: &Value) -> bool {
+    object["kind"] == *objects.kind
+        && object["metadata"]["name"] == *objects.name
+        && object["metadata"]["namespace"].as_str().unwrap_or_default() == objects.namespace
+}
+
+/// Returns true if the object has the requested labels.
+fn is_selected(objects: &ExistingObjects, object: &Value) -> Result<bool, FactError> {
+    let selector = LabelSelector::parse(&objects.label_selector);
+    let selector = selector.map_err(|error| failed(error.to_string()))?;
+    let labels = &object["metadata"]["labels"];
+    Ok(selector.matches(|label| labels[label].as_str()))
+}
+
+fn refused(code: u16, message: String) -> FactError {
+    FactError::WriteFailed { code, message }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,347 @@
+use anteroom_model::{GroupVersionResource, ObjectKey, system};
+use anteroom_wire::{
+    live::{LiveCall, LiveOutcome},
+    query::Query,
+};
+use http::Response;
+
+use super::{super::tests::Rig, *};
+use crate::gateway::{
+    calls::{Caller, testing::api_server},
+    live::LiveArgs,
+};
+
+fn pod(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "shop", "resourceVersion": "7", "labels": {"app": "web"}}})
+}
+
+/// An API server with three Pods, and Secrets. One Pod has changed since it was listed.
+fn answer(method: &str, uri: &str) -> (u16, Value) {
+    const EXPIRED: &str = "/api/v1/namespaces/shop/pods?limit=100&continue=old";
+    let listed = |name: &str| json!({"metadata": pod(name)["metadata"]});
+    match (method, uri) {
+        ("GET", "/api/v1/namespaces/shop/pods/web-1") => (200, pod("web-1")),
+        ("GET", "/api/v1/namespaces/shop/pods?limit=100") => (
+            200,
+            json!({"items": [listed("api")], "metadata": {"continue": "more"}}),
+        ),
+        ("GET", "/api/v1/namespaces/shop/pods?limit=200&continue=more") => (
+            200,
+            json!({"items": [listed("web-1"), listed("web-2")], "metadata": {"continue": "end"}}),
+        ),
+        // Too old, and said to be so: it goes on from another place, or from none.
+        ("GET", EXPIRED) => (410, json!({"metadata": {"continue": "more"}})),
+        ("GET", "/api/v1/namespaces/shop/pods?limit=100&continue=gone") => (410, json!({})),
+        ("GET", "/api/v1/namespaces/shop/pods?limit=100&continue=more") => (
+            200,
+            json!({"items": [listed("web-1")], "metadata": {"continue": "end"}}),
+        ),
+        ("GET", "/api/v1/namespaces/shop/pods?limit=100&continue=end") => {
+            (200, json!({"items": [listed("api-2")], "metadata": {}}))
+        }
+        ("GET", "/api/v1/namespaces/shop/pods?limit=100&fieldSelector=metadata.name%3Dgone") => {
+            (200, json!({"items": [], "metadata": {}}))
+        }
+        ("PUT", "/api/v1/namespaces/shop/pods/web-1?fieldManager=anteroom") => (200, pod("web-1")),
+        ("PUT", "/api/v1/namespaces/shop/pods/web-2?fieldManager=anteroom") => {
+            (409, json!({"message": "changed"}))
+        }
+        ("PUT", _) => (403, json!({"message": "no"})),
+        ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews") => {
+            (201, json!({"status": {"allowed": false}}))
+        }
+        _ => (404, json!({"message": "not found"})),
+    }
+}
+
+async fn rig() -> Rig {
+    let answers = |method: &str, uri: &str, _: bool| answer(method, uri);
+    rig_of(LiveArgs::default(), answers).await
+}
+
+/// Builds a rig whose API server also sees whether only metadata is requested.
+async fn rig_of(
+    args: LiveArgs,
+    answer: impl Fn(&str, &str, bool) -> (u16, Value) + Send + Sync + 'static,
+) -> Rig {
+    let api = api_server(move |request| {
+        let uri = request.uri().to_string();
+        let accept = request.headers()["accept"].to_str().unwrap();
+        let are_names = accept.contains("PartialObjectMetadataList");
+        let (code, body) = answer(request.method().as_str(), &uri, are_names);
+        Response::builder()
+            .status(code)
+            .body(body.to_string())
+            .unwrap()
+    });
+    let mut rig = Rig::with(args, Caller::new(api, 1_000), Default::default()).await;
+    for (kind, resource) in [("Pod", "pods"), ("Secret", "secrets")] {
+        let record = KindRecord {
+            gvr: GroupVersionResource::new("", "v1", resource),
+            kind: kind.into(),
+            namespaced: true,
+            subresources: Vec::new(),
+            preferred: true,
+            watchable: true,
+        };
+        let record = serde_json::to_value(&record).unwrap();
+        let name = format!("{kind}.v1");
+        rig.writer.put(&system::kinds(), "", &name, record).await;
+    }
+    let manifest = json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+        "spec": {"rules": [{
+            "name": "r", "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
+            "mutate": {
+                "targets": [{"apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "web-*"}],
+                "patchStrategicMerge": {"spec": {"a": "b"}},
+            },
+        }, {
+            "name": "one", "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
+            "mutate": {
+                "targets": [{"apiVersion": "v1", "kind": "Pod", "namespace": "shop",
+                    "name": "{{ request.object.data.pod }}"}],
+                "patchStrategicMerge": {"spec": {"a": "b"}},
+            },
+        }]},
+    });
+    rig.writer.put(&system::policies(), "", "p", manifest).await;
+    rig.writer.beat().await;
+    rig
+}
+
+fn request(call: LiveCall) -> LiveRequest {
+    LiveRequest {
+        policy: ObjectKey::new("", "p"),
+        rule: "r".into(),
+        variable: "mutate.targets[0]".into(),
+        call,
+        query: Query {
+            expression: String::new(),
+            parameters: Default::default(),
+            missing_key_is_error: false,
+            selection: None,
+        },
+        reply_key: None,
+        of_scan: false,
+    }
+}
+
+async fn asked(rig: &Rig, call: LiveCall) -> LiveOutcome {
+    rig.ask(&request(call)).await
+}
+
+fn objects(kind: &str, name: &str) -> ExistingObjects {
+    ExistingObjects {
+        target: Some(0),
+        version: "v1".into(),
+        kind: kind.into(),
+        namespace: "shop".into(),
+        name: name.into(),
+        ..ExistingObjects::default()
+    }
+}
+
+fn result(outcome: LiveOutcome) -> Value {
+    anteroom_wire::body::to_json(&outcome.unwrap().result).unwrap()
+}
+
+fn write_code(outcome: LiveOutcome) -> u16 {
+    match outcome.unwrap_err() {
+        FactError::WriteFailed { code, .. } => code,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_a_target_means_is_read_part_by_part() {
+    let rig = rig().await;
+    let ask = |objects| asked(&rig, LiveCall::Existing { objects });
+    let found = result(ask(objects("Pod", "web-*")).await);
+    let names = found["items"].as_array().unwrap().iter();
+    let names: Vec<_> = names.map(|item| &item["metadata"]["name"]).collect();
+    assert_eq!(names, ["web-1", "web-2"]);
+    assert_eq!(
+        (&found["items"][0]["kind"], &found["continue"]),
+        (&json!("Pod"), &json!("end"))
+    );
+    let mut rest = objects("Pod", "web-*");
+    rest.continues = "end".into();
+    let rest = result(ask(rest).await);
+    assert_eq!(
+        (&rest["items"], &rest["continue"]),
+        (&json!([]), &json!(""))
+    );
+    // No other kind, and no other name.
+    for objects in [
+        objects("Secret", "web-*"),
+        objects("Pod", "*"),
+        objects("Pod", "web-1"),
+    ] {
+        assert!(ask(objects).await.is_err());
+    }
+}
+
+/// The API server forgets the state of a list after some minutes: it goes on in the one that is now.
+#[tokio::test]
+async fn a_list_that_has_become_too_old_goes_on_where_the_api_server_says() {
+    let rig = rig().await;
+    let at = |place: &str| {
+        let mut objects = objects("Pod", "web-*");
+        objects.continues = place.into();
+        asked(&rig, LiveCall::Existing { objects })
+    };
+    let part = result(at("old").await);
+    assert_eq!(
+        (&part["items"][0]["metadata"]["name"], &part["continue"]),
+        (&json!("web-1"), &json!("end"))
+    );
+    let failed = at("gone").await.unwrap_err();
+    assert!(
+        matches!(failed, FactError::LiveReadFailed { code: 410, .. }),
+        "{failed:?}"
+    );
+}
+
+/// A named object needs no list, and no right to list.
+#[tokio::test]
+async fn one_that_is_named_is_read_alone_and_its_labels_are_looked_at_here() {
+    let rig = rig().await;
+    for (selector, count) in [
+        ("app=web", Some(1)),
+        ("app!=web", Some(0)),
+        ("app in (", None),
+    ] {
+        let mut objects = objects("Pod", "web-1");
+        objects.label_selector = selector.into();
+        let mut request = request(LiveCall::Existing { objects });
+        request.rule = "one".into();
+        let found = rig.ask(&request).await.ok();
+        let found = found.map(|found| result(Ok(found))["items"].as_array().map_or(9, Vec::len));
+        assert_eq!(found, count, "{selector}");
+    }
+}
+
+/// A 404 of one object may mean that the kind is missing. Only a list tells.
+#[tokio::test]
+async fn what_is_not_found_is_not_there_where_a_list_lacks_it() {
+    let rig = rig().await;
+    let ask = async |name: &str| {
+        let objects = objects("Pod", name);
+        let mut request = request(LiveCall::Existing { objects });
+        request.rule = "one".into();
+        rig.ask(&request).await
+    };
+    let found = result(ask("web-1").await);
+    assert_eq!(found["items"][0]["metadata"]["name"], "web-1");
+    assert_eq!(result(ask("gone").await)["items"], json!([]));
+    let failed = ask("unknown").await.unwrap_err();
+    assert!(
+        matches!(failed, FactError::LiveReadFailed { code: 404, .. }),
+        "{failed:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_a_rule_has_changed_is_written_over_what_it_was_made_of() {
+    let rig = rig().await;
+    let put = |object: Value| asked(&rig, LiveCall::Write { target: 0, object });
+    assert_eq!(result(put(pod("web-1")).await), Value::Null);
+    assert_eq!(write_code(put(pod("web-2")).await), 409);
+    let forbidden = put(pod("web-3")).await.unwrap_err().to_string();
+    assert!(
+        forbidden.contains("anteroom.dev/aggregate-to-watcher-writes"),
+        "{forbidden}"
+    );
+    let mut blind = pod("web-1");
+    blind["metadata"]["resourceVersion"].take();
+    assert_eq!(write_code(put(blind).await), 0);
+    let mut large = pod("web-1");
+    large["spec"] = "x".repeat(WRITE_BYTES_MAX).into();
+    assert_eq!(write_code(put(large).await), 0);
+    // No target of the policy.
+    let mut secret = pod("web-1");
+    secret["kind"] = "Secret".into();
+    for object in [secret, pod("api")] {
+        let refused = put(object).await.unwrap_err();
+        assert!(
+            matches!(refused, FactError::LiveReadFailed { .. }),
+            "{refused:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_lacking_is_told() {
+    let rig = rig().await;
+    let call = LiveCall::MayWrite {
+        objects: objects("Pod", "web-*"),
+    };
+    let lacks = result(asked(&rig, call).await);
+    let lacks = lacks.as_str().unwrap();
+    assert!(
+        lacks.starts_with("the watcher may not get, list, update Pod"),
+        "{lacks}"
+    );
+    let call = LiveCall::MayWrite {
+        objects: objects("Secret", ""),
+    };
+    assert!(asked(&rig, call).await.is_err());
+}
+
+/// The second of three Pods exceeds the limit of a read, and so does each page with it.
+#[tokio::test]
+async fn a_page_that_is_too_large_is_read_in_smaller_ones() {
+    const BYTES_MAX: usize = 2_000;
+    let args = LiveArgs {
+        live_read_bytes_max: BYTES_MAX,
+        ..LiveArgs::default()
+    };
+    let rig = rig_of(args, |method, uri, are_names| {
+        let whole = |name: &str, bytes: usize, next: &str| {
+            let item = json!({"metadata": pod(name)["metadata"], "spec": "x".repeat(bytes)});
+            (
+                200,
+                json!({"items": [item], "metadata": {"continue": next}}),
+            )
+        };
+        let pods = uri.strip_prefix("/api/v1/namespaces/shop/pods?limit=");
+        match (pods, are_names) {
+            (Some("1"), false) => whole("web-1", 1, "two"),
+            (Some("1&continue=two"), true) => whole("web-2", 1, "three"),
+            (Some("100&continue=three"), false) => whole("web-3", 1, ""),
+            (Some(_), false) => whole("web-1", BYTES_MAX, "never"),
+            _ => panic!("{method} {uri}"),
+        }
+    })
+    .await;
+    let (mut objects, mut found) = (objects("Pod", "web-*"), Vec::new());
+    loop {
+        let call = LiveCall::Existing {
+            objects: objects.clone(),
+        };
+        let part = result(asked(&rig, call).await);
+        let names = |field: &str, name: fn(&Value) -> &Value| -> Vec<_> {
+            let all = part[field].as_array().into_iter().flatten();
+            all.map(|one| name(one).clone()).collect()
+        };
+        found.push((
+            names("items", |item| &item["metadata"]["name"]),
+            names("unread", |item| &item["name"]),
+        ));
+        match part["continue"].as_str() {
+            Some(next) if !next.is_empty() => next.clone_into(&mut objects.continues),
+            _ => break,
+        }
+    }
+    let name = |name: &str| vec![json!(name)];
+    assert_eq!(
+        found,
+        [
+            (name("web-1"), vec![]),
+            (vec![], name("web-2")),
+            (name("web-3"), vec![]),
+        ]
+    );
+}

@@ -1,0 +1,404 @@
+//! Answers one live read: whether it may be made, whether there is room for it, what it brings.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anteroom_bus::Call;
+use anteroom_mirror::Mirror;
+use anteroom_model::{FactError, ObjectKey};
+use anteroom_policy::{Policy, Refusal};
+use anteroom_wire::live::{self, LiveCall, LiveOutcome, LiveReply, LiveRequest};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::sync::SemaphorePermit;
+
+use super::{
+    LiveTools,
+    allowed::{Allowed, Target},
+    evaluate::evaluate,
+    failed,
+    flights::Flights,
+    limits::Limits,
+    mutate_existing::Writes,
+    policies::Policies,
+};
+use crate::{
+    gateway::{
+        calls::{Answer, CALL_TIMEOUT, CallFault, Validators, parse},
+        images::{Image, Images},
+    },
+    source::{apiserver::ApiServer, prune::prune},
+};
+
+/// The longest wait for a policy that is unknown here, or differs from the caller's: it may be on
+/// its way.
+const POLICY_WAIT: Duration = Duration::from_millis(500);
+
+/// Answers up to this size are evaluated over where they are; larger ones on a thread of their own.
+const INLINE_BYTES_MAX: usize = 64 * 1024;
+
+/// The result of a read.
+pub(super) type Brought = Result<Fetched, FactError>;
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub(super) struct Fetched {
+    pub(super) answer: Arc<Value>,
+    /// About what it takes.
+    bytes: usize,
+    /// When it was asked for, perhaps for somebody before.
+    begun: Instant,
+}
+
+impl From<Image> for Fetched {
+    fn from(image: Image) -> Self {
+        Self {
+            answer: image.data,
+            bytes: image.bytes,
+            begun: image.begun,
+        }
+    }
+}
+
+pub(super) struct Reader {
+    tools: LiveTools,
+    policies: Policies,
+    admission: Limits,
+    scans: Limits,
+    flights: Flights<(bool, String), Brought>,
+    images: Images,
+    writes: Writes,
+}
+
+impl Reader {
+    pub(super) fn new(tools: LiveTools, mirror: Arc<Mirror>) -> Self {
+        let LiveTools { args, .. } = &tools;
+        Self {
+            policies: Policies::new(mirror),
+            admission: Limits::of_admission(args),
+            scans: Limits::of_scans(args),
+            flights: Flights::default(),
+            images: args.registries.images(),
+            writes: Writes::new(),
+            tools,
+        }
+    }
+
+    pub(super) fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
+    pub(super) fn writes(&self) -> &Writes {
+        &self.writes
+    }
+
+    pub(super) fn images(&self) -> &Images {
+        &self.images
+    }
+
+    /// A turn and a place for a read that nobody waits for.
+    pub(super) async fn scan_place(
+        &self,
+        deadline: Instant,
+    ) -> Result<SemaphorePermit<'_>, FactError> {
+        self.scans.turn(deadline).await?;
+        self.scans.place(deadline).await
+    }
+
+    /// Counts objects that are too large to be read.
+    pub(super) fn unread(&self, count: usize) {
+        self.tools.metrics.unread(count);
+    }
+
+    /// For what is read in another way, and for what is no read.
+    pub(super) fn api(&self) -> &ApiServer {
+        self.tools.caller.api()
+    }
+
+    /// Answers a call. Whatever is wrong is an answer too.
+    pub(super) async fn answer(self: &Arc<Self>, call: &Call) -> Bytes {
+        let begun = Instant::now();
+        let outcome = match live::decode_request(&call.body) {
+            Err(error) => Err(FactError::RequestInvalid {
+                message: error.to_string(),
+            }),
+            Ok(request) => {
+                let span = tracing::Span::current();
+                span.record("policy", request.policy.to_string());
+                span.record("rule", &request.rule);
+                span.record("variable", &request.variable);
+                let read = self.outcome(&request, begun + call.deadline);
+                let read = tokio::time::timeout(call.deadline, read).await;
+                read.unwrap_or_else(|_| Err(exceeded(call.deadline)))
+            }
+        };
+        record(&outcome);
+        let error = outcome.as_ref().err();
+        self.tools.metrics.ended(error, begun.elapsed());
+        live::encode_outcome(&outcome).unwrap_or_else(|error| {
+            let too_large = Err(FactError::BudgetExceeded {
+                message: format!("its result: {error}"),
+            });
+            live::encode_outcome(&too_large).unwrap_or_default()
+        })
+    }
+
+    async fn outcome(self: &Arc<Self>, request: &LiveRequest, deadline: Instant) -> LiveOutcome {
+        let begun = Instant::now();
+        let answer = match &request.call {
+            LiveCall::Existing { objects } => self.existing(request, objects, deadline).await,
+            LiveCall::Write { target, object } => {
+                self.write(request, (*target, object), deadline).await
+            }
+            LiveCall::MayWrite { objects } => self.may_write(objects).await,
+            _ => return self.called(request, deadline).await,
+        }?;
+        let result = anteroom_wire::body::encode_json(&answer);
+        Ok(LiveReply {
+            watcher: self.tools.watcher.clone(),
+            age_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            shared: false,
+            result: result.map_err(|error| failed(error.to_string()))?,
+            sealed: false,
+        })
+    }
+
+    async fn called(self: &Arc<Self>, request: &LiveRequest, deadline: Instant) -> LiveOutcome {
+        let allowed = self.allowed_soon(request).await?;
+        let reply_key = self.check_secrets(request, &allowed)?;
+        let secret = allowed.secret;
+        let of_scan = request.of_scan;
+        // Admission does not wait in a scan's queue, though both read the same.
+        let key = allowed.key().map(|key| (of_scan, key));
+        let this = Arc::clone(self);
+        let read = move || async move { this.read(&allowed, of_scan, deadline).await };
+        let (flight, shared) = match key {
+            Some(key) => self.flights.join(key, read),
+            None => Flights::default().join((), read),
+        };
+        if shared {
+            self.tools.metrics.shared();
+        }
+        let of_flight = flight.begun;
+        let brought = flight.landed().await;
+        let Fetched {
+            answer,
+            bytes,
+            begun,
+        } = brought.unwrap_or_else(|| Err(ended()))?;
+        let begun = begun.min(of_flight);
+        let query = request.query.clone();
+        let evaluated = off_thread(bytes, move || evaluate(&query, &answer)).await;
+        let mut result = match secret {
+            true => evaluated.map_err(anteroom_seal::reply::withheld)?,
+            false => evaluated?,
+        };
+        if let Some(reply_key) = reply_key {
+            let sealed = anteroom_seal::reply::seal_to(&reply_key, &result);
+            result = sealed.map_err(|error| failed(error.to_string()))?;
+        }
+        Ok(LiveReply {
+            watcher: self.tools.watcher.clone(),
+            age_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            shared,
+            result,
+            sealed: secret,
+        })
+    }
+
+    async fn allowed_soon(&self, request: &LiveRequest) -> Result<Allowed, FactError> {
+        let key = &request.policy;
+        self.soon(|| Allowed::by(&*self.policy(key)?, request))
+            .await
+    }
+
+    /// Checks that a policy permits the read.
+    pub(super) async fn permitted_soon(
+        &self,
+        key: &ObjectKey,
+        check: impl Fn(&Policy) -> Result<(), Refusal>,
+    ) -> Result<(), FactError> {
+        let permitted = || {
+            let permitted = check(&*self.policy(key)?);
+            permitted.map_err(|refusal| failed(format!("policy `{key}`: {refusal}")))
+        };
+        self.soon(permitted).await
+    }
+
+    /// A policy that was just applied may be known to the reader before it is known here.
+    async fn soon<T>(&self, allowed: impl Fn() -> Result<T, FactError>) -> Result<T, FactError> {
+        let Some(mut changes) = self.policies.changes() else {
+            return allowed();
+        };
+        let soon = async {
+            loop {
+                changes.mark_unchanged();
+                if let Ok(allowed) = allowed() {
+                    return Some(allowed);
+                }
+                if changes.changed().await.is_err() {
+                    return None;
+                }
+            }
+        };
+        match tokio::time::timeout(POLICY_WAIT, soon).await {
+            Ok(Some(allowed)) => Ok(allowed),
+            _ => allowed(),
+        }
+    }
+
+    fn policy(&self, key: &ObjectKey) -> Result<Arc<Policy>, FactError> {
+        let policy = self.policies.get(key);
+        policy.ok_or_else(|| {
+            failed(format!(
+                "this watcher knows no policy `{key}` that compiles"
+            ))
+        })
+    }
+
+    /// Checks that a read of Secrets is allowed, and returns the key to seal the result to.
+    fn check_secrets(
+        &self,
+        request: &LiveRequest,
+        allowed: &Allowed,
+    ) -> Result<Option<Bytes>, FactError> {
+        if !allowed.secret {
+            return Ok(None);
+        }
+        let ObjectKey { namespace, name } = &request.policy;
+        if !(self.tools.may_read_secrets)(namespace, name) {
+            let reader = match &**namespace {
+                "" => format!("ClusterPolicy {name}"),
+                namespace => format!("Policy {namespace}/{name}"),
+            };
+            return Err(FactError::SecretForbidden { reader });
+        }
+        match &request.reply_key {
+            Some(key) => Ok(Some(key.clone())),
+            None => Err(FactError::RequestInvalid {
+                message: "a read of Secrets brings a key that its result is sealed to".into(),
+            }),
+        }
+    }
+
+    /// Reads, once there is room for it within the deadline of its first reader.
+    pub(super) async fn read(
+        &self,
+        allowed: &Allowed,
+        of_scan: bool,
+        deadline: Instant,
+    ) -> Brought {
+        let limits = match of_scan {
+            true => &self.scans,
+            false => &self.admission,
+        };
+        // What is remembered takes nobody's turn.
+        if let Target::Image(wanted) = &allowed.target
+            && let Some(known) = self.images.known(wanted)
+        {
+            return Ok(known.into());
+        }
+        limits.turn(deadline).await?;
+        let begun = Instant::now();
+        let target = match &allowed.target {
+            Target::Image(wanted) => {
+                // Who writes a Pod names the registry: one that is slow takes places from images alone,
+                // of which scans take no more than their own.
+                let _place = match of_scan {
+                    true => Some(limits.place(deadline).await?),
+                    false => None,
+                };
+                let most = deadline.saturating_duration_since(Instant::now());
+                let _under_way = self.tools.metrics.under_way();
+                return self.images.read(wanted, most).await.map(Fetched::from);
+            }
+            Target::Call(target) => target,
+        };
+        let _place = limits.place(deadline).await?;
+        let _under_way = self.tools.metrics.under_way();
+        // It is not cut short with its first reader's deadline: others may have joined.
+        let nothing_known = Validators::default();
+        let answer = self.tools.caller.fetch(
+            target,
+            allowed.data.as_ref(),
+            &nothing_known,
+            self.tools.args.live_read_bytes_max,
+            CALL_TIMEOUT,
+        );
+        let bytes = match answer.await.map_err(|fault| read_failed(&fault))? {
+            Answer::Body(bytes, _) => bytes,
+            Answer::Unchanged => return Err(ended()), // Only where something is known.
+        };
+        let (size, config_map) = (bytes.len(), allowed.config_map);
+        let answer = off_thread(size, move || {
+            if config_map {
+                as_config_map(&bytes)
+            } else {
+                parse(&bytes).map_err(|fault| read_failed(&fault))
+            }
+        });
+        Ok(Fetched {
+            answer: Arc::new(answer.await?),
+            bytes: size,
+            begun,
+        })
+    }
+}
+
+/// `{data, metadata}`, pruned as in a view.
+fn as_config_map(bytes: &[u8]) -> Result<Value, FactError> {
+    let object = prune(bytes, "v1", "ConfigMap");
+    let mut object = object.map_err(|error| failed(error.to_string()))?;
+    let data = object.remove("data").unwrap_or_else(|| json!({}));
+    let metadata = object.remove("metadata").unwrap_or_else(|| json!({}));
+    Ok(json!({"data": data, "metadata": metadata}))
+}
+
+/// Work over so many bytes, where it holds up nobody.
+async fn off_thread<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> Result<T, FactError> + Send + 'static,
+) -> Result<T, FactError> {
+    if bytes <= INLINE_BYTES_MAX {
+        return work();
+    }
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(ended()))
+}
+
+/// In the words of whoever was asked.
+fn read_failed(fault: &CallFault) -> FactError {
+    FactError::LiveReadFailed {
+        code: match fault {
+            // Nobody said so, but it means that.
+            CallFault::TooLarge { .. } => 413,
+            fault => fault.code(),
+        },
+        message: fault.to_string(),
+    }
+}
+
+fn ended() -> FactError {
+    failed("the read ended unexpectedly")
+}
+
+fn exceeded(given: Duration) -> FactError {
+    FactError::DeadlineExceeded {
+        deadline_ms: u64::try_from(given.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+fn record(outcome: &LiveOutcome) {
+    let span = tracing::Span::current();
+    match outcome {
+        Ok(reply) => {
+            span.record("shared", reply.shared);
+            span.record("age_ms", reply.age_ms);
+        }
+        Err(error) => {
+            span.record("error", error.code().as_str());
+        }
+    }
+}

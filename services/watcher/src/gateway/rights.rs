@@ -1,0 +1,121 @@
+//! This watcher's own rights, as the API server reports them: the user as which it writes, and the
+//! objects of `mutate.targets` that it may write.
+//!
+//! What a policy needs is asked for when the policy comes, and again slowly: what lacks after a few seconds at first
+//! and every few minutes later, so that a grant is seen; what is granted every ten minutes. One question is under way
+//! at a time.
+
+mod answers;
+mod review;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tokio::{sync::watch, time::Instant};
+
+use crate::source::{apiserver::ApiServer, discovery::Catalog};
+
+use answers::Answers;
+pub(crate) use answers::Need;
+pub(crate) use review::{grant, lacking};
+
+/// The time between two questions: for a thousand such policies the API server is asked for minutes, not at once.
+const PACE: Duration = Duration::from_millis(100);
+
+/// The shortest time between two publications of all answers, while more is asked for: every policy that changes
+/// something is looked at again then.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
+
+/// The wait before the API server is asked again who we are.
+const USER_RETRY: Duration = Duration::from_secs(10);
+
+/// The same at first, while others wait for it.
+const USER_RETRY_SOON: Duration = Duration::from_secs(1);
+
+/// The number of such short waits.
+const USER_RETRIES_SOON: u32 = 15;
+
+/// The right that lacks for each need, for people; `None`: none does. A need without an answer is not in it.
+pub(crate) type Found = BTreeMap<Need, Option<String>>;
+
+/// The user as whom this watcher writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Writer {
+    /// Nobody has answered yet.
+    #[default]
+    Unknown,
+    /// The API server does not say it.
+    Unsaid,
+    /// The user's name.
+    Known(String),
+}
+
+/// Keeps `found` in step with what is needed.
+pub(crate) async fn keep(
+    api: ApiServer,
+    catalog: watch::Receiver<Option<Arc<Catalog>>>,
+    mut needed: watch::Receiver<Arc<Vec<Need>>>,
+    found: watch::Sender<Found>,
+) {
+    let mut answers = Answers::default();
+    let mut told: Option<Instant> = None;
+    loop {
+        answers.set_needs(&needed.borrow_and_update());
+        let (now, catalog) = (Instant::now(), catalog.borrow().clone());
+        let next = match (answers.due(now), catalog) {
+            (Some(need), Some(catalog)) => {
+                let said = review::ask(&api, &catalog, &need).await;
+                if let Err(problem) = &said {
+                    tracing::debug!(?need, problem, "it is not known what may be written");
+                }
+                answers.answered(&need, said.ok(), Instant::now());
+                Instant::now() + PACE
+            }
+            (Some(_), None) => now + USER_RETRY,
+            (None, _) => answers.next().unwrap_or(now + USER_RETRY),
+        };
+        let now = Instant::now();
+        if answers.due(now).is_none() || told.is_none_or(|told| now >= told + TOLD_EVERY) {
+            told = Some(now);
+            found.send_if_modified(|before| {
+                let now = answers.all();
+                let is_news = *before != now;
+                *before = now;
+                is_news
+            });
+        }
+        tokio::select! {
+            () = tokio::time::sleep_until(next) => {}
+            Ok(()) = needed.changed() => {}
+        }
+    }
+}
+
+/// Finds out as whom this watcher writes, once.
+pub(crate) async fn find_user(api: ApiServer, found: watch::Sender<Writer>) {
+    let mut failures = 0;
+    loop {
+        let problem = match review::user(&api).await {
+            Ok(Writer::Known(user)) => {
+                tracing::info!(user, "this is who writes what rules change");
+                found.send_replace(Writer::Known(user));
+                return;
+            }
+            Ok(unsaid) => {
+                failures = failures.max(USER_RETRIES_SOON);
+                found.send_replace(unsaid);
+                "the API server does not say it".to_owned()
+            }
+            Err(problem) => problem,
+        };
+        match failures {
+            USER_RETRIES_SOON => tracing::warn!(
+                problem,
+                "it is not known as whom this watcher writes: webhooks go by their `--watcher-user`"
+            ),
+            _ => tracing::debug!(problem, "it is not known as whom this watcher writes"),
+        }
+        let is_soon = failures < USER_RETRIES_SOON;
+        failures = failures.saturating_add(1);
+        tokio::time::sleep(if is_soon { USER_RETRY_SOON } else { USER_RETRY }).await;
+    }
+}

@@ -1,0 +1,202 @@
+//! The questions: SelfSubjectReview and SelfSubjectAccessReview.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::{Need, Writer};
+use crate::source::{apiserver::ApiServer, discovery::Catalog};
+use anteroom_model::KindRecord;
+
+/// The largest answer.
+const BYTES_MAX: usize = 1024 * 1024;
+
+/// Returns the verbs that changing objects needs: `get` and `update` for a named one, `list` too
+/// for others.
+fn verbs(kind: &KindRecord, namespace: &str, name: &str) -> &'static [&'static str] {
+    let are_many = name.is_empty() || (kind.namespaced && namespace.is_empty());
+    match are_many {
+        true => &["get", "list", "update"],
+        false => &["get", "update"],
+    }
+}
+
+/// Asks the API server for this watcher's user.
+///
+/// # Errors
+/// Why it is not known: it may be soon.
+pub(super) async fn user(api: &ApiServer) -> Result<Writer, String> {
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    match post(api, path, &review).await? {
+        (200..300, said) => {
+            let user = said["status"]["userInfo"]["username"].as_str();
+            let user = user.filter(|user| !user.is_empty());
+            let user = user.ok_or("the answer names no user")?;
+            Ok(Writer::Known(user.to_owned()))
+        }
+        // Not served, or not to us.
+        (403..=405, _) => Ok(Writer::Unsaid),
+        (code, _) => Err(answered(code)),
+    }
+}
+
+/// Asks for the missing right of a need; `None`: nothing is missing.
+pub(super) async fn ask(
+    api: &ApiServer,
+    catalog: &Catalog,
+    need: &Need,
+) -> Result<Option<String>, String> {
+    let mut records = catalog.resources.iter().map(|resource| &resource.record);
+    let record = records.find(|record| {
+        let gvr = &record.gvr;
+        (&gvr.group, &gvr.version, &record.kind) == (&need.group, &need.version, &need.kind)
+    });
+    match record {
+        Some(record) => lacking(api, record, &need.namespace, &need.name).await,
+        None => {
+            let api_version = match &*need.group {
+                "" => need.version.clone(),
+                group => format!("{group}/{}", need.version),
+            };
+            let kind = &need.kind;
+            Ok(Some(format!(
+                "the API server serves no kind `{kind}` of `{api_version}`"
+            )))
+        }
+    }
+}
+
+/// Returns the right that the watcher lacks to change objects of a kind, with what to grant; `None`
+/// if none. An empty namespace or name means all.
+///
+/// # Errors
+/// Where the API server does not say.
+pub(crate) async fn lacking(
+    api: &ApiServer,
+    kind: &KindRecord,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<String>, String> {
+    let mut lacks = Vec::new();
+    for &verb in verbs(kind, namespace, name) {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {
+                "verb": verb, "group": kind.gvr.group, "version": kind.gvr.version,
+                "resource": kind.gvr.resource, "name": name,
+                "namespace": if kind.namespaced { namespace } else { "" },
+            }},
+        });
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let said = match post(api, path, &review).await? {
+            (200..300, said) => said,
+            (code, _) => return Err(answered(code)),
+        };
+        match said["status"]["allowed"].as_bool() {
+            Some(true) => {}
+            Some(false) => lacks.push(verb),
+            None => return Err("the answer says nothing".to_owned()),
+        }
+    }
+    Ok((!lacks.is_empty()).then(|| {
+        let (lacks, grant) = (lacks.join(", "), grant(kind));
+        // In those that come to be meant it may, perhaps.
+        let place = match kind.namespaced && namespace.is_empty() {
+            true => " in all namespaces",
+            false => "",
+        };
+        format!("the watcher may not {lacks} {}{place}. {grant}", kind.kind)
+    }))
+}
+
+/// Returns what an administrator grants.
+pub(crate) fn grant(kind: &KindRecord) -> String {
+    let (group, resource) = (&kind.gvr.group, &kind.gvr.resource);
+    format!(
+        "Grant the watcher `get`, `list` and `update` on `{resource}` of the API group `{group}`: by a ClusterRole \
+         with the label `anteroom.dev/aggregate-to-watcher-writes: \"true\"`"
+    )
+}
+
+/// The code, and what is said with it, if that can be read.
+async fn post(api: &ApiServer, path: &str, review: &Value) -> Result<(u16, Value), String> {
+    let body = Bytes::from(review.to_string());
+    let asked = api.call(path, Some(body), BYTES_MAX).await;
+    let (code, said) = asked.map_err(|fault| fault.to_string())?;
+    Ok((code, serde_json::from_slice(&said).unwrap_or_default()))
+}
+
+fn answered(code: u16) -> String {
+    format!("the API server answered {code}")
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Response;
+    use parking_lot::Mutex;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::gateway::calls::testing::api_server;
+
+    fn answers(code: u16, body: &Value) -> ApiServer {
+        let body = body.to_string();
+        api_server(move |_| {
+            let response = Response::builder().status(code);
+            response.body(body.clone()).unwrap()
+        })
+    }
+
+    #[tokio::test]
+    async fn that_nobody_says_who_we_are_is_told_from_that_nobody_answers() {
+        let named = json!({"status": {"userInfo": {"username": "w"}}});
+        let user = async |code, body: &Value| user(&answers(code, body)).await.ok();
+        assert_eq!(user(201, &named).await, Some(Writer::Known("w".into())));
+        for code in [403, 404, 405] {
+            assert_eq!(user(code, &named).await, Some(Writer::Unsaid), "{code}");
+        }
+        for code in [401, 429, 500, 503] {
+            assert_eq!(user(code, &named).await, None, "{code}");
+        }
+        assert_eq!(user(201, &json!({})).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_list_is_asked_for_where_one_is_read() {
+        let kind = |namespaced| KindRecord {
+            gvr: anteroom_model::GroupVersionResource::new("", "v1", "things"),
+            kind: "Thing".into(),
+            namespaced,
+            subresources: Vec::new(),
+            preferred: true,
+            watchable: true,
+        };
+        for (namespaced, namespace, name, expected) in [
+            (true, "shop", "web", "get, update Thing. "),
+            (true, "shop", "", "get, list, update Thing. "),
+            (
+                true,
+                "",
+                "web",
+                "get, list, update Thing in all namespaces. ",
+            ),
+            (true, "", "", "get, list, update Thing in all namespaces. "),
+            (false, "", "web", "get, update Thing. "),
+            (false, "", "", "get, list, update Thing. "),
+        ] {
+            let asked = Arc::new(Mutex::new(0));
+            let count = Arc::clone(&asked);
+            let api = api_server(move |_| {
+                *count.lock() += 1;
+                let refused = json!({"status": {"allowed": false}}).to_string();
+                Response::builder().status(201).body(refused).unwrap()
+            });
+            let lacks = lacking(&api, &kind(namespaced), namespace, name).await;
+            let lacks = lacks.unwrap().unwrap();
+            let expected = format!("the watcher may not {expected}");
+            assert!(lacks.starts_with(&expected), "{lacks}");
+            let verbs = expected.split("not ").nth(1).unwrap().split(", ").count();
+            assert_eq!(*asked.lock(), verbs);
+        }
+    }
+}

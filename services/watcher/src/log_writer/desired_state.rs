@@ -1,0 +1,368 @@
+//! The desired state, as the coordinator wrote it to the log: views and referenced objects, for the feeders of
+//! groups. One reader for the process, whatever it leads.
+//!
+//! [`DesiredState`] is pure: records in, and for each group what changed since it was last asked for. A
+//! change takes the place of an older one of its key, so what waits is bounded by what is wanted.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use anteroom_bus::{Bus, LogEvent, Scope};
+use anteroom_model::{
+    Delta, DesiredView, Group, ObjectKey, ObjectReference, Op, Source, ViewId, ViewState, system,
+};
+use anteroom_wire::{body, envelope::Record};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::generations::Generations;
+
+/// One change of what a group's feeder has to do.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum DesiredChange {
+    /// The view is wanted so.
+    View(ViewId, Box<DesiredView>),
+    /// The view is not wanted any more.
+    ViewGone(ViewId),
+    /// The object is referenced.
+    Object(ObjectReference),
+    /// The object is not referenced any more.
+    ObjectGone(ObjectReference),
+    /// All that is wanted is known. Said once.
+    Settled,
+}
+
+#[derive(Debug, Default)]
+struct Changes {
+    /// With their group's feeder having been told of them or not.
+    views: HashSet<ViewId>,
+    objects: HashMap<ObjectKey, ObjectReference>,
+    settled: bool,
+    told_settled: bool,
+}
+
+/// All views and objects that are wanted, and what changed of them for each group.
+#[derive(Debug, Default)]
+pub(crate) struct DesiredState {
+    views: Generations<ViewId, DesiredView>,
+    objects: Generations<ObjectKey, ObjectReference>,
+    read_whole: bool,
+    /// The log is read to its end, and says of both views that all of it is there.
+    views_synced: bool,
+    objects_synced: bool,
+    /// Records of this reading that cannot be read: what they say is unknown, and so is what is not
+    /// wanted, until they are replaced.
+    unreadable: HashSet<(ViewId, ObjectKey)>,
+    /// There is one of which not even that can be told, until the log is read again.
+    blind: bool,
+    groups: HashMap<Group, Changes>,
+}
+
+impl DesiredState {
+    /// Keeps changes for this group from here on. All that is wanted now is the first of them.
+    fn begin(&mut self, group: Group) {
+        let mut changes = Changes {
+            settled: self.is_settled(),
+            ..Changes::default()
+        };
+        for (view, wanted) in self.views.iter() {
+            if Group::of(&wanted.info.source) == group {
+                changes.views.insert(view.clone());
+            }
+        }
+        for (key, reference) in self.objects.iter() {
+            if group_of(reference) == group {
+                changes.objects.insert(key.clone(), reference.clone());
+            }
+        }
+        self.groups.insert(group, changes);
+    }
+
+    /// Returns what changed for this group since the last call: views before their objects.
+    fn take(&mut self, group: Group) -> Vec<DesiredChange> {
+        let Some(changes) = self.groups.get_mut(&group) else {
+            return Vec::new();
+        };
+        let mut taken = Vec::with_capacity(changes.views.len() + changes.objects.len());
+        for view in changes.views.drain() {
+            taken.push(match self.views.get(&view) {
+                Some(wanted) => DesiredChange::View(view, Box::new(wanted.clone())),
+                None => DesiredChange::ViewGone(view),
+            });
+        }
+        for (key, reference) in changes.objects.drain() {
+            taken.push(match self.objects.get(&key) {
+                Some(_) => DesiredChange::Object(reference),
+                None => DesiredChange::ObjectGone(reference),
+            });
+        }
+        if changes.settled && !std::mem::replace(&mut changes.told_settled, true) {
+            taken.push(DesiredChange::Settled);
+        }
+        taken
+    }
+
+    fn is_settled(&self) -> bool {
+        let is_legible = self.unreadable.is_empty() && !self.blind;
+        is_legible && self.read_whole && self.views_synced && self.objects_synced
+    }
+
+    /// Takes in an event of the log. Returns whether the API server may serve other kinds now.
+    fn take_in(&mut self, event: LogEvent) -> bool {
+        match event {
+            LogEvent::Restart { .. } => {
+                self.views.begin();
+                self.objects.begin();
+                self.read_whole = false;
+                self.views_synced = false;
+                self.objects_synced = false;
+                self.unreadable.clear();
+                self.blind = false;
+            }
+            LogEvent::CaughtUp { .. } => self.read_whole = true,
+            LogEvent::Away { .. } => {}
+            LogEvent::Record {
+                revision,
+                envelope: Err(error),
+            } => {
+                tracing::error!(revision = revision.0, %error, "a record of what is wanted cannot be read");
+                self.unread(error.view, error.key);
+            }
+            LogEvent::Record {
+                envelope: Ok(envelope),
+                ..
+            } => return self.record(envelope.record),
+        }
+        self.settle();
+        false
+    }
+
+    fn record(&mut self, record: Record) -> bool {
+        let view = record.view().clone();
+        match record {
+            Record::Delta { .. } if view == system::kinds() => return true,
+            Record::Delta { delta, .. } => self.delta(view, delta),
+            Record::Control(record) => {
+                // A successor begins anew with what its predecessor left, which is whole too.
+                let synced = record.state == ViewState::Synced;
+                if view == system::wanted() {
+                    self.views_synced |= synced;
+                } else if view == system::references() {
+                    self.objects_synced |= synced;
+                }
+                self.settle();
+            }
+        }
+        false
+    }
+
+    fn delta(&mut self, view: ViewId, delta: Delta<Bytes>) {
+        let Delta { key, op, .. } = delta;
+        let slot = (view, key);
+        let was_unreadable = self.unreadable.remove(&slot);
+        let (view, key) = slot;
+        let is_of_views = view == system::wanted();
+        match op {
+            Op::Put(bytes) => {
+                let taken = match is_of_views {
+                    true => body::decode(&bytes).map(|wanted| self.put_view(wanted)),
+                    false => body::decode(&bytes)
+                        .map(|reference| self.put_object(key.clone(), reference)),
+                };
+                if let Err(error) = taken {
+                    tracing::error!(%view, %key, %error, "what is wanted cannot be read");
+                    self.unread(Some(view), Some(key));
+                }
+            }
+            Op::Delete if is_of_views => self.remove_view(&ViewId::new(&*key.name)),
+            Op::Delete => self.remove_object(&key),
+        }
+        if was_unreadable {
+            self.settle();
+        }
+    }
+
+    /// A record cannot be read: what was known of it stays.
+    fn unread(&mut self, view: Option<ViewId>, key: Option<ObjectKey>) {
+        let Some(view) = view else {
+            self.blind = true;
+            return;
+        };
+        match key {
+            Some(key) if view == system::wanted() => {
+                self.views.touch(&ViewId::new(&*key.name));
+                self.unreadable.insert((view, key));
+            }
+            Some(key) if view == system::references() => {
+                self.objects.touch(&key);
+                self.unreadable.insert((view, key));
+            }
+            // A control record says nothing of what is wanted, and the kinds are only looked for.
+            Some(_) | None => {}
+        }
+    }
+
+    fn put_view(&mut self, wanted: DesiredView) {
+        let (view, group) = (wanted.info.source.view_id(), Group::of(&wanted.info.source));
+        let is_news = self.views.get(&view) != Some(&wanted);
+        self.views.put(view.clone(), wanted);
+        if is_news {
+            self.change(group, |changes| changes.views.insert(view));
+        }
+    }
+
+    fn remove_view(&mut self, view: &ViewId) {
+        if let Some(wanted) = self.views.remove(view) {
+            self.view_gone(view.clone(), &wanted);
+        }
+    }
+
+    fn put_object(&mut self, key: ObjectKey, reference: ObjectReference) {
+        let group = group_of(&reference);
+        let before = self.objects.put(key.clone(), reference.clone());
+        if before.is_none() {
+            self.change(group, |changes| changes.objects.insert(key, reference));
+        }
+    }
+
+    fn remove_object(&mut self, key: &ObjectKey) {
+        if let Some(reference) = self.objects.remove(key) {
+            self.object_gone(key.clone(), reference);
+        }
+    }
+
+    fn view_gone(&mut self, view: ViewId, wanted: &DesiredView) {
+        let group = Group::of(&wanted.info.source);
+        self.change(group, |changes| changes.views.insert(view));
+    }
+
+    fn object_gone(&mut self, key: ObjectKey, reference: ObjectReference) {
+        let group = group_of(&reference);
+        self.change(group, |changes| changes.objects.insert(key, reference));
+    }
+
+    fn change<R>(&mut self, group: Group, change: impl FnOnce(&mut Changes) -> R) {
+        if let Some(changes) = self.groups.get_mut(&group) {
+            change(changes);
+        }
+    }
+
+    /// Once all is known, what this reading did not bring is gone.
+    fn settle(&mut self) {
+        if !self.is_settled() {
+            return;
+        }
+        for (view, wanted) in self.views.sweep() {
+            self.view_gone(view, &wanted);
+        }
+        for (key, reference) in self.objects.sweep() {
+            self.object_gone(key, reference);
+        }
+        self.groups
+            .values_mut()
+            .for_each(|changes| changes.settled = true);
+    }
+}
+
+fn group_of(reference: &ObjectReference) -> Group {
+    let gvr = reference.gvr.clone();
+    Group::of(&Source::Objects { gvr })
+}
+
+/// The reader of the desired state. Cheap to clone; all clones are one.
+#[derive(Clone, Debug)]
+pub(crate) struct DesiredStateReader {
+    state: Arc<Mutex<DesiredState>>,
+    changed: watch::Sender<()>,
+    settled: watch::Sender<bool>,
+    /// Changes whenever the API server begins or ceases to serve something.
+    pub served: watch::Sender<()>,
+}
+
+impl DesiredStateReader {
+    /// Reads nothing yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            state: Arc::default(),
+            changed: watch::Sender::new(()),
+            settled: watch::Sender::new(false),
+            served: watch::Sender::new(()),
+        }
+    }
+
+    /// Follows the log, for ever.
+    pub(crate) async fn run(&self, bus: &dyn Bus) {
+        let scope = vec![system::wanted(), system::references(), system::kinds()];
+        let mut follower = bus.follow(Scope::Views(scope));
+        while let Some(event) = follower.next().await {
+            let (served, settled) = {
+                let mut state = self.state.lock();
+                (state.take_in(event), state.is_settled())
+            };
+            if served {
+                self.served.send_replace(());
+            }
+            // Once known, it stays so: another reading changes it record by record.
+            self.settled.send_if_modified(|before| {
+                let first = settled && !*before;
+                *before |= settled;
+                first
+            });
+            self.changed.send_replace(());
+        }
+        std::future::pending::<()>().await; // The bus was closed: the process ends.
+    }
+
+    /// Returns a receiver of whether the whole desired state is known.
+    pub(crate) fn settled(&self) -> watch::Receiver<bool> {
+        self.settled.subscribe()
+    }
+
+    /// Returns the changes of this group from here on, for a feeder that begins.
+    pub(crate) fn subscribe(&self, group: Group) -> GroupSubscription {
+        self.state.lock().begin(group);
+        let mut changed = self.changed.subscribe();
+        changed.mark_changed();
+        GroupSubscription {
+            group,
+            changed,
+            state: Arc::clone(&self.state),
+        }
+    }
+}
+
+/// The changes of one group's desired state.
+#[derive(Debug)]
+pub(crate) struct GroupSubscription {
+    group: Group,
+    changed: watch::Receiver<()>,
+    state: Arc<Mutex<DesiredState>>,
+}
+
+impl GroupSubscription {
+    /// Returns the changes since the last call; waits until there is one. Dropping the future loses
+    /// nothing.
+    pub(crate) async fn next(&mut self) -> Vec<DesiredChange> {
+        loop {
+            if self.changed.changed().await.is_err() {
+                return std::future::pending().await; // The process ends.
+            }
+            let changes = self.state.lock().take(self.group);
+            if !changes.is_empty() {
+                return changes;
+            }
+        }
+    }
+}
+
+impl Drop for GroupSubscription {
+    fn drop(&mut self) {
+        self.state.lock().groups.remove(&self.group);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,227 @@
+//! The election of the writer of a group of views: one watcher at a time, by the group's lease on
+//! the bus.
+//!
+//! Taking a lease too early does no harm, since every write is fenced: the one who lost it is
+//! refused at its next batch. So a watcher does not wait until readers give up
+//! (`BEAT_SILENCE_MAX_MS`) but half of that, and readers go on without a gap. The watcher with whom
+//! the group belongs ([`Members::place`]) goes first, and anybody else a little later.
+
+use std::time::Duration;
+
+use anteroom_bus::{AppendError, Bus, BusError, Connection, Fence, Lease};
+use anteroom_model::{Group, Incarnation};
+use anteroom_runtime::{Check, backoff::Backoff};
+use anteroom_wire::beat::Beat;
+use tokio::time::Instant;
+
+use crate::log_writer::members::{Members, SILENCE_MAX};
+
+/// The delay with which a watcher takes a group that belongs with another one.
+const DEFERENCE: Duration = Duration::from_millis(700);
+
+/// The interval at which a watcher that waits checks whether the group was taken.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Waits while the bus does not do what it should, in milliseconds.
+const RETRY_BASE_MS: u64 = 200;
+const RETRY_MAX_MS: u64 = 5_000;
+
+/// The right to write.
+#[derive(Clone, Debug)]
+pub(crate) struct Leadership {
+    /// The group.
+    pub group: Group,
+    /// The term.
+    pub term: u32,
+    /// The proof.
+    pub fence: Fence,
+    /// The log that is written.
+    pub incarnation: Incarnation,
+    /// The watcher that leads.
+    pub holder: String,
+}
+
+/// The lease as this candidate finds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Claim {
+    /// It is this candidate's own, from before a restart: it may be taken at once.
+    Own,
+    /// Nobody has it: it may be taken at once by the one with whom the group belongs.
+    Free,
+    /// Somebody has it: not before they have been silent.
+    Held {
+        /// For people.
+        holder: String,
+    },
+}
+
+fn claim(lease: Option<&Lease>, me: &str) -> Claim {
+    match lease {
+        Some(lease) if lease.holder == me => Claim::Own,
+        Some(lease) if !lease.holder.is_empty() => Claim::Held {
+            holder: lease.holder.clone(),
+        },
+        _ => Claim::Free,
+    }
+}
+
+/// The next step towards a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Take,
+    /// Look again after so long at most.
+    Wait(Duration),
+}
+
+/// `open_for`: for how long the lease has been free, or its holder silent beyond [`SILENCE_MAX`];
+/// `None`: it is held, by one that has been silent for `silent`.
+fn step(open_for: Option<Duration>, silent: Duration, mine: bool) -> Step {
+    match open_for {
+        None => Step::Wait(SILENCE_MAX.saturating_sub(silent).max(LOOK_INTERVAL)),
+        Some(open_for) if mine || open_for >= DEFERENCE => Step::Take,
+        Some(_) => Step::Wait(LOOK_INTERVAL),
+    }
+}
+
+/// A candidate's side of it, for one group.
+#[derive(Debug)]
+pub(crate) struct Campaign<'a> {
+    /// The bus with the lease.
+    pub bus: &'a dyn Bus,
+    /// For what.
+    pub group: Group,
+    /// The others.
+    pub members: &'a Members,
+    /// The highest term that was ever seen. A log that was made anew begins with a higher one, so
+    /// that nobody mistakes a new tenure for an old one.
+    pub term_seen: u32,
+    /// Says what is waited for.
+    pub bus_check: &'a Check,
+}
+
+impl Campaign<'_> {
+    /// Returns once this watcher leads the group.
+    pub(crate) async fn win(mut self) -> Leadership {
+        let mut backoff = Backoff::new(RETRY_BASE_MS, RETRY_MAX_MS);
+        loop {
+            match self.attempt().await {
+                Ok(Some(leadership)) => return leadership,
+                Ok(None) => backoff.reset(),
+                Err(error) => {
+                    self.bus_check.not_ready(format!("the bus: {error}"));
+                    tokio::time::sleep(backoff.next(rand::random())).await;
+                }
+            }
+        }
+    }
+
+    /// `None`: it is somebody else's, look again.
+    async fn attempt(&mut self) -> Result<Option<Leadership>, BusError> {
+        let mut connection = self.bus.connection();
+        if *connection.borrow() == Connection::Down {
+            self.bus_check.not_ready("the bus: it cannot be reached");
+        }
+        // An error says that the bus was closed, which the next call says better.
+        let _ = connection.wait_for(|state| *state == Connection::Up).await;
+        let head = self.bus.ensure_log().await?;
+        let found = self.bus.lease(self.group).await?;
+        self.bus_check.ready();
+        let (lease, fence) = found.unzip();
+        let term = lease.as_ref().map_or(0, |lease| lease.term);
+        self.term_seen = self.term_seen.max(term);
+        let claim = claim(lease.as_ref(), self.members.me());
+        if let Claim::Held { holder } = &claim {
+            tracing::info!(group = %self.group, term, leader = holder, "standing by");
+        }
+        if claim != Claim::Own && !self.until_open(term, claim == Claim::Free).await {
+            return Ok(None);
+        }
+        self.take(head.incarnation, fence).await
+    }
+
+    /// Waits until the lease of `term` may be taken by this candidate; `false`: look again, since it
+    /// is another one by now.
+    async fn until_open(&mut self, term: u32, free: bool) -> bool {
+        let begun = Instant::now();
+        let mut moved = self.members.moved();
+        loop {
+            moved.mark_unchanged();
+            let later = self.members.word(self.group, term.saturating_add(1));
+            // An earlier word is of a log that was made anew, or the lease would say so.
+            if let Some(word) = later.filter(|word| word.at >= begun) {
+                self.term_seen = self.term_seen.max(word.term);
+                return false; // It was taken, or handed back: the lease says which.
+            }
+            let silent = self.members.silence(self.group, term, begun);
+            let open_for = if free {
+                Some(begun.elapsed())
+            } else {
+                silent.checked_sub(SILENCE_MAX)
+            };
+            let mine = self.members.place(self.group) == self.members.me();
+            match step(open_for, silent, mine) {
+                Step::Take => return true,
+                Step::Wait(wait) => tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    _ = moved.changed() => {}
+                },
+            }
+        }
+    }
+
+    async fn take(
+        &self,
+        incarnation: Incarnation,
+        expected: Option<Fence>,
+    ) -> Result<Option<Leadership>, BusError> {
+        let term = self.term_seen.saturating_add(1);
+        let holder = self.members.me().to_owned();
+        let lease = Lease {
+            term,
+            holder: holder.clone(),
+        };
+        match self.bus.take_lease(self.group, lease, expected).await {
+            Ok(fence) => Ok(Some(Leadership {
+                group: self.group,
+                term,
+                fence,
+                incarnation,
+                holder,
+            })),
+            // Somebody was faster.
+            Err(AppendError::Fenced) => Ok(None),
+            // If it was taken after all, it is found to be this candidate's own.
+            Err(AppendError::Unknown { message }) => Err(BusError::Unavailable { message }),
+            Err(AppendError::Bus(error)) => Err(error),
+        }
+    }
+}
+
+impl Leadership {
+    /// Hands the lease back, so that a successor need not wait. Whatever comes of it: at worst the
+    /// successor waits.
+    pub(crate) async fn release(&self, bus: &dyn Bus) {
+        let term = self.term.saturating_add(1);
+        let free = Lease {
+            term,
+            holder: String::new(),
+        };
+        if let Err(error) = bus.take_lease(self.group, free, Some(self.fence)).await {
+            tracing::debug!(%error, group = %self.group, "the lease was not handed back");
+            return;
+        }
+        let last = Beat {
+            incarnation: self.incarnation.clone(),
+            group: self.group,
+            term,
+            holder: String::new(),
+            views: Vec::new(),
+        };
+        if let Err(error) = bus.send_beat(&last).await {
+            tracing::debug!(%error, "nobody was told that the lease is free");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! A snapshot of the log as it was when a term began. A new leader compares the source with it.
+
+use std::collections::HashMap;
+
+use anteroom_bus::LogIndex;
+use anteroom_model::{Epoch, Group, ObjectKey, ResourceVersion, ViewId, ViewRecord, ViewState};
+
+/// The views of earlier terms that this term has not taken over yet.
+#[derive(Debug, Default)]
+pub(crate) struct LogSnapshot {
+    views: HashMap<ViewId, InheritedView>,
+}
+
+/// The content of one view in the log.
+#[derive(Debug, Default)]
+pub(crate) struct InheritedView {
+    /// The versions of its objects.
+    pub objects: HashMap<ObjectKey, ResourceVersion>,
+    /// The version at which the earlier term left the source.
+    pub version: ResourceVersion,
+    /// The first epoch of its objects; `None`: the view is not there.
+    pub origin: Option<Epoch>,
+    /// Readers were told that it is dropped, but its objects are still there: they have to go before
+    /// the view begins anew, since readers that freed them will not see them again.
+    pub unpurged: Option<ViewRecord>,
+    record: Option<ViewRecord>,
+}
+
+impl LogSnapshot {
+    /// Divides the log's index by group.
+    pub(crate) fn by_group(index: LogIndex) -> HashMap<Group, Self> {
+        let mut groups: HashMap<Group, Self> = HashMap::new();
+        for (id, view) in Self::new(index).views {
+            let record = view.record.as_ref().or(view.unpurged.as_ref());
+            // A view is opened by its control record, so none is without.
+            let group = record.map_or(Group::COORDINATOR, |r| Group::of(&r.info.source));
+            groups.entry(group).or_default().views.insert(id, view);
+        }
+        groups
+    }
+
+    /// Returns the snapshot of all groups.
+    fn new(index: LogIndex) -> Self {
+        let mut views: HashMap<ViewId, InheritedView> = HashMap::new();
+        for (view, objects) in index.objects {
+            let objects = objects
+                .into_iter()
+                .map(|(key, (_, version))| (key, version));
+            views.entry(view).or_default().objects = objects.collect();
+        }
+        for (id, record) in index.views {
+            let view = views.entry(id).or_default();
+            if record.state != ViewState::Dropped {
+                view.version = record.version.clone();
+                view.origin = Some(record.origin);
+                view.record = Some(record);
+            } else if !view.objects.is_empty() {
+                view.objects.clear();
+                view.unpurged = Some(record);
+            }
+        }
+        Self { views }
+    }
+
+    /// Takes a view out, for its new writer.
+    pub(crate) fn take(&mut self, view: &ViewId) -> InheritedView {
+        self.views.remove(view).unwrap_or_default()
+    }
+
+    /// Takes out the last control records of all other views: they are freed, since nobody wants them.
+    pub(crate) fn drain(&mut self) -> Vec<ViewRecord> {
+        let rest = self.views.drain().map(|(_, view)| view);
+        rest.filter_map(|view| view.record.or(view.unpurged))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_model::{Digest, Source, SourceInfo};
+
+    use super::*;
+
+    fn index(state: ViewState) -> (ViewId, LogIndex) {
+        let source = Source::System { name: "x".into() };
+        let view = source.view_id();
+        let record = ViewRecord {
+            view: view.clone(),
+            info: SourceInfo {
+                source,
+                kind: String::new(),
+                namespaced: false,
+            },
+            epoch: Epoch::new(1, 1),
+            state,
+            version: ResourceVersion::new("9"),
+            objects: 1,
+            digest: Digest::default(),
+            origin: anteroom_model::Epoch::default(),
+            age_max_ms: None,
+        };
+        let object = (
+            ObjectKey::new("", "a"),
+            (Epoch::new(1, 1), ResourceVersion::new("3")),
+        );
+        let mut index = LogIndex::default();
+        index.views.insert(view.clone(), record);
+        index.objects.insert(view.clone(), HashMap::from([object]));
+        (view, index)
+    }
+
+    #[test]
+    fn what_is_asked_for_is_gone_on_with_and_the_rest_is_freed() {
+        let (view, log) = index(ViewState::Synced);
+        let mut snapshot = LogSnapshot::new(log.clone());
+        let taken = snapshot.take(&view);
+        assert_eq!((taken.objects.len(), taken.version.as_str()), (1, "9"));
+        assert!(snapshot.drain().is_empty());
+        assert_eq!(LogSnapshot::new(log).drain().len(), 1);
+    }
+
+    #[test]
+    fn every_group_gets_its_own() {
+        let (view, log) = index(ViewState::Synced);
+        let mut groups = LogSnapshot::by_group(log);
+        assert_eq!(groups.len(), 1);
+        let mut own = groups.remove(&Group::COORDINATOR).unwrap();
+        assert_eq!(own.take(&view).objects.len(), 1);
+    }
+
+    #[test]
+    fn a_dropped_view_whose_objects_remain_is_purged_first() {
+        let (view, log) = index(ViewState::Dropped);
+        let taken = LogSnapshot::new(log.clone()).take(&view);
+        assert!(taken.objects.is_empty() && taken.unpurged.is_some());
+        assert_eq!(LogSnapshot::new(log.clone()).drain().len(), 1);
+        let purged = LogIndex {
+            objects: HashMap::new(),
+            ..log
+        };
+        assert!(
+            LogSnapshot::new(purged).drain().is_empty(),
+            "nothing is left to do"
+        );
+    }
+}

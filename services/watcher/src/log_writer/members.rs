@@ -1,0 +1,324 @@
+//! The watchers that are there, and how they divide the groups of views among themselves.
+//!
+//! Every watcher says by a heartbeat that it stands for election ([`Group::NONE`]); whoever leads a
+//! group says that too. From both, each watcher knows the others and computes the same division:
+//! [`divide`]. Where two see it differently for a while, nothing breaks: the lease decides who writes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use anteroom_bus::{Bus, Connection};
+use anteroom_model::{
+    Group, Incarnation,
+    limits::{BEAT_INTERVAL_MS, BEAT_SILENCE_MAX_MS},
+};
+use anteroom_wire::beat::Beat;
+use parking_lot::Mutex;
+use tokio::{
+    sync::watch,
+    time::{Instant, interval},
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The silence after which a leader or a candidate is no longer counted on.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_millis(BEAT_SILENCE_MAX_MS / 2);
+
+/// The time for which a group is better placed with another watcher before its leader hands it over, so that a
+/// watcher that comes and goes moves nothing.
+pub(crate) const HAND_OVER_AFTER: Duration = Duration::from_secs(5);
+
+/// The interval at which a leader checks whether its group is better placed elsewhere.
+const PLACE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The wait before heartbeats are subscribed to again, where the bus refused.
+const BEATS_RETRY: Duration = Duration::from_millis(500);
+
+/// The last heartbeat of a group's leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LeaderBeat {
+    /// Its term.
+    pub term: u32,
+    /// Empty: the lease was handed back.
+    pub holder: String,
+    /// The moment at which it was heard.
+    pub at: Instant,
+}
+
+/// Returns which group belongs with which watcher. Each gets as many as the next, or one less, and of those
+/// the ones that a hash prefers, so that little moves when one comes or goes. The same for whoever
+/// computes it.
+pub(crate) fn divide(members: &BTreeSet<String>) -> BTreeMap<Group, String> {
+    let share = Group::all().count().div_ceil(members.len().max(1));
+    let mut load: HashMap<&String, usize> = HashMap::new();
+    let mut division = BTreeMap::new();
+    for group in Group::all() {
+        let open = members
+            .iter()
+            .filter(|member| load.get(member).is_none_or(|load| *load < share));
+        let best = open.max_by_key(|member| xxh3_64(format!("{group}/{member}").as_bytes()));
+        if let Some(best) = best {
+            *load.entry(best).or_default() += 1;
+            division.insert(group, best.clone());
+        }
+    }
+    division
+}
+
+#[derive(Debug)]
+struct Heard {
+    /// Watchers that stand for election, and when each was last heard.
+    candidates: BTreeMap<String, Instant>,
+    leaders: HashMap<Group, LeaderBeat>,
+    /// Since when this client hears the bus: silence before that says nothing.
+    since: Instant,
+    /// True while this watcher stands for election.
+    stands: bool,
+    /// It stops, and never stands again.
+    withdrawn: bool,
+}
+
+/// The watchers that stand for election, and who leads which group. Cheap to clone; all clones are one.
+#[derive(Clone, Debug)]
+pub(crate) struct Members {
+    me: Arc<str>,
+    heard: Arc<Mutex<Heard>>,
+    /// Somebody came or went, or a lease was handed back.
+    moved: watch::Sender<()>,
+}
+
+impl Members {
+    /// Returns the members with `me` among them, who stands for election once [`Members::stand`] says so.
+    pub(crate) fn new(me: &str) -> Self {
+        let heard = Heard {
+            candidates: BTreeMap::new(),
+            leaders: HashMap::new(),
+            since: Instant::now(),
+            stands: false,
+            withdrawn: false,
+        };
+        Self {
+            me: me.into(),
+            heard: Arc::new(Mutex::new(heard)),
+            moved: watch::Sender::new(()),
+        }
+    }
+
+    /// Returns this watcher's name.
+    pub(crate) fn me(&self) -> &str {
+        &self.me
+    }
+
+    /// Notes whether this watcher can do the work, as far as it knows. One that cannot leads only what
+    /// nobody else would.
+    pub(crate) fn stand(&self, stands: bool) {
+        let mut heard = self.heard.lock();
+        let stands = stands && !heard.withdrawn;
+        let before = std::mem::replace(&mut heard.stands, stands);
+        drop(heard);
+        if before != stands {
+            self.moved.send_replace(());
+        }
+    }
+
+    /// Withdraws this watcher, which stops: the others need not wait until it is silent.
+    pub(crate) async fn withdraw(&self, bus: &dyn Bus) {
+        {
+            let mut heard = self.heard.lock();
+            heard.withdrawn = true;
+            heard.stands = false;
+        }
+        self.say_once(bus, false).await;
+    }
+
+    /// Changes of who is there.
+    pub(crate) fn moved(&self) -> watch::Receiver<()> {
+        self.moved.subscribe()
+    }
+
+    /// With whom the group belongs now.
+    pub(crate) fn place(&self, group: Group) -> String {
+        let heard = self.heard.lock();
+        let now = Instant::now();
+        let live = heard
+            .candidates
+            .iter()
+            .filter(|(_, at)| now.saturating_duration_since(**at) < SILENCE_MAX);
+        let mut members: BTreeSet<_> = live.map(|(name, _)| name.clone()).collect();
+        if heard.stands || members.is_empty() {
+            members.insert(self.me.to_string());
+        }
+        divide(&members)
+            .remove(&group)
+            .unwrap_or_else(|| self.me.to_string())
+    }
+
+    /// The last word of the group's leader, of `term` or later.
+    pub(crate) fn word(&self, group: Group, term: u32) -> Option<LeaderBeat> {
+        let heard = self.heard.lock();
+        let word = heard.leaders.get(&group).cloned();
+        word.filter(|word| word.term >= term)
+    }
+
+    /// Returns how long nothing was heard from the group's leader of `term` or a later one, counted from when
+    /// the bus could be heard, and from `from` at the earliest.
+    pub(crate) fn silence(&self, group: Group, term: u32, from: Instant) -> Duration {
+        let word = self.word(group, term).map(|word| word.at);
+        let since = self.heard.lock().since.max(from);
+        let last = word.map_or(since, |at| at.max(since));
+        Instant::now().saturating_duration_since(last)
+    }
+
+    /// Groups that nobody is heard to lead.
+    pub(crate) fn leaderless(&self) -> Vec<Group> {
+        let heard = self.heard.lock();
+        let now = Instant::now();
+        let led = |group: &Group| {
+            // One that was handed back is led again in a moment.
+            heard.leaders.get(group).is_some_and(|word| {
+                let silent = now.saturating_duration_since(word.at);
+                silent < Duration::from_millis(BEAT_SILENCE_MAX_MS)
+            })
+        };
+        Group::all().filter(|group| !led(group)).collect()
+    }
+
+    /// Returns once the group has been better placed with another watcher for [`HAND_OVER_AFTER`].
+    pub(crate) async fn better_placed(&self, group: Group) {
+        let mut interval = interval(PLACE_INTERVAL);
+        let mut elsewhere: Option<(String, Instant)> = None;
+        loop {
+            let now = interval.tick().await;
+            let place = self.place(group);
+            if place == *self.me {
+                elsewhere = None;
+                continue;
+            }
+            match &elsewhere {
+                Some((name, since)) if *name == place => {
+                    if now.saturating_duration_since(*since) >= HAND_OVER_AFTER {
+                        return;
+                    }
+                }
+                _ => elsewhere = Some((place, now)),
+            }
+        }
+    }
+
+    /// Returns once somebody is heard who took the group after `term`: a leader that has nothing to
+    /// write would not notice.
+    pub(crate) async fn superseded(&self, group: Group, term: u32) {
+        let begun = Instant::now();
+        let mut interval = interval(PLACE_INTERVAL);
+        loop {
+            interval.tick().await;
+            let later = self.word(group, term.saturating_add(1));
+            if later.is_some_and(|word| word.at > begun && !word.holder.is_empty()) {
+                return;
+            }
+        }
+    }
+
+    /// Takes a beat in.
+    pub(crate) fn hear(&self, beat: &Beat) {
+        let at = Instant::now();
+        let mut heard = self.heard.lock();
+        let moved = if beat.group == Group::NONE {
+            if *beat.holder == *self.me {
+                return;
+            }
+            if beat.term == 0 {
+                heard.candidates.remove(&beat.holder).is_some()
+            } else {
+                let before = heard.candidates.insert(beat.holder.clone(), at);
+                before.is_none_or(|before| at.saturating_duration_since(before) >= SILENCE_MAX)
+            }
+        } else {
+            let later = heard.leaders.get(&beat.group).is_none_or(|word| {
+                // Terms begin anew in a log that was made anew, after a silence.
+                word.term <= beat.term || at.saturating_duration_since(word.at) >= SILENCE_MAX
+            });
+            if later {
+                let word = LeaderBeat {
+                    term: beat.term,
+                    holder: beat.holder.clone(),
+                    at,
+                };
+                heard.leaders.insert(beat.group, word);
+            }
+            later && beat.holder.is_empty()
+        };
+        drop(heard);
+        if moved {
+            self.moved.send_replace(());
+        }
+    }
+
+    /// Listens, and says that this watcher stands, for ever.
+    pub(crate) async fn run(&self, bus: &dyn Bus) {
+        tokio::join!(self.listen(bus), self.say(bus), self.connected(bus));
+    }
+
+    async fn listen(&self, bus: &dyn Bus) {
+        loop {
+            match bus.beats().await {
+                Ok(mut beats) => {
+                    while let Some(beat) = beats.next().await {
+                        self.hear(&beat);
+                    }
+                }
+                Err(error) => tracing::debug!(%error, "beats cannot be heard yet"),
+            }
+            tokio::time::sleep(BEATS_RETRY).await;
+        }
+    }
+
+    async fn say(&self, bus: &dyn Bus) {
+        let mut interval = interval(Duration::from_millis(BEAT_INTERVAL_MS));
+        let mut moved = self.moved();
+        let mut said = false;
+        loop {
+            tokio::select! {
+                _ = interval.tick() => {}
+                _ = moved.changed() => {}
+            }
+            let stands = self.heard.lock().stands;
+            if stands || said {
+                self.say_once(bus, stands).await;
+            }
+            said = stands;
+        }
+    }
+
+    /// Says that this watcher stands, or that it withdraws.
+    async fn say_once(&self, bus: &dyn Bus, stands: bool) {
+        let beat = Beat {
+            incarnation: Incarnation::default(),
+            group: Group::NONE,
+            term: u32::from(stands),
+            holder: self.me.to_string(),
+            views: Vec::new(),
+        };
+        if let Err(error) = bus.send_beat(&beat).await {
+            tracing::debug!(%error, "nobody was told that this watcher is there");
+        }
+    }
+
+    /// Begins to count silence anew: what was not heard while the bus was away is none.
+    async fn connected(&self, bus: &dyn Bus) {
+        let mut connection = bus.connection();
+        loop {
+            if *connection.borrow_and_update() == Connection::Up {
+                self.heard.lock().since = Instant::now();
+            }
+            if connection.changed().await.is_err() {
+                return; // The bus was closed.
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

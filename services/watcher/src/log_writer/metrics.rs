@@ -1,0 +1,189 @@
+//! Metrics of the writer of the log: its batches, the views that it writes, the groups that it leads.
+
+use std::{sync::atomic::AtomicU64, time::Duration};
+
+use anteroom_model::{Group, ViewId, ViewState};
+use anteroom_runtime::Metrics;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+};
+
+use super::publish::ViewStats;
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ViewLabel {
+    view: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct GroupLabel {
+    group: u16,
+}
+
+/// The metrics of all groups. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LogMetrics {
+    objects: Family<ViewLabel, Gauge>,
+    bytes: Family<ViewLabel, Gauge>,
+    age: Family<ViewLabel, Gauge<f64, AtomicU64>>,
+    pending: Family<ViewLabel, Gauge>,
+    synced: Family<ViewLabel, Gauge>,
+    leader: Gauge,
+    groups: Family<GroupLabel, Gauge>,
+    term: Gauge,
+    /// The metrics of batches.
+    pub batches: BatchMetrics,
+}
+
+/// The metrics of batches that are appended to the log. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct BatchMetrics {
+    records: Histogram,
+    body_bytes: Histogram,
+    seconds: Histogram,
+    retries: Counter,
+}
+
+impl Default for BatchMetrics {
+    fn default() -> Self {
+        Self {
+            records: Histogram::new(exponential_buckets(1.0, 4.0, 5)),
+            body_bytes: Histogram::new(exponential_buckets(256.0, 8.0, 6)),
+            seconds: Histogram::new(exponential_buckets(0.000_25, 4.0, 8)),
+            retries: Counter::default(),
+        }
+    }
+}
+
+impl BatchMetrics {
+    fn register(metrics: &Metrics) -> Self {
+        let all = Self::default();
+        for (name, help, histogram) in [
+            (
+                "anteroom_publish_batch_records",
+                "Records in a batch",
+                &all.records,
+            ),
+            (
+                "anteroom_publish_batch_bytes",
+                "Bytes of a batch",
+                &all.body_bytes,
+            ),
+            (
+                "anteroom_publish_seconds",
+                "Time until a batch was in the log",
+                &all.seconds,
+            ),
+        ] {
+            metrics.register(name, help, histogram.clone());
+        }
+        let retries = "Attempts at a batch that failed";
+        metrics.register("anteroom_publish_retries", retries, all.retries.clone());
+        all
+    }
+
+    pub(crate) fn batch(&self, records: usize, body_bytes: usize, took: Duration) {
+        self.records.observe(records as f64);
+        self.body_bytes.observe(body_bytes as f64);
+        self.seconds.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn retry(&self) {
+        self.retries.inc();
+    }
+}
+
+impl LogMetrics {
+    /// Registers all of them.
+    pub(crate) fn register(metrics: &Metrics) -> Self {
+        let all = Self {
+            batches: BatchMetrics::register(metrics),
+            ..Self::default()
+        };
+        for (name, help, family) in [
+            (
+                "anteroom_watch_objects",
+                "Objects of a view at its source",
+                &all.objects,
+            ),
+            (
+                "anteroom_watch_bytes",
+                "Bytes of a view's bodies as published",
+                &all.bytes,
+            ),
+            (
+                "anteroom_watch_pending",
+                "Changes of a view that wait to be written",
+                &all.pending,
+            ),
+            (
+                "anteroom_watch_synced",
+                "Whether readers were told that a view is synced",
+                &all.synced,
+            ),
+        ] {
+            metrics.register(name, help, family.clone());
+        }
+        let age = "How old the news of a view in the log is";
+        metrics.register("anteroom_watch_age_seconds", age, all.age.clone());
+        let leader = "Whether this watcher is the coordinator";
+        metrics.register("anteroom_leader", leader, all.leader.clone());
+        let term = "The term in which this watcher is the coordinator, or last was";
+        metrics.register("anteroom_term", term, all.term.clone());
+        let groups = "Whether this watcher writes the views of a group";
+        metrics.register("anteroom_group_leader", groups, all.groups.clone());
+        all
+    }
+
+    /// Sets the gauges of a view.
+    pub(crate) fn view(&self, stats: &ViewStats) {
+        let label = label(&stats.view);
+        let set = |family: &Family<ViewLabel, Gauge>, value: u64| {
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            family.get_or_create(&label).set(value);
+        };
+        set(&self.objects, stats.objects);
+        set(&self.bytes, stats.bytes);
+        set(&self.pending, stats.pending as u64);
+        let is_synced = stats.told == Some(ViewState::Synced);
+        set(&self.synced, u64::from(is_synced));
+        if stats.news_age_ms != u64::MAX {
+            let age_seconds = stats.news_age_ms as f64 / 1000.0;
+            self.age.get_or_create(&label).set(age_seconds);
+        }
+    }
+
+    /// Removes the view's labels.
+    pub(crate) fn forget(&self, view: &ViewId) {
+        let label = label(view);
+        for gauge in [&self.objects, &self.bytes, &self.pending, &self.synced] {
+            gauge.remove(&label);
+        }
+        self.age.remove(&label);
+    }
+
+    /// Notes that this watcher leads the group in this term; `None`: it does not.
+    pub(crate) fn leads(&self, group: Group, term: Option<u32>) {
+        let label = GroupLabel { group: group.0 };
+        let leads = i64::from(term.is_some());
+        self.groups.get_or_create(&label).set(leads);
+        if group == Group::COORDINATOR {
+            self.leader.set(leads);
+            if let Some(term) = term {
+                self.term.set(i64::from(term));
+            }
+        }
+    }
+}
+
+fn label(view: &ViewId) -> ViewLabel {
+    ViewLabel {
+        view: view.to_string(),
+    }
+}

@@ -1,0 +1,256 @@
+//! The writer of the log. Whoever keeps a view hands its changes in and never waits for the bus, but for
+//! room. One task takes them in batches and appends them, one batch at a time.
+
+mod gather;
+mod pending;
+mod view_state;
+mod work;
+mod write_queue;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anteroom_bus::{AppendError, Bus, BusError, Connection, Fence};
+use anteroom_model::{Incarnation, Revision};
+use anteroom_runtime::{backoff::Backoff, telemetry};
+use anteroom_wire::envelope::{Envelope, TraceContext};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant as Clock,
+};
+
+use gather::Pace;
+pub(crate) use work::{Batch, Incoming, ViewLease, ViewStats, Work};
+pub(crate) use write_queue::{Opening, WriteQueue};
+
+use super::metrics::BatchMetrics;
+
+/// The interval at which it is looked whether a control record is due.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Waits between attempts to append the same batch, in milliseconds.
+const RETRY_BASE_MS: u64 = 50;
+const RETRY_MAX_MS: u64 = 2_000;
+
+/// The reason why nothing more can be written in this term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Somebody else has the lease.
+    Fenced,
+    /// The log is another one: everything has to be written again.
+    LogRemade,
+    /// The bus takes smaller messages than it did when this was handed in: what it takes now is known to
+    /// the next term.
+    TooLarge,
+}
+
+/// The entrance of the queue. Cheap to clone; all clones are one.
+#[derive(Clone, Debug)]
+pub(crate) struct Publisher {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    queue: Mutex<WriteQueue>,
+    /// Something was handed in.
+    work: Notify,
+    /// Something was written. Level-triggered: holders look at the queue.
+    written: watch::Sender<()>,
+    /// The state of a view changed for its readers.
+    told: watch::Sender<()>,
+}
+
+impl Publisher {
+    /// Nothing handed in yet, in this term.
+    pub(crate) fn new(term: u32) -> Self {
+        let shared = Shared {
+            queue: Mutex::new(WriteQueue::new(term)),
+            work: Notify::new(),
+            written: watch::Sender::new(()),
+            told: watch::Sender::new(()),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Hands changes in, and wakes the writer.
+    pub(crate) fn with<R>(&self, change: impl FnOnce(&mut WriteQueue) -> R) -> R {
+        let result = change(&mut self.shared.queue.lock());
+        self.shared.work.notify_one();
+        result
+    }
+
+    /// Returns what `look` sees in the queue, without changing it.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&WriteQueue) -> R) -> R {
+        look(&self.shared.queue.lock())
+    }
+
+    /// Waits until more may be handed in.
+    pub(crate) async fn room(&self) {
+        self.until(WriteQueue::has_room).await;
+    }
+
+    /// Waits until everything that was handed in is in the log.
+    pub(crate) async fn drained(&self) {
+        self.until(WriteQueue::is_done).await;
+    }
+
+    /// Changes of what the readers of any view are told.
+    pub(crate) fn told(&self) -> watch::Receiver<()> {
+        self.shared.told.subscribe()
+    }
+
+    /// Changes whenever something was written.
+    pub(crate) fn written(&self) -> watch::Receiver<()> {
+        self.shared.written.subscribe()
+    }
+
+    async fn until(&self, condition: impl Fn(&WriteQueue) -> bool) {
+        let mut written = self.shared.written.subscribe();
+        while !self.look(&condition) {
+            if written.changed().await.is_err() {
+                return; // Unreachable: `self` holds the sender.
+            }
+        }
+    }
+
+    /// Writes, until it may not any more.
+    pub(crate) async fn run(
+        &self,
+        bus: &dyn Bus,
+        fence: Fence,
+        incarnation: &Incarnation,
+        metrics: &BatchMetrics,
+    ) -> End {
+        let writer = Writer {
+            bus,
+            fence,
+            incarnation,
+            metrics,
+        };
+        let mut pace = Pace::default();
+        let mut refresh_at = Clock::now() + REFRESH_INTERVAL;
+        loop {
+            // Whether there is work or not: a group that is never quiet has readers too.
+            if Clock::now() >= refresh_at {
+                self.shared.queue.lock().refresh(Clock::now().into_std());
+                refresh_at = Clock::now() + REFRESH_INTERVAL;
+            }
+            self.gather(&pace).await;
+            let now = Clock::now().into_std();
+            let work = self.shared.queue.lock().next_work(now);
+            let end = match work {
+                Some(Work::Append(batch)) => {
+                    pace.begin();
+                    match writer.append(&batch).await {
+                        Ok(last) => {
+                            if self.shared.queue.lock().written(&batch, last) {
+                                self.shared.told.send_replace(());
+                            }
+                            None
+                        }
+                        Err(end) => Some(end),
+                    }
+                }
+                Some(Work::Purge(view)) => {
+                    let purge = || async { writer.bus.purge(fence, &view).await };
+                    writer.until_done("purge", purge).await.err()
+                }
+                None => {
+                    // Only now is the last of it done.
+                    self.shared.written.send_replace(());
+                    let work = self.shared.work.notified();
+                    // At its end it is looked what is due.
+                    let _ = tokio::time::timeout_at(refresh_at, work).await;
+                    continue;
+                }
+            };
+            if let Some(end) = end {
+                return end;
+            }
+            self.shared.written.send_replace(());
+        }
+    }
+}
+
+struct Writer<'a> {
+    bus: &'a dyn Bus,
+    fence: Fence,
+    incarnation: &'a Incarnation,
+    metrics: &'a BatchMetrics,
+}
+
+impl Writer<'_> {
+    async fn append(&self, batch: &Batch) -> Result<Revision, End> {
+        let begun = Instant::now();
+        let envelopes = batch.records.iter().map(|(record, span)| Envelope {
+            record: record.clone(),
+            trace: span
+                .in_scope(telemetry::current_trace)
+                .map(|(traceparent, tracestate)| TraceContext {
+                    traceparent,
+                    tracestate,
+                }),
+        });
+        let envelopes: Vec<_> = envelopes.collect();
+        let append = || async { self.bus.append(self.fence, envelopes.clone()).await };
+        let last = self.until_done("append", append).await?;
+        self.metrics
+            .batch(batch.records.len(), batch.body_bytes, begun.elapsed());
+        Ok(last)
+    }
+
+    /// Tries until it is done. Whether an attempt was done after all does not matter: doing it again
+    /// leaves the same state.
+    async fn until_done<T, F>(&self, what: &str, attempt: impl Fn() -> F) -> Result<T, End>
+    where
+        F: Future<Output = Result<T, AppendError>>,
+    {
+        let mut backoff = Backoff::new(RETRY_BASE_MS, RETRY_MAX_MS);
+        loop {
+            let error = match attempt().await {
+                Ok(done) => return Ok(done),
+                Err(AppendError::Fenced) => return Err(End::Fenced),
+                Err(AppendError::Bus(BusError::NoLog)) => return Err(End::LogRemade),
+                Err(AppendError::Bus(error @ BusError::TooLarge { .. })) => {
+                    tracing::error!(%error, "{what} failed, and would again");
+                    // Where the next term meets it too, terms do not follow one another at once.
+                    tokio::time::sleep(Duration::from_millis(RETRY_MAX_MS)).await;
+                    return Err(End::TooLarge);
+                }
+                Err(error) => error,
+            };
+            self.metrics.retry();
+            tracing::warn!(%error, attempt = backoff.attempt() + 1, "{what} failed, it is tried again");
+            self.wait(&mut backoff).await;
+            if log_was_remade(self.bus, self.incarnation).await {
+                return Err(End::LogRemade);
+            }
+        }
+    }
+
+    /// Waits for the backoff, and then for the bus to be within reach.
+    async fn wait(&self, backoff: &mut Backoff) {
+        tokio::time::sleep(backoff.next(rand::random())).await;
+        let mut connection = self.bus.connection();
+        // An error says that the bus was closed, which the next attempt says better.
+        let _ = connection.wait_for(|state| *state == Connection::Up).await;
+    }
+}
+
+/// Returns whether the log that stands there now is another one. Where that cannot be known, it is not.
+pub(crate) async fn log_was_remade(bus: &dyn Bus, incarnation: &Incarnation) -> bool {
+    match bus.head().await {
+        Ok(head) => head.incarnation != *incarnation,
+        Err(BusError::NoLog) => true,
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! Changes that come thick are appended together, so that they share what waking the bus and every
+//! reader costs: at some hundred a second, that is most of what a change costs.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Publisher, WriteQueue};
+
+/// The shortest time from one batch to the next, where few changes wait and nothing else.
+/// A change that comes alone waits for nothing.
+pub(super) const GATHER: Duration = Duration::from_millis(8);
+
+/// The time at which the last batch began.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    begun: Option<Instant>,
+}
+
+impl Pace {
+    /// A batch begins now.
+    pub(super) fn begin(&mut self) {
+        self.begun = Some(Instant::now());
+    }
+}
+
+impl Publisher {
+    /// Lets changes gather for a while, unless what waits is in a hurry.
+    pub(super) async fn gather(&self, pace: &Pace) {
+        let Some(until) = pace.begun.map(|begun| begun + GATHER) else {
+            return;
+        };
+        while Instant::now() < until && self.look(WriteQueue::may_gather) {
+            let more = self.shared.work.notified();
+            // At its end nothing more has come.
+            let _ = tokio::time::timeout_at(until, more).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_model::{ObjectKey, ResourceVersion};
+    use bytes::Bytes;
+    use tracing::Span;
+
+    use super::*;
+    use crate::log_writer::publish::{ViewLease, Work, tests::opened, write_queue::GATHERED_MAX};
+
+    fn change(publisher: &Publisher, lease: &ViewLease, name: &str) {
+        let (key, version) = (ObjectKey::new("n", name), ResourceVersion::new("1"));
+        let now = std::time::Instant::now();
+        publisher.with(|queue| queue.put(lease, key, version, Bytes::new(), now, Span::none()));
+    }
+
+    fn written(publisher: &Publisher) -> usize {
+        match publisher.with(|queue| queue.next_work(std::time::Instant::now())) {
+            Some(Work::Append(batch)) => batch.records.len(),
+            Some(Work::Purge(_)) | None => 0,
+        }
+    }
+
+    /// Returns the time that a writer waits, while `then` happens 3 ms after it began to.
+    async fn waits(publisher: &Publisher, pace: &Pace, then: impl FnOnce()) -> Duration {
+        let begun = Instant::now();
+        let happens = async {
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            then();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = publisher.gather(pace) => {}
+            () = happens => {}
+        }
+        begun.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_that_come_thick_are_one_batch() {
+        let (publisher, lease) = opened();
+        written(&publisher);
+        let mut pace = Pace::default();
+        change(&publisher, &lease, "first");
+        assert_eq!(waits(&publisher, &pace, || ()).await, Duration::ZERO);
+        assert_eq!(written(&publisher), 1);
+        pace.begin();
+        change(&publisher, &lease, "second");
+        let more = || change(&publisher, &lease, "third");
+        assert!(waits(&publisher, &pace, more).await >= GATHER);
+        assert_eq!(written(&publisher), 2);
+        pace.begin();
+        tokio::time::advance(GATHER).await;
+        change(&publisher, &lease, "alone");
+        assert_eq!(waits(&publisher, &pace, || ()).await, Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_in_a_hurry_ends_the_wait() {
+        let (publisher, lease) = opened();
+        let mut pace = Pace::default();
+        pace.begin();
+        assert_eq!(
+            waits(&publisher, &pace, || ()).await,
+            Duration::ZERO,
+            "a record of where a view stands waits for nothing"
+        );
+        written(&publisher);
+        change(&publisher, &lease, "one");
+        let synced = || publisher.with(|queue| queue.complete(&lease));
+        assert!(waits(&publisher, &pace, synced).await < GATHER);
+        written(&publisher);
+        (0..GATHERED_MAX).for_each(|at| change(&publisher, &lease, &at.to_string()));
+        let another = || change(&publisher, &lease, "another");
+        assert!(waits(&publisher, &pace, another).await < GATHER);
+    }
+}

@@ -1,0 +1,48 @@
+//! Changes on their way to the log.
+
+use std::time::Instant;
+
+use anteroom_model::{Delta, Op, ResourceVersion};
+use bytes::Bytes;
+use tracing::Span;
+
+/// A change that is not in the log yet.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) version: ResourceVersion,
+    pub(super) op: Op<Bytes>,
+    /// The version of the key that the log has.
+    pub(super) logged: Option<ResourceVersion>,
+    pub(super) since: Instant,
+    pub(super) span: Span,
+}
+
+/// The outcome for a change that was handed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Queued {
+    /// It waits for its turn.
+    New,
+    /// It took the place of an older change of its key.
+    Coalesced,
+    /// There is nothing to write.
+    Nothing,
+}
+
+/// A change, taken for a batch.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// `None`: the object came and went without being written.
+    pub(super) delta: Option<Delta<Bytes>>,
+    pub(super) body_bytes: usize,
+    pub(super) since: Instant,
+    pub(super) span: Span,
+}
+
+impl Change {
+    pub(super) fn body_bytes(&self) -> usize {
+        match &self.op {
+            Op::Put(body) => body.len(),
+            Op::Delete => 0,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The writer on the bus of one process.
+
+use std::collections::HashMap;
+
+use anteroom_bus::{Lease, LogEvent, Scope, local::LocalBus};
+use anteroom_model::{
+    Group, ObjectKey, ResourceVersion, Source, SourceInfo, ViewState, limits::MESSAGE_BYTES_MAX,
+};
+use anteroom_wire::envelope::Record;
+use bytes::Bytes;
+use tracing::Span;
+
+use super::*;
+
+const TICK: Duration = Duration::from_millis(300);
+
+async fn writing(bus: &LocalBus) -> (Fence, Incarnation) {
+    let incarnation = bus.ensure_log().await.unwrap().incarnation;
+    let lease = Lease {
+        term: 1,
+        holder: "test".into(),
+    };
+    let fence = bus.take_lease(Group::COORDINATOR, lease, None).await;
+    (fence.unwrap(), incarnation)
+}
+
+/// A writer with one view, to which nothing was handed in.
+pub(super) fn opened() -> (Publisher, ViewLease) {
+    let publisher = Publisher::new(1);
+    let info = SourceInfo {
+        source: Source::System { name: "a".into() },
+        kind: String::new(),
+        namespaced: true,
+    };
+    let lease = publisher.with(|queue| queue.open(info, HashMap::new()));
+    (publisher, lease)
+}
+
+fn version(at: u64) -> ResourceVersion {
+    ResourceVersion::new(at.to_string())
+}
+
+fn put(publisher: &Publisher, lease: &ViewLease, body: Bytes) {
+    let (key, now) = (ObjectKey::new("n", "x"), Instant::now());
+    publisher.with(|queue| queue.put(lease, key, version(2), body, now, Span::none()));
+}
+
+/// Readers compare digests, and successors begin where a view was left, by its control records: they
+/// come in a group, too, where something is heard all the time.
+#[tokio::test(start_paused = true)]
+async fn control_records_are_written_in_a_group_that_is_never_quiet() {
+    let bus = LocalBus::new();
+    let (fence, incarnation) = writing(&bus).await;
+    let (publisher, lease) = opened();
+    publisher.with(|queue| queue.listed(&lease, &version(1), Instant::now()));
+    let metrics = BatchMetrics::default();
+    let begun = Clock::now();
+    let hears = async {
+        let mut pace = tokio::time::interval(TICK);
+        for at in 3.. {
+            pace.tick().await;
+            publisher.with(|queue| queue.heard(&lease, Some(version(at)), Instant::now()));
+        }
+    };
+    let mut log = bus.follow(Scope::All);
+    let reads = async {
+        let mut told = Vec::new();
+        while told.len() < 4 {
+            let Some(LogEvent::Record { envelope, .. }) = log.next().await else {
+                continue;
+            };
+            let Record::Control(record) = envelope.unwrap().record else {
+                continue;
+            };
+            if record.state == ViewState::Synced {
+                told.push((begun.elapsed().as_secs(), record));
+            }
+            if told.len() == 1 {
+                put(&publisher, &lease, Bytes::from_static(b"x"));
+            }
+        }
+        told
+    };
+    let told = tokio::select! {
+        end = publisher.run(&bus, fence, &incarnation, &metrics) => panic!("{end:?}"),
+        () = hears => panic!("it hears for ever"),
+        told = reads => told,
+    };
+    let after: Vec<_> = told.windows(2).map(|two| two[1].0 - two[0].0).collect();
+    assert!((10..=11).contains(&after[0]), "after a change: {after:?}");
+    assert!(
+        after[1..].iter().all(|after| (60..=61).contains(after)),
+        "without one: {after:?}"
+    );
+    let versions: Vec<u64> = told
+        .iter()
+        .map(|(_, r)| r.version.as_str().parse().unwrap())
+        .collect();
+    assert!(
+        versions.is_sorted() && versions[0] < versions[3],
+        "{versions:?}"
+    );
+}
+
+/// A bus that takes smaller messages than it did ends the term: the next one knows what is too large.
+#[tokio::test(start_paused = true)]
+async fn what_the_bus_takes_no_more_ends_the_term() {
+    let bus = LocalBus::new();
+    let (fence, incarnation) = writing(&bus).await;
+    let (publisher, lease) = opened();
+    publisher.with(|queue| queue.limit_messages(usize::MAX));
+    put(
+        &publisher,
+        &lease,
+        Bytes::from(vec![0; MESSAGE_BYTES_MAX + 1]),
+    );
+    let metrics = BatchMetrics::default();
+    let end = publisher.run(&bus, fence, &incarnation, &metrics).await;
+    assert_eq!(end, End::TooLarge);
+}

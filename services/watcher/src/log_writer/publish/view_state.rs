@@ -1,0 +1,411 @@
+//! The state of one view on its way to the log: its objects at the source, and what the log has. Pure.
+//!
+//! Two states are kept side by side: the *wanted* one, which every change of the source moves at
+//! once, and the *logged* one, which moves as changes are taken into batches. Between them stand the
+//! pending changes, one for each key: a key that changes ten times while the bus is slow is written
+//! once.
+//!
+//! A list marks the objects that it brings with its number. At its end, those with a smaller number
+//! are not at the source any more.
+
+mod state;
+mod writing;
+
+use std::{
+    cmp::Ordering,
+    collections::{HashMap, hash_map::Entry},
+    time::Instant,
+};
+
+use anteroom_model::{
+    Delta, Digest, Epoch, Failure, ObjectKey, Op, ResourceVersion, Revision, SourceInfo, ViewId,
+    ViewRecord, ViewState,
+};
+use bytes::Bytes;
+use tracing::Span;
+
+use super::{
+    pending::{Change, Queued, Taken},
+    work::Incoming,
+};
+
+/// The part of a key that a failure shows: namespace and name of most kinds, whole.
+const SHOWN_BYTES_MAX: usize = 320;
+
+/// One view, as its writer knows it.
+#[derive(Debug)]
+pub(super) struct ViewWriteState {
+    pub(super) info: SourceInfo,
+    pub(super) epoch: Epoch,
+    wanted: HashMap<ObjectKey, Known>,
+    pending: HashMap<ObjectKey, Change>,
+    /// Lists that began so far.
+    lists: u32,
+    /// Objects that were last heard of before the list of this number have to be written again.
+    rewritten_since: u32,
+    /// Bytes of keys and versions.
+    key_bytes: u64,
+    /// The first epoch of the objects that the log has.
+    pub(super) origin: Epoch,
+    /// See [`ViewRecord::age_max_ms`].
+    pub(super) age_max_ms: Option<u64>,
+    /// Bytes of the wanted objects' bodies.
+    bytes: u64,
+    /// The log after all that was taken from here.
+    logged_objects: u64,
+    logged_digest: Digest,
+    /// State and version of the source, and what readers were told of it.
+    pub(super) state: ViewState,
+    pub(super) version: ResourceVersion,
+    pub(super) told: Told,
+    pub(super) trouble: Option<Failure>,
+    /// Objects that are there and cannot be published.
+    unusable: HashMap<ObjectKey, Unusable>,
+    /// Objects without a name that were passed over since the last list began.
+    pub(super) skipped: u64,
+    pub(super) revision: Revision,
+    pub(super) heard: Option<Instant>,
+    /// The time at which the source was last heard from before the view was opened anew, until the log says that its
+    /// differences are complete: that old is what readers are served meanwhile.
+    pub(super) served_heard: Option<Instant>,
+    /// The time of the oldest change of the batch on its way.
+    pub(super) in_flight_since: Option<Instant>,
+}
+
+/// The last control record of a view in the log.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) state: Option<ViewState>,
+    pub(super) at: Option<Instant>,
+    /// Changes were taken since.
+    pub(super) outdated: bool,
+}
+
+/// An object of the view as the source has it.
+#[derive(Debug)]
+struct Known {
+    version: ResourceVersion,
+    body_bytes: u32,
+    /// The last list that had begun when it was last heard of.
+    list: u32,
+}
+
+/// An object that is there and cannot be published, and why.
+#[derive(Debug)]
+struct Unusable {
+    version: ResourceVersion,
+    list: u32,
+    problem: String,
+}
+
+impl ViewWriteState {
+    /// `seed` is what the log has of the view.
+    pub(super) fn new(
+        info: SourceInfo,
+        epoch: Epoch,
+        seed: HashMap<ObjectKey, ResourceVersion>,
+        origin: Option<Epoch>,
+        age_max_ms: Option<u64>,
+    ) -> Self {
+        let mut digest = Digest::default();
+        let mut key_bytes = 0;
+        for (key, version) in &seed {
+            digest.add(key, version);
+            key_bytes += weight(key, version);
+        }
+        let known = |version| Known {
+            version,
+            body_bytes: 0,
+            list: 0,
+        };
+        Self {
+            info,
+            epoch,
+            logged_objects: seed.len() as u64,
+            logged_digest: digest,
+            wanted: seed
+                .into_iter()
+                .map(|(key, version)| (key, known(version)))
+                .collect(),
+            pending: HashMap::new(),
+            lists: 0,
+            rewritten_since: 0,
+            key_bytes,
+            origin: origin.unwrap_or(epoch),
+            age_max_ms,
+            bytes: 0,
+            state: ViewState::Syncing,
+            version: ResourceVersion::default(),
+            told: Told::default(),
+            trouble: None,
+            unusable: HashMap::new(),
+            skipped: 0,
+            revision: Revision::default(),
+            heard: None,
+            served_heard: None,
+            in_flight_since: None,
+        }
+    }
+
+    /// The number of the last list that began.
+    pub(super) fn last_list(&self) -> u32 {
+        self.lists
+    }
+
+    pub(super) fn objects(&self) -> u64 {
+        self.wanted.len() as u64
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Returns whether a change of the object waits.
+    pub(super) fn is_pending(&self, key: &ObjectKey) -> bool {
+        self.pending.contains_key(key)
+    }
+
+    /// Returns the time of the oldest change that is not in the log.
+    pub(super) fn oldest_change(&self) -> Option<Instant> {
+        let pending = self.pending.values().map(|change| change.since).min();
+        self.in_flight_since.into_iter().chain(pending).min()
+    }
+
+    /// Bytes that keeping this takes: keys, versions, their table, and the bodies that wait.
+    pub(super) fn memory(&self) -> u64 {
+        let slots = self.wanted.capacity() * (size_of::<(ObjectKey, Known)>() + 1)
+            + self.pending.capacity() * (size_of::<(ObjectKey, Change)>() + 1);
+        let waiting: usize = self.pending.values().map(Change::body_bytes).sum();
+        self.key_bytes + (slots + waiting) as u64
+    }
+
+    /// Begins a list and returns its number, which [`ViewWriteState::unseen`] asks for.
+    pub(super) fn begin_list(&mut self) -> u32 {
+        self.lists += 1;
+        self.skipped = 0;
+        self.lists
+    }
+
+    /// Returns whether the object is wanted in any version. Then a list of it counts it as brought.
+    pub(super) fn touch(&mut self, key: &ObjectKey) -> bool {
+        let (known, list) = (self.wanted.get_mut(key), self.lists);
+        known.map(|known| known.list = list).is_some()
+    }
+
+    /// Returns whether the object is at the source, published or not.
+    pub(super) fn holds(&self, key: &ObjectKey) -> bool {
+        self.wanted.contains_key(key) || self.unusable.contains_key(key)
+    }
+
+    /// Returns whether something newer was heard of the object.
+    fn is_outdated(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {
+        let older = |than: &ResourceVersion| version.compare(than) == Some(Ordering::Less);
+        let known = self.wanted.get(key);
+        let unusable = self.unusable.get(key);
+        known.is_some_and(|of| self.is_current(of.list) && older(&of.version))
+            || unusable.is_some_and(|of| self.is_current(of.list) && older(&of.version))
+    }
+
+    /// Returns whether what was heard at the time of this list still counts.
+    fn is_current(&self, list: u32) -> bool {
+        list >= self.rewritten_since
+    }
+
+    /// Opens a new epoch from what is known, to which the next list brings the differences. Changes that
+    /// wait are written in it: their keys are returned.
+    pub(super) fn reopen(&mut self, epoch: Epoch) -> Vec<ObjectKey> {
+        self.begin_epoch(epoch);
+        // A failure is told until the source has been read.
+        if self.is_whole() {
+            self.state = ViewState::Syncing;
+        }
+        self.pending.keys().cloned().collect()
+    }
+
+    fn begin_epoch(&mut self, epoch: Epoch) {
+        self.epoch = epoch;
+        self.served_heard = self.served_heard.or(self.heard);
+    }
+
+    /// Opens a new epoch in which every object is written again, as after the source's history restarted.
+    /// Changes that wait are dropped; the list that follows brings what they brought. Returns the bytes
+    /// that they held.
+    pub(super) fn rewrite(&mut self, epoch: Epoch) -> usize {
+        let mut bytes = 0;
+        for (key, change) in std::mem::take(&mut self.pending) {
+            bytes += change.body_bytes();
+            let unwanted = match change.logged {
+                Some(version) => {
+                    let known = Known {
+                        version,
+                        body_bytes: 0,
+                        list: 0,
+                    };
+                    self.wanted.insert(key, known)
+                }
+                None => self.wanted.remove(&key),
+            };
+            self.bytes -= unwanted.map_or(0, |known| u64::from(known.body_bytes));
+        }
+        self.begin_epoch(epoch);
+        self.rewritten_since = self.lists + 1;
+        self.version = ResourceVersion::default();
+        self.state = ViewState::Syncing;
+        self.unusable.clear();
+        bytes
+    }
+
+    /// Returns whether this very version is wanted already, which is so for most of a list that is read
+    /// again. Then it counts as brought, and need not be put. An object whose size is not known yet has to
+    /// be put once, and so has every object that is to be written again.
+    pub(super) fn is_known(&mut self, key: &ObjectKey, version: &ResourceVersion) -> bool {
+        let (lists, rewritten_since) = (self.lists, self.rewritten_since);
+        let Some(known) = self.wanted.get_mut(key) else {
+            return false;
+        };
+        let same = known.version == *version && known.body_bytes > 0;
+        let is_known = same && known.list >= rewritten_since;
+        if is_known {
+            known.list = lists;
+        }
+        is_known
+    }
+
+    /// The object is now this. Returns also by how much the bytes that wait have grown.
+    pub(super) fn put(&mut self, incoming: Incoming, body: Bytes) -> (Queued, isize) {
+        let Incoming {
+            key,
+            version,
+            since,
+            span,
+        } = incoming;
+        if self.is_outdated(&key, &version) {
+            self.pass_over(&key);
+            return (Queued::Nothing, 0);
+        }
+        self.unusable.remove(&key);
+        self.key_bytes += weight(&key, &version);
+        let body_bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
+        let known = Known {
+            version: version.clone(),
+            body_bytes,
+            list: self.lists,
+        };
+        let before = self.wanted.insert(key.clone(), known);
+        self.bytes += u64::from(body_bytes);
+        if let Some(before) = &before {
+            self.bytes -= u64::from(before.body_bytes);
+            self.key_bytes = self.key_bytes.saturating_sub(weight(&key, &before.version));
+            if before.version == version && self.is_current(before.list) {
+                return (Queued::Nothing, 0);
+            }
+        }
+        let logged = before.map(|known| known.version);
+        self.queue(
+            key,
+            Change {
+                version,
+                op: Op::Put(body),
+                logged,
+                since,
+                span,
+            },
+        )
+    }
+
+    /// Counts an object of which something newer is known as brought by the list: it is there.
+    fn pass_over(&mut self, key: &ObjectKey) {
+        self.touch(key);
+        if let Some(unusable) = self.unusable.get_mut(key) {
+            unusable.list = self.lists;
+        }
+    }
+
+    /// The object is gone.
+    pub(super) fn delete(
+        &mut self,
+        key: &ObjectKey,
+        version: ResourceVersion,
+        now: Instant,
+        span: Span,
+    ) -> (Queued, isize) {
+        if self.is_outdated(key, &version) {
+            return (Queued::Nothing, 0);
+        }
+        self.remove(key, version, now, span)
+    }
+
+    /// The object is gone, whatever was heard of it.
+    pub(super) fn remove(
+        &mut self,
+        key: &ObjectKey,
+        version: ResourceVersion,
+        now: Instant,
+        span: Span,
+    ) -> (Queued, isize) {
+        self.unusable.remove(key);
+        let Some(before) = self.wanted.remove(key) else {
+            return (Queued::Nothing, 0);
+        };
+        self.bytes -= u64::from(before.body_bytes);
+        self.key_bytes = self.key_bytes.saturating_sub(weight(key, &before.version));
+        let logged = Some(before.version);
+        self.queue(
+            key.clone(),
+            Change {
+                version,
+                op: Op::Delete,
+                logged,
+                since: now,
+                span,
+            },
+        )
+    }
+
+    /// Returns the objects of a namespace (empty: all) that the list of this number, which is complete at
+    /// `version`, did not bring, and that are not known to be younger.
+    pub(super) fn unseen(
+        &mut self,
+        list: u32,
+        namespace: &str,
+        version: &ResourceVersion,
+    ) -> Vec<ObjectKey> {
+        let rewritten_since = self.rewritten_since;
+        let is_missing = |key: &ObjectKey, of: u32, at: &ResourceVersion| {
+            let is_younger =
+                of >= rewritten_since && at.compare(version) == Some(Ordering::Greater);
+            let is_within = namespace.is_empty() || *namespace == *key.namespace;
+            is_within && of < list && !is_younger
+        };
+        self.unusable
+            .retain(|key, of| !is_missing(key, of.list, &of.version));
+        let wanted = self.wanted.iter();
+        let unseen = wanted.filter(|(key, of)| is_missing(key, of.list, &of.version));
+        unseen.map(|(key, _)| key.clone()).collect()
+    }
+}
+
+/// Bytes of a key and its version, as the allocator has them: each text on its own.
+fn weight(key: &ObjectKey, version: &ResourceVersion) -> u64 {
+    let texts = [key.namespace.len(), key.name.len(), version.as_str().len()];
+    let rounded = texts.iter().map(|bytes| bytes.next_multiple_of(16));
+    rounded.sum::<usize>() as u64
+}
+
+/// A key for people: one that cannot be published may be as long as it likes.
+pub(super) fn shown(key: &ObjectKey) -> String {
+    let mut text = key.to_string();
+    if text.len() > SHOWN_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(SHOWN_BYTES_MAX));
+        text.push('…');
+    }
+    text
+}
+
+fn signed(bytes: usize) -> isize {
+    isize::try_from(bytes).unwrap_or(isize::MAX)
+}

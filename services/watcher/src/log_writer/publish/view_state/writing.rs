@@ -1,0 +1,88 @@
+//! The changes of a view that wait, and what the log is once they are written.
+
+use super::*;
+
+impl ViewWriteState {
+    pub(super) fn queue(&mut self, key: ObjectKey, mut change: Change) -> (Queued, isize) {
+        let grown = signed(change.body_bytes());
+        match self.pending.entry(key) {
+            Entry::Vacant(slot) => {
+                slot.insert(change);
+                (Queued::New, grown)
+            }
+            Entry::Occupied(mut slot) => {
+                let older = slot.get_mut();
+                let shrunk = signed(older.body_bytes());
+                change.logged = older.logged.take();
+                change.since = older.since;
+                slot.insert(change);
+                (Queued::Coalesced, grown - shrunk)
+            }
+        }
+    }
+
+    /// Takes the change of a key for a batch; `None` where the log needs none.
+    pub(in crate::log_writer::publish) fn take(
+        &mut self,
+        view: &ViewId,
+        key: &ObjectKey,
+    ) -> Option<Taken> {
+        let change = self.pending.remove(key)?;
+        let body_bytes = change.body_bytes();
+        if change.logged.is_none() && change.op == Op::Delete {
+            return Some(Taken {
+                delta: None,
+                body_bytes,
+                since: change.since,
+                span: change.span,
+            });
+        }
+        if let Some(version) = &change.logged {
+            self.logged_digest.remove(key, version);
+            self.logged_objects -= 1;
+        }
+        if let Op::Put(_) = &change.op {
+            self.logged_digest.add(key, &change.version);
+            self.logged_objects += 1;
+        }
+        self.told.outdated = true;
+        let delta = Delta {
+            key: key.clone(),
+            epoch: self.epoch,
+            version: change.version,
+            op: change.op,
+        };
+        tracing::trace!(%view, %key, "taken for a batch");
+        Some(Taken {
+            delta: Some(delta),
+            body_bytes,
+            since: change.since,
+            span: change.span,
+        })
+    }
+
+    /// The bytes of the next change of a key.
+    pub(in crate::log_writer::publish) fn next_bytes(&self, key: &ObjectKey) -> usize {
+        self.pending.get(key).map_or(0, Change::body_bytes)
+    }
+
+    /// The control record that is true after all that was taken so far.
+    pub(in crate::log_writer::publish) fn record(
+        &self,
+        view: ViewId,
+        state: ViewState,
+        version: ResourceVersion,
+    ) -> ViewRecord {
+        ViewRecord {
+            view,
+            info: self.info.clone(),
+            epoch: self.epoch,
+            state,
+            version,
+            objects: self.logged_objects,
+            digest: self.logged_digest,
+            origin: self.origin,
+            age_max_ms: self.age_max_ms,
+        }
+    }
+}

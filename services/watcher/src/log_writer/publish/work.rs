@@ -1,0 +1,85 @@
+//! Types that pass between the queue, those who hand changes in, and the writer.
+
+use std::time::Instant;
+
+use anteroom_model::{Epoch, Failure, ObjectKey, ResourceVersion, ViewId, ViewRecord, ViewState};
+use anteroom_wire::envelope::Record;
+use tracing::Span;
+
+/// The right to write a view in one epoch. A change under an earlier lease is dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ViewLease {
+    /// The view.
+    pub view: ViewId,
+    /// The epoch in which it is written.
+    pub epoch: Epoch,
+}
+
+/// An object that comes to a view.
+#[derive(Clone, Debug)]
+pub(crate) struct Incoming {
+    /// Its key.
+    pub key: ObjectKey,
+    /// Its version.
+    pub version: ResourceVersion,
+    /// The time at which it came.
+    pub since: Instant,
+    /// The span of its change.
+    pub span: Span,
+}
+
+/// The figures of a view.
+#[derive(Clone, Debug)]
+pub(crate) struct ViewStats {
+    /// The view.
+    pub view: ViewId,
+    /// The state in the last control record in the log, if there is one of this lease.
+    pub told: Option<ViewState>,
+    /// The reason why the source cannot be heard right now.
+    pub trouble: Option<Failure>,
+    /// Objects at the source.
+    pub objects: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Changes that wait to be written.
+    pub pending: usize,
+    /// Objects without a name that were passed over since the last list began.
+    pub skipped: u64,
+    /// The time at which the source was last heard from.
+    pub heard: Option<Instant>,
+    /// The age of its news in the log; `u64::MAX` where it was never heard from.
+    pub news_age_ms: u64,
+}
+
+#[derive(Debug)]
+pub(super) enum Item {
+    Change {
+        lease: ViewLease,
+        key: ObjectKey,
+    },
+    Control {
+        lease: ViewLease,
+        state: ViewState,
+        version: ResourceVersion,
+    },
+    Dropped(Box<ViewRecord>),
+    Purge(ViewId),
+}
+
+/// The next thing to do with the log.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Append these.
+    Append(Batch),
+    /// Remove what the log has of this view.
+    Purge(ViewId),
+}
+
+/// Records to be appended together.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// Each with the span of the change that it carries.
+    pub records: Vec<(Record, Span)>,
+    /// Bytes of their bodies.
+    pub body_bytes: usize,
+}

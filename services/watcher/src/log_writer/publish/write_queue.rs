@@ -1,0 +1,436 @@
+//! The queue of everything that has to be written to the log, in its order. Pure.
+//!
+//! One queue for all views: changes and control records leave it in the order in which they came,
+//! except that a change takes the place of an older one of its key. A control record is made when
+//! it leaves, so it speaks of exactly what stands before it in the log.
+
+mod report;
+mod writing;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    time::{Duration, Instant},
+};
+
+use anteroom_model::{
+    Digest, Epoch, Failure, ObjectKey, ResourceVersion, Revision, SourceInfo, ViewId, ViewRecord,
+    ViewState,
+    limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, MESSAGE_BYTES_MAX},
+};
+use anteroom_wire::envelope::{Record, check_put};
+use bytes::Bytes;
+use tracing::Span;
+
+use super::{
+    pending::Queued,
+    view_state::{self, ViewWriteState},
+    work::{Batch, Incoming, Item, ViewLease, ViewStats, Work},
+};
+
+/// Bodies that wait to be written, over all views of a group: enough that the next batch is there when
+/// one is written, and little beside the keys of what a list reads again. At the limit whoever reads
+/// from the API server waits, and the API server with it: it may then end a watch, which a list
+/// repairs.
+pub(super) const PENDING_BYTES_MAX: usize = BATCH_BYTES_MAX / 2;
+
+/// A control record follows changes so soon, for readers to compare digests.
+const CONTROL_AFTER_CHANGE: Duration = Duration::from_secs(10);
+
+/// The interval of a view's control records when nothing changes.
+const CONTROL_WITHOUT_CHANGE: Duration = Duration::from_secs(60);
+
+/// Changes that wait for more of them: so many are worth a batch of their own.
+pub(super) const GATHERED_MAX: usize = BATCH_MESSAGES_MAX / 8;
+
+/// Things known of a view when it is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Opening {
+    /// See [`ViewRecord::origin`]; `None`: the view begins now.
+    pub origin: Option<Epoch>,
+    /// See [`ViewRecord::age_max_ms`].
+    pub age_max_ms: Option<u64>,
+}
+
+/// Everything that has to be written.
+#[derive(Debug)]
+pub(crate) struct WriteQueue {
+    term: u32,
+    generation: u32,
+    views: HashMap<ViewId, ViewWriteState>,
+    queue: VecDeque<Item>,
+    pending_bytes: usize,
+    pending_bytes_max: usize,
+    message_bytes_max: usize,
+    /// Work was handed out and is not done.
+    at_work: bool,
+}
+
+impl WriteQueue {
+    /// Nothing to write, in this term.
+    pub(crate) fn new(term: u32) -> Self {
+        Self {
+            term,
+            generation: 0,
+            views: HashMap::new(),
+            queue: VecDeque::new(),
+            pending_bytes: 0,
+            pending_bytes_max: PENDING_BYTES_MAX,
+            message_bytes_max: MESSAGE_BYTES_MAX,
+            at_work: false,
+        }
+    }
+
+    /// Begins to keep a view, of which the log has `seed`.
+    pub(crate) fn open(
+        &mut self,
+        info: SourceInfo,
+        seed: HashMap<ObjectKey, ResourceVersion>,
+    ) -> ViewLease {
+        self.open_with(info, seed, Opening::default())
+    }
+
+    /// Does the same as [`WriteQueue::open`], with what else its control records say.
+    pub(crate) fn open_with(
+        &mut self,
+        info: SourceInfo,
+        seed: HashMap<ObjectKey, ResourceVersion>,
+        opening: Opening,
+    ) -> ViewLease {
+        let lease = ViewLease {
+            view: info.source.view_id(),
+            epoch: self.next_epoch(),
+        };
+        let Opening { origin, age_max_ms } = opening;
+        let view = ViewWriteState::new(info, lease.epoch, seed, origin, age_max_ms);
+        self.views.insert(lease.view.clone(), view);
+        self.control(&lease, ViewState::Syncing, ResourceVersion::default());
+        lease
+    }
+
+    /// Frees a view everywhere.
+    pub(crate) fn close(&mut self, view: &ViewId) {
+        if let Some(mut state) = self.views.remove(view) {
+            let version = state.version.clone();
+            self.pending_bytes -= state.rewrite(state.epoch);
+            self.free(state.record(view.clone(), ViewState::Dropped, version));
+        }
+    }
+
+    /// Frees a view that this lease never opened: `record` is the last that the log has of it, or
+    /// that it should have.
+    pub(crate) fn free(&mut self, mut record: ViewRecord) {
+        record.epoch = self.next_epoch();
+        record.state = ViewState::Dropped;
+        record.objects = 0;
+        record.digest = Digest::default();
+        let view = record.view.clone();
+        self.queue.push_back(Item::Dropped(Box::new(record)));
+        self.queue.push_back(Item::Purge(view));
+    }
+
+    /// Begins a list of the view and returns its number. `afresh`: every object is written again.
+    pub(crate) fn begin_list(&mut self, lease: &mut ViewLease, afresh: bool) -> u32 {
+        if afresh {
+            self.rewrite(lease);
+        }
+        self.view(lease).map_or(0, ViewWriteState::begin_list)
+    }
+
+    /// Opens a new epoch in which every object is written again: what was known says nothing any more.
+    pub(crate) fn rewrite(&mut self, lease: &mut ViewLease) {
+        if self.view(lease).is_none() {
+            return;
+        }
+        let epoch = self.next_epoch();
+        if let Some(view) = self.views.get_mut(&lease.view) {
+            self.pending_bytes -= view.rewrite(epoch);
+            lease.epoch = epoch;
+        }
+        self.control(lease, ViewState::Syncing, ResourceVersion::default());
+    }
+
+    /// Opens a new epoch from what is known: the view changes its watch. Readers go on with what they
+    /// have until the list of the new watch is complete, and then take over what differs. What still
+    /// comes under the old lease is dropped.
+    pub(crate) fn reopen(&mut self, lease: &mut ViewLease) {
+        if self.view(lease).is_none() {
+            return;
+        }
+        let epoch = self.next_epoch();
+        let Some(view) = self.views.get_mut(&lease.view) else {
+            return;
+        };
+        let waiting = view.reopen(epoch);
+        lease.epoch = epoch;
+        let (state, version) = (view.state.clone(), view.version.clone());
+        self.control(lease, state, version);
+        for key in waiting {
+            let lease = lease.clone();
+            self.queue.push_back(Item::Change { lease, key });
+        }
+    }
+
+    /// Returns whether the object is wanted in any version. Then it counts as brought by the list.
+    pub(crate) fn touch(&mut self, lease: &ViewLease, key: &ObjectKey) -> bool {
+        self.view(lease).is_some_and(|view| view.touch(key))
+    }
+
+    /// Returns whether this version of the object is known already. Then it counts as brought by the list.
+    pub(crate) fn is_known(
+        &mut self,
+        lease: &ViewLease,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+    ) -> bool {
+        self.view(lease)
+            .is_some_and(|view| view.is_known(key, version))
+    }
+
+    /// Takes the object in as it is now.
+    pub(crate) fn put(
+        &mut self,
+        lease: &ViewLease,
+        key: ObjectKey,
+        version: ResourceVersion,
+        body: Bytes,
+        now: Instant,
+        span: Span,
+    ) {
+        let incoming = Incoming {
+            key,
+            version,
+            since: now,
+            span,
+        };
+        self.upsert(lease, incoming, Ok(body));
+    }
+
+    /// Takes the object in as it is now. `Err`: it is there and cannot be published, for this reason; the
+    /// view fails until it changes.
+    pub(crate) fn upsert(
+        &mut self,
+        lease: &ViewLease,
+        incoming: Incoming,
+        body: Result<Bytes, String>,
+    ) {
+        let body = body.and_then(|body| self.writable(&lease.view, &incoming, body));
+        let Some(view) = self.view(lease) else {
+            return;
+        };
+        match body {
+            Ok(body) => {
+                let key = incoming.key.clone();
+                let (queued, grown) = view.put(incoming, body);
+                self.queued(lease, key, queued, grown);
+            }
+            Err(problem) => view.set_unusable(incoming, problem),
+        }
+        self.object_changed(lease);
+    }
+
+    /// Refuses a body that the bus would never take: everything behind it would wait for ever.
+    fn writable(&self, view: &ViewId, incoming: &Incoming, body: Bytes) -> Result<Bytes, String> {
+        let Incoming { key, version, .. } = incoming;
+        match check_put(view, key, version, body.len(), self.message_bytes_max) {
+            Ok(()) => Ok(body),
+            Err(error) => {
+                let (key, bytes) = (view_state::shown(key), body.len());
+                tracing::error!(%view, key, bytes, %error, "object cannot be written to the log");
+                Err(error.to_string())
+            }
+        }
+    }
+
+    /// Deletes the object, unless something newer is known of it.
+    pub(crate) fn delete(
+        &mut self,
+        lease: &ViewLease,
+        key: &ObjectKey,
+        version: ResourceVersion,
+        now: Instant,
+        span: Span,
+    ) {
+        let Some(view) = self.view(lease).filter(|view| view.holds(key)) else {
+            return;
+        };
+        let (queued, grown) = view.delete(key, version, now, span);
+        self.queued(lease, key.clone(), queued, grown);
+        self.object_changed(lease);
+    }
+
+    /// An object without a name was passed over.
+    pub(crate) fn skipped(&mut self, lease: &ViewLease) {
+        if let Some(view) = self.view(lease) {
+            view.skipped += 1;
+        }
+    }
+
+    /// Ends the last list that began, of the whole view, at `version`: what it did not bring is deleted,
+    /// and the view is synced once all of that is in the log.
+    pub(crate) fn listed(&mut self, lease: &ViewLease, version: &ResourceVersion, now: Instant) {
+        let list = self.view(lease).map(|view| view.last_list());
+        self.sweep(lease, list.unwrap_or_default(), "", version, now);
+        self.heard(lease, Some(version.clone()), now);
+        self.complete(lease);
+    }
+
+    /// Deletes what the list of this number, of a namespace (empty: all), did not bring. It is complete at
+    /// `version`.
+    pub(crate) fn sweep(
+        &mut self,
+        lease: &ViewLease,
+        list: u32,
+        namespace: &str,
+        version: &ResourceVersion,
+        now: Instant,
+    ) {
+        let view = self.view(lease);
+        let unseen = view.map(|view| view.unseen(list, namespace, version));
+        for key in unseen.unwrap_or_default() {
+            // Whatever the version is worth: the list is the proof.
+            let Some(view) = self.view(lease) else {
+                return;
+            };
+            let (queued, grown) = view.remove(&key, version.clone(), now, Span::none());
+            self.queued(lease, key, queued, grown);
+        }
+    }
+
+    /// Everything of the view was listed: it is synced.
+    pub(crate) fn complete(&mut self, lease: &ViewLease) {
+        let state = self.view(lease).map(|view| view.state_when_listed());
+        if let Some(state) = state {
+            self.tell(lease, state);
+        }
+    }
+
+    /// The source was heard from.
+    pub(crate) fn heard(
+        &mut self,
+        lease: &ViewLease,
+        version: Option<ResourceVersion>,
+        now: Instant,
+    ) {
+        let Some(view) = self.view(lease) else {
+            return;
+        };
+        view.heard = view.heard.max(Some(now));
+        view.trouble = None;
+        // A watch that a view joined may be behind the view's own list.
+        let older = |version: &ResourceVersion| {
+            version.compare(&view.version) == Some(std::cmp::Ordering::Less)
+        };
+        if let Some(version) = version.filter(|version| !older(version)) {
+            view.version = version;
+        }
+    }
+
+    /// The source cannot be heard right now.
+    pub(crate) fn troubled(&mut self, lease: &ViewLease, failure: Failure) {
+        if let Some(view) = self.view(lease) {
+            view.trouble = Some(failure);
+        }
+    }
+
+    /// The source cannot be read.
+    pub(crate) fn refused(&mut self, lease: &ViewLease, failure: Failure) {
+        let Some(view) = self.view(lease) else {
+            return;
+        };
+        view.trouble = None;
+        self.tell(lease, ViewState::Failed { failure });
+    }
+
+    /// Returns whether more may be handed in.
+    pub(crate) fn has_room(&self) -> bool {
+        self.pending_bytes < self.pending_bytes_max
+    }
+
+    /// Returns whether what waits may wait a little for more: few changes, and nothing that says where a view
+    /// stands, for which somebody may be waiting.
+    pub(crate) fn may_gather(&self) -> bool {
+        let few = 1..=GATHERED_MAX;
+        let changes = |item| matches!(item, &Item::Change { .. });
+        few.contains(&self.queue.len()) && self.has_room() && self.queue.iter().all(changes)
+    }
+
+    /// Takes no more than this of bodies that wait, if it is less than [`PENDING_BYTES_MAX`].
+    pub(crate) fn limit_pending(&mut self, bytes_max: usize) {
+        self.pending_bytes_max = bytes_max.min(PENDING_BYTES_MAX);
+    }
+
+    /// Objects whose messages would be larger cannot be published.
+    pub(crate) fn limit_messages(&mut self, bytes_max: usize) {
+        self.message_bytes_max = bytes_max;
+    }
+
+    /// Bytes that all of this takes, and the view that takes most of them.
+    pub(crate) fn memory(&self) -> (u64, Option<(ViewId, u64)>) {
+        let views = self
+            .views
+            .iter()
+            .map(|(view, state)| (view, state.memory()));
+        let (mut all, mut largest) = (0, None);
+        for (view, bytes) in views {
+            all += bytes;
+            if largest.as_ref().is_none_or(|(_, most)| *most < bytes) && !view.is_system() {
+                largest = Some((view.clone(), bytes));
+            }
+        }
+        (all, largest)
+    }
+
+    /// Returns whether everything is written.
+    pub(crate) fn is_done(&self) -> bool {
+        self.queue.is_empty() && !self.at_work
+    }
+
+    fn next_epoch(&mut self) -> Epoch {
+        self.generation = self.generation.saturating_add(1);
+        Epoch::new(self.term, self.generation)
+    }
+
+    fn view(&mut self, lease: &ViewLease) -> Option<&mut ViewWriteState> {
+        let view = self.views.get_mut(&lease.view)?;
+        (view.epoch == lease.epoch).then_some(view)
+    }
+
+    fn queued(&mut self, lease: &ViewLease, key: ObjectKey, queued: Queued, grown: isize) {
+        self.pending_bytes = self.pending_bytes.saturating_add_signed(grown);
+        if queued == Queued::New {
+            let lease = lease.clone();
+            self.queue.push_back(Item::Change { lease, key });
+        }
+    }
+
+    fn control(&mut self, lease: &ViewLease, state: ViewState, version: ResourceVersion) {
+        let lease = lease.clone();
+        self.queue.push_back(Item::Control {
+            lease,
+            state,
+            version,
+        });
+    }
+
+    /// An object came, went or changed: it may be the one that the view lacked, or lacks now.
+    fn object_changed(&mut self, lease: &ViewLease) {
+        let state = self.view(lease).and_then(|view| view.state_after_object());
+        if let Some(state) = state {
+            self.tell(lease, state);
+        }
+    }
+
+    fn tell(&mut self, lease: &ViewLease, state: ViewState) {
+        let Some(view) = self.view(lease) else {
+            return;
+        };
+        if view.state != state {
+            view.state = state.clone();
+            let version = view.version.clone();
+            self.control(lease, state, version);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! Reports on the views: for heartbeats, statuses and metrics.
+
+use std::time::Instant;
+
+use anteroom_model::{ObjectKey, Revision};
+use anteroom_wire::beat::ViewBeat;
+
+use super::{ViewLease, ViewStats, ViewWriteState, WriteQueue};
+
+impl WriteQueue {
+    /// Returns the part of every view in the next heartbeat.
+    pub(crate) fn beats(&self, now: Instant) -> Vec<ViewBeat> {
+        let beats = self.views.iter().map(|(id, view)| ViewBeat {
+            view: id.clone(),
+            epoch: view.epoch,
+            revision: view.revision,
+            news_age_ms: news_age_ms(view, now),
+            objects: view.objects(),
+            bytes: view.bytes(),
+            skipped: view.skipped,
+            trouble: view.trouble.clone(),
+        });
+        beats.collect()
+    }
+
+    /// A position of the log up to which it has these objects as they were handed in last; `None`: some
+    /// of them are on their way.
+    pub(crate) fn logged(&self, lease: &ViewLease, keys: &[ObjectKey]) -> Option<Revision> {
+        let view = self.views.get(&lease.view)?;
+        let pending = keys.iter().any(|key| view.is_pending(key));
+        (!pending).then(|| settled(view))?
+    }
+
+    /// Does the same as [`WriteQueue::logged`], for everything in the view.
+    pub(crate) fn all_logged(&self, lease: &ViewLease) -> Option<Revision> {
+        let view = self.views.get(&lease.view)?;
+        (view.pending() == 0).then(|| settled(view))?
+    }
+
+    /// Returns the figures of every view, by name.
+    pub(crate) fn stats(&self, now: Instant) -> Vec<ViewStats> {
+        let stats = self.views.iter().map(|(id, view)| ViewStats {
+            view: id.clone(),
+            told: view.told.state.clone(),
+            trouble: view.trouble.clone(),
+            objects: view.objects(),
+            bytes: view.bytes(),
+            pending: view.pending(),
+            skipped: view.skipped,
+            heard: view.heard,
+            news_age_ms: news_age_ms(view, now),
+        });
+        let mut stats: Vec<_> = stats.collect();
+        stats.sort_by(|a, b| a.view.cmp(&b.view));
+        stats
+    }
+}
+
+/// The last position of the view, if nothing of it is on its way and it was written in this term: what
+/// earlier terms left stands before that.
+fn settled(view: &ViewWriteState) -> Option<Revision> {
+    let written = view.revision > Revision::default();
+    (written && view.in_flight_since.is_none()).then_some(view.revision)
+}
+
+/// Returns how long ago the source was last heard from, plus how long the oldest change has waited. While the
+/// differences of a new epoch are on their way, it is the age of what readers are served.
+fn news_age_ms(view: &ViewWriteState, now: Instant) -> u64 {
+    let Some(heard) = view.served_heard.or(view.heard) else {
+        return u64::MAX;
+    };
+    let age = now.saturating_duration_since(heard);
+    let waited = view
+        .oldest_change()
+        .map(|since| now.saturating_duration_since(since));
+    u64::try_from((age + waited.unwrap_or_default()).as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,153 @@
+//! The next work of the writer, and what becomes of a view once it is done.
+
+use super::*;
+
+impl WriteQueue {
+    /// Returns the next work, if there is any. Asking again says that the last is done.
+    pub(crate) fn next_work(&mut self, now: Instant) -> Option<Work> {
+        let work = self.take_work(now);
+        self.at_work = work.is_some();
+        work
+    }
+
+    fn take_work(&mut self, now: Instant) -> Option<Work> {
+        let mut batch = Batch::default();
+        while let Some(item) = self.queue.front() {
+            if batch.records.len() == BATCH_MESSAGES_MAX || !self.fits(item, &batch) {
+                break;
+            }
+            if let Item::Purge(view) = item {
+                if !batch.records.is_empty() {
+                    break; // It follows the batch that says that the view is dropped.
+                }
+                let view = view.clone();
+                self.queue.pop_front();
+                return Some(Work::Purge(view));
+            }
+            if let Some(item) = self.queue.pop_front() {
+                self.take(item, now, &mut batch);
+            }
+        }
+        (!batch.records.is_empty()).then_some(Work::Append(batch))
+    }
+
+    fn fits(&self, item: &Item, batch: &Batch) -> bool {
+        match item {
+            Item::Change { lease, key } => {
+                let next = self
+                    .views
+                    .get(&lease.view)
+                    .map_or(0, |view| view.next_bytes(key));
+                batch.records.is_empty() || batch.body_bytes + next <= BATCH_BYTES_MAX
+            }
+            // One subject is written once in a batch.
+            Item::Control {
+                lease: ViewLease { view, .. },
+                ..
+            } => !has_control(batch, view),
+            Item::Dropped(record) => !has_control(batch, &record.view),
+            Item::Purge(_) => true,
+        }
+    }
+
+    fn take(&mut self, item: Item, now: Instant, batch: &mut Batch) {
+        match item {
+            Item::Change { lease, key } => {
+                let Some(view) = self.view(&lease) else {
+                    return;
+                };
+                let Some(taken) = view.take(&lease.view, &key) else {
+                    return;
+                };
+                if taken.delta.is_some() {
+                    let oldest = view.in_flight_since.get_or_insert(taken.since);
+                    *oldest = taken.since.min(*oldest);
+                }
+                self.pending_bytes -= taken.body_bytes;
+                if let Some(delta) = taken.delta {
+                    batch.body_bytes += taken.body_bytes;
+                    let record = Record::Delta {
+                        view: lease.view,
+                        delta,
+                    };
+                    batch.records.push((record, taken.span));
+                }
+            }
+            Item::Control {
+                lease,
+                state,
+                version,
+            } => {
+                let Some(view) = self.view(&lease) else {
+                    return;
+                };
+                view.told.at = Some(now);
+                view.told.outdated = false;
+                let record = view.record(lease.view.clone(), state, version);
+                batch.records.push((Record::Control(record), Span::none()));
+            }
+            Item::Dropped(record) => batch.records.push((Record::Control(*record), Span::none())),
+            Item::Purge(_) => {}
+        }
+    }
+
+    /// The batch is in the log, its last record at `last`. Says whether the state of a view changed
+    /// for its readers.
+    pub(crate) fn written(&mut self, batch: &Batch, last: Revision) -> bool {
+        let mut changed = false;
+        let first = last.0 + 1 - batch.records.len() as u64;
+        for (at, (record, _)) in batch.records.iter().enumerate() {
+            let Some(view) = self.views.get_mut(record.view()) else {
+                continue;
+            };
+            view.revision = Revision(first + at as u64);
+            view.in_flight_since = None;
+            if let Record::Control(record) = record
+                && record.epoch == view.epoch
+            {
+                changed |= view.told.state.as_ref() != Some(&record.state);
+                view.told.state = Some(record.state.clone());
+                if record.state != ViewState::Syncing {
+                    view.served_heard = None;
+                }
+            }
+        }
+        changed
+    }
+
+    /// Control records that are due although no state changed, so that readers can compare.
+    pub(crate) fn refresh(&mut self, now: Instant) {
+        let due = self.views.iter().filter(|(_, view)| {
+            let Some(at) = view.told.at else {
+                return false;
+            };
+            let outdated = view.told.outdated;
+            let after = if outdated {
+                CONTROL_AFTER_CHANGE
+            } else {
+                CONTROL_WITHOUT_CHANGE
+            };
+            now.saturating_duration_since(at) >= after
+        });
+        let due: Vec<_> = due
+            .map(|(view, of)| {
+                let lease = ViewLease {
+                    view: view.clone(),
+                    epoch: of.epoch,
+                };
+                (lease, of.state.clone(), of.version.clone())
+            })
+            .collect();
+        for (lease, state, version) in due {
+            if let Some(view) = self.view(&lease) {
+                view.told.at = None; // Not again before this one is written.
+            }
+            self.control(&lease, state, version);
+        }
+    }
+}
+
+fn has_control(batch: &Batch, view: &ViewId) -> bool {
+    let mut records = batch.records.iter();
+    records.any(|(record, _)| matches!(record, Record::Control(r) if r.view == *view))
+}

@@ -1,0 +1,128 @@
+//! The custom resource definitions that the watcher needs.
+
+mod exception;
+mod global;
+mod policy;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt as _;
+
+use crate::source::api::CachedContextEntry;
+
+/// All of them, for `deploy/crds`: ours, and Kyverno's for clusters where its own definitions are not
+/// installed: its entries with its whole schema, its policies with the part of it that says what
+/// reads facts.
+///
+/// # Panics
+/// Never: the unit test builds them all.
+pub fn crds() -> Vec<CustomResourceDefinition> {
+    vec![
+        CachedContextEntry::crd(),
+        global::definition(),
+        policy::definition("ClusterPolicy", "clusterpolicies", "cpol", "Cluster"),
+        policy::definition("Policy", "policies", "pol", "Namespaced"),
+        exception::definition(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn definition(name: &str) -> Value {
+        let mut crds = crds().into_iter();
+        let crd = crds.find(|crd| crd.metadata.name.as_deref() == Some(name));
+        serde_json::to_value(crd.unwrap()).unwrap()
+    }
+
+    #[test]
+    fn all_of_them_are_there_and_structural() {
+        let crds = crds();
+        let names: Vec<_> = crds
+            .iter()
+            .map(|crd| crd.metadata.name.clone().unwrap())
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "cachedcontextentries.kyverno.io",
+                "globalcontextentries.kyverno.io",
+                "clusterpolicies.kyverno.io",
+                "policies.kyverno.io",
+                "policyexceptions.kyverno.io"
+            ]
+        );
+        for crd in &crds {
+            let text = serde_json::to_string(crd).unwrap();
+            assert!(
+                !text.contains("$ref"),
+                "structural schemas have no references: {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_entry_says_exactly_one_of() {
+        let text = definition("cachedcontextentries.kyverno.io").to_string();
+        assert!(
+            text.contains("has(self.resource) != has(self.apiCall)"),
+            "{text}"
+        );
+        assert!(
+            text.contains(r#""x-kubernetes-list-map-keys":["type"]"#),
+            "{text}"
+        );
+        assert!(text.contains(r#""shortNames":["cce"]"#), "{text}");
+    }
+
+    /// The versions that Kyverno serves, with one schema, and the second stored.
+    #[test]
+    fn a_global_entry_is_served_in_all_of_its_versions() {
+        let crd = definition("globalcontextentries.kyverno.io");
+        let versions = crd["spec"]["versions"].as_array().unwrap();
+        let of = |field: &str| {
+            versions
+                .iter()
+                .map(|v| v[field].clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of("name"), ["v2alpha1", "v2beta1", "v2"]);
+        assert_eq!(of("served"), [true, true, true]);
+        assert_eq!(of("storage"), [false, true, false]);
+        assert_eq!(
+            of("deprecated"),
+            [Value::Bool(true), Value::Null, Value::Null]
+        );
+        assert!(
+            versions
+                .iter()
+                .all(|v| v["schema"] == versions[0]["schema"])
+        );
+        let spec = &versions[0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        assert_eq!(
+            spec["oneOf"],
+            serde_json::json!([{"required": ["kubernetesResource"]}, {"required": ["apiCall"]}])
+        );
+        assert!(!crd.to_string().contains("nullable"), "{crd}");
+    }
+
+    /// The API server itself says which name is required.
+    #[test]
+    fn a_policys_context_is_typed_wherever_it_may_stand() {
+        let crd = definition("policies.kyverno.io");
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let rule = "/properties/spec/properties/rules/items/properties";
+        for place in [
+            "",
+            "/validate/properties/foreach/items/properties",
+            "/mutate/properties/foreach/items/properties",
+            "/mutate/properties/targets/items/properties",
+        ] {
+            let at = format!("{rule}{place}/context/items/properties/globalReference/required");
+            let required = schema.pointer(&at);
+            assert_eq!(required, Some(&serde_json::json!(["name"])), "{at}");
+        }
+    }
+}

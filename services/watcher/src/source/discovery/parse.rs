@@ -1,0 +1,151 @@
+//! Discovery documents of the API server, read group by group so that one that is malformed takes
+//! nothing from the others.
+
+use anteroom_model::{GroupVersionResource, KindRecord};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use kube::client::{APIGroupDiscovery, APIResourceDiscovery, APIVersionDiscovery};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Broken, Catalog, Resource};
+
+/// The answer of `/api` or `/apis`.
+#[derive(Debug)]
+pub(crate) enum Document {
+    /// The aggregated form: everything at once.
+    Aggregated(Catalog),
+    /// An older API server, which has to be asked group by group.
+    Legacy,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(default)]
+    kind: String,
+    #[serde(borrow, default)]
+    items: Vec<&'a RawValue>,
+}
+
+/// Reads `/api` or `/apis` as asked for with the aggregated media type.
+///
+/// # Errors
+/// Where it is not JSON at all.
+pub(crate) fn parse_aggregated(bytes: &[u8]) -> Result<Document, serde_json::Error> {
+    let envelope: Envelope<'_> = serde_json::from_slice(bytes)?;
+    if envelope.kind != "APIGroupDiscoveryList" {
+        return Ok(Document::Legacy);
+    }
+    let mut catalog = Catalog::default();
+    for item in envelope.items {
+        match serde_json::from_str::<APIGroupDiscovery>(item.get()) {
+            Ok(group) => read_group(group, &mut catalog),
+            Err(error) => catalog.broken.push(Broken {
+                group: group_name(item),
+                version: String::new(),
+                problem: format!("its discovery document cannot be read: {error}"),
+            }),
+        }
+    }
+    Ok(Document::Aggregated(catalog))
+}
+
+fn group_name(item: &RawValue) -> String {
+    let value: serde_json::Value = serde_json::from_str(item.get()).unwrap_or_default();
+    let name = value
+        .pointer("/metadata/name")
+        .and_then(|name| name.as_str());
+    name.unwrap_or_default().to_owned()
+}
+
+fn read_group(group: APIGroupDiscovery, catalog: &mut Catalog) {
+    let name = group.metadata.and_then(|m| m.name).unwrap_or_default();
+    let from = catalog.resources.len();
+    for version in group.versions {
+        read_version(&name, version, catalog);
+    }
+    mark_preferred(&mut catalog.resources[from..]);
+}
+
+fn read_version(group: &str, document: APIVersionDiscovery, catalog: &mut Catalog) {
+    let Some(version) = document.version else {
+        return;
+    };
+    // The API server keeps the last document of an aggregated server that is away.
+    if document.freshness.as_deref() == Some("Stale") {
+        catalog.broken.push(Broken {
+            group: group.to_owned(),
+            version: version.clone(),
+            problem: "the API server marks its discovery document as stale".into(),
+        });
+    }
+    let resources = document.resources.into_iter();
+    let read = resources.filter_map(|r| read_resource(group, &version, r));
+    catalog.resources.extend(read);
+}
+
+fn read_resource(group: &str, version: &str, found: APIResourceDiscovery) -> Option<Resource> {
+    let plural = found.resource?;
+    let subresources = found.subresources.into_iter();
+    let mut subresources: Vec<_> = subresources.filter_map(|sub| sub.subresource).collect();
+    subresources.sort_unstable();
+    Some(Resource {
+        record: KindRecord {
+            gvr: GroupVersionResource::new(group, version, plural),
+            kind: found.response_kind.and_then(|kind| kind.kind)?,
+            namespaced: found.scope.as_deref() == Some("Namespaced"),
+            subresources,
+            preferred: false,
+            watchable: watchable(&found.verbs),
+        },
+        singular: found.singular_resource.unwrap_or_default(),
+    })
+}
+
+/// Reads `/api/v1` or `/apis/GROUP/VERSION`, where subresources stand beside their resources as
+/// `pods/log`.
+pub(crate) fn parse_legacy_resources(
+    group: &str,
+    version: &str,
+    list: APIResourceList,
+) -> Vec<Resource> {
+    let (subs, plain): (Vec<_>, Vec<_>) = list
+        .resources
+        .into_iter()
+        .partition(|r| r.name.contains('/'));
+    let subresources_of = |plural: &str| {
+        let names = subs.iter().filter_map(|sub| sub.name.split_once('/'));
+        let mine = names.filter(|(parent, _)| *parent == plural);
+        let mut names: Vec<_> = mine.map(|(_, name)| name.to_owned()).collect();
+        names.sort_unstable();
+        names
+    };
+    let read = plain.into_iter().map(|resource| Resource {
+        record: KindRecord {
+            subresources: subresources_of(&resource.name),
+            gvr: GroupVersionResource::new(group, version, resource.name),
+            kind: resource.kind,
+            namespaced: resource.namespaced,
+            preferred: false,
+            watchable: watchable(&resource.verbs),
+        },
+        singular: resource.singular_name,
+    });
+    read.collect()
+}
+
+/// The first version of a group that has a kind is the preferred one for it.
+pub(super) fn mark_preferred(group: &mut [Resource]) {
+    for at in 0..group.len() {
+        let (earlier, rest) = group.split_at_mut(at);
+        let this = &mut rest[0].record;
+        let version_before = earlier.iter().any(|other| {
+            other.record.kind == this.kind && other.record.gvr.version != this.gvr.version
+        });
+        this.preferred = !version_before;
+    }
+}
+
+fn watchable(verbs: &[String]) -> bool {
+    let has = |verb: &str| verbs.iter().any(|v| v == verb);
+    has("list") && has("watch")
+}

@@ -1,0 +1,569 @@
+//! Keeps up with one collection of the API server, for ever: lists it, watches it, and tells a
+//! [`Sink`] what it hears. What to do when is [`machine`]'s to say; this does it.
+//!
+//! # What an API server's answers prove
+//!
+//! - A watch that was accepted is not news. After a restore from a backup, an API server accepts a watch from
+//!   a version in its future, and stays silent. So a watch that ended without an event is followed by a list.
+//! - A starting API server forbids everything until it has read its own rules, and serves fewer kinds than it
+//!   will. So a first refusal, or a missing kind, is believed only of a server that says that it is ready,
+//!   and says it again.
+//! - Only a list proves that an object is gone. Each object records which list delivered it. A list that a
+//!   view did not receive completely never deletes.
+
+pub(crate) mod doubt;
+mod machine;
+mod parse;
+mod paths;
+mod sinks;
+
+use std::time::{Duration, Instant};
+
+use anteroom_model::{Collection, Failure, ObjectKey, ResourceVersion, limits::OBJECT_BYTES_MAX};
+use async_trait::async_trait;
+use tokio::{sync::watch, time::Instant as Clock};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{Instrument as _, Span};
+
+use crate::source::{
+    apiserver::{ApiServer, Fault, Line},
+    metrics::WatchMetrics,
+};
+use doubt::{Doubt, Verdict};
+use machine::{Command, Effect, Input, Machine};
+use parse::{Malformed, Page, WatchEvent};
+
+pub(crate) use parse::{RawObject, content_version};
+pub(crate) use paths::escape;
+pub(crate) use sinks::{ForwardSink, NudgeSink};
+
+/// The largest page that is read at once; a larger one is asked for in halves.
+const PAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The longest line of a watch. An object's JSON, managed fields included, is longer than its body.
+/// A longer line is skipped, and the collection is listed again to learn what it was.
+const LINE_BYTES_MAX: usize = 2 * OBJECT_BYTES_MAX;
+
+/// The longest silence of a source, where nobody says otherwise.
+const STALE_AFTER: Duration = Duration::from_secs(60);
+
+/// The shortest time that a source may be silent: a watch has to live longer than what is taken for
+/// a fault.
+const STALE_AFTER_MIN: Duration = Duration::from_secs(20);
+
+const JSON: &str = "application/json";
+const METADATA: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+/// A collection to keep up with.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// The collection.
+    pub collection: Collection,
+    /// The version at which it was left before, if that is known.
+    pub left_at: ResourceVersion,
+    /// Only the metadata of its objects is wanted.
+    pub metadata_only: bool,
+}
+
+/// Requests to a reflector while it runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Control {
+    /// Changes when the collection has to be listed again, although nothing failed.
+    pub relist: watch::Receiver<u64>,
+    /// The longest silence of the source. A quiet watch is opened anew after 0.4 to 0.5 of it, which makes the API
+    /// server send a bookmark, or a list is asked for. The part is drawn anew each time, so that watches that
+    /// began together do not end together. A watch that does not end in time is taken for dead.
+    pub stale_after: Duration,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self {
+            relist: watch::channel(0).1,
+            stale_after: STALE_AFTER,
+        }
+    }
+}
+
+/// News of a collection, in order.
+#[derive(Debug)]
+pub(crate) enum Note {
+    /// A list begins.
+    Begin {
+        /// The source's history restarted: a version known from before says nothing now.
+        afresh: bool,
+        /// The collection's version that the list shows.
+        version: ResourceVersion,
+    },
+    /// The object is now this.
+    Put {
+        /// The object.
+        object: RawObject,
+        /// The span of the event; disabled for an object of a list.
+        span: Span,
+    },
+    /// The object is gone.
+    Gone {
+        /// The key of the object.
+        key: ObjectKey,
+        /// The version of its going.
+        version: ResourceVersion,
+        /// The span of the event.
+        span: Span,
+    },
+    /// An object that cannot even be named was passed over.
+    Skipped,
+    /// The list is complete: what it did not have is gone.
+    Listed {
+        /// The collection's version.
+        version: ResourceVersion,
+    },
+    /// The source was heard from.
+    Heard {
+        /// The collection's version, if one was said.
+        version: Option<ResourceVersion>,
+    },
+    /// The source cannot be read.
+    Refused(Failure),
+    /// The source cannot be heard right now.
+    Troubled(Failure),
+}
+
+/// A keeper of objects.
+#[async_trait]
+pub(crate) trait Sink: Send {
+    /// Takes a note. Waiting here makes the API server wait.
+    async fn note(&mut self, note: Note);
+
+    /// Returns whether what comes after the list is wanted. Asked before each watch.
+    fn wants_watch(&self) -> bool {
+        true
+    }
+}
+
+/// Runs [`run_with`] with the default control.
+#[cfg(test)]
+pub(crate) async fn run(
+    api: ApiServer,
+    target: Target,
+    sink: impl Sink,
+    metrics: WatchMetrics,
+    served: watch::Receiver<()>,
+) {
+    run_with(api, target, sink, metrics, served, Control::default()).await;
+}
+
+/// Runs until it is dropped. `served` changes whenever the API server begins or ceases to serve
+/// something: a resource that was not there is then asked for at once.
+pub(crate) async fn run_with(
+    api: ApiServer,
+    target: Target,
+    sink: impl Sink,
+    metrics: WatchMetrics,
+    mut served: watch::Receiver<()>,
+    mut control: Control,
+) {
+    let machine = Machine::new(target.left_at.clone());
+    control.stale_after = control.stale_after.max(STALE_AFTER_MIN);
+    control.relist.mark_unchanged();
+    let mut reflector = Reflector {
+        api,
+        target,
+        sink,
+        metrics,
+        machine,
+        control,
+        heard_at: Clock::now(),
+        doubt: Doubt::default(),
+        ahead: None,
+    };
+    loop {
+        if reflector.control.relist.has_changed().unwrap_or_default() {
+            reflector.control.relist.mark_unchanged();
+            reflector.step(Input::Relist).await;
+        }
+        match reflector.machine.command() {
+            Command::Wait { wait, absent } => {
+                served.mark_unchanged();
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    Ok(()) = served.changed(), if absent => {}
+                }
+                reflector.step(Input::Waited).await;
+            }
+            Command::List { token, limit } => reflector.list(token, limit).await,
+            Command::Probe => reflector.list(None, 1).await,
+            Command::Watch { .. } if !reflector.sink.wants_watch() => {
+                if reflector.control.relist.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+                reflector.step(Input::Relist).await;
+            }
+            Command::Watch { .. } if reflector.is_quiet() => reflector.step(Input::Relist).await,
+            Command::Watch { from } => reflector.watch(&from).await,
+        }
+    }
+}
+
+/// Objects of a collection, as the API server counts them.
+///
+/// # Errors
+/// What the API server refuses, or does not answer.
+pub(crate) async fn size(api: &ApiServer, collection: &Collection) -> Result<u64, Fault> {
+    let path = paths::list(collection, None, 1);
+    let bytes = api.get_as(&path, METADATA_LIST, PAGE_BYTES_MAX).await?;
+    parse::size(&bytes)
+}
+
+/// Asks whether a collection may be listed and watched.
+///
+/// # Errors
+/// What the API server refuses, or does not answer.
+pub(crate) async fn probe(api: &ApiServer, collection: &Collection) -> Result<(), Fault> {
+    let path = paths::list(collection, None, 1);
+    let page = parse::page(&api.get_as(&path, METADATA_LIST, PAGE_BYTES_MAX).await?)?;
+    let path = paths::watch(collection, &page.version, 1);
+    api.watch(&path, METADATA, LINE_BYTES_MAX).await.map(drop)
+}
+
+/// Reads once what a collection holds now, for a [`Sink`]: page by page, from the most recent
+/// state. `take` says whether the next page is wanted. Returns the version at which the collection was
+/// this; `None` where not all of it was wanted.
+///
+/// # Errors
+/// What the API server refuses, or does not answer; nothing is tried again.
+pub(crate) async fn once<F: Future<Output = bool>>(
+    api: &ApiServer,
+    collection: &Collection,
+    mut take: impl FnMut(Vec<RawObject>) -> F,
+) -> Result<Option<ResourceVersion>, Fault> {
+    let mut token = None;
+    loop {
+        let path = paths::list(collection, token.as_deref(), machine::PAGE_OBJECTS_MAX);
+        let page = parse::page(&api.get_as(&path, JSON, PAGE_BYTES_MAX).await?)?;
+        if !take(page.objects.into_iter().flatten().collect()).await {
+            return Ok(None);
+        }
+        if page.next.is_none() {
+            return Ok(Some(page.version));
+        }
+        token = page.next;
+    }
+}
+
+struct Reflector<S> {
+    api: ApiServer,
+    target: Target,
+    sink: S,
+    metrics: WatchMetrics,
+    machine: Machine,
+    control: Control,
+    /// When the source last said what it holds, or changed.
+    heard_at: Clock,
+    doubt: Doubt,
+    ahead: Option<Ahead>,
+}
+
+/// A page that was asked for before it was wanted. One that is never wanted is given up.
+struct Ahead {
+    path: String,
+    page: AbortOnDropHandle<Result<Page, Fault>>,
+}
+
+impl<S: Sink> Reflector<S> {
+    /// Watches that were opened again and again have said nothing: only a list is news then.
+    fn is_quiet(&self) -> bool {
+        self.heard_at.elapsed() > self.control.stale_after.mul_f64(0.6)
+    }
+
+    async fn list(&mut self, token: Option<String>, limit: u32) {
+        let path = paths::list(&self.target.collection, token.as_deref(), limit);
+        let ahead = self.ahead.take().filter(|ahead| ahead.path == path);
+        let page = match ahead {
+            Some(ahead) => ahead
+                .page
+                .await
+                .unwrap_or_else(|e| Err(Fault::transport(e))),
+            None => fetch(self.api.clone(), path, self.accept()).await,
+        };
+        let page = match page {
+            Ok(page) => page,
+            Err(fault) => return self.fail(fault).await,
+        };
+        let Page {
+            version,
+            next,
+            objects,
+        } = page;
+        let complete = next.is_none();
+        let mut objects = Some(objects);
+        let input = Input::Page {
+            version: version.clone(),
+            next,
+        };
+        let effects = self.machine.step(input, rand::random());
+        self.ask_ahead();
+        for effect in effects {
+            match effect {
+                Effect::Begin { afresh } => {
+                    let version = version.clone();
+                    self.sink.note(Note::Begin { afresh, version }).await;
+                }
+                Effect::Deliver => self.deliver(objects.take().unwrap_or_default()).await,
+                effect => self.tell(effect).await,
+            }
+        }
+        self.doubt.allowed();
+        if complete && limit > 1 {
+            self.heard_at = Clock::now();
+        }
+    }
+
+    async fn deliver(&mut self, objects: Vec<Result<RawObject, Malformed>>) {
+        for object in objects {
+            match object {
+                Ok(object) => {
+                    let span = Span::none();
+                    self.sink.note(Note::Put { object, span }).await;
+                }
+                Err(malformed) => self.skip(&malformed.0).await,
+            }
+        }
+    }
+
+    /// Asks for the page that comes next, if there is one: the API server makes it while the objects of
+    /// the page before are handed on.
+    fn ask_ahead(&mut self) {
+        if let Command::List {
+            token: Some(token),
+            limit,
+        } = self.machine.command()
+        {
+            let path = paths::list(&self.target.collection, Some(&token), limit);
+            let page = fetch(self.api.clone(), path.clone(), self.accept());
+            let page = AbortOnDropHandle::new(tokio::spawn(page));
+            self.ahead = Some(Ahead { path, page });
+        }
+    }
+
+    /// The options with which a page is asked for.
+    fn accept(&self) -> &'static str {
+        match self.target.metadata_only {
+            true => METADATA_LIST,
+            false => JSON,
+        }
+    }
+
+    async fn watch(&mut self, from: &ResourceVersion) {
+        let stale_after = self.control.stale_after;
+        let seconds = rand::random_range(stale_after.mul_f64(0.4)..stale_after.mul_f64(0.5));
+        let seconds = seconds.as_secs();
+        let path = paths::watch(&self.target.collection, from, seconds);
+        let accept = if self.target.metadata_only {
+            METADATA
+        } else {
+            JSON
+        };
+        let mut lines = match self.api.watch(&path, accept, LINE_BYTES_MAX).await {
+            Ok(lines) => lines,
+            Err(fault) => return self.fail(fault).await,
+        };
+        self.doubt.allowed();
+        let _open = self.metrics.open();
+        let opened = Instant::now();
+        let life_max = Duration::from_secs(seconds) + stale_after / 12;
+        self.step(Input::Opened).await;
+        while matches!(self.machine.command(), Command::Watch { .. }) {
+            let left = life_max.saturating_sub(opened.elapsed());
+            let line = tokio::select! {
+                line = tokio::time::timeout(left, lines.next()) => line,
+                Ok(()) = self.control.relist.changed() => {
+                    return self.step(Input::Relist).await;
+                }
+            };
+            let outcome = match line {
+                Err(_) => Err(Fault::Silent { after: life_max }),
+                Ok(None) => {
+                    return self
+                        .step(Input::Ended {
+                            lived: opened.elapsed(),
+                        })
+                        .await;
+                }
+                Ok(Some(Err(fault))) => Err(fault),
+                Ok(Some(Ok(Line::TooLong))) => Err(Fault::unreadable(format!(
+                    "an event over {LINE_BYTES_MAX} bytes"
+                ))),
+                Ok(Some(Ok(Line::Text(line)))) => match parse::event(&line) {
+                    Ok(event) => self.event(event).await,
+                    Err(fault) => Err(fault),
+                },
+            };
+            if let Err(fault) = outcome {
+                return self.fail(fault).await;
+            }
+        }
+    }
+
+    async fn event(&mut self, event: WatchEvent) -> Result<(), Fault> {
+        let (gone, object) = match event {
+            WatchEvent::Failed(fault) => return Err(fault),
+            WatchEvent::Bookmark(version) => {
+                let bookmark = version.clone();
+                if self.goes_on(Input::Bookmark { version: bookmark }).await {
+                    self.heard(Some(version)).await;
+                }
+                return Ok(());
+            }
+            WatchEvent::Put(object) => (false, object),
+            WatchEvent::Gone(object) => (true, object),
+        };
+        self.metrics.event();
+        match object {
+            Ok(object) => self.change(object, gone).await,
+            Err(malformed) => {
+                self.skip(&malformed.0).await;
+                self.goes_on(Input::Heard { version: None }).await;
+                self.heard(None).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn change(&mut self, object: RawObject, gone: bool) {
+        let version = Some(object.version.clone());
+        if !self.goes_on(Input::Heard { version }).await {
+            return; // Of another history: the list brings it.
+        }
+        let span = tracing::info_span!(
+            "watch event",
+            otel.kind = "consumer",
+            resource = %self.target.collection.gvr,
+            key = %object.key,
+            version = %object.version,
+            gone,
+        );
+        let RawObject { key, version, .. } = object.clone();
+        let heard = Some(version.clone()).filter(machine::is_of_the_source);
+        let event = span.clone();
+        let note = if gone {
+            Note::Gone {
+                key,
+                version,
+                span: event,
+            }
+        } else {
+            Note::Put {
+                object,
+                span: event,
+            }
+        };
+        self.sink.note(note).instrument(span).await;
+        self.heard(heard).await;
+    }
+
+    /// Returns whether the watch goes on after it brought this.
+    async fn goes_on(&mut self, input: Input) -> bool {
+        self.step(input).await;
+        matches!(self.machine.command(), Command::Watch { .. })
+    }
+
+    /// Only after what was heard was handed on: a view must not seem newer than it is.
+    async fn heard(&mut self, version: Option<ResourceVersion>) {
+        self.heard_at = Clock::now();
+        self.sink.note(Note::Heard { version }).await;
+    }
+
+    /// An object without a name can be neither asked for nor missed.
+    async fn skip(&mut self, problem: &str) {
+        self.metrics.malformed();
+        tracing::warn!(resource = %self.target.collection.gvr, problem, "malformed object skipped");
+        self.sink.note(Note::Skipped).await;
+    }
+
+    async fn fail(&mut self, fault: Fault) {
+        self.metrics.error(fault.code());
+        let fault = match &fault {
+            Fault::Refused { code: 403, .. } if !self.doubt.is_over() => self.doubted(fault).await,
+            Fault::Refused { .. } => fault,
+            _ => {
+                self.doubt.interrupted();
+                fault
+            }
+        };
+        tracing::warn!(resource = %self.target.collection.gvr, %fault, "list or watch failed");
+        self.step(Input::Failed(fault)).await;
+    }
+
+    /// Takes in a refusal, which may be of an API server that has not read its rules yet.
+    async fn doubted(&mut self, fault: Fault) -> Fault {
+        let said = self.api.readiness().await;
+        let verdict = self.doubt.judge(said, Clock::now());
+        let fault = match verdict {
+            Verdict::AskAgain => match self.ask_again().await {
+                Err(fault @ Fault::Refused { .. }) => fault,
+                Err(other) => return other,
+                Ok(()) => return not_ready(&fault),
+            },
+            Verdict::Believed => fault,
+            Verdict::Doubted => return not_ready(&fault),
+        };
+        self.doubt.believe();
+        fault
+    }
+
+    /// The same as failed, without what it would bring.
+    async fn ask_again(&self) -> Result<(), Fault> {
+        let Target { collection, .. } = &self.target;
+        if let Command::Watch { from } = self.machine.command() {
+            let path = paths::watch(collection, &from, 1);
+            return self
+                .api
+                .watch(&path, METADATA, LINE_BYTES_MAX)
+                .await
+                .map(drop);
+        }
+        let path = paths::list(collection, None, 1);
+        let bytes = self.api.get_as(&path, METADATA_LIST, PAGE_BYTES_MAX).await;
+        bytes.map(drop)
+    }
+
+    async fn step(&mut self, input: Input) {
+        for effect in self.machine.step(input, rand::random()) {
+            self.tell(effect).await;
+        }
+    }
+
+    async fn tell(&mut self, effect: Effect) {
+        let note = match effect {
+            Effect::Listed(version) => {
+                self.metrics.listed();
+                Note::Listed { version }
+            }
+            Effect::Refused(failure) => Note::Refused(failure),
+            Effect::Troubled(failure) => Note::Troubled(failure),
+            Effect::Begin { .. } | Effect::Deliver => return, // Only a page does that.
+        };
+        self.sink.note(note).await;
+    }
+}
+
+/// A refusal by an API server that is not ready says nothing of rights.
+fn not_ready(refused: &Fault) -> Fault {
+    Fault::Server {
+        code: 403,
+        message: format!("{refused}. It is not ready itself"),
+    }
+}
+
+/// One page of a list, read.
+async fn fetch(api: ApiServer, path: String, accept: &'static str) -> Result<Page, Fault> {
+    let bytes = api.get_as(&path, accept, PAGE_BYTES_MAX).await?;
+    parse::page(&bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,13 @@
+//! The watcher between the simulated API server and an in-process bus.
+
+#![allow(clippy::unwrap_used, reason = "tests may")]
+
+mod crds;
+mod enforced;
+mod exceptions;
+mod feeds;
+mod groups;
+mod retained;
+mod support;
+mod terms;
+mod views;

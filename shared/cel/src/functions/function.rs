@@ -1,0 +1,96 @@
+//! A function, and what it works with.
+
+use regex::Regex;
+
+use crate::{
+    budget::Budget,
+    error::EvalError,
+    kind::Kind,
+    value::{Val, no_overload},
+};
+
+/// The result of a call.
+pub(crate) type Answer<'v> = Result<Val<'v>, EvalError>;
+
+/// A function.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Function {
+    pub(crate) name: &'static str,
+    /// Called as `x.name()`, rather than as `name(x)`.
+    pub(super) method: bool,
+    /// The least and the largest number of arguments. The receiver of a method is the first.
+    pub(crate) arguments: (usize, usize),
+    /// The types of the first argument; empty: any.
+    pub(crate) of: &'static [Kind],
+    pub(crate) result: Kind,
+    /// The second argument is a regular expression.
+    pub(crate) takes_pattern: bool,
+    pub(crate) run: for<'v> fn(&mut Given<'_>, &[Val<'v>]) -> Answer<'v>,
+}
+
+/// The context of a call.
+pub(crate) struct Given<'t> {
+    pub(crate) name: &'static str,
+    /// The compiled pattern, if it is a literal.
+    pub(crate) pattern: Option<&'t Regex>,
+    pub(crate) tools: &'t mut Tools,
+}
+
+/// State shared by all calls of an evaluation.
+pub(crate) struct Tools {
+    pub(crate) budget: Budget,
+    /// The last pattern that was made for an object, and its text.
+    pub(super) made: Option<(String, Regex)>,
+}
+
+impl Tools {
+    pub(crate) fn new(budget: Budget) -> Self {
+        Self { budget, made: None }
+    }
+}
+
+impl Given<'_> {
+    pub(crate) fn budget(&mut self) -> &mut Budget {
+        &mut self.tools.budget
+    }
+
+    /// The error that the function does not take these arguments.
+    pub(crate) fn mismatch<'v>(&self, arguments: &[Val<'_>]) -> Answer<'v> {
+        Err(no_overload(self.name, arguments))
+    }
+}
+
+type Run = for<'v> fn(&mut Given<'_>, &[Val<'v>]) -> Answer<'v>;
+
+/// A function that is called like `x.name(…)`.
+pub(super) const fn method(
+    name: &'static str,
+    arguments: (usize, usize),
+    of: &'static [Kind],
+    result: Kind,
+    run: Run,
+) -> Function {
+    Function {
+        name,
+        method: true,
+        arguments,
+        of,
+        result,
+        takes_pattern: false,
+        run,
+    }
+}
+
+/// A function that is called like `name(…)`.
+pub(super) const fn global(
+    name: &'static str,
+    arguments: (usize, usize),
+    of: &'static [Kind],
+    result: Kind,
+    run: Run,
+) -> Function {
+    Function {
+        method: false,
+        ..method(name, arguments, of, result, run)
+    }
+}

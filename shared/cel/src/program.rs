@@ -1,0 +1,79 @@
+//! Checked expressions.
+
+use std::sync::Arc;
+
+use crate::{ast::Expr, kind::Kind, reads::Reads};
+
+/// A checked expression: immutable, and shared by all evaluations.
+#[derive(Clone, Debug)]
+pub struct Program(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    source: String,
+    expr: Expr,
+    kind: Kind,
+    reads: Reads,
+}
+
+impl Program {
+    /// An expression that was checked.
+    pub(crate) fn new(source: &str, expr: Expr, kind: Kind) -> Self {
+        let reads = Reads::of(&expr);
+        Self(Arc::new(Inner {
+            source: source.to_owned(),
+            expr,
+            kind,
+            reads,
+        }))
+    }
+
+    /// The text of the expression.
+    pub fn source(&self) -> &str {
+        &self.0.source
+    }
+
+    /// Returns whether it can come to true or false, as far as its types are known.
+    pub fn can_be_bool(&self) -> bool {
+        matches!(self.0.kind, Kind::Bool | Kind::Any)
+    }
+
+    /// Returns whether it can come to a string, as far as its types are known.
+    pub fn can_be_text(&self) -> bool {
+        matches!(self.0.kind, Kind::Text | Kind::Any)
+    }
+
+    /// Returns whether it can come to null, as far as its types are known.
+    pub fn can_be_null(&self) -> bool {
+        matches!(self.0.kind, Kind::Null | Kind::Any)
+    }
+
+    /// Returns whether it refers to the object's namespace, its own variables aside.
+    pub fn reads_namespace(&self) -> bool {
+        self.0.reads.namespace
+    }
+
+    /// Returns whether it refers to `params`, its own variables aside.
+    pub fn reads_params(&self) -> bool {
+        self.0.reads.params
+    }
+
+    /// The variables that it refers to, by their place among those that it was compiled with.
+    pub fn variables(&self) -> &[usize] {
+        &self.0.reads.variables
+    }
+
+    /// The paths that it reads of a request, from the request on; the value at the end of each is read whole.
+    /// `object` stands for the old object too.
+    pub fn request_paths(&self) -> impl Iterator<Item = &[Box<str>]> {
+        self.0.reads.paths.iter().map(|path| &**path)
+    }
+
+    pub(crate) fn expr(&self) -> &Expr {
+        &self.0.expr
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.0.kind
+    }
+}

@@ -1,0 +1,443 @@
+//! Keeping the catalog in step with the system views.
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_bus::{Bus, Connection, Scope};
+use anteroom_mirror::{ContentStamp, Marks, Mirror, MirrorConfig, MirrorMetrics};
+use anteroom_model::{KindRecord, ObjectKey, Revision, ViewId, system};
+use anteroom_runtime::{Check, Service};
+use anteroom_view::{Object, Read};
+use anyhow::bail;
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use tokio::{sync::watch, time::Instant};
+
+use super::{Catalog, Entries, LogPosition};
+use crate::{exceptions::Exceptions, kinds::Kinds, policies::PolicySet, recorder::SharedRecorder};
+
+/// The least time between two catalogs: entries that are created by the hundred are taken in
+/// together.
+const PACE_MIN: Duration = Duration::from_millis(20);
+
+/// Or so many times what the last one took to build, so that a large one takes a bounded part of the
+/// processor however often it changes.
+const PACE: u32 = 4;
+
+/// Follows the system views until shutdown.
+pub async fn follow(
+    bus: Arc<dyn Bus>,
+    service: Service,
+    recorder: SharedRecorder,
+    catalogs: watch::Sender<Option<Arc<Catalog>>>,
+    check: Check,
+) -> anyhow::Result<()> {
+    let shutdown = service.shutdown.token();
+    let connection = bus.connection();
+    let mut connected = connection.clone();
+    let mirror = Mirror::start(
+        bus,
+        Scope::Views(vec![
+            system::entries(),
+            system::kinds(),
+            system::policies(),
+            system::exceptions(),
+        ]),
+        MirrorConfig::default(),
+        MirrorMetrics::registered(&service.metrics),
+        &shutdown,
+    );
+    let mut reader = Reader::new(mirror);
+    loop {
+        let begun = Instant::now();
+        if let Some(catalog) = reader.read() {
+            tell(&catalog, catalogs.borrow().as_deref());
+            let before = catalogs.borrow().clone();
+            if before.is_none_or(|before| !Arc::ptr_eq(&before.policies, &catalog.policies)) {
+                recorder.policies(&catalog.policies);
+            }
+            catalogs.send_replace(Some(Arc::new(catalog)));
+            check.ready();
+        } else if catalogs.borrow().is_none() {
+            check.not_ready(match *connection.borrow() {
+                Connection::Up => reader.waiting_for(),
+                Connection::Down => "the bus, which is out of reach".to_owned(),
+            });
+        }
+        let pace = PACE_MIN.max(begun.elapsed() * PACE);
+        tokio::select! {
+            biased; // Shutdown ends the mirror too.
+            () = shutdown.cancelled() => return Ok(()),
+            changed = reader.changed() => changed?,
+            Ok(()) = connected.changed() => {}
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => return Ok(()),
+            () = tokio::time::sleep_until(begun + pace) => {}
+        }
+    }
+}
+
+/// Says what is in force now, where that has changed.
+fn tell(catalog: &Catalog, before: Option<&Catalog>) {
+    let (ready, unready) = catalog.policies.counts();
+    let entries = catalog.entries.count();
+    let exceptions = catalog.exceptions.count();
+    if before.is_some_and(|before| !Arc::ptr_eq(&before.exceptions, &catalog.exceptions)) {
+        tracing::info!(exceptions, "exceptions are in force");
+    }
+    if before.is_some_and(|before| Arc::ptr_eq(&before.policies, &catalog.policies)) {
+        tracing::debug!(entries, "entries or kinds have changed");
+        return;
+    }
+    tracing::info!(
+        policies = ready,
+        policies_not_ready = unready,
+        entries,
+        "policies are in force"
+    );
+}
+
+/// The system views as they were last read.
+struct Reader {
+    mirror: Mirror,
+    entries: Part<Entries>,
+    kinds: Part<Kinds>,
+    policies: Part<PolicySet>,
+    exceptions: Part<Exceptions>,
+    /// Up to where all but the exceptions were read last.
+    position: LogPosition,
+    /// Set before each reading.
+    marks: Option<CatalogMarks>,
+}
+
+/// One view, read as a whole.
+struct Part<T> {
+    id: ViewId,
+    value: Arc<T>,
+    /// The state of the view that `value` was read from; `None`: it was never whole.
+    content: Option<ContentStamp>,
+    /// The position of the last record in it.
+    position: LogPosition,
+}
+
+impl<T: Default> Part<T> {
+    fn new(id: ViewId) -> Self {
+        Self {
+            id,
+            value: Arc::default(),
+            content: None,
+            position: LogPosition::default(),
+        }
+    }
+
+    /// Returns whether every record of the view that is read takes effect in it at once.
+    fn is_live(&self, mirror: &Mirror) -> bool {
+        let view = mirror.view(&self.id);
+        view.is_some_and(|view| view.status().borrow().live)
+    }
+
+    /// Reads the view again if it is whole and has changed. Returns whether it did.
+    fn refresh(&mut self, mirror: &Mirror, parse: impl FnOnce(&T, Read<'_>) -> T) -> bool {
+        let before = self.content;
+        // Last-good data, whatever its age: see the module's documentation.
+        let read = mirror.view(&self.id).and_then(|view| {
+            view.read(Some(u64::MAX), |view, position| {
+                self.position = LogPosition {
+                    incarnation: position.incarnation.clone(),
+                    revision: position.revision,
+                };
+                let content = Some(position.content);
+                (content != before).then(|| (content, parse(&self.value, view)))
+            })
+            .ok()
+        });
+        let Some(Some((content, value))) = read else {
+            return false;
+        };
+        self.value = Arc::new(value);
+        self.content = content;
+        true
+    }
+}
+
+fn objects(view: Read<'_>) -> Vec<(ObjectKey, Bytes)> {
+    let copy = |object: &Object| {
+        let key = ObjectKey::new(object.namespace(), object.name());
+        (key, Bytes::copy_from_slice(object.body()))
+    };
+    view.objects().map(copy).collect()
+}
+
+impl Reader {
+    fn new(mirror: Mirror) -> Self {
+        Self {
+            mirror,
+            entries: Part::new(system::entries()),
+            kinds: Part::new(system::kinds()),
+            policies: Part::new(system::policies()),
+            exceptions: Part::new(system::exceptions()),
+            position: LogPosition::default(),
+            marks: None,
+        }
+    }
+
+    /// A catalog, if all of it is known and any of it has changed, be it only up to where it was read.
+    fn read(&mut self) -> Option<Catalog> {
+        self.mark();
+        self.take_in()
+    }
+
+    /// A change that comes while the views are read, which may take long, is one to read.
+    fn mark(&mut self) {
+        let ids = [
+            &self.entries.id,
+            &self.kinds.id,
+            &self.policies.id,
+            &self.exceptions.id,
+        ];
+        let marks = CatalogMarks::set(&self.mirror, |id| ids.contains(&id));
+        self.marks = Some(marks);
+    }
+
+    fn take_in(&mut self) -> Option<Catalog> {
+        let live = self.entries.is_live(&self.mirror)
+            && self.kinds.is_live(&self.mirror)
+            && self.policies.is_live(&self.mirror);
+        // Before the views: what has been read is in every one that is live.
+        let read_to = live.then(|| *self.mirror.position().borrow());
+        let changed = [
+            self.entries.refresh(&self.mirror, |before, view| {
+                let object = |o| (Object::namespace(o), Object::name(o), Object::body(o));
+                Entries::build(before, view.objects().map(object))
+            }),
+            self.kinds.refresh(&self.mirror, |_, view| {
+                let records: Vec<KindRecord> = records(&system::kinds(), objects(view));
+                Kinds::new(records)
+            }),
+            self.policies.refresh(&self.mirror, |before, view| {
+                PolicySet::build(before, objects(view))
+            }),
+            self.exceptions.refresh(&self.mirror, |before, view| {
+                Exceptions::build(before, objects(view))
+            }),
+        ];
+        let known = self.entries.content.is_some()
+            && self.kinds.content.is_some()
+            && self.policies.content.is_some()
+            && self.exceptions.content.is_some();
+        let parts = [
+            &self.entries.position,
+            &self.kinds.position,
+            &self.policies.position,
+        ];
+        let position = position(&self.position, parts, read_to);
+        let moved = position != self.position;
+        self.position = position;
+        (known && (moved || changed.contains(&true))).then(|| Catalog {
+            entries: Arc::clone(&self.entries.value),
+            kinds: Arc::clone(&self.kinds.value),
+            policies: Arc::clone(&self.policies.value),
+            exceptions: Arc::clone(&self.exceptions.value),
+            position: self.position.clone(),
+        })
+    }
+
+    fn waiting_for(&self) -> String {
+        let parts = [
+            (&self.entries.id, self.entries.content),
+            (&self.kinds.id, self.kinds.content),
+            (&self.policies.id, self.policies.content),
+            (&self.exceptions.id, self.exceptions.content),
+        ];
+        let missing: Vec<_> = parts
+            .into_iter()
+            .filter(|(_, content)| content.is_none())
+            .map(|(id, _)| id.as_str())
+            .collect();
+        format!("the views {}, which the watcher writes", missing.join(", "))
+    }
+
+    /// Waits until any of the views may have changed since it was read last, and be it while it was read.
+    ///
+    /// # Errors
+    /// The bus was closed.
+    async fn changed(&mut self) -> anyhow::Result<()> {
+        let Some(marks) = &mut self.marks else {
+            return Ok(()); // Nothing was read yet.
+        };
+        tokio::select! {
+            biased;
+            () = self.mirror.ended() => bail!("the bus was closed"),
+            () = marks.passed() => Ok(()),
+        }
+    }
+}
+
+/// The parts of a catalog as they stood before they were read, to notice a change.
+struct CatalogMarks {
+    views: Marks,
+    /// The position of the log. The catalog's goes with it, also where no view changes.
+    position: watch::Receiver<Revision>,
+}
+
+impl CatalogMarks {
+    fn set(mirror: &Mirror, is_one: impl Fn(&ViewId) -> bool) -> Self {
+        let mut position = mirror.position();
+        position.mark_unchanged();
+        let views = Marks::set(mirror, is_one);
+        Self { views, position }
+    }
+
+    async fn passed(&mut self) {
+        tokio::select! {
+            () = self.views.passed() => {}
+            // An error means that the mirror has ended, which is waited for elsewhere.
+            Ok(()) = self.position.changed() => {}
+        }
+    }
+}
+
+/// Up to where all of the log is in the parts. `read_to` is how far the log had been read before the
+/// parts were, if every part takes in at once what is read.
+///
+/// While the parts are of two logs, nothing is known. When they come to be of another log, a position
+/// that was read a moment ago may be one of the log before: then the parts' own positions count.
+fn position(
+    before: &LogPosition,
+    parts: [&LogPosition; 3],
+    read_to: Option<Revision>,
+) -> LogPosition {
+    let [first, ..] = parts;
+    if parts
+        .iter()
+        .any(|part| part.incarnation != first.incarnation)
+    {
+        return LogPosition::default();
+    }
+    let of_parts = parts.iter().map(|part| part.revision).min();
+    let of_parts = of_parts.unwrap_or_default();
+    let same_log = before.incarnation == first.incarnation;
+    let revision = match read_to.filter(|_| same_log) {
+        Some(read_to) => read_to.max(of_parts),
+        None => of_parts,
+    };
+    LogPosition {
+        incarnation: first.incarnation.clone(),
+        // What was known once does not become unknown: a catalog is only replaced by a newer one.
+        revision: if same_log {
+            revision.max(before.revision)
+        } else {
+            revision
+        },
+    }
+}
+
+/// The records of a view. One that cannot be read is the watcher's mistake, or a newer watcher's
+/// word: it is logged, and its readers are told that there is none.
+fn records<T: DeserializeOwned>(view: &ViewId, objects: Vec<(ObjectKey, Bytes)>) -> Vec<T> {
+    objects
+        .into_iter()
+        .filter_map(|(key, body)| match anteroom_wire::body::decode(&body) {
+            Ok(record) => Some(record),
+            Err(error) => {
+                tracing::error!(%view, %key, %error, "record cannot be read");
+                None
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_bus::local::LocalBus;
+    use anteroom_mirror::testing::Writer;
+    use anteroom_model::Incarnation;
+    use tokio::time::timeout;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    #[test]
+    fn a_position_is_claimed_only_for_what_all_views_have() {
+        let at = |log: &str, revision| LogPosition {
+            incarnation: Incarnation(log.into()),
+            revision: Revision(revision),
+        };
+        for (before, parts, read_to, expected) in [
+            // Nothing is known of three views in two logs.
+            (
+                at("a", 9),
+                [at("b", 3), at("a", 9), at("b", 3)],
+                Some(9),
+                LogPosition::default(),
+            ),
+            // Every view takes in what is read.
+            (
+                at("a", 5),
+                [at("a", 3), at("a", 9), at("a", 7)],
+                Some(12),
+                at("a", 12),
+            ),
+            // One does not: it is being built anew.
+            (
+                at("a", 2),
+                [at("a", 3), at("a", 9), at("a", 7)],
+                None,
+                at("a", 3),
+            ),
+            (
+                at("a", 5),
+                [at("a", 3), at("a", 9), at("a", 7)],
+                None,
+                at("a", 5),
+            ),
+            // What was read may be of the log before.
+            (
+                at("a", 90),
+                [at("b", 3), at("b", 4), at("b", 5)],
+                Some(90),
+                at("b", 3),
+            ),
+            (
+                at("b", 3),
+                [at("b", 3), at("b", 4), at("b", 5)],
+                Some(5),
+                at("b", 5),
+            ),
+        ] {
+            let [one, two, three] = &parts;
+            let found = position(&before, [one, two, three], read_to.map(Revision));
+            assert_eq!(found, expected, "{before:?} {parts:?} {read_to:?}");
+        }
+    }
+
+    /// A catalog waits for changes, and misses none that comes while it is read.
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_seen_that_comes_while_it_is_read() {
+        const QUIET: Duration = Duration::from_secs(1);
+        let bus: Arc<dyn Bus> = Arc::new(LocalBus::new());
+        let mut writer = Writer::with_system_views(Arc::clone(&bus)).await;
+        let shutdown = CancellationToken::new();
+        let (config, metrics) = (MirrorConfig::default(), MirrorMetrics::default());
+        let mirror = Mirror::start(bus, Scope::All, config, metrics, &shutdown);
+        let mut reader = Reader::new(mirror);
+        while reader.read().is_none() {
+            reader.changed().await.unwrap();
+        }
+        let mut is_quiet = false;
+        for _ in 0..20 {
+            reader.read();
+            is_quiet |= timeout(QUIET, reader.changed()).await.is_err();
+        }
+        assert!(is_quiet, "with nothing to read it waits");
+        reader.mark();
+        let entry = serde_json::json!({"kind": "Cached", "name": "a"});
+        let at = writer.put(&system::entries(), "", "a", entry).await;
+        let mut position = reader.mirror.position();
+        position.wait_for(|read| *read >= at).await.unwrap();
+        assert!(reader.take_in().is_some(), "it is read already");
+        let again = timeout(QUIET, reader.changed()).await;
+        assert!(again.is_ok(), "and it may have come too late for that");
+        shutdown.cancel();
+    }
+}

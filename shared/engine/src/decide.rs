@@ -1,0 +1,311 @@
+//! Takes a review through all policies that concern it.
+//!
+//! Rules that judge an object are asked side by side. Those that change it are asked one after the
+//! other, policy by policy in order of name, each about what those before it made of the object.
+
+mod mutation;
+mod triggered;
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_model::ErrorCode;
+use anteroom_policy::{AdmissionRequest, Conditions, FIELD_MANAGER, FailurePolicy, Phase, Rule};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::{
+    catalog::{Catalog, Catalogs},
+    drive::drive,
+    facts::{BusFacts, Deadline, FactSource},
+    incoming::{Incoming, KindName},
+    policies::{Concerned, Entry, Scope, Subject},
+    recorder::SharedRecorder,
+    rule_run::{NamedRule, RuleRun, records},
+    verdict::{self, Blocked, Decision, RuleRecord, Triggered},
+};
+use mutation::{Mutation, Next};
+
+/// Takes requests and objects through the policies, with facts of `F`. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Engine<F = BusFacts> {
+    catalogs: Catalogs,
+    facts: F,
+    recorder: SharedRecorder,
+}
+
+impl<F> Engine<F> {
+    /// An engine that goes by the catalog as it stands at each request.
+    pub fn new(catalogs: Catalogs, facts: F, recorder: SharedRecorder) -> Self {
+        Self {
+            catalogs,
+            facts,
+            recorder,
+        }
+    }
+
+    /// Returns the catalog as it is now; `None` until all of it was read once.
+    pub fn catalog(&self) -> Option<Arc<Catalog>> {
+        self.catalogs.borrow().clone()
+    }
+
+    /// The source of facts.
+    pub fn facts(&self) -> &F {
+        &self.facts
+    }
+
+    pub(crate) fn recorder(&self) -> &SharedRecorder {
+        &self.recorder
+    }
+}
+
+impl<F: FactSource> Engine<F> {
+    /// Decides by the rules of a phase and by the policies of `catalog`, before `deadline`.
+    ///
+    /// The views of a policy go when the policy goes. So an error under policies that are no longer those
+    /// in force is none: then those decide that are, once.
+    ///
+    /// # Errors
+    /// The request cannot be read.
+    pub async fn decide<I: Incoming>(
+        &self,
+        catalog: Option<&Arc<Catalog>>,
+        incoming: &I,
+        (phase, scope): (Phase, &Scope),
+        deadline: Deadline,
+    ) -> Result<Decision, I::Error> {
+        let Some(catalog) = catalog else {
+            return Ok(not_ready(scope));
+        };
+        let mut decision = self
+            .decide_by(catalog, incoming, (phase, scope), deadline)
+            .await?;
+        let now = self.catalog();
+        let changed = now.filter(|now| !now.decides_as(catalog));
+        if let Some(now) = changed.filter(|_| decision.error) {
+            decision = self
+                .decide_by(&now, incoming, (phase, scope), deadline)
+                .await?;
+        }
+        for record in &decision.rules {
+            self.recorder
+                .rule(&record.name, record.result(), record.took);
+        }
+        Ok(decision)
+    }
+
+    /// Decides by the policies of this catalog.
+    async fn decide_by<I: Incoming>(
+        &self,
+        catalog: &Catalog,
+        incoming: &I,
+        (phase, scope): (Phase, &Scope),
+        deadline: Deadline,
+    ) -> Result<Decision, I::Error> {
+        let head = incoming.head();
+        let KindName {
+            group,
+            version,
+            kind,
+        } = head.named_kind(Some(catalog));
+        let subject = Subject {
+            group,
+            version,
+            kind,
+            subresource: head.resource.subresource,
+            operation: head.operation,
+            namespace: match kind {
+                "Namespace" => "", // It lives in none.
+                _ => head.namespace,
+            },
+        };
+        let Concerned { mut entries, parts } = catalog.policies.concerned(phase, scope, &subject);
+        if entries.is_empty() {
+            return Ok(Decision::default());
+        }
+        let request = incoming.request(&catalog.exceptions.parts(parts))?;
+        let request = request.with_resource_kind(group, version, kind);
+        let warnings = entries.iter().filter_map(|entry| unready(entry)).collect();
+        if phase == Phase::Mutation {
+            let (records, patch) = self.change(catalog, &entries, request, deadline).await;
+            let mut decision = verdict::decide(records, warnings);
+            decision.patch = patch.filter(|_| decision.allowed());
+            return Ok(decision);
+        }
+        let failed = sort_by_conditions(&mut entries, &request);
+        let judging = entries.iter().flat_map(|entry| rules(entry, phase));
+        let running =
+            judging.map(|rule| RuleRun::new(rule, &request, catalog).with_conditions_met());
+        let failing = failed.iter().flat_map(|entry| rules(entry, phase));
+        let running = running.chain(failing.map(|rule| RuleRun::new(rule, &request, catalog)));
+        let records = self.run(catalog, running.collect(), deadline).await;
+        let rules = triggered::triggered(&entries, incoming);
+        let mut decision = verdict::decide(records, warnings);
+        if !rules.is_empty() && decision.allowed() {
+            decision.triggered = Some(Triggered {
+                by_manager: incoming.field_manager() == FIELD_MANAGER,
+                request,
+                rules,
+            });
+        }
+        Ok(decision)
+    }
+
+    /// Takes the object through the rules that change it. Returns their records, and the patch.
+    async fn change(
+        &self,
+        catalog: &Catalog,
+        entries: &[&Entry],
+        request: AdmissionRequest,
+        deadline: Deadline,
+    ) -> (Vec<RuleRecord>, Option<Value>) {
+        let mut mutation = Mutation::new(request);
+        'policies: for entry in entries {
+            let is_met = match conditions(entry, mutation.request()) {
+                Conditions::Met => true,
+                Conditions::NotMet => continue,
+                Conditions::Failed(_) => false,
+            };
+            mutation.begin_policy();
+            for rule in rules(entry, Phase::Mutation) {
+                let mut running = RuleRun::new(rule, mutation.request(), catalog);
+                if is_met {
+                    // Also of an object that the policy's own rules changed since.
+                    running = running.with_conditions_met();
+                }
+                // Rules that ask nobody never wait, so nothing else would end them.
+                let running = match Instant::now() < deadline {
+                    true => running,
+                    false => running.out_of_time(),
+                };
+                let record = self.run(catalog, vec![running], deadline).await.pop();
+                let is_applied = record.as_ref().is_some_and(|one| one.outcome.is_applied());
+                match record.map(|record| mutation.take(record)) {
+                    Some(Next::Rule) if is_applied && rule.policy.applies_one() => break,
+                    None | Some(Next::Rule) => {}
+                    Some(Next::Policy) => break,
+                    Some(Next::Nobody) => break 'policies,
+                }
+            }
+        }
+        mutation.end()
+    }
+
+    /// Takes an object that exists through the validating rules of these policies. Returns the records of those
+    /// that speak of it.
+    pub async fn judge(
+        &self,
+        catalog: &Catalog,
+        policies: &[&Entry],
+        request: &AdmissionRequest,
+        timeout: Duration,
+    ) -> Vec<RuleRecord> {
+        let running = policies.iter().flat_map(|entry| {
+            let conditions = conditions(entry, request);
+            let is_met = conditions == Conditions::Met;
+            let rules = rules(entry, Phase::Validation);
+            let rules = rules.filter(move |_| conditions != Conditions::NotMet);
+            rules.map(
+                move |rule| match RuleRun::of_existing(rule, request, catalog) {
+                    running if is_met => running.with_conditions_met(),
+                    running => running,
+                },
+            )
+        });
+        let deadline = Instant::now() + timeout;
+        self.run(catalog, running.collect(), deadline).await
+    }
+
+    async fn run<'a>(
+        &'a self,
+        catalog: &Catalog,
+        mut rules: Vec<RuleRun<'a>>,
+        deadline: Deadline,
+    ) -> Vec<RuleRecord> {
+        drive(&self.facts, catalog, &mut rules, deadline).await;
+        records(rules)
+    }
+}
+
+/// The decision before the policies were read: nobody knows whether the request is allowed.
+fn not_ready(scope: &Scope) -> Decision {
+    let code = ErrorCode::NOT_READY;
+    let message = format!("{code} the webhook has not read its policies yet: try again");
+    let mut decision = Decision {
+        error: true,
+        ..Decision::default()
+    };
+    if scope.ignores_errors() {
+        decision.warnings.push(message);
+    } else {
+        decision.blocked.push(Blocked {
+            policy: "anteroom".to_owned(),
+            rule: "readiness".to_owned(),
+            message,
+            error: Some(code),
+        });
+    }
+    decision
+}
+
+/// The answer of a policy's conditions, with an error of one that its failure policy ignores taken for false.
+fn conditions(entry: &Entry, request: &AdmissionRequest) -> Conditions {
+    let Ok(policy) = &entry.outcome else {
+        return Conditions::Met; // It has no rules.
+    };
+    match policy.conditions(request) {
+        Conditions::Failed(error) if policy.failure_policy() == FailurePolicy::Ignore => {
+            tracing::warn!(
+                policy = %entry.key,
+                kind = request.kind(),
+                %error,
+                "a matchCondition cannot be evaluated: the policy is not asked about this request, as its \
+                 failurePolicy is Ignore"
+            );
+            Conditions::NotMet
+        }
+        conditions => conditions,
+    }
+}
+
+/// Leaves the policies whose conditions are met. Returns those that have one that failed: their rules come to
+/// its error.
+fn sort_by_conditions<'e>(
+    entries: &mut Vec<&'e Entry>,
+    request: &AdmissionRequest,
+) -> Vec<&'e Entry> {
+    let mut failed = Vec::new();
+    entries.retain(|entry| match conditions(entry, request) {
+        Conditions::Met => true,
+        Conditions::NotMet => false,
+        Conditions::Failed(_) => {
+            failed.push(*entry);
+            false
+        }
+    });
+    failed
+}
+
+fn rules(entry: &Entry, phase: Phase) -> impl Iterator<Item = NamedRule<'_>> {
+    entry.outcome.iter().flat_map(move |policy| {
+        let named = policy.rules().iter().zip(&entry.names);
+        let is_asked = move |rule: &Rule| rule.phase() == phase && !rule.changes_existing();
+        let of_phase = named.filter(move |(rule, _)| is_asked(rule));
+        of_phase.map(move |(rule, name)| NamedRule { policy, rule, name })
+    })
+}
+
+/// The warning of a policy that is not in force.
+fn unready(entry: &Entry) -> Option<String> {
+    let problems = entry.outcome.as_ref().err()?;
+    let first = problems
+        .first()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    Some(format!(
+        "policy {} is not ready, and not in force: {first}",
+        entry.key
+    ))
+}
+
+#[cfg(test)]
+mod tests;

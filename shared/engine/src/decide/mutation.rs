@@ -1,0 +1,122 @@
+//! The object on its way through the rules that change it. Pure.
+//!
+//! | a rule | and then |
+//! |---|---|
+//! | changes the object | the next rule sees it as it is now |
+//! | does not match, is skipped, changes nothing | the next rule |
+//! | cannot be evaluated, and its policy ignores failures | all that this policy changed is undone; the next policy |
+//! | cannot be evaluated otherwise | the request is refused, and nobody else is asked |
+//!
+//! So a policy is applied whole or not at all.
+
+use anteroom_patch::json;
+use anteroom_policy::{AdmissionRequest, RuleOutcome};
+use serde_json::Value;
+
+use crate::verdict::RuleRecord;
+
+/// The object as it is, and what was done to it.
+pub(super) struct Mutation {
+    /// The object as it was sent.
+    sent: Value,
+    /// About the object as it is.
+    request: AdmissionRequest,
+    /// The object as this policy found it, if it has changed it.
+    found: Option<Value>,
+    records: Vec<RuleRecord>,
+    /// The number of them that are of other policies.
+    of_others: usize,
+}
+
+/// The one that is asked next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Rule,
+    Policy,
+    Nobody,
+}
+
+impl Mutation {
+    pub(super) fn new(request: AdmissionRequest) -> Self {
+        Self {
+            sent: request.matched_object().clone(),
+            request,
+            found: None,
+            records: Vec::new(),
+            of_others: 0,
+        }
+    }
+
+    /// The request that the next rule sees.
+    pub(super) fn request(&self) -> &AdmissionRequest {
+        &self.request
+    }
+
+    /// Those that come are rules of another policy.
+    pub(super) fn begin_policy(&mut self) {
+        self.found = None;
+        self.of_others = self.records.len();
+    }
+
+    /// Takes in what became of a rule. The object that it made is the request's from then on; of it
+    /// the record says only where it differs.
+    pub(super) fn take(&mut self, mut record: RuleRecord) -> Next {
+        let next = match &mut record.outcome {
+            RuleOutcome::Mutated { object } => {
+                record.changed = places(self.request.matched_object(), object);
+                self.change(std::mem::take(object));
+                Next::Rule
+            }
+            RuleOutcome::Error(_) if record.ignore_errors => {
+                self.undo();
+                Next::Policy
+            }
+            RuleOutcome::Error(_) => Next::Nobody,
+            _ => Next::Rule,
+        };
+        self.records.push(record);
+        next
+    }
+
+    fn change(&mut self, object: Value) {
+        if self.found.is_none() {
+            self.found = Some(self.request.matched_object().clone());
+        }
+        self.request = self.request.with_object(object);
+    }
+
+    fn undo(&mut self) {
+        if let Some(found) = self.found.take() {
+            self.request = self.request.with_object(found);
+        }
+        for record in self.records.iter_mut().skip(self.of_others) {
+            record.changed.clear();
+            if matches!(record.outcome, RuleOutcome::Mutated { .. }) {
+                let reason = "what it changed was undone: another rule of its policy failed";
+                record.outcome = RuleOutcome::Skipped {
+                    reason: reason.to_owned(),
+                };
+            }
+        }
+    }
+
+    /// All that was recorded, and the patch of RFC 6902 that makes the object of the one that was sent;
+    /// `None` where they are the same.
+    pub(super) fn end(self) -> (Vec<RuleRecord>, Option<Value>) {
+        let now = self.request.matched_object();
+        let patch = (self.sent != *now).then(|| json::diff(&self.sent, now));
+        (self.records, patch)
+    }
+}
+
+/// Returns the paths where two objects differ.
+fn places(before: &Value, after: &Value) -> Vec<String> {
+    let Value::Array(operations) = json::diff(before, after) else {
+        return Vec::new();
+    };
+    let path = |operation: &Value| operation["path"].as_str().map(str::to_owned);
+    operations.iter().filter_map(path).collect()
+}
+
+#[cfg(test)]
+mod tests;

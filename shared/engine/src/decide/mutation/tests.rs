@@ -1,0 +1,117 @@
+use std::sync::Arc;
+
+use anteroom_model::ObjectKey;
+use anteroom_policy::{FailureAction, RuleError};
+use serde_json::json;
+
+use super::*;
+use crate::rule::RuleName;
+
+fn mutation() -> Mutation {
+    let request = json!({
+        "operation": "CREATE", "kind": { "group": "", "version": "v1", "kind": "ConfigMap" },
+        "object": { "a": 1, "list": [1, 2] },
+    });
+    Mutation::new(AdmissionRequest::new(request).unwrap())
+}
+
+fn record(outcome: RuleOutcome, ignore_errors: bool) -> RuleRecord {
+    RuleRecord {
+        took: std::time::Duration::ZERO,
+        name: Arc::new(RuleName::new(ObjectKey::new("", "p"), "r")),
+        action: FailureAction::Enforce,
+        ignore_errors,
+        warn_on_audit: false,
+        outcome,
+        changed: Vec::new(),
+        facts: Vec::new(),
+        excepted_by: Vec::new(),
+    }
+}
+
+fn made(object: Value) -> RuleRecord {
+    record(RuleOutcome::Mutated { object }, true)
+}
+
+fn failed(ignore_errors: bool) -> RuleRecord {
+    record(RuleOutcome::Error(RuleError::TooManyFacts), ignore_errors)
+}
+
+fn changed(records: &[RuleRecord]) -> Vec<Vec<&str>> {
+    let changed = records.iter().map(|record| &record.changed);
+    changed
+        .map(|changed| changed.iter().map(String::as_str).collect())
+        .collect()
+}
+
+#[test]
+fn each_rule_sees_what_those_before_it_made() {
+    let mut mutation = mutation();
+    mutation.begin_policy();
+    assert_eq!(
+        mutation.take(made(json!({ "a": 2, "list": [1, 2] }))),
+        Next::Rule
+    );
+    assert_eq!(mutation.request().matched_object()["a"], 2);
+    let skipped = RuleOutcome::Skipped { reason: "s".into() };
+    assert_eq!(mutation.take(record(skipped, false)), Next::Rule);
+    mutation.begin_policy();
+    assert_eq!(
+        mutation.take(made(json!({ "a": 3, "list": [1], "b": {} }))),
+        Next::Rule
+    );
+    let (records, patch) = mutation.end();
+    assert_eq!(
+        changed(&records),
+        [vec!["/a"], vec![], vec!["/a", "/b", "/list/1"]]
+    );
+    // One patch of what was sent, not a history.
+    assert_eq!(
+        patch.unwrap(),
+        json!([
+            { "op": "replace", "path": "/a", "value": 3 },
+            { "op": "add", "path": "/b", "value": {} },
+            { "op": "remove", "path": "/list/1" },
+        ])
+    );
+}
+
+#[test]
+fn what_is_changed_and_changed_back_is_no_patch() {
+    let mut mutation = mutation();
+    mutation.begin_policy();
+    mutation.take(made(json!({ "a": 2, "list": [1, 2] })));
+    mutation.take(made(json!({ "a": 1, "list": [1, 2] })));
+    assert_eq!(mutation.end().1, None);
+    assert_eq!(self::mutation().end().1, None);
+}
+
+#[test]
+fn a_policy_that_ignores_failures_is_applied_whole_or_not_at_all() {
+    let mut mutation = mutation();
+    mutation.begin_policy();
+    mutation.take(made(json!({ "a": 2 })));
+    mutation.begin_policy();
+    mutation.take(made(json!({ "a": 2, "b": 1 })));
+    mutation.take(made(json!({ "a": 2, "b": 2 })));
+    assert_eq!(mutation.take(failed(true)), Next::Policy);
+    assert_eq!(mutation.request().matched_object(), &json!({ "a": 2 }));
+    mutation.begin_policy();
+    assert_eq!(mutation.take(failed(true)), Next::Policy);
+    let (records, patch) = mutation.end();
+    assert_eq!(
+        changed(&records),
+        [vec!["/list", "/a"], vec![], vec![], vec![], vec![]]
+    );
+    assert_eq!(patch.unwrap().as_array().unwrap().len(), 2);
+    // What was undone is not told as done.
+    let undone = |record: &&RuleRecord| matches!(record.outcome, RuleOutcome::Skipped { .. });
+    assert_eq!(records.iter().filter(undone).count(), 2);
+}
+
+#[test]
+fn after_a_failure_that_counts_nobody_is_asked() {
+    let mut mutation = mutation();
+    mutation.begin_policy();
+    assert_eq!(mutation.take(failed(false)), Next::Nobody);
+}

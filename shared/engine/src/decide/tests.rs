@@ -1,0 +1,127 @@
+//! Decisions with facts of a script.
+
+use std::{convert::Infallible, time::Duration};
+
+use anteroom_model::FactError;
+use anteroom_policy::{Operation, RequestParts};
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::*;
+use crate::{
+    incoming::{Head, ResourcePath},
+    recorder::NoRecorder,
+    testing::{self, Script},
+};
+
+/// A request that creates an Ingress.
+struct Creation;
+
+impl Incoming for Creation {
+    type Error = Infallible;
+
+    fn head(&self) -> Head<'_> {
+        let (group, version) = ("networking.k8s.io", "v1");
+        Head {
+            kind: KindName {
+                group,
+                version,
+                kind: "Ingress",
+            },
+            resource: ResourcePath {
+                group,
+                version,
+                resource: "ingresses",
+                subresource: "",
+            },
+            operation: Operation::Create,
+            namespace: "shop",
+        }
+    }
+
+    fn is_dry_run(&self) -> bool {
+        false
+    }
+
+    fn field_manager(&self) -> String {
+        String::new()
+    }
+
+    fn request(&self, _parts: &RequestParts) -> Result<AdmissionRequest, Infallible> {
+        let request = AdmissionRequest::new(json!({
+            "operation": "CREATE", "namespace": "shop", "name": "a",
+            "kind": { "group": "networking.k8s.io", "version": "v1", "kind": "Ingress" },
+            "object": { "metadata": { "name": "a", "namespace": "shop" } },
+        }));
+        Ok(request.unwrap())
+    }
+}
+
+/// A catalog with the policy `p` alone, which denies where the entry that it reads is `bad`.
+fn catalog(failure_policy: &str) -> Catalog {
+    let manifest = testing::manifest(&["Ingress"], |manifest| {
+        manifest["spec"]["failurePolicy"] = failure_policy.into();
+        let rule = &mut manifest["spec"]["rules"][0];
+        rule["context"] = json!([{ "name": "v", "cachedContextEntry": { "name": "e" } }]);
+        let condition = json!({ "key": "{{ v }}", "operator": "Equals", "value": "bad" });
+        rule["validate"]["deny"]["conditions"]["all"] = json!([condition]);
+    });
+    Catalog {
+        policies: Arc::new(testing::policies(vec![("p", manifest)])),
+        ..Catalog::default()
+    }
+}
+
+async fn decide(
+    now: &watch::Receiver<Option<Arc<Catalog>>>,
+    by: Option<Arc<Catalog>>,
+    script: Script,
+) -> Decision {
+    let engine = Engine::new(now.clone(), script, Arc::new(NoRecorder));
+    let deadline = Instant::now() + Duration::from_secs(1);
+    let phase = (Phase::Validation, &Scope::default());
+    let decided = engine.decide(by.as_ref(), &Creation, phase, deadline).await;
+    decided.unwrap_or_else(|never| match never {})
+}
+
+fn answers(answer: Result<Value, FactError>) -> Script {
+    Script::default().with("v", 5, answer)
+}
+
+#[tokio::test(start_paused = true)]
+async fn decision_follows_from_facts_and_failure_policy() {
+    let nobody = || Err(FactError::NoWatcher);
+    // Allowed, with an error, warnings.
+    for (failure_policy, answer, expected) in [
+        ("Fail", Ok(json!("good")), (true, false, 0)),
+        ("Fail", Ok(json!("bad")), (false, false, 0)),
+        ("Ignore", Ok(json!("bad")), (false, false, 0)),
+        ("Fail", nobody(), (false, true, 0)),
+        ("Ignore", nobody(), (true, true, 1)),
+    ] {
+        let by = Arc::new(catalog(failure_policy));
+        let (_now_in, now) = watch::channel(Some(Arc::clone(&by)));
+        let decision = decide(&now, Some(by), answers(answer.clone())).await;
+        let found = (decision.allowed(), decision.error, decision.warnings.len());
+        assert_eq!(found, expected, "{failure_policy} {answer:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn error_under_policies_that_are_gone_is_none() {
+    let by = Some(Arc::new(catalog("Fail")));
+    let (_now_in, now) = watch::channel(Some(Arc::new(Catalog::default())));
+    let decision = decide(&now, by.clone(), answers(Err(FactError::NoWatcher))).await;
+    assert!(decision.allowed() && !decision.error);
+    // What was decided without an error stands.
+    let decision = decide(&now, by, answers(Ok(json!("bad")))).await;
+    assert!(!decision.allowed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_admitted_before_the_policies_are_read() {
+    let (_now_in, now) = watch::channel(None);
+    let decision = decide(&now, None, Script::default()).await;
+    assert!(!decision.allowed() && decision.error);
+    assert_eq!(decision.blocked[0].error, Some(ErrorCode::NOT_READY));
+}

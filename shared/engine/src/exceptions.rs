@@ -1,0 +1,203 @@
+//! The exceptions that are in force, found by the policy that they are about.
+
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
+
+use anteroom_model::ObjectKey;
+use anteroom_policy::{Driver, Policy, PolicyException, RequestParts};
+use bytes::Bytes;
+
+/// All exceptions. Immutable.
+#[derive(Debug, Default)]
+pub struct Exceptions {
+    entries: Vec<Arc<Entry>>,
+    /// Positions, by the policy's name, or `namespace/name` of a `Policy`.
+    by_policy: HashMap<String, Vec<usize>>,
+    /// The parts of a request that all of them read.
+    parts: RequestParts,
+}
+
+/// One manifest, and what became of it.
+#[derive(Debug)]
+struct Entry {
+    key: ObjectKey,
+    /// `None`: it does not compile, and excepts nothing.
+    exception: Option<PolicyException>,
+    /// The manifest that it was compiled from.
+    body: Bytes,
+}
+
+impl Entry {
+    fn compile(key: ObjectKey, body: Bytes) -> Self {
+        let manifest = anteroom_wire::body::to_json(&body);
+        let manifest = manifest.inspect_err(|error| {
+            tracing::error!(exception = %key, %error, "PolicyException cannot be read, and excepts nothing");
+        });
+        let exception = manifest.ok().and_then(|manifest| {
+            PolicyException::compile(&manifest, Driver::IN_CLUSTER)
+                .inspect_err(|problems| {
+                    for problem in problems {
+                        tracing::warn!(exception = %key, %problem, "PolicyException excepts nothing");
+                    }
+                })
+                .ok()
+        });
+        Self {
+            key,
+            exception,
+            body,
+        }
+    }
+}
+
+impl Exceptions {
+    /// From the manifests, compiling only those that `before` does not have.
+    pub fn build(before: &Self, manifests: impl IntoIterator<Item = (ObjectKey, Bytes)>) -> Self {
+        let known: HashMap<&ObjectKey, &Arc<Entry>> = before
+            .entries
+            .iter()
+            .map(|entry| (&entry.key, entry))
+            .collect();
+        let manifests = manifests.into_iter();
+        let entries = manifests.map(|(key, body)| match known.get(&key) {
+            Some(entry) if entry.body == body => Arc::clone(entry),
+            _ => Arc::new(Entry::compile(key, body)),
+        });
+        let mut exceptions = Self {
+            entries: entries.collect(),
+            ..Self::default()
+        };
+        exceptions.entries.sort_by(|a, b| a.key.cmp(&b.key));
+        exceptions.index();
+        exceptions
+    }
+
+    fn index(&mut self) {
+        for (at, entry) in self.entries.iter().enumerate() {
+            for exception in entry.exception.iter() {
+                self.parts.unite(&exception.parts());
+                for policy in exception.policies() {
+                    let of = self.by_policy.entry(policy.to_owned()).or_default();
+                    if of.last() != Some(&at) {
+                        of.push(at);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Those that are about some rule of the policy, in order of key.
+    pub fn of(&self, policy: &Policy) -> impl Iterator<Item = &PolicyException> {
+        let found = match policy.namespace() {
+            _ if self.by_policy.is_empty() => None,
+            None => self.by_policy.get(policy.name()),
+            Some(namespace) => {
+                let name = format!("{namespace}/{}", policy.name());
+                self.by_policy.get(&name)
+            }
+        };
+        let positions = found.into_iter().flatten();
+        positions.filter_map(|at| self.entries[*at].exception.as_ref())
+    }
+
+    /// Returns the parts of a request that policies and exceptions together read.
+    pub fn parts<'a>(&self, of_policies: &'a RequestParts) -> Cow<'a, RequestParts> {
+        if self.by_policy.is_empty() {
+            return Cow::Borrowed(of_policies);
+        }
+        let mut parts = of_policies.clone();
+        parts.unite(&self.parts);
+        Cow::Owned(parts)
+    }
+
+    /// The number of those in force.
+    pub(crate) fn count(&self) -> usize {
+        let in_force = |entry: &&Arc<Entry>| entry.exception.is_some();
+        self.entries.iter().filter(in_force).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_policy::compile;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn manifest(name: &str, policies: &[&str]) -> (ObjectKey, Bytes) {
+        let exceptions: Vec<_> = policies
+            .iter()
+            .map(|policy| json!({"policyName": policy, "ruleNames": ["*"]}))
+            .collect();
+        let manifest = json!({
+            "apiVersion": "kyverno.io/v2", "kind": "PolicyException",
+            "metadata": {"name": name, "namespace": "ns"},
+            "spec": {
+                "match": {"any": [{"resources": {"kinds": ["Pod"]}, "subjects": [{"kind": "User", "name": "a"}]}]},
+                "exceptions": exceptions,
+            },
+        });
+        let body = anteroom_wire::body::encode_json(&manifest).unwrap();
+        (ObjectKey::new("ns", name), body)
+    }
+
+    fn policy(namespace: Option<&str>) -> Policy {
+        let mut manifest = json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+            "spec": {"rules": [{
+                "name": "r", "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+                "validate": {"deny": {}},
+            }]},
+        });
+        if let Some(namespace) = namespace {
+            manifest["kind"] = "Policy".into();
+            manifest["metadata"]["namespace"] = namespace.into();
+        }
+        compile(&manifest).unwrap()
+    }
+
+    #[test]
+    fn exceptions_are_found_by_the_policy_that_they_are_about() {
+        let all = Exceptions::build(
+            &Exceptions::default(),
+            [
+                manifest("b", &["p", "p", "team/p"]),
+                manifest("a", &["p", "q"]),
+                manifest("none", &[]),
+            ],
+        );
+        let of = |namespace| {
+            let policy = policy(namespace);
+            let names = all.of(&policy).map(|e| e.name().to_owned());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(of(None), ["ns/a", "ns/b"]);
+        assert_eq!(of(Some("team")), ["ns/b"]);
+        assert_eq!(of(Some("other")), [""; 0]);
+        // One does not compile.
+        assert_eq!(all.count(), 2);
+    }
+
+    #[test]
+    fn what_exceptions_read_of_a_request_is_read_where_there_are_any() {
+        let parts = RequestParts::default();
+        let groups = r#"{"username": "a", "groups": ["b"]}"#;
+        let read = |exceptions: &Exceptions| -> Value {
+            let parts = exceptions.parts(&parts);
+            parts.field("userInfo", groups).unwrap().unwrap()
+        };
+        let none = Exceptions::default();
+        assert_eq!(read(&none), json!({"username": "a"}));
+        let some = Exceptions::build(&none, [manifest("a", &["p"])]);
+        assert_eq!(read(&some), json!({"username": "a", "groups": ["b"]}));
+    }
+
+    #[test]
+    fn only_what_changed_is_compiled_again() {
+        let manifests = || [manifest("a", &["p"]), manifest("b", &["p"])];
+        let before = Exceptions::build(&Exceptions::default(), manifests());
+        let [one, _] = manifests();
+        let after = Exceptions::build(&before, [one, manifest("b", &["q"])]);
+        let same = |at: usize| Arc::ptr_eq(&before.entries[at], &after.entries[at]);
+        assert_eq!([0, 1].map(same), [true, false]);
+    }
+}

@@ -1,0 +1,36 @@
+//! Facts, from whichever backend has them, within the time that the API server waits.
+//!
+//! ```text
+//! FactRequest ── route ──▶ backends ──▶ views ──▶ View ──▶ Fallback     (a replica)
+//!                            │
+//!                            └────────▶ live ──▶ Live                   (a watcher)
+//! ```
+//!
+//! - `source`: the seam: a place that facts come from.
+//! - `bus`: facts of a cluster. `pending` has those on their way.
+//! - `route` decides which backends have a fact; `confined` what a namespaced policy may read.
+//! - `views` asks replicas: `attempts` hedges, `floors` keeps decisions from going back in time.
+//! - `live` asks a watcher; `seal` opens what either says of Secrets. `message`: what travels.
+//! - `audit` compares some answers of views with what is read live.
+
+mod attempts;
+mod audit;
+mod bus;
+mod confined;
+mod decode;
+mod floors;
+mod live;
+mod message;
+mod origin;
+mod pending;
+mod route;
+mod seal;
+mod source;
+mod views;
+
+pub use bus::BusFacts;
+pub use origin::Origin;
+pub use source::{Answer, Arriving, Deadline, Fact, FactSource, RuleRequests};
+
+#[cfg(test)]
+mod tests;

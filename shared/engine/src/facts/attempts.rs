@@ -1,0 +1,206 @@
+//! Several attempts at one query: the first answer counts.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    task::Poll,
+    time::Duration,
+};
+
+use anteroom_model::FactError;
+use tokio::time::{Instant, sleep_until};
+
+/// Attempts at one query. A replica that hangs costs one hedge; two that hang cost two.
+const ATTEMPTS_MAX: usize = 3;
+
+/// The meaning of an attempt's error for the others.
+#[derive(Debug, PartialEq, Eq)]
+enum Meaning {
+    /// Nobody would say anything else.
+    Final,
+    /// Another replica may know better, and is to be asked at once.
+    AskAnother,
+    /// Nobody can be asked now; who was asked before may still answer.
+    NobodyElse,
+}
+
+fn meaning(error: &FactError) -> Meaning {
+    match error {
+        error if error.another_replica_may_answer() => Meaning::AskAnother,
+        FactError::NoReplica { .. } | FactError::NoWatcher | FactError::BusUnavailable { .. } => {
+            Meaning::NobodyElse
+        }
+        _ => Meaning::Final,
+    }
+}
+
+/// Begins an attempt, and another one after `hedge` without an answer (then after twice as long), or
+/// at once where another replica may know better. `given_ms` is what the deadline leaves, for the
+/// error.
+pub(super) async fn race<T, F>(
+    hedge: Duration,
+    deadline: Instant,
+    given_ms: u64,
+    attempt: impl Fn() -> F,
+) -> Result<T, FactError>
+where
+    F: Future<Output = Result<T, FactError>>,
+{
+    let mut wait = hedge;
+    let mut hedge_at = Instant::now() + wait;
+    let mut begun = 1;
+    let first = pin!(attempt());
+    let mut running = Running::new(first);
+    // One timer for both, since each costs something even where it never fires.
+    let mut clock = pin!(sleep_until(hedge_at.min(deadline)));
+    loop {
+        let error = tokio::select! {
+            biased;
+            result = running.next() => match result {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            },
+            () = &mut clock => {
+                if Instant::now() >= deadline {
+                    return Err(FactError::DeadlineExceeded { deadline_ms: given_ms });
+                }
+                if begun < ATTEMPTS_MAX {
+                    begun += 1;
+                    wait *= 2;
+                    hedge_at = Instant::now() + wait;
+                    running.push(attempt());
+                }
+                let next = if begun < ATTEMPTS_MAX { hedge_at.min(deadline) } else { deadline };
+                clock.as_mut().reset(next);
+                continue;
+            }
+        };
+        match meaning(&error) {
+            Meaning::AskAnother if begun < ATTEMPTS_MAX => {
+                begun += 1;
+                running.push(attempt());
+            }
+            Meaning::AskAnother | Meaning::NobodyElse if !running.is_empty() => {}
+            _ => return Err(error),
+        }
+    }
+}
+
+/// Attempts under way. Nearly always there is one, which takes no allocation.
+struct Running<'f, F> {
+    first: Option<Pin<&'f mut F>>,
+    others: Vec<Pin<Box<F>>>,
+}
+
+impl<'f, F: Future> Running<'f, F> {
+    fn new(first: Pin<&'f mut F>) -> Self {
+        Self {
+            first: Some(first),
+            others: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, attempt: F) {
+        self.others.push(Box::pin(attempt));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_none() && self.others.is_empty()
+    }
+
+    /// The end of one of them; never, where there is none.
+    async fn next(&mut self) -> F::Output {
+        poll_fn(|cx| {
+            if let Some(first) = &mut self.first
+                && let Poll::Ready(output) = first.as_mut().poll(cx)
+            {
+                self.first = None;
+                return Poll::Ready(output);
+            }
+            for at in 0..self.others.len() {
+                if let Poll::Ready(output) = self.others[at].as_mut().poll(cx) {
+                    self.others.remove(at);
+                    return Poll::Ready(output);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    const HEDGE: Duration = Duration::from_millis(100);
+
+    /// The script of an attempt: the milliseconds that it waits, and its result.
+    type Script = (u64, Result<u32, FactError>);
+
+    /// The attempts; the result, the time that it takes, and the attempts that are begun.
+    type Case<'a> = (&'a [Script], Result<u32, FactError>, u64, usize);
+
+    /// The result, the time that it took, and the attempts that were begun.
+    async fn run(deadline_ms: u64, script: &[Script]) -> (Result<u32, FactError>, u64, usize) {
+        let (begun, start) = (AtomicUsize::new(0), Instant::now());
+        let deadline = start + Duration::from_millis(deadline_ms);
+        let result = race(HEDGE, deadline, deadline_ms, || {
+            let (wait_ms, result) = script[begun.fetch_add(1, Ordering::Relaxed)].clone();
+            async move {
+                tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+                result
+            }
+        })
+        .await;
+        let took = u64::try_from(start.elapsed().as_millis()).unwrap();
+        (result, took, begun.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_answer_counts() {
+        let busy = FactError::Busy { limit: 1 };
+        let nobody = FactError::NoReplica { view: "v".into() };
+        let bad = FactError::EvaluationFailed {
+            message: "m".into(),
+        };
+        let late = FactError::DeadlineExceeded { deadline_ms: 1000 };
+        let cases: [Case<'_>; 8] = [
+            (&[(5, Ok(1))], Ok(1), 5, 1),
+            // One hangs: the other is asked after the hedge.
+            (&[(9999, Ok(1)), (5, Ok(2))], Ok(2), 105, 2),
+            // Two hang: the third after twice as long.
+            (&[(9999, Ok(1)), (9999, Ok(2)), (5, Ok(3))], Ok(3), 305, 3),
+            // Slow is not wrong: the first may still answer first.
+            (&[(150, Ok(1)), (100, Ok(2))], Ok(1), 150, 2),
+            (&[(5, Err(busy.clone())), (5, Ok(2))], Ok(2), 10, 2),
+            (&[(5, Err(nobody.clone()))], Err(nobody.clone()), 5, 1),
+            (&[(5, Err(bad.clone()))], Err(bad), 5, 1),
+            (
+                &[(9999, Ok(1)), (9999, Ok(2)), (9999, Ok(3))],
+                Err(late),
+                1000,
+                3,
+            ),
+        ];
+        for (script, result, took_ms, begun) in cases {
+            assert_eq!(
+                run(1000, script).await,
+                (result, took_ms, begun),
+                "{script:?}"
+            );
+        }
+        // Who was asked before may still answer when nobody else can be asked.
+        let script = [(200, Ok(1)), (5, Err(nobody))];
+        assert_eq!(run(1000, &script).await.0, Ok(1));
+        // All attempts end in errors: the last one is the answer.
+        let script = [
+            (5, Err(busy.clone())),
+            (5, Err(busy.clone())),
+            (5, Err(busy.clone())),
+        ];
+        assert_eq!(run(1000, &script).await, (Err(busy), 15, 3));
+    }
+}

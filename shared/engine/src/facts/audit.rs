@@ -1,0 +1,261 @@
+//! Holding some of the views' answers to API calls against the API server's own.
+//!
+//! A live answer may be newer than the view's, so a difference counts only where it is still there a
+//! moment later: neither does the view say by then what was read live, nor are both the same when
+//! they are read again.
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_model::{FactError, Revision};
+use anteroom_wire::live::LiveCall;
+use serde_json::{Map, Value};
+use tokio::{sync::Semaphore, time::Instant};
+
+use super::{
+    live::Live,
+    route::{LiveRead, ViewRead},
+    views::{Question, Views},
+};
+use crate::{
+    recorder::{AuditResult, SharedRecorder},
+    rule::Reader,
+};
+
+/// Comparisons at once. One more is skipped, and counted as such.
+const AUDITS_MAX: usize = 8;
+
+/// The longest time for one read.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The longest time for a view to catch up with a live read.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// Written by `kubectl apply`; views do not hold it.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Compares a sample. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Audit {
+    views: Views,
+    live: Live,
+    recorder: SharedRecorder,
+    ratio: f64,
+    places: Arc<Semaphore>,
+}
+
+/// An answer of a view, and what it stands for.
+#[derive(Debug)]
+pub(super) struct Sample {
+    pub(super) reader: Reader,
+    pub(super) variable: String,
+    pub(super) view: ViewRead,
+    pub(super) live: LiveRead,
+    pub(super) answer: Result<Value, FactError>,
+    pub(super) revision: Revision,
+}
+
+/// One side of a comparison: a result, or that there is no such object.
+#[derive(Debug, PartialEq)]
+enum Said {
+    Value(Value),
+    Absent,
+}
+
+impl Said {
+    /// `None`: an error, which says nothing of the data.
+    fn of(answer: Result<Value, FactError>) -> Option<Self> {
+        match answer {
+            Ok(value) => Some(Self::Value(as_kept(value))),
+            Err(FactError::ObjectNotFound { .. } | FactError::LiveReadFailed { code: 404, .. }) => {
+                Some(Self::Absent)
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+impl Audit {
+    pub(super) fn new(views: Views, live: Live, recorder: SharedRecorder, ratio: f64) -> Self {
+        Self {
+            views,
+            live,
+            recorder,
+            ratio,
+            places: Arc::new(Semaphore::new(AUDITS_MAX)),
+        }
+    }
+
+    /// Compares it, if it is one of the sample; in the background.
+    pub(super) fn consider(&self, sample: impl FnOnce() -> Sample) {
+        if self.ratio <= 0.0 || rand::random::<f64>() >= self.ratio {
+            return;
+        }
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            self.recorder.audit(AuditResult::Skipped);
+            return;
+        };
+        let sample = sample();
+        let Some(kept) = Said::of(sample.answer.clone()) else {
+            return;
+        };
+        let this = self.clone();
+        tokio::spawn(async move {
+            let _place = place;
+            let result = this.compare(&sample, kept).await;
+            this.recorder.audit(result);
+            this.tell(&sample, result);
+        });
+    }
+
+    async fn compare(&self, sample: &Sample, kept: Said) -> AuditResult {
+        let Some(live) = self.read_live(sample).await else {
+            return AuditResult::Error;
+        };
+        if kept == live {
+            return AuditResult::Same;
+        }
+        let moved_on = self.catch_up(sample, &live).await;
+        match moved_on {
+            None => AuditResult::Error,
+            Some(kept) if kept == live => AuditResult::Same,
+            Some(kept) => match self.read_live(sample).await {
+                None => AuditResult::Error,
+                Some(live) if kept == live => AuditResult::Same,
+                Some(_) => AuditResult::Different,
+            },
+        }
+    }
+
+    /// Returns the view's answer once it is the same, or after a while.
+    async fn catch_up(&self, sample: &Sample, live: &Said) -> Option<Said> {
+        const PAUSE: Duration = Duration::from_millis(100);
+        let until = Instant::now() + CATCH_UP;
+        loop {
+            tokio::time::sleep(PAUSE).await;
+            let kept = self.read_view(sample).await?;
+            if kept == *live || Instant::now() >= until {
+                return Some(kept);
+            }
+        }
+    }
+
+    async fn read_view(&self, sample: &Sample) -> Option<Said> {
+        let question = Question::one(sample.view.clone());
+        let deadline = Instant::now() + READ_TIMEOUT;
+        let answer = self.views.ask(&question, deadline, false).await.ok()?;
+        Said::of(answer.results.into_iter().next()?)
+    }
+
+    async fn read_live(&self, sample: &Sample) -> Option<Said> {
+        let deadline = Instant::now() + READ_TIMEOUT;
+        let live = sample.live.clone();
+        let read = self
+            .live
+            .read(&sample.reader, &sample.variable, live, deadline);
+        Said::of(read.await.map(|(value, _)| value))
+    }
+
+    /// Names where it was read, and no values.
+    fn tell(&self, sample: &Sample, result: AuditResult) {
+        let LiveCall::Api { path, .. } = &sample.live.call else {
+            return;
+        };
+        let Sample {
+            reader, variable, ..
+        } = sample;
+        if result == AuditResult::Different {
+            tracing::error!(
+                policy = %reader.policy,
+                rule = reader.rule,
+                variable,
+                path,
+                view = %sample.view.view,
+                revision = sample.revision.0,
+                "a view's answer differs from the API server's"
+            );
+        } else {
+            tracing::debug!(policy = %reader.policy, path, ?result, "a view's answer was compared");
+        }
+    }
+}
+
+/// Without what views leave out of objects, and without the resource version of a list, which moves
+/// with every change anywhere in it.
+fn as_kept(mut value: Value) -> Value {
+    if let Value::Object(list) = &mut value
+        && list.contains_key("items")
+    {
+        list.remove("metadata");
+    }
+    prune(&mut value);
+    value
+}
+
+fn prune(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(prune),
+        Value::Object(fields) => {
+            prune_metadata(fields);
+            fields.values_mut().for_each(prune);
+        }
+        _ => {}
+    }
+}
+
+/// Wherever it stands: an expression may have taken it out of its object.
+fn prune_metadata(fields: &mut Map<String, Value>) {
+    fields.remove("managedFields");
+    let emptied = match fields.get_mut("annotations") {
+        Some(Value::Object(annotations)) => {
+            annotations.remove(LAST_APPLIED);
+            annotations.is_empty()
+        }
+        _ => false,
+    };
+    if emptied {
+        fields.remove("annotations");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_views_leave_out_is_no_difference_and_anything_else_is() {
+        let live = json!({
+            "kind": "PodList", "metadata": {"resourceVersion": "7"},
+            "items": [{"metadata": {
+                "name": "a", "managedFields": [{}], "annotations": {LAST_APPLIED: "{}"},
+            }}],
+        });
+        let kept = |name: &str| {
+            json!({
+                "kind": "PodList", "metadata": {"resourceVersion": "5"},
+                "items": [{"metadata": {"name": name}}],
+            })
+        };
+        assert_eq!(as_kept(live.clone()), as_kept(kept("a")));
+        assert_ne!(as_kept(live), as_kept(kept("b")));
+        assert_ne!(as_kept(json!([1, 2])), as_kept(json!([2, 1])));
+    }
+
+    #[test]
+    fn an_absent_object_is_absent_by_either_way_and_an_error_is_neither() {
+        let absent = FactError::ObjectNotFound {
+            resource: "pods".into(),
+            namespace: "a".into(),
+            name: "b".into(),
+        };
+        let live = |code| FactError::LiveReadFailed {
+            code,
+            message: String::new(),
+        };
+        assert_eq!(Said::of(Err(absent)), Some(Said::Absent));
+        assert_eq!(Said::of(Err(live(404))), Some(Said::Absent));
+        assert_eq!(Said::of(Err(live(403))), None);
+        assert_eq!(Said::of(Ok(Value::Null)), Some(Said::Value(Value::Null)));
+    }
+}

@@ -1,0 +1,306 @@
+//! Reads facts of a cluster over the bus.
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_bus::Bus;
+use anteroom_model::{ExistingObjects, FactError, Incarnation, Revision, ViewId};
+use anteroom_wire::live::LiveCall;
+use futures::{FutureExt as _, future::join_all};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{
+    audit::{Audit, Sample},
+    live::Live,
+    pending::{PendingFact, ViewBatch, are_several, by_asker},
+    route::{Backend, LiveRead, ViewRead, route},
+    source::{Answer, Arriving, Deadline, Fact, FactSource, RuleRequests},
+    views::{Question, Views},
+};
+use crate::{catalog::Catalog, recorder::SharedRecorder, rule::Reader};
+
+/// The longest wait for a view that does not answer where there is another backend; at most half of the time
+/// that is left, too.
+const FALLBACK_AFTER_MAX: Duration = Duration::from_secs(2);
+
+/// Reads facts of a cluster over the bus. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct BusFacts {
+    views: Views,
+    live: Live,
+    audit: Audit,
+}
+
+impl BusFacts {
+    /// Asks over this bus. `audit_ratio` is the part of answers from views that are compared with live ones.
+    pub fn new(
+        bus: Arc<dyn Bus>,
+        recorder: SharedRecorder,
+        hedge: Duration,
+        audit_ratio: f64,
+    ) -> Self {
+        let views = Views::new(Arc::clone(&bus), Arc::clone(&recorder), hedge);
+        let live = Live::new(bus, Arc::clone(&recorder), hedge);
+        Self {
+            audit: Audit::new(views.clone(), live.clone(), recorder, audit_ratio),
+            views,
+            live,
+        }
+    }
+
+    /// Returns the same for scans, whose live reads leave room for others.
+    pub fn for_scans(self) -> Self {
+        Self {
+            live: self.live.for_scans(),
+            ..self
+        }
+    }
+
+    /// Takes no answer of the view any more that is of an earlier state.
+    pub fn expect(&self, view: &ViewId, incarnation: &Incarnation, revision: Revision) {
+        self.views.expect(view, incarnation, revision);
+    }
+
+    /// Writes an object that a rule has changed, of this of its targets.
+    ///
+    /// # Errors
+    /// [`FactError::WriteFailed`], or why nobody could be asked.
+    pub async fn write(
+        &self,
+        reader: &Reader,
+        target: usize,
+        object: Value,
+        deadline: Deadline,
+    ) -> Result<(), FactError> {
+        let call = LiveCall::Write { target, object };
+        let read = LiveRead::whole(call);
+        let written = self
+            .live
+            .read(reader, "mutate.targets", read, deadline)
+            .await;
+        written.map(|_| ())
+    }
+
+    /// Reads a part of the existing objects that trigger a rule: `{items, continue}`.
+    ///
+    /// # Errors
+    /// The reason why it cannot be read.
+    pub async fn triggers(
+        &self,
+        reader: &Reader,
+        objects: ExistingObjects,
+        deadline: Deadline,
+    ) -> Result<Value, FactError> {
+        let read = LiveRead::whole(LiveCall::Existing { objects });
+        let answer = self.live.read(reader, "match", read, deadline).await;
+        answer.map(|(part, _)| part)
+    }
+
+    /// Returns the right that the watcher lacks to change objects like these; `None`: it lacks none.
+    ///
+    /// # Errors
+    /// That is not known.
+    pub async fn lacks_to_write(
+        &self,
+        reader: &Reader,
+        objects: ExistingObjects,
+        deadline: Deadline,
+    ) -> Result<Option<String>, FactError> {
+        let read = LiveRead::whole(LiveCall::MayWrite { objects });
+        let (answer, _) = self
+            .live
+            .read(reader, "mutate.targets", read, deadline)
+            .await?;
+        Ok(answer.as_str().map(str::to_owned))
+    }
+
+    /// Asks the next backend of each route for its fact.
+    fn dispatch<'a>(
+        &'a self,
+        pending: Vec<PendingFact<'a>>,
+        deadline: Deadline,
+    ) -> Vec<Arriving<'a>> {
+        let mut batches: Vec<ViewBatch<'a>> = Vec::new();
+        let mut arriving: Vec<Arriving<'a>> = Vec::new();
+        for mut fact in pending {
+            match fact.route.backends.pop_front() {
+                Some(Backend::View(read)) => {
+                    let has_fallback = !fact.route.backends.is_empty();
+                    let fits = |batch: &&mut ViewBatch<'_>| batch.takes(&read, has_fallback);
+                    match batches.iter_mut().find(fits) {
+                        Some(batch) => batch.pending.push((fact, read)),
+                        None => batches.push(ViewBatch {
+                            pending: vec![(fact, read)],
+                            has_fallback,
+                        }),
+                    }
+                }
+                // The fact is read once then, for all that is made of it.
+                Some(Backend::Live(_)) | None if fact.route.is_part => {
+                    let fact = Fact::of(fact.asker, fact.route.id, Answer::Declined);
+                    arriving.push(std::future::ready(vec![fact]).boxed());
+                }
+                Some(Backend::Live(read)) => {
+                    let answer = self.read_live(fact, read, deadline);
+                    arriving.push(answer.map(|fact| vec![fact]).boxed());
+                }
+                None => {
+                    let message = "no backend has this fact".to_owned();
+                    let error = FactError::RequestInvalid { message };
+                    let fact = Fact::unanswered(fact.asker, fact.route.id, error);
+                    arriving.push(std::future::ready(vec![fact]).boxed());
+                }
+            }
+        }
+        let by_view = batches
+            .into_iter()
+            .map(|batch| self.ask_view(batch, deadline).boxed());
+        arriving.extend(by_view);
+        arriving
+    }
+
+    /// Sends one request to one view. Its error is the answer to each of its queries, or leads to their fallbacks.
+    async fn ask_view<'a>(&'a self, batch: ViewBatch<'a>, deadline: Deadline) -> Vec<Fact> {
+        let ViewBatch {
+            pending,
+            has_fallback,
+        } = batch;
+        let Some(question) = Question::of(&pending) else {
+            return Vec::new();
+        };
+        let until = match has_fallback {
+            true => soon(deadline),
+            false => deadline,
+        };
+        let asked = self.views.ask(&question, until, !has_fallback).await;
+        // What one rule asks for may be too much; that is not the others' error.
+        if matches!(asked, Err(FactError::BudgetExceeded { .. })) && are_several(&pending) {
+            return self.one_by_one(pending, has_fallback, deadline).await;
+        }
+        let (mut facts, mut falling_back) = (Vec::new(), Vec::new());
+        let (results, origin): (Vec<_>, _) = match asked {
+            Ok(answer) => (answer.results, Some(Arc::new(answer.origin))),
+            Err(error) => (vec![Err(error); pending.len()], None),
+        };
+        for ((mut fact, read), result) in pending.into_iter().zip(results) {
+            match result {
+                Err(error) if !fact.route.backends.is_empty() && !read.ends_with(&error) => {
+                    fact.fallback_from = Some(error.code());
+                    falling_back.push(fact);
+                }
+                answer => {
+                    let secret = read.secret;
+                    if let (Some(live), Some(origin)) = (fact.route.stands_for, &origin) {
+                        self.audit.consider(|| Sample {
+                            reader: fact.reader.clone(),
+                            variable: fact.route.variable,
+                            view: read,
+                            live,
+                            answer: answer.clone(),
+                            revision: origin.revision(),
+                        });
+                    }
+                    facts.push(Fact {
+                        asker: fact.asker,
+                        id: fact.route.id,
+                        answer: Answer::Got(answer),
+                        origin: origin.clone(),
+                        secret,
+                    });
+                }
+            }
+        }
+        if !falling_back.is_empty() {
+            let arriving = join_all(self.dispatch(falling_back, deadline)).await;
+            facts.extend(arriving.into_iter().flatten());
+        }
+        facts
+    }
+
+    /// Sends the requests of each rule by themselves.
+    fn one_by_one<'a>(
+        &'a self,
+        pending: Vec<(PendingFact<'a>, ViewRead)>,
+        has_fallback: bool,
+        deadline: Deadline,
+    ) -> Arriving<'a> {
+        let batches = by_asker(pending).into_iter().map(|pending| ViewBatch {
+            pending,
+            has_fallback,
+        });
+        let arriving: Vec<_> = batches
+            .map(|batch| self.ask_view(batch, deadline).boxed())
+            .collect();
+        join_all(arriving)
+            .map(|facts| facts.into_iter().flatten().collect())
+            .boxed()
+    }
+
+    async fn read_live(&self, fact: PendingFact<'_>, read: LiveRead, deadline: Deadline) -> Fact {
+        let PendingFact {
+            asker,
+            reader,
+            route,
+            fallback_from,
+        } = fact;
+        let answer = self
+            .live
+            .read(reader, &route.variable, read, deadline)
+            .await;
+        match answer {
+            Err(error) => Fact::unanswered(asker, route.id, error),
+            Ok((answer, mut origin)) => {
+                origin.fallback_from(fallback_from);
+                let secret = origin.was_sealed();
+                Fact {
+                    asker,
+                    id: route.id,
+                    answer: Answer::Got(Ok(answer)),
+                    origin: Some(Arc::new(origin)),
+                    secret,
+                }
+            }
+        }
+    }
+}
+
+impl FactSource for BusFacts {
+    fn ask<'a>(
+        &'a self,
+        catalog: &Catalog,
+        asked: Vec<RuleRequests<'a>>,
+        deadline: Deadline,
+    ) -> Vec<Arriving<'a>> {
+        let (mut facts, mut pending) = (Vec::new(), Vec::new());
+        for RuleRequests {
+            asker,
+            reader,
+            requests,
+        } in asked
+        {
+            for request in requests {
+                let id = request.id;
+                match route(request, reader, catalog) {
+                    Ok(route) => pending.push(PendingFact {
+                        asker,
+                        reader,
+                        route,
+                        fallback_from: None,
+                    }),
+                    Err(error) => facts.push(Fact::unanswered(asker, id, error)),
+                }
+            }
+        }
+        let mut arriving = self.dispatch(pending, deadline);
+        if !facts.is_empty() {
+            arriving.push(std::future::ready(facts).boxed());
+        }
+        arriving
+    }
+}
+
+/// Returns by when a view has to answer where there is a fallback, which takes time too.
+fn soon(deadline: Deadline) -> Deadline {
+    let now = Instant::now();
+    now + (deadline.saturating_duration_since(now) / 2).min(FALLBACK_AFTER_MAX)
+}

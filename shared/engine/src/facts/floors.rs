@@ -1,0 +1,214 @@
+//! The position that each view was read at last, so that no decision goes back in time.
+//!
+//! Replicas that are whole and fresh are still not at the same position: one that was frozen, or has
+//! just come back to the bus, answers from what it knew before. An owner that one decision saw must
+//! not be missing in the next, so each query asks for at least what the last answer was read from,
+//! and a replica that is behind waits or is passed over.
+
+use std::{collections::HashMap, time::Duration};
+
+use anteroom_model::{FactError, Incarnation, Revision, ViewId};
+use anteroom_wire::query::QueryReply;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Views beyond which those that nobody reads are forgotten.
+const FLOORS_MIN: usize = 1_024;
+
+/// A view that was not read for this long is forgotten. No replica that is so far behind answers.
+const IDLE_MIN: Duration = Duration::from_secs(60 * 60);
+
+/// A log that was left is not gone back to for this long. A replica that has not noticed yet serves it no
+/// longer than that; and where it is the one after all, from a backup, it is taken again.
+const LEFT_MIN: Duration = Duration::from_secs(5 * 60);
+
+/// The furthest position of each view that an answer came from: about as many as are read.
+#[derive(Debug, Default)]
+pub(super) struct Floors(Mutex<Positions>);
+
+#[derive(Debug, Default)]
+struct Positions {
+    by_view: HashMap<ViewId, Position>,
+    /// With so many, the idle ones are looked for.
+    sweep_at: usize,
+}
+
+#[derive(Debug)]
+struct Position {
+    floor: Floor,
+    read_at: Instant,
+    /// The log before the floor's, and when the first answer of another one came.
+    left: Option<(Incarnation, Instant)>,
+}
+
+/// A position of one log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Floor {
+    pub(super) incarnation: Incarnation,
+    pub(super) revision: Revision,
+}
+
+impl Floors {
+    /// The least that is to be read of a view now; `None` where nothing was read yet.
+    pub(super) fn of(&self, view: &ViewId) -> Option<Floor> {
+        let positions = self.0.lock();
+        positions.by_view.get(view).map(|known| known.floor.clone())
+    }
+
+    /// An answer came. Positions of two logs are not compared: the one that came later is the log.
+    ///
+    /// # Errors
+    /// [`FactError::RevisionNotReached`] where it is of a log that was left.
+    pub(super) fn raise(&self, view: &ViewId, reply: &QueryReply) -> Result<(), FactError> {
+        self.raise_to(view, &reply.incarnation, reply.revision)
+            .map_err(|want| FactError::RevisionNotReached {
+                view: view.as_str().to_owned(),
+                have: reply.revision,
+                want,
+            })
+    }
+
+    /// The view is known to have got so far: what was read before that is too old.
+    ///
+    /// # Errors
+    /// The floor that stays, since this is of a log that was left.
+    pub(super) fn raise_to(
+        &self,
+        view: &ViewId,
+        incarnation: &Incarnation,
+        revision: Revision,
+    ) -> Result<(), Revision> {
+        let now = Instant::now();
+        let mut positions = self.0.lock();
+        if let Some(known) = positions.by_view.get_mut(view) {
+            return known.raise_to(incarnation, revision, now);
+        }
+        positions.forget_idle(now);
+        let floor = Floor {
+            incarnation: incarnation.clone(),
+            revision,
+        };
+        let position = Position {
+            floor,
+            read_at: now,
+            left: None,
+        };
+        positions.by_view.insert(view.clone(), position);
+        Ok(())
+    }
+}
+
+impl Position {
+    fn raise_to(
+        &mut self,
+        incarnation: &Incarnation,
+        revision: Revision,
+        now: Instant,
+    ) -> Result<(), Revision> {
+        let floor = &mut self.floor;
+        if floor.incarnation != *incarnation {
+            let is_left = |(log, at): &(Incarnation, Instant)| {
+                log == incarnation && now.duration_since(*at) < LEFT_MIN
+            };
+            if self.left.as_ref().is_some_and(is_left) {
+                return Err(floor.revision);
+            }
+            let left = std::mem::replace(&mut floor.incarnation, incarnation.clone());
+            self.left = Some((left, now));
+            floor.revision = revision;
+        }
+        floor.revision = floor.revision.max(revision);
+        self.read_at = now;
+        Ok(())
+    }
+}
+
+impl Positions {
+    /// Costs little for each view that is added: it looks only where there are twice as many as were
+    /// left the last time.
+    fn forget_idle(&mut self, now: Instant) {
+        if self.by_view.len() < self.sweep_at.max(FLOORS_MIN) {
+            return;
+        }
+        self.by_view
+            .retain(|_, known| now.duration_since(known.read_at) < IDLE_MIN);
+        self.sweep_at = self.by_view.len() * 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_model::ResourceVersion;
+
+    use super::*;
+
+    fn reply(incarnation: &str, revision: u64) -> QueryReply {
+        QueryReply {
+            replica: "r".into(),
+            incarnation: Incarnation(incarnation.into()),
+            revision: Revision(revision),
+            version: ResourceVersion("1".into()),
+            age_ms: 0,
+            objects: 0,
+            results: Vec::new(),
+            sealed: false,
+        }
+    }
+
+    #[test]
+    fn a_floor_rises_and_never_falls_within_one_log() {
+        let floors = Floors::default();
+        let (view, other) = (ViewId::new("a"), ViewId::new("b"));
+        assert_eq!(floors.of(&view), None);
+        for (log, revision, floor) in [
+            ("one", 7, 7),
+            ("one", 5, 7),
+            ("one", 9, 9),
+            ("two", 3, 3),
+            ("two", 2, 3),
+        ] {
+            floors.raise(&view, &reply(log, revision)).unwrap();
+            let found = floors.of(&view).unwrap();
+            assert_eq!(found.incarnation.0, log);
+            assert_eq!(found.revision.0, floor);
+        }
+        assert_eq!(floors.of(&other), None, "views have nothing in common");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_log_that_was_left_is_not_gone_back_to_for_a_while() {
+        let floors = Floors::default();
+        let view = ViewId::new("a");
+        for (log, revision) in [("one", 900), ("two", 3)] {
+            floors.raise(&view, &reply(log, revision)).unwrap();
+        }
+        let refused = floors.raise(&view, &reply("one", 901)).unwrap_err();
+        assert!(refused.another_replica_may_answer(), "{refused}");
+        let log = Incarnation("one".into());
+        assert_eq!(
+            floors.raise_to(&view, &log, Revision(902)),
+            Err(Revision(3))
+        );
+        assert_eq!(floors.of(&view).unwrap().incarnation.0, "two");
+        floors.raise(&view, &reply("three", 1)).unwrap();
+        floors.raise(&view, &reply("two", 4)).unwrap_err();
+        // What was the log for so long is no replica's memory.
+        tokio::time::advance(LEFT_MIN).await;
+        floors.raise(&view, &reply("two", 5)).unwrap();
+        assert_eq!(floors.of(&view).unwrap().revision.0, 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn views_that_nobody_reads_any_more_are_forgotten() {
+        let floors = Floors::default();
+        let view = |n: usize| ViewId::new(n.to_string());
+        let raise = |n, revision| floors.raise(&view(n), &reply("one", revision)).unwrap();
+        (0..FLOORS_MIN).for_each(|n| raise(n, 1));
+        tokio::time::advance(IDLE_MIN).await;
+        raise(0, 2);
+        raise(FLOORS_MIN, 1);
+        assert!(floors.of(&view(0)).is_some() && floors.of(&view(FLOORS_MIN)).is_some());
+        assert_eq!(floors.of(&view(1)), None);
+        assert_eq!(floors.0.lock().by_view.len(), 2);
+    }
+}

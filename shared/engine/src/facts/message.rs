@@ -1,0 +1,47 @@
+//! The messages that facts are asked for by.
+
+use std::time::Duration;
+
+use anteroom_bus::Call;
+use anteroom_model::FactError;
+use anteroom_runtime::telemetry;
+use anteroom_wire::{WireError, body, envelope::TraceContext};
+use bytes::Bytes;
+use serde_json::Value;
+
+/// A message within what is left of the time, below the current span.
+pub(super) fn call(body: Bytes, left: Duration) -> Call {
+    let trace = telemetry::current_trace().map(|(traceparent, tracestate)| TraceContext {
+        traceparent,
+        tracestate,
+    });
+    Call {
+        body,
+        deadline: left,
+        trace,
+    }
+}
+
+/// Reads the value in a reply.
+pub(super) fn value(body: &Bytes) -> Result<Value, FactError> {
+    body::to_json(body).map_err(|error| unreadable(&error))
+}
+
+/// The error of a reply that cannot be read.
+pub(super) fn unreadable(error: &WireError) -> FactError {
+    FactError::RequestInvalid {
+        message: format!("the reply cannot be read: {error}"),
+    }
+}
+
+/// The error of a request that is larger than a message may be.
+pub(super) fn too_large(error: &WireError) -> FactError {
+    FactError::BudgetExceeded {
+        message: error.to_string(),
+    }
+}
+
+/// Whole milliseconds.
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,54 @@
+//! Facts on their way, and those of them that travel together. Pure.
+
+use anteroom_model::{ErrorCode, limits::QUERIES_PER_REQUEST_MAX};
+
+use super::route::{FactRoute, ViewRead};
+use crate::rule::Reader;
+
+/// A fact on its read, and the error of the view that was asked before.
+pub(super) struct PendingFact<'a> {
+    pub(super) asker: usize,
+    pub(super) reader: &'a Reader,
+    pub(super) route: FactRoute,
+    pub(super) fallback_from: Option<ErrorCode>,
+}
+
+/// Facts that are asked of one view at once.
+pub(super) struct ViewBatch<'a> {
+    pub(super) pending: Vec<(PendingFact<'a>, ViewRead)>,
+    /// Each of them has another backend.
+    pub(super) has_fallback: bool,
+}
+
+impl ViewBatch<'_> {
+    /// Returns whether a fact that `read` asks for may be one of them.
+    pub(super) fn takes(&self, read: &ViewRead, has_fallback: bool) -> bool {
+        self.has_fallback == has_fallback
+            && self.pending.len() < QUERIES_PER_REQUEST_MAX
+            && self.pending.first().is_some_and(|(_, first)| {
+                (&first.view, first.age_max_ms, first.secret)
+                    == (&read.view, read.age_max_ms, read.secret)
+            })
+    }
+}
+
+/// Returns whether several rules ask.
+pub(super) fn are_several(pending: &[(PendingFact<'_>, ViewRead)]) -> bool {
+    pending
+        .windows(2)
+        .any(|pair| pair[0].0.asker != pair[1].0.asker)
+}
+
+/// Divides facts by the rule that asks for them: those of one rule stand together.
+pub(super) fn by_asker<'a>(
+    pending: Vec<(PendingFact<'a>, ViewRead)>,
+) -> Vec<Vec<(PendingFact<'a>, ViewRead)>> {
+    let mut groups: Vec<Vec<(PendingFact<'a>, ViewRead)>> = Vec::new();
+    for fact in pending {
+        match groups.last_mut() {
+            Some(group) if group[0].0.asker == fact.0.asker => group.push(fact),
+            _ => groups.push(vec![fact]),
+        }
+    }
+    groups
+}

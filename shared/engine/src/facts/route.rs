@@ -1,0 +1,455 @@
+//! The backends that have a fact, in order, and when the next one is asked. Pure.
+//!
+//! | what a rule reads | first | then | then |
+//! |---|---|---|---|
+//! | an entry, a `resourceCache` | its view | | |
+//! | an API call that is declared to be kept | its view | | |
+//! | an API call whose scope is not the resource's: the API server knows no such path | a live read | | |
+//! | an API call that a view may answer | its view | a live read | |
+//! | any other call | a live read | | |
+//! | a ConfigMap | the labelled ones | the referenced ones, if it is named literally | a live read |
+//! | the labels of a namespace | the view of namespaces | a live read, if it is not in the view too |
+//! | bindings of roles | their view | | |
+//! | what a registry says of an image | a live read | | |
+//! | objects that a rule changes | a live read | | |
+//!
+//! Views of Secrets are found by what the watcher made of this policy's own reference alone, which it
+//! did by whether this policy was allowed to read them; an entry on Secrets, which was allowed to by its
+//! own name, is read by any `ClusterPolicy` that names it and by no namespaced policy.
+
+use std::collections::VecDeque;
+
+use anteroom_model::{
+    Binding, EntryKind, EntryState, FactError, GroupVersionResource, ObjectKey, Shape, Source,
+    ViewId,
+};
+use anteroom_policy::{
+    ApiTarget, CollectionReference, FactRequest, FactTarget, KeptTarget, Reference, may_miss_key,
+};
+use anteroom_wire::{
+    live::LiveCall,
+    query::{Query, Selection},
+};
+
+use super::confined;
+use crate::{catalog::Catalog, rule::Reader};
+
+/// The part of a ConfigMap that a policy reads, in the shape of a live read.
+const CONFIG_MAP: &str = "{data: data || `{}`, metadata: metadata}";
+
+/// The watcher's reason for an entry on Secrets of a policy that was not allowed to read them.
+const SECRETS_FORBIDDEN: &str = "SecretsForbidden";
+
+/// The backends of one fact.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct FactRoute {
+    /// The [`FactRequest`]'s.
+    pub(super) id: u32,
+    /// The context entry that reads it.
+    pub(super) variable: String,
+    /// The name of what it reads, for messages.
+    pub(super) target: String,
+    /// Those that are still to be asked, in order. Never empty to begin with, but for a part.
+    pub(super) backends: VecDeque<Backend>,
+    /// It asks about a use of the fact: worth no live read of its own, since the fact has other uses.
+    pub(super) is_part: bool,
+    /// The live read that a view's answer stands for, where it stands for one.
+    pub(super) stands_for: Option<LiveRead>,
+}
+
+/// One place to ask for a fact.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Backend {
+    View(ViewRead),
+    Live(LiveRead),
+}
+
+/// A query of a view.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ViewRead {
+    pub(super) view: ViewId,
+    pub(super) query: Query,
+    pub(super) age_max_ms: Option<u64>,
+    /// Its bodies are sealed, and so must the reply be.
+    pub(super) secret: bool,
+    /// An object that the view does not have is absent. Otherwise the view holds only some of them.
+    pub(super) absent_is_answer: bool,
+}
+
+/// A live read.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct LiveRead {
+    pub(super) call: LiveCall,
+    pub(super) query: Query,
+}
+
+impl LiveRead {
+    /// A live read of the whole answer.
+    pub(super) fn whole(call: LiveCall) -> Self {
+        Self {
+            call,
+            query: Query {
+                expression: String::new(),
+                parameters: Default::default(),
+                missing_key_is_error: false,
+                selection: None,
+            },
+        }
+    }
+}
+
+impl ViewRead {
+    /// Returns whether this error of the view is the fact's, whatever other backends it has.
+    pub(super) fn ends_with(&self, error: &FactError) -> bool {
+        match error {
+            // The same expression over the same data.
+            FactError::EvaluationFailed { .. }
+            | FactError::ExpressionInvalid { .. }
+            | FactError::BudgetExceeded { .. } => true,
+            FactError::ObjectNotFound { .. } => self.absent_is_answer,
+            _ => false,
+        }
+    }
+}
+
+/// Returns the route to what `need` asks for, in the name of `reader`.
+///
+/// # Errors
+/// The error that the reader gets where no backend may be asked.
+pub(super) fn route(
+    need: FactRequest,
+    reader: &Reader,
+    catalog: &Catalog,
+) -> Result<FactRoute, FactError> {
+    let query = Query {
+        expression: need.expression,
+        parameters: need.parameters,
+        missing_key_is_error: need.missing_key_is_error,
+        selection: None,
+    };
+    let asked = Asked {
+        catalog,
+        policy: &reader.policy,
+        namespace: reader.namespace(),
+        age_max_ms: need.age_max_ms,
+        is_part: need.is_part,
+        query,
+    };
+    let target = need.target.to_string();
+    let (backends, stands_for) = match need.target {
+        FactTarget::Entry {
+            kind,
+            name,
+            projection,
+        } => (asked.entry(kind, &name, &projection)?, None),
+        FactTarget::Collection(collection) => (asked.collection(collection)?, None),
+        FactTarget::Api(target) => asked.api(target)?,
+        FactTarget::Service { url, data } => (asked.live(LiveCall::Service { url, data }), None),
+        FactTarget::ConfigMap { object, literal } => (asked.config_map(object, literal)?, None),
+        FactTarget::Image { reference, .. } => (asked.live(LiveCall::Image { reference }), None),
+        FactTarget::Existing(objects) => {
+            confined::check_existing(&objects, asked.namespace)?;
+            (asked.live(LiveCall::Existing { objects }), None)
+        }
+        FactTarget::NamespaceLabels { namespace } => (asked.namespace(namespace), None),
+        FactTarget::RoleBindings { cluster } => (asked.role_bindings(cluster)?, None),
+    };
+    Ok(FactRoute {
+        id: need.id,
+        variable: need.variable,
+        target,
+        backends: backends.into(),
+        is_part: need.is_part,
+        stands_for,
+    })
+}
+
+/// A fact that is asked for, without its target.
+struct Asked<'a> {
+    catalog: &'a Catalog,
+    policy: &'a ObjectKey,
+    namespace: Option<&'a str>,
+    age_max_ms: Option<u64>,
+    is_part: bool,
+    query: Query,
+}
+
+impl Asked<'_> {
+    fn entry(
+        self,
+        kind: EntryKind,
+        name: &str,
+        projection: &str,
+    ) -> Result<Vec<Backend>, FactError> {
+        let record = self.catalog.entry(kind, name)?;
+        let binding = record.binding_within(self.namespace)?;
+        if binding.secret && self.namespace.is_some() {
+            return Err(self.secret_forbidden());
+        }
+        let mut query = self.query.clone();
+        if !projection.is_empty() {
+            let named = record.projections.iter().find(|p| p.name == projection);
+            let Some(named) = named else {
+                let known: Vec<_> = record.projections.iter().map(|p| &*p.name).collect();
+                return Err(FactError::ProjectionNotFound {
+                    entry: name.to_owned(),
+                    projection: projection.to_owned(),
+                    known: if known.is_empty() {
+                        "none".to_owned()
+                    } else {
+                        known.join(", ")
+                    },
+                });
+            };
+            if self.is_part && may_miss_key(&named.expression) {
+                // Of a part, whatever forgave that would make a value of an error.
+                return Ok(Vec::new());
+            }
+            query.expression = projected(&named.expression, &query.expression);
+        }
+        let selection = Selection {
+            shape: binding.shape,
+            object: binding.object.clone(),
+            ..Selection::default()
+        };
+        Ok(vec![self.view(binding, query, selection)])
+    }
+
+    fn collection(self, collection: CollectionReference) -> Result<Vec<Backend>, FactError> {
+        let reference = Reference::Collection(collection);
+        // Confined to a namespace, it is by name of it that the collection is declared.
+        let binding = self.bound(&reference, self.namespace)?;
+        let query = self.query.clone();
+        Ok(vec![self.view(binding, query, Selection::default())])
+    }
+
+    fn api(self, target: ApiTarget) -> Result<(Vec<Backend>, Option<LiveRead>), FactError> {
+        let ApiTarget { path, data, kept } = target;
+        confined::check_path(&path, self.namespace)?;
+        if let (Some(own), Some(kept)) = (self.namespace, &kept)
+            && !is_of(kept, own)
+        {
+            return Err(confined::outside(&path, own));
+        }
+        let answers = |kept: &KeptTarget| self.catalog.keeps(&kept.reference) && self.fits(kept);
+        let kept = kept.filter(|kept| data.is_none() && answers(kept));
+        let live = LiveRead {
+            call: LiveCall::Api { path, data },
+            query: self.query.clone(),
+        };
+        let Some(kept) = kept else {
+            return Ok((vec![Backend::Live(live)], None));
+        };
+        let declared = kept.reference.is_declared();
+        let view = self.kept(kept);
+        Ok(match view {
+            Ok(view) if declared => (vec![view], Some(live)),
+            Ok(view) => (vec![view, Backend::Live(live.clone())], Some(live)),
+            Err(error) if declared => return Err(error),
+            Err(_) => (vec![Backend::Live(live)], None),
+        })
+    }
+
+    /// The view that answers a call, and what of it.
+    fn kept(&self, kept: KeptTarget) -> Result<Backend, FactError> {
+        let binding = match &kept.reference {
+            Reference::Object(object) if !kept.reference.may_be_secrets() => {
+                objects(&object.group, &object.version, &object.resource)
+            }
+            // The view may hold more than a confined reader's namespace: what is selected does not.
+            reference => self.bound(reference, None)?.clone(),
+        };
+        let shape = match kept.object {
+            Some(_) => Shape::Object,
+            None => Shape::List,
+        };
+        let selection = Selection {
+            shape,
+            object: kept.object,
+            namespace: kept.namespace,
+            label_selector: kept.label_selector,
+            field_selector: kept.field_selector,
+            limit: kept.limit,
+        };
+        Ok(self.view(&binding, self.query.clone(), selection))
+    }
+
+    fn config_map(self, object: ObjectKey, literal: bool) -> Result<Vec<Backend>, FactError> {
+        confined::check_namespace(&object, self.namespace)?;
+        let query = Query {
+            expression: CONFIG_MAP.to_owned(),
+            parameters: Default::default(),
+            missing_key_is_error: false,
+            selection: None,
+        };
+        let selection = Selection {
+            shape: Shape::Object,
+            object: Some(object.clone()),
+            ..Selection::default()
+        };
+        let mut backends = Vec::new();
+        let labelled = self.registered(&Reference::LabelledConfigMaps.name());
+        let labelled = labelled.and_then(|record| record.binding());
+        if let Ok(binding) = labelled
+            && !binding.secret
+        {
+            let mut read = self.view_read(binding, query.clone(), selection.clone());
+            read.absent_is_answer = false;
+            backends.push(Backend::View(read));
+        }
+        if literal {
+            let binding = objects("", "v1", "configmaps");
+            backends.push(self.view(&binding, query, selection));
+        }
+        backends.extend(self.live(LiveCall::ConfigMap { object }));
+        Ok(backends)
+    }
+
+    /// An object is in a namespace that is there: one that the view does not have was made a moment ago,
+    /// and the API server knows it. What it does not know either is an error.
+    fn namespace(self, name: String) -> Vec<Backend> {
+        let path = format!("/api/v1/namespaces/{name}");
+        let selection = Selection {
+            shape: Shape::Object,
+            object: Some(ObjectKey::new("", name)),
+            ..Selection::default()
+        };
+        let reference = Reference::Collection(CollectionReference::namespaces());
+        let mut backends = Vec::new();
+        if let Ok(binding) = self.bound(&reference, None) {
+            let mut read = self.view_read(binding, self.query.clone(), selection);
+            read.absent_is_answer = false;
+            backends.push(Backend::View(read));
+        }
+        backends.extend(self.live(LiveCall::Api { path, data: None }));
+        backends
+    }
+
+    /// The bindings of all namespaces, for a policy of one too: whose roles a user has is of the request, as the user's
+    /// groups are.
+    fn role_bindings(self, cluster: bool) -> Result<Vec<Backend>, FactError> {
+        let reference = Reference::Collection(CollectionReference::role_bindings(cluster));
+        let binding = self.bound(&reference, None)?;
+        let query = self.query.clone();
+        Ok(vec![self.view(binding, query, Selection::default())])
+    }
+
+    fn live(self, call: LiveCall) -> Vec<Backend> {
+        let query = self.query;
+        vec![Backend::Live(LiveRead { call, query })]
+    }
+
+    fn view(&self, binding: &Binding, query: Query, selection: Selection) -> Backend {
+        Backend::View(self.view_read(binding, query, selection))
+    }
+
+    fn view_read(&self, binding: &Binding, mut query: Query, selection: Selection) -> ViewRead {
+        query.selection = Some(selection).filter(|s| *s != Selection::default());
+        ViewRead {
+            view: binding.view.clone(),
+            query,
+            age_max_ms: self.age_max_ms,
+            secret: binding.secret,
+            absent_is_answer: true,
+        }
+    }
+
+    /// The view that the watcher keeps for a reference of this policy.
+    fn bound(&self, reference: &Reference, within: Option<&str>) -> Result<&Binding, FactError> {
+        let record = self.registered(&reference.name_for(self.policy))?;
+        if let EntryState::Invalid { failure } = &record.state
+            && failure.reason == SECRETS_FORBIDDEN
+        {
+            return Err(self.secret_forbidden());
+        }
+        let binding = record.binding_within(within)?;
+        match binding.secret && !reference.may_be_secrets() {
+            true => Err(self.secret_forbidden()), // What is shared with others is of no Secrets.
+            false => Ok(binding),
+        }
+    }
+
+    fn secret_forbidden(&self) -> FactError {
+        let ObjectKey { namespace, name } = self.policy;
+        FactError::SecretForbidden {
+            reader: match &**namespace {
+                "" => format!("ClusterPolicy {name}"),
+                namespace => format!("Policy {namespace}/{name}"),
+            },
+        }
+    }
+
+    /// Returns whether the API server has such a path: a cluster-scoped resource is in no namespace, and one
+    /// object of a namespaced one is. Of a resource that is not known here, the watcher keeps what fits.
+    fn fits(&self, kept: &KeptTarget) -> bool {
+        let gvr = match &kept.reference {
+            Reference::Object(object) => {
+                GroupVersionResource::new(&*object.group, &*object.version, &*object.resource)
+            }
+            Reference::Collection(collection) => {
+                let (Some(group), Some(version)) = (&collection.group, &collection.version) else {
+                    return true;
+                };
+                GroupVersionResource::new(&**group, &**version, &*collection.resource)
+            }
+            Reference::LabelledConfigMaps => return true,
+        };
+        let Some(kind) = self.catalog.kinds.of_resource(&gvr) else {
+            return true;
+        };
+        let in_object = kept.object.as_ref().map(|object| &*object.namespace);
+        let in_namespace = !kept.namespace.is_empty() || in_object.is_some_and(|of| !of.is_empty());
+        match kind.namespaced {
+            true => in_namespace || kept.object.is_none(),
+            false => !in_namespace,
+        }
+    }
+
+    /// The entry that the watcher made of a reference.
+    fn registered(&self, name: &str) -> Result<&anteroom_model::EntryRecord, FactError> {
+        let not_yet = |_| FactError::NotSynced {
+            view: name.to_owned(),
+            state: "the watcher has not registered this reference of the policy yet".to_owned(),
+        };
+        self.catalog
+            .entry(EntryKind::Implicit, name)
+            .map_err(not_yet)
+    }
+}
+
+/// The expression over the projection's result.
+fn projected(projection: &str, expression: &str) -> String {
+    if expression.is_empty() {
+        return projection.to_owned();
+    }
+    format!("({projection}) | ({expression})")
+}
+
+/// The objects of a type that are referenced one by one. Not for Secrets.
+fn objects(group: &str, version: &str, resource: &str) -> Binding {
+    let gvr = GroupVersionResource::new(group, version, resource);
+    Binding::whole(Source::Objects { gvr }.view_id())
+}
+
+/// Returns whether what is selected is of `namespace` alone. The path says so already; what was made of it
+/// must too.
+fn is_of(kept: &KeptTarget, namespace: &str) -> bool {
+    let of_reference = match &kept.reference {
+        Reference::Collection(collection) => &*collection.namespace,
+        Reference::Object(object) => &*object.namespace,
+        Reference::LabelledConfigMaps => "",
+    };
+    let of_object = kept.object.as_ref().map(|object| &*object.namespace);
+    let named = [of_object.unwrap_or_default(), &kept.namespace, of_reference];
+    match named.into_iter().find(|named| !named.is_empty()) {
+        Some(named) => named == namespace,
+        // The Namespace itself, which is in none.
+        None => kept
+            .object
+            .as_ref()
+            .is_some_and(|object| *object.name == *namespace),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! The seam between the engine and whoever answers for facts.
+
+use std::sync::Arc;
+
+use anteroom_model::FactError;
+use anteroom_policy::{Evaluation, FactRequest};
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use super::origin::Origin;
+use crate::{catalog::Catalog, rule::Reader};
+
+/// A moment by which facts are there, or are not waited for any more.
+pub type Deadline = tokio::time::Instant;
+
+/// Facts on their way: the answers to one or several requests.
+pub type Arriving<'a> = BoxFuture<'a, Vec<Fact>>;
+
+/// A place that facts come from: the bus, files, a script in a test.
+pub trait FactSource {
+    /// Sets out for all that the rules ask for, side by side. Each future is one request on its way, so that no
+    /// rule waits for what only another one asks for. `catalog` is what the rules are evaluated by.
+    fn ask<'a>(
+        &'a self,
+        catalog: &Catalog,
+        asked: Vec<RuleRequests<'a>>,
+        deadline: Deadline,
+    ) -> Vec<Arriving<'a>>;
+
+    /// Prepares an evaluation before its first step, with what is given for its facts. A cluster gives nothing.
+    fn prepare<'a>(&self, evaluation: Evaluation<'a>) -> Evaluation<'a> {
+        evaluation
+    }
+}
+
+/// The facts that one rule asks for at once.
+#[derive(Debug)]
+pub struct RuleRequests<'a> {
+    /// The rule's number, to tell its facts from those of other rules.
+    pub asker: usize,
+    /// The rule that asks.
+    pub reader: &'a Reader,
+    /// The facts that it asks for.
+    pub requests: Vec<FactRequest>,
+}
+
+/// The answer to one [`FactRequest`].
+#[derive(Debug)]
+pub struct Fact {
+    /// The number of the rule in [`RuleRequests`].
+    pub asker: usize,
+    /// The id of the [`FactRequest`].
+    pub id: u32,
+    /// The answer itself.
+    pub answer: Answer,
+    /// The origin of the answer; `None` where nobody answered.
+    pub origin: Option<Arc<Origin>>,
+    /// It travelled sealed, and so must what is made of it.
+    pub secret: bool,
+}
+
+/// An answer to a request for a fact.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// The value, or why it is not known.
+    Got(Result<Value, FactError>),
+    /// A part of a fact is not to be had without reading the fact, which is asked for then.
+    Declined,
+    /// The rule goes on without the fact: see [`Evaluation::leave_out`]. Never said of a cluster's facts.
+    LeftOut,
+}
+
+impl Fact {
+    /// An answer that comes from nowhere in a cluster.
+    pub fn of(asker: usize, id: u32, answer: Answer) -> Self {
+        Self {
+            asker,
+            id,
+            answer,
+            origin: None,
+            secret: false,
+        }
+    }
+
+    /// A fact that is not known, and why.
+    pub fn unanswered(asker: usize, id: u32, error: FactError) -> Self {
+        Self::of(asker, id, Answer::Got(Err(error)))
+    }
+}

@@ -1,0 +1,142 @@
+//! Several rules that query at once.
+
+use super::*;
+
+fn request(id: u32, target: FactTarget, is_part: bool) -> FactRequest {
+    FactRequest {
+        id,
+        variable: "v".into(),
+        target,
+        expression: format!("items[{id}]"),
+        parameters: Default::default(),
+        missing_key_is_error: true,
+        age_max_ms: None,
+        is_part,
+    }
+}
+
+fn reader(policy: &str) -> Reader {
+    Reader {
+        policy: ObjectKey::new("", policy),
+        rule: "r".into(),
+    }
+}
+
+async fn ask(world: &World, rules: Vec<Vec<FactRequest>>) -> Vec<(usize, u32, Option<Said>)> {
+    let readers: Vec<_> = (0..rules.len())
+        .map(|at| reader(&format!("p{at}")))
+        .collect();
+    let needs = rules
+        .into_iter()
+        .enumerate()
+        .map(|(asker, requests)| RuleRequests {
+            asker,
+            reader: &readers[asker],
+            requests,
+        });
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let facts = world.ask(needs.collect(), deadline).await;
+    let mut facts: Vec<_> = facts
+        .into_iter()
+        .map(|fact| (fact.asker, fact.id, fact.got()))
+        .collect();
+    facts.sort_by_key(|(asker, id, _)| (*asker, *id));
+    facts
+}
+
+/// One request to one view, whoever asks; others go beside it.
+#[tokio::test]
+async fn rules_that_ask_one_view_ask_it_once() {
+    let world = World::new(0.0);
+    let said = |_: usize, query: &query::Query| Some(Ok(json!(query.expression)));
+    let services = world.replica(view("services.v1"), said).await;
+    let pods = world.replica(view("pods.v1"), said).await;
+    let found = ask(
+        &world,
+        vec![
+            vec![
+                request(0, entry("services"), true),
+                request(1, pod_list(true), true),
+            ],
+            vec![request(0, entry("services"), false)],
+            vec![
+                request(7, entry("nobody"), false),
+                request(8, entry("services"), true),
+            ],
+        ],
+    )
+    .await;
+    let text = |text: &str| Some(Ok(json!(text)));
+    assert_eq!(found.len(), 5);
+    for (asker, id, answer) in found {
+        match (asker, id) {
+            (2, 7) => assert!(answer.unwrap().is_err()),
+            (_, id) => assert_eq!(answer, text(&format!("items[{id}]")), "{asker}"),
+        }
+    }
+    assert_eq!((services.calls(), pods.calls()), (1, 1));
+}
+
+/// If the results are too large together, each rule has its own.
+#[tokio::test]
+async fn one_rule_that_asks_for_too_much_leaves_the_others_alone() {
+    let world = World::new(0.0);
+    let too_large = || FactError::BudgetExceeded {
+        message: "m".into(),
+    };
+    let server = world
+        .serve(view("services.v1"), move |_, body| {
+            let request = query::decode_request(body).unwrap();
+            let is_large = request
+                .queries
+                .iter()
+                .any(|query| query.expression == "items[1]");
+            let said = request.queries.iter().map(|_| Ok(json!(1))).collect();
+            let outcome = if is_large {
+                Err(too_large())
+            } else {
+                outcome(&request, said)
+            };
+            Some(query::encode_outcome(&outcome).unwrap())
+        })
+        .await;
+    let rules = vec![
+        vec![request(0, entry("services"), true)],
+        vec![request(1, entry("services"), true)],
+    ];
+    let found = ask(&world, rules).await;
+    assert_eq!(found[0].2, Some(Ok(json!(1))));
+    assert_eq!(found[1].2, Some(Err(too_large())));
+    assert_eq!(server.calls(), 3);
+}
+
+/// A part is not worth a live read: the fact is read once, for all that is made of it.
+#[tokio::test]
+async fn a_part_that_only_a_live_read_gives_is_declined() {
+    let world = World::new(0.0);
+    let watcher = world.watcher(|_, _| Ok(json!("live"))).await;
+    let both = || {
+        vec![
+            vec![request(0, pod_list(false), true)],
+            vec![request(0, pod_list(false), false)],
+        ]
+    };
+    // Nobody serves the view, or it is not there yet.
+    let found = ask(&world, both()).await;
+    assert_eq!(
+        (&found[0].2, &found[1].2),
+        (&None, &Some(Ok(json!("live"))))
+    );
+    let _replica = world
+        .replica(view("pods.v1"), |_, _| Some(Err(not_synced())))
+        .await;
+    let found = ask(&world, both()).await;
+    assert_eq!(
+        (&found[0].2, &found[1].2),
+        (&None, &Some(Ok(json!("live"))))
+    );
+    assert_eq!(watcher.calls(), 2);
+    // A declared call has the view's error.
+    let declared = vec![vec![request(0, pod_list(true), true)]];
+    assert_eq!(ask(&world, declared).await[0].2, Some(Err(not_synced())));
+}

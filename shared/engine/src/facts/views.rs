@@ -1,0 +1,298 @@
+//! Asking the replicas.
+//!
+//! A replica that serves a view is asked first. Where there is none, one that knows the view says why
+//! it does not serve it, or answers from last-good data to who accepts its age.
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_bus::{Address, Bus, RequestError};
+use anteroom_model::{FactError, Incarnation, Revision, ViewId, limits::REFERENCE_WAIT_MAX_MS};
+use anteroom_wire::query::{Query, QueryReply, QueryRequest, decode_outcome, encode_request};
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::time::Instant;
+use tracing::{Instrument as _, Span, field::Empty};
+
+use super::{
+    attempts,
+    floors::Floors,
+    message::{call, millis, too_large, unreadable, value},
+    origin::Origin,
+    pending::PendingFact,
+    route::ViewRead,
+    seal::Seal,
+};
+use crate::recorder::SharedRecorder;
+
+/// The longest wait for a view that is on its way: being asked brings an evicted one back.
+const WAIT_MAX: Duration = Duration::from_millis(REFERENCE_WAIT_MAX_MS);
+
+/// The first pause before it is asked again; each is twice as long as the one before, up to
+/// [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+
+/// Asks replicas. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Views {
+    bus: Arc<dyn Bus>,
+    recorder: SharedRecorder,
+    /// Without an answer for so long, another replica is asked.
+    hedge: Duration,
+    floors: Arc<Floors>,
+}
+
+/// A request to one view.
+#[derive(Debug)]
+pub(super) struct Question {
+    view: ViewId,
+    /// The entry that the rules name, where it is one and the same.
+    entry: String,
+    queries: Vec<Query>,
+    age_max_ms: Option<u64>,
+    /// The results travel sealed.
+    secret: bool,
+}
+
+impl Question {
+    /// The queries of facts that one view is asked for; `None` where there are none.
+    pub(super) fn of(facts: &[(PendingFact<'_>, ViewRead)]) -> Option<Self> {
+        let (first, read) = facts.first()?;
+        let entry = &first.route.target;
+        let one = facts.iter().all(|(fact, _)| fact.route.target == *entry);
+        Some(Self {
+            view: read.view.clone(),
+            entry: if one { entry.clone() } else { String::new() },
+            queries: facts.iter().map(|(_, read)| read.query.clone()).collect(),
+            age_max_ms: read.age_max_ms,
+            secret: read.secret,
+        })
+    }
+
+    /// One query.
+    pub(super) fn one(read: ViewRead) -> Self {
+        Self {
+            view: read.view,
+            entry: String::new(),
+            queries: vec![read.query],
+            age_max_ms: read.age_max_ms,
+            secret: read.secret,
+        }
+    }
+}
+
+/// The answer of a view: as many results as there were queries.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) results: Vec<Result<Value, FactError>>,
+    pub(super) origin: Origin,
+}
+
+/// A reply, and whether it is last-good data.
+type Replied = (QueryReply, bool);
+
+/// The reason why there is no reply.
+enum NoReply {
+    /// Said by a replica that serves the view, or by nobody.
+    Final(FactError),
+    /// Said by a replica that does not serve the view.
+    Fallback(FactError),
+}
+
+impl Views {
+    pub(super) fn new(bus: Arc<dyn Bus>, recorder: SharedRecorder, hedge: Duration) -> Self {
+        Self {
+            bus,
+            recorder,
+            hedge,
+            floors: Arc::default(),
+        }
+    }
+
+    /// From now on the view has got so far for everybody who asks here.
+    pub(super) fn expect(&self, view: &ViewId, incarnation: &Incarnation, revision: Revision) {
+        // Of a log that was left, it says nothing.
+        let _ = self.floors.raise_to(view, incarnation, revision);
+    }
+
+    /// Asks one view. Where it is on its way, and `waits`, it is asked again for a while.
+    pub(super) async fn ask(
+        &self,
+        question: &Question,
+        deadline: Instant,
+        waits: bool,
+    ) -> Result<Answer, FactError> {
+        let span = tracing::info_span!(
+            "query",
+            otel.kind = "client",
+            otel.status_code = Empty,
+            "rpc.system" = "anteroom",
+            "messaging.destination.name" = %question.view,
+            view = %question.view,
+            entry = question.entry,
+            queries = question.queries.len(),
+            replica = Empty,
+            revision = Empty,
+            age_ms = Empty,
+            error = Empty,
+        );
+        let begun = Instant::now();
+        let wait_until = match waits {
+            true => deadline.min(begun + WAIT_MAX),
+            false => begun,
+        };
+        let seal = Seal::of(question.secret)?;
+        let outcome = self
+            .patiently(question, &seal, deadline, wait_until)
+            .instrument(span.clone())
+            .await
+            .and_then(|replied| checked(question, replied));
+        record(&span, &outcome);
+        let code = outcome.as_ref().err().map(FactError::code);
+        self.recorder.query(code, begun.elapsed());
+        let (reply, last_good) = outcome?;
+        let origin = Origin::view(&question.view, &reply, last_good);
+        let sealed = reply.sealed;
+        let read = |result: Result<Bytes, FactError>| value(&seal.open(result?, sealed)?);
+        Ok(Answer {
+            results: reply.results.into_iter().map(read).collect(),
+            origin,
+        })
+    }
+
+    async fn patiently(
+        &self,
+        question: &Question,
+        seal: &Seal,
+        deadline: Instant,
+        wait_until: Instant,
+    ) -> Result<Replied, FactError> {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let error = match self.once(question, seal, deadline).await {
+                Ok(replied) => return Ok(replied),
+                Err(NoReply::Final(error)) => return Err(error),
+                Err(NoReply::Fallback(error)) => error,
+            };
+            if !comes_back(&error) || Instant::now() + pause >= wait_until {
+                return Err(error);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Asks a replica that serves the view, else one that knows it.
+    async fn once(
+        &self,
+        question: &Question,
+        seal: &Seal,
+        deadline: Instant,
+    ) -> Result<Replied, NoReply> {
+        let body = self.body(question, seal).map_err(NoReply::Final)?;
+        let view = &question.view;
+        let at = Address::View(view.clone());
+        match self.attempt(&at, view, &body, deadline).await {
+            Ok(reply) => return Ok((reply, false)),
+            Err(FactError::NoReplica { .. }) => {}
+            Err(error) => return Err(NoReply::Final(error)),
+        }
+        let at = Address::Fallback(view.clone());
+        match self.attempt(&at, view, &body, deadline).await {
+            Ok(reply) => Ok((reply, true)),
+            Err(error) => Err(NoReply::Fallback(error)),
+        }
+    }
+
+    fn body(&self, question: &Question, seal: &Seal) -> Result<Bytes, FactError> {
+        let floor = self.floors.of(&question.view);
+        let (revision_min, revision_min_of) = floor
+            .map(|floor| (floor.revision, floor.incarnation))
+            .unzip();
+        let request = QueryRequest {
+            entry: question.entry.clone(),
+            queries: question.queries.clone(),
+            age_max_ms: question.age_max_ms,
+            revision_min,
+            revision_min_of,
+            reply_key: seal.public(),
+        };
+        encode_request(&request).map_err(|error| too_large(&error))
+    }
+
+    async fn attempt(
+        &self,
+        at: &Address,
+        view: &ViewId,
+        body: &Bytes,
+        deadline: Instant,
+    ) -> Result<QueryReply, FactError> {
+        let given_ms = millis(deadline.saturating_duration_since(Instant::now()));
+        attempts::race(self.hedge, deadline, given_ms, || {
+            self.recorder.query_attempt();
+            self.send(at, view, body.clone(), deadline)
+        })
+        .await
+    }
+
+    /// One attempt.
+    async fn send(
+        &self,
+        at: &Address,
+        view: &ViewId,
+        body: Bytes,
+        deadline: Instant,
+    ) -> Result<QueryReply, FactError> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match self.bus.request(at, call(body, left), left).await {
+            Ok(reply) => {
+                let reply = decode_outcome(&reply).map_err(|error| unreadable(&error))??;
+                self.floors.raise(view, &reply)?;
+                Ok(reply)
+            }
+            Err(RequestError::NoResponders) => Err(FactError::NoReplica {
+                view: view.as_str().to_owned(),
+            }),
+            Err(RequestError::TimedOut { timeout_ms }) => Err(FactError::DeadlineExceeded {
+                deadline_ms: timeout_ms,
+            }),
+            Err(RequestError::Bus(error)) => Err(FactError::BusUnavailable {
+                message: error.to_string(),
+            }),
+        }
+    }
+}
+
+fn checked(question: &Question, replied: Replied) -> Result<Replied, FactError> {
+    let (found, expected) = (replied.0.results.len(), question.queries.len());
+    if found != expected {
+        return Err(FactError::RequestInvalid {
+            message: format!("the reply has {found} results for {expected} queries"),
+        });
+    }
+    Ok(replied)
+}
+
+/// Returns whether a replica with this error may serve the view in a moment.
+fn comes_back(error: &FactError) -> bool {
+    matches!(
+        error,
+        FactError::NotSynced { .. } | FactError::Evicted { .. }
+    )
+}
+
+fn record(span: &Span, outcome: &Result<Replied, FactError>) {
+    match outcome {
+        Ok((reply, _)) => {
+            span.record("replica", &reply.replica);
+            span.record("revision", reply.revision.0);
+            span.record("age_ms", reply.age_ms);
+        }
+        Err(error) => {
+            span.record("otel.status_code", "ERROR");
+            span.record("error", format!("{} {error}", error.code()));
+        }
+    }
+}

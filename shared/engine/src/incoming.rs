@@ -1,0 +1,96 @@
+//! A request as it arrives. Pure.
+
+use anteroom_model::GroupVersionResource;
+use anteroom_policy::{AdmissionRequest, Operation, RequestParts};
+
+use crate::catalog::Catalog;
+
+/// A request as it arrived. Most of it is read only where some policy reads it.
+pub trait Incoming {
+    /// The reason why a request cannot be read.
+    type Error;
+
+    /// The part by which policies are found.
+    fn head(&self) -> Head<'_>;
+
+    /// Returns whether it is a dry run, of which nothing comes. Read where it is asked for.
+    fn is_dry_run(&self) -> bool;
+
+    /// Returns the `fieldManager` of its options; empty where there is none. Read where it is asked for.
+    fn field_manager(&self) -> String;
+
+    /// Reads these parts of it.
+    ///
+    /// # Errors
+    /// They are not what they should be.
+    fn request(&self, parts: &RequestParts) -> Result<AdmissionRequest, Self::Error>;
+}
+
+/// The part of a request by which policies are found.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// The kind of the object, or of the subresource where that has its own.
+    pub kind: KindName<'a>,
+    /// The resource that it is sent to.
+    pub resource: ResourcePath<'a>,
+    /// The operation.
+    pub operation: Operation,
+    /// The namespace of the object; for a Namespace, its own name. Empty for what lives in none.
+    pub namespace: &'a str,
+}
+
+/// A kind as it is named in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindName<'a> {
+    /// Empty for the core group.
+    pub group: &'a str,
+    /// The version, as in `v1`.
+    pub version: &'a str,
+    /// The kind, as in `Pod`; empty where nobody knows it.
+    pub kind: &'a str,
+}
+
+/// A resource as it is named in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResourcePath<'a> {
+    /// Empty for the core group.
+    pub group: &'a str,
+    /// The version, as in `v1`.
+    pub version: &'a str,
+    /// The plural, as in `pods`.
+    pub resource: &'a str,
+    /// The subresource, as in `exec`; empty for the resource itself.
+    pub subresource: &'a str,
+}
+
+impl<'a> Head<'a> {
+    /// Returns the kind that policies name: of a subresource that has a kind of its own (`Scale`,
+    /// `PodExecOptions`), that of the resource that it belongs to. It is empty where nobody knows yet which that
+    /// is: then it is no kind that could be named.
+    pub fn named_kind(&self, catalog: Option<&'a Catalog>) -> KindName<'a> {
+        let ResourcePath {
+            group,
+            version,
+            resource,
+            subresource,
+        } = self.resource;
+        if subresource.is_empty() {
+            return self.kind;
+        }
+        let kind = match catalog {
+            None => "",
+            Some(catalog) => {
+                let gvr = GroupVersionResource::new(group, version, resource);
+                match catalog.kinds.of_resource(&gvr) {
+                    Some(record) => &record.kind,
+                    None => return self.kind,
+                }
+            }
+        };
+        KindName {
+            group,
+            version,
+            kind,
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! Takes existing objects through the policies, as requests are taken: for reports on them.
+//!
+//! A [`Judge`] follows the log for policies, entries and kinds, as a webhook does, and asks the replicas
+//! for facts. It serves nothing, and registers nothing.
+
+mod policy_update;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use anteroom_bus::Bus;
+use anteroom_model::{
+    EntryKind, EntryRecord, GroupVersionResource, Incarnation, KindRecord, ObjectKey, Revision,
+    Source, ViewId,
+};
+use anteroom_policy::{
+    AdmissionRequest, Arrival, Filtered, Policy, Reference, ResourceFilters, RuleOutcome, scanned,
+};
+use anteroom_runtime::{Check, Service};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+pub use self::policy_update::{Triggers, UpdatedPolicy};
+use crate::{
+    catalog::{self, Catalog, Catalogs},
+    decide::Engine,
+    facts::BusFacts,
+    mutate_existing::Worker,
+    policies::Entry,
+    recorder::{NoRecorder, SharedRecorder},
+    violations::Violations,
+};
+
+/// The longest time for the facts of one object: what waits for one that hangs waits no longer.
+pub const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// After how long a query is asked a second time: never. Nobody waits for a scan, and what it asks twice
+/// takes room from admission. What was not answered is asked again later.
+const HEDGE: Duration = TIMEOUT;
+
+/// Takes existing objects through the policies. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Judge {
+    engine: Engine,
+    catalogs: Catalogs,
+    worker: Arc<Worker>,
+    filters: Arc<ResourceFilters>,
+}
+
+/// The policies, entries and kinds as they were at one moment. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct CatalogSnapshot(Arc<Catalog>);
+
+/// A policy that is scanned, as it was compiled. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ScannedPolicy(Arc<Entry>);
+
+/// The outcome of one rule that speaks of an object.
+#[derive(Clone, Debug)]
+pub struct RuleJudgement {
+    /// The policy: `namespace` is empty for a `ClusterPolicy`.
+    pub policy: ObjectKey,
+    /// The rule's name.
+    pub rule: String,
+    /// Its outcome.
+    pub outcome: RuleOutcome,
+    /// Somebody answered one of the facts that it asked for.
+    pub was_answered: bool,
+    /// From its first step to its end, facts included.
+    pub took: Duration,
+}
+
+/// A collection that is scanned for a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collection {
+    /// Its resource and kind.
+    pub kind: KindRecord,
+    /// The view that holds it; `None`: there is none yet, or none any more.
+    pub view: Option<ViewId>,
+}
+
+/// The collections that are scanned for a policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Collections {
+    /// The collections.
+    pub found: Vec<Collection>,
+    /// The number of resources that it speaks of and that are not scanned, as in
+    /// [`ScannedKinds`](anteroom_policy::ScannedKinds).
+    pub left_out: usize,
+}
+
+impl Judge {
+    /// Returns a judge, and the future that keeps it in step with the log. It follows it until shutdown, and has to be run.
+    pub fn new(
+        bus: Arc<dyn Bus>,
+        service: &Service,
+        check: Check,
+    ) -> (Self, impl Future<Output = anyhow::Result<()>> + use<>) {
+        let recorder: SharedRecorder = Arc::new(NoRecorder);
+        let (catalogs_in, catalogs) = watch::channel(None::<Arc<Catalog>>);
+        let follow = catalog::follow(
+            Arc::clone(&bus),
+            service.clone(),
+            Arc::clone(&recorder),
+            catalogs_in,
+            check,
+        );
+        let facts = BusFacts::new(Arc::clone(&bus), Arc::clone(&recorder), HEDGE, 0.0).for_scans();
+        let engine = Engine::new(catalogs.clone(), facts, Arc::clone(&recorder));
+        let (violations, telling) =
+            Violations::new(bus, Arc::clone(&recorder), service.shutdown.clone());
+        let worker = Arc::new(Worker::new(engine.clone(), violations, recorder));
+        let judge = Self {
+            engine,
+            catalogs,
+            worker,
+            filters: Arc::default(),
+        };
+        let follow = async move {
+            tokio::select! {
+                ended = follow => ended,
+                ended = telling => ended,
+            }
+        };
+        (judge, follow)
+    }
+
+    /// Returns the same judge, which asks no policy about these objects.
+    #[must_use]
+    pub fn filtering(self, filters: ResourceFilters) -> Self {
+        let filters = Arc::new(filters);
+        Self { filters, ..self }
+    }
+
+    /// Returns the catalog as it is now; `None` until all of it was read once.
+    pub fn snapshot(&self) -> Option<CatalogSnapshot> {
+        self.catalogs.borrow().clone().map(CatalogSnapshot)
+    }
+
+    /// Waits until the catalog is another one. Nothing is lost where the future is dropped.
+    pub async fn changed(&mut self) {
+        if self.catalogs.changed().await.is_err() {
+            std::future::pending::<()>().await; // Whoever follows the log has ended, and tells.
+        }
+    }
+
+    /// Takes an object through the validating rules of these policies, in their order; those that do not
+    /// speak of it are left out, and all where it is filtered. `object` is whole, with `apiVersion` and `kind`. All
+    /// their facts together may take `timeout`, at most [`TIMEOUT`].
+    pub async fn judge(
+        &self,
+        catalog: &CatalogSnapshot,
+        policies: &[ScannedPolicy],
+        object: Value,
+        timeout: Duration,
+    ) -> Vec<RuleJudgement> {
+        if is_filtered(&self.filters, &object) {
+            return Vec::new();
+        }
+        let Some(request) = creation(object) else {
+            return Vec::new();
+        };
+        let entries: Vec<_> = policies.iter().map(|policy| &*policy.0).collect();
+        let timeout = timeout.min(TIMEOUT);
+        let judging = self.engine.judge(&catalog.0, &entries, &request, timeout);
+        let records = judging.await;
+        let judged = |record: crate::verdict::RuleRecord| RuleJudgement {
+            policy: record.name.reader.policy.clone(),
+            rule: record.name.rule().to_owned(),
+            was_answered: record.facts.iter().any(|fact| fact.origin.is_some()),
+            took: record.took,
+            outcome: record.outcome,
+        };
+        records.into_iter().map(judged).collect()
+    }
+}
+
+impl Judge {
+    /// Judges by no state of the view any more that is before this position of the log.
+    pub fn expect(&self, view: &ViewId, incarnation: &Incarnation, revision: Revision) {
+        self.engine.facts().expect(view, incarnation, revision);
+    }
+}
+
+impl CatalogSnapshot {
+    /// Returns whether `other` says the same.
+    pub fn is(&self, other: &Self) -> bool {
+        let (one, other) = (&self.0, &other.0);
+        one.decides_as(other)
+            && Arc::ptr_eq(&one.entries, &other.entries)
+            && Arc::ptr_eq(&one.kinds, &other.kinds)
+    }
+
+    /// Returns whether the same exceptions are in force in `other`.
+    pub fn excepts_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0.exceptions, &other.0.exceptions)
+    }
+
+    /// The policies that are scanned, in order of key.
+    pub fn scanned(&self) -> impl Iterator<Item = ScannedPolicy> {
+        let entries = self.0.policies.entries().iter();
+        let is_scanned = |entry: &&Arc<Entry>| {
+            let policy = entry.outcome.as_ref().ok();
+            policy.is_some_and(|policy| policy.not_scanned().is_none())
+        };
+        entries.filter(is_scanned).cloned().map(ScannedPolicy)
+    }
+
+    /// The views that the policy's rules may read facts from, and its exceptions: when one of them changes,
+    /// so may what it says.
+    pub fn reads(&self, policy: &ScannedPolicy) -> BTreeSet<ViewId> {
+        let Some(compiled) = policy.policy() else {
+            return BTreeSet::new();
+        };
+        let exceptions = self.0.exceptions.of(compiled);
+        let references = compiled
+            .references()
+            .chain(exceptions.flat_map(anteroom_policy::PolicyException::references));
+        let mut views: BTreeSet<ViewId> = references
+            .filter_map(|reference| self.view_of(&reference, policy.key()))
+            .collect();
+        for (kind, name, _) in compiled.entry_queries() {
+            match name {
+                Some(name) => views.extend(self.0.entries.get(kind, name).and_then(view_of_record)),
+                None => {
+                    let all = self.0.entries.of_kind(kind);
+                    views.extend(all.filter_map(view_of_record));
+                }
+            }
+        }
+        views
+    }
+
+    /// The view that a reference is answered from; `None`: no view answers it.
+    fn view_of(&self, reference: &Reference, policy: &ObjectKey) -> Option<ViewId> {
+        if let Reference::Object(object) = reference
+            && !reference.may_be_secrets()
+        {
+            let (group, version) = (object.group.as_str(), object.version.as_str());
+            let gvr = GroupVersionResource::new(group, version, object.resource.as_str());
+            return Some(Source::Objects { gvr }.view_id());
+        }
+        let name = reference.name_for(policy);
+        view_of_record(self.0.entries.get(EntryKind::Implicit, &name)?)
+    }
+
+    /// Returns the collections that are scanned for a policy.
+    pub fn collections(&self, policy: &ScannedPolicy) -> Collections {
+        let Some(compiled) = policy.policy() else {
+            return Collections::default();
+        };
+        let namespace = compiled.namespace().unwrap_or_default();
+        let kinds = scanned(&compiled.scanned_kinds(), namespace, self.0.kinds.records());
+        let collection = |(reference, kind): (_, &KindRecord)| {
+            let name = Reference::Collection(reference).name_for(&policy.0.key);
+            let record = self.0.entries.get(EntryKind::Implicit, &name);
+            Collection {
+                kind: kind.clone(),
+                view: record.and_then(view_of_record),
+            }
+        };
+        Collections {
+            found: kinds.found.into_iter().map(collection).collect(),
+            left_out: kinds.left_out,
+        }
+    }
+}
+
+impl ScannedPolicy {
+    /// Namespace (empty for a `ClusterPolicy`) and name.
+    pub fn key(&self) -> &ObjectKey {
+        &self.0.key
+    }
+
+    /// The policy; `None` for one that is not ready, which is never scanned.
+    pub fn policy(&self) -> Option<&Policy> {
+        self.0.outcome.as_ref().ok()
+    }
+
+    /// Returns whether judging by it may have to wait for a fact.
+    pub fn may_wait(&self) -> bool {
+        self.policy().is_some_and(Policy::may_wait)
+    }
+
+    /// Returns whether it is the very same, compiled once.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+fn view_of_record(record: &EntryRecord) -> Option<ViewId> {
+    let binding = record.binding().ok()?;
+    Some(binding.view.clone())
+}
+
+/// Returns whether no policy is asked about the object.
+fn is_filtered(filters: &ResourceFilters, object: &Value) -> bool {
+    let (group, version) = group_version(object);
+    let metadata = &object["metadata"];
+    filters.filter(&Filtered {
+        group,
+        version,
+        kind: text(object, "kind"),
+        subresource: "",
+        namespace: text(metadata, "namespace"),
+        name: text(metadata, "name"),
+    })
+}
+
+/// Empty: there is none.
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+fn group_version(object: &Value) -> (&str, &str) {
+    let api_version = text(object, "apiVersion");
+    api_version.split_once('/').unwrap_or(("", api_version))
+}
+
+/// The request that would create the object, by nobody.
+fn creation(object: Value) -> Option<AdmissionRequest> {
+    let (group, version) = group_version(&object);
+    let mut request = json!({
+        "kind": {"group": group, "version": version, "kind": object["kind"]},
+        "name": object["metadata"]["name"],
+        "namespace": object["metadata"]["namespace"].as_str().unwrap_or_default(),
+        "operation": "CREATE",
+    });
+    request["object"] = object;
+    let arrival = Arrival {
+        now_ns: jiff::Timestamp::now().as_nanosecond(),
+        seed: rand::random(),
+    };
+    let request = AdmissionRequest::new(request).ok()?;
+    Some(request.arrived(arrival))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A rule about the time can be evaluated.
+    fn tells_the_time(request: &AdmissionRequest) -> bool {
+        let policy = anteroom_policy::compile(&json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+            "spec": {"rules": [{
+                "name": "r", "match": {"any": [{"resources": {"kinds": ["Deployment"]}}]},
+                "validate": {"deny": {"conditions": {"all": [{
+                    "key": "{{ time_after(time_now_utc(), '2020-01-01T00:00:00Z') }}",
+                    "operator": "Equals", "value": false,
+                }]}}},
+            }]},
+        }));
+        let policy = policy.unwrap();
+        let mut evaluation =
+            anteroom_policy::Evaluation::start(&policy, &policy.rules()[0], request);
+        let anteroom_policy::Step::Done(report) = evaluation.step() else {
+            return false;
+        };
+        report.outcome == RuleOutcome::Pass
+    }
+
+    #[test]
+    fn an_object_is_filtered_by_its_kind_and_place() {
+        let filters = ResourceFilters::parse("[apps/v1/Deployment,n,a*][*,o,*]").unwrap();
+        for (object, expected) in [
+            (
+                json!({"apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": "a", "namespace": "n"}}),
+                true,
+            ),
+            (
+                json!({"apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": "b", "namespace": "n"}}),
+                false,
+            ),
+            (
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "o"}}),
+                true,
+            ),
+            (
+                json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "o"}}),
+                false,
+            ),
+            (json!("text"), false),
+        ] {
+            assert_eq!(is_filtered(&filters, &object), expected, "{object}");
+        }
+    }
+
+    #[test]
+    fn an_object_is_created_by_nobody() {
+        let object = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "a", "namespace": "n"}});
+        let request = creation(object.clone()).unwrap();
+        assert_eq!((request.group(), request.kind()), ("apps", "Deployment"));
+        assert_eq!(request.namespace(), "n");
+        assert_eq!(request.value()["object"], object);
+        assert_eq!(request.value().get("userInfo"), None);
+        assert!(creation(json!({"apiVersion": "v1"})).is_none());
+        assert!(tells_the_time(&request));
+        assert!(creation(json!("text")).is_none());
+    }
+}

@@ -1,0 +1,118 @@
+//! The kinds that the API server serves, for whoever has to name their resources.
+
+use std::collections::HashMap;
+
+use anteroom_model::{GroupVersionResource, KindRecord};
+use anteroom_policy::KindPattern;
+
+/// The kinds that the API server serves. Immutable.
+#[derive(Debug, Default)]
+pub struct Kinds {
+    records: Vec<KindRecord>,
+    by_resource: HashMap<GroupVersionResource, usize>,
+}
+
+/// A resource, or a subresource of one, as a webhook configuration names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ResourceName {
+    /// Empty for the core group.
+    pub group: String,
+    /// The version, as in `v1`.
+    pub version: String,
+    /// The plural, as in `pods` or `pods/exec`.
+    pub resource: String,
+}
+
+impl Kinds {
+    /// All of them, in any order.
+    pub fn new(mut records: Vec<KindRecord>) -> Self {
+        records.sort_by(|a, b| a.gvr.cmp(&b.gvr));
+        let by_resource = records
+            .iter()
+            .enumerate()
+            .map(|(at, record)| (record.gvr.clone(), at))
+            .collect();
+        Self {
+            records,
+            by_resource,
+        }
+    }
+
+    /// All of them, in order of group, version and resource.
+    pub fn records(&self) -> &[KindRecord] {
+        &self.records
+    }
+
+    /// The kind behind a resource.
+    pub fn of_resource(&self, gvr: &GroupVersionResource) -> Option<&KindRecord> {
+        self.by_resource.get(gvr).map(|at| &self.records[*at])
+    }
+
+    /// Every resource and subresource that `pattern` takes in, in order.
+    pub fn covered_by(&self, pattern: &KindPattern) -> Vec<ResourceName> {
+        let mut covered = Vec::new();
+        for KindRecord {
+            gvr,
+            kind,
+            subresources,
+            ..
+        } in &self.records
+        {
+            let name = |resource: String| ResourceName {
+                group: gvr.group.clone(),
+                version: gvr.version.clone(),
+                resource,
+            };
+            if pattern.covers(&gvr.group, &gvr.version, kind, "") {
+                covered.push(name(gvr.resource.clone()));
+            }
+            for subresource in subresources {
+                if pattern.covers(&gvr.group, &gvr.version, kind, subresource) {
+                    covered.push(name(format!("{}/{subresource}", gvr.resource)));
+                }
+            }
+        }
+        covered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::kinds;
+
+    #[test]
+    fn patterns_cover_resources_and_subresources() {
+        let covered = |pattern: &str| -> Vec<String> {
+            let pattern = KindPattern::parse(pattern).unwrap();
+            kinds()
+                .covered_by(&pattern)
+                .into_iter()
+                .map(|name| format!("{}/{}/{}", name.group, name.version, name.resource))
+                .collect()
+        };
+        assert_eq!(covered("Pod"), ["/v1/pods", "/v1/pods/ephemeralcontainers"]);
+        assert_eq!(covered("Pod/exec"), ["/v1/pods/exec"]);
+        assert_eq!(
+            covered("Ingress"),
+            [
+                "networking.k8s.io/v1/ingresses",
+                "networking.k8s.io/v1beta1/ingresses"
+            ]
+        );
+        assert_eq!(
+            covered("networking.k8s.io/v1/Ing*"),
+            ["networking.k8s.io/v1/ingresses"]
+        );
+        assert_eq!(covered("*/scale"), ["apps/v1/deployments/scale"]);
+        assert!(covered("Widget").is_empty());
+    }
+
+    #[test]
+    fn a_resource_has_its_kind() {
+        let gvr = GroupVersionResource::new("apps", "v1", "deployments");
+        assert_eq!(kinds().of_resource(&gvr).unwrap().kind, "Deployment");
+        let gvr = GroupVersionResource::new("apps", "v2", "deployments");
+        assert!(kinds().of_resource(&gvr).is_none());
+    }
+}

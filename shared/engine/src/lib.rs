@@ -1,0 +1,61 @@
+//! The engine: takes requests and existing objects through the policies, wherever the facts come from.
+//!
+//! ```text
+//! log ──▶ catalog (entries, kinds, policies, exceptions)
+//!            │
+//!            ▼
+//! request ─▶ decide ──▶ verdict ──▶ Decision          existing object ─▶ judge
+//!            ▲                │
+//!            facts            └──▶ mutate_existing (after the answer)
+//! ```
+//!
+//! - `catalog`: the policies and what they need to know, as the watcher published them.
+//! - `decide`: takes a request through the rules; `verdict` makes a decision of what became of them.
+//! - `drive`: the one loop that takes rules to their end; `rule_run` is one rule in it.
+//! - `facts`: the seam to whoever has facts, and those of a cluster.
+//! - `mutate_existing`: changes objects that exist for what triggers that.
+//! - `judge`: takes existing objects through the same policies.
+//! - `recorder`: who counts all this.
+//!
+//! # A decision
+//!
+//! All rules that judge a request run side by side. Needs of one view at one moment are one query, and each
+//! rule goes on as soon as its own facts are there. A rule that a precondition stops asks nobody. If a rule
+//! failed and the policies changed meanwhile, the policies in force decide once more, because the facts of a
+//! policy go with it.
+//!
+//! Labels of the namespace and roles of the user are facts too, from views that the policy declares. Matching
+//! has three values, so they are read only if the rest does not decide. The time and the random seed arrive
+//! with the request, and stay the same in every step of an evaluation. Functions that use them are never
+//! evaluated in a replica.
+//!
+//! # Existing objects
+//!
+//! A rule with targets runs after the answer, from a bounded queue. Its targets are facts, read live. Each
+//! changed object goes to a watcher, which checks it against the policy (`Policy::permits_writing`) and
+//! writes it over the `resourceVersion` that was read. So this crate touches nothing of the cluster. A list
+//! comes in parts, and each part is written before the next one is read.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod args;
+pub mod catalog;
+pub mod decide;
+pub mod drive;
+pub mod exceptions;
+pub mod facts;
+pub mod incoming;
+pub mod judge;
+pub mod kinds;
+pub mod mutate_existing;
+pub mod phase;
+pub mod policies;
+pub mod recorder;
+pub mod rule;
+pub mod rule_run;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod verdict;
+pub mod violations;
+
+pub use args::FilterArgs;

@@ -1,0 +1,159 @@
+//! Objects that exist already, changed for what triggers that (`mutate.targets`): after the answer, so that no
+//! request waits for it.
+//!
+//! ```text
+//! an admitted request ──▶ queue ──▶ evaluate ──▶ write each changed object ──▶ done
+//!                                      ▲    │             │
+//!                                      └────┴── again ◀───┘   (another state, no answer: a few times)
+//! ```
+//!
+//! A change rests on the state of the object that it was made of: where that is another one by then, all is
+//! evaluated anew. What is as it should be is not written, so a chain of changes ends. The queue is in memory: what
+//! waits in it when the process ends is lost.
+
+mod attempt;
+mod change;
+mod forbidden;
+mod worker;
+mod written;
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_policy::{AdmissionRequest, Operation};
+use anteroom_runtime::Shutdown;
+use tokio::{
+    sync::{
+        OwnedSemaphorePermit, Semaphore,
+        mpsc::{
+            self,
+            error::TrySendError::{Closed, Full},
+        },
+    },
+    task::JoinSet,
+};
+
+use crate::{decide::Engine, recorder::SharedRecorder, verdict::Triggered, violations::Violations};
+pub use attempt::TriggerSource;
+pub use worker::Worker;
+
+/// The user who writes where nobody has said it yet, as in the manifests.
+const WATCHER_USER_DEFAULT: &str = "system:serviceaccount:anteroom:anteroom-watcher";
+
+/// Triggers that wait; of one more an Event tells that nothing came of it.
+const WAITING_MAX: usize = 1_024;
+
+/// KiB of requests that wait or are worked on.
+const WAITING_KIB_MAX: usize = 64 * 1024;
+
+/// Triggers that are worked on, those included that wait to be tried again. Of these few are evaluated at
+/// once: see `worker`.
+const UNDER_WAY_MAX: usize = 256;
+
+struct Job {
+    triggered: Triggered,
+    _room: OwnedSemaphorePermit,
+}
+
+/// Takes in what was triggered. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct MutateExisting {
+    queue: mpsc::Sender<Job>,
+    room: Arc<Semaphore>,
+    worker: Arc<Worker>,
+    /// The user who writes in the name of such rules, where the watcher is not to say it itself.
+    watcher_user: Option<Arc<str>>,
+}
+
+impl MutateExisting {
+    /// And what works on it, until shutdown.
+    pub fn new(
+        engine: Engine,
+        violations: Violations,
+        recorder: SharedRecorder,
+        watcher_user: Option<&str>,
+        shutdown: Shutdown,
+    ) -> (Self, impl Future<Output = anyhow::Result<()>> + use<>) {
+        let (queue, waiting) = mpsc::channel(WAITING_MAX);
+        let worker = Arc::new(Worker::new(engine, violations, recorder));
+        let own = Self {
+            queue,
+            room: Arc::new(Semaphore::new(WAITING_KIB_MAX)),
+            worker: Arc::clone(&worker),
+            watcher_user: watcher_user.map(Into::into),
+        };
+        (own, run(worker, waiting, shutdown))
+    }
+
+    /// Returns whether this user writes in the name of such rules.
+    fn is_own(&self, user: &str) -> bool {
+        if let Some(given) = &self.watcher_user {
+            return **given == *user;
+        }
+        let catalog = self.worker.catalog();
+        let told = catalog.as_ref().and_then(|catalog| catalog.writer());
+        told.unwrap_or(WATCHER_USER_DEFAULT) == user
+    }
+
+    /// Hands over what a request of so many bytes has triggered, and waits for nothing.
+    pub fn hand_over(&self, mut triggered: Triggered, bytes: usize) {
+        if triggered.by_manager && self.is_own(triggered.request.username()) {
+            triggered.rules.retain(|(_, by_own)| *by_own);
+        }
+        if triggered.rules.is_empty() {
+            return;
+        }
+        let kib = u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX);
+        let room = match Arc::clone(&self.room).try_acquire_many_owned(kib) {
+            Ok(room) => room,
+            Err(_) => return self.worker.dropped(&triggered),
+        };
+        let job = Job {
+            triggered,
+            _room: room,
+        };
+        if let Err(Full(job) | Closed(job)) = self.queue.try_send(job) {
+            self.worker.dropped(&job.triggered);
+        }
+    }
+}
+
+async fn run(
+    worker: Arc<Worker>,
+    mut waiting: mpsc::Receiver<Job>,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let stop = shutdown.token();
+    let mut under_way = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            Some(_) = under_way.join_next(), if !under_way.is_empty() => {}
+            job = waiting.recv(), if under_way.len() < UNDER_WAY_MAX => {
+                let Some(job) = job else {
+                    stop.cancelled().await; // Nobody hands over any more: the server has ended.
+                    return Ok(());
+                };
+                let worker = Arc::clone(&worker);
+                under_way.spawn(async move {
+                    let Triggered { request, rules, .. } = &job.triggered;
+                    let source = TriggerSource::of(request);
+                    // None waits for another that is tried again.
+                    let works = rules.iter().map(|(rule, _)| worker.work(rule, request, source));
+                    futures::future::join_all(works).await;
+                });
+            }
+        }
+    }
+}
+
+impl TriggerSource {
+    fn of(request: &AdmissionRequest) -> Self {
+        match request.operation() {
+            Operation::Create => Self::Creation,
+            _ => Self::Request,
+        }
+    }
+}
+
+/// The longest time for one evaluation and its writes, waits for turns not counted.
+pub const TIMEOUT: Duration = Duration::from_secs(240);

@@ -1,0 +1,256 @@
+//! The attempts of a rule on existing objects: their number, and the waits between them. Pure.
+//!
+//! | what came of it | and then |
+//! |---|---|
+//! | all is written, or nothing is to be | done |
+//! | nothing is to be, for an object that was just made | again, twice: it may be its own target, and not there yet |
+//! | an object was another one by then | again, soon |
+//! | nobody answered, or was busy | again, later each time |
+//! | it was refused, or the rule cannot be evaluated | it failed |
+
+use std::time::Duration;
+
+use anteroom_model::FactError;
+use anteroom_policy::RuleError;
+
+/// Attempts, the first included; after the last one it has failed.
+pub(super) const ATTEMPTS_MAX: u32 = 6;
+
+/// Attempts that look for what was just made, the first included.
+const LOOKS_MAX: u32 = 3;
+
+/// The time after which an admitted object is stored, most often.
+const STORED_AFTER: Duration = Duration::from_millis(300);
+
+/// Before the second attempt; twice as long before each that follows.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// After an object was another one.
+const PAUSE_OF_CONFLICT: Duration = Duration::from_millis(100);
+
+/// The trigger of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TriggerSource {
+    /// The request that makes an object.
+    Creation,
+    /// Another request.
+    Request,
+    /// An object that exists.
+    Existing,
+}
+
+/// The outcome of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum AttemptOutcome {
+    /// The rule does not speak of the trigger, or is gone.
+    NotMatched,
+    /// No object is to be changed.
+    Unchanged,
+    /// Some were written, and there is none that was not.
+    Written,
+    /// An object was another one when it was written.
+    Conflict,
+    /// It may come to something later.
+    Unavailable(String),
+    /// It never will.
+    Failed(String),
+}
+
+/// The step after an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Done,
+    Again(Duration),
+    Failed(String),
+}
+
+/// Returns the wait before the first attempt.
+pub(super) fn first(source: TriggerSource) -> Duration {
+    match source {
+        TriggerSource::Creation | TriggerSource::Request => STORED_AFTER,
+        TriggerSource::Existing => Duration::ZERO,
+    }
+}
+
+/// Returns the step after so many attempts.
+pub(super) fn next(attempts: u32, source: TriggerSource, came: AttemptOutcome) -> Next {
+    let later = PAUSE * 2_u32.pow(attempts.saturating_sub(1).min(8));
+    let again = |pause, reason| match attempts < ATTEMPTS_MAX {
+        true => Next::Again(pause),
+        false => Next::Failed(reason),
+    };
+    match came {
+        AttemptOutcome::Unchanged if source == TriggerSource::Creation && attempts < LOOKS_MAX => {
+            Next::Again(later)
+        }
+        AttemptOutcome::NotMatched | AttemptOutcome::Unchanged | AttemptOutcome::Written => {
+            Next::Done
+        }
+        AttemptOutcome::Conflict => {
+            let reason = "an object is changed by somebody else all the time".to_owned();
+            again(PAUSE_OF_CONFLICT * attempts, reason)
+        }
+        AttemptOutcome::Unavailable(reason) => again(later, reason),
+        AttemptOutcome::Failed(reason) => Next::Failed(reason),
+    }
+}
+
+impl AttemptOutcome {
+    /// The outcome of a rule that came to an error.
+    pub(super) fn of_rule(error: &RuleError) -> Self {
+        let told = format!("{} {error}", error.code());
+        match error {
+            RuleError::Fact { source, .. } if !is_final(source) => Self::Unavailable(told),
+            _ => Self::Failed(told),
+        }
+    }
+
+    /// The outcome of a write that failed.
+    pub(super) fn of_write(error: &FactError) -> Self {
+        let told = format!("{} {error}", error.code());
+        match error {
+            FactError::WriteFailed { code: 409, .. } => Self::Conflict,
+            error if is_final(error) => Self::Failed(told),
+            _ => Self::Unavailable(told),
+        }
+    }
+}
+
+/// Returns whether asking again comes to the same.
+fn is_final(error: &FactError) -> bool {
+    match error {
+        FactError::WriteFailed { code, .. } => matches!(code, 400 | 401 | 403 | 405 | 413 | 422),
+        FactError::LiveReadFailed { code, .. } => matches!(code, 400 | 401 | 403 | 405 | 413),
+        FactError::EvaluationFailed { .. }
+        | FactError::ExpressionInvalid { .. }
+        | FactError::BudgetExceeded { .. }
+        | FactError::PathOutsideNamespace { .. }
+        | FactError::RequestInvalid { .. } => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_come_to_something_is_tried_again_and_not_for_ever() {
+        let ms = Duration::from_millis;
+        let why = || "why".to_owned();
+        let again = |pause| Next::Again(ms(pause));
+        for (attempts, source, came, expected) in [
+            (
+                1,
+                TriggerSource::Request,
+                AttemptOutcome::NotMatched,
+                Next::Done,
+            ),
+            (
+                1,
+                TriggerSource::Request,
+                AttemptOutcome::Unchanged,
+                Next::Done,
+            ),
+            (
+                1,
+                TriggerSource::Request,
+                AttemptOutcome::Written,
+                Next::Done,
+            ),
+            (
+                1,
+                TriggerSource::Creation,
+                AttemptOutcome::Written,
+                Next::Done,
+            ),
+            (
+                1,
+                TriggerSource::Creation,
+                AttemptOutcome::NotMatched,
+                Next::Done,
+            ),
+            (
+                1,
+                TriggerSource::Creation,
+                AttemptOutcome::Unchanged,
+                again(1_000),
+            ),
+            (
+                2,
+                TriggerSource::Creation,
+                AttemptOutcome::Unchanged,
+                again(2_000),
+            ),
+            (
+                3,
+                TriggerSource::Creation,
+                AttemptOutcome::Unchanged,
+                Next::Done,
+            ),
+            (
+                1,
+                TriggerSource::Existing,
+                AttemptOutcome::Conflict,
+                again(100),
+            ),
+            (
+                5,
+                TriggerSource::Request,
+                AttemptOutcome::Unavailable(why()),
+                again(16_000),
+            ),
+            (
+                6,
+                TriggerSource::Request,
+                AttemptOutcome::Unavailable(why()),
+                Next::Failed(why()),
+            ),
+            (
+                1,
+                TriggerSource::Request,
+                AttemptOutcome::Failed(why()),
+                Next::Failed(why()),
+            ),
+        ] {
+            let what = format!("{attempts} {source:?} {came:?}");
+            assert_eq!(next(attempts, source, came), expected, "{what}");
+        }
+        assert!(matches!(
+            next(
+                ATTEMPTS_MAX,
+                TriggerSource::Request,
+                AttemptOutcome::Conflict
+            ),
+            Next::Failed(_)
+        ));
+    }
+
+    #[test]
+    fn a_write_that_is_refused_is_not_tried_again() {
+        let write = |code| {
+            AttemptOutcome::of_write(&FactError::WriteFailed {
+                code,
+                message: String::new(),
+            })
+        };
+        assert_eq!(write(409), AttemptOutcome::Conflict);
+        for (code, is_failed) in [
+            (403, true),
+            (422, true),
+            (500, false),
+            (0, false),
+            (429, false),
+        ] {
+            assert_eq!(
+                matches!(write(code), AttemptOutcome::Failed(_)),
+                is_failed,
+                "{code}"
+            );
+        }
+        assert!(matches!(
+            AttemptOutcome::of_write(&FactError::NoWatcher),
+            AttemptOutcome::Unavailable(_)
+        ));
+    }
+}

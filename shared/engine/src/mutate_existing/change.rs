@@ -1,0 +1,187 @@
+//! One attempt of a rule on existing objects: it goes on part by part, and leaves threads to those that admit.
+
+use anteroom_policy::{AdmissionRequest, ChangedObject, FactTarget, RuleReport};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::{Semaphore, SemaphorePermit},
+    time::{Duration, Instant},
+};
+
+use super::forbidden::ForbiddenTargets;
+use crate::{
+    catalog::Catalog,
+    decide::Engine,
+    drive::Driver,
+    facts::{Answer, Fact, FactSource, RuleRequests},
+    policies::Entry,
+    rule::{RuleName, RuleResult},
+    rule_run::{NamedRule, RuleRun},
+};
+
+/// The longest time for one read.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A rule on existing objects, on its way through its trigger.
+pub(super) struct Change<'a, F> {
+    engine: &'a Engine<F>,
+    catalog: &'a Catalog,
+    name: &'a RuleName,
+    run: [RuleRun<'a>; 1],
+    /// The facts that it waits for.
+    asked: Option<RuleRequests<'a>>,
+    turns: &'a Semaphore,
+    turn: Option<SemaphorePermit<'a>>,
+    /// A part was read, and is held in its turn.
+    has_read: bool,
+    begun: Instant,
+    deadline: Instant,
+}
+
+impl<'a, F: FactSource> Change<'a, F> {
+    /// Begins to take a rule through its trigger, in its `turn` of these `turns`. `is_admission` says that the trigger
+    /// is a request, rather than an object that exists too. `None`: the catalog has no such rule.
+    pub(super) fn begin(
+        (engine, catalog): (&'a Engine<F>, &'a Catalog),
+        name: &RuleName,
+        (request, is_admission): (&'a AdmissionRequest, bool),
+        deadline: Instant,
+        (turns, turn): (&'a Semaphore, SemaphorePermit<'a>),
+    ) -> Option<Self> {
+        let entry = entry_of(catalog, name)?;
+        let policy = entry.outcome.as_ref().ok()?;
+        let mut named = policy.rules().iter().zip(&entry.names);
+        let (rule, name) =
+            named.find(|(rule, _)| rule.changes_existing() && rule.name() == name.rule())?;
+        let named = NamedRule { policy, rule, name };
+        let run = match is_admission {
+            true => RuleRun::new(named, request, catalog),
+            false => RuleRun::of_existing(named, request, catalog),
+        };
+        Some(Self {
+            engine,
+            catalog,
+            name,
+            run: [run],
+            asked: None,
+            turns,
+            turn: Some(turn),
+            has_read: false,
+            begun: Instant::now(),
+            deadline,
+        })
+    }
+
+    /// Goes on to the next objects that are to be written; `None`: there are none any more. Nobody waits for it: it
+    /// takes turns with others of its kind before each part after the first, since each holds one, and no thread
+    /// from those that admit.
+    pub(super) async fn next_changed(&mut self) -> Option<Vec<ChangedObject>> {
+        // Ends: an evaluation asks for a bounded number of facts, each once.
+        loop {
+            if let Some(asked) = self.asked.take() {
+                if is_of_next_part(&asked) {
+                    if Instant::now() >= self.deadline {
+                        self.run[0].end_out_of_time();
+                        return None;
+                    }
+                    if std::mem::replace(&mut self.has_read, true) {
+                        // What was held before is done with.
+                        self.turn = None;
+                    }
+                }
+                self.supply(asked).await;
+            }
+            let [run] = &mut self.run;
+            if run.report().is_some() {
+                return None;
+            }
+            self.asked = off_thread(|| run.step(0));
+            let changed = run.take_changed();
+            if !changed.is_empty() {
+                return Some(changed);
+            }
+        }
+    }
+
+    async fn supply(&mut self, asked: RuleRequests<'a>) {
+        if self.turn.is_none() {
+            let begun = Instant::now();
+            self.turn = self.turns.acquire().await.ok();
+            // Others' work takes none of its time.
+            self.deadline += begun.elapsed();
+        }
+        let until = self.deadline.min(Instant::now() + READ_TIMEOUT);
+        let mut driver = Driver::new(self.engine.facts());
+        driver.ask(self.catalog, vec![asked], until);
+        while driver.hand_over(&mut self.run).await {}
+        self.run[0].give_up(); // Of what did not come, which is nothing.
+    }
+
+    /// The moment by which it has to be done: later by as much as it had to wait for turns.
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Does not go on with a list whose objects may not be written: that is what the target comes to.
+    pub(super) fn leave(&mut self, forbidden: &ForbiddenTargets) {
+        let Some(asked) = &mut self.asked else {
+            return;
+        };
+        let [run] = &mut self.run;
+        asked.requests.retain(|request| {
+            let why = match &request.target {
+                FactTarget::Existing(objects) => forbidden.rest_of(objects),
+                _ => None,
+            };
+            if let Some(error) = why {
+                run.supply(Fact::of(
+                    asked.asker,
+                    request.id,
+                    Answer::Got(Err(error.clone())),
+                ));
+            }
+            why.is_none()
+        });
+        self.asked.take_if(|asked| asked.requests.is_empty());
+    }
+
+    /// Ends it, and returns the rule's report; `None` where it did not come to its end.
+    pub(super) fn end(self) -> Option<RuleReport> {
+        let [run] = self.run;
+        let report = run.into_ended()?;
+        let result = RuleResult::of(&report.outcome);
+        let took = self.begun.elapsed();
+        self.engine.recorder().rule(self.name, result, took);
+        Some(report)
+    }
+}
+
+/// Returns whether the rule's policy says now what it said in `catalog`.
+pub(super) fn says_still<F>(engine: &Engine<F>, catalog: &Catalog, name: &RuleName) -> bool {
+    let now = engine.catalog();
+    let now = now.as_ref().and_then(|now| entry_of(now, name));
+    let begun_with = entry_of(catalog, name);
+    now.zip(begun_with)
+        .is_some_and(|(now, begun_with)| now.says_as(begun_with))
+}
+
+/// The entry of the rule's policy.
+fn entry_of<'c>(catalog: &'c Catalog, name: &RuleName) -> Option<&'c Entry> {
+    let mut entries = catalog.policies.entries().iter();
+    let entry = entries.find(|entry| entry.key == name.reader.policy);
+    entry.map(|entry| &**entry)
+}
+
+/// Returns whether a part of the objects is asked for: those that were asked for before are done with.
+fn is_of_next_part(asked: &RuleRequests<'_>) -> bool {
+    let mut requests = asked.requests.iter();
+    requests.all(|request| matches!(request.target, FactTarget::Existing(_)))
+}
+
+/// Does work that may take long: other tasks leave this thread meanwhile, where there are other threads.
+fn off_thread<T>(work: impl FnOnce() -> T) -> T {
+    let runtime = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+    match runtime {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}

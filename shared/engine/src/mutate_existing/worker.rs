@@ -1,0 +1,238 @@
+//! One rule on objects that exist, and what triggers it, from the first attempt to the last.
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_model::FactError;
+use anteroom_policy::{AdmissionRequest, ChangedObject, RuleError, RuleOutcome};
+use anteroom_wire::violation::{MESSAGE_BYTES_MAX, ViolatedRule, Violation, cut};
+use futures::{StreamExt as _, stream};
+use tokio::{sync::Semaphore, time::Instant};
+
+use super::{
+    TIMEOUT, Triggered,
+    attempt::{AttemptOutcome, Next, TriggerSource, first, next},
+    change::{Change, says_still},
+    forbidden::{ForbiddenTargets, TargetNamespace},
+    written::{self, WrittenBefore},
+};
+use crate::{
+    catalog::Catalog, decide::Engine, recorder::SharedRecorder, rule::RuleName,
+    violations::Violations,
+};
+
+/// Objects of one evaluation that are written at once.
+const WRITES_MAX: usize = 4;
+
+/// The longest time for one write: nobody says that a watcher has died which was asked.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Parts at once, of all attempts: each holds the objects of one read.
+const PARTS_MAX: usize = 2;
+
+/// Evaluates rules on existing objects, and has their changes written.
+#[derive(Debug)]
+pub struct Worker {
+    engine: Engine,
+    /// Takes the failures.
+    violations: Violations,
+    recorder: SharedRecorder,
+    turns: Semaphore,
+}
+
+impl Worker {
+    /// A worker that tells of failures by `violations`.
+    pub fn new(engine: Engine, violations: Violations, recorder: SharedRecorder) -> Self {
+        Self {
+            engine,
+            violations,
+            recorder,
+            turns: Semaphore::new(PARTS_MAX),
+        }
+    }
+
+    /// The policies and all else as they are now.
+    pub(super) fn catalog(&self) -> Option<Arc<Catalog>> {
+        self.engine.catalog()
+    }
+
+    /// Takes the rule to its end; whether it came to one without a failure.
+    pub async fn work(
+        &self,
+        rule: &RuleName,
+        request: &AdmissionRequest,
+        source: TriggerSource,
+    ) -> bool {
+        tokio::time::sleep(first(source)).await;
+        let (mut attempts, mut earlier) = (0, WrittenBefore::default());
+        loop {
+            attempts += 1;
+            let came = self.attempt(rule, request, source, &mut earlier).await;
+            self.recorder.mutate_existing(match &came {
+                AttemptOutcome::NotMatched => "not-matched",
+                AttemptOutcome::Unchanged => "unchanged",
+                AttemptOutcome::Written => "written",
+                AttemptOutcome::Conflict => "conflict",
+                AttemptOutcome::Unavailable(_) => "unavailable",
+                AttemptOutcome::Failed(_) => "failed",
+            });
+            match next(attempts, source, came) {
+                Next::Done => return true,
+                Next::Again(pause) => tokio::time::sleep(pause).await,
+                Next::Failed(reason) => {
+                    self.failed(rule, request, &reason);
+                    return false;
+                }
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        rule: &RuleName,
+        request: &AdmissionRequest,
+        source: TriggerSource,
+        earlier: &mut WrittenBefore,
+    ) -> AttemptOutcome {
+        // While it waits its time does not pass, and what the policies say may become something else.
+        let Ok(turn) = self.turns.acquire().await else {
+            return AttemptOutcome::Unavailable("there are no turns any more".to_owned());
+        };
+        let Some(catalog) = self.engine.catalog() else {
+            return AttemptOutcome::Unavailable("the policies have not been read yet".to_owned());
+        };
+        let deadline = Instant::now() + TIMEOUT;
+        let trigger = (request, source != TriggerSource::Existing);
+        let by = (&self.engine, &*catalog);
+        let turns = (&self.turns, turn);
+        let Some(mut change) = Change::begin(by, rule, trigger, deadline, turns) else {
+            return AttemptOutcome::NotMatched;
+        };
+        earlier.begin(&catalog, |before| says_still(&self.engine, before, rule));
+        let mut worst = match earlier.is_empty() {
+            true => AttemptOutcome::Unchanged,
+            false => AttemptOutcome::Written,
+        };
+        let (mut count, mut refused) = (0, ForbiddenTargets::default());
+        while let Some(changed) = change.next_changed().await {
+            if !says_still(&self.engine, &catalog, rule) {
+                return AttemptOutcome::Conflict;
+            }
+            let is_done = |changed: &ChangedObject| refused.has(changed) || earlier.has(changed);
+            let may_be = changed.into_iter().filter(|changed| !is_done(changed));
+            let written = self
+                .write_all(rule, may_be.collect(), change.deadline())
+                .await;
+            let (ids, written): (Vec<_>, Vec<_>) = written.into_iter().unzip();
+            refused.note(&written);
+            change.leave(&refused);
+            for (id, (_, written)) in ids.into_iter().zip(written) {
+                if written.is_ok() {
+                    earlier.put(id);
+                }
+                let came = written.map_or_else(
+                    |error| AttemptOutcome::of_write(&error),
+                    |()| AttemptOutcome::Written,
+                );
+                count += usize::from(came == AttemptOutcome::Written);
+                worst = worse(worst, came);
+            }
+        }
+        // What was written before it came to an error stays written.
+        let outcome = change.end().map(|report| report.outcome);
+        match outcome {
+            None | Some(RuleOutcome::NotMatched) => AttemptOutcome::NotMatched,
+            Some(RuleOutcome::Error(error @ RuleError::OutOfTime)) => {
+                // It would go the same way again, unless it waited for what was not there.
+                let late = AttemptOutcome::Failed(format!(
+                    "{} it took longer than {} s: {count} objects were changed, and those behind them were not looked at",
+                    error.code(),
+                    TIMEOUT.as_secs()
+                ));
+                worse(worst, late)
+            }
+            Some(RuleOutcome::Error(error)) => worse(worst, AttemptOutcome::of_rule(&error)),
+            Some(_) => worst,
+        }
+    }
+
+    /// Writes a part; what came of each, and which it is.
+    async fn write_all(
+        &self,
+        rule: &RuleName,
+        changed: Vec<ChangedObject>,
+        deadline: Instant,
+    ) -> Vec<(written::Id, (TargetNamespace, Result<(), FactError>))> {
+        let writes = changed.into_iter().map(async |changed| {
+            let (id, place) = (written::id(&changed), TargetNamespace::of(&changed));
+            let until = deadline.min(Instant::now() + WRITE_TIMEOUT);
+            let facts = self.engine.facts();
+            let ChangedObject { target, object } = changed;
+            let written = facts.write(&rule.reader, target, object, until).await;
+            (id, (place, written))
+        });
+        let writes = stream::iter(writes).buffer_unordered(WRITES_MAX);
+        writes.collect().await
+    }
+
+    /// Tells of what nothing came of.
+    pub fn dropped(&self, triggered: &Triggered) {
+        for (rule, _) in &triggered.rules {
+            self.recorder.mutate_existing("dropped");
+            let reason = "as many triggers wait as this webhook takes: objects that exist were not looked at";
+            self.failed(rule, &triggered.request, reason);
+        }
+    }
+
+    fn failed(&self, rule: &RuleName, request: &AdmissionRequest, reason: &str) {
+        tracing::warn!(
+            policy = rule.policy,
+            rule = rule.rule(),
+            reason,
+            "objects that exist were not changed"
+        );
+        let policy = &rule.reader.policy;
+        let (group, version) = (request.group(), request.version());
+        let violation = Violation {
+            operation: request.operation().as_str().to_owned(),
+            blocked: false,
+            api_version: match group {
+                "" => version.to_owned(),
+                group => format!("{group}/{version}"),
+            },
+            kind: request.kind().to_owned(),
+            namespace: match request.kind() {
+                "Namespace" => String::new(),
+                _ => request.namespace().to_owned(),
+            },
+            name: request.name().to_owned(),
+            ..Violation::default()
+        };
+        self.violations.send(violation.of([ViolatedRule {
+            policy_namespace: policy.namespace.to_string(),
+            policy: policy.name.to_string(),
+            rule: rule.rule().to_owned(),
+            error: true,
+            unscanned: true,
+            message: cut(reason, MESSAGE_BYTES_MAX),
+        }]));
+    }
+}
+
+/// Returns the one of two outcomes that decides how it goes on. A failure counts only where nothing is to be tried
+/// again.
+fn worse(one: AttemptOutcome, other: AttemptOutcome) -> AttemptOutcome {
+    let rank = |came: &AttemptOutcome| match came {
+        AttemptOutcome::Unavailable(_) => 4,
+        AttemptOutcome::Conflict => 3,
+        AttemptOutcome::Failed(_) => 2,
+        AttemptOutcome::Written => 1,
+        AttemptOutcome::Unchanged | AttemptOutcome::NotMatched => 0,
+    };
+    match rank(&one) >= rank(&other) {
+        true => one,
+        false => other,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! The objects that earlier attempts have written for one trigger: a patch that adds something is applied once to each object,
+//! however often the rest of the work is tried.
+
+use std::{collections::HashSet, sync::Arc};
+
+use anteroom_policy::ChangedObject;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::catalog::Catalog;
+
+/// An object of a target, by a hash: there may be hundreds of thousands.
+pub(super) type Id = u64;
+
+/// The objects that are done with.
+#[derive(Debug, Default)]
+pub(super) struct WrittenBefore {
+    /// The catalog of the attempts.
+    by: Option<Arc<Catalog>>,
+    before: HashSet<Id>,
+    now: HashSet<Id>,
+}
+
+impl WrittenBefore {
+    /// An attempt begins that goes by `catalog`. Of what was written by a policy that was another one then
+    /// (`is_same`: it was not) nothing is done with.
+    pub(super) fn begin(&mut self, catalog: &Arc<Catalog>, is_same: impl Fn(&Catalog) -> bool) {
+        self.before.extend(self.now.drain());
+        if !self.by.as_deref().is_some_and(is_same) {
+            self.before.clear();
+        }
+        self.by = Some(Arc::clone(catalog));
+    }
+
+    /// Returns whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.before.is_empty()
+    }
+
+    /// Returns whether it was written by an attempt before this one.
+    pub(super) fn has(&self, changed: &ChangedObject) -> bool {
+        self.before.contains(&id(changed))
+    }
+
+    /// It is written.
+    pub(super) fn put(&mut self, id: Id) {
+        self.now.insert(id);
+    }
+}
+
+/// One that is made anew under its name is another object.
+pub(super) fn id(changed: &ChangedObject) -> Id {
+    let metadata = &changed.object["metadata"];
+    let names = ["namespace", "name", "uid"].map(|field| metadata[field].as_str());
+    xxh3_64(format!("{} {names:?}", changed.target).as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_done_with_as_long_as_the_policy_says_the_same() {
+        let changed = |target, uid: &str| ChangedObject {
+            target,
+            object: json!({"metadata": {"namespace": "n", "name": "a", "uid": uid}}),
+        };
+        let one = changed(0, "u");
+        let (mut earlier, catalog) = (WrittenBefore::default(), Arc::new(Catalog::default()));
+        earlier.begin(&catalog, |_| true);
+        earlier.put(id(&one));
+        assert!(
+            !earlier.has(&one),
+            "in this attempt another part may have it"
+        );
+        earlier.begin(&catalog, |_| true);
+        assert!(earlier.has(&one) && !earlier.is_empty());
+        assert!(!earlier.has(&changed(1, "u")) && !earlier.has(&changed(0, "v")));
+        earlier.begin(&catalog, |_| true);
+        assert!(earlier.has(&one));
+        earlier.begin(&catalog, |_| false);
+        assert!(earlier.is_empty());
+    }
+}

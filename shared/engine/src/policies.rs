@@ -1,0 +1,339 @@
+//! The policies that are in force, found by what they speak of.
+
+mod index;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use anteroom_model::{EntryKind, GroupVersionResource, ObjectKey, Source, ViewId};
+use anteroom_policy::{
+    FailurePolicy, KindPattern, NamedObject, Operation, Phase, Policy, Problem, Reference,
+    RequestParts, Target, compile,
+};
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::{phase::ByPhase, rule::RuleName};
+use index::Index;
+
+/// The seconds that the API server waits for a webhook where a policy does not say.
+pub const TIMEOUT_SECONDS_DEFAULT: u32 = 10;
+
+/// Policies of one group are called through one webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Group {
+    /// An error admits.
+    pub ignore: bool,
+    /// The seconds that the API server waits.
+    pub timeout_seconds: u32,
+}
+
+impl Group {
+    /// The group of a policy that cannot be compiled: it must not keep anybody from working.
+    const UNREADY: Self = Self {
+        ignore: true,
+        timeout_seconds: TIMEOUT_SECONDS_DEFAULT,
+    };
+
+    /// A policy's.
+    pub fn of(policy: &Policy) -> Self {
+        Self {
+            ignore: policy.failure_policy() == FailurePolicy::Ignore,
+            timeout_seconds: policy.timeout_seconds().unwrap_or(TIMEOUT_SECONDS_DEFAULT),
+        }
+    }
+}
+
+/// The policies that a call is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// `None`: whatever their failure policy.
+    pub ignore: Option<bool>,
+    /// `None`: whatever their timeout.
+    pub timeout_seconds: Option<u32>,
+}
+
+impl Scope {
+    fn contains(&self, entry: &Entry) -> bool {
+        let group = entry.group;
+        self.ignore.is_none_or(|ignore| ignore == group.ignore)
+            && self
+                .timeout_seconds
+                .is_none_or(|seconds| seconds == group.timeout_seconds)
+    }
+
+    /// Returns whether an error outside of any policy admits.
+    pub fn ignores_errors(&self) -> bool {
+        self.ignore == Some(true)
+    }
+}
+
+/// Something that a policy reads, and that has to be there before anybody relies on the policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// An entry, by kind and name.
+    Entry(EntryKind, String),
+    /// A collection, or a Secret, that it declares to be kept: the name of the implicit entry.
+    Declared(Reference, String),
+    /// Objects that it declares to be kept by name: their view.
+    Objects(Reference, ViewId),
+}
+
+impl Need {
+    fn of(policy: &Policy, key: &ObjectKey) -> Vec<Self> {
+        let entries = policy
+            .entries()
+            .map(|(kind, name)| Self::Entry(kind, name.to_owned()));
+        let declared = policy.references().filter(Reference::is_declared);
+        let declared = declared.map(|reference| match &reference {
+            Reference::Object(object) if !reference.may_be_secrets() => {
+                let NamedObject {
+                    group,
+                    version,
+                    resource,
+                    ..
+                } = object.clone();
+                let gvr = GroupVersionResource::new(group, version, resource);
+                Self::Objects(reference, Source::Objects { gvr }.view_id())
+            }
+            _ => {
+                let name = reference.name_for(key);
+                Self::Declared(reference, name)
+            }
+        });
+        entries.chain(declared).collect()
+    }
+}
+
+/// One manifest, and what became of it. Immutable.
+#[derive(Debug)]
+pub struct Entry {
+    /// Namespace (empty for a `ClusterPolicy`) and name.
+    pub key: ObjectKey,
+    /// Through which webhook it is called.
+    pub group: Group,
+    /// The requests that it has to be called for: of one that is not ready, as far as it can be read.
+    pub targets: ByPhase<Vec<Target>>,
+    /// The entries and objects that it reads.
+    pub needs: Vec<Need>,
+    /// The policy, or everything that keeps it from being ready.
+    pub outcome: Result<Policy, Vec<Problem>>,
+    /// The names of the policy's rules.
+    pub names: Vec<Arc<RuleName>>,
+    /// The parts of a request that it reads.
+    parts: ByPhase<RequestParts>,
+    /// The manifest that it was compiled from.
+    body: Bytes,
+}
+
+impl Entry {
+    fn compile(key: ObjectKey, body: Bytes) -> Self {
+        let manifest = match anteroom_wire::body::to_json(&body) {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                let problem = Problem {
+                    code: anteroom_model::ErrorCode::POLICY_INVALID,
+                    path: String::new(),
+                    message: format!("the manifest cannot be read: {error}"),
+                };
+                return Self {
+                    key,
+                    group: Group::UNREADY,
+                    targets: ByPhase::default(),
+                    needs: Vec::new(),
+                    outcome: Err(vec![problem]),
+                    names: Vec::new(),
+                    parts: ByPhase::default(),
+                    body,
+                };
+            }
+        };
+        let outcome = compile(&manifest);
+        if let Err(problems) = &outcome {
+            for problem in problems {
+                tracing::warn!(policy = %key, %problem, "policy is not ready, and not in force");
+            }
+        }
+        let (group, targets, needs) = match &outcome {
+            Ok(policy) => (
+                Group::of(policy),
+                ByPhase::of(|phase| policy.targets(phase).collect()),
+                Need::of(policy, &key),
+            ),
+            Err(_) => (Group::UNREADY, unready_targets(&manifest), Vec::new()),
+        };
+        let names = outcome.iter().flat_map(|policy| {
+            let name = |rule| Arc::new(RuleName::of(policy, rule));
+            policy.rules().iter().map(name)
+        });
+        Self {
+            key,
+            group,
+            targets,
+            needs,
+            names: names.collect(),
+            parts: match &outcome {
+                Ok(policy) => ByPhase::of(|phase| RequestParts::of(policy, phase)),
+                Err(_) => ByPhase::default(),
+            },
+            outcome,
+            body,
+        }
+    }
+
+    /// Returns whether its manifest is the same.
+    pub fn says_as(&self, other: &Self) -> bool {
+        self.body == other.body
+    }
+
+    fn concerns(&self, phase: Phase, subject: &Subject<'_>) -> bool {
+        self.targets.get(phase).iter().any(|target| {
+            target.operations.contains(&subject.operation)
+                && target.kinds.iter().any(|kind| {
+                    kind.covers(
+                        subject.group,
+                        subject.version,
+                        subject.kind,
+                        subject.subresource,
+                    )
+                })
+        })
+    }
+
+    /// The one namespace that it speaks of. A policy that is not ready is told of everywhere.
+    fn namespace(&self) -> Option<&str> {
+        self.outcome.as_ref().ok()?.namespace()
+    }
+}
+
+/// The part of a request that the index needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// Empty for the core group.
+    pub group: &'a str,
+    /// The version, as in `v1`.
+    pub version: &'a str,
+    /// The kind of the resource, also where a subresource is accessed.
+    pub kind: &'a str,
+    /// Empty for the resource itself.
+    pub subresource: &'a str,
+    /// The operation.
+    pub operation: Operation,
+    /// The namespace of the object; empty where that is not known before the object is read.
+    pub namespace: &'a str,
+}
+
+/// All policies, and the index of those that a request may concern. Immutable.
+#[derive(Debug, Default)]
+pub struct PolicySet {
+    /// In order of key.
+    entries: Vec<Arc<Entry>>,
+    indexes: ByPhase<Index>,
+}
+
+/// The policies that a request concerns.
+pub struct Concerned<'a> {
+    /// In order of key.
+    pub entries: Vec<&'a Entry>,
+    /// All that they read of the request, and maybe more.
+    pub parts: &'a RequestParts,
+}
+
+impl PolicySet {
+    /// From the manifests, compiling only those that `before` does not have.
+    #[must_use]
+    pub fn build(before: &Self, manifests: impl IntoIterator<Item = (ObjectKey, Bytes)>) -> Self {
+        let known: HashMap<&ObjectKey, &Arc<Entry>> = before
+            .entries
+            .iter()
+            .map(|entry| (&entry.key, entry))
+            .collect();
+        let mut entries: Vec<_> = manifests
+            .into_iter()
+            .map(|(key, body)| match known.get(&key) {
+                Some(entry) if entry.body == body => Arc::clone(entry),
+                _ => Arc::new(Entry::compile(key, body)),
+            })
+            .collect();
+        entries.sort_by(|a, b| a.key.cmp(&b.key));
+        Self {
+            indexes: ByPhase::of(|phase| Index::of(&entries, phase)),
+            entries,
+        }
+    }
+
+    /// Those of which rules of this phase may speak of `subject`.
+    pub fn concerned(&self, phase: Phase, scope: &Scope, subject: &Subject<'_>) -> Concerned<'_> {
+        let candidates = self.indexes.get(phase).candidates(subject.kind);
+        let positions = candidates.of(subject.namespace);
+        let entries = positions.iter().map(|at| &*self.entries[*at]);
+        let concerned = |entry: &&Entry| scope.contains(entry) && entry.concerns(phase, subject);
+        Concerned {
+            entries: entries.filter(concerned).collect(),
+            parts: candidates.parts(),
+        }
+    }
+
+    /// All rules: what records say of their policy, and their names.
+    pub fn rules(&self) -> HashSet<(&str, &str)> {
+        let names = self.entries.iter().flat_map(|entry| &entry.names);
+        names.map(|name| (&*name.policy, name.rule())).collect()
+    }
+
+    /// All of them, in order of key.
+    pub fn entries(&self) -> &[Arc<Entry>] {
+        &self.entries
+    }
+
+    /// The numbers of those in force and of those that are not ready.
+    pub fn counts(&self) -> (usize, usize) {
+        let ready = self
+            .entries
+            .iter()
+            .filter(|entry| entry.outcome.is_ok())
+            .count();
+        (ready, self.entries.len() - ready)
+    }
+}
+
+/// The targets of a policy that is not ready: who works with its kinds is told once, whatever its rules do.
+fn unready_targets(manifest: &Value) -> ByPhase<Vec<Target>> {
+    ByPhase::of(|phase| match phase {
+        Phase::Mutation => Vec::new(),
+        Phase::Validation => readable_targets(manifest),
+    })
+}
+
+/// The kinds that a manifest names where one can be read, so that somebody who works with them is
+/// told that the policy is not in force. What cannot be read is passed over: the policy's own error
+/// speaks of it.
+fn readable_targets(manifest: &Value) -> Vec<Target> {
+    let rules = manifest.pointer("/spec/rules").and_then(Value::as_array);
+    let kinds: Vec<KindPattern> = rules
+        .into_iter()
+        .flatten()
+        .filter_map(|rule| rule.get("match"))
+        .flat_map(|matching| {
+            let listed = ["any", "all"]
+                .into_iter()
+                .filter_map(|list| matching.get(list));
+            let filters = listed.filter_map(Value::as_array).flatten();
+            filters.chain([matching])
+        })
+        .filter_map(|filter| filter.pointer("/resources/kinds")?.as_array())
+        .flatten()
+        .filter_map(|kind| KindPattern::parse(kind.as_str()?))
+        .collect();
+    if kinds.is_empty() {
+        return Vec::new();
+    }
+    vec![Target {
+        kinds,
+        operations: vec![Operation::Create, Operation::Update],
+    }]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+use serde_json::json;
+
+use super::*;
+use crate::testing::{manifest, policies};
+
+fn subject(kind: &str) -> Subject<'_> {
+    Subject {
+        group: "networking.k8s.io",
+        version: "v1",
+        kind,
+        subresource: "",
+        operation: Operation::Create,
+        namespace: "n",
+    }
+}
+
+fn names(set: &PolicySet, scope: &Scope, subject: &Subject<'_>) -> Vec<String> {
+    let concerned = set.concerned(Phase::Validation, scope, subject).entries;
+    let keys = concerned.iter().map(|entry| entry.key.to_string());
+    keys.collect()
+}
+
+#[test]
+fn policies_are_found_by_what_they_speak_of_in_order_of_name() {
+    let only_updates = |manifest: &mut Value| {
+        manifest["spec"]["rules"][0]["match"]["any"][0]["resources"]["operations"] =
+            json!(["UPDATE"]);
+    };
+    let set = policies(vec![
+        ("d", manifest(&["Ingress"], |_| ())),
+        ("c", manifest(&["Service"], |_| ())),
+        ("b", manifest(&["Ing*", "Ingress"], |_| ())),
+        (
+            "a",
+            manifest(&["networking.k8s.io/v1beta1/Ingress"], |_| ()),
+        ),
+        ("e", manifest(&["Ingress"], only_updates)),
+    ]);
+    let all = &Scope::default();
+    assert_eq!(names(&set, all, &subject("Ingress")), ["b", "d"]);
+    assert_eq!(names(&set, all, &subject("Service")), ["c"]);
+    assert_eq!(names(&set, all, &subject("Ingest")), ["b"]);
+    assert!(names(&set, all, &subject("Pod")).is_empty());
+    let update = Subject {
+        operation: Operation::Update,
+        ..subject("Ingress")
+    };
+    assert_eq!(names(&set, all, &update), ["b", "d", "e"]);
+}
+
+#[test]
+fn each_phase_has_its_policies_and_reads_what_they_read() {
+    let changing = |manifest: &mut Value| {
+        let rule = manifest["spec"]["rules"][0].as_object_mut().unwrap();
+        rule.remove("validate");
+        let patch = json!({ "patchStrategicMerge": { "a": "{{ request.object.b }}" } });
+        rule.insert("mutate".to_owned(), patch);
+    };
+    let both = |manifest: &mut Value| {
+        let mut rule = json!({ "rules": [manifest["spec"]["rules"][0]] });
+        rule["rules"][0]["name"] = json!("another");
+        let mut other = json!({ "spec": rule });
+        changing(&mut other);
+        let rules = manifest["spec"]["rules"].as_array_mut().unwrap();
+        rules.push(other["spec"]["rules"][0].take());
+    };
+    let set = policies(vec![
+        ("a", manifest(&["Ingress"], changing)),
+        ("b", manifest(&["Ingress"], |_| ())),
+        ("c", manifest(&["Ingress"], both)),
+        (
+            "d",
+            manifest(&["Ingress"], |manifest| {
+                manifest["spec"]["rules"][0]["mutate"] = json!(1);
+            }),
+        ),
+    ]);
+    let object = json!({ "a": 1, "b": 2 });
+    for (phase, expected, read) in [
+        (Phase::Mutation, &["a", "c"][..], object.clone()),
+        (Phase::Validation, &["b", "c", "d"], json!({})),
+    ] {
+        let concerned = set.concerned(phase, &Scope::default(), &subject("Ingress"));
+        let names: Vec<_> = concerned
+            .entries
+            .iter()
+            .map(|entry| &*entry.key.name)
+            .collect();
+        assert_eq!(names, expected, "{phase:?}");
+        let parts = concerned.parts.field("object", &object.to_string());
+        assert_eq!(parts.unwrap().unwrap(), read, "{phase:?}");
+    }
+}
+
+#[test]
+fn a_scope_is_a_group_or_several() {
+    let with = |failure: &'static str, seconds: Option<u32>| {
+        manifest(&["Ingress"], move |manifest| {
+            manifest["spec"]["failurePolicy"] = failure.into();
+            manifest["spec"]["webhookTimeoutSeconds"] = seconds.into();
+        })
+    };
+    let set = policies(vec![
+        ("fail-10", with("Fail", None)),
+        ("fail-30", with("Fail", Some(30))),
+        ("ignore-10", with("Ignore", Some(10))),
+    ]);
+    let scoped = |ignore, timeout_seconds| {
+        let scope = Scope {
+            ignore,
+            timeout_seconds,
+        };
+        names(&set, &scope, &subject("Ingress"))
+    };
+    assert_eq!(scoped(None, None).len(), 3);
+    assert_eq!(scoped(Some(false), None), ["fail-10", "fail-30"]);
+    assert_eq!(scoped(Some(false), Some(30)), ["fail-30"]);
+    assert_eq!(scoped(Some(true), Some(10)), ["ignore-10"]);
+    assert!(scoped(Some(true), Some(30)).is_empty());
+}
+
+#[test]
+fn a_policy_with_match_conditions_is_of_its_group_and_carries_what_they_read() {
+    let with = |expression: &str| {
+        let conditions = json!([{ "name": "c", "expression": expression }]);
+        manifest(&["Ingress"], move |manifest| {
+            manifest["spec"]["webhookConfiguration"] = json!({ "matchConditions": conditions });
+        })
+    };
+    let set = policies(vec![
+        (
+            "conditional",
+            with("object.metadata.annotations.a == request.userInfo.username"),
+        ),
+        ("malformed", with("object.(")),
+        (
+            "authorizer",
+            with("authorizer.path('/x').check('get').allowed()"),
+        ),
+    ]);
+    let scope = Scope {
+        ignore: Some(false),
+        timeout_seconds: Some(10),
+    };
+    assert_eq!(names(&set, &scope, &subject("Ingress")), ["conditional"]);
+    assert_eq!(set.counts(), (1, 2));
+    let concerned = set.concerned(Phase::Validation, &scope, &subject("Ingress"));
+    let object = json!({ "metadata": { "annotations": { "a": "b", "c": "d" } } });
+    let read = concerned.parts.field("object", &object.to_string());
+    let read = read.unwrap().unwrap();
+    assert_eq!(read["metadata"]["annotations"]["a"], "b", "{read}");
+    let user = concerned.parts.field("userInfo", r#"{"username":"u"}"#);
+    assert_eq!(user.unwrap().unwrap(), json!({ "username": "u" }));
+}
+
+#[test]
+fn only_what_changed_is_compiled_again() {
+    let key = |name| ObjectKey::new("", name);
+    let (one, two) = (manifest(&["Pod"], |_| ()), manifest(&["Service"], |_| ()));
+    let before = policies(vec![
+        ("a", one.clone()),
+        ("b", one.clone()),
+        ("c", one.clone()),
+    ]);
+    let after = PolicySet::build(&before, [(key("a"), one.clone()), (key("b"), two)]);
+    let position = |name| {
+        before
+            .entries()
+            .iter()
+            .position(|e| e.key == key(name))
+            .unwrap()
+    };
+    assert_eq!(after.entries().len(), 2);
+    assert!(Arc::ptr_eq(
+        &before.entries()[position("a")],
+        &after.entries()[0]
+    ));
+    assert!(!Arc::ptr_eq(
+        &before.entries()[position("b")],
+        &after.entries()[1]
+    ));
+}
+
+#[test]
+fn a_policy_that_is_not_ready_is_found_by_what_can_be_read_of_it() {
+    let unknown = |manifest: &mut Value| {
+        manifest["spec"]["rules"][0]["validate"] = json!({ "manifests": {} });
+    };
+    let unreadable = |manifest: &mut Value| manifest["spec"]["rules"] = json!("none");
+    let legacy = |manifest: &mut Value| {
+        unknown(manifest);
+        manifest["spec"]["rules"][0]["match"] = json!({ "resources": { "kinds": ["Ingress"] } });
+    };
+    let set = policies(vec![
+        ("a", manifest(&["Ingress"], unknown)),
+        ("b", manifest(&["Ingress"], unreadable)),
+        ("c", manifest(&[], legacy)),
+    ]);
+    assert_eq!(set.counts(), (0, 3));
+    let concerned = set.concerned(Phase::Validation, &Scope::default(), &subject("Ingress"));
+    let concerned = concerned.entries;
+    let found: Vec<_> = concerned.iter().map(|entry| &*entry.key.name).collect();
+    assert_eq!(found, ["a", "c"]);
+    // It must not keep anybody from working.
+    assert!(
+        concerned
+            .iter()
+            .all(|entry| entry.group.ignore && entry.outcome.is_err())
+    );
+}
+
+#[test]
+fn a_namespaced_policy_is_found_in_its_namespace_alone() {
+    let namespaced = |manifest: &mut Value| {
+        manifest["kind"] = json!("Policy");
+        manifest["metadata"]["namespace"] = json!("n");
+    };
+    let keyed = [
+        (ObjectKey::new("", "b"), manifest(&["Ingress"], |_| ())),
+        (ObjectKey::new("n", "a"), manifest(&["Ingress"], namespaced)),
+        (ObjectKey::new("n", "c"), manifest(&["*"], namespaced)),
+        (ObjectKey::new("", "d"), manifest(&["*"], |_| ())),
+    ];
+    let set = PolicySet::build(&PolicySet::default(), keyed);
+    let all = ["b", "d", "n/a", "n/c"];
+    for (kind, namespace, expected) in [
+        ("Ingress", "n", &all[..]),
+        ("Ingress", "m", &all[..2]),
+        // Where it lives is not known yet.
+        ("Ingress", "", &all[..]),
+        ("Service", "n", &["d", "n/c"]),
+        ("Service", "m", &["d"]),
+    ] {
+        let subject = Subject {
+            namespace,
+            ..subject(kind)
+        };
+        let found = names(&set, &Scope::default(), &subject);
+        assert_eq!(found, expected, "{kind} in {namespace:?}");
+    }
+}
+
+#[test]
+fn what_is_read_of_a_request_is_what_its_policies_read() {
+    let reading = |what: &'static str| {
+        move |manifest: &mut Value| {
+            let deny = &mut manifest["spec"]["rules"][0]["validate"]["deny"];
+            deny["conditions"]["all"][0]["key"] = json!(format!("{{{{ request.object.{what} }}}}"));
+        }
+    };
+    let set = policies(vec![
+        ("a", manifest(&["Ingress"], reading("a"))),
+        ("b", manifest(&["*"], reading("b"))),
+        ("c", manifest(&["Service"], reading("c"))),
+    ]);
+    let object = json!({ "a": 1, "b": 2, "c": 3, "d": 4 });
+    for (kind, expected) in [
+        ("Ingress", json!({ "a": 1, "b": 2 })),
+        ("Service", json!({ "b": 2, "c": 3 })),
+        ("Pod", json!({ "b": 2 })),
+    ] {
+        let concerned = set.concerned(Phase::Validation, &Scope::default(), &subject(kind));
+        let read = concerned.parts.field("object", &object.to_string());
+        assert_eq!(read.unwrap().unwrap(), expected, "{kind}");
+    }
+}

@@ -1,0 +1,72 @@
+//! The seam to metrics of what the engine does.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use anteroom_model::ErrorCode;
+
+use crate::{
+    policies::PolicySet,
+    rule::{RuleName, RuleResult},
+};
+
+/// Counts what the engine does. A decision makes one call for each rule and each query, so a recorder looks up
+/// what it counts by once: see [`RuleName::recorded`].
+pub trait Recorder: fmt::Debug + Send + Sync {
+    /// Counts a rule that spoke of a request, with the time from its first step to its report.
+    fn rule(&self, _rule: &RuleName, _result: RuleResult, _took: Duration) {}
+
+    /// Counts a request that is sent to a replica.
+    fn query_attempt(&self) {}
+
+    /// Counts a query with all its attempts. `error` is `None` for an answer.
+    fn query(&self, _error: Option<ErrorCode>, _took: Duration) {}
+
+    /// Counts a live read. `error` is `None` for an answer.
+    fn live_read(&self, _error: Option<ErrorCode>, _took: Duration) {}
+
+    /// Counts a view's answer that was to be compared with a live one.
+    fn audit(&self, _result: AuditResult) {}
+
+    /// Takes in the policies that are in force from now on; nothing is counted of any other.
+    fn policies(&self, _policies: &PolicySet) {}
+
+    /// Counts an attempt of a rule on objects that exist already, by its outcome.
+    fn mutate_existing(&self, _outcome: &'static str) {}
+
+    /// Counts a violation for the reporter, by what became of it: `sent`, `failed` or `dropped`.
+    fn violation(&self, _outcome: &'static str) {}
+}
+
+/// A recorder that is shared by all parts of an engine.
+pub type SharedRecorder = Arc<dyn Recorder>;
+
+/// Counts nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoRecorder;
+
+impl Recorder for NoRecorder {}
+
+/// The result of comparing a view's answer with a live one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditResult {
+    /// They are the same, at once or after a moment.
+    Same,
+    /// They differ.
+    Different,
+    /// One of the two could not be read.
+    Error,
+    /// The limit of comparisons at once is reached.
+    Skipped,
+}
+
+impl AuditResult {
+    /// Its label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Different => "different",
+            Self::Error => "error",
+            Self::Skipped => "skipped",
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The names of a rule, made once when its policy is compiled, and the results that it may come to.
+
+use std::{any::Any, fmt, sync::OnceLock};
+
+use anteroom_model::ObjectKey;
+use anteroom_policy::{FailureAction, Phase, Policy, Rule, RuleOutcome};
+
+/// A rule by its names, as every record of it says them.
+#[derive(Debug)]
+pub struct RuleName {
+    /// `name`, or `namespace/name` of a namespaced policy.
+    pub policy: String,
+    /// In whose name it reads facts; has the rule's own name.
+    pub reader: Reader,
+    /// Nobody scans what exists by its policy.
+    pub unscanned: bool,
+    /// The policy says that it is for scans of what exists.
+    pub for_background: bool,
+    /// The action of the rule itself: namespaces may have others.
+    pub action: FailureAction,
+    /// The phase of admission in which it is asked.
+    pub phase: Phase,
+    recorder: RecorderSlot,
+}
+
+impl RuleName {
+    /// The names of a rule of `policy`.
+    pub fn of(policy: &Policy, rule: &Rule) -> Self {
+        let key = ObjectKey::new(policy.namespace().unwrap_or_default(), policy.name());
+        Self {
+            unscanned: policy.not_scanned().is_some(),
+            for_background: policy.is_for_background(),
+            action: rule.action(),
+            phase: rule.phase(),
+            ..Self::new(key, rule.name())
+        }
+    }
+
+    /// The names of a rule that enforces, and of which nothing else is known.
+    pub fn new(policy: ObjectKey, rule: &str) -> Self {
+        Self {
+            policy: match &*policy.namespace {
+                "" => policy.name.clone().into_string(),
+                namespace => format!("{namespace}/{}", policy.name),
+            },
+            reader: Reader {
+                policy,
+                rule: rule.to_owned(),
+            },
+            unscanned: false,
+            for_background: false,
+            action: FailureAction::Enforce,
+            phase: Phase::Validation,
+            recorder: RecorderSlot::default(),
+        }
+    }
+
+    /// The rule's own name.
+    pub fn rule(&self) -> &str {
+        &self.reader.rule
+    }
+
+    /// Returns a recorder's own data about the rule, which it makes at the first call. `None` where another recorder
+    /// has made its own before.
+    pub fn recorded<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
+        self.recorder.get_or_init(make)
+    }
+}
+
+/// In whose name facts are read.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    /// Namespace (empty for a `ClusterPolicy`) and name.
+    pub policy: ObjectKey,
+    /// The rule's own name.
+    pub rule: String,
+}
+
+impl Reader {
+    /// The namespace that the policy is confined to, if it is a namespaced one.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        Some(&*self.policy.namespace).filter(|namespace| !namespace.is_empty())
+    }
+}
+
+/// A recorder's own data about one rule, made at the first use.
+#[derive(Default)]
+struct RecorderSlot(OnceLock<Box<dyn Any + Send + Sync>>);
+
+impl RecorderSlot {
+    /// Returns what is kept here, after making it at the first call. `None` where another type is kept: a rule has
+    /// one recorder.
+    fn get_or_init<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
+        let kept = self.0.get_or_init(|| Box::new(make()));
+        kept.downcast_ref()
+    }
+}
+
+impl fmt::Debug for RecorderSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RecorderSlot")
+    }
+}
+
+impl RuleResult {
+    /// The result of an outcome.
+    pub fn of(outcome: &RuleOutcome) -> Self {
+        match outcome {
+            RuleOutcome::NotMatched => Self::NotMatched,
+            RuleOutcome::Skipped { .. } => Self::Skip,
+            RuleOutcome::Pass | RuleOutcome::Mutated { .. } => Self::Pass,
+            RuleOutcome::Fail { .. } => Self::Fail,
+            RuleOutcome::Error(_) => Self::Error,
+        }
+    }
+}
+
+/// The result of a rule, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleResult {
+    /// The rule does not speak of the request.
+    NotMatched,
+    /// It matched, and did not apply.
+    Skip,
+    /// The request complies, or was changed.
+    Pass,
+    /// The request violates the rule.
+    Fail,
+    /// The rule could not be evaluated.
+    Error,
+}
+
+impl RuleResult {
+    /// All of them, in order.
+    pub const ALL: [Self; 5] = [
+        Self::NotMatched,
+        Self::Skip,
+        Self::Pass,
+        Self::Fail,
+        Self::Error,
+    ];
+
+    /// Its label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotMatched => "not_matched",
+            Self::Skip => "skip",
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Error => "error",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slot_keeps_the_first_value_of_one_type() {
+        let slot = RecorderSlot::default();
+        assert_eq!(slot.get_or_init(|| 1_u8), Some(&1));
+        assert_eq!(slot.get_or_init(|| 2_u8), Some(&1));
+        assert_eq!(slot.get_or_init(|| "other"), None);
+    }
+}

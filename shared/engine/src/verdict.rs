@@ -1,0 +1,250 @@
+//! The decision that follows from the records of rules. Pure.
+
+use std::sync::Arc;
+
+use anteroom_model::ErrorCode;
+use anteroom_policy::{AdmissionRequest, FailureAction, RuleError, RuleOutcome};
+use serde_json::Value;
+
+use crate::{
+    facts::Origin,
+    rule::{RuleName, RuleResult},
+};
+
+/// The record of one rule that spoke of the request.
+#[derive(Clone, Debug)]
+pub struct RuleRecord {
+    /// The rule.
+    pub name: Arc<RuleName>,
+    /// The consequence of a violation.
+    pub action: FailureAction,
+    /// An error admits.
+    pub ignore_errors: bool,
+    /// A violation in Audit is told to the user.
+    pub warn_on_audit: bool,
+    /// From its first step to its report, the facts that it waited for included.
+    pub took: std::time::Duration,
+    /// The outcome; of a rule that changes the object, without the object that it made.
+    pub outcome: RuleOutcome,
+    /// The places where it changed the object, as pointers into it.
+    pub changed: Vec<String>,
+    /// The facts that it asked for.
+    pub facts: Vec<FactRecord>,
+    /// The exceptions by which it was skipped.
+    pub excepted_by: Vec<String>,
+}
+
+/// One fact that a rule asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FactRecord {
+    /// The name of what it reads, for people: an entry's name, a path.
+    pub entry: String,
+    /// `None` where nobody answered.
+    pub origin: Option<Arc<Origin>>,
+    /// The reason why there was no answer, if there was none.
+    pub error: Option<ErrorCode>,
+}
+
+impl RuleRecord {
+    /// For metrics and the record.
+    pub fn result(&self) -> RuleResult {
+        RuleResult::of(&self.outcome)
+    }
+}
+
+/// A decision on one review.
+#[derive(Clone, Debug, Default)]
+pub struct Decision {
+    /// The reasons to deny it, by policy and rule, in order; empty: it is allowed.
+    pub blocked: Vec<Blocked>,
+    /// Texts for the user, also where it is allowed.
+    pub warnings: Vec<String>,
+    /// Every rule that spoke of the request.
+    pub rules: Vec<RuleRecord>,
+    /// Some rule could not be evaluated.
+    pub error: bool,
+    /// The patch of RFC 6902 for a request that may go on; `None`: nothing is to be changed.
+    pub patch: Option<Value>,
+    /// Rules on objects that exist already, which may have been triggered. Of a request that may go on.
+    pub triggered: Option<Triggered>,
+}
+
+/// The rules that a request may have triggered.
+#[derive(Clone, Debug)]
+pub struct Triggered {
+    /// The request, as the rules that change objects left it.
+    pub request: AdmissionRequest,
+    /// The rules, and whether what we have written ourselves triggers them too.
+    pub rules: Vec<(Arc<RuleName>, bool)>,
+    /// It was made in the name in which the watcher writes: of others that are the same user it is not.
+    pub by_manager: bool,
+}
+
+/// One reason for a denial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// The policy, as in [`RuleName::policy`].
+    pub policy: String,
+    /// The rule.
+    pub rule: String,
+    /// The text for the user.
+    pub message: String,
+    /// `None`: the request violates the rule. Otherwise the rule could not be evaluated.
+    pub error: Option<ErrorCode>,
+}
+
+impl Decision {
+    /// Returns whether the request may go on.
+    pub fn allowed(&self) -> bool {
+        self.blocked.is_empty()
+    }
+}
+
+/// Decides. `warnings` are those that are there already.
+pub fn decide(rules: Vec<RuleRecord>, warnings: Vec<String>) -> Decision {
+    let mut decision = Decision {
+        warnings,
+        ..Decision::default()
+    };
+    for record in &rules {
+        match (&record.outcome, record.action) {
+            (RuleOutcome::Fail { message }, FailureAction::Enforce) => {
+                decision
+                    .blocked
+                    .push(blocked(record, message.clone(), None));
+            }
+            (RuleOutcome::Fail { message }, FailureAction::Audit) => {
+                if record.warn_on_audit {
+                    decision.warnings.push(warning(record, message));
+                }
+            }
+            (RuleOutcome::Error(error), action) => {
+                decision.error = true;
+                let message = error_text(error);
+                if action == FailureAction::Enforce && !record.ignore_errors {
+                    let code = Some(error.code());
+                    decision.blocked.push(blocked(record, message, code));
+                } else {
+                    decision.warnings.push(warning(record, &message));
+                }
+            }
+            (
+                RuleOutcome::Pass
+                | RuleOutcome::Mutated { .. }
+                | RuleOutcome::Skipped { .. }
+                | RuleOutcome::NotMatched,
+                _,
+            ) => {}
+        }
+    }
+    decision.rules = rules;
+    decision
+}
+
+fn blocked(record: &RuleRecord, message: String, error: Option<ErrorCode>) -> Blocked {
+    Blocked {
+        policy: record.name.policy.clone(),
+        rule: record.name.rule().to_owned(),
+        message,
+        error,
+    }
+}
+
+fn warning(record: &RuleRecord, message: &str) -> String {
+    let name = &record.name;
+    format!("policy {}.{}: {message}", name.policy, name.rule())
+}
+
+fn error_text(error: &RuleError) -> String {
+    format!("{} {error}", error.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_model::{FactError, ObjectKey};
+
+    use super::*;
+
+    fn record(outcome: RuleOutcome, action: FailureAction, ignore_errors: bool) -> RuleRecord {
+        RuleRecord {
+            took: std::time::Duration::ZERO,
+            name: Arc::new(RuleName::new(ObjectKey::new("", "p"), "r")),
+            action,
+            ignore_errors,
+            warn_on_audit: false,
+            outcome,
+            changed: Vec::new(),
+            facts: Vec::new(),
+            excepted_by: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn every_outcome_under_every_action_and_failure_policy() {
+        use FailureAction::{Audit, Enforce};
+        let fail = || RuleOutcome::Fail {
+            message: "taken".into(),
+        };
+        let error = || {
+            RuleOutcome::Error(RuleError::Fact {
+                variable: "v".into(),
+                entry: "e".into(),
+                source: FactError::EntryNotFound {
+                    kind: anteroom_model::EntryKind::Cached,
+                    entry: "e".into(),
+                },
+            })
+        };
+        let skip = RuleOutcome::Skipped { reason: "s".into() };
+        // Allowed, warnings, error.
+        for (outcome, action, ignore, expected) in [
+            (RuleOutcome::Pass, Enforce, false, (true, 0, false)),
+            (skip, Enforce, false, (true, 0, false)),
+            (fail(), Enforce, false, (false, 0, false)),
+            (fail(), Enforce, true, (false, 0, false)),
+            (fail(), Audit, false, (true, 0, false)),
+            (error(), Enforce, false, (false, 0, true)),
+            (error(), Enforce, true, (true, 1, true)),
+            (error(), Audit, false, (true, 1, true)),
+            (error(), Audit, true, (true, 1, true)),
+        ] {
+            let decision = decide(vec![record(outcome.clone(), action, ignore)], Vec::new());
+            let found = (decision.allowed(), decision.warnings.len(), decision.error);
+            assert_eq!(found, expected, "{outcome:?} {action:?} {ignore}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_told_with_its_code() {
+        let error = RuleError::TooManyFacts;
+        let decision = decide(
+            vec![record(
+                RuleOutcome::Error(error),
+                FailureAction::Enforce,
+                false,
+            )],
+            vec!["before".into()],
+        );
+        assert!(
+            decision.blocked[0]
+                .message
+                .starts_with("AR203 the rule reads")
+        );
+        assert_eq!(decision.blocked[0].error, Some(ErrorCode::BUDGET_EXCEEDED));
+        assert_eq!(decision.warnings, ["before"]);
+    }
+
+    #[test]
+    fn a_violation_in_audit_is_told_where_the_policy_says_so() {
+        let fail = RuleOutcome::Fail {
+            message: "taken".into(),
+        };
+        let record = RuleRecord {
+            warn_on_audit: true,
+            ..record(fail, FailureAction::Audit, false)
+        };
+        let decision = decide(vec![record], Vec::new());
+        assert!(decision.allowed());
+        assert_eq!(decision.warnings, ["policy p.r: taken"]);
+    }
+}

@@ -1,0 +1,205 @@
+//! `random`: a text that a regular expression matches, left to chance.
+
+use anteroom_jmespath::{Call, EvalError, FunctionTable, Handle, Signature, Types};
+use regex_syntax::{
+    ParserBuilder,
+    hir::{Class, ClassUnicode, Hir, HirKind, Repetition},
+};
+
+use super::{arguments::string, regexes};
+
+/// Bytes of what is made; more is an error.
+const MADE_BYTES_MAX: usize = 4096;
+
+/// The most repetitions beyond the least for `*`, `+` and `{2,}`, which have no upper bound.
+const MORE_MAX: u32 = 16;
+
+/// Levels of nesting of an expression.
+const NESTING_MAX: u32 = 64;
+
+/// A class of more characters than that is one of those that are *not* some, or `.`: of it, what can be
+/// typed is taken.
+const CLASS_CHARACTERS_MAX: u64 = 60_000;
+
+pub(super) fn register(table: &mut FunctionTable) {
+    let pattern = Signature::of([Types::STRING]);
+    table.register("random", pattern.nondeterministic(), random);
+}
+
+fn random(call: &mut Call<'_>) -> Result<Handle, EvalError> {
+    let pattern = string(call, 0)?;
+    if pattern.is_empty() {
+        return Err(call.invalid_value("the pattern is empty"));
+    }
+    let translated = regexes::translate(&pattern).map_err(|message| call.invalid_value(message))?;
+    let parsed = ParserBuilder::new()
+        .nest_limit(NESTING_MAX)
+        .build()
+        .parse(&translated);
+    let parsed = parsed
+        .map_err(|error| call.invalid_value(format!("invalid regular expression: {error}")))?;
+    let mut made = String::new();
+    make(&parsed, &mut made, call)?;
+    call.new_string(&made)
+}
+
+fn make(expression: &Hir, made: &mut String, call: &mut Call<'_>) -> Result<(), EvalError> {
+    call.charge_steps(1)?;
+    match expression.kind() {
+        // Where a word or a line begins is left to the rest.
+        HirKind::Empty | HirKind::Look(_) => {}
+        HirKind::Literal(literal) => made.push_str(&String::from_utf8_lossy(&literal.0)),
+        HirKind::Class(class) => made.push(one_of(class, call)?),
+        HirKind::Repetition(repetition) => repeat(repetition, made, call)?,
+        HirKind::Capture(capture) => make(&capture.sub, made, call)?,
+        HirKind::Concat(parts) => parts.iter().try_for_each(|part| make(part, made, call))?,
+        HirKind::Alternation(ways) => {
+            let way = below(ways.len() as u64, call)? as usize;
+            make(&ways[way], made, call)?;
+        }
+    }
+    if made.len() > MADE_BYTES_MAX {
+        let message = format!("the text grows beyond {MADE_BYTES_MAX} bytes");
+        return Err(call.invalid_value(message));
+    }
+    Ok(())
+}
+
+fn repeat(
+    repetition: &Repetition,
+    made: &mut String,
+    call: &mut Call<'_>,
+) -> Result<(), EvalError> {
+    let least = repetition.min;
+    let most = repetition.max.unwrap_or(least.saturating_add(MORE_MAX));
+    let more = below(u64::from(most.saturating_sub(least)) + 1, call)? as u32;
+    (0..least.saturating_add(more)).try_for_each(|_| make(&repetition.sub, made, call))
+}
+
+/// A number from 0 on, below this one, which is not 0.
+fn below(most: u64, call: &Call<'_>) -> Result<u64, EvalError> {
+    // The high bits of a product: as good as without remainder for numbers this small.
+    Ok(((u128::from(call.draw()?) * u128::from(most)) >> 64) as u64)
+}
+
+fn one_of(class: &Class, call: &Call<'_>) -> Result<char, EvalError> {
+    let mut class = match class {
+        Class::Unicode(class) => class.clone(),
+        Class::Bytes(class) => class.to_unicode_class().unwrap_or_else(ClassUnicode::empty),
+    };
+    if size(&class) > CLASS_CHARACTERS_MAX {
+        let typed = regex_syntax::hir::ClassUnicodeRange::new(' ', '~');
+        let mut of_these = class.clone();
+        of_these.intersect(&ClassUnicode::new([typed]));
+        if size(&of_these) > 0 {
+            class = of_these;
+        }
+    }
+    let nothing = || call.invalid_value("nothing matches a class of the pattern");
+    if size(&class) == 0 {
+        return Err(nothing());
+    }
+    let mut at = below(size(&class), call)?;
+    for range in class.ranges() {
+        let length = range.len() as u64;
+        if at < length {
+            return (range.start()..=range.end())
+                .nth(at as usize)
+                .ok_or_else(nothing);
+        }
+        at -= length;
+    }
+    Err(nothing())
+}
+
+fn size(class: &ClassUnicode) -> u64 {
+    class.ranges().iter().map(|range| range.len() as u64).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_jmespath::{Environment, EvalSeed, Expression};
+    use proptest::prelude::*;
+    use regex::Regex;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::functions;
+
+    fn made(pattern: &str, seed: &EvalSeed) -> Result<String, String> {
+        let environment = Environment::standard()
+            .with_functions(functions())
+            .with_seed(Some(seed));
+        let expression = Expression::parse("random(@)").unwrap();
+        match expression.evaluate_json(&json!(pattern), &environment) {
+            Ok(Value::String(text)) => Ok(text),
+            Ok(other) => panic!("{other}"),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn what_is_made_matches_and_differs_from_draw_to_draw() {
+        let seed = EvalSeed::new(0, 3);
+        for pattern in [
+            "[0-9a-z]{8}",
+            "^pod-[a-z0-9]{5,9}$",
+            "(a|bc)+x?",
+            r"\d{3}-\w+",
+            "[^a]{4}",
+            ".{3}",
+            "[а-я]{2}",
+            r"a\.b",
+            "(?:x*){2,3}",
+        ] {
+            let regex = Regex::new(&format!("^(?:{pattern})$")).unwrap();
+            for _ in 0..20 {
+                let text = made(pattern, &seed).unwrap();
+                assert!(regex.is_match(&text), "{pattern}: {text}");
+            }
+        }
+        let all: std::collections::BTreeSet<_> = (0..100)
+            .map(|_| made("[0-9a-z]{8}", &seed).unwrap())
+            .collect();
+        assert_eq!(all.len(), 100);
+        seed.go_to(0);
+        let again = made("[0-9a-z]{8}", &seed).unwrap();
+        seed.go_to(0);
+        assert_eq!(made("[0-9a-z]{8}", &seed).unwrap(), again);
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_an_error() {
+        let seed = EvalSeed::new(0, 3);
+        let longest = made("(a{1000}){4}a{96}", &seed).unwrap();
+        assert_eq!(longest.len(), MADE_BYTES_MAX);
+        for (pattern, says) in [
+            ("", "empty"),
+            ("(", "invalid regular expression"),
+            ("(a{1000}){4}a{97}", "grows beyond 4096 bytes"),
+            ("a{1001}", "a count that is too large"),
+            ("((a{100}){100}){100}", "grows beyond"),
+            (r"[^\x00-\x{10FFFF}]", "nothing matches"),
+        ] {
+            let error = made(pattern, &seed).unwrap_err();
+            assert!(error.contains(says), "{pattern}: {error}");
+        }
+        let deep = format!("{}a{}", "(".repeat(1000), ")".repeat(1000));
+        assert!(made(&deep, &seed).is_err());
+    }
+
+    #[test]
+    fn without_a_seed_there_is_no_chance() {
+        let environment = Environment::standard().with_functions(functions());
+        let expression = Expression::parse("random('a*')").unwrap();
+        let error = expression.evaluate_json(&Value::Null, &environment);
+        assert!(error.unwrap_err().to_string().contains("chance"));
+    }
+
+    proptest! {
+        #[test]
+        fn it_never_panics(pattern in r"[a-c\[\](){}^$.*+?|\\0-9,-]{0,16}", seed: u64) {
+            let _ = made(&pattern, &EvalSeed::new(0, seed));
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Conditions about lists as functions of a query: what a condition asks of a list is asked where the list
+//! is, and a boolean travels.
+//!
+//! `any_in(KEY, VALUE)` is what the condition `{key: KEY, operator: AnyIn, value: VALUE}` comes to, for
+//! whatever both may be.
+
+use anteroom_jmespath::{Call, EvalError, FunctionTable, Handle, Signature, Types};
+use serde_json::Value;
+
+use crate::operator::Operator;
+
+/// Comparisons of two texts that are one step.
+const PAIRS_PER_STEP: usize = 16;
+
+/// The functions, and whose verdict each gives.
+pub(super) const FUNCTIONS: [(&str, Operator); 8] = [
+    ("any_in", Operator::AnyIn),
+    ("all_in", Operator::AllIn),
+    ("any_not_in", Operator::AnyNotIn),
+    ("all_not_in", Operator::AllNotIn),
+    ("is_in", Operator::In),
+    ("is_not_in", Operator::NotIn),
+    ("equals", Operator::Equals),
+    ("not_equals", Operator::NotEquals),
+];
+
+pub(super) fn register(table: &mut FunctionTable) {
+    for (name, operator) in FUNCTIONS {
+        table.register(name, Signature::of([Types::ANY, Types::ANY]), move |call| {
+            verdict(call, operator)
+        });
+    }
+}
+
+fn verdict(call: &mut Call<'_>, operator: Operator) -> Result<Handle, EvalError> {
+    let key = call.to_json(call.argument(0))?;
+    let value = call.to_json(call.argument(1))?;
+    let (keys, values) = (size(&key), size(&value));
+    call.charge_steps(keys.saturating_add(values))?;
+    call.charge_steps(keys.saturating_mul(values) / PAIRS_PER_STEP)?;
+    call.new_boolean(operator.holds(&key, &value))
+}
+
+/// Returns the number of texts that a side has at most.
+fn size(side: &Value) -> usize {
+    match side {
+        Value::Array(elements) => elements.len(),
+        Value::String(text) => 1 + text.len() / PAIRS_PER_STEP,
+        _ => 1,
+    }
+}
+
+/// The function that gives an operator's verdict.
+pub fn condition_function(operator: Operator) -> Option<&'static str> {
+    FUNCTIONS
+        .iter()
+        .find(|(_, known)| *known == operator)
+        .map(|&(name, _)| name)
+}

@@ -1,0 +1,147 @@
+//! Strings, and what is encoded in them.
+
+use anteroom_jmespath::{Call, EvalError, FunctionTable, Handle, Number, Signature, Types};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::Value;
+
+use super::arguments::string;
+use crate::yaml;
+
+const STRING: Types = Types::STRING;
+
+pub(super) fn register(table: &mut FunctionTable) {
+    let one = || Signature::of([STRING]);
+    let two = || Signature::of([STRING, STRING]);
+    let three = || Signature::of([STRING, STRING, STRING]);
+    table
+        .register("compare", two(), |call| {
+            let ordering = string(call, 0)?.cmp(&string(call, 1)?);
+            call.new_number(Number::I64(ordering as i64))
+        })
+        .register("equal_fold", two(), |call| {
+            let equal = string(call, 0)?.to_lowercase() == string(call, 1)?.to_lowercase();
+            call.new_boolean(equal)
+        })
+        .register("to_upper", one(), |call| {
+            let upper = string(call, 0)?.to_uppercase();
+            call.new_string(&upper)
+        })
+        .register("to_lower", one(), |call| {
+            let lower = string(call, 0)?.to_lowercase();
+            call.new_string(&lower)
+        })
+        .register("trim", two(), |call| {
+            let (text, cut) = (string(call, 0)?, string(call, 1)?);
+            call.charge_steps(text.len().saturating_mul(cut.len()))?;
+            call.new_string(text.trim_matches(|c| cut.contains(c)))
+        })
+        .register("trim_prefix", two(), |call| {
+            let (text, prefix) = (string(call, 0)?, string(call, 1)?);
+            call.new_string(text.strip_prefix(&*prefix).unwrap_or(&text))
+        })
+        .register("split", two(), split)
+        .register("replace_all", three(), |call| replace(call, None))
+        .register(
+            "replace",
+            Signature::of([STRING, STRING, STRING, Types::NUMBER]),
+            |call| {
+                let count = count(call, 3)?;
+                replace(call, count)
+            },
+        )
+        .register("truncate", Signature::of([STRING, Types::NUMBER]), |call| {
+            let length = number(call, 1)?.max(0.0) as usize;
+            let text: String = string(call, 0)?.chars().take(length).collect();
+            call.new_string(&text)
+        })
+        .register("to_boolean", one(), to_boolean)
+        .register("base64_encode", one(), |call| {
+            let encoded = STANDARD.encode(string(call, 0)?);
+            call.new_string(&encoded)
+        })
+        .register("base64_decode", one(), base64_decode)
+        .register("parse_json", one(), |call| {
+            let text = string(call, 0)?;
+            // Its values take more room than its text.
+            call.charge_bytes(text.len().saturating_mul(8))?;
+            let json: Value = serde_json::from_str(&text)
+                .map_err(|error| call.invalid_value(format!("it is not JSON: {error}")))?;
+            call.new_json(&json)
+        })
+        .register("parse_yaml", one(), parse_yaml);
+}
+
+/// Levels of nesting of what a text is parsed into.
+const YAML_DEPTH_MAX: usize = 64;
+
+/// Values of what a text is parsed into: its own references may make much of little.
+const YAML_NODES_MAX: usize = 100_000;
+
+/// The first document.
+fn parse_yaml(call: &mut Call<'_>) -> Result<Handle, EvalError> {
+    let text = string(call, 0)?;
+    call.charge_bytes(text.len().saturating_mul(8))?;
+    let documents = yaml::read_all_within(&text, YAML_DEPTH_MAX, YAML_NODES_MAX)
+        .map_err(|error| call.invalid_value(format!("it is not YAML: {error}")))?;
+    call.new_json(documents.first().unwrap_or(&Value::Null))
+}
+
+fn split(call: &mut Call<'_>) -> Result<Handle, EvalError> {
+    let (text, separator) = (string(call, 0)?, string(call, 1)?);
+    // As in Go, an empty separator splits after every character.
+    let parts: Vec<String> = if separator.is_empty() {
+        text.chars().map(String::from).collect()
+    } else {
+        text.split(&*separator).map(str::to_owned).collect()
+    };
+    let mut handles = Vec::with_capacity(parts.len());
+    for part in parts {
+        handles.push(call.new_string(&part)?);
+    }
+    call.new_array(&handles)
+}
+
+/// The first `count` occurrences; `None`: all of them.
+fn replace(call: &mut Call<'_>, count: Option<usize>) -> Result<Handle, EvalError> {
+    let (text, from, to) = (string(call, 0)?, string(call, 1)?, string(call, 2)?);
+    let found = text
+        .matches(&*from)
+        .count()
+        .min(count.unwrap_or(usize::MAX));
+    call.charge_bytes(text.len().saturating_add(found.saturating_mul(to.len())))?;
+    let replaced = text.replacen(&*from, &to, found);
+    call.new_string(&replaced)
+}
+
+/// A count; negative: no limit.
+fn count(call: &mut Call<'_>, index: usize) -> Result<Option<usize>, EvalError> {
+    let count = number(call, index)?;
+    Ok((count >= 0.0).then_some(count as usize))
+}
+
+fn number(call: &mut Call<'_>, index: usize) -> Result<f64, EvalError> {
+    Ok(match call.number(call.argument(index))? {
+        Number::I64(number) => number as f64,
+        Number::U64(number) => number as f64,
+        Number::F64(number) => number,
+    })
+}
+
+fn to_boolean(call: &mut Call<'_>) -> Result<Handle, EvalError> {
+    match &*string(call, 0)?.to_lowercase() {
+        "true" => call.new_boolean(true),
+        "false" => call.new_boolean(false),
+        other => Err(call.invalid_value(format!("{other:?} is neither true nor false"))),
+    }
+}
+
+fn base64_decode(call: &mut Call<'_>) -> Result<Handle, EvalError> {
+    let mut encoded = string(call, 0)?;
+    encoded.retain(|c| !matches!(c, '\n' | '\r'));
+    let bytes = STANDARD
+        .decode(encoded)
+        .map_err(|error| call.invalid_value(format!("it is not base64: {error}")))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| call.invalid_value("what it encodes is not UTF-8 text"))?;
+    call.new_string(&text)
+}

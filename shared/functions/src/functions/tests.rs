@@ -1,0 +1,309 @@
+use anteroom_jmespath::{Environment, EvalError, EvalSeed, Expression};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{membership::FUNCTIONS as MEMBERSHIP, *};
+use crate::{operator::Operator, testing::any_json};
+
+mod flags;
+
+fn evaluate(expression: &str) -> Result<Value, String> {
+    let document = json!({
+        "labels": {"app": "web", "tier": "front"}, "list": ["x", "y"], "n": 5, "long": "x".repeat(100_000),
+    });
+    let environment = Environment::standard().with_functions(functions());
+    let expression = Expression::parse(expression).unwrap();
+    expression
+        .check(functions())
+        .map_err(|error| error.to_string())?;
+    expression
+        .evaluate_json(&document, &environment)
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn every_function_gives_what_kyverno_gives() {
+    for (expression, value) in [
+        ("add(`1`, n)", json!(6)),
+        ("add('1Ki', '1')", json!("1025")),
+        ("add('1h', '30m0s')", json!("1h30m0s")),
+        ("subtract(`1.5`, `1`)", json!(0.5)),
+        ("subtract('1', '1500m')", json!("-500m")),
+        ("multiply('100m', `10`)", json!("1")),
+        ("multiply(`1.5`, '1h')", json!("1h30m0s")),
+        ("divide('1Gi', '256Mi')", json!(4)),
+        ("divide('1h', `4`)", json!("15m0s")),
+        ("divide(`1`, `4`)", json!(0.25)),
+        ("modulo(`7`, `4`)", json!(3)),
+        ("modulo('7', '4')", json!("3")),
+        ("modulo('7h', '2h')", json!("1h0m0s")),
+        ("divide('1', `3`)", json!("0")),
+        ("divide('100m', `3`)", json!("33m")),
+        ("round(`2.345`, `1`)", json!(2.3)),
+        ("round(`-2.5`, `0`)", json!(-3)),
+        ("sum(`[1, 2]`)", json!(3)),
+        ("sum(`[true]`)", json!(true)),
+        ("add('0', '1Gi')", json!("1Gi")),
+        ("subtract('0', '1Ki')", json!("-1Ki")),
+        ("add('512Mi', '1.2')", json!("536870913200m")),
+        ("add('1e3', '500')", json!("1500")),
+        ("add('1e3', '1k')", json!("2e3")),
+        ("divide('1.5Gi', `-2.5`)", json!("-644245094400m")),
+        ("base64_decode('YWJj\n')", json!("abc")),
+        (
+            "time_utc('9999-12-31T23:59:59Z')",
+            json!("9999-12-31T23:59:59Z"),
+        ),
+        (
+            "time_after('2024-01-01T00:00:00Z', '9999-12-31T23:59:59Z')",
+            json!(false),
+        ),
+        ("pattern_match('1234567?', `12345678.25`)", json!(true)),
+        ("sum(`[\"1Ki\", \"1\"]`)", json!("1025")),
+        ("sum(`[\"1h\", \"30m0s\", \"5s\"]`)", json!("1h30m5s")),
+        ("sum(`[\"1500m\"]`)", json!("1500m")),
+        ("md5('hello')", json!("5d41402abc4b2a76b9719d911017c592")),
+        (
+            "sha1('hello')",
+            json!("aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d"),
+        ),
+        (
+            "sha256('')",
+            json!("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+        ),
+        ("image_normalize('nginx')", json!("docker.io/nginx:latest")),
+        (
+            "image_normalize('docker.io/library/nginx')",
+            json!("docker.io/library/nginx:latest"),
+        ),
+        (
+            "image_normalize('ghcr.io/a/b:v1@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855')",
+            json!(
+                "ghcr.io/a/b@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+            ),
+        ),
+        ("path_canonicalize('///run//x.sock')", json!("/run/x.sock")),
+        ("is_external_url('http://10.0.0.1')", json!(false)),
+        ("compare('a', 'b')", json!(-1)),
+        ("compare('a', 'a')", json!(0)),
+        ("equal_fold('Web', 'wEB')", json!(true)),
+        ("to_upper('aé')", json!("AÉ")),
+        ("to_lower('A')", json!("a")),
+        ("trim('--a-b-', '-')", json!("a-b")),
+        ("trim_prefix('v1', 'v')", json!("1")),
+        ("trim_prefix('1', 'v')", json!("1")),
+        ("split('a:b:', ':')", json!(["a", "b", ""])),
+        ("split('ab', '')", json!(["a", "b"])),
+        ("'a:b'.split(@, ':')[1]", json!("b")),
+        ("replace('aaa', 'a', 'b', `2`)", json!("bba")),
+        ("replace('aaa', 'a', 'b', `-1`)", json!("bbb")),
+        ("replace_all('a.a', '.', '')", json!("aa")),
+        ("truncate('éab', `2`)", json!("éa")),
+        ("truncate('ab', `-1`)", json!("")),
+        ("to_boolean('TRUE')", json!(true)),
+        ("base64_decode(base64_encode('é'))", json!("é")),
+        ("parse_json('{\"a\": [1]}').a[0]", json!(1)),
+        ("parse_yaml('a: [1]').a[0]", json!(1)),
+        ("parse_yaml('')", json!(null)),
+        ("parse_yaml('a: 1\n---\nb: 2')", json!({"a": 1})),
+        ("regex_match('^[0-9]+%$', '50%')", json!(true)),
+        ("regex_match('^5$', n)", json!(true)),
+        ("regex_replace_all('(a)(b)', 'abab', '$2$1')", json!("baba")),
+        (
+            "regex_replace_all_literal('a', 'aba', '$1')",
+            json!("$1b$1"),
+        ),
+        ("pattern_match('w*', 'web')", json!(true)),
+        ("pattern_match('5?', `51`)", json!(true)),
+        ("label_match(`{\"app\": \"web\"}`, labels)", json!(true)),
+        ("label_match(`{}`, labels)", json!(true)),
+        ("label_match(`{\"app\": \"db\"}`, labels)", json!(false)),
+        ("label_match(`{\"none\": \"web\"}`, labels)", json!(false)),
+        ("lookup(labels, 'app')", json!("web")),
+        ("lookup(labels, 'none')", json!(null)),
+        ("lookup(list, `1`)", json!("y")),
+        ("lookup(list, `-1`)", json!(null)),
+        (
+            "items(labels, 'k', 'v')",
+            json!([{"k": "app", "v": "web"}, {"k": "tier", "v": "front"}]),
+        ),
+        ("items(list, 'k', 'v')[1]", json!({"k": 1, "v": "y"})),
+        ("object_from_lists(list, `[1]`)", json!({"x": 1, "y": null})),
+        ("semver_compare('1.2.3', '>=1.2.0 <2.0.0')", json!(true)),
+        (
+            "semver_compare('2.0.0', '>=1.2.0 <2.0.0 || 2.x')",
+            json!(true),
+        ),
+        ("semver_compare('1.3.0', '1.2.x')", json!(false)),
+        ("semver_compare('1.3.0', '> 1.2.x')", json!(true)),
+        ("semver_compare('1.0.0-rc.1', '<1.0.0')", json!(true)),
+        ("semver_compare('1.0.0', '!=1.0.0')", json!(false)),
+        // What is no version is the first of all.
+        ("semver_compare('v1', '>=0.0.1')", json!(false)),
+        ("semver_compare('v1', '<0.0.1')", json!(true)),
+        ("semver_compare('1.5.0', '1.x.x')", json!(false)),
+        ("semver_compare('1.0.9', '1.x.x')", json!(true)),
+        ("semver_compare('2.0.0', '!1.x')", json!(false)),
+        ("semver_compare('2.0.0', '1.0.0 - 2.0.0')", json!(false)),
+        ("semver_compare('2.0.0', '>= 1.0.0  <= 2.0.0')", json!(true)),
+    ] {
+        assert_eq!(evaluate(expression), Ok(value), "{expression}");
+    }
+}
+
+#[test]
+fn what_a_function_cannot_use_is_an_error() {
+    for expression in [
+        "to_boolean('yes')",
+        "base64_decode('%')",
+        "base64_decode('/w==')",
+        "parse_json('{')",
+        "regex_match('(', 'a')",
+        "lookup(labels, `1`)",
+        "lookup(list, 'a')",
+        "lookup(list, `0.5`)",
+        "lookup('a', 'a')",
+        "object_from_lists(`[[]]`, list)",
+        "semver_compare('1.0.0', '1')",
+        "semver_compare('1.0.0', '>1.0.0||<0.1.0')",
+        "semver_compare('1.0.0', '>1.0.0 || || <0.1.0')",
+        "sum(`[]`)",
+        "sum(`[true, 1]`)",
+        "pattern_match('true', `true`)",
+        "semver_compare('1.0.0', '')",
+        "semver_compare('1.0.0', '1.0.0 ||')",
+        "semver_compare('1.0.0', '~1.0.0')",
+        "semver_compare('1.0.0', '<1.0.0 || nonsense')",
+        "to_upper(n)",
+        "time_now()",
+        "random('[a-z]')",
+        "sum('a')",
+        "sum(`[1, \"1\"]`)",
+        "sum(`[\"1\", \"1h\"]`)",
+        "sum(`[\"x\", \"y\"]`)",
+        "image_normalize('a b')",
+        "image_normalize('a@sha256:ab12')",
+        "x509_decode('a')",
+        "add('1h', '30m')",
+        "add(`1`, '1')",
+        "subtract('x', `1`)",
+        "multiply('1', '1')",
+        "divide(`1`, `0`)",
+        "divide('1h', '0s')",
+        "divide(`1`, '1')",
+        "modulo(`1.5`, `1`)",
+        "modulo('1500m', '1')",
+        "modulo('1', '0')",
+        "multiply('1E', `1e30`)",
+        "round(`1`, `-1`)",
+    ] {
+        assert!(evaluate(expression).is_err(), "{expression}");
+    }
+}
+
+#[test]
+fn hostile_yaml_is_an_error() {
+    let parse = |text: &str| {
+        let environment = Environment::standard().with_functions(functions());
+        let expression = Expression::parse("parse_yaml(@)").unwrap();
+        expression.evaluate_json(&json!(text), &environment)
+    };
+    let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+    assert!(parse(&deep(60)).is_ok());
+    assert!(parse(&deep(70)).is_err());
+    assert!(parse(&deep(100_000)).is_err());
+    let laughs: String = (1..30)
+        .map(|at| format!("a{at}: &a{at} [*a{0}, *a{0}, *a{0}, *a{0}]\n", at - 1))
+        .collect();
+    assert!(parse(&format!("a0: &a0 x\n{laughs}")).is_err());
+    assert!(parse("a: [").is_err());
+}
+
+#[test]
+fn what_grows_is_charged_before_it_is_built() {
+    for expression in [
+        "replace_all(long, 'x', long)",
+        "regex_replace_all('x', long, long)",
+    ] {
+        assert!(
+            evaluate(expression).unwrap_err().contains("budget"),
+            "{expression}"
+        );
+    }
+}
+
+/// A probe is the condition that it stands for, whatever key and value are.
+#[test]
+fn a_membership_function_is_its_operator() {
+    proptest::proptest!(|(key in any_json(), value in any_json(), of_document in proptest::bool::ANY)| {
+        for (name, operator) in MEMBERSHIP {
+            let text = match of_document {
+                true => format!("{name}($key, value)"),
+                false => format!("{name}(key, $value)"),
+            };
+            let expression = Expression::parse(&text).unwrap();
+            let environment = Environment::standard().with_functions(query_functions());
+            let (document, parameters) = (json!({"key": key, "value": value}), json!({"key": key, "value": value}));
+            let environment = environment.with_parameters(parameters.as_object().unwrap());
+            let found = expression.evaluate_json(&document, &environment);
+            proptest::prop_assert_eq!(found, Ok(json!(operator.holds(&key, &value))), "{}", text);
+        }
+    });
+}
+
+#[test]
+fn a_membership_function_is_for_queries_alone_and_charged() {
+    for (name, operator) in MEMBERSHIP {
+        let expression = Expression::parse(&format!("{name}(list, long)")).unwrap();
+        assert!(expression.check(functions()).is_err(), "{name}");
+        assert!(expression.check(query_functions()).is_ok(), "{name}");
+        assert!(evaluate(&format!("{name}(list, long)")).is_err());
+        assert!(Operator::names().any(|known| Operator::parse(known) == Some(operator)));
+    }
+    let many: Vec<_> = (0..20_000).map(|at| at.to_string()).collect();
+    let expression = Expression::parse("any_in(@, @)").unwrap();
+    let environment = Environment::standard().with_functions(query_functions());
+    let error = expression.evaluate_json(&json!(many), &environment);
+    assert!(matches!(error, Err(EvalError::Budget { .. })), "{error:?}");
+}
+
+/// Whatever a function is given, it comes to a value or to an error, and to the same one again.
+#[test]
+fn no_function_panics() {
+    let names: Vec<&str> = functions().names().collect();
+    let any_text = proptest::sample::select(vec![
+        "2021-01-02T15:04:05-07:00",
+        "Mon Jan _2 15:04:05 MST 2006",
+        "1h30m",
+        "-9223372036854775808ns",
+        "100Mi",
+        "1e999999999",
+        "[a-z]{3}",
+        "(((",
+        "http://[::1]:80",
+        "ghcr.io/a:b@sha256:00",
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----",
+        "1.2.3 || >=4",
+        "{\"a\": [1]}",
+        "",
+        "é\u{0}*?",
+    ])
+    .prop_map(Value::from);
+    let argument = proptest::prop_oneof![any_json(), any_text];
+    let arguments = proptest::collection::vec(argument, 0..5);
+    let seeds = (proptest::sample::select(names), arguments, any::<u64>());
+    proptest::proptest!(proptest::test_runner::Config::with_cases(2_000), |((name, arguments, seed) in seeds)| {
+        let shown: Vec<_> = (0..arguments.len()).map(|at| match name {
+            "map" if at == 0 => "&@".to_owned(),
+            "sort_by" | "max_by" | "min_by" if at == 1 => "&@".to_owned(),
+            _ => format!("[{at}]"),
+        }).collect();
+        let expression = Expression::parse(&format!("{name}({})", shown.join(", "))).unwrap();
+        let found = || {
+            let seed = EvalSeed::new(i128::from(seed) * 1_000, seed);
+            let environment = Environment::standard().with_functions(functions()).with_seed(Some(&seed));
+            expression.evaluate_json(&json!(arguments), &environment)
+        };
+        proptest::prop_assert_eq!(found(), found());
+    });
+}

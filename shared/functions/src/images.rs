@@ -1,0 +1,159 @@
+//! `images`: the images of a Pod, or of what makes Pods, taken apart.
+//!
+//! ```text
+//! images.containers.NAME.{registry, path, name, tag, digest, reference, referenceWithTag}
+//! ```
+//!
+//! beside `initContainers` and `ephemeralContainers`. Where one of them cannot be taken apart, there is an
+//! error in place of all, so that a rule about images never passes over one.
+
+mod reference;
+
+use serde_json::{Map, Value};
+
+use reference::Image;
+pub(crate) use reference::normal;
+
+/// The JSON pointers to the Pod's spec, by kind.
+const SPECS: &[(&str, &str)] = &[
+    ("Pod", "/spec"),
+    ("DaemonSet", "/spec/template/spec"),
+    ("Deployment", "/spec/template/spec"),
+    ("Job", "/spec/template/spec"),
+    ("ReplicaSet", "/spec/template/spec"),
+    ("ReplicationController", "/spec/template/spec"),
+    ("StatefulSet", "/spec/template/spec"),
+    ("CronJob", "/spec/jobTemplate/spec/template/spec"),
+];
+
+/// Those of an object of this kind; `None` where it has none.
+///
+/// # Errors
+/// Why they cannot be told.
+pub fn images(kind: &str, object: &Value) -> Result<Option<Value>, String> {
+    let Some((_, spec)) = SPECS.iter().find(|(of, _)| *of == kind) else {
+        return Ok(None);
+    };
+    let Some(spec) = spec_of(object, spec)? else {
+        return Ok(None);
+    };
+    let mut images = Map::new();
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        let mut found = Map::new();
+        if let Some(containers) = spec.get(list) {
+            each_of(containers, list, &mut found)?;
+        }
+        if !found.is_empty() {
+            images.insert(list.to_owned(), Value::Object(found));
+        }
+    }
+    Ok((!images.is_empty()).then_some(Value::Object(images)))
+}
+
+/// Null is as good as not there, on the way too.
+fn spec_of<'v>(object: &'v Value, path: &str) -> Result<Option<&'v Map<String, Value>>, String> {
+    let mut found = object;
+    for name in path.split('/').skip(1) {
+        match found {
+            Value::Object(entries) => found = entries.get(name).unwrap_or(&Value::Null),
+            Value::Null => return Ok(None),
+            _ => return Err(format!("what `{name}` should be in is no object")),
+        }
+    }
+    match found {
+        Value::Object(spec) => Ok(Some(spec)),
+        Value::Null => Ok(None),
+        _ => Err("the spec of the Pod is no object".to_owned()),
+    }
+}
+
+/// Visits the objects of a list, or the values of an object.
+fn each_of(containers: &Value, list: &str, found: &mut Map<String, Value>) -> Result<(), String> {
+    match containers {
+        Value::Null => Ok(()),
+        Value::Array(elements) => elements.iter().try_for_each(|element| match element {
+            Value::Object(container) => one(container, list, found),
+            Value::Array(_) => each_of(element, list, found),
+            _ => Ok(()),
+        }),
+        Value::Object(values) => values.values().try_for_each(|value| match value {
+            Value::Object(container) => one(container, list, found),
+            Value::Array(_) => Err(format!("`{list}` holds a list where a container should be")),
+            _ => Ok(()),
+        }),
+        _ => Err(format!("`{list}` is no list")),
+    }
+}
+
+/// One without an image has none; one without a name could not be told from others.
+fn one(
+    container: &Map<String, Value>,
+    list: &str,
+    found: &mut Map<String, Value>,
+) -> Result<(), String> {
+    let text = |field| container.get(field).and_then(Value::as_str);
+    let Some(name) = text("name") else {
+        return Err(format!("a container of `{list}` has no name"));
+    };
+    let Some(image) = text("image").filter(|image| !image.trim().is_empty()) else {
+        return Ok(());
+    };
+    let Some(parsed) = Image::parse(image) else {
+        return Err(format!("`{image}` of container `{name}` is no image"));
+    };
+    found.insert(name.to_owned(), parsed.value());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn images_are_named_by_their_containers() {
+        let digest = format!("sha256:{}", "1f".repeat(32));
+        let digested = format!("z@{digest}");
+        let spec = json!({
+            "containers": [{ "name": "a", "image": "a.io/x/y:1" }, { "name": "b" }, "text"],
+            "initContainers": [{ "name": "i", "image": digested }],
+        });
+        let expected = json!({
+            "containers": { "a": { "registry": "a.io", "path": "x/y", "name": "y", "tag": "1",
+                "reference": "a.io/x/y:1", "referenceWithTag": "a.io/x/y:1" } },
+            "initContainers": { "i": { "registry": "docker.io", "path": "z", "name": "z",
+                "digest": digest, "reference": format!("docker.io/{digested}"),
+                "referenceWithTag": "docker.io/z:" } },
+        });
+        let pod = json!({ "spec": spec });
+        assert_eq!(images("Pod", &pod), Ok(Some(expected.clone())));
+        let deployment = json!({ "spec": { "template": { "spec": spec } } });
+        assert_eq!(images("Deployment", &deployment), Ok(Some(expected)));
+        assert_eq!(images("ConfigMap", &pod), Ok(None));
+        for none in [
+            json!({}),
+            json!({ "spec": null }),
+            json!({ "spec": { "containers": null } }),
+        ] {
+            assert_eq!(images("Pod", &none), Ok(None), "{none}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_taken_apart_is_an_error_for_all() {
+        let good = json!({ "name": "a", "image": "nginx" });
+        for spec in [
+            json!({ "containers": [good, { "name": "b", "image": "!" }] }),
+            json!({ "containers": [good, { "image": "nginx" }] }),
+            json!({ "containers": [good, {}] }),
+            json!({ "containers": [good], "initContainers": "none" }),
+            json!({ "containers": { "a": [good] } }),
+            json!("text"),
+        ] {
+            let found = images("Pod", &json!({ "spec": spec }));
+            assert!(found.is_err(), "{spec}: {found:?}");
+        }
+        assert!(images("Deployment", &json!({ "spec": "text" })).is_err());
+    }
+}

@@ -1,0 +1,204 @@
+//! `AnyIn` and its kin: whether elements of the key are in the value.
+//!
+//! Key and value are compared as text, with wildcards in either. The key is a scalar or a list of
+//! them. The value is a list, or a string: a range as in `1-10`, a JSON array of strings, or one
+//! pattern.
+
+use std::borrow::Cow;
+
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use crate::{
+    values::{self, Range},
+    wildcard,
+};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Quantifier {
+    Any,
+    All,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Set {
+    In,
+    NotIn,
+}
+
+/// Returns whether any or all elements of the key are in, or not in, the value. A value that is neither a
+/// list nor a string has no elements: then nothing is in it, and nothing is not in it.
+pub(super) fn holds(quantifier: Quantifier, set: Set, key: &Value, value: &Value) -> bool {
+    let elements: Vec<Cow<'_, str>> = match key {
+        Value::Array(elements) => elements.iter().map(values::text).collect(),
+        Value::Null | Value::Object(_) => return false,
+        scalar => {
+            return scalar_in(&values::text(scalar), value)
+                .is_some_and(|is_in| is_in == (set == Set::In));
+        }
+    };
+    let Some(members) = Members::of_list_key(quantifier, &elements, value) else {
+        return false;
+    };
+    let mut elements = elements.iter();
+    match (quantifier, set) {
+        (Quantifier::Any, Set::In) => elements.any(|element| members.have(element)),
+        (Quantifier::All, Set::In) => elements.all(|element| members.have(element)),
+        (Quantifier::Any, Set::NotIn) => elements.any(|element| members.lack(element)),
+        (Quantifier::All, Set::NotIn) => !elements.any(|element| members.have(element)),
+    }
+}
+
+/// The values among which keys are looked for.
+enum Members<'a> {
+    Patterns(Vec<Cow<'a, str>>),
+    Range(Range<'a>),
+}
+
+impl<'a> Members<'a> {
+    /// `None`: nothing can be in the value, nor out of it.
+    fn of_list_key(
+        quantifier: Quantifier,
+        elements: &[Cow<'_, str>],
+        value: &'a Value,
+    ) -> Option<Self> {
+        match value {
+            Value::Array(members) => {
+                Some(Self::Patterns(members.iter().map(values::text).collect()))
+            }
+            Value::String(text) => {
+                // A single element that is spelled like the value is in it, even if it looks like a
+                // range or an array.
+                if let [only] = elements
+                    && only == text
+                {
+                    return Some(Self::Patterns(vec![Cow::Borrowed(text)]));
+                }
+                match Range::parse(text) {
+                    Some(range) => Some(Self::Range(range)),
+                    None => string_members(text).map(Self::Patterns),
+                }
+            }
+            Value::Number(_) | Value::Bool(_) if quantifier == Quantifier::Any => {
+                Some(Self::Patterns(vec![values::text(value)]))
+            }
+            _ => None,
+        }
+    }
+
+    fn have(&self, element: &str) -> bool {
+        match self {
+            Self::Patterns(patterns) => patterns.iter().any(|pattern| alike(element, pattern)),
+            Self::Range(range) => range.contains(element),
+        }
+    }
+
+    /// Not just the opposite of [`have`](Self::have): what does not compare with a range is neither
+    /// within nor outside.
+    fn lack(&self, element: &str) -> bool {
+        match self {
+            Self::Patterns(_) => !self.have(element),
+            Self::Range(range) => range.excludes(element),
+        }
+    }
+}
+
+/// Returns whether one scalar is in the value; `None` where the value has no elements.
+fn scalar_in(key: &str, value: &Value) -> Option<bool> {
+    match value {
+        Value::Array(members) => Some(
+            members
+                .iter()
+                .any(|member| alike(key, &values::text(member))),
+        ),
+        Value::String(text) => {
+            if wildcard::matches(text, key) {
+                return Some(true);
+            }
+            if let Some(range) = Range::parse(text) {
+                return Some(range.contains(key));
+            }
+            Some(string_members(text)?.iter().any(|member| member == key))
+        }
+        _ => None,
+    }
+}
+
+/// Wildcards in either direction.
+fn alike(one: &str, other: &str) -> bool {
+    one == other
+        || (wildcard::has_wildcard(one) && wildcard::matches(one, other))
+        || (wildcard::has_wildcard(other) && wildcard::matches(other, one))
+}
+
+/// A string that is JSON is an array of strings or nothing; any other string is its own member.
+fn string_members(text: &str) -> Option<Vec<Cow<'_, str>>> {
+    match serde_json::from_str::<Value>(text) {
+        Ok(json) => json_strings(json),
+        // JSON has numbers that no value holds.
+        Err(_) if serde_json::from_str::<IgnoredAny>(text).is_ok() => None,
+        Err(_) => Some(vec![Cow::Borrowed(text)]),
+    }
+}
+
+fn json_strings(json: Value) -> Option<Vec<Cow<'static, str>>> {
+    match json {
+        Value::Null => Some(Vec::new()),
+        Value::Array(members) => members
+            .into_iter()
+            .map(|member| match member {
+                Value::String(text) => Some(Cow::Owned(text)),
+                _ => None,
+            })
+            .collect(),
+        _ => None,
+    }
+}
+
+/// The deprecated `In` and `NotIn`: a scalar key with wildcards, a list of strings without them. A
+/// string is an array of strings in JSON, or has no elements but itself; a list of nothing but that string
+/// meets both.
+pub(super) fn in_strings(key: &Value, value: &Value, negated: bool) -> bool {
+    if let (Value::Array(elements), Value::String(_)) = (key, value)
+        && let [only] = &**elements
+        && only == value
+    {
+        return true;
+    }
+    let is_in = match key {
+        Value::Null | Value::Object(_) => None,
+        Value::Array(elements) => list_in_strings(elements, value),
+        scalar => scalar_in_strings(&values::text(scalar), value),
+    };
+    is_in.is_some_and(|is_in| is_in != negated)
+}
+
+fn list_in_strings(elements: &[Value], value: &Value) -> Option<bool> {
+    let elements = strings(elements)?;
+    let members = match value {
+        Value::Array(members) => strings(members)?.into_iter().map(Cow::Borrowed).collect(),
+        Value::String(text) => json_strings(serde_json::from_str(text).ok()?)?,
+        _ => return None,
+    };
+    Some(
+        elements
+            .iter()
+            .all(|element| members.iter().any(|member| member == element)),
+    )
+}
+
+fn scalar_in_strings(key: &str, value: &Value) -> Option<bool> {
+    match value {
+        Value::Array(_) => scalar_in(key, value),
+        Value::String(text) if wildcard::matches(text, key) => Some(true),
+        Value::String(text) => {
+            let members = json_strings(serde_json::from_str(text).ok()?)?;
+            Some(members.iter().any(|member| member == key))
+        }
+        _ => None,
+    }
+}
+
+fn strings(values: &[Value]) -> Option<Vec<&str>> {
+    values.iter().map(Value::as_str).collect()
+}

@@ -1,0 +1,335 @@
+//! `pattern`: what an object must look like, with anchors that say of which objects.
+//!
+//! | key | means |
+//! |---|---|
+//! | `key` | it must match; `*` is anything that is there |
+//! | `(key)` | what stands beside it speaks only of objects where it matches |
+//! | `<(key)` | the whole pattern speaks only of objects where it matches, if it is there |
+//! | `=(key)` | it must match, if it is there |
+//! | `X(key)` | it must not be there |
+//! | `^(key)` | a list: for each pattern, a map, there must be an element that matches |
+//!
+//! One pattern in a list speaks of every element of the object's list. Recursion is as deep as the
+//! pattern, whose depth the manifest's bounds.
+
+mod leaf;
+mod metadata;
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+/// Why an object does not match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// The pattern does not speak of it.
+    Skip {
+        /// The condition that is not met, for people.
+        reason: String,
+        /// Set if an anchor of the map itself says so, not one of a list or a map within. Only then what
+        /// stands beside it does not count either.
+        is_direct: bool,
+    },
+    /// It differs.
+    Differs(Difference),
+}
+
+/// A difference between an object and a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The path of the field, like `/spec/containers/0/image/`.
+    pub path: String,
+    /// The difference, for people.
+    pub message: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// Returns whether `object` matches `pattern`.
+///
+/// # Errors
+/// [`Mismatch`]: the first one, in the pattern's order.
+pub fn matches(pattern: &Value, object: &Value) -> Result<(), Mismatch> {
+    element(pattern, object, "/")
+}
+
+/// The anchor of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Anchor {
+    None,
+    Condition,
+    Global,
+    Equality,
+    Negation,
+    Existence,
+}
+
+impl Anchor {
+    /// The anchor of a key, and the key without it.
+    fn parse(key: &str) -> (Self, &str) {
+        // Most keys bear none, and each is looked at for every object.
+        if !key.ends_with(')') {
+            return (Self::None, key);
+        }
+        let inside = |prefix: &str| {
+            let inside = key.strip_prefix(prefix)?.strip_suffix(')')?;
+            (!inside.is_empty()).then_some(inside.trim())
+        };
+        [
+            ("(", Self::Condition),
+            ("<(", Self::Global),
+            ("=(", Self::Equality),
+            ("X(", Self::Negation),
+            ("^(", Self::Existence),
+        ]
+        .into_iter()
+        .find_map(|(prefix, anchor)| Some((anchor, inside(prefix)?)))
+        .unwrap_or((Self::None, key))
+    }
+
+    /// Returns whether the anchor is judged before keys without an anchor.
+    const fn is_first(self) -> bool {
+        !matches!(self, Self::None | Self::Global)
+    }
+}
+
+fn has_anchors(pattern: &Value) -> bool {
+    match pattern {
+        Value::Object(entries) => entries
+            .iter()
+            .any(|(key, value)| Anchor::parse(key).0 != Anchor::None || has_anchors(value)),
+        Value::Array(elements) => elements.iter().any(has_anchors),
+        _ => false,
+    }
+}
+
+fn element(pattern: &Value, object: &Value, path: &str) -> Result<(), Mismatch> {
+    match (pattern, object) {
+        (Value::Object(pattern), Value::Object(object)) => map(pattern, object, path),
+        (Value::Array(pattern), Value::Array(object)) => list(pattern, object, path),
+        (Value::Object(_), other) => Err(differs(path, other_shape("an object", other))),
+        (Value::Array(_), other) => Err(differs(path, other_shape("a list", other))),
+        (leaf, Value::Array(elements)) => elements
+            .iter()
+            .try_for_each(|element| scalar(leaf, element, path)),
+        (leaf, object) => scalar(leaf, object, path),
+    }
+}
+
+fn scalar(pattern: &Value, value: &Value, path: &str) -> Result<(), Mismatch> {
+    match leaf::matches(pattern, value) {
+        true => Ok(()),
+        false => {
+            let message = format!("the value {value} does not match {pattern} at path {path}");
+            Err(differs(path, message))
+        }
+    }
+}
+
+fn map(
+    pattern: &Map<String, Value>,
+    object: &Map<String, Value>,
+    path: &str,
+) -> Result<(), Mismatch> {
+    let expanded = metadata::expand(pattern, object);
+    let pattern = expanded.as_ref().unwrap_or(pattern);
+    let (first, others): (Vec<_>, Vec<_>) = pattern
+        .iter()
+        .map(|(written, pattern)| Key::parse(written, pattern))
+        .partition(|key| key.anchor.is_first());
+    anchored(first, object, path)?;
+    in_order(others)
+        .into_iter()
+        .try_for_each(|key| one_key(key, object, path))
+}
+
+/// One entry of a pattern's map.
+#[derive(Clone, Copy, Debug)]
+struct Key<'p> {
+    written: &'p str,
+    anchor: Anchor,
+    name: &'p str,
+    pattern: &'p Value,
+}
+
+impl<'p> Key<'p> {
+    fn parse(written: &'p str, pattern: &'p Value) -> Self {
+        let (anchor, name) = Anchor::parse(written);
+        Self {
+            written,
+            anchor,
+            name,
+            pattern,
+        }
+    }
+}
+
+/// All anchors of a map are asked, in the order of their text, so conditions before all others.
+///
+/// One that says of the map itself that the pattern does not speak of it hides what follows. One that
+/// says so of something within counts only where no other anchor applied: a list of which the pattern
+/// speaks of no element says nothing of the list beside it.
+fn anchored(
+    mut keys: Vec<Key<'_>>,
+    object: &Map<String, Value>,
+    path: &str,
+) -> Result<(), Mismatch> {
+    keys.sort_unstable_by_key(|key| key.written);
+    let (mut applied, mut skipped) = (0_usize, None);
+    for key in keys {
+        match one_key(key, object, path) {
+            Ok(()) => applied += 1,
+            Err(Mismatch::Skip {
+                reason,
+                is_direct: true,
+            }) => return Err(nested_skip(reason)),
+            Err(Mismatch::Skip { reason, .. }) => skipped = Some(reason),
+            Err(differs) => return Err(differs),
+        }
+    }
+    match skipped {
+        Some(reason) if applied == 0 => Err(nested_skip(reason)),
+        _ => Ok(()),
+    }
+}
+
+/// Those that may say that the pattern does not speak of the object come first, the last of the
+/// alphabet before the others; then the rest, in its order. The first that differs is told, and it
+/// decides between "differs" and "does not speak of it".
+fn in_order(mut keys: Vec<Key<'_>>) -> Vec<Key<'_>> {
+    keys.sort_unstable_by_key(|key| key.written);
+    let (mut ordered, rest): (Vec<_>, Vec<_>) = keys
+        .into_iter()
+        .partition(|key| key.anchor == Anchor::Global || has_anchors(key.pattern));
+    ordered.reverse();
+    ordered.extend(rest);
+    ordered
+}
+
+fn one_key(key: Key<'_>, object: &Map<String, Value>, outer: &str) -> Result<(), Mismatch> {
+    let (found, pattern) = (object.get(key.name), key.pattern);
+    let path = format!("{outer}{}/", key.name);
+    match (key.anchor, found) {
+        (Anchor::None, found) => plain(pattern, found, &path),
+        (Anchor::Condition, None) => Err(Mismatch::Skip {
+            reason: format!("the condition at {path} speaks of what is not there"),
+            is_direct: true,
+        }),
+        (Anchor::Condition | Anchor::Global, Some(found)) => {
+            element(pattern, found, &path).map_err(Mismatch::into_direct_skip)
+        }
+        (Anchor::Equality, Some(found)) => element(pattern, found, &path),
+        (Anchor::Negation, Some(_)) => Err(differs(&path, format!("{path} is not allowed"))),
+        (Anchor::Existence, Some(found)) => existence(pattern, found, &path),
+        (Anchor::Global | Anchor::Equality | Anchor::Negation | Anchor::Existence, None) => Ok(()),
+    }
+}
+
+fn plain(pattern: &Value, found: Option<&Value>, path: &str) -> Result<(), Mismatch> {
+    let found = found.unwrap_or(&Value::Null);
+    match (pattern.as_str(), found) {
+        (Some("*"), Value::Null) => Err(differs(path, format!("{path} is not there"))),
+        (Some("*"), _) => Ok(()),
+        _ => element(pattern, found, path),
+    }
+}
+
+/// For each pattern some element must match.
+fn existence(pattern: &Value, found: &Value, path: &str) -> Result<(), Mismatch> {
+    let (Value::Array(patterns), Value::Array(elements)) = (pattern, found) else {
+        return Err(differs(
+            path,
+            format!("`^()` is about lists, at path {path}"),
+        ));
+    };
+    let is_there = |pattern: &Value| {
+        pattern.is_object()
+            && elements
+                .iter()
+                .any(|found| element(pattern, found, path).is_ok())
+    };
+    match patterns.iter().all(is_there) {
+        true => Ok(()),
+        false => Err(differs(path, format!("no element matches at path {path}"))),
+    }
+}
+
+fn list(pattern: &[Value], object: &[Value], path: &str) -> Result<(), Mismatch> {
+    match pattern {
+        [] => Err(differs(
+            path,
+            format!("the pattern has an empty list at {path}"),
+        )),
+        [every @ Value::Object(_), ..] => each(object.iter().map(|object| (every, object)), path),
+        [Value::Array(_), ..] if object.len() < pattern.len() => {
+            Err(differs(path, format!("the list at {path} is too short")))
+        }
+        [Value::Array(_), ..] => each(pattern.iter().zip(object), path),
+        [every, ..] => object
+            .iter()
+            .try_for_each(|object| scalar(every, object, path)),
+    }
+}
+
+/// Elements that the pattern does not speak of are passed over, unless it speaks of none.
+fn each<'v>(
+    pairs: impl Iterator<Item = (&'v Value, &'v Value)>,
+    path: &str,
+) -> Result<(), Mismatch> {
+    let (mut matched, mut skipped) = (0_usize, None);
+    for (at, (pattern, object)) in pairs.enumerate() {
+        match element(pattern, object, &format!("{path}{at}/")) {
+            Ok(()) => matched += 1,
+            Err(Mismatch::Skip { reason, .. }) => skipped = Some(reason),
+            Err(differs) => return Err(differs),
+        }
+    }
+    match skipped {
+        Some(reason) if matched == 0 => Err(nested_skip(reason)),
+        _ => Ok(()),
+    }
+}
+
+impl Mismatch {
+    fn into_direct_skip(self) -> Self {
+        let reason = match self {
+            Self::Differs(difference) => difference.message,
+            Self::Skip { reason, .. } => reason,
+        };
+        Self::Skip {
+            reason,
+            is_direct: true,
+        }
+    }
+}
+
+fn nested_skip(reason: String) -> Mismatch {
+    Mismatch::Skip {
+        reason,
+        is_direct: false,
+    }
+}
+
+fn differs(path: &str, message: String) -> Mismatch {
+    Mismatch::Differs(Difference {
+        path: path.to_owned(),
+        message,
+    })
+}
+
+fn other_shape(expected: &str, found: &Value) -> String {
+    let found = match found {
+        Value::Null => "nothing",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+        _ => "a scalar",
+    };
+    format!("{expected} is expected, found {found}")
+}
+
+#[cfg(test)]
+mod tests;

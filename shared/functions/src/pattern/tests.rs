@@ -1,0 +1,306 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::any_json;
+
+/// Returns `ok`, `skip`, or the path of the difference.
+fn verdict(pattern: &Value, object: &Value) -> String {
+    match matches(pattern, object) {
+        Ok(()) => "ok".to_owned(),
+        Err(Mismatch::Skip { .. }) => "skip".to_owned(),
+        Err(Mismatch::Differs(difference)) => difference.path,
+    }
+}
+
+#[test]
+fn leaves() {
+    for (pattern, value, expected) in [
+        (json!("a*"), json!("abc"), true),
+        (json!("?*"), json!("a"), true),
+        (json!("?*"), json!(""), false),
+        (json!("?*"), json!(null), false),
+        (json!("*"), json!(5), true),
+        (json!("a | b"), json!("b"), true),
+        (json!("a|b"), json!("c"), false),
+        (json!("!a & !b"), json!("c"), true),
+        (json!("!a & !b"), json!("b"), false),
+        (json!("!*:latest"), json!("nginx:latest"), false),
+        (json!("!*:latest"), json!("nginx:1"), true),
+        (json!(">=2"), json!(2), true),
+        (json!(">2"), json!("2"), false),
+        (json!("<1Gi"), json!("512Mi"), true),
+        (json!("<=1h"), json!("3600s"), true),
+        (json!(">1h"), json!("30m"), false),
+        (json!("<=5"), json!(null), true),
+        // One reading is enough: what both sides are is not compared as text again.
+        (json!("!1Gi"), json!("1024Mi"), false),
+        (json!("!1Gi"), json!("1025Mi"), true),
+        (json!("!60s"), json!("1m"), false),
+        (json!("!60s"), json!("61s"), true),
+        (json!("!60s"), json!("soon"), true),
+        (json!("!0"), json!(null), false),
+        (json!("!x"), json!(null), false),
+        (json!("1-10"), json!(10), true),
+        (json!("1-10"), json!(11), false),
+        (json!("1Mi-1Gi"), json!("100Mi"), true),
+        (json!("1!-10"), json!(11), true),
+        (json!("1!-10"), json!(5), false),
+        (json!("a-b"), json!("a-b"), true),
+        (json!("1"), json!(1), true),
+        (json!("true"), json!(true), true),
+        (json!(1), json!("1"), true),
+        (json!(1), json!(1.0), true),
+        (json!(1), json!("+01"), true),
+        (json!(1), json!("1.0"), false),
+        (json!(1.0), json!("1.0"), true),
+        (json!(1.5), json!("1.5"), true),
+        // What is no integer has six decimals as a quantity, and an exponent as text.
+        (json!("0"), json!(1e-7), true),
+        (json!(">0"), json!(1e-7), false),
+        (json!("<0.1"), json!(0.05), true),
+        (json!("?E-02"), json!(0.05), true),
+        (json!("*E+20"), json!(1e20), true),
+        (json!("1?"), json!(10), true),
+        (json!(1), json!(2), false),
+        (json!(true), json!(true), true),
+        (json!(true), json!("true"), false),
+        (json!(null), json!(null), true),
+        (json!(null), json!(0), true),
+        (json!(null), json!("x"), false),
+        (json!("x"), json!({}), false),
+        (json!("|"), json!("a"), false),
+    ] {
+        let found = leaf::matches(&pattern, &value);
+        assert_eq!(found, expected, "{pattern} {value}");
+    }
+}
+
+#[test]
+fn anchors() {
+    let pod = json!({ "spec": { "containers": [
+        { "name": "a", "image": "x:latest", "imagePullPolicy": "Always" },
+        { "name": "b", "image": "y:1", "securityContext": { "privileged": false } },
+    ], "hostPID": true, "volumes": [{ "hostPath": {} }, { "emptyDir": {} }] } });
+    for (pattern, expected) in [
+        (json!({ "spec": { "containers": [{ "name": "?" }] } }), "ok"),
+        (
+            json!({ "spec": { "containers": [{ "image": "*:1" }] } }),
+            "/spec/containers/0/image/",
+        ),
+        // Only of those that are of `latest`.
+        (
+            json!({ "spec": { "containers": [{ "(image)": "*:latest", "imagePullPolicy": "Always" }] } }),
+            "ok",
+        ),
+        (
+            json!({ "spec": { "containers": [{ "(image)": "*:1", "imagePullPolicy": "Always" }] } }),
+            "/spec/containers/1/imagePullPolicy/",
+        ),
+        (
+            json!({ "spec": { "containers": [{ "(image)": "z", "name": "z" }] } }),
+            "skip",
+        ),
+        (
+            json!({ "spec": { "(nope)": true, "hostPID": false } }),
+            "skip",
+        ),
+        (
+            json!({ "spec": { "containers": [{ "=(securityContext)": { "=(privileged)": false } }] } }),
+            "ok",
+        ),
+        (
+            json!({ "spec": { "containers": [{ "=(securityContext)": { "=(privileged)": true } }] } }),
+            "/spec/containers/1/securityContext/privileged/",
+        ),
+        (
+            json!({ "spec": { "=(hostIPC)": "false", "X(hostNetwork)": "null" } }),
+            "ok",
+        ),
+        (
+            json!({ "spec": { "X(hostPID)": "null" } }),
+            "/spec/hostPID/",
+        ),
+        (
+            json!({ "spec": { "volumes": [{ "X(hostPath)": "null" }] } }),
+            "/spec/volumes/0/hostPath/",
+        ),
+        (
+            json!({ "spec": { "^(containers)": [{ "image": "y:*" }] } }),
+            "ok",
+        ),
+        (
+            json!({ "spec": { "^(containers)": [{ "image": "z:*" }] } }),
+            "/spec/containers/",
+        ),
+        (
+            json!({ "spec": { "^(containers)": ["*"] } }),
+            "/spec/containers/",
+        ),
+        (json!({ "spec": { "^(initContainers)": ["*"] } }), "ok"),
+        (
+            json!({ "spec": { "^(initContainers)": [{ "image": "z:*" }] } }),
+            "ok",
+        ),
+        (
+            json!({ "spec": { "containers": [{ "<(image)": "*:latest", "imagePullPolicy": "Never" }] } }),
+            "/spec/containers/0/imagePullPolicy/",
+        ),
+        (
+            json!({ "spec": { "hostPID": false, "containers": [{ "<(image)": "z" }] } }),
+            "skip",
+        ),
+        (json!({ "spec": { "containers": "*" } }), "ok"),
+        (
+            json!({ "spec": { "initContainers": "*" } }),
+            "/spec/initContainers/",
+        ),
+        (
+            json!({ "spec": { "initContainers": [{ "name": "*" }] } }),
+            "/spec/initContainers/",
+        ),
+        (json!({ "spec": [] }), "/spec/"),
+    ] {
+        assert_eq!(verdict(&pattern, &pod), expected, "{pattern}");
+    }
+}
+
+#[test]
+fn a_list_of_which_nothing_is_said_does_not_hide_what_stands_beside_it() {
+    let object = json!({ "kept": "bad", "lists": {
+        "inits": [{ "image": "other/a", "pull": "Never" }],
+        "mains": [{ "image": "reg/a", "pull": "Never" }],
+        "node": "n",
+    } });
+    let of_reg = json!([{ "(image)": "reg/*", "pull": "Always" }]);
+    let of_all = json!([{ "(image)": "*", "pull": "Never" }]);
+    let with_global = json!([{ "<(image)": "reg/*" }]);
+    let differs = "/lists/mains/0/pull/";
+    for (lists, expected) in [
+        // None of the anchors applies.
+        (json!({ "=(inits)": of_reg, "node": "x" }), "skip"),
+        (json!({ "=(inits)": with_global, "node": "x" }), "skip"),
+        // A sibling differs, before it or after it.
+        (json!({ "=(inits)": of_reg, "=(mains)": of_reg }), differs),
+        (
+            json!({ "=(inits)": with_global, "=(mains)": of_reg }),
+            differs,
+        ),
+        (
+            json!({ "=(inits)": of_reg, "X(node)": "null" }),
+            "/lists/node/",
+        ),
+        (
+            json!({ "=(inits)": of_reg, "^(mains)": [{ "image": "z" }] }),
+            "/lists/mains/",
+        ),
+        // A sibling applies: what bears no anchor is judged too.
+        (
+            json!({ "=(inits)": of_reg, "=(mains)": of_all, "node": "x" }),
+            "/lists/node/",
+        ),
+        (
+            json!({ "=(inits)": of_reg, "=(absent)": "x", "node": "x" }),
+            "/lists/node/",
+        ),
+        (
+            json!({ "=(inits)": of_reg, "=(mains)": of_all, "node": "n" }),
+            "ok",
+        ),
+        // A condition of the map itself hides all of it.
+        (json!({ "(node)": "x", "=(mains)": of_reg }), "skip"),
+        (json!({ "(absent)": "x", "=(mains)": of_reg }), "skip"),
+        (json!({ "(inits)": of_reg, "=(mains)": of_reg }), "skip"),
+        (json!({ "(node)": "n", "=(mains)": of_reg }), differs),
+    ] {
+        let pattern = json!({ "lists": lists });
+        assert_eq!(verdict(&pattern, &object), expected, "{pattern}");
+    }
+}
+
+#[test]
+fn a_global_anchor_reaches_through_maps_and_not_through_lists() {
+    let object = json!({ "a": { "b": { "c": 1 } }, "d": 1 });
+    let global = json!({ "b": { "<(c)": 2 } });
+    for (pattern, expected) in [
+        (json!({ "=(a)": global, "=(d)": 2 }), "skip"),
+        // What differs before it is told first.
+        (
+            json!({ "(d)": 1, "=(a)": { "=(b)": { "c": 2 } } }),
+            "/a/b/c/",
+        ),
+        (json!({ "=(a)": global, "X(d)": "null" }), "skip"),
+        (
+            json!({ "=(a)": { "=(b)": { "(c)": 2 } }, "X(d)": "null" }),
+            "/d/",
+        ),
+    ] {
+        assert_eq!(verdict(&pattern, &object), expected, "{pattern}");
+    }
+}
+
+#[test]
+fn what_may_say_that_it_is_not_spoken_of_comes_first_from_the_end_of_the_alphabet() {
+    let object = json!({ "a": [{ "n": 1, "v": 1 }], "b": [{ "n": 1, "v": 1 }], "c": 1, "d": 1 });
+    let differs = json!([{ "(n)": 1, "v": 2 }]);
+    let skips = json!([{ "(n)": 2, "v": 2 }]);
+    for (pattern, expected) in [
+        (json!({ "a": differs, "b": skips }), "skip"),
+        (json!({ "a": skips, "b": differs }), "/b/0/v/"),
+        (json!({ "c": 2, "b": skips }), "skip"),
+        (json!({ "a": 2, "b": differs }), "/b/0/v/"),
+        (json!({ "d": 2, "c": 2 }), "/c/"),
+        // A global anchor stands where its sign stands in the alphabet: last of these.
+        (json!({ "<(c)": 2, "a": differs }), "/a/0/v/"),
+        (json!({ "<(c)": 2, "c": 2 }), "skip"),
+    ] {
+        assert_eq!(verdict(&pattern, &object), expected, "{pattern}");
+    }
+}
+
+#[test]
+fn a_scalar_speaks_of_every_element_of_a_list() {
+    let object = json!({ "a": ["x1", "x2"], "b": [["y"], ["z"]] });
+    assert_eq!(verdict(&json!({ "a": "x*" }), &object), "ok");
+    assert_eq!(verdict(&json!({ "a": ["x?"] }), &object), "ok");
+    assert_eq!(verdict(&json!({ "a": "x1" }), &object), "/a/");
+    assert_eq!(verdict(&json!({ "b": [["y"], ["z"]] }), &object), "ok");
+    assert_eq!(verdict(&json!({ "b": [["y"], ["y"]] }), &object), "/b/1/");
+    assert_eq!(
+        verdict(&json!({ "b": [["y"], ["z"], ["z"]] }), &object),
+        "/b/"
+    );
+    assert_eq!(verdict(&json!({ "a": [] }), &object), "/a/");
+}
+
+#[test]
+fn keys_of_labels_and_annotations_may_hold_wildcards() {
+    let object = json!({ "metadata": { "labels": { "app.corp/team": "blue", "app": "x" } } });
+    let pattern = |key: &str, value: &str| json!({ "metadata": { "labels": { key: value } } });
+    assert_eq!(verdict(&pattern("*corp/team", "blue"), &object), "ok");
+    assert_eq!(
+        verdict(&pattern("*/team", "red"), &object),
+        "/metadata/labels/*/team/"
+    );
+    assert_eq!(
+        verdict(&pattern("X(app.*)", "null"), &object),
+        "/metadata/labels/app.corp/team/"
+    );
+    assert_eq!(verdict(&pattern("=(other.*)", "?*"), &object), "ok");
+    assert_eq!(
+        verdict(&pattern("?*", "?*"), &json!({ "metadata": {} })),
+        "/metadata/labels/"
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_pattern_panics(pattern in any_json(), object in any_json()) {
+        let _ = matches(&pattern, &object);
+    }
+
+    #[test]
+    fn no_text_panics(pattern in "[a-c0-9.!<>=|& *?-]{0,12}", value in any_json()) {
+        let _ = leaf::matches(&Value::String(pattern), &value);
+    }
+}

@@ -1,0 +1,20 @@
+//! Values that texts are read as: durations, quantities, numbers, ranges, addresses, URLs, names.
+
+mod address;
+mod duration;
+mod format;
+mod json;
+mod number;
+mod quantity;
+mod range;
+mod url;
+
+pub use address::{Cidr, parse_ip};
+pub use duration::{Duration, duration_ns};
+pub use format::Format;
+pub(crate) use json::equal;
+pub use json::text;
+pub(crate) use number::Number;
+pub use quantity::Quantity;
+pub(crate) use range::Range;
+pub use url::{Url, unescaped};

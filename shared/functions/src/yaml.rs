@@ -1,0 +1,135 @@
+//! YAML as Kubernetes reads it: `kubectl`, Kyverno and the API server go through `sigs.k8s.io/yaml`, which reads YAML 1.1
+//! and goes on with what is JSON of it.
+//!
+//! So `0644` is 420 and `yes` is true, of two values for one key the last counts, and a number without a fraction is
+//! an integer however it is written.
+
+use serde_json::Value;
+use serde_saphyr::{Options, options::DuplicateKeyPolicy};
+use thiserror::Error;
+
+/// The position and the reason of a fault in YAML.
+#[derive(Debug, Error)]
+#[error(transparent)]
+pub struct YamlError(#[from] serde_saphyr::Error);
+
+/// The one document of a text.
+///
+/// # Errors
+/// It is no YAML, or has several documents.
+pub fn read(text: &str) -> Result<Value, YamlError> {
+    let read = serde_saphyr::from_str_with_options(text, options())?;
+    Ok(as_json(read))
+}
+
+/// All documents of a text that have anything in them.
+///
+/// # Errors
+/// It is no YAML.
+pub fn read_all(text: &str) -> Result<Vec<Value>, YamlError> {
+    all(text, options())
+}
+
+/// Like [`read_all`], with at most so many levels and values.
+pub(crate) fn read_all_within(
+    text: &str,
+    depth_max: usize,
+    nodes_max: usize,
+) -> Result<Vec<Value>, YamlError> {
+    let mut within = options();
+    within.budget = serde_saphyr::budget! { max_depth: depth_max, max_nodes: nodes_max };
+    all(text, within)
+}
+
+fn all(text: &str, options: Options) -> Result<Vec<Value>, YamlError> {
+    let read: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)?;
+    Ok(read.into_iter().map(as_json).collect())
+}
+
+fn options() -> Options {
+    serde_saphyr::options! {
+        duplicate_keys: DuplicateKeyPolicy::LastWins,
+        legacy_octal_numbers: true,
+    }
+}
+
+/// Turns numbers into those that Go writes as JSON and reads again. The reader bounds the depth.
+fn as_json(mut value: Value) -> Value {
+    match &mut value {
+        Value::Number(number) => {
+            if let Some(integer) = number.as_f64().filter(|_| number.is_f64()).and_then(whole) {
+                return integer.into();
+            }
+        }
+        Value::Array(elements) => {
+            for element in elements {
+                *element = as_json(element.take());
+            }
+        }
+        Value::Object(entries) => {
+            for (_, value) in entries.iter_mut() {
+                *value = as_json(value.take());
+            }
+        }
+        _ => {}
+    }
+    value
+}
+
+/// The integer that a float is.
+fn whole(float: f64) -> Option<i64> {
+    /// The first float that is no `i64` any more.
+    const BEYOND: f64 = 9_223_372_036_854_775_808.0;
+    (float.fract() == 0.0 && float.abs() < BEYOND).then_some(float as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_kubernetes() {
+        for (text, expected) in [
+            ("0644", json!(420)),
+            ("007", json!(7)),
+            ("-010", json!(-8)),
+            ("+010", json!(8)),
+            ("0", json!(0)),
+            ("0o17", json!(15)),
+            ("0x1F", json!(31)),
+            ("0b101", json!(5)),
+            // No octal digits: a float in Go, which its JSON writes without a fraction.
+            ("08", json!(8)),
+            ("1e3", json!(1000)),
+            ("1.0", json!(1)),
+            ("-0.0", json!(0)),
+            ("1.5", json!(1.5)),
+            ("1e19", json!(1e19)),
+            ("18446744073709551615", json!(u64::MAX)),
+            ("\"0644\"", json!("0644")),
+            ("yes", json!(true)),
+            ("0644x", json!("0644x")),
+            ("[{a: 0400}, [1.0]]", json!([{"a": 256}, [1]])),
+        ] {
+            assert_eq!(read(text).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn of_two_values_for_one_key_the_last_counts() {
+        assert_eq!(read("{a: 1, a: 2}").unwrap(), json!({"a": 2}));
+    }
+
+    #[test]
+    fn documents_are_told_apart() {
+        assert_eq!(
+            read_all("a: 010\n---\n---\n1\n").unwrap(),
+            [json!({"a": 8}), json!(1)]
+        );
+        assert!(read("a: 1\n---\nb: 1\n").is_err());
+        let error = read_all("a: [").unwrap_err().to_string();
+        assert!(error.contains("line 1"), "{error}");
+    }
+}

@@ -1,0 +1,134 @@
+//! Limits on the steps, depth and memory of one evaluation.
+
+use crate::error::{BudgetKind, EvalError};
+
+/// The steps of one evaluation unless its budget says otherwise: about a second of work.
+pub const STEPS_MAX: u64 = 20_000_000;
+
+/// The depth of one evaluation, and of what it builds, unless its budget says otherwise. A stack of
+/// 2 MiB holds it in a debug build.
+pub const DEPTH_MAX: u32 = 256;
+
+/// The bytes that one evaluation builds unless its budget says otherwise.
+pub const BUILT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Limits of one evaluation. At each limit it ends with
+/// [`EvalError::Budget`](crate::EvalError::Budget).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Terms evaluated, elements visited, values compared.
+    pub steps: u64,
+    /// Levels of nesting of the evaluation, and of a built value. Above [`DEPTH_MAX`] the caller
+    /// answers for the size of the stack.
+    pub depth: u32,
+    /// Bytes of all that is built on the way: strings by their length, elements and entries by what
+    /// they take in memory.
+    pub built_bytes: u64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget {
+            steps: STEPS_MAX,
+            depth: DEPTH_MAX,
+            built_bytes: BUILT_BYTES_MAX,
+        }
+    }
+}
+
+/// A budget while it is spent.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    budget: Budget,
+    steps_left: u64,
+    built_bytes_left: u64,
+    depth: u32,
+}
+
+impl Meter {
+    pub(crate) fn new(budget: Budget) -> Self {
+        Meter {
+            budget,
+            steps_left: budget.steps,
+            built_bytes_left: budget.built_bytes,
+            depth: 0,
+        }
+    }
+
+    /// One step.
+    #[inline]
+    pub(crate) fn step(&mut self) -> Result<(), EvalError> {
+        self.steps(1)
+    }
+
+    /// So many steps.
+    #[inline]
+    pub(crate) fn steps(&mut self, steps: usize) -> Result<(), EvalError> {
+        match self.steps_left.checked_sub(steps as u64) {
+            Some(left) => {
+                self.steps_left = left;
+                Ok(())
+            }
+            None => Err(over(BudgetKind::Steps, self.budget.steps)),
+        }
+    }
+
+    /// So many bytes, before they are allocated where they may be many.
+    #[inline]
+    pub(crate) fn build(&mut self, bytes: usize) -> Result<(), EvalError> {
+        match self.built_bytes_left.checked_sub(bytes as u64) {
+            Some(left) => {
+                self.built_bytes_left = left;
+                Ok(())
+            }
+            None => Err(self.over_built_bytes()),
+        }
+    }
+
+    /// The rest of the budget.
+    pub(crate) fn left(&self) -> Budget {
+        Budget {
+            steps: self.steps_left,
+            built_bytes: self.built_bytes_left,
+            ..self.budget
+        }
+    }
+
+    pub(crate) fn built_bytes_left(&self) -> u64 {
+        self.built_bytes_left
+    }
+
+    pub(crate) fn over_built_bytes(&self) -> EvalError {
+        over(BudgetKind::BuiltBytes, self.budget.built_bytes)
+    }
+
+    /// A step, one level further down.
+    #[inline]
+    pub(crate) fn enter(&mut self) -> Result<(), EvalError> {
+        if self.depth >= self.budget.depth {
+            return Err(over(BudgetKind::Depth, u64::from(self.budget.depth)));
+        }
+        self.step()?;
+        self.depth += 1;
+        Ok(())
+    }
+
+    /// Back from where [`Meter::enter`] succeeded.
+    #[inline]
+    pub(crate) fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// Returns whether a value of this depth may be built.
+    pub(crate) fn allow_depth(&self, depth: u32) -> Result<(), EvalError> {
+        if depth > self.budget.depth {
+            return Err(over(BudgetKind::Depth, u64::from(self.budget.depth)));
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn over(which: BudgetKind, limit: u64) -> EvalError {
+    EvalError::Budget { which, limit }
+}

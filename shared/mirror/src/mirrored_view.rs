@@ -1,0 +1,541 @@
+//! One view as the mirror keeps it: its objects, and what is known of them.
+//!
+//! Content and knowledge stand behind one lock, so that a reader never sees the one without the
+//! other. Nothing here waits or reads a clock.
+
+use anteroom_model::{
+    Delta, FactError, Failure, Group, Incarnation, Revision, ViewId, ViewRecord, ViewState,
+};
+use anteroom_view::{Applied, Effect, Log, Snapshot, State, View};
+use bytes::Bytes;
+
+use crate::{
+    ContentStamp, MirrorConfig, ReadPosition, ServedFrom, ViewStatus,
+    freshness::{Freshness, Moment},
+    proof::{Comparison, Proof},
+};
+
+/// The reader whose records a view takes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecordSource {
+    /// The log's, with every other view.
+    Log,
+    /// Those of a reader of its own, be it that it waits for one: see `machine::loads`.
+    Alone,
+    /// Nobody's: it was freed, or cannot be read here.
+    None,
+}
+
+/// One view as the mirror keeps it.
+#[derive(Debug)]
+pub(crate) struct MirroredView {
+    feed: RecordSource,
+    /// The last record of it that the log's reader brought, whether it was taken in or passed over.
+    seen: Revision,
+    /// Up to here nobody can have seen that a record was superseded on its way.
+    hole_min: Revision,
+    /// The last position at which a record of it could not be read, in this reading of the log.
+    unreadable: Option<Revision>,
+    age_max_ms: u64,
+    beat_silence_max_ms: u64,
+    view: View,
+    /// The log that is read now, and the one from which what is served was read.
+    incarnation: Incarnation,
+    served_from: Incarnation,
+    content: ContentStamp,
+    /// The position of the writer's last control record of the view, if no delta stands behind it.
+    claimed_at: Option<Revision>,
+    /// The last position of this log at which the digests agreed.
+    agreed_at: Revision,
+    proof: Proof,
+    freshness: Freshness,
+    /// The group of its writer, once the writer has said what the view is.
+    group: Option<Group>,
+    /// When that writer was last heard from.
+    heard: Option<Moment>,
+}
+
+impl MirroredView {
+    /// A view that is met while the log is read.
+    pub(crate) fn reading(id: ViewId, incarnation: Incarnation, config: &MirrorConfig) -> Self {
+        Self::new(View::reading(id), incarnation, Revision(0), config)
+    }
+
+    /// A view that comes while the log is followed live, just behind `position`.
+    pub(crate) fn live(
+        id: ViewId,
+        incarnation: Incarnation,
+        position: Revision,
+        config: &MirrorConfig,
+    ) -> Self {
+        Self::new(View::live(id), incarnation, position, config)
+    }
+
+    /// A view that waits for a reader of its own. The log's reader has passed over its records up to
+    /// `seen`.
+    pub(crate) fn waiting(
+        id: ViewId,
+        incarnation: Incarnation,
+        seen: Revision,
+        config: &MirrorConfig,
+    ) -> Self {
+        Self {
+            feed: RecordSource::Alone,
+            seen,
+            ..Self::new(View::waiting(id), incarnation, Revision(0), config)
+        }
+    }
+
+    fn new(view: View, incarnation: Incarnation, since: Revision, config: &MirrorConfig) -> Self {
+        Self {
+            feed: RecordSource::Log,
+            seen: Revision(0),
+            hole_min: Revision(0),
+            unreadable: None,
+            age_max_ms: config.age_max_ms,
+            beat_silence_max_ms: config.beat_silence_max_ms,
+            view,
+            served_from: incarnation.clone(),
+            incarnation,
+            content: ContentStamp::default(),
+            claimed_at: None,
+            agreed_at: Revision(0),
+            proof: Proof::Complete(since),
+            freshness: Freshness::default(),
+            group: None,
+            heard: None,
+        }
+    }
+
+    /// The log is read again from its start. What is served goes on being served as what it is:
+    /// complete at its own position, and growing old.
+    ///
+    /// What was evicted stays so. What could not be opened is tried again.
+    pub(crate) fn restart(&mut self, incarnation: &Incarnation, another_log: bool) {
+        self.seen = Revision(0);
+        if *self.view.state() == State::Evicted && self.feed == RecordSource::None {
+            self.incarnation = incarnation.clone();
+            return;
+        }
+        self.feed = RecordSource::Log;
+        self.begin(incarnation, another_log);
+    }
+
+    /// Does the same as [`MirroredView::restart`], for a reader of its own.
+    pub(crate) fn restart_alone(&mut self, incarnation: &Incarnation) {
+        let another_log = *incarnation != self.incarnation;
+        self.begin(incarnation, another_log);
+    }
+
+    fn begin(&mut self, incarnation: &Incarnation, another_log: bool) {
+        self.unreadable = None;
+        if another_log {
+            self.hole_min = Revision(0);
+            self.incarnation = incarnation.clone();
+            self.agreed_at = Revision(0);
+            self.freshness.forget_positions();
+        }
+        self.claimed_at = None;
+        self.view.restart();
+    }
+
+    /// The reader whose records it takes in.
+    pub(crate) fn feed(&self) -> RecordSource {
+        self.feed
+    }
+
+    /// See the field.
+    pub(crate) fn seen(&self) -> Revision {
+        self.seen
+    }
+
+    /// The log's reader has brought a record of it that stands at `revision`.
+    pub(crate) fn see(&mut self, revision: Revision) {
+        self.seen = self.seen.max(revision);
+    }
+
+    /// Its memory is wanted back.
+    pub(crate) fn evict(&mut self) {
+        self.view.evict();
+        self.freed();
+    }
+
+    /// The log's records of it cannot be read here.
+    pub(crate) fn fail(&mut self, failure: &Failure) {
+        self.view.fail(failure);
+        self.freed();
+    }
+
+    fn freed(&mut self) {
+        self.feed = RecordSource::None;
+        self.proof = Proof::Complete(Revision(0));
+        self.claimed_at = None;
+        self.freshness.forget_positions();
+    }
+
+    /// Returns true if it was freed because it could not be opened.
+    pub(crate) fn is_unopened(&self) -> bool {
+        self.feed == RecordSource::None && matches!(self.view.state(), State::Failed(_))
+    }
+
+    /// A reader of its own is to bring its records from now on.
+    pub(crate) fn read_alone(&mut self) {
+        self.feed = RecordSource::Alone;
+        self.freshness.forget_positions();
+    }
+
+    /// Returns true if its own reader, at `position`, has brought all that the log's reader has passed
+    /// over.
+    pub(crate) fn is_followed_to(&self, position: Revision) -> bool {
+        let follows = matches!(self.view.log(), Log::Live | Log::Rebuilding);
+        follows && position >= self.seen
+    }
+
+    /// The log's reader brings its records from now on. The other one was at `position`;
+    /// `unreadable` as in [`MirroredView::caught_up`].
+    pub(crate) fn hand_over(&mut self, position: Revision, unreadable: Option<Revision>) {
+        self.feed = RecordSource::Log;
+        self.hole_min = position;
+        self.freshness.forget_positions();
+        if unreadable.is_some_and(|at| at > self.agreed_at) {
+            self.proof = Proof::Unproven;
+        }
+    }
+
+    /// The log is out of reach.
+    pub(crate) fn away(&mut self) {
+        self.view.away();
+    }
+
+    /// Applies one change. Returns whether it changed anything.
+    pub(crate) fn delta(
+        &mut self,
+        revision: Revision,
+        delta: &Delta<Bytes>,
+        content: ContentStamp,
+    ) -> bool {
+        if self.is_repeat(revision) {
+            return false;
+        }
+        self.claimed_at = None;
+        let changed = !matches!(self.view.apply(revision, delta), Applied::Ignored(_));
+        if changed {
+            self.content = content;
+        }
+        changed
+    }
+
+    /// Takes in where the view stands at its source. `hole` as in [`Comparison::hole`].
+    pub(crate) fn control(
+        &mut self,
+        revision: Revision,
+        record: ViewRecord,
+        hole: Option<Revision>,
+        content: ContentStamp,
+    ) {
+        if self.is_repeat(revision) {
+            return;
+        }
+        let (epoch, synced) = (record.epoch, record.state == ViewState::Synced);
+        self.group = Some(Group::of(&record.info.source));
+        let effect = self.view.control(revision, record);
+        self.installed(effect, content);
+        // One of an earlier tenure was not taken in, and claims nothing.
+        let held = self.view.followed().record();
+        let taken = held.is_some_and(|held| held.epoch == epoch);
+        self.claimed_at = (taken && synced).then_some(revision);
+        let hole = hole.map(|hole| hole.max(self.hole_min));
+        if let Some(comparison) = self.compare(hole)
+            && self.view.log() == Log::Live
+        {
+            self.compared(comparison);
+        }
+    }
+
+    /// Nobody depends on it any more: frees it, for whoever still holds a handle of it.
+    pub(crate) fn drop_content(
+        &mut self,
+        revision: Revision,
+        record: ViewRecord,
+        content: ContentStamp,
+    ) {
+        self.control(revision, record, None, content);
+        self.feed = RecordSource::Log;
+        if *self.view.state() != State::Dropped {
+            self.view.evict();
+        }
+    }
+
+    /// Returns true if the record at `revision` has been taken in before.
+    pub(crate) fn is_repeat(&self, revision: Revision) -> bool {
+        revision <= self.view.followed().revision()
+    }
+
+    /// The log has been read to its end, at `read`. `unreadable` is the last position on the way at
+    /// which a record could not be read, whosever it was.
+    pub(crate) fn caught_up(
+        &mut self,
+        read: Revision,
+        unreadable: Option<Revision>,
+        content: ContentStamp,
+    ) {
+        if self.view.log() != Log::Reading {
+            return;
+        }
+        // Nothing is on its way any more, so a difference is a loss. What was gathered is thrown
+        // away then, before it takes the place of what is served.
+        let comparison = self.compare(Some(Revision(0)));
+        if comparison.is_some_and(|comparison| !comparison.agrees()) {
+            self.view.broken();
+            return;
+        }
+        let effect = self.view.caught_up();
+        self.installed(effect, content);
+        self.proof = match comparison {
+            Some(agreed) => {
+                self.agreed_at = agreed.at;
+                Proof::Complete(read)
+            }
+            None if unreadable.max(self.unreadable) > Some(self.agreed_at) => Proof::Unproven,
+            None => Proof::Complete(read),
+        };
+    }
+
+    /// A record could not be read, and it may have been this view's.
+    pub(crate) fn doubted(&mut self) {
+        // What is only gathered on the way to the log's end is judged there.
+        if matches!(self.view.log(), Log::Live | Log::Rebuilding) {
+            self.proof = Proof::Unproven;
+        }
+    }
+
+    /// A record of it that stands at `revision` could not be read.
+    pub(crate) fn unreadable(&mut self, revision: Revision) {
+        self.unreadable = self.unreadable.max(Some(revision));
+        self.doubted();
+    }
+
+    /// The group of its writer, where that is known.
+    pub(crate) fn group(&self) -> Option<Group> {
+        self.group
+    }
+
+    /// Its writer was heard from.
+    pub(crate) fn heard(&mut self, now: Moment) {
+        self.heard = Some(now);
+    }
+
+    /// The writer says that the view's last record stands at `last` and that its news is `age_ms`
+    /// old; the log has been read up to `position`.
+    pub(crate) fn beat(&mut self, now: Moment, last: Revision, age_ms: u64, position: Revision) {
+        let proof = self.proof.beat(last, self.view.followed().revision());
+        self.settle_proof(proof);
+        if matches!(self.view.log(), Log::Lost | Log::Passed) {
+            return; // Nothing is on its way.
+        }
+        // What is gathered beside what is served does not make that any newer.
+        let read = match self.view.log() {
+            Log::Live => position,
+            _ => Revision(0),
+        };
+        self.freshness.beat(now, last, age_ms, read);
+    }
+
+    /// The log has been read up to `position`; `hole` as in [`Freshness::reached`].
+    pub(crate) fn reached(&mut self, now: Moment, position: Revision, hole: Revision) {
+        if self.view.log() == Log::Live {
+            self.freshness.reached(now, position, hole);
+        }
+    }
+
+    /// Returns true if a beat waits for its position to be read.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.freshness.is_behind()
+    }
+
+    fn installed(&mut self, effect: Effect, content: ContentStamp) {
+        if matches!(effect, Effect::Install | Effect::Free) {
+            self.content = content;
+            self.served_from = self.incarnation.clone();
+        }
+    }
+
+    /// Compares the state that follows the log with the writer's count and digest.
+    fn compare(&self, hole: Option<Revision>) -> Option<Comparison> {
+        let at = self.claimed_at?;
+        let store = self.view.followed();
+        let record = store.record()?;
+        Some(Comparison {
+            at,
+            difference: store.digest().difference(record.digest),
+            counts_agree: store.len() as u64 == record.objects,
+            hole,
+        })
+    }
+
+    fn compared(&mut self, comparison: Comparison) {
+        if comparison.agrees() {
+            self.agreed_at = comparison.at;
+        }
+        let proof = self.proof.compared(comparison);
+        self.settle_proof(proof);
+    }
+
+    fn settle_proof(&mut self, proof: Proof) {
+        self.proof = proof;
+        if proof == Proof::Broken {
+            self.view.broken();
+        }
+    }
+
+    /// Returns true if it is incomplete until the log is read again.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.view.log() == Log::Lost
+    }
+
+    /// Returns true if its digest has to agree before it answers.
+    pub(crate) fn is_unproven(&self) -> bool {
+        self.proof == Proof::Unproven && self.view.state().answers()
+    }
+
+    /// Returns true if neither the log nor a reader has any use for it: the log, which was read to its
+    /// end, has no record of it, and its data is too old.
+    pub(crate) fn is_forsaken(&self) -> bool {
+        let unknown = self.view.followed().record().is_none() && self.view.followed().is_empty();
+        let read = matches!(self.view.log(), Log::Live | Log::Rebuilding);
+        unknown && read && *self.view.state() != State::Synced
+    }
+
+    /// The time since the source was last heard from; `u64::MAX` if that is not known.
+    pub(crate) fn age_ms(&self, now: Moment) -> u64 {
+        self.freshness.age_ms(now)
+    }
+
+    /// The time since the view's writer was heard from, if that is too long; `u64::MAX` if it never was.
+    fn silent_ms(&self, now: Moment) -> Option<u64> {
+        let silent_ms = self.heard.map_or(u64::MAX, |heard| {
+            let since = now.saturating_sub(heard).as_millis();
+            u64::try_from(since).unwrap_or(u64::MAX)
+        });
+        (silent_ms > self.beat_silence_max_ms).then_some(silent_ms)
+    }
+
+    /// The age over which readers that name none are refused: the view's own, where its writer gave
+    /// it one, or the mirror's.
+    fn age_max_ms(&self) -> u64 {
+        let record = self.view.served().record();
+        let own = record.and_then(|record| record.age_max_ms);
+        own.unwrap_or(self.age_max_ms)
+    }
+
+    /// Returns true if readers that name no age are refused.
+    fn is_over_age(&self, now: Moment) -> bool {
+        self.silent_ms(now).is_some() || self.age_ms(now) > self.age_max_ms()
+    }
+
+    /// Returns true if [`MirroredView::age`] would change its state.
+    pub(crate) fn has_aged(&self, now: Moment) -> bool {
+        match self.view.state() {
+            State::Synced => self.is_over_age(now),
+            State::Stale => !self.is_over_age(now),
+            _ => false,
+        }
+    }
+
+    /// Makes it stale, or fresh again, as its age is now.
+    pub(crate) fn age(&mut self, now: Moment) {
+        self.view.aged(self.is_over_age(now));
+    }
+
+    /// The view as a reader may see it now. `age_max_ms` is what the reader accepts; `None`: what
+    /// this mirror does, and only while the writer is heard.
+    pub(crate) fn read(
+        &self,
+        now: Moment,
+        age_max_ms: Option<u64>,
+    ) -> Result<(Snapshot, ReadPosition), FactError> {
+        let age_ms = self.age_ms(now);
+        let silent_ms = self.silent_ms(now);
+        let snapshot = self
+            .view
+            .snapshot(age_ms, age_max_ms.unwrap_or(self.age_max_ms()))
+            .map_err(|error| with_silence(error, silent_ms))?;
+        if !self.proof.answers() {
+            return Err(FactError::NotSynced {
+                view: self.view.id().to_string(),
+                state: "a record of the log could not be read, so it waits until its digest agrees with \
+                        the watcher's"
+                    .to_owned(),
+            });
+        }
+        // A reader that names an age is served whoever is silent.
+        if age_max_ms.is_none() && silent_ms.is_some() {
+            return Err(FactError::Stale {
+                view: self.view.id().to_string(),
+                age_ms,
+                age_max_ms: self.age_max_ms(),
+                silent_ms,
+            });
+        }
+        let read = snapshot.read();
+        let position = ReadPosition {
+            incarnation: self.served_from.clone(),
+            revision: read.revision(),
+            version: read.version(),
+            age_ms,
+            objects: read.len() as u64,
+            content: self.content,
+        };
+        Ok((snapshot, position))
+    }
+
+    /// Compares this log with the one that the served data was read from.
+    pub(crate) fn serves_from(&self, log: &Incarnation) -> ServedFrom {
+        if self.served_from == *log {
+            ServedFrom::This
+        } else if self.incarnation == *log {
+            ServedFrom::ThisSoon
+        } else {
+            ServedFrom::Another
+        }
+    }
+
+    /// Its size in memory, with the objects that are gathered.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.view.bytes().total() as u64
+    }
+
+    /// The status of the view.
+    pub(crate) fn status(&self) -> ViewStatus {
+        let state = match self.view.state() {
+            state if state.answers() && !self.proof.answers() => State::Unsynced,
+            state => state.clone(),
+        };
+        ViewStatus {
+            state,
+            live: self.view.log() == Log::Live && self.feed == RecordSource::Log,
+            revision: self.view.served().revision(),
+            objects: self.view.served().len() as u64,
+            bytes: self.view.bytes().total() as u64,
+            staged_bytes: self.view.staged_bytes().total() as u64,
+        }
+    }
+}
+
+/// Adds to the error of a stale view that its writer is silent.
+fn with_silence(error: FactError, silent_ms: Option<u64>) -> FactError {
+    match error {
+        FactError::Stale {
+            view,
+            age_ms,
+            age_max_ms,
+            ..
+        } => FactError::Stale {
+            view,
+            age_ms,
+            age_max_ms,
+            silent_ms,
+        },
+        error => error,
+    }
+}

@@ -1,0 +1,76 @@
+//! Facts of files, as the engine asks for them: every one is at hand.
+
+use std::cell::RefCell;
+
+use anteroom_engine::{
+    catalog::Catalog,
+    facts::{Answer, Arriving, Deadline, Fact, FactSource, RuleRequests},
+};
+use anteroom_policy::{Evaluation, FactRequest};
+
+use crate::facts::{Facts, Unanswered};
+
+/// The source of facts for one rule and one resource.
+pub(crate) struct FileFacts<'a> {
+    facts: Facts<'a>,
+    /// An entry that nothing was given for is left out, and else an error.
+    leaves_out: bool,
+    /// The variables of those entries.
+    left_out: RefCell<Vec<String>>,
+}
+
+impl<'a> FileFacts<'a> {
+    pub(crate) fn new(facts: Facts<'a>, leaves_out: bool) -> Self {
+        Self {
+            facts,
+            leaves_out,
+            left_out: RefCell::default(),
+        }
+    }
+
+    /// Prepares an evaluation: facts are at hand whole, and the values of entries are given.
+    pub(crate) fn prepare<'e>(&self, evaluation: Evaluation<'e>) -> Evaluation<'e> {
+        let evaluation = evaluation.with_whole_facts().with_given(self.facts.given());
+        match self.leaves_out {
+            true => evaluation.goes_without(),
+            false => evaluation,
+        }
+    }
+
+    /// The variables of entries that were left out since nothing was given for them.
+    pub(crate) fn into_left_out(self) -> Vec<String> {
+        self.left_out.into_inner()
+    }
+
+    fn answer(&self, request: &FactRequest) -> Answer {
+        match self.facts.answer(request) {
+            Ok(value) => Answer::Got(Ok(value)),
+            Err(Unanswered::Given) => Answer::LeftOut,
+            Err(Unanswered::Nothing(_))
+                if self.leaves_out && !self.facts.is_before_values(&request.target) =>
+            {
+                self.left_out.borrow_mut().push(request.variable.clone());
+                Answer::LeftOut
+            }
+            Err(Unanswered::Nothing(error) | Unanswered::Failed(error)) => Answer::Got(Err(error)),
+        }
+    }
+}
+
+impl FactSource for FileFacts<'_> {
+    fn ask<'a>(
+        &'a self,
+        _catalog: &Catalog,
+        asked: Vec<RuleRequests<'a>>,
+        _deadline: Deadline,
+    ) -> Vec<Arriving<'a>> {
+        let of_rule = |asked: RuleRequests<'_>| {
+            let facts = asked.requests.into_iter();
+            let facts =
+                facts.map(|request| Fact::of(asked.asker, request.id, self.answer(&request)));
+            let arriving: Arriving<'a> = Box::pin(std::future::ready(facts.collect::<Vec<_>>()));
+            arriving
+        };
+        asked.into_iter().map(of_rule).collect()
+    }
+}

@@ -1,0 +1,110 @@
+//! The values that one object is indexed by.
+
+use anteroom_jmespath::{
+    Budget, Environment, EvalError, MissingKey, Node as _, Parameters, Shape, Value,
+};
+use anteroom_view::{Object, ViewNode};
+
+use crate::{IndexKey, Language, Leaf, Scalar};
+
+/// The budget for the key of one object. An object whose key costs more is looked at in every query.
+pub(crate) const KEY_BUDGET: Budget = Budget {
+    steps: 20_000,
+    depth: anteroom_jmespath::DEPTH_MAX,
+    built_bytes: 64 * 1024,
+};
+
+impl IndexKey {
+    /// The environment in which a key is evaluated on one object.
+    pub(super) fn environment<'e>(
+        &self,
+        language: Language,
+        parameters: &'e dyn Parameters,
+    ) -> Environment<'e> {
+        Environment {
+            functions: language.functions,
+            parameters,
+            missing_key: match self.missing_key_is_error {
+                true => MissingKey::Error,
+                false => MissingKey::Null,
+            },
+            budget: KEY_BUDGET,
+            seed: None,
+        }
+    }
+}
+
+/// The values of one object's key.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct KeyValues {
+    /// In order, each once.
+    pub(super) values: Vec<Scalar>,
+    /// Its key cannot be looked up, or not all of it: it has parts, or there is none because of an
+    /// error.
+    pub(super) always: bool,
+}
+
+impl KeyValues {
+    pub(super) fn of(object: &Object, key: &IndexKey, language: Language) -> Self {
+        let mut of_object = Self::default();
+        of_object.take(object, key, language);
+        of_object.values.sort_unstable();
+        of_object.values.dedup();
+        of_object
+    }
+
+    fn take(&mut self, object: &Object, of: &IndexKey, language: Language) {
+        let environment = of.environment(language, &());
+        let node = ViewNode::listed(object, of.bare);
+        let reading = of.key.reading();
+        // What is no object is taken apart by `[]`, which a key takes for nothing to do. Asked of the body
+        // itself: to count the fields that a list shows takes a walk through all of it.
+        if !matches!(object.node().shape(), Shape::Object(_)) {
+            self.always = true;
+            return;
+        }
+        match of.key.expression().evaluate(node, &environment) {
+            // A comparison takes it for null; what takes a list or an object does not.
+            Err(EvalError::MissingKey { .. })
+                if reading.depth == 0 && reading.leaf == Leaf::Value =>
+            {
+                self.values.push(Scalar::Null);
+            }
+            Err(_) => self.always = true,
+            Ok(value) => self.read(&value, reading.depth, reading.leaf),
+        }
+    }
+
+    fn read(&mut self, value: &Value<'_, ViewNode<'_>>, depth: u8, leaf: Leaf) {
+        match (depth.checked_sub(1), value.shape()) {
+            (Some(depth), Shape::Array(_)) => {
+                value
+                    .elements()
+                    .for_each(|element| self.read(&element, depth, leaf));
+            }
+            (Some(_), _) => self.always = true,
+            (None, shape) if leaf == Leaf::Value => self.push(Scalar::of(shape)),
+            (None, Shape::Object(_)) => self.entries(value, leaf),
+            (None, _) => self.always = true,
+        }
+    }
+
+    fn entries(&mut self, value: &Value<'_, ViewNode<'_>>, leaf: Leaf) {
+        let mut entries = value.entries();
+        let entry = |(name, value): (anteroom_jmespath::Text<'_>, Value<'_, ViewNode<'_>>)| {
+            Scalar::of(value.shape()).map(|value| Scalar::entry(&name, value))
+        };
+        match leaf {
+            Leaf::FirstEntry => self.push(entries.next().and_then(entry)),
+            _ => entries.for_each(|one| self.push(entry(one))),
+        }
+    }
+
+    fn push(&mut self, value: Option<Scalar>) {
+        match value {
+            Some(Scalar::Float(bits)) if !f64::from_bits(bits).is_finite() => self.always = true,
+            Some(value) => self.values.push(value),
+            None => self.always = true,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Objects that changed in nothing that an index reads.
+
+use std::collections::{HashMap, VecDeque};
+
+use anteroom_view::Object;
+
+/// Objects that are noted at once. With one more, the first of them is put into the index anew.
+pub(super) const NEWEST_MAX: usize = 1_024;
+
+/// Bytes of allocations that are held for nothing but that: objects as they were when they were put into
+/// the index. With more, the first of them are put into it anew.
+pub(super) const NEWEST_BYTES_MAX: usize = 1024 * 1024;
+
+/// Maps an object of the index to its newest version, as long as no field that the index reads has
+/// changed. So its keys need not be found again. Most changes of an object are small (a state, a
+/// heartbeat), and many.
+#[derive(Debug, Default)]
+pub(super) struct NewestVersions {
+    /// Newest versions, by the object that was put into the index.
+    newest: HashMap<Object, Object>,
+    /// The keys in the order in which they came, and some that are noted no more: what is held of those
+    /// goes when it is their turn. Whoever stays noted has changed a short while ago.
+    order: VecDeque<Object>,
+    /// The bytes of all objects that are held.
+    held_bytes: usize,
+}
+
+impl NewestVersions {
+    /// `old` is `new` now. Returns whether that is noted: it is not of one that shares its allocation, since
+    /// it alone would hold all that is packed with it. Put into the index anew, it is alone from then on.
+    pub(super) fn note(&mut self, old: &Object, new: &Object) -> bool {
+        if let Some(noted) = self.newest.get_mut(old) {
+            *noted = new.clone();
+            return true;
+        }
+        if old.is_alone() {
+            self.held_bytes += old.allocation_bytes();
+            self.newest.insert(old.clone(), new.clone());
+            self.order.push_back(old.clone());
+        }
+        old.is_alone()
+    }
+
+    /// The object of this key is not in the index as it was any more.
+    pub(super) fn forget(&mut self, object: &Object) {
+        self.newest.remove(object);
+    }
+
+    /// Returns the newest version of an object of the index.
+    pub(super) fn of<'o>(&'o self, object: &'o Object) -> &'o Object {
+        self.newest.get(object).unwrap_or(object)
+    }
+
+    /// One that is to be put into the index anew, where there are too many; it is noted no more.
+    pub(super) fn take_one_over(&mut self) -> Option<Object> {
+        while self.order.len() > NEWEST_MAX || self.held_bytes > NEWEST_BYTES_MAX {
+            let first = self.order.pop_front()?;
+            self.held_bytes -= first.allocation_bytes();
+            // One that came again since is put anew as well: that is never wrong.
+            if let Some(newest) = self.newest.remove(&first) {
+                return Some(newest);
+            }
+        }
+        None
+    }
+
+    /// Its size in memory, with the objects that it holds.
+    pub(super) fn bytes(&self) -> usize {
+        let slots = self.newest.capacity() * (2 * size_of::<Object>() + 1);
+        self.held_bytes + slots + self.order.capacity() * size_of::<Object>()
+    }
+}

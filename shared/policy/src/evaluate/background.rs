@@ -1,0 +1,162 @@
+//! Which policies are evaluated on objects that exist, on which, and what is told of the results.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anteroom_model::KindRecord;
+
+use crate::{
+    evaluate::Evaluation,
+    ir::{AdmissionRequest, CollectionReference, KindPattern, Operation, Phase, Policy, Rule},
+    pushdown::RequestParts,
+};
+
+/// Collections that are scanned for one policy; a policy with wildcards in its kinds may name more.
+pub const SCANNED_MAX: usize = 128;
+
+/// Resources whose objects are never scanned, by group and plural: they are news or heartbeats rather
+/// than state, are written by whoever scans, or are secret; or nothing is ever stored of them.
+const NEVER_SCANNED: &[(&str, &str)] = &[
+    ("", "bindings"),
+    ("", "componentstatuses"),
+    ("", "events"),
+    ("", "secrets"),
+    ("authentication.k8s.io", "selfsubjectreviews"),
+    ("authentication.k8s.io", "tokenreviews"),
+    ("authorization.k8s.io", "localsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectrulesreviews"),
+    ("authorization.k8s.io", "subjectaccessreviews"),
+    ("coordination.k8s.io", "leases"),
+    ("events.k8s.io", "events"),
+    ("metrics.k8s.io", "nodes"),
+    ("metrics.k8s.io", "pods"),
+    ("wgpolicyk8s.io", "clusterpolicyreports"),
+    ("wgpolicyk8s.io", "policyreports"),
+];
+
+/// Why a policy is not evaluated on objects that exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotScanned {
+    /// It says so: `spec.background: false`.
+    Off,
+    /// It is about who asks, and nobody asks.
+    Users,
+    /// It has no rule that validates.
+    NothingToValidate,
+}
+
+/// The kinds that are scanned for a policy, of those that the API server serves.
+#[derive(Clone, Debug, Default)]
+pub struct ScannedKinds<'k> {
+    /// The collections, each with the kind of its objects.
+    pub found: Vec<(CollectionReference, &'k KindRecord)>,
+    /// Resources of these kinds that are not: beyond [`SCANNED_MAX`], or they cannot be watched.
+    pub left_out: usize,
+}
+
+impl Policy {
+    /// Why the policy is not evaluated on objects that exist; `None`: it is.
+    pub fn not_scanned(&self) -> Option<NotScanned> {
+        if !self.settings.background {
+            Some(NotScanned::Off)
+        } else if self.validating().next().is_none() {
+            Some(NotScanned::NothingToValidate)
+        } else if RequestParts::are_of_users(self) {
+            Some(NotScanned::Users)
+        } else {
+            None
+        }
+    }
+
+    /// The rules that judge objects, in order.
+    pub fn validating(&self) -> impl Iterator<Item = &Rule> {
+        self.rules_of(Phase::Validation)
+    }
+
+    /// The kinds that the policy is evaluated on where they exist; none where it is not scanned.
+    pub fn scanned_kinds(&self) -> Vec<KindPattern> {
+        if self.not_scanned().is_some() {
+            return Vec::new();
+        }
+        let targets = self
+            .validating()
+            .flat_map(|rule| rule.matches.targets(Phase::Validation));
+        let mut kinds: Vec<KindPattern> = Vec::new();
+        for target in targets {
+            // What exists counts as created.
+            if target.operations.contains(&Operation::Create) {
+                kinds.extend(target.kinds);
+            }
+        }
+        kinds.sort_by_key(ToString::to_string);
+        kinds.dedup();
+        kinds
+    }
+}
+
+/// The collections that hold objects of these kinds, of what the API server serves, in order, each
+/// resource once: in its group's preferred version, where a kind takes that in. `namespace` narrows them
+/// to what a namespaced policy speaks of; empty: all. At most [`SCANNED_MAX`]. What cannot be watched takes
+/// no room among them.
+pub fn scanned<'k>(
+    patterns: &[KindPattern],
+    namespace: &str,
+    served: impl IntoIterator<Item = &'k KindRecord>,
+) -> ScannedKinds<'k> {
+    let mut found: BTreeMap<(&str, &str), &KindRecord> = BTreeMap::new();
+    let mut unwatchable: BTreeSet<(&str, &str)> = BTreeSet::new();
+    for record in served {
+        let gvr = &record.gvr;
+        let covers = |pattern: &KindPattern| {
+            let own = pattern.subresource.is_empty() || pattern.subresource == "*";
+            own && pattern.covers(&gvr.group, &gvr.version, &record.kind, "")
+        };
+        let place = (gvr.group.as_str(), gvr.resource.as_str());
+        let is_scanned = !NEVER_SCANNED.contains(&place)
+            && (namespace.is_empty() || record.namespaced)
+            && patterns.iter().any(covers);
+        if !is_scanned {
+            continue;
+        }
+        if !record.watchable {
+            unwatchable.insert(place);
+            continue;
+        }
+        let known = found.entry(place).or_insert(record);
+        if record.preferred && !known.preferred {
+            *known = record;
+        }
+    }
+    let collection = |record: &'k KindRecord| {
+        let gvr = &record.gvr;
+        let reference = CollectionReference {
+            group: Some(gvr.group.clone()),
+            version: Some(gvr.version.clone()),
+            resource: gvr.resource.clone(),
+            namespace: namespace.to_owned(),
+            ..CollectionReference::default()
+        };
+        (reference, record)
+    };
+    unwatchable.retain(|place| !found.contains_key(place));
+    ScannedKinds {
+        left_out: found.len().saturating_sub(SCANNED_MAX) + unwatchable.len(),
+        found: found
+            .into_values()
+            .take(SCANNED_MAX)
+            .map(collection)
+            .collect(),
+    }
+}
+
+impl<'a> Evaluation<'a> {
+    /// Begins on an object that exists: `request` is what would create it, by nobody. Whether the policy
+    /// is evaluated at admission makes no difference.
+    pub fn of_existing(policy: &'a Policy, rule: &'a Rule, request: &'a AdmissionRequest) -> Self {
+        let within = |namespace| request.object_namespace() == namespace;
+        Self::start_if(policy.namespace().is_none_or(within), policy, rule, request)
+    }
+}
+
+#[cfg(test)]
+mod tests;

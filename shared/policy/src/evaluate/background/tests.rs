@@ -1,0 +1,203 @@
+use anteroom_model::GroupVersionResource;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{Driver, Reporting, RuleOutcome, Step, compile_for};
+
+fn policy(spec: &Value) -> Policy {
+    let manifest = json!({"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy",
+        "metadata": {"name": "p", "annotations": {
+            "policies.kyverno.io/category": "C", "policies.kyverno.io/severity": "high",
+            "policies.kyverno.io/scored": "false",
+            "pod-policies.kyverno.io/autogen-controllers": "none"}},
+        "spec": spec});
+    compile_for(&manifest, Driver::IN_CLUSTER).unwrap()
+}
+
+fn rule(matching: &Value, message: &str) -> Value {
+    json!({"name": "r", "match": matching, "validate": {"message": message,
+        "deny": {"conditions": {"all": [
+            {"key": "{{ request.object.x }}", "operator": "Equals", "value": 1}]}}}})
+}
+
+fn on(kinds: &Value) -> Value {
+    json!({"any": [{"resources": {"kinds": kinds}}]})
+}
+
+#[test]
+fn what_is_about_users_is_not_scanned() {
+    let pods = on(&json!(["Pod"]));
+    let by_user = json!({"any": [{"resources": {"kinds": ["Pod"]}, "subjects": [
+        {"kind": "User", "name": "a"}]}]});
+    let mutates = json!({"name": "m", "match": pods, "mutate": {"patchStrategicMerge": {"a": 1}}});
+    for (spec, expected) in [
+        (json!({"rules": [rule(&pods, "m")]}), None),
+        (
+            json!({"background": false, "rules": [rule(&pods, "m")]}),
+            Some(NotScanned::Off),
+        ),
+        (
+            json!({"rules": [rule(&by_user, "m")]}),
+            Some(NotScanned::Users),
+        ),
+        (
+            json!({"rules": [rule(&pods, "by {{ request.userInfo.username }}")]}),
+            Some(NotScanned::Users),
+        ),
+        (
+            json!({"rules": [rule(&pods, "by {{ serviceAccountName }}")]}),
+            Some(NotScanned::Users),
+        ),
+        (
+            json!({"rules": [rule(&pods, "{{ request.operation }} {{ request.namespace }}")]}),
+            None,
+        ),
+        (
+            json!({"rules": [rule(&pods, "m")], "webhookConfiguration": {"matchConditions": [
+                {"name": "a", "expression": "object.a == 1"}]}}),
+            None,
+        ),
+        (
+            json!({"rules": [rule(&pods, "m")], "webhookConfiguration": {"matchConditions": [
+                {"name": "a", "expression": "request.userInfo.username != 'a'"}]}}),
+            Some(NotScanned::Users),
+        ),
+        (
+            json!({"rules": [mutates]}),
+            Some(NotScanned::NothingToValidate),
+        ),
+    ] {
+        let policy = policy(&spec);
+        assert_eq!(policy.not_scanned(), expected, "{spec}");
+        assert_eq!(policy.scanned_kinds().is_empty(), expected.is_some());
+    }
+}
+
+#[test]
+fn annotations_say_what_reports_say() {
+    let policy = policy(&json!({"rules": [rule(&on(&json!(["Pod"])), "m")]}));
+    let expected = Reporting {
+        category: Some("C".to_owned()),
+        severity: Some("high"),
+        unscored: true,
+    };
+    assert_eq!(policy.reporting(), &expected);
+    assert_eq!(Reporting::severity_of("odd"), None);
+}
+
+fn served(gvr: [&str; 3], kind: &str, namespaced: bool, preferred: bool) -> KindRecord {
+    KindRecord {
+        gvr: GroupVersionResource::new(gvr[0], gvr[1], gvr[2]),
+        kind: kind.to_owned(),
+        namespaced,
+        subresources: Vec::new(),
+        preferred,
+        watchable: true,
+    }
+}
+
+#[test]
+fn kinds_are_found_once_in_their_preferred_version() {
+    let served = [
+        served(["", "v1", "pods"], "Pod", true, true),
+        served(["", "v1", "namespaces"], "Namespace", false, true),
+        served(["", "v1", "secrets"], "Secret", true, true),
+        served(["", "v1", "events"], "Event", true, true),
+        served(["", "v1", "bindings"], "Binding", true, true),
+        served(
+            ["authentication.k8s.io", "v1", "tokenreviews"],
+            "TokenReview",
+            false,
+            true,
+        ),
+        served(["batch", "v1beta1", "cronjobs"], "CronJob", true, false),
+        served(["batch", "v1", "cronjobs"], "CronJob", true, true),
+    ];
+    let found = |patterns: &[&str], namespace: &str| -> Vec<String> {
+        let patterns: Vec<_> = patterns
+            .iter()
+            .map(|p| KindPattern::parse(p).unwrap())
+            .collect();
+        scanned(&patterns, namespace, &served)
+            .found
+            .iter()
+            .map(|(reference, _)| crate::Reference::Collection(reference.clone()).name())
+            .collect()
+    };
+    for (patterns, namespace, expected) in [
+        (&["Pod"][..], "", &["/v1/pods/?&"][..]),
+        (&["Pod", "v1/Pod", "P*"], "", &["/v1/pods/?&"]),
+        (&["Pod/exec", "Secret", "Event"], "", &[]),
+        (&["CronJob"], "", &["batch/v1/cronjobs/?&"]),
+        (
+            &["batch/v1beta1/CronJob"],
+            "",
+            &["batch/v1beta1/cronjobs/?&"],
+        ),
+        (
+            &["*"],
+            "",
+            &["/v1/namespaces/?&", "/v1/pods/?&", "batch/v1/cronjobs/?&"],
+        ),
+        (&["*"], "a", &["/v1/pods/a?&", "batch/v1/cronjobs/a?&"]),
+    ] {
+        assert_eq!(found(patterns, namespace), expected, "{patterns:?}");
+    }
+}
+
+#[test]
+fn no_more_are_scanned_than_the_limit() {
+    let many: Vec<_> = (0..=SCANNED_MAX)
+        .map(|n| served(["", "v1", &format!("kind{n:04}")], "Kind", true, true))
+        .collect();
+    let all = [KindPattern::any()];
+    for (served, left_out) in [(&many[..], 1), (&many[1..], 0)] {
+        let scanned = scanned(&all, "", served);
+        assert_eq!(
+            (scanned.found.len(), scanned.left_out),
+            (SCANNED_MAX, left_out)
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_watched_takes_no_room() {
+    let mut many: Vec<_> = (0..=SCANNED_MAX)
+        .map(|n| served(["", "v1", &format!("kind{n:04}")], "Kind", true, true))
+        .collect();
+    many[0].watchable = false;
+    let mut older = many[1].clone();
+    older.gvr.version = "v0".to_owned();
+    older.watchable = false;
+    many.push(older);
+    let all = [KindPattern::any()];
+    let scanned = scanned(&all, "", &many);
+    assert_eq!((scanned.found.len(), scanned.left_out), (SCANNED_MAX, 1));
+    let last = scanned.found.last().map(|(_, kind)| &*kind.gvr.resource);
+    assert_eq!(last, Some("kind0128"));
+}
+
+#[test]
+fn what_exists_is_judged_even_if_nothing_is_at_admission() {
+    let spec = json!({"admission": false, "rules": [rule(&on(&json!(["Pod"])), "m")]});
+    let policy = policy(&spec);
+    let request = AdmissionRequest::new(json!({"operation": "CREATE",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "object": {"metadata": {"name": "a"}, "x": 1}}))
+    .unwrap();
+    let outcome = |mut evaluation: Evaluation<'_>| match evaluation.step() {
+        Step::Done(report) => report.outcome,
+        Step::Need(_) => panic!("there are no facts"),
+    };
+    let rule = &policy.rules()[0];
+    let message = "m".to_owned();
+    assert_eq!(
+        outcome(Evaluation::of_existing(&policy, rule, &request)),
+        RuleOutcome::Fail { message }
+    );
+    assert_eq!(
+        outcome(Evaluation::start(&policy, rule, &request)),
+        RuleOutcome::NotMatched
+    );
+    assert_eq!(rule.pass_message(), "validation rule 'r' passed.");
+}

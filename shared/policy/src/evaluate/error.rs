@@ -1,0 +1,124 @@
+//! Why a rule could not be evaluated.
+
+use anteroom_cel::EvalError;
+use anteroom_model::{ErrorCode, FactError};
+use anteroom_patch::PatchError;
+use thiserror::Error;
+
+use super::limits::{
+    EXISTING_PARTS_MAX, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, FOREACH_ELEMENTS_MAX,
+    MUTATED_BYTES_MAX,
+};
+use crate::ir::{VariableError, VariableErrorKind, reference::CONFIG_MAP};
+
+/// Why a rule could not be evaluated.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RuleError {
+    /// A fact could not be read: the error that its entry or its view holds.
+    #[error("context entry `{variable}`: {}", fact_message(entry, source))]
+    Fact {
+        /// The context entry.
+        variable: String,
+        /// The name of what it reads, for people: an entry's name, a path.
+        entry: String,
+        /// Why there is no answer.
+        source: FactError,
+    },
+    /// A variable could not be resolved.
+    #[error("{place}: {source}")]
+    Variable {
+        /// The path of its field, as in `preconditions.all[0].key`.
+        place: String,
+        /// The reason.
+        source: VariableError,
+    },
+    /// A CEL expression came to an error, or to what it must not.
+    #[error("{place} resulted in error: {source}")]
+    Cel {
+        /// The path of its field, as in `validate.cel.expressions[0].expression`.
+        place: String,
+        /// The reason.
+        source: EvalError,
+    },
+    /// A patch does not apply.
+    #[error("{place}: {source}")]
+    Patch {
+        /// The path of its field, as in `mutate.foreach[0].patchesJson6902`.
+        place: String,
+        /// The reason.
+        source: PatchError,
+    },
+    /// The rule patches a large object often.
+    #[error("the patches of the rule go through more than {MUTATED_BYTES_MAX} bytes")]
+    TooMuchPatched,
+    /// It was not begun: those before it took all the time that there was.
+    #[error("there was no time left to evaluate the rule")]
+    OutOfTime,
+    /// The rule asked for more than it may.
+    #[error("the rule reads more than {FACTS_PER_RULE_MAX} facts for one request")]
+    TooManyFacts,
+    /// There are more objects that exist than a rule goes through.
+    #[error(
+        "{target}: the rule goes through {EXISTING_PARTS_MAX} parts of lists, which had {seen} objects in all; \
+         nothing was done about those behind them"
+    )]
+    TooManyObjects {
+        /// In those parts.
+        seen: usize,
+        /// The name of the objects.
+        target: String,
+    },
+    /// A `foreach` has more to go through than it may.
+    #[error("a foreach of the rule has {found} elements; {FOREACH_ELEMENTS_MAX} are gone through")]
+    TooManyElements {
+        /// The number of elements.
+        found: usize,
+    },
+    /// All of them together have more.
+    #[error(
+        "the foreach of the rule go through more than {FOREACH_ELEMENTS_IN_ALL_MAX} elements in all"
+    )]
+    TooManyElementsInAll,
+}
+
+impl RuleError {
+    /// Its stable code.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Fact { source, .. } => source.code(),
+            Self::Variable { source, .. } if source.kind == VariableErrorKind::OverBudget => {
+                ErrorCode::BUDGET_EXCEEDED
+            }
+            Self::Variable { .. } => ErrorCode::VARIABLE_UNRESOLVED,
+            Self::Cel { source, .. } if source.is_budget() => ErrorCode::BUDGET_EXCEEDED,
+            Self::Cel { .. } => ErrorCode::CEL_FAILED,
+            Self::Patch { source, .. } => match source {
+                PatchError::TooLarge | PatchError::TooManyOperations { .. } => {
+                    ErrorCode::BUDGET_EXCEEDED
+                }
+                _ => ErrorCode::PATCH_FAILED,
+            },
+            Self::OutOfTime => ErrorCode::DEADLINE_EXCEEDED,
+            Self::TooManyFacts
+            | Self::TooMuchPatched
+            | Self::TooManyObjects { .. }
+            | Self::TooManyElements { .. }
+            | Self::TooManyElementsInAll => ErrorCode::BUDGET_EXCEEDED,
+        }
+    }
+}
+
+/// Why a fact could not be read. About a ConfigMap in Kyverno's words, as clients match on them.
+fn fact_message(read: &str, error: &FactError) -> String {
+    match (read.strip_prefix(CONFIG_MAP), error) {
+        (Some(object), FactError::PathOutsideNamespace { namespace, .. }) => {
+            let other = object.split('/').next().unwrap_or_default();
+            format!(
+                "configMap namespace \"{other}\" is different from policy namespace \"{namespace}\": \
+                 {error}"
+            )
+        }
+        (Some(_), error) => format!("failed to get {read} : {error}"),
+        (None, error) => error.to_string(),
+    }
+}

@@ -1,0 +1,243 @@
+//! One rule taken through one request, step by step.
+
+use std::{borrow::Cow, sync::Arc};
+
+use anteroom_model::FactError;
+use serde_json::Value;
+
+use super::{
+    facts::Facts,
+    interrupt::Stop,
+    match_conditions,
+    pass::{Pass, judge},
+    report::{RuleOutcome, RuleReport, Step},
+    surroundings,
+};
+use crate::ir::{
+    AdmissionRequest, ChangedObject, FailureAction, Policy, PolicyException, Rule,
+    matching::Surroundings,
+};
+
+/// One rule on its way through one request.
+///
+/// Every step begins anew and goes on with what is known by then: what was loaded stays loaded, a fact is
+/// asked for once, and chance gives the same again. So a rule takes at most one step more than it reads facts.
+pub struct Evaluation<'a> {
+    policy: &'a Policy,
+    rule: &'a Rule,
+    /// Those that are about the rule.
+    exceptions: Vec<&'a PolicyException>,
+    namespace: Option<&'a str>,
+    applies: bool,
+    /// The policy's conditions are known to be met.
+    meets_conditions: bool,
+    now: Pass<'a>,
+    /// Begun when the new state violates the rule: whether the old one did too.
+    earlier: Option<(String, Pass<'a>)>,
+    action: FailureAction,
+    facts: Facts,
+    known: Surroundings,
+}
+
+impl<'a> Evaluation<'a> {
+    /// Begins; nothing is evaluated before the first [`step`](Self::step). `rule` is one of
+    /// `policy`'s.
+    pub fn start(policy: &'a Policy, rule: &'a Rule, request: &'a AdmissionRequest) -> Self {
+        let within = |namespace| request.object_namespace() == namespace;
+        let applies = policy.settings.admission && policy.namespace().is_none_or(within);
+        Self::start_if(applies, policy, rule, request)
+    }
+
+    /// Begins like [`Evaluation::start`]; a rule that does not apply does not match.
+    pub(crate) fn start_if(
+        applies: bool,
+        policy: &'a Policy,
+        rule: &'a Rule,
+        request: &'a AdmissionRequest,
+    ) -> Self {
+        Self {
+            policy,
+            rule,
+            exceptions: Vec::new(),
+            namespace: policy.namespace(),
+            applies,
+            meets_conditions: false,
+            now: Pass::new(rule, Cow::Borrowed(request)),
+            earlier: None,
+            action: rule.action,
+            facts: Facts::seeded(request.eval_seed_of(&rule.name)),
+            known: Surroundings::default(),
+        }
+    }
+
+    /// With the exceptions that there are; those that are not about the rule change nothing. An excepted rule
+    /// is skipped before its preconditions: it reads nothing then.
+    #[must_use]
+    pub fn with_exceptions(
+        mut self,
+        exceptions: impl IntoIterator<Item = &'a PolicyException>,
+    ) -> Self {
+        let about = |exception: &&PolicyException| exception.is_about(self.policy, self.rule);
+        self.exceptions = exceptions.into_iter().filter(about).collect();
+        // Of a fact that conditions read, the rule by itself may need less.
+        let reads = |exception: &&PolicyException| exception.conditions.is_some();
+        self.facts.only_whole |= self.exceptions.iter().any(reads);
+        self
+    }
+
+    /// With the policy's conditions known to be [met](super::Conditions::Met): they are not evaluated again. Otherwise the
+    /// first step evaluates them.
+    #[must_use]
+    pub fn with_conditions_met(mut self) -> Self {
+        self.meets_conditions = true;
+        self
+    }
+
+    /// Goes on as far as the facts at hand allow.
+    pub fn step(&mut self) -> Step {
+        self.facts.begin();
+        match self.outcome() {
+            Some(outcome) => Step::Done(RuleReport {
+                outcome,
+                action: self.action,
+                facts: self.facts.record(),
+                excepted_by: match &self.now.excepted {
+                    Some(excepted) if self.now.is_exempted => excepted.names(),
+                    _ => Vec::new(),
+                },
+                changed: self.take_changed(),
+            }),
+            None => Step::Need(self.facts.questions()),
+        }
+    }
+
+    /// The objects that exist already and were changed since this was asked last: what a driver takes before the
+    /// end is not held until then, and not in the report.
+    pub fn take_changed(&mut self) -> Vec<ChangedObject> {
+        std::mem::take(&mut self.now.existing.changed)
+    }
+
+    /// Answers a request of the last step. An id that was not asked for is ignored, and so is a second
+    /// answer.
+    pub fn supply(&mut self, id: u32, answer: Result<Value, FactError>) {
+        self.facts.supply(id, answer);
+    }
+
+    /// Goes on without a fact of the context: its entry has its [given](Self::with_given) value. Where there is
+    /// none it is a missing key to whatever reads it, whatever default it has of its own. Only for drivers without a cluster, where a fact is looked
+    /// for in files: of a cluster, what is not known is never absent.
+    pub fn leave_out(&mut self, id: u32) {
+        self.facts.leave_out(id);
+    }
+
+    /// With values of entries of the context that read facts, by their names: as if the entry's own expression had
+    /// come to that. One counts where its fact is [left out](Self::leave_out), or cannot be asked for since a
+    /// variable in what the entry names has no value. For drivers without a cluster.
+    #[must_use]
+    pub fn with_given(mut self, given: impl IntoIterator<Item = (String, Value)>) -> Self {
+        let given = given.into_iter();
+        let given = given.map(|(name, value)| (name, Arc::new(value)));
+        self.facts.given = given.collect();
+        self
+    }
+
+    /// An entry that names what it reads by a variable which is missing has no value then, as one that is
+    /// [left out](Self::leave_out). For the same drivers.
+    #[must_use]
+    pub fn goes_without(mut self) -> Self {
+        self.facts.goes_without = true;
+        self
+    }
+
+    /// Says of a request that [is part](super::FactRequest::is_part) of a fact that it is not to be had without
+    /// reading the fact. Of any other this says nothing.
+    pub fn decline(&mut self, id: u32) {
+        self.facts.decline(id);
+    }
+
+    /// The same, where every fact is asked for whole: what the rule comes to is the same. For
+    /// comparison.
+    #[must_use]
+    pub fn with_whole_facts(mut self) -> Self {
+        self.facts.only_whole = true;
+        self
+    }
+
+    /// `None` while a fact is waited for.
+    fn outcome(&mut self) -> Option<RuleOutcome> {
+        if !self.applies {
+            return Some(RuleOutcome::NotMatched);
+        }
+        if !self.meets_conditions {
+            if let Some(outcome) =
+                match_conditions::outcome(self.policy, self.rule, &self.now.request)
+            {
+                return Some(outcome);
+            }
+            self.meets_conditions = true;
+        }
+        if self.earlier.is_none() {
+            let rule = (self.rule, &*self.exceptions);
+            let facts = (&mut self.facts, &mut self.known);
+            let outcome = judge(rule, self.namespace, &mut self.now, facts)?;
+            let message = match self.settled(outcome)? {
+                RuleOutcome::Fail { message } => message,
+                outcome => return Some(outcome),
+            };
+            match self.earlier_pass() {
+                Some(pass) => self.earlier = Some((message, pass)),
+                None => return Some(RuleOutcome::Fail { message }),
+            }
+        }
+        let (message, pass) = self.earlier.as_mut()?;
+        let rule = (self.rule, &*self.exceptions);
+        let facts = (&mut self.facts, &mut self.known);
+        Some(match judge(rule, self.namespace, pass, facts)? {
+            RuleOutcome::Fail { .. } => RuleOutcome::Skipped {
+                reason: "the object violated the rule before this change too".to_owned(),
+            },
+            // An old state that complied, or of which nothing is known, excuses nothing.
+            _ => RuleOutcome::Fail {
+                message: message.clone(),
+            },
+        })
+    }
+
+    /// Finds out what a violation leads to, where that matters. Where it cannot be known, it is as if it led
+    /// to a denial, and the failure policy says what becomes of the request.
+    fn settled(&mut self, outcome: RuleOutcome) -> Option<RuleOutcome> {
+        let leads = matches!(outcome, RuleOutcome::Fail { .. } | RuleOutcome::Error(_));
+        // Which of a policy's rules is applied alone depends on what they may lead to.
+        let matters = leads || (self.policy.settings.applies_one && outcome.is_applied());
+        if !matters || self.rule.has_one_action() {
+            return Some(outcome);
+        }
+        let request = &self.now.request;
+        match surroundings::action(self.rule, request, &mut self.facts, &mut self.known) {
+            Ok(action) => {
+                self.action = action;
+                Some(outcome)
+            }
+            Err(Stop::Pending) => None,
+            Err(Stop::Error(error)) => {
+                self.action = FailureAction::Enforce;
+                Some(match outcome {
+                    RuleOutcome::Error(error) => RuleOutcome::Error(error),
+                    _ => RuleOutcome::Error(*error),
+                })
+            }
+        }
+    }
+
+    /// Kyverno's `allowExistingViolations`: an update is not denied for what was wrong before. It is asked of
+    /// rules that deny by themselves; what an override says for a namespace does not come into it.
+    fn earlier_pass(&self) -> Option<Pass<'a>> {
+        if !self.rule.allow_existing_violations || self.rule.action != FailureAction::Enforce {
+            return None;
+        }
+        let request = self.now.request.of_old_object()?;
+        let mut pass = Pass::new(self.rule, Cow::Owned(request));
+        pass.is_earlier = true;
+        Some(pass)
+    }
+}

@@ -1,0 +1,23 @@
+//! Limits of one evaluation. Each ends in an error that names it.
+
+/// Facts that one rule may read while one request is evaluated; more is an error.
+pub const FACTS_PER_RULE_MAX: usize = 64;
+
+/// Queries about uses of facts that one rule may make while one request is evaluated. Beyond that the
+/// facts themselves are asked for.
+pub const PARTS_PER_RULE_MAX: usize = 256;
+
+/// Elements that one `foreach` goes through; more is an error.
+pub const FOREACH_ELEMENTS_MAX: usize = 1_000;
+
+/// Elements that all `foreach` of one rule go through together, those that stand in others for each element
+/// of these; more is an error.
+pub const FOREACH_ELEMENTS_IN_ALL_MAX: usize = 20_000;
+
+/// Bytes, about, that the patches of one rule may go through: the object's, once for each patch. More
+/// is an error.
+pub const MUTATED_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Parts of lists that one rule goes through for one request; of more an error tells that nothing was done about
+/// what is behind them.
+pub const EXISTING_PARTS_MAX: usize = 1_000;

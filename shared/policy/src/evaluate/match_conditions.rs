@@ -1,0 +1,80 @@
+//! Evaluation of `webhookConfiguration.matchConditions`.
+
+use anteroom_cel::{Budget, EvalError, Machine, Program, Roots};
+
+use super::{error::RuleError, report::RuleOutcome};
+use crate::ir::{
+    AdmissionRequest, FailurePolicy, Policy, Rule,
+    matching::{Matched, Surroundings},
+};
+
+/// The answer of a policy's `matchConditions` to one request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Conditions {
+    /// All are true, or there are none.
+    Met,
+    /// One is false, or a namespaced policy does not speak of the request's namespace: no rule is evaluated.
+    NotMet,
+    /// None is false, and this error came of one: the policy's `failurePolicy` decides.
+    Failed(RuleError),
+}
+
+impl Policy {
+    /// Evaluates the policy's `matchConditions`: once for all its rules, and at no cost where it has none. As at an
+    /// API server, one that is false decides, whatever error another comes to.
+    pub fn conditions(&self, request: &AdmissionRequest) -> Conditions {
+        if self.settings.match_conditions.is_empty() {
+            return Conditions::Met;
+        }
+        let within = |namespace| request.object_namespace() == namespace;
+        if !self.namespace().is_none_or(within) {
+            return Conditions::NotMet;
+        }
+        let mut failed = None;
+        for (index, program) in self.settings.match_conditions.iter().enumerate() {
+            match is_met(program, request) {
+                Ok(true) => {}
+                Ok(false) => return Conditions::NotMet,
+                Err(source) => failed = failed.or(Some((index, source))),
+            }
+        }
+        failed.map_or(Conditions::Met, |(index, source)| {
+            Conditions::Failed(RuleError::Cel {
+                place: format!("spec.webhookConfiguration.matchConditions[{index}].expression"),
+                source,
+            })
+        })
+    }
+}
+
+/// The outcome of a rule whose policy's conditions decide already; `None`: the rule is to be evaluated. A rule that
+/// certainly does not match the request has no error of its policy's conditions.
+pub(super) fn outcome(
+    policy: &Policy,
+    rule: &Rule,
+    request: &AdmissionRequest,
+) -> Option<RuleOutcome> {
+    match policy.conditions(request) {
+        Conditions::Met => None,
+        Conditions::NotMet => Some(RuleOutcome::NotMatched),
+        Conditions::Failed(error) => {
+            let matched = rule.matches.matches(request, &Surroundings::default());
+            let is_ignored = policy.failure_policy() == FailurePolicy::Ignore;
+            Some(match is_ignored || matched == Matched::No {
+                true => RuleOutcome::NotMatched,
+                false => RuleOutcome::Error(error),
+            })
+        }
+    }
+}
+
+fn is_met(program: &Program, request: &AdmissionRequest) -> Result<bool, EvalError> {
+    // As at an API server, nothing is known of the namespace.
+    let roots = Roots {
+        object: request.object(),
+        old_object: request.old_object(),
+        request: Some(request.value()),
+        ..Roots::default()
+    };
+    Machine::new(roots, &[], Budget::default()).truth(program)
+}

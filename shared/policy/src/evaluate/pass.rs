@@ -1,0 +1,155 @@
+//! One state of the object against one rule.
+
+use std::borrow::Cow;
+
+use super::{
+    check,
+    conditions::{self, Verdict},
+    exceptions::{self, AppliedExceptions},
+    facts::Facts,
+    foreach,
+    interrupt::Stop,
+    message, mutate, mutate_existing,
+    report::RuleOutcome,
+    scope::{Scope, States},
+    surroundings,
+};
+use crate::ir::{
+    AdmissionRequest, PolicyException, Rule,
+    matching::Surroundings,
+    rule::{Check, Validation, Work},
+};
+
+/// One state of the object against the rule.
+pub(super) struct Pass<'a> {
+    pub(super) request: Cow<'a, AdmissionRequest>,
+    pub(super) states: States,
+    pub(super) lists: foreach::Lists,
+    /// It is of the old state, as if it were made now, by nobody.
+    pub(super) is_earlier: bool,
+    /// It matches, and its preconditions are met: each step would come to the same.
+    pub(super) applies: bool,
+    /// The request has the roles of whoever made it, where the rule names them.
+    pub(super) has_roles: bool,
+    /// The exceptions that hold; `None`: it was not looked yet.
+    pub(super) excepted: Option<AppliedExceptions<'a>>,
+    /// It is they that decide.
+    pub(super) is_exempted: bool,
+    /// The progress through objects that exist already.
+    pub(super) existing: mutate_existing::Progress,
+}
+
+impl<'a> Pass<'a> {
+    pub(super) fn new(rule: &Rule, request: Cow<'a, AdmissionRequest>) -> Self {
+        Self {
+            request,
+            states: States::new(&rule.context),
+            lists: foreach::Lists::default(),
+            is_earlier: false,
+            applies: false,
+            has_roles: false,
+            excepted: None,
+            is_exempted: false,
+            existing: mutate_existing::Progress::default(),
+        }
+    }
+}
+
+/// Takes the rule through one state of the object; `None` while a fact is waited for.
+pub(super) fn judge<'a>(
+    (rule, exceptions): (&Rule, &[&'a PolicyException]),
+    namespace: Option<&str>,
+    pass: &mut Pass<'a>,
+    (facts, known): (&mut Facts, &mut Surroundings),
+) -> Option<RuleOutcome> {
+    if !pass.applies {
+        match speaks_of(rule, pass, facts, known) {
+            Ok(true) => {}
+            Ok(false) => return Some(RuleOutcome::NotMatched),
+            Err(stop) => return stop.outcome(),
+        }
+    }
+    let mut scope = Scope {
+        request: &pass.request,
+        namespace,
+        entries: &rule.context,
+        states: &mut pass.states,
+        facts,
+        pushdown: &rule.pushdown,
+        visible: rule.context.len(),
+    };
+    // What is excepted now says nothing of the old state, but for a standard, of which only some controls may be.
+    if pass.is_earlier && !exceptions::is_standard(rule) {
+        pass.excepted.get_or_insert_default();
+    }
+    if pass.excepted.is_none() {
+        match exceptions::holding(exceptions, rule, &mut scope, known) {
+            Ok(found) => pass.excepted = Some(found),
+            Err(stop) => return stop.outcome(),
+        }
+    }
+    let excepted = pass.excepted.get_or_insert_default();
+    if excepted.is_whole(rule) {
+        pass.is_exempted = true;
+        return Some(excepted.outcome());
+    }
+    if !pass.applies {
+        match conditions::evaluate(&rule.preconditions, &"preconditions", &mut scope) {
+            Ok(Verdict { met: true, .. }) => pass.applies = true,
+            Ok(Verdict { messages, .. }) => {
+                let reason = message::skip(&messages);
+                return Some(RuleOutcome::Skipped { reason });
+            }
+            Err(stop) => return stop.outcome(),
+        }
+    }
+    match &rule.work {
+        Work::Validate(Validation::Whole(Check::PodSecurity(security))) => {
+            let outcome = check::judge_security(rule, security, excepted, &scope);
+            pass.is_exempted = outcome == excepted.outcome();
+            Some(outcome)
+        }
+        Work::Validate(Validation::Whole(check)) => {
+            check::judge(rule, check, None, &"validate", &mut scope)
+        }
+        Work::Validate(Validation::ForEach(each)) => {
+            let lists = &mut pass.lists;
+            foreach::Walk { rule, lists }.judge(each, &mut scope)
+        }
+        Work::Mutate(mutation) => mutate::run(mutation, &mut scope),
+        Work::MutateExisting(existing) => {
+            mutate_existing::run(existing, &mut pass.existing, &mut scope)
+        }
+    }
+}
+
+/// Returns whether the rule matches the request. A rule that names the user's roles has them in the request
+/// from then on.
+fn speaks_of(
+    rule: &Rule,
+    pass: &mut Pass<'_>,
+    facts: &mut Facts,
+    known: &mut Surroundings,
+) -> Result<bool, Stop> {
+    let speaks = match pass.is_earlier {
+        // Whoever made the old state is not who asks now, and is known to nobody.
+        true => {
+            let (by_nobody, mut known) = (pass.request.by_nobody(), known.of_nobody());
+            surroundings::matches(&rule.matches, &by_nobody, facts, &mut known)?
+        }
+        false => surroundings::matches(&rule.matches, &pass.request, facts, known)?,
+    };
+    if !speaks {
+        return Ok(false);
+    }
+    if rule.names_roles && !pass.has_roles {
+        if known.roles(&pass.request).is_none() {
+            surroundings::roles(&pass.request, facts, known)?;
+        }
+        if let Some(roles) = known.roles(&pass.request) {
+            pass.request = Cow::Owned(pass.request.with_roles(&roles));
+        }
+        pass.has_roles = true;
+    }
+    Ok(true)
+}

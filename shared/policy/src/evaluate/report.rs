@@ -1,0 +1,104 @@
+//! What an evaluation asks for, and what it comes to.
+
+use std::collections::BTreeMap;
+
+use anteroom_model::FactError;
+use serde_json::Value;
+
+use super::error::RuleError;
+use crate::ir::{ChangedObject, FactTarget, FailureAction};
+
+/// The next step of an evaluation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Ask for these, [`Evaluation::supply`](super::Evaluation::supply) each answer, and step again.
+    Need(Vec<FactRequest>),
+    /// There is nothing left to do.
+    Done(RuleReport),
+}
+
+/// A query that the driver is asked to answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FactRequest {
+    /// The number to answer it with [`Evaluation::supply`](super::Evaluation::supply): unique within the
+    /// evaluation.
+    pub id: u32,
+    /// The context entry that reads it.
+    pub variable: String,
+    /// The source of the fact.
+    pub target: FactTarget,
+    /// JMESPath over the entry's data; empty: the data whole. The same text for every request,
+    /// except where a policy puts a variable where only an identifier or a number can stand.
+    pub expression: String,
+    /// The value of each `$name` of the expression.
+    pub parameters: BTreeMap<String, Value>,
+    /// A key that an object lacks is an error rather than null.
+    pub missing_key_is_error: bool,
+    /// The oldest news that the rule accepts (`maxStaleness`); `None`: what the replicas do.
+    pub age_max_ms: Option<u64>,
+    /// It asks about one use of the fact, so that the fact does not have to travel. Where that is not
+    /// to be had without reading the fact, [`Evaluation::decline`](super::Evaluation::decline) it: the fact is asked for then.
+    pub is_part: bool,
+}
+
+/// The outcome of a rule, and the facts that it was decided from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleReport {
+    /// The outcome.
+    pub outcome: RuleOutcome,
+    /// The consequence of a violation, for this object.
+    pub action: FailureAction,
+    /// In the order in which they were asked for.
+    pub facts: Vec<FactRead>,
+    /// The exceptions by which it was skipped, if it was, as [`PolicyException::name`](crate::PolicyException::name) has them.
+    pub excepted_by: Vec<String>,
+    /// The objects that exist already and are to be written, of a rule with `mutate.targets`, but for those that
+    /// were [taken](super::Evaluation::take_changed) before: also where it came to an error with others.
+    pub changed: Vec<ChangedObject>,
+}
+
+/// The outcome of a rule.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RuleOutcome {
+    /// The rule does not speak of this request.
+    NotMatched,
+    /// It matched, and then did not apply.
+    Skipped {
+        /// Why: its preconditions, or a violation that was there before.
+        reason: String,
+    },
+    /// The request complies.
+    Pass,
+    /// The request violates the rule.
+    Fail {
+        /// The rule's message, with its variables resolved.
+        message: String,
+    },
+    /// The rule changes the object.
+    Mutated {
+        /// The object with the changes.
+        object: Value,
+    },
+    /// It is not known whether the request complies.
+    Error(RuleError),
+}
+
+impl RuleOutcome {
+    /// Returns whether the rule was applied: it was not skipped, and is no error.
+    pub fn is_applied(&self) -> bool {
+        matches!(self, Self::Pass | Self::Fail { .. } | Self::Mutated { .. })
+    }
+}
+
+/// A fact that the rule asked for, for the record of the decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FactRead {
+    /// The id of the [`FactRequest`].
+    pub id: u32,
+    /// The context entry.
+    pub variable: String,
+    /// The name of what it reads, for people: an entry's name, a path.
+    pub entry: String,
+    /// Why there was no answer, if there was none.
+    pub error: Option<FactError>,
+}

@@ -1,0 +1,56 @@
+//! What is known of each entry of a rule's context.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::ir::{
+    VariableError,
+    context::{ContextEntry, Loader},
+};
+
+/// The states of a rule's entries, kept from step to step so that nothing is loaded twice.
+pub(crate) struct States(pub(super) Vec<State>);
+
+/// The state of an entry. A fact that could not be read is none: it ends the evaluation.
+#[derive(Clone)]
+pub(super) enum State {
+    Unloaded,
+    Loaded(Arc<Value>),
+    /// The driver goes on without it: it is as if it were not there, so that a `||` may stand in for it.
+    Absent(VariableError),
+}
+
+impl States {
+    pub(crate) fn new(entries: &[Arc<ContextEntry>]) -> Self {
+        Self(vec![State::Unloaded; entries.len()])
+    }
+}
+
+impl States {
+    /// Those of a `foreach` for one element: what is known outside is known within.
+    /// `added` are the entries that it has more.
+    pub(crate) fn within(
+        &self,
+        added: &[Arc<ContextEntry>],
+        element: &Arc<Value>,
+        index: usize,
+    ) -> Self {
+        let mut states = self.0.clone();
+        for entry in added {
+            let is_index = entry.name.starts_with("elementIndex");
+            states.push(match (&entry.loader, is_index) {
+                (Loader::Given, false) => State::Loaded(Arc::clone(element)),
+                (Loader::Given, true) => State::Loaded(Arc::new(index.into())),
+                _ => State::Unloaded,
+            });
+        }
+        Self(states)
+    }
+
+    /// Takes over what was loaded within, and stands outside.
+    pub(crate) fn learn(&mut self, within: &Self) {
+        let outer = self.0.len();
+        self.0.clone_from_slice(&within.0[..outer]);
+    }
+}

@@ -1,0 +1,205 @@
+//! Uses of a fact that are asked for in place of the fact.
+//!
+//! What is asked for here is never more than a shorter way. Wherever it leads nowhere (`None`), the use
+//! is evaluated over the fact itself, and comes to what it comes to there, errors included.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anteroom_jmespath::EvalError;
+use anteroom_model::FactError;
+use serde_json::Value;
+
+use super::{Scope, states::State};
+use crate::{
+    evaluate::{
+        facts::{Lookup, Question, is_of_evaluation},
+        interrupt::Interrupt,
+    },
+    ir::{
+        VariableErrorKind,
+        context::Loader,
+        subquery::{Given, Side, Subquery},
+        template::{Bound, Prepared, ValueTemplate},
+    },
+};
+
+impl Scope<'_> {
+    /// The value of an expression, if it can be asked for.
+    pub(super) fn asked_value(
+        &mut self,
+        prepared: &Prepared,
+    ) -> Result<Option<Arc<Value>>, Interrupt> {
+        let subqueries = self.pushdown.subqueries(prepared.id());
+        match subqueries.and_then(|found| found.value.as_ref()) {
+            Some(subquery) => self.ask(prepared, subquery, None),
+            None => Ok(None),
+        }
+    }
+
+    /// Asks for the verdict of a condition, if it can be asked: `prepared` is one side of it, `other` the
+    /// other.
+    ///
+    /// The question is made of the other side's value. As long as that is waited for, nothing is asked;
+    /// an error of either side is left to who evaluates both.
+    pub(crate) fn asked_verdict(
+        &mut self,
+        prepared: &Prepared,
+        other: &ValueTemplate,
+    ) -> Result<Option<bool>, Interrupt> {
+        let subqueries = self.pushdown.subqueries(prepared.id());
+        let verdict = subqueries.and_then(|found| found.verdict.as_ref());
+        let Some((subquery, side)) = verdict.filter(|(subquery, _)| self.may_ask(subquery)) else {
+            return Ok(None);
+        };
+        let verdict = match other.value(self) {
+            Ok(value) => self.ask(prepared, subquery, Some((*side, value)))?,
+            Err(Interrupt::Pending) => return Err(Interrupt::Pending),
+            Err(_) => None,
+        };
+        Ok(verdict.and_then(|verdict| verdict.as_bool()))
+    }
+
+    /// Returns whether a subquery may be asked. A loaded entry needs none.
+    fn may_ask(&self, subquery: &Subquery) -> bool {
+        self.facts.asks_for_parts()
+            && self.find(&subquery.variable) == Some(subquery.entry)
+            && matches!(self.states.0[subquery.entry], State::Unloaded)
+    }
+
+    fn ask(
+        &mut self,
+        prepared: &Prepared,
+        subquery: &Subquery,
+        side: Option<(Side, Arc<Value>)>,
+    ) -> Result<Option<Arc<Value>>, Interrupt> {
+        if !self.may_ask(subquery) {
+            return Ok(None);
+        }
+        let Some(mut asked) = self.question(prepared, subquery)? else {
+            return Ok(None);
+        };
+        if let Some((side, value)) = side {
+            let value = Arc::unwrap_or_clone(value);
+            asked.parameters.insert(side.other().to_owned(), value);
+        }
+        let error = match self.facts.look_up(&subquery.variable, asked) {
+            Lookup::Answer(Ok(value)) => return Ok(Some(value)),
+            Lookup::Pending => return Err(Interrupt::Pending),
+            Lookup::TooMany | Lookup::Declined | Lookup::LeftOut => return Ok(None),
+            Lookup::Answer(Err(error)) => error,
+        };
+        match missing_key(&error).filter(|_| subquery.misses_itself) {
+            Some(error) => Err(self.variable_error(prepared.source(), &error).into()),
+            None => {
+                if !is_of_evaluation(&error)
+                    && let Some(whole) = unless_failed(self.whole_of(subquery))?
+                {
+                    self.facts.refuse(whole, error);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Returns the question; `None` where a value that it needs is missing.
+    fn question(
+        &mut self,
+        prepared: &Prepared,
+        subquery: &Subquery,
+    ) -> Result<Option<Question>, Interrupt> {
+        unless_failed(self.question_of(prepared, subquery)).map(Option::flatten)
+    }
+
+    fn question_of(
+        &mut self,
+        prepared: &Prepared,
+        subquery: &Subquery,
+    ) -> Result<Option<Question>, Interrupt> {
+        let bound = prepared.bind(self)?;
+        let mut given = BTreeMap::new();
+        for (name, value) in &subquery.givens {
+            let Some(value) = self.given(value, &bound, prepared)? else {
+                return Ok(None);
+            };
+            given.insert(name.clone(), value);
+        }
+        let Bound { mut parameters, .. } = bound;
+        for (name, renamed) in &subquery.renamed {
+            if let Some(value) = parameters.remove(name) {
+                given.insert(renamed.clone(), value);
+            }
+        }
+        let mut asked = self.whole_of(subquery)?;
+        (asked.is_part, asked.is_large) = (true, false);
+        subquery
+            .expression
+            .as_str()
+            .clone_into(&mut asked.expression);
+        asked.parameters.extend(given);
+        Ok(Some(asked))
+    }
+
+    /// The question that it stands in for.
+    fn whole_of(&mut self, subquery: &Subquery) -> Result<Question, Interrupt> {
+        let Loader::Fact(fact) = &self.entries[subquery.entry].loader else {
+            return Err(Interrupt::Pending); // No part is made of anything else.
+        };
+        self.before(subquery.entry).whole(&subquery.variable, fact)
+    }
+
+    /// `None`: it is of another fact, and not to be had without that fact. Whether that is needed is said
+    /// by the use alone.
+    fn given(
+        &mut self,
+        given: &Given,
+        bound: &Bound,
+        prepared: &Prepared,
+    ) -> Result<Option<Value>, Interrupt> {
+        let null = || Ok(Some(Value::Null));
+        if let Some(subquery) = &given.subquery {
+            return match self.ask(prepared, subquery, None) {
+                Ok(value) => Ok(value.map(Arc::unwrap_or_clone)),
+                Err(Interrupt::Variable(error))
+                    if given.is_forgiven && error.kind == VariableErrorKind::Missing =>
+                {
+                    null()
+                }
+                Err(interrupt) => Err(interrupt),
+            };
+        }
+        let own = Bound {
+            expression: given.expression.clone(),
+            parameters: bound.parameters.clone(),
+        };
+        match self.searched(&own, prepared.source())? {
+            Ok(value) => Ok(Some(Arc::unwrap_or_clone(value))),
+            // A key that it misses is nothing to a `||`; a variable that it names and that has no value is an
+            // error all the same.
+            Err(EvalError::MissingKey { .. }) if given.is_forgiven => null(),
+            Err(error) => Err(self.variable_error(prepared.source(), &error).into()),
+        }
+    }
+}
+
+/// Passes waiting on, and makes `None` of a failure, which the expression itself then tells.
+fn unless_failed<T>(result: Result<T, Interrupt>) -> Result<Option<T>, Interrupt> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(Interrupt::Pending) => Err(Interrupt::Pending),
+        Err(Interrupt::Rule(_) | Interrupt::Variable(_)) => Ok(None),
+    }
+}
+
+/// The missing key that an evaluation elsewhere ended with, by what it says of it.
+fn missing_key(error: &FactError) -> Option<EvalError> {
+    let FactError::EvaluationFailed { message } = error else {
+        return None;
+    };
+    let key = message
+        .strip_prefix("Unknown key \"")?
+        .strip_suffix("\" in path")?;
+    let error = EvalError::MissingKey {
+        key: key.to_owned(),
+    };
+    (error.to_string() == *message).then_some(error)
+}

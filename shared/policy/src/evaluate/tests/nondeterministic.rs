@@ -1,0 +1,182 @@
+//! The time and chance that are handed to a rule.
+
+use anteroom_functions::query_functions;
+
+use super::*;
+use crate::Arrival;
+
+/// 2023-12-16T01:46:11Z
+const NOW_NS: i128 = 1_702_691_171_000_000_000;
+
+fn at(seed: u64) -> AdmissionRequest {
+    create(&ingress("a", &["x"])).arrived(Arrival {
+        now_ns: NOW_NS,
+        seed,
+    })
+}
+
+/// Drives the rule, parts answered too, and gives what it asked for.
+fn asked(rule: &str, request: &AdmissionRequest, data: &Value) -> (RuleOutcome, Vec<FactRequest>) {
+    let policy = policy(rule);
+    let mut evaluation = Evaluation::start(&policy, &policy.rules()[0], request);
+    let mut asked = Vec::new();
+    loop {
+        match evaluation.step() {
+            Step::Done(report) => return (report.outcome, asked),
+            Step::Need(facts) => {
+                for fact in facts {
+                    evaluation.supply(fact.id, answer(&fact, data));
+                    asked.push(fact);
+                }
+                assert!(asked.len() < 20, "it goes on: {asked:?}");
+            }
+        }
+    }
+}
+
+/// As it is answered where the data is kept: nobody says what time it is there.
+fn answer(fact: &FactRequest, data: &Value) -> Result<Value, FactError> {
+    let text = match &*fact.expression {
+        "" => "@",
+        text => text,
+    };
+    let expression = anteroom_jmespath::Expression::parse(text).unwrap();
+    let environment = anteroom_jmespath::Environment::standard()
+        .with_functions(query_functions())
+        .with_parameters(&fact.parameters);
+    let found = expression.evaluate_json(data, &environment);
+    found.map_err(|error| FactError::EvaluationFailed {
+        message: error.to_string(),
+    })
+}
+
+const ENTRY: &str = "{name: jobs, cachedContextEntry: {name: jobs, jmespath: \"items[]\"}}";
+
+fn jobs() -> Value {
+    json!({"items": [
+        {"name": "old", "at": "2023-12-15T00:00:00Z"},
+        {"name": "new", "at": "2023-12-17T00:00:00Z"},
+    ]})
+}
+
+#[test]
+fn a_rule_knows_when_its_request_came() {
+    let rule = "validate: {message: \"{{ time_now_utc() }}, {{ time_since('', '2023-12-16T01:46:10Z', '') }}\", deny: {}}";
+    let (outcome, _) = asked(rule, &at(0), &Value::Null);
+    assert_eq!(outcome, fail("2023-12-16T01:46:11Z, 1s"));
+    let rule = "validate: {deny: {conditions: {any: [{key: \"{{ time_now() }}\", operator: Equals, value: x}]}}}";
+    let (outcome, _) = asked(rule, &create(&json!({"a": 1})), &Value::Null);
+    let RuleOutcome::Error(error) = outcome else {
+        panic!("{outcome:?}");
+    };
+    let message = error.to_string();
+    assert!(
+        message.contains("what time it is is not known"),
+        "{message}"
+    );
+}
+
+/// An entry's own expression that speaks of the time is evaluated in the rule, over the data whole.
+#[test]
+fn an_entry_by_the_time_is_asked_for_whole() {
+    let rule = "
+context: [{name: jobs, cachedContextEntry: {name: jobs, jmespath: \"items[?time_before(at, time_now_utc())].name\"}}]
+validate: {message: \"{{ jobs }}\", deny: {}}";
+    let (outcome, asked) = asked(rule, &at(0), &jobs());
+    assert_eq!(outcome, fail("[\"old\"]"));
+    assert_eq!(asked.len(), 1);
+    assert_eq!((&*asked[0].expression, asked[0].is_part), ("", false));
+    let missing = json!({"items": [{"name": "old"}]});
+    let rule = rule.replace(
+        "deny: {}",
+        "deny: {conditions: {any: [{key: \"{{ jobs }}\", operator: Equals, value: x}]}}",
+    );
+    let (outcome, _) = self::asked(&rule, &at(0), &missing);
+    let RuleOutcome::Error(error @ RuleError::Fact { .. }) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert!(error.to_string().contains("time_before"), "{error}");
+}
+
+/// A use that speaks of the time is never one that is asked; what it comes to may be a parameter.
+#[test]
+fn a_use_by_the_time_is_evaluated_in_the_rule() {
+    for (use_, is_part, found) in [
+        ("jobs[?time_after(at, time_now())].name | [0]", false, "new"),
+        ("length(jobs[?at == '{{ time_now() }}'])", true, "0"),
+        ("jobs[?name == random('old')].name | [0]", false, "old"),
+    ] {
+        let rule = format!(
+            "context: [{ENTRY}]\nvalidate: {{deny: {{conditions: {{any: [{{key: \"{{{{ {use_} }}}}\", operator: Equals, value: {found}}}]}}}}}}"
+        );
+        let (outcome, asked) = asked(&rule, &at(0), &jobs());
+        assert!(
+            matches!(outcome, RuleOutcome::Fail { .. }),
+            "{use_}: {outcome:?}"
+        );
+        for fact in &asked {
+            assert!(!fact.expression.contains("time_") && !fact.expression.contains("random"));
+        }
+        let has_now = |fact: &FactRequest| {
+            let mut values = fact.parameters.values();
+            values.any(|value| value == "2023-12-16T01:46:11Z")
+        };
+        assert_eq!(asked.iter().any(has_now), is_part, "{use_}: {asked:?}");
+    }
+}
+
+/// What chance gave is the same in every step, is asked for once, and differs from use to use.
+#[test]
+fn chance_gives_one_value_for_each_use() {
+    let rule = "
+context:
+- {name: one, variable: {jmesPath: \"random('[a-z]{12}')\"}}
+- {name: two, variable: {jmesPath: \"random('[a-z]{12}')\"}}
+- {name: first, apiCall: {urlPath: \"/api/v1/namespaces/{{ one }}\"}}
+- {name: second, apiCall: {urlPath: \"/api/v1/namespaces/{{ two }}-{{ random('[a-z]{12}') }}\"}}
+validate: {message: \"{{ first }} {{ second }} {{ one }} {{ two }} {{ random('[a-z]{12}') }}\", deny: {}}";
+    let (outcome, asked) = asked(rule, &at(1), &json!("x"));
+    let RuleOutcome::Fail { message } = &outcome else {
+        panic!("{outcome:?}");
+    };
+    let words: Vec<_> = message.split(' ').skip(2).collect();
+    let distinct: std::collections::BTreeSet<_> = words.iter().collect();
+    assert_eq!((words.len(), distinct.len()), (3, 3), "{message}");
+    let paths: Vec<_> = asked.iter().map(|fact| fact.target.to_string()).collect();
+    assert_eq!(paths.len(), 2, "{paths:?}");
+    assert!(paths[0].ends_with(words[0]), "{paths:?} {message}");
+    assert!(paths[1].contains(words[1]), "{paths:?} {message}");
+    assert_eq!(self::asked(rule, &at(1), &json!("x")).0, outcome);
+    assert_ne!(self::asked(rule, &at(2), &json!("x")).0, outcome);
+}
+
+#[test]
+fn elements_have_chances_of_their_own() {
+    let rule = "
+mutate:
+  foreach:
+  - list: request.object.spec.rules
+    patchesJson6902: |-
+      - {op: add, path: \"/spec/rules/{{ elementIndex }}/id\", value: \"{{ random('[0-9a-f]{16}') }}\"}";
+    let manifest: Value = serde_saphyr::from_str(&format!(
+        "{{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {{name: p}}, spec: {{rules: [{{name: r, match: {{any: [{{resources: {{kinds: ['*']}}}}]}}{}}}]}}}}",
+        ""
+    ))
+    .unwrap();
+    let mut manifest = manifest;
+    let rule: Value = serde_saphyr::from_str(rule).unwrap();
+    manifest["spec"]["rules"][0]["mutate"] = rule["mutate"].clone();
+    let policy = crate::compile_for(&manifest, crate::Driver::ALL).unwrap();
+    let request = create(&ingress("a", &["x", "y"])).arrived(Arrival {
+        now_ns: NOW_NS,
+        seed: 5,
+    });
+    let report = drive_over(&policy, &request, nothing).0;
+    let RuleOutcome::Mutated { object } = report.outcome else {
+        panic!("{report:?}");
+    };
+    let ids: Vec<_> = (0..2)
+        .map(|at| object["spec"]["rules"][at]["id"].clone())
+        .collect();
+    assert!(ids[0] != ids[1] && ids[0].as_str().is_some_and(|id| id.len() == 16));
+}

@@ -1,0 +1,43 @@
+//! The compiled form of policies and of what they are held against, and what each says of itself. Pure.
+//!
+//! The lowest layer: it knows none of the others.
+
+pub(crate) mod admission;
+pub(crate) mod call;
+pub(crate) mod cel;
+pub(crate) mod conditions;
+pub(crate) mod context;
+mod driver;
+pub(crate) mod exception;
+mod filters;
+pub(crate) mod manifest;
+pub(crate) mod matching;
+pub(crate) mod mutate_existing;
+pub(crate) mod mutation;
+pub(crate) mod policy;
+pub(crate) mod problem;
+pub(crate) mod reference;
+pub(crate) mod request;
+pub(crate) mod rule;
+pub(crate) mod settings;
+pub(crate) mod subquery;
+pub(crate) mod template;
+
+pub use admission::{Operation, Phase};
+pub use call::{ImageCredentials, SecretName};
+pub use driver::Driver;
+pub use exception::PolicyException;
+pub use filters::{FILTERS_MAX, FilterError, FilterProblem, Filtered, ResourceFilters};
+pub use manifest::MANIFEST_DEPTH_MAX;
+pub use matching::{KindPattern, Target};
+pub use mutate_existing::ChangedObject;
+pub use policy::{NotRun, Policy};
+pub use problem::Problem;
+pub use reference::{
+    ApiTarget, CALLS, CALLS_DECLARED, CALLS_OFF, CollectionReference, FIELD_MANAGER, FactTarget,
+    KeptTarget, NamedObject, Reference, WRITER,
+};
+pub use request::{AdmissionRequest, Arrival, RequestError};
+pub use rule::{FailureAction, Rule};
+pub use settings::{FailurePolicy, Reporting};
+pub use template::{VariableError, VariableErrorKind};

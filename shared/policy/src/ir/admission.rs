@@ -1,0 +1,59 @@
+//! The words of Kubernetes' admission: operations, and the two phases of webhooks. Pure.
+
+use std::fmt;
+
+/// An operation on an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operation {
+    /// It is made.
+    Create,
+    /// It is changed.
+    Update,
+    /// It is deleted.
+    Delete,
+    /// It is connected to, as in `exec`.
+    Connect,
+}
+
+impl Operation {
+    /// All of them, in the order of a webhook configuration.
+    pub const ALL: [Self; 4] = [Self::Create, Self::Update, Self::Delete, Self::Connect];
+
+    /// From the API's spelling, as in `CREATE`.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|operation| operation.as_str() == text)
+    }
+
+    /// The API's spelling, as in `CREATE`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// When a rule is asked at admission. The API server asks all that change an object before any that
+/// judge it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// Rules change the object (`mutate`).
+    Mutation,
+    /// Rules judge what has become of it (`validate`).
+    Validation,
+}
+
+impl Phase {
+    /// Both, in their order.
+    pub const ALL: [Self; 2] = [Self::Mutation, Self::Validation];
+}

@@ -1,0 +1,99 @@
+//! Calls that a policy contains: their paths with variables in them, what a view may answer in their
+//! place, and which concrete calls come from them.
+//!
+//! A path is taken apart once, when the policy is compiled. From then on a segment is a segment and a
+//! parameter of the query a parameter, whatever the values that stand in them: a value can make a
+//! path name another object, never another kind of thing.
+
+mod confine;
+mod escape;
+mod image;
+mod kept;
+mod path;
+mod service;
+
+pub(crate) use confine::confine;
+pub(crate) use escape::{check_name, check_segment};
+pub(crate) use image::ImageCall;
+pub use image::{ImageCredentials, SecretName};
+pub(crate) use kept::KeptPlan;
+pub(crate) use path::{Concrete, PathTemplate};
+pub(crate) use service::ServiceUrl;
+
+use serde_json::{Map, Value};
+
+use crate::ir::template::{Resolve, Template, ValueTemplate};
+
+/// `apiCall` with a `urlPath`.
+#[derive(Debug)]
+pub(crate) struct ApiCall {
+    pub(crate) path: PathTemplate,
+    /// `None`: GET.
+    pub(crate) data: Option<Data>,
+    /// The way in which a view answers it; `None`: only a live read can, or the policy wants one.
+    pub(crate) kept: Option<KeptPlan>,
+}
+
+/// `apiCall` with a `service`.
+#[derive(Debug)]
+pub(crate) struct ServiceCall {
+    pub(crate) url: ServiceUrl,
+    /// `None`: GET.
+    pub(crate) data: Option<Data>,
+    /// Name and value.
+    pub(crate) headers: Vec<(String, String)>,
+    /// PEM; empty: the usual authorities.
+    pub(crate) ca_bundle: String,
+}
+
+/// The body of a POST: an object of these fields.
+#[derive(Debug)]
+pub(crate) struct Data(pub(crate) Vec<(String, ValueTemplate)>);
+
+impl Data {
+    pub(crate) fn value<R: Resolve>(&self, resolver: &mut R) -> Result<Value, R::Interrupt> {
+        let mut data = Map::new();
+        for (key, value) in &self.0 {
+            let value = value.value(resolver)?;
+            data.insert(key.clone(), std::sync::Arc::unwrap_or_clone(value));
+        }
+        Ok(Value::Object(data))
+    }
+
+    /// Returns whether `value` can come of it.
+    pub(crate) fn can_be(&self, value: &Value) -> bool {
+        let fits = |fields: &Map<String, Value>| {
+            fields.len() == self.0.len()
+                && self.0.iter().all(|(key, template)| {
+                    fields.get(key).is_some_and(|value| template.can_be(value))
+                })
+        };
+        value.as_object().is_some_and(fits)
+    }
+}
+
+/// `configMap`: one ConfigMap by namespace and name.
+#[derive(Debug)]
+pub(crate) struct ConfigMapCall {
+    pub(crate) namespace: Template,
+    pub(crate) name: Template,
+}
+
+impl ConfigMapCall {
+    /// Namespace and name, where no variable stands in them.
+    pub(crate) fn literal(&self, own: Option<&str>) -> Option<(String, String)> {
+        let (namespace, name) = (self.namespace.fixed()?, self.name.fixed()?);
+        Some((self.or_home(namespace, own).to_owned(), name.to_owned()))
+    }
+
+    /// A namespace that is left out is the policy's own, or `default`.
+    pub(crate) fn or_home<'a>(&self, namespace: &'a str, own: Option<&'a str>) -> &'a str {
+        match namespace {
+            "" => own.unwrap_or("default"),
+            namespace => namespace,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

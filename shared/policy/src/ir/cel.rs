@@ -1,0 +1,122 @@
+//! `validate.cel`: what an object is held against in CEL.
+
+use anteroom_cel::Program;
+
+use crate::ir::{CollectionReference, Reference};
+
+/// In place of a context entry's name: the objects that a rule takes parameters from.
+pub(crate) const PARAMS: &str = "params";
+
+/// In place of a context entry's name: the namespace that the object is in.
+pub(crate) const NAMESPACE_OBJECT: &str = "namespaceObject";
+
+/// The objects of [`Params`] that may be meant: those of a namespace, or those of a kind that is in none.
+pub(crate) const PARAMS_QUERY: &str =
+    "items[?metadata.namespace == $namespace || !(metadata.namespace)]";
+
+/// A rule in CEL.
+#[derive(Debug)]
+pub(crate) struct Cel {
+    /// `celPreconditions`: all must be true, or the rule says nothing.
+    pub(crate) preconditions: Vec<Placed>,
+    /// In order: each may refer to those before it.
+    pub(crate) variables: Vec<Program>,
+    /// All must be true; the first that is not is the violation.
+    pub(crate) expressions: Vec<Judged>,
+    /// Checked, and not evaluated: nothing is decided by them.
+    pub(crate) annotations: Vec<Program>,
+    pub(crate) params: Option<Params>,
+}
+
+/// An expression and where it stands, for errors.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub(crate) place: String,
+    pub(crate) program: Program,
+}
+
+/// One of the expressions that must be true.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    pub(crate) expression: Placed,
+    /// Its own message or else the rule's; empty: none.
+    pub(crate) message: String,
+    pub(crate) message_expression: Option<Program>,
+}
+
+/// `paramKind` and `paramRef`: the rule is about each object of these.
+#[derive(Debug)]
+pub(crate) struct Params {
+    /// The collection that is kept for it: literal, so that it is there before a request comes.
+    pub(crate) collection: CollectionReference,
+    /// The one that is meant; `None`: all that the selector selects.
+    pub(crate) name: Option<String>,
+    /// A missing object is no violation.
+    pub(crate) may_be_absent: bool,
+}
+
+/// The facts that an expression reads beside the request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reads {
+    pub(crate) namespace: bool,
+    pub(crate) params: bool,
+}
+
+impl Cel {
+    /// Every expression.
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &Program> {
+        let preconditions = self.preconditions.iter().map(|one| &one.program);
+        preconditions
+            .chain(&self.variables)
+            .chain(self.judging())
+            .chain(&self.annotations)
+    }
+
+    fn judging(&self) -> impl Iterator<Item = &Program> {
+        self.expressions
+            .iter()
+            .flat_map(|one| std::iter::once(&one.expression.program).chain(&one.message_expression))
+    }
+
+    /// Returns the facts that the preconditions read.
+    pub(crate) fn read_before(&self) -> Reads {
+        self.read_by(self.preconditions.iter().map(|one| &one.program))
+    }
+
+    /// Returns the facts that the rule reads.
+    pub(crate) fn reads(&self) -> Reads {
+        let preconditions = self.preconditions.iter().map(|one| &one.program);
+        self.read_by(preconditions.chain(self.judging()))
+    }
+
+    /// Returns the references that have to be kept for what it reads.
+    pub(crate) fn references(&self) -> Vec<Reference> {
+        let params = self.params.as_ref();
+        let params = params.map(|params| params.collection.clone());
+        let namespaces = self.reads().namespace;
+        let namespaces = namespaces.then(CollectionReference::namespaces);
+        let all = params.into_iter().chain(namespaces);
+        all.map(Reference::Collection).collect()
+    }
+
+    /// Returns the facts that these programs and the variables that they refer to read.
+    fn read_by<'c>(&'c self, programs: impl Iterator<Item = &'c Program>) -> Reads {
+        let mut reads = Reads::default();
+        let mut reached = vec![false; self.variables.len()];
+        let mut add = |program: &Program, reached: &mut Vec<bool>| {
+            reads.namespace |= program.reads_namespace();
+            reads.params |= program.reads_params();
+            for at in program.variables() {
+                reached[*at] = true;
+            }
+        };
+        programs.for_each(|program| add(program, &mut reached));
+        // A variable refers to those before it alone.
+        for at in (0..self.variables.len()).rev() {
+            if reached[at] {
+                add(&self.variables[at], &mut reached);
+            }
+        }
+        reads
+    }
+}

@@ -1,0 +1,18 @@
+//! `match` and `exclude` of rules, and which failure action is about a request. Pure.
+
+mod filter;
+mod kind;
+mod overrides;
+mod registration;
+mod roles;
+mod selector;
+mod surroundings;
+mod users;
+
+pub(crate) use filter::{Filter, Filters, Match};
+pub use kind::KindPattern;
+pub use registration::Target;
+pub(crate) use roles::{BINDINGS_OF_USER, names_of_user, roles_of};
+pub(crate) use selector::{Requirement, Selector, SetOperator};
+pub(crate) use surroundings::{LABELS, Lacking, Matched, NAMESPACE_SELECTOR, ROLES, Surroundings};
+pub(crate) use users::{Subject, Users};

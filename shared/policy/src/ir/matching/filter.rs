@@ -1,0 +1,242 @@
+//! `match` and `exclude`: whether a rule is about a request. Pure.
+
+use anteroom_functions::wildcard;
+use serde_json::Value;
+
+use super::{Lacking, Matched, Selector, Surroundings, Users};
+use crate::ir::{AdmissionRequest, KindPattern, Operation};
+
+/// `match` and `exclude` of a rule.
+#[derive(Debug)]
+pub(crate) struct Match {
+    pub(crate) include: Filters,
+    pub(crate) exclude: Option<Filters>,
+    /// The only kinds that a derived rule matches, whatever its filters say. Empty: any.
+    pub(crate) kinds_alone: Vec<&'static str>,
+    /// It is an exemption: where nobody is known to have made a request, it does not hold for users.
+    pub(crate) spares: bool,
+}
+
+/// Never empty, and no filter of it is.
+#[derive(Debug)]
+pub(crate) enum Filters {
+    /// One must match.
+    Any(Vec<Filter>),
+    /// All must match; the legacy form is one of these with one filter.
+    All(Vec<Filter>),
+}
+
+/// `resources`, and who asks: every part that is given must match.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    pub(crate) kinds: Vec<KindPattern>,
+    pub(crate) name: Option<String>,
+    pub(crate) names: Vec<String>,
+    pub(crate) namespaces: Vec<String>,
+    pub(crate) operations: Vec<Operation>,
+    pub(crate) selector: Option<Selector>,
+    /// Each must be there; both sides may hold wildcards, as those of labels may.
+    pub(crate) annotations: Option<Selector>,
+    /// About the labels of the object's namespace; a Namespace is in none.
+    pub(crate) namespace_selector: Option<Selector>,
+    pub(crate) users: Users,
+    /// Nothing is said of the object.
+    pub(crate) is_about_users: bool,
+}
+
+/// The side that a filter stands on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Include,
+    Exclude,
+}
+
+impl Match {
+    /// Returns whether it matches the request, as far as `known` tells.
+    pub(crate) fn matches(&self, request: &AdmissionRequest, known: &Surroundings) -> Matched {
+        if !self.kinds_alone.is_empty() && !self.kinds_alone.contains(&request.kind()) {
+            return Matched::No;
+        }
+        let side = match self.spares {
+            true => Side::Exclude,
+            false => Side::Include,
+        };
+        let include = self.include.match_request(request, known, side);
+        match &self.exclude {
+            Some(exclude) if include != Matched::No => {
+                include.and(!exclude.match_request(request, known, Side::Exclude))
+            }
+            _ => include,
+        }
+    }
+
+    /// The same of what is let pass.
+    pub(crate) fn sparing(mut self) -> Self {
+        self.spares = true;
+        self
+    }
+
+    /// Returns the facts about the request that it needs and that are not known.
+    pub(crate) fn lacks(&self, request: &AdmissionRequest, known: &Surroundings) -> Lacking {
+        let labels = known.labels(request).is_none();
+        let roles = known.roles(request).is_none();
+        Lacking {
+            namespace_labels: labels && self.asks_labels(),
+            roles: roles && self.asks_roles(),
+        }
+    }
+
+    /// Returns whether it selects by the labels of namespaces.
+    pub(crate) fn asks_labels(&self) -> bool {
+        self.filters()
+            .any(|filter| filter.namespace_selector.is_some())
+    }
+
+    /// Returns whether it selects by roles.
+    pub(crate) fn asks_roles(&self) -> bool {
+        let exclude = self.exclude.as_ref().is_some_and(Filters::asks_roles);
+        self.include.asks_roles() || exclude
+    }
+
+    /// All filters, of either side.
+    pub(crate) fn filters(&self) -> impl Iterator<Item = &Filter> {
+        let exclude = self.exclude.iter().flat_map(Filters::filters);
+        self.include.filters().iter().chain(exclude)
+    }
+
+    /// Those of which it speaks.
+    pub(crate) fn included(&self) -> &[Filter] {
+        self.include.filters()
+    }
+}
+
+impl Filters {
+    pub(crate) fn asks_labels(&self) -> bool {
+        let mut filters = self.filters().iter();
+        filters.any(|filter| filter.namespace_selector.is_some())
+    }
+
+    pub(crate) fn asks_roles(&self) -> bool {
+        self.filters().iter().any(|f| f.users.asks_roles())
+    }
+
+    fn filters(&self) -> &[Filter] {
+        match self {
+            Self::Any(filters) | Self::All(filters) => filters,
+        }
+    }
+
+    fn match_request(
+        &self,
+        request: &AdmissionRequest,
+        known: &Surroundings,
+        side: Side,
+    ) -> Matched {
+        let mut each = self.filters().iter();
+        let mut each = each.by_ref().map(|f| f.matches(request, known, side));
+        match self {
+            Self::Any(_) => Matched::any(&mut each),
+            Self::All(_) => Matched::all(&mut each),
+        }
+    }
+}
+
+impl Filter {
+    fn matches(&self, request: &AdmissionRequest, known: &Surroundings, side: Side) -> Matched {
+        if !self.matches_object(request) {
+            return Matched::No;
+        }
+        match self.matches_namespace(request, known) {
+            Matched::No => Matched::No,
+            labels => labels.and(self.matches_users(request, known, side)),
+        }
+    }
+
+    /// All that is said of the object itself.
+    fn matches_object(&self, request: &AdmissionRequest) -> bool {
+        let object = request.matched_object();
+        (self.operations.is_empty() || self.operations.contains(&request.operation()))
+            && (self.kinds.is_empty() || self.kinds.iter().any(|kind| kind.matches(request)))
+            && self.matches_name(object)
+            && matches_one(&self.namespaces, namespace_to_match(request))
+            && matches_map(self.selector.as_ref(), object, "labels")
+            && matches_map(self.annotations.as_ref(), object, "annotations")
+    }
+
+    /// A Namespace is in none, whatever its own labels.
+    fn matches_namespace(&self, request: &AdmissionRequest, known: &Surroundings) -> Matched {
+        let Some(selector) = &self.namespace_selector else {
+            return Matched::Yes;
+        };
+        if request.kind() == "Namespace" {
+            return Matched::No;
+        }
+        match known.labels(request) {
+            Some(labels) => selector.matches(Some(labels)).into(),
+            None => Matched::Unknown,
+        }
+    }
+
+    /// Compares the user. If nobody is known to have made the request, a filter of users selects nothing and
+    /// excludes nothing.
+    fn matches_users(
+        &self,
+        request: &AdmissionRequest,
+        known: &Surroundings,
+        side: Side,
+    ) -> Matched {
+        match (request.has_user(), side) {
+            _ if self.users.is_empty() => Matched::Yes,
+            (true, _) => self.users.matches(request, known),
+            (false, Side::Include) => (!self.is_about_users).into(),
+            (false, Side::Exclude) => Matched::No,
+        }
+    }
+
+    fn matches_name(&self, object: &Value) -> bool {
+        let name = object_name(object);
+        matches_one(&self.names, name)
+            && self
+                .name
+                .as_ref()
+                .is_none_or(|pattern| wildcard::matches(pattern, name))
+    }
+}
+
+fn matches_map(selector: Option<&Selector>, object: &Value, map: &str) -> bool {
+    selector.is_none_or(|selector| selector.matches(metadata(object, map)))
+}
+
+fn metadata<'v>(object: &'v Value, field: &str) -> Option<&'v Value> {
+    object.get("metadata")?.get(field)
+}
+
+fn matches_one(patterns: &[String], text: &str) -> bool {
+    patterns.is_empty()
+        || patterns
+            .iter()
+            .any(|pattern| wildcard::matches(pattern, text))
+}
+
+/// The object's own name, or the prefix that the API server will make one from.
+fn object_name(object: &Value) -> &str {
+    let text = |field| {
+        let text = metadata(object, field).and_then(Value::as_str);
+        text.filter(|name| !name.is_empty())
+    };
+    text("name")
+        .or_else(|| text("generateName"))
+        .unwrap_or_default()
+}
+
+/// `namespaces` of a filter speaks of a Namespace by its name.
+fn namespace_to_match(request: &AdmissionRequest) -> &str {
+    if request.kind() == "Namespace" {
+        object_name(request.matched_object())
+    } else {
+        request.object_namespace()
+    }
+}
+
+#[cfg(test)]
+mod tests;

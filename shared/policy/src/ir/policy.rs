@@ -1,0 +1,80 @@
+//! A compiled policy.
+
+use super::{Phase, Rule, Target, settings::Settings};
+
+/// A compiled `ClusterPolicy` or `Policy`: immutable, and shared by all evaluations.
+#[derive(Debug)]
+pub struct Policy {
+    pub(crate) name: String,
+    pub(crate) namespace: Option<String>,
+    pub(crate) uid: Option<String>,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) not_run: Vec<NotRun>,
+    pub(crate) settings: Settings,
+}
+
+impl Policy {
+    /// Returns `metadata.name`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The namespace of a `Policy`, which matches nothing outside it; `None` for a `ClusterPolicy`.
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// `metadata.uid`, if the manifest came from an API server.
+    pub fn uid(&self) -> Option<&str> {
+        self.uid.as_deref()
+    }
+
+    /// The rules, in the manifest's order.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The rules of kinds that are not run, in the manifest's order. A policy that has no others does not
+    /// compile.
+    pub fn not_run(&self) -> &[NotRun] {
+        &self.not_run
+    }
+
+    /// The rules of a phase, in the manifest's order, but for those that change what exists already.
+    pub fn rules_of(&self, phase: Phase) -> impl Iterator<Item = &Rule> {
+        let of_phase = self.rules_called_in(phase);
+        of_phase.filter(|rule| !rule.changes_existing())
+    }
+
+    /// The rules that change what exists already, in the manifest's order: triggered by what is admitted in
+    /// the phase of validation.
+    pub fn rules_on_existing(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().filter(|rule| rule.changes_existing())
+    }
+
+    /// The rules for which the webhook is called in a phase.
+    pub(crate) fn rules_called_in(&self, phase: Phase) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().filter(move |rule| rule.phase() == phase)
+    }
+
+    /// Returns the kinds and operations that the webhook must be called for in a phase: a superset of those
+    /// that its rules match. There is one target for each filter of each rule, in order; none where the
+    /// policy is not evaluated at admission.
+    pub fn targets(&self, phase: Phase) -> impl Iterator<Item = Target> {
+        let rules = self.settings.admission.then(|| self.rules_called_in(phase));
+        let rules = rules.into_iter().flatten();
+        rules.flat_map(move |rule| rule.matches.targets(phase))
+    }
+}
+
+/// A rule that is not run, whatever the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotRun {
+    /// Its name.
+    pub rule: String,
+    /// The field within the rule that says what it does: `generate`, `verifyImages`, `mutate.targets`,
+    /// `validate.assert` or `validate.manifests`.
+    pub kind: &'static str,
+    /// The field, as in `spec.rules[1].mutate.targets`.
+    pub path: String,
+}

@@ -1,0 +1,107 @@
+//! What keeps a policy from being ready.
+
+use std::fmt;
+
+use anteroom_model::ErrorCode;
+
+use super::{Driver, subquery::ExpressionIds};
+
+/// One thing that is wrong with a manifest, or that this version does not evaluate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// `POLICY_INVALID`, `POLICY_UNSUPPORTED` or `POLICY_FORBIDDEN`.
+    pub code: ErrorCode,
+    /// The field, as in `spec.rules[0].validate.pattern`.
+    pub path: String,
+    /// The reason, and what to do about it.
+    pub message: String,
+}
+
+/// For people: `AR301 spec.rules[0].validate.pattern: …`.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.code, self.path, self.message)
+    }
+}
+
+/// The problems found so far, in the manifest's order.
+///
+/// Compiling goes on after a problem, so that an author sees all of them at once.
+pub(crate) struct Problems {
+    found: Vec<Problem>,
+    driver: Driver,
+    /// The counter of the expressions that are compiled.
+    pub(crate) ids: ExpressionIds,
+}
+
+impl Problems {
+    /// None yet, of a manifest that is compiled for `driver`.
+    pub(crate) fn new(driver: Driver, ids: ExpressionIds) -> Self {
+        Self {
+            found: Vec::new(),
+            driver,
+            ids,
+        }
+    }
+
+    /// Returns the driver that the policy is compiled for.
+    pub(crate) fn driver(&self) -> Driver {
+        self.driver
+    }
+
+    /// A problem, unless whoever drives evaluations knows what is needed.
+    pub(crate) fn unsupported_unless(
+        &mut self,
+        known: impl FnOnce(Driver) -> bool,
+        path: impl fmt::Display,
+        message: impl Into<String>,
+    ) {
+        if !known(self.driver) {
+            self.unsupported(path, message);
+        }
+    }
+
+    pub(crate) fn invalid(&mut self, path: impl fmt::Display, message: impl Into<String>) {
+        self.push(ErrorCode::POLICY_INVALID, path, message);
+    }
+
+    pub(crate) fn unsupported(&mut self, path: impl fmt::Display, message: impl Into<String>) {
+        self.push(ErrorCode::POLICY_UNSUPPORTED, path, message);
+    }
+
+    pub(crate) fn forbidden(&mut self, path: impl fmt::Display, message: impl Into<String>) {
+        self.push(ErrorCode::POLICY_FORBIDDEN, path, message);
+    }
+
+    fn push(&mut self, code: ErrorCode, path: impl fmt::Display, message: impl Into<String>) {
+        if self.found.len() < PROBLEMS_MAX {
+            self.found.push(Problem {
+                code,
+                path: path.to_string(),
+                message: cut(message.into()),
+            });
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<Problem> {
+        self.found
+    }
+}
+
+/// Characters of one message: it may quote an expression, and ends up in a status that people read.
+const MESSAGE_CHARACTERS_MAX: usize = 1024;
+
+fn cut(message: String) -> String {
+    match message.char_indices().nth(MESSAGE_CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message,
+    }
+}
+
+/// Problems reported for one manifest; further ones are left out, since these keep it from being
+/// ready already.
+pub(crate) const PROBLEMS_MAX: usize = 256;

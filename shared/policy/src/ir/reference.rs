@@ -1,0 +1,315 @@
+//! What a policy reads: the targets of its facts, and the references that have to be kept for it.
+
+use std::fmt::Write as _;
+
+use anteroom_model::{EntryKind, ExistingObjects, ObjectKey};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::ir::ImageCredentials;
+
+/// The name of the implicit entry that says which calls of the API server are answered from views,
+/// where that is not every one that a view can answer. It is never bound; the reason of its failure is
+/// [`CALLS_OFF`] or [`CALLS_DECLARED`].
+pub const CALLS: &str = "calls";
+
+/// The name of the record by which the watcher says as whom it writes objects that rules change
+/// (`mutate.targets`): its failure's message is the user's name. Without one that is not known.
+pub const WRITER: &str = "writer";
+
+/// The longest name of an implicit entry that is written out. A longer one is cut there, and told apart by
+/// a digest of all of it: a name is a key of the log, and what is over the log's limit could never be
+/// written.
+const REFERENCE_NAME_BYTES_MAX: usize = 1_000;
+
+/// The field manager in whose name it writes them: what has another one is not of a rule, whoever the user is.
+pub const FIELD_MANAGER: &str = "anteroom";
+
+/// No call is answered from a view.
+pub const CALLS_OFF: &str = "Off";
+
+/// Only calls that declare it are.
+pub const CALLS_DECLARED: &str = "Declared";
+
+/// Something that a policy needs kept close at hand: the watcher wants a view for it, with the policy
+/// as its dependent, and publishes what it resolved to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reference {
+    /// A collection of the Kubernetes API, whole or narrowed. Published as an implicit entry of the
+    /// name [`Reference::name`].
+    Collection(CollectionReference),
+    /// One object, by name: held in the view of referenced objects of its type
+    /// (`Source::Objects`).
+    Object(NamedObject),
+    /// ConfigMaps that are labelled `cache.kyverno.io/enabled: "true"`.
+    LabelledConfigMaps,
+}
+
+/// A collection of the Kubernetes API, as a policy names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CollectionReference {
+    /// `None`: the group that serves the resource. Empty: the core group.
+    pub group: Option<String>,
+    /// `None`: the preferred version.
+    pub version: Option<String>,
+    /// The plural (or, of a `resourceCache`, the kind).
+    pub resource: String,
+    /// Empty: all namespaces.
+    pub namespace: String,
+    /// In the API server's syntax; empty: all.
+    pub label_selector: String,
+    /// In the API server's syntax; empty: all.
+    pub field_selector: String,
+    /// The policy asks for it to be kept (`resourceCache`, `cache: true`), rather than that it may be:
+    /// then its data must be there before the policy is ready, and nothing else answers in its place.
+    pub declared: bool,
+    /// It is an entry of the policy's own (`resourceCache`), rather than a call of the API server that
+    /// a view answers.
+    pub inline: bool,
+}
+
+impl CollectionReference {
+    /// All namespaces: what a rule with a `namespaceSelector` needs.
+    pub fn namespaces() -> Self {
+        Self::needed("", "namespaces")
+    }
+
+    /// All bindings of roles, of those in namespaces or of the cluster's: what a rule needs that is about
+    /// roles.
+    pub fn role_bindings(cluster: bool) -> Self {
+        let resource = match cluster {
+            true => "clusterrolebindings",
+            false => "rolebindings",
+        };
+        Self::needed("rbac.authorization.k8s.io", resource)
+    }
+
+    /// Declared: nothing is decided without it. Inline: it is no call that could be made instead.
+    fn needed(group: &str, resource: &str) -> Self {
+        Self {
+            group: Some(group.to_owned()),
+            version: Some("v1".to_owned()),
+            resource: resource.to_owned(),
+            declared: true,
+            inline: true,
+            ..Self::default()
+        }
+    }
+}
+
+/// One object of the Kubernetes API, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamedObject {
+    /// Empty for the core group.
+    pub group: String,
+    /// The version, as in `v1`.
+    pub version: String,
+    /// The plural.
+    pub resource: String,
+    /// Empty for a cluster-scoped object.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The policy asks for it to be kept; see [`CollectionReference::declared`].
+    pub declared: bool,
+    /// It is an entry of the policy's own; see [`CollectionReference::inline`].
+    pub inline: bool,
+}
+
+impl Reference {
+    /// Its canonical text: the name of the implicit entry that it is published as. The same for every
+    /// policy that refers to the same, declared or not. Cut where it is long.
+    pub fn name(&self) -> String {
+        bounded(self.text())
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Collection(c) => format!(
+                "{}/{}/{}/{}?{}&{}",
+                c.group.as_deref().unwrap_or("*"),
+                c.version.as_deref().unwrap_or("*"),
+                c.resource,
+                c.namespace,
+                c.label_selector,
+                c.field_selector
+            ),
+            Self::Object(o) => format!(
+                "{}/{}/{}/{}/{}",
+                o.group, o.version, o.resource, o.namespace, o.name
+            ),
+            Self::LabelledConfigMaps => "labelled configmaps".to_owned(),
+        }
+    }
+
+    /// The name of the implicit entry that it is published as for this policy: what may be Secrets is
+    /// shared with no other policy, so that one that was allowed to read them lends its entry to
+    /// nobody. `policy` is its namespace (empty for a `ClusterPolicy`) and name.
+    pub fn name_for(&self, policy: &ObjectKey) -> String {
+        let text = self.text();
+        if self.may_be_secrets() {
+            bounded(format!("{text} for {}/{}", policy.namespace, policy.name))
+        } else {
+            bounded(text)
+        }
+    }
+
+    /// Returns whether it may mean Secrets of the core group, whatever the API server serves: by plural or
+    /// kind, in any group and version, since a group that is left out or misspelled may be the core group.
+    pub fn may_be_secrets(&self) -> bool {
+        let resource = match self {
+            Self::Collection(collection) => &collection.resource,
+            Self::Object(object) => &object.resource,
+            Self::LabelledConfigMaps => return false,
+        };
+        let resource = resource.trim();
+        ["secret", "secrets"]
+            .iter()
+            .any(|secrets| resource.eq_ignore_ascii_case(secrets))
+    }
+
+    /// It is an entry of the policy's own; see [`CollectionReference::inline`].
+    pub fn is_inline(&self) -> bool {
+        match self {
+            Self::Collection(c) => c.inline,
+            Self::Object(o) => o.inline,
+            Self::LabelledConfigMaps => false,
+        }
+    }
+
+    /// The policy asks for it to be kept; see [`CollectionReference::declared`].
+    pub fn is_declared(&self) -> bool {
+        match self {
+            Self::Collection(c) => c.declared,
+            Self::Object(o) => o.declared,
+            Self::LabelledConfigMaps => false,
+        }
+    }
+}
+
+/// A name that is cut is longer than any that is whole, so none of the one sort is ever one of the other.
+fn bounded(mut text: String) -> String {
+    if text.len() <= REFERENCE_NAME_BYTES_MAX {
+        return text;
+    }
+    let digest = Sha256::digest(&text);
+    text.truncate(text.floor_char_boundary(REFERENCE_NAME_BYTES_MAX));
+    text.push('…');
+    for byte in digest {
+        let _ = write!(text, "{byte:02x}"); // Writing to a string cannot fail.
+    }
+    text
+}
+
+/// The source of a fact, with every variable in its place.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FactTarget {
+    /// An entry, by name: `cachedContextEntry` or `globalReference`.
+    Entry {
+        /// The kind of resource that declares it.
+        kind: EntryKind,
+        /// Its name.
+        name: String,
+        /// The projection of it that is meant; empty: none.
+        projection: String,
+    },
+    /// `resourceCache`: a collection that the policy declares.
+    Collection(CollectionReference),
+    /// `apiCall` with a `urlPath`.
+    Api(ApiTarget),
+    /// `apiCall` with a `service`.
+    Service {
+        /// Its URL.
+        url: String,
+        /// `None`: GET. Otherwise POST with this body.
+        data: Option<Value>,
+    },
+    /// `configMap`. The request's expression makes `{data, metadata}` of the object, and changes
+    /// nothing where that was done before.
+    ConfigMap {
+        /// The object, by name.
+        object: ObjectKey,
+        /// The policy names it literally, so that it is referenced ([`Reference::Object`]).
+        literal: bool,
+    },
+    /// The object of a namespace, of which a `namespaceSelector` looks at the labels. Not for a driver that
+    /// gives them with the request ([`AdmissionRequest::with_namespace_labels`](crate::AdmissionRequest)).
+    NamespaceLabels {
+        /// The object, by name.
+        namespace: String,
+    },
+    /// The list of all `RoleBinding`s, or of all `ClusterRoleBinding`s: whose roles a user has. Not for a
+    /// driver that gives them with the request (`request.roles`, `request.clusterRoles`).
+    RoleBindings {
+        /// Those of the cluster.
+        cluster: bool,
+    },
+    /// `imageRegistry`: what a registry says of an image.
+    Image {
+        /// The reference of the image, as in `ghcr.io/shop/web:1.2`.
+        reference: String,
+        /// The credentials for its registry: an image that one may read, another may not.
+        credentials: ImageCredentials,
+    },
+    /// Objects that a rule changes (`mutate.targets`), as they are now, whole: `{items, continue}`. Only of a
+    /// policy that was compiled for a driver that knows [targets](crate::Driver::targets).
+    Existing(ExistingObjects),
+}
+
+/// The prefix of a ConfigMap's text, which no entry's name and no path begins with.
+pub(crate) const CONFIG_MAP: &str = "configmap ";
+
+/// For people: an entry's name, a path.
+impl std::fmt::Display for FactTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Entry {
+                name, projection, ..
+            } if !projection.is_empty() => write!(f, "{name}.{projection}"),
+            Self::Entry { name, .. } => f.write_str(name),
+            Self::Collection(collection) => {
+                f.write_str(&Reference::Collection(collection.clone()).name())
+            }
+            Self::Api(target) => f.write_str(&target.path),
+            Self::Service { url, .. } => f.write_str(url),
+            Self::ConfigMap { object, .. } => write!(f, "{CONFIG_MAP}{object}"),
+            Self::NamespaceLabels { namespace } => write!(f, "labels of namespace {namespace}"),
+            Self::RoleBindings { cluster: false } => f.write_str("rolebindings"),
+            Self::RoleBindings { cluster: true } => f.write_str("clusterrolebindings"),
+            Self::Image { reference, .. } => write!(f, "image {reference}"),
+            Self::Existing(objects) => objects.fmt(f),
+        }
+    }
+}
+
+/// A call of the Kubernetes API.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiTarget {
+    /// The path with its query, escaped anew, always in the same way.
+    pub path: String,
+    /// `None`: GET. Otherwise POST with this body.
+    pub data: Option<Value>,
+    /// The way in which a view answers it; `None`: only a live read can.
+    pub kept: Option<KeptTarget>,
+}
+
+/// The way in which a view answers a GET of the Kubernetes API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptTarget {
+    /// The reference that holds the data, as the watcher knows it: literal where the policy's path is, whole
+    /// where the path has a variable.
+    pub reference: Reference,
+    /// The one object that is meant; `None`: a list.
+    pub object: Option<ObjectKey>,
+    /// Only this namespace of a collection; empty: all that it holds.
+    pub namespace: String,
+    /// Only objects whose labels match; empty: all.
+    pub label_selector: String,
+    /// Only objects whose `metadata.name` or `metadata.namespace` match; empty: all.
+    pub field_selector: String,
+    /// At most so many.
+    pub limit: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests;

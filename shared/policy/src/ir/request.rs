@@ -1,0 +1,580 @@
+//! What a rule sees of an AdmissionReview's request.
+
+use anteroom_functions::images;
+use anteroom_jmespath::EvalSeed;
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+
+use super::Operation;
+
+/// The name under which a rule finds them.
+const IMAGES: &str = "images";
+
+/// The fields of a request that hold the roles of its user.
+const ROLES: [&str; 2] = ["roles", "clusterRoles"];
+
+/// A user, and a group, that nobody is.
+const NOBODY: &str = "anteroom:nobody";
+
+/// Why a value is not an admission request.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RequestError {
+    /// A field that every request has is not there, or is of another type.
+    #[error("request.{field} is missing or is not {expected}")]
+    Field {
+        /// The field, as in `kind.kind`.
+        field: &'static str,
+        /// The type that it should have.
+        expected: &'static str,
+    },
+    /// An operation that Kubernetes does not have.
+    #[error("request.operation `{0}` is none of CREATE, UPDATE, DELETE, CONNECT")]
+    Operation(String),
+    /// A DELETE without `oldObject`, or any other operation without `object`.
+    #[error("request.{field} is missing: a {operation} request carries it")]
+    Object {
+        /// `object` or `oldObject`.
+        field: &'static str,
+        /// The request's operation.
+        operation: Operation,
+    },
+}
+
+/// The `request` of an AdmissionReview, checked once.
+///
+/// What is matched is `object`, or `oldObject` of a DELETE.
+#[derive(Clone, Debug)]
+pub struct AdmissionRequest {
+    /// The context that variables are resolved in: `request`, `serviceAccountName`,
+    /// `serviceAccountNamespace`, and `images` where there are any.
+    root: Map<String, Value>,
+    operation: Operation,
+    kind: Kind,
+    /// The namespace that rules match, whatever the context says.
+    namespace: String,
+    /// Null where nobody gave them.
+    namespace_labels: Value,
+    arrival: Option<Arrival>,
+    subresource: String,
+    /// Whoever gave it said which roles its user has, if any.
+    says_roles: bool,
+    /// Why the images cannot be told, if so.
+    no_images: Option<String>,
+}
+
+/// When a request came, and what chance follows from: the same arrival gives the same values again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Nanoseconds after 1970-01-01T00:00:00Z.
+    pub now_ns: i128,
+    /// Any number, for each request another one.
+    pub seed: u64,
+}
+
+/// The roles of a user, in order, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Roles {
+    /// Names as in `namespace:name`.
+    pub(crate) roles: Vec<String>,
+    pub(crate) cluster_roles: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Kind {
+    group: String,
+    version: String,
+    kind: String,
+}
+
+impl AdmissionRequest {
+    /// From `AdmissionReview.request`.
+    pub fn new(mut request: Value) -> Result<Self, RequestError> {
+        let operation = match text(&request, &["operation"]) {
+            Some(name) => {
+                Operation::parse(name).ok_or_else(|| RequestError::Operation(name.to_owned()))?
+            }
+            None => return Err(field("operation", "a string")),
+        };
+        let kind = Kind {
+            group: text(&request, &["kind", "group"])
+                .unwrap_or_default()
+                .to_owned(),
+            version: text(&request, &["kind", "version"])
+                .ok_or(field("kind.version", "a string"))?
+                .to_owned(),
+            kind: text(&request, &["kind", "kind"])
+                .ok_or(field("kind.kind", "a string"))?
+                .to_owned(),
+        };
+        let matched = if operation == Operation::Delete {
+            "oldObject"
+        } else {
+            "object"
+        };
+        if !request.get(matched).is_some_and(Value::is_object) {
+            return Err(RequestError::Object {
+                field: matched,
+                operation,
+            });
+        }
+        let subresource = text(&request, &["subResource"])
+            .unwrap_or_default()
+            .to_owned();
+        let namespace = text(&request, &["namespace"]).unwrap_or_default();
+        let namespace = namespace.to_owned();
+        let says_roles = take_empty_roles(&mut request);
+        let mut new = Self {
+            namespace,
+            namespace_labels: Value::Null,
+            arrival: None,
+            root: root(request),
+            operation,
+            kind,
+            subresource,
+            says_roles,
+            no_images: None,
+        };
+        new.look_for_images();
+        Ok(new)
+    }
+
+    /// Puts the images of the new state in place: what is deleted has none. The kind of what a subresource
+    /// carries is its own: a Pod where ephemeral containers are added.
+    fn look_for_images(&mut self) {
+        let object = match self.operation {
+            Operation::Delete => &Value::Null,
+            _ => self.matched_object(),
+        };
+        let kind = match &*self.subresource {
+            "" => self.kind(),
+            _ => text(object, &["kind"]).unwrap_or_default(),
+        };
+        let (images, error) = match images::images(kind, object) {
+            Ok(images) => (images, None),
+            Err(error) => (None, Some(error)),
+        };
+        self.no_images = error;
+        self.root.remove(IMAGES);
+        self.root
+            .extend(images.map(|images| (IMAGES.to_owned(), images)));
+    }
+
+    /// Why the entry of this name of the context cannot be told, if so.
+    pub(crate) fn untold(&self, name: &str) -> Option<&str> {
+        self.no_images.as_deref().filter(|_| name == IMAGES)
+    }
+
+    /// With the labels of the namespace that the object is in, which a `namespaceSelector` is about: the
+    /// request does not have them. None are given: it has none.
+    #[must_use]
+    pub fn with_namespace_labels(mut self, labels: Map<String, Value>) -> Self {
+        self.namespace_labels = Value::Object(labels);
+        self
+    }
+
+    /// With the roles of whoever made it, in `request.roles` and `request.clusterRoles`. Of which there are
+    /// none, that key is missing, as in Kyverno.
+    pub(crate) fn with_roles(&self, roles: &Roles) -> Self {
+        let mut known = self.clone();
+        known.says_roles = true;
+        if let Some(Value::Object(request)) = known.root.get_mut("request") {
+            let lists = ROLES.into_iter().zip([&roles.roles, &roles.cluster_roles]);
+            let given = lists.filter(|(_, list)| !list.is_empty());
+            request.extend(given.map(|(field, list)| (field.to_owned(), list.clone().into())));
+        }
+        known
+    }
+
+    /// Sets when it came, which `time_now()`, `random()` and the like need.
+    #[must_use]
+    pub fn arrived(mut self, arrival: Arrival) -> Self {
+        self.arrival = Some(arrival);
+        self
+    }
+
+    /// The clock and the random numbers of the rule of this name. Each rule has random numbers of its own.
+    pub(crate) fn eval_seed_of(&self, rule: &str) -> Option<EvalSeed> {
+        let Arrival { now_ns, seed } = self.arrival?;
+        // FNV-1a.
+        let own = rule.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Some(EvalSeed::new(now_ns, seed ^ own))
+    }
+
+    /// The same with another value in the context that variables are resolved in, for tests of policies:
+    /// `path` begins with `request` or what else stands in every context. Objects on the way are made. Of
+    /// what is matched only the object and the name follow it.
+    #[must_use]
+    pub fn with_variable(mut self, path: &[String], value: Value) -> Self {
+        if let [first, rest @ ..] = path {
+            let mut place = self.root.entry(first.clone()).or_insert(Value::Null);
+            for name in rest {
+                if !place.is_object() {
+                    *place = Value::Object(Map::new());
+                }
+                place = &mut place[name.as_str()];
+            }
+            *place = value;
+        }
+        self
+    }
+
+    /// The kind of the resource that a subresource belongs to, as discovery knows it: `Pod` for
+    /// `pods/exec`, whose own kind is `PodExecOptions`. Rules match the resource's kind.
+    #[must_use]
+    pub fn with_resource_kind(
+        mut self,
+        group: impl Into<String>,
+        version: impl Into<String>,
+        kind: impl Into<String>,
+    ) -> Self {
+        self.kind = Kind {
+            group: group.into(),
+            version: version.into(),
+            kind: kind.into(),
+        };
+        self
+    }
+
+    /// Returns the operation.
+    pub fn operation(&self) -> Operation {
+        self.operation
+    }
+
+    /// The group that rules match; empty for the core group.
+    pub fn group(&self) -> &str {
+        &self.kind.group
+    }
+
+    /// The version that rules match.
+    pub fn version(&self) -> &str {
+        &self.kind.version
+    }
+
+    /// The kind that rules match.
+    pub fn kind(&self) -> &str {
+        &self.kind.kind
+    }
+
+    /// Returns the subresource, as in `status` or `exec`; empty for the resource itself.
+    pub fn subresource(&self) -> &str {
+        &self.subresource
+    }
+
+    /// Returns `request.uid`.
+    pub fn uid(&self) -> &str {
+        self.text(&["uid"])
+    }
+
+    /// `request.name`, which is empty where the API server is to generate one.
+    pub fn name(&self) -> &str {
+        self.text(&["name"])
+    }
+
+    /// `request.namespace`, empty for what is cluster-scoped.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Returns `request.userInfo.username`.
+    pub fn username(&self) -> &str {
+        self.text(&["userInfo", "username"])
+    }
+
+    /// Returns whether it has a user, as every request has that the API server sends.
+    pub(crate) fn has_user(&self) -> bool {
+        self.value().get("userInfo").is_some_and(Value::is_object)
+    }
+
+    /// The roles of its user, if it says them, as one that was made for a test of policies does.
+    pub(crate) fn roles(&self) -> Option<Roles> {
+        let of = |field| texts(self.value(), field).map(str::to_owned).collect();
+        self.says_roles().then(|| Roles {
+            roles: of("roles"),
+            cluster_roles: of("clusterRoles"),
+        })
+    }
+
+    /// The groups of its user.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = &str> {
+        let user = self.value().get("userInfo").unwrap_or(&Value::Null);
+        texts(user, "groups")
+    }
+
+    /// The namespace that the object lives in; empty for what is cluster-scoped. A Namespace lives in none,
+    /// although the API server sends its name as the request's namespace.
+    pub(crate) fn object_namespace(&self) -> &str {
+        match self.namespace() {
+            _ if self.kind() == "Namespace" => "",
+            "" => text(self.matched_object(), &["metadata", "namespace"]).unwrap_or_default(),
+            namespace => namespace,
+        }
+    }
+
+    /// Returns whether it has the roles of its user.
+    pub(crate) fn says_roles(&self) -> bool {
+        self.says_roles
+            || ROLES
+                .into_iter()
+                .any(|name| self.value().get(name).is_some())
+    }
+
+    pub(crate) fn namespace_labels(&self) -> Option<&Value> {
+        Some(&self.namespace_labels).filter(|labels| labels.is_object())
+    }
+
+    /// The new state; `None` on DELETE.
+    pub fn object(&self) -> Option<&Value> {
+        self.value()
+            .get("object")
+            .filter(|object| object.is_object())
+    }
+
+    /// The old state; `None` on CREATE.
+    pub fn old_object(&self) -> Option<&Value> {
+        self.value()
+            .get("oldObject")
+            .filter(|object| object.is_object())
+    }
+
+    /// The object that rules match: the new state, or the old one on DELETE.
+    pub fn matched_object(&self) -> &Value {
+        self.object()
+            .or_else(|| self.old_object())
+            .unwrap_or(&Value::Null)
+    }
+
+    /// The `request` as it came.
+    pub fn value(&self) -> &Value {
+        self.root.get("request").unwrap_or(&Value::Null)
+    }
+
+    /// The same request as if the old object, whole, were being created: what decides whether a violation
+    /// is new. `None` unless this is an UPDATE.
+    pub(crate) fn of_old_object(&self) -> Option<Self> {
+        let old = self.old_object()?.clone();
+        if self.operation != Operation::Update {
+            return None;
+        }
+        let mut earlier = self.clone();
+        earlier.operation = Operation::Create;
+        earlier.subresource.clear();
+        if let Some(Value::Object(request)) = earlier.root.get_mut("request") {
+            request.insert("object".to_owned(), old);
+            request.insert("oldObject".to_owned(), Value::Null);
+            request.insert("operation".to_owned(), Operation::Create.as_str().into());
+        }
+        earlier.look_for_images();
+        Some(earlier)
+    }
+
+    /// The same request of a user whom nothing names but a wildcard.
+    pub(crate) fn by_nobody(&self) -> Self {
+        let mut request = self.clone();
+        request.says_roles = false;
+        if let Some(Value::Object(fields)) = request.root.get_mut("request") {
+            let user = json!({ "username": NOBODY, "groups": [NOBODY] });
+            fields.insert("userInfo".to_owned(), user);
+            for roles in ROLES {
+                fields.remove(roles);
+            }
+        }
+        request
+    }
+
+    /// The same request of a user of whom nothing is known: what asks for the service account finds no such
+    /// variable. For drivers without a cluster.
+    #[must_use]
+    pub fn by_unknown_user(mut self) -> Self {
+        for name in ["serviceAccountName", "serviceAccountNamespace"] {
+            self.root.remove(name);
+        }
+        self
+    }
+
+    /// The same request about an object that was changed: what later rules see.
+    #[must_use]
+    pub fn with_object(&self, object: Value) -> Self {
+        let mut changed = self.clone();
+        if let Some(Value::Object(request)) = changed.root.get_mut("request") {
+            request.insert("object".to_owned(), object);
+        }
+        changed.look_for_images();
+        changed
+    }
+
+    /// Returns the values that variables are resolved in, before any context entry.
+    pub(crate) fn root(&self) -> &Map<String, Value> {
+        &self.root
+    }
+
+    fn text(&self, path: &[&str]) -> &str {
+        text(self.value(), path).unwrap_or_default()
+    }
+}
+
+/// Takes away lists of roles that have none: to an expression they are missing keys. Whether there were any lists.
+fn take_empty_roles(request: &mut Value) -> bool {
+    let mut says = false;
+    for name in ROLES {
+        let list = request.get(name).and_then(Value::as_array);
+        says |= list.is_some();
+        if list.is_some_and(Vec::is_empty)
+            && let Some(fields) = request.as_object_mut()
+        {
+            fields.remove(name);
+        }
+    }
+    says
+}
+
+fn field(field: &'static str, expected: &'static str) -> RequestError {
+    RequestError::Field { field, expected }
+}
+
+fn text<'a>(value: &'a Value, path: &[&str]) -> Option<&'a str> {
+    let found = path.iter().try_fold(value, |value, field| value.get(field));
+    found.and_then(Value::as_str)
+}
+
+fn texts<'v>(of: &'v Value, field: &str) -> impl Iterator<Item = &'v str> {
+    let list = of.get(field).and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn root(request: Value) -> Map<String, Value> {
+    let (namespace, name) =
+        service_account(text(&request, &["userInfo", "username"]).unwrap_or_default());
+    let (namespace, name) = (namespace.to_owned(), name.to_owned());
+    Map::from_iter([
+        ("request".to_owned(), request),
+        ("serviceAccountName".to_owned(), name.into()),
+        ("serviceAccountNamespace".to_owned(), namespace.into()),
+    ])
+}
+
+/// Namespace and name of a service account's user name; both empty for other users.
+fn service_account(username: &str) -> (&str, &str) {
+    username
+        .strip_prefix("system:serviceaccount:")
+        .and_then(|rest| rest.split_once(':'))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_every_request_has_is_checked() {
+        let whole = json!({
+            "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "object": {"metadata": {"name": "a"}},
+        });
+        assert!(AdmissionRequest::new(whole.clone()).is_ok());
+        for (change, error) in [
+            (
+                json!({"operation": null}),
+                "request.operation is missing or is not a string",
+            ),
+            (
+                json!({"operation": "PATCH"}),
+                "request.operation `PATCH` is none of CREATE, UPDATE, DELETE, CONNECT",
+            ),
+            (
+                json!({"kind": null}),
+                "request.kind.version is missing or is not a string",
+            ),
+            (
+                json!({"object": null}),
+                "request.object is missing: a CREATE request carries it",
+            ),
+            (
+                json!({"operation": "DELETE"}),
+                "request.oldObject is missing: a DELETE request carries it",
+            ),
+        ] {
+            let mut request = whole.clone();
+            for (key, value) in change.as_object().unwrap() {
+                request[key] = value.clone();
+            }
+            assert_eq!(
+                AdmissionRequest::new(request).unwrap_err().to_string(),
+                error
+            );
+        }
+        assert!(AdmissionRequest::new(json!("text")).is_err());
+    }
+
+    #[test]
+    fn service_accounts_are_taken_apart() {
+        assert_eq!(
+            service_account("system:serviceaccount:ns:robot"),
+            ("ns", "robot")
+        );
+        assert_eq!(service_account("system:serviceaccount:"), ("", ""));
+        assert_eq!(service_account("alice"), ("", ""));
+    }
+
+    #[test]
+    fn a_variable_of_the_context_is_put_in_place() {
+        let path = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
+        let request = AdmissionRequest::new(json!({
+            "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "object": {"metadata": {"name": "a"}, "spec": 1}, "namespace": "here",
+        }))
+        .unwrap()
+        .with_variable(&path("request.namespace"), "there".into())
+        .with_variable(&path("request.object.spec.x"), 2.into())
+        .with_variable(&path("serviceAccountName"), "robot".into())
+        .with_variable(&[], 3.into());
+        assert_eq!(request.namespace(), "here");
+        assert_eq!(request.root()["request"]["namespace"], "there");
+        assert_eq!(request.root()["request"]["object"]["spec"], json!({"x": 2}));
+        assert_eq!(request.root()["serviceAccountName"], "robot");
+    }
+
+    #[test]
+    fn what_a_subresource_carries_may_be_a_pod() {
+        let of = |sub_resource: &str, kind: &str| {
+            AdmissionRequest::new(json!({
+                "operation": "UPDATE", "kind": {"group": "", "version": "v1", "kind": "Pod"},
+                "subResource": sub_resource,
+                "object": {"kind": kind, "metadata": {"name": "a"},
+                    "spec": {"ephemeralContainers": [{"name": "e", "image": "nginx"}]}},
+            }))
+            .unwrap()
+        };
+        let has_images = |sub_resource, kind| of(sub_resource, kind).root().contains_key(IMAGES);
+        assert!(has_images("ephemeralcontainers", "Pod"));
+        assert!(!has_images("binding", "Binding"));
+        assert!(has_images("", ""));
+    }
+
+    #[test]
+    fn what_is_deleted_has_no_images() {
+        let pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}});
+        let of = |operation: &str, field: &str| {
+            let mut request = json!({"operation": operation, "kind": {"group": "", "version": "v1", "kind": "Pod"}});
+            request[field] = pod.clone();
+            AdmissionRequest::new(request).unwrap()
+        };
+        assert!(of("CREATE", "object").root().contains_key(IMAGES));
+        assert!(!of("DELETE", "oldObject").root().contains_key(IMAGES));
+    }
+
+    #[test]
+    fn the_old_object_as_if_it_were_created() {
+        let request = AdmissionRequest::new(json!({
+            "operation": "UPDATE", "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "object": {"metadata": {"name": "new"}}, "oldObject": {"metadata": {"name": "old"}},
+        }))
+        .unwrap();
+        let earlier = request.of_old_object().unwrap();
+        assert_eq!(earlier.operation(), Operation::Create);
+        assert_eq!(earlier.matched_object()["metadata"]["name"], "old");
+        assert_eq!(earlier.old_object(), None);
+        assert!(earlier.of_old_object().is_none());
+    }
+}

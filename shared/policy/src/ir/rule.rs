@@ -1,0 +1,265 @@
+//! A compiled rule: what it matches, reads and does. Pure.
+
+use std::sync::Arc;
+
+use anteroom_functions::pod_security::PodSecurity;
+use anteroom_model::ExistingObjects;
+
+use crate::ir::{
+    KindPattern, Operation, Phase,
+    cel::Cel,
+    conditions::Conditions,
+    context::ContextEntry,
+    matching::{Match, Selector},
+    mutate_existing::MutateExisting,
+    mutation::Mutation,
+    subquery::Pushdown,
+    template::{Prepared, Template, ValueTemplate},
+};
+
+/// One compiled rule.
+#[derive(Debug)]
+pub struct Rule {
+    pub(crate) name: String,
+    pub(crate) action: FailureAction,
+    pub(crate) overrides: Overrides,
+    pub(crate) allow_existing_violations: bool,
+    pub(crate) matches: Match,
+    /// In the manifest's order: an entry sees those before it.
+    pub(crate) context: Vec<Arc<ContextEntry>>,
+    pub(crate) preconditions: Conditions,
+    pub(crate) message: Option<Template>,
+    pub(crate) work: Work,
+    /// The queries that are asked where its facts are kept.
+    pub(crate) pushdown: Pushdown,
+    /// An expression of it names `request.roles` or `request.clusterRoles`.
+    pub(crate) names_roles: bool,
+}
+
+impl Rule {
+    /// Its name, unique in its policy.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// When it is asked.
+    pub fn phase(&self) -> Phase {
+        match self.work {
+            Work::Mutate(_) => Phase::Mutation,
+            // Triggered by what the object has become.
+            Work::Validate(_) | Work::MutateExisting(_) => Phase::Validation,
+        }
+    }
+
+    /// Returns whether it changes objects that exist already, rather than the one that comes
+    /// (`mutate.targets`).
+    pub fn changes_existing(&self) -> bool {
+        self.existing().is_some()
+    }
+
+    /// Returns whether a new version of the policy runs it once for each trigger that exists
+    /// (`mutateExistingOnPolicyUpdate`).
+    pub fn runs_on_policy_update(&self) -> bool {
+        self.existing()
+            .is_some_and(|existing| existing.on_policy_update)
+    }
+
+    /// Returns whether a write that such a rule made triggers it again (`skipBackgroundRequests: false`).
+    pub fn is_triggered_by_own(&self) -> bool {
+        self.existing()
+            .is_some_and(|existing| existing.is_triggered_by_own)
+    }
+
+    /// Returns whether an operation can trigger it: a deletion only where its match says so.
+    pub fn is_triggered_by(&self, operation: Operation) -> bool {
+        let mut filters = self.matches.included().iter();
+        operation != Operation::Delete
+            || filters.any(|filter| filter.operations.contains(&Operation::Delete))
+    }
+
+    /// The kinds that it matches.
+    pub fn kinds(&self) -> impl Iterator<Item = &KindPattern> {
+        let filters = self.matches.included().iter();
+        filters.flat_map(|filter| &filter.kinds)
+    }
+
+    /// Returns the objects that it changes, as far as they are known before there is a trigger: a text with
+    /// variables is empty.
+    pub fn targets_of_existing(&self) -> Vec<ExistingObjects> {
+        let specs = self
+            .existing()
+            .map_or(&[][..], |existing| &existing.targets);
+        let specs = specs.iter().enumerate();
+        specs.map(|(at, spec)| spec.known(at)).collect()
+    }
+
+    pub(crate) fn existing(&self) -> Option<&MutateExisting> {
+        match &self.work {
+            Work::MutateExisting(existing) => Some(existing),
+            Work::Mutate(_) | Work::Validate(_) => None,
+        }
+    }
+
+    /// Returns whether it changes objects, rather than judges them.
+    pub fn is_mutation(&self) -> bool {
+        self.phase() == Phase::Mutation
+    }
+
+    /// Returns the failure action, which an override may replace: the report of an evaluation has the one
+    /// that counts for its request.
+    pub fn action(&self) -> FailureAction {
+        self.action
+    }
+
+    /// Returns whether it reads the user's roles, in its match or in an expression.
+    pub(crate) fn reads_roles(&self) -> bool {
+        self.matches.asks_roles() || self.names_roles
+    }
+
+    /// Returns its CEL expressions, if it validates by them.
+    pub(crate) fn cel(&self) -> Option<&Cel> {
+        match &self.work {
+            Work::Validate(Validation::Whole(Check::Cel(cel))) => Some(cel),
+            _ => None,
+        }
+    }
+
+    /// Returns the `foreach` of a validation.
+    pub(crate) fn each(&self) -> &[ForEach] {
+        match &self.work {
+            Work::Validate(validation) => validation.each(),
+            Work::Mutate(_) | Work::MutateExisting(_) => &[],
+        }
+    }
+
+    /// All its context entries, those of each `foreach` included.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &ContextEntry> {
+        let each = self.each().iter();
+        let mut inner: Vec<_> = each.flat_map(ForEach::entries).collect();
+        match &self.work {
+            Work::Mutate(mutation) => inner = mutation.entries(),
+            Work::MutateExisting(existing) => inner = existing.entries(),
+            Work::Validate(_) => {}
+        }
+        self.context.iter().chain(inner).map(|entry| &**entry)
+    }
+
+    /// Returns the message of a report about an object that complies.
+    pub fn pass_message(&self) -> String {
+        let name = &self.name;
+        match &self.work {
+            Work::Validate(Validation::ForEach(_)) => "rule passed".to_owned(),
+            Work::Validate(Validation::Whole(Check::PodSecurity(_) | Check::Cel(_))) => {
+                format!("Validation rule '{name}' passed.")
+            }
+            _ => format!("validation rule '{name}' passed."),
+        }
+    }
+}
+
+/// The consequence of a violation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureAction {
+    /// The request is denied.
+    Enforce,
+    /// The request is admitted, and the violation recorded.
+    Audit,
+}
+
+/// In place of a rule's action: of either list the first that is about the object counts, or else the action.
+/// A violation denies where both come to that, as in Kyverno, which asks twice.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Overrides {
+    /// These decide whether the rule may deny: the rule's own, or else the policy's.
+    pub(crate) before: Vec<Arc<Override>>,
+    /// These decide the action: the rule's own, and behind them the policy's where the rule has no action
+    /// itself.
+    pub(crate) after: Vec<Arc<Override>>,
+}
+
+/// The failure action for some objects.
+#[derive(Debug)]
+pub(crate) struct Override {
+    pub(crate) action: FailureAction,
+    /// Names with wildcards; `None`: all.
+    pub(crate) namespaces: Option<Vec<String>>,
+    /// Selects by the labels of the namespace.
+    pub(crate) selector: Option<Selector>,
+}
+
+/// The work of a rule.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// `validate`: objects are judged.
+    Validate(Validation),
+    /// `mutate`: the object is changed.
+    Mutate(Mutation),
+    /// `mutate` with `targets`
+    MutateExisting(MutateExisting),
+}
+
+/// The parts of a validation.
+#[derive(Debug)]
+pub(crate) enum Validation {
+    /// The object is judged as a whole.
+    Whole(Check),
+    /// `foreach`: a violation where one of these finds one.
+    ForEach(Vec<ForEach>),
+}
+
+impl Validation {
+    /// Returns the `foreach` of a validation.
+    pub(crate) fn each(&self) -> &[ForEach] {
+        match self {
+            Self::Whole(_) => &[],
+            Self::ForEach(all) => all,
+        }
+    }
+
+    /// Returns whether it compares something with a pattern, or reads it whole otherwise.
+    pub(crate) fn has_pattern(&self) -> bool {
+        match self {
+            Self::Whole(check) => !matches!(check, Check::Deny(_) | Check::Cel(_)),
+            Self::ForEach(all) => all.iter().any(|each| each.work.has_pattern()),
+        }
+    }
+}
+
+/// The way in which one object or element is judged.
+#[derive(Debug)]
+pub(crate) enum Check {
+    /// `deny`: a violation where these are met.
+    Deny(Conditions),
+    /// `pattern`: a violation where it does not match.
+    Pattern(ValueTemplate),
+    /// `anyPattern`: a violation where none of these matches.
+    AnyPattern(Vec<ValueTemplate>),
+    /// `podSecurity`: a violation where the Pod is less than its standard asks for.
+    PodSecurity(PodSecurity),
+    /// `cel`: a violation where one of its expressions is not true.
+    Cel(Box<Cel>),
+}
+
+/// One `foreach`: how each element of a list is judged.
+#[derive(Debug)]
+pub(crate) struct ForEach {
+    pub(crate) list: Prepared,
+    /// The rule's entries, the element, and its own entries.
+    pub(crate) context: Vec<Arc<ContextEntry>>,
+    /// The number of entries that are the rule's.
+    pub(crate) outer: usize,
+    pub(crate) preconditions: Conditions,
+    pub(crate) work: Validation,
+    /// `elementScope`: whether a pattern is about the element, which has to be an object then. Where it
+    /// does not say, it is about an element that is one.
+    pub(crate) element_scope: Option<bool>,
+}
+
+impl ForEach {
+    /// The entries of its own and of those within it.
+    pub(crate) fn entries(&self) -> Vec<&Arc<ContextEntry>> {
+        let own = self.context[self.outer..].iter();
+        let inner = self.work.each().iter().flat_map(ForEach::entries);
+        own.chain(inner).collect()
+    }
+}

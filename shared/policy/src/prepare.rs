@@ -1,0 +1,30 @@
+//! The two steps from a manifest to a policy that can be evaluated: it is compiled, then analysed for push-down.
+
+use serde_json::Value;
+
+use crate::{
+    compile as compiler,
+    ir::{Driver, Policy, Problem},
+    pushdown,
+};
+
+/// Compiles a kyverno.io/v1 `ClusterPolicy` or `Policy`, as an API server serves it.
+///
+/// # Errors
+/// Every problem that keeps it from being ready, in the manifest's order: what is malformed or not
+/// known at all (`POLICY_INVALID`), what Kyverno knows and this version does not evaluate
+/// (`POLICY_UNSUPPORTED`), what a namespaced policy may not read (`POLICY_FORBIDDEN`). Of entries that
+/// is not known here: whoever resolves one sees to it.
+pub fn compile(manifest: &Value) -> Result<Policy, Vec<Problem>> {
+    compile_for(manifest, Driver::IN_CLUSTER)
+}
+
+/// Compiles a policy for evaluations that are driven by `driver`; see [`compile`].
+///
+/// # Errors
+/// As there.
+pub fn compile_for(manifest: &Value, driver: Driver) -> Result<Policy, Vec<Problem>> {
+    let mut policy = compiler::policy(manifest, driver)?;
+    policy.rules.iter_mut().for_each(pushdown::prepare);
+    Ok(policy)
+}

@@ -1,0 +1,324 @@
+//! How an expression depends on one variable.
+//!
+//! A walk down the tree from the root, as far as terms are evaluated on the context itself: JMESPath has
+//! no way back to the context from inside a projection, a filter or a pipe, so a variable can be referred
+//! to in no other place. Where every such term is the variable, or has nothing to do with it, the
+//! expression is a function of the variable's value, and can be evaluated where that is.
+
+use std::ops::Range;
+
+use anteroom_functions::{is_nondeterministic, is_order_sensitive};
+use anteroom_jmespath::{
+    Expression,
+    ast::{Argument, Ast, Term, TermId},
+};
+
+use crate::ir::subquery::Given;
+
+/// The dependency of an expression on a variable.
+#[derive(Debug)]
+pub(super) enum Dependency {
+    /// It is the variable, and nothing else.
+    Lone,
+    /// It is a function of the variable and of what else it is given.
+    Function(Function),
+}
+
+/// An expression as a function of a variable.
+#[derive(Debug, Default)]
+pub(super) struct Function {
+    /// The spans of the variable.
+    pub(super) variables: Vec<Range<usize>>,
+    /// The spans of parameters.
+    pub(super) parameters: Vec<Range<usize>>,
+    /// The parts that are evaluated in the rule, and given as values.
+    pub(super) givens: Vec<(Range<usize>, Given)>,
+    /// A key that the variable's value lacks may be an error of the whole expression.
+    pub(super) may_miss: bool,
+    /// A key that is missing where the variable stands would be one everywhere.
+    pub(super) is_strict: bool,
+    /// Its value may be that of the variable.
+    pub(super) may_be_itself: bool,
+}
+
+/// The meaning of a name that is looked up in the context.
+pub(super) enum Name {
+    /// The variable.
+    Variable,
+    /// Another fact.
+    Fact,
+    /// A value that is known without asking, or made of such.
+    Known,
+}
+
+/// Returns how an expression depends on the variable. Parts about other facts are among the givens.
+///
+/// # Errors
+/// Why it has to be evaluated in the rule.
+pub(super) fn of(
+    expression: &Expression,
+    name: &dyn Fn(&str) -> Name,
+) -> Result<Dependency, String> {
+    let ast = expression.ast();
+    if let Term::Field(field) = ast.term(ast.root())
+        && matches!(name(field), Name::Variable)
+    {
+        return Ok(Dependency::Lone);
+    }
+    let mut walk = Walk {
+        text: expression.as_str(),
+        ast,
+        name,
+        found: Function {
+            is_strict: true,
+            ..Function::default()
+        },
+    };
+    walk.term(ast.root(), true)?;
+    walk.found.may_miss = can_miss(ast, ast.root(), &|field| {
+        walk.found.variables.contains(&ast.span_bytes(field))
+    });
+    walk.found.may_be_itself = is_itself(ast, ast.root(), name);
+    Ok(Dependency::Function(walk.found))
+}
+
+fn is_itself(ast: &Ast, id: TermId, name: &dyn Fn(&str) -> Name) -> bool {
+    match ast.term(id) {
+        Term::Field(field) => matches!(name(field), Name::Variable),
+        Term::Or(operands) | Term::And(operands) => operands
+            .iter()
+            .any(|operand| is_itself(ast, *operand, name)),
+        Term::Pipe(stages) => stages.split_first().is_some_and(|(first, rest)| {
+            let changes_nothing = |stage: &TermId| *ast.term(*stage) == Term::Current;
+            is_itself(ast, *first, name) && rest.iter().all(changes_nothing)
+        }),
+        _ => false,
+    }
+}
+
+/// Returns whether the term's value can be a missing key, wherever it is evaluated. `is_there` tells fields
+/// that never are.
+pub(super) fn can_miss(ast: &Ast, id: TermId, is_there: &dyn Fn(TermId) -> bool) -> bool {
+    match ast.term(id) {
+        Term::Field(_) => !is_there(id),
+        Term::Path(steps) => steps.iter().any(|step| can_miss(ast, *step, is_there)),
+        Term::And(operands) => operands
+            .last()
+            .is_some_and(|last| can_miss(ast, *last, is_there)),
+        Term::Current
+        | Term::Index(_)
+        | Term::Slice(_)
+        | Term::Literal(_)
+        | Term::Parameter(_)
+        | Term::Pipe(_)
+        | Term::Or(_)
+        | Term::Not(_)
+        | Term::Compare { .. }
+        | Term::List(_)
+        | Term::Object(_)
+        | Term::Call { .. }
+        | Term::Project { .. }
+        | Term::ProjectValues { .. }
+        | Term::Filter { .. }
+        | Term::Flatten(_) => false,
+    }
+}
+
+/// Returns whether an expression may take all that the context holds, rather than what it names.
+pub(super) fn reads_everything(expression: &Expression) -> bool {
+    let ast = expression.ast();
+    reads_all(ast, ast.root())
+}
+
+fn reads_all(ast: &Ast, id: TermId) -> bool {
+    let any = |terms: &[TermId]| terms.iter().any(|term| reads_all(ast, *term));
+    match ast.term(id) {
+        Term::Field(_) | Term::Literal(_) | Term::Parameter(_) => false,
+        Term::Path(terms) | Term::Pipe(terms) => any(terms.get(..1).unwrap_or_default()),
+        Term::Or(terms) | Term::And(terms) | Term::List(terms) => any(terms),
+        Term::Object(entries) => entries.iter().any(|(_, term)| reads_all(ast, *term)),
+        Term::Not(term) | Term::Flatten(term) => reads_all(ast, *term),
+        Term::Compare { left, right, .. } => any(&[*left, *right]),
+        Term::Project { left, .. }
+        | Term::ProjectValues { left, .. }
+        | Term::Filter { left, .. } => reads_all(ast, *left),
+        Term::Call { arguments, .. } => arguments.iter().any(|argument| match argument {
+            Argument::Value(term) => reads_all(ast, *term),
+            Argument::Reference(_) => false,
+        }),
+        _ => true,
+    }
+}
+
+/// Returns whether an expression may end with a missing key, where that is an error. It cannot where whatever
+/// takes the value of a field forgives it. True of a text that is no expression.
+pub fn may_miss_key(expression: &str) -> bool {
+    Expression::parse(expression).map_or(true, |expression| {
+        let ast = expression.ast();
+        can_miss(ast, ast.root(), &|_| false)
+    })
+}
+
+struct Walk<'w> {
+    text: &'w str,
+    ast: &'w Ast,
+    name: &'w dyn Fn(&str) -> Name,
+    found: Function,
+}
+
+impl Walk<'_> {
+    /// A term that is evaluated on the context. `strict`: a missing key in it is one of the whole.
+    fn term(&mut self, id: TermId, strict: bool) -> Result<(), String> {
+        if !self.depends(id)? {
+            return self.given(id, strict);
+        }
+        match self.ast.term(id) {
+            Term::Field(_) => {
+                self.found.variables.push(self.ast.span_bytes(id));
+                self.found.is_strict &= strict;
+                Ok(())
+            }
+            Term::Path(steps) => self.first(steps, strict),
+            Term::Pipe(stages) => self.first(stages, false),
+            Term::Or(operands) => self.all(operands, false),
+            Term::And(operands) => {
+                let Some((last, rest)) = operands.split_last() else {
+                    return Ok(());
+                };
+                self.all(rest, false)?;
+                // Where it is not evaluated, its missing key is none.
+                self.term(*last, strict)
+            }
+            Term::Not(operand) => self.term(*operand, false),
+            Term::Compare { left, right, .. } => self.all(&[*left, *right], false),
+            Term::Project { left, right } => {
+                self.term(*left, false)?;
+                self.inside(*right)
+            }
+            Term::Filter {
+                left,
+                condition,
+                right,
+            } => {
+                self.term(*left, false)?;
+                self.inside(*condition)?;
+                self.inside(*right)
+            }
+            Term::Flatten(left) => self.term(*left, false),
+            Term::Call {
+                function,
+                arguments,
+            } => {
+                self.call(self.ast.function_name(*function))?;
+                arguments.iter().try_for_each(|argument| match argument {
+                    Argument::Value(term) => self.term(*term, false),
+                    Argument::Reference(term) => self.inside(*term),
+                })
+            }
+            Term::ProjectValues { .. } => Err(of_order(".*")),
+            _ => Err("it builds a list or an object of several values".to_owned()),
+        }
+    }
+
+    fn all(&mut self, terms: &[TermId], strict: bool) -> Result<(), String> {
+        terms.iter().try_for_each(|term| self.term(*term, strict))
+    }
+
+    /// The first on the context, the others each on the value of the one before.
+    fn first(&mut self, terms: &[TermId], strict: bool) -> Result<(), String> {
+        let Some((first, rest)) = terms.split_first() else {
+            return Ok(());
+        };
+        self.term(*first, strict)?;
+        rest.iter().try_for_each(|term| self.inside(*term))
+    }
+
+    /// A term that is evaluated on something taken of the variable: its parameters are noted.
+    fn inside(&mut self, id: TermId) -> Result<(), String> {
+        match self.ast.term(id) {
+            Term::Parameter(_) => self.found.parameters.push(self.ast.span_bytes(id)),
+            Term::ProjectValues { .. } => return Err(of_order(".*")),
+            Term::Call { function, .. } => self.call(self.ast.function_name(*function))?,
+            _ => {}
+        }
+        let children = self.ast.term(id).children();
+        children.iter().try_for_each(|child| self.inside(*child))
+    }
+
+    fn call(&self, function: &str) -> Result<(), String> {
+        match function {
+            // A rule sees the fields of a fact in another order than where the fact is kept.
+            _ if is_order_sensitive(function) => Err(of_order(&format!("{function}()"))),
+            _ if is_nondeterministic(function) => {
+                Err(format!("`{function}()` speaks of the time or of chance"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A term that has nothing to do with the variable.
+    fn given(&mut self, id: TermId, strict: bool) -> Result<(), String> {
+        let span = self.ast.span_bytes(id);
+        match self.ast.term(id) {
+            Term::Literal(_) => return Ok(()),
+            Term::Parameter(_) => {
+                self.found.parameters.push(span);
+                return Ok(());
+            }
+            _ => {}
+        }
+        let text = self.text.get(span.clone()).unwrap_or_default();
+        let expression = Expression::parse(text)
+            .map_err(|_| format!("`{text}` in it cannot be taken out of it"))?;
+        let given = Given {
+            expression,
+            is_forgiven: !strict,
+            subquery: None,
+        };
+        self.found.givens.push((span, given));
+        Ok(())
+    }
+
+    /// Returns whether a term that is evaluated on the context depends on the variable.
+    fn depends(&self, id: TermId) -> Result<bool, String> {
+        let any = |terms: &[TermId]| {
+            terms
+                .iter()
+                .try_fold(false, |any, term| Ok(self.depends(*term)? || any))
+        };
+        match self.ast.term(id) {
+            Term::Current => Err("it reads everything that the rule knows".to_owned()),
+            Term::Field(field) => match (self.name)(field) {
+                Name::Variable => Ok(true),
+                Name::Known | Name::Fact => Ok(false),
+            },
+            Term::Path(terms) | Term::Pipe(terms) => any(terms.get(..1).unwrap_or_default()),
+            Term::Or(terms) | Term::And(terms) | Term::List(terms) => any(terms),
+            Term::Object(entries) => {
+                let terms: Vec<_> = entries.iter().map(|(_, term)| *term).collect();
+                any(&terms)
+            }
+            Term::Not(term) | Term::Flatten(term) => self.depends(*term),
+            Term::Compare { left, right, .. } => any(&[*left, *right]),
+            Term::Project { left, .. }
+            | Term::ProjectValues { left, .. }
+            | Term::Filter { left, .. } => self.depends(*left),
+            Term::Call { arguments, .. } => {
+                let terms: Vec<_> = arguments
+                    .iter()
+                    .filter_map(|argument| match argument {
+                        Argument::Value(term) => Some(*term),
+                        Argument::Reference(_) => None,
+                    })
+                    .collect();
+                any(&terms)
+            }
+            Term::Literal(_) | Term::Parameter(_) => Ok(false),
+            _ => Err("it takes an element of everything that the rule knows".to_owned()),
+        }
+    }
+}
+
+fn of_order(what: &str) -> String {
+    format!("`{what}` depends on the order of an object's fields")
+}

@@ -1,0 +1,272 @@
+//! What a rule reads, said to people.
+
+use anteroom_model::EntryKind;
+
+use super::{multi_fact::FoundUse, uses::of};
+use crate::ir::{
+    CollectionReference, Reference, Rule,
+    cel::{NAMESPACE_OBJECT, PARAMS, PARAMS_QUERY},
+    context::{Fact, FactSource},
+    matching::{BINDINGS_OF_USER, LABELS, NAMESPACE_SELECTOR, ROLES},
+};
+
+/// One use of a fact in a rule, and how it is answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Read {
+    /// The context entry.
+    pub variable: String,
+    /// The source of the fact.
+    pub source: ReadSource,
+    /// The field that uses it, below the rule, as in `validate.deny.conditions.all[0].value`.
+    pub field: String,
+    /// The expression as it is written there.
+    pub written: String,
+    /// The part of the fact that is asked for.
+    pub usage: Usage,
+    /// The query: JMESPath over the source's data; empty: the data whole. An expression that is put together
+    /// for each request stands as it is written.
+    pub expression: String,
+    /// The names of the query's parameters, without the dollar sign.
+    pub parameters: Vec<String>,
+    /// It is read only for the message of a violation.
+    pub in_message: bool,
+    /// Why the fact is fetched rather than asked about, if it is.
+    pub why_whole: Option<String>,
+}
+
+/// The part of a fact that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// All that the entry's own expression gives: it is evaluated further in the rule.
+    Whole,
+    /// The fields that expressions of the rule read.
+    Cut,
+    /// The value of the expression that uses it.
+    Part,
+    /// The verdict of a condition with this operator.
+    Probe(&'static str),
+}
+
+/// The source of a fact, before any request. Variables stand as they are written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReadSource {
+    /// `cachedContextEntry` or `globalReference`.
+    Entry {
+        /// The kind of resource that declares it.
+        kind: EntryKind,
+        /// Its name; of a `globalReference` perhaps with a projection after a dot.
+        name: String,
+    },
+    /// `resourceCache`, or a call of the API server that a view may answer.
+    Kept {
+        /// The reference that has to be kept for it.
+        reference: Reference,
+        /// The path that is called; empty for a `resourceCache`.
+        path: String,
+        /// It is a list of objects, rather than one of them.
+        is_list: bool,
+    },
+    /// A fact about the request that it does not carry: the labels of its namespace, the roles of its user.
+    Around {
+        /// The reference that has to be kept for it.
+        reference: Reference,
+        /// It is a list of objects, rather than one of them.
+        is_list: bool,
+    },
+    /// A call of the API server that only it can answer.
+    Call {
+        /// The path.
+        path: String,
+    },
+    /// A call of a service.
+    Service,
+    /// `configMap`: one ConfigMap.
+    ConfigMap {
+        /// `namespace/name`, or the name alone.
+        object: String,
+    },
+    /// `imageRegistry`: the data of an image.
+    Image {
+        /// The reference of the image.
+        reference: String,
+    },
+}
+
+impl Rule {
+    /// Every use of every fact that the rule reads, in the order of its fields. Worked out anew for each
+    /// call: it is for people, not for requests.
+    pub fn reads(&self) -> Vec<Read> {
+        let around = self.around().into_iter();
+        let mut reads: Vec<Read> = around
+            .chain(of(self).iter().map(|found| read(self, found)))
+            .collect();
+        // An expression about `request.object` has another form for a DELETE, which reads the same.
+        let but_for_form = |read: &Read| Read {
+            written: String::new(),
+            ..read.clone()
+        };
+        reads.dedup_by(|next, one| but_for_form(next) == but_for_form(one));
+        reads
+    }
+
+    /// Returns the facts that its CEL expressions read, all of them whole.
+    fn beside_cel(&self) -> Vec<Read> {
+        let Some(cel) = self.cel() else {
+            return Vec::new();
+        };
+        let read = |variable: &str, expression: &str, source, parameters: &[&str]| Read {
+            variable: variable.to_owned(),
+            source,
+            field: "validate.cel".to_owned(),
+            written: variable.to_owned(),
+            usage: Usage::Whole,
+            expression: expression.to_owned(),
+            parameters: parameters.iter().map(|&name| name.to_owned()).collect(),
+            in_message: false,
+            why_whole: Some("a CEL expression reads it".to_owned()),
+        };
+        let params = cel.params.iter().map(|params| {
+            let source = ReadSource::Kept {
+                reference: Reference::Collection(params.collection.clone()),
+                path: String::new(),
+                is_list: true,
+            };
+            read(PARAMS, PARAMS_QUERY, source, &["namespace"])
+        });
+        let namespace = cel.reads().namespace.then(|| {
+            let source = ReadSource::Around {
+                reference: Reference::Collection(CollectionReference::namespaces()),
+                is_list: false,
+            };
+            read(NAMESPACE_OBJECT, "", source, &[])
+        });
+        params.chain(namespace).collect()
+    }
+
+    /// Returns the facts about a request that it reads and the request does not carry.
+    fn around(&self) -> Vec<Read> {
+        let side = |includes: bool| if includes { "match" } else { "exclude" };
+        let read = |(variable, field): (&str, &str),
+                    reference,
+                    expression: &str,
+                    parameters: &[&str]| Read {
+            variable: variable.to_owned(),
+            source: ReadSource::Around {
+                is_list: !parameters.is_empty(),
+                reference: Reference::Collection(reference),
+            },
+            field: field.to_owned(),
+            written: variable.to_owned(),
+            usage: Usage::Part,
+            expression: expression.to_owned(),
+            parameters: parameters.iter().map(|&name| name.to_owned()).collect(),
+            in_message: false,
+            why_whole: None,
+        };
+        let labels = self.asks_labels().then(|| {
+            let namespaces = CollectionReference::namespaces();
+            let field = side(self.matches.include.asks_labels());
+            read((NAMESPACE_SELECTOR, field), namespaces, LABELS, &[])
+        });
+        let field = match self.matches.asks_roles() {
+            true => side(self.matches.include.asks_roles()),
+            false => "request.roles",
+        };
+        let bindings = [false, true].map(|cluster| {
+            let bindings = CollectionReference::role_bindings(cluster);
+            read((ROLES, field), bindings, BINDINGS_OF_USER, &["names"])
+        });
+        let bindings = bindings.into_iter().filter(|_| self.reads_roles());
+        labels
+            .into_iter()
+            .chain(bindings)
+            .chain(self.beside_cel())
+            .collect()
+    }
+}
+
+fn read(rule: &Rule, found: &FoundUse<'_>) -> Read {
+    let part = match (&found.verdict, &found.value) {
+        _ if !found.is_asked_for => None,
+        (Some((part, _, operator)), _) => Some((part, Usage::Probe(operator.name()))),
+        (None, Ok(part)) => Some((part, Usage::Part)),
+        (None, Err(_)) => None,
+    };
+    let (expression, usage) = match part {
+        Some((part, usage)) => (part.expression.as_str(), usage),
+        None => match rule.pushdown.projection(found.fact.id) {
+            Some(cut) => (cut.as_str(), Usage::Cut),
+            None => (own_expression(found.fact), Usage::Whole),
+        },
+    };
+    let parameters: Vec<String> = match part {
+        Some((part, _)) => part.expression.parameters().map(str::to_owned).collect(),
+        None => found
+            .fact
+            .asked()
+            .into_iter()
+            .flat_map(|query| query.expression().parameters().map(str::to_owned))
+            .collect(),
+    };
+    Read {
+        variable: found.entry.name.clone(),
+        source: source(&found.fact.source),
+        field: found.site.field.clone(),
+        written: found.prepared.source().to_owned(),
+        usage,
+        expression: expression.to_owned(),
+        parameters,
+        in_message: found.site.in_message,
+        why_whole: match (part, &found.value) {
+            (Some(_), _) => None,
+            (None, Err(reason)) => Some(reason.clone()),
+            (None, Ok(_)) => Some("another use wants it whole".to_owned()),
+        },
+    }
+}
+
+/// Returns the entry's expression as it is sent, or as it is written where it differs from request to
+/// request.
+fn own_expression(fact: &Fact) -> &str {
+    match fact.asked() {
+        None => "",
+        Some(query) => match query.fixed() {
+            Some(fixed) => fixed.as_str(),
+            None => query.source(),
+        },
+    }
+}
+
+fn source(source: &FactSource) -> ReadSource {
+    match source {
+        FactSource::Entry { kind, name } => ReadSource::Entry {
+            kind: *kind,
+            name: name.source().to_owned(),
+        },
+        FactSource::Collection(collection) => ReadSource::Kept {
+            reference: Reference::Collection(collection.clone()),
+            path: String::new(),
+            is_list: true,
+        },
+        FactSource::Api(call) => match (&call.kept, &call.data) {
+            (Some(kept), None) => ReadSource::Kept {
+                reference: kept.reference.clone(),
+                path: call.path.written(),
+                is_list: kept.is_list(),
+            },
+            _ => ReadSource::Call {
+                path: call.path.written(),
+            },
+        },
+        FactSource::Service(_) => ReadSource::Service,
+        FactSource::Image(image) => ReadSource::Image {
+            reference: image.reference.source().to_owned(),
+        },
+        FactSource::ConfigMap(call) => ReadSource::ConfigMap {
+            object: match call.namespace.source() {
+                "" => call.name.source().to_owned(),
+                namespace => format!("{namespace}/{}", call.name.source()),
+            },
+        },
+    }
+}

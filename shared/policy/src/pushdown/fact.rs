@@ -1,0 +1,66 @@
+//! Facts as push-down sees them: which are kept as lists, and which are projections. Pure.
+
+use anteroom_jmespath::Expression;
+use anteroom_model::EntryKind;
+
+use crate::ir::{
+    call::ApiCall,
+    context::{Fact, FactSource},
+};
+
+/// The projection of an entry that a fact names. It and the expression after it are stages of one pipe, which
+/// forgives a missing key in each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Projection {
+    No,
+    Yes,
+    /// The name is known with the request.
+    Perhaps,
+}
+pub(super) fn projection(fact: &Fact) -> Projection {
+    let FactSource::Entry {
+        kind: EntryKind::Global,
+        name,
+    } = &fact.source
+    else {
+        return Projection::No;
+    };
+    match name.fixed() {
+        None => Projection::Perhaps,
+        Some(name) if name.contains('.') => Projection::Yes,
+        Some(_) => Projection::No,
+    }
+}
+
+/// The expression of a fact that is kept as a list; `None`: its data whole.
+///
+/// # Errors
+/// Why it is better fetched whole.
+pub(super) fn is_kept(fact: &Fact) -> Result<Option<&Expression>, String> {
+    let is_list = match &fact.source {
+        FactSource::Entry { .. } | FactSource::Collection(_) => Ok(()),
+        FactSource::Api(ApiCall {
+            data: None,
+            kept: Some(kept),
+            ..
+        }) => match kept.is_list() {
+            true => Ok(()),
+            false => Err("it is one object"),
+        },
+        FactSource::Api(_) => Err("only the API server answers it"),
+        FactSource::Service(_) => Err("a service answers it"),
+        FactSource::ConfigMap(_) => Err("it is one ConfigMap"),
+        FactSource::Image(_) => Err("a registry answers it"),
+    };
+    is_list?;
+    if fact.nondeterministic_query().is_some() {
+        return Err("its own expression speaks of the time or of chance".to_owned());
+    }
+    match &fact.query {
+        None => Ok(None),
+        Some(query) => match query.fixed() {
+            Some(own) => Ok(Some(own)),
+            None => Err("its own expression is put together for each request".to_owned()),
+        },
+    }
+}

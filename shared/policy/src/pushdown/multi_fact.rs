@@ -1,0 +1,177 @@
+//! Expressions about several facts.
+//!
+//! One of the facts is asked for the expression's value, if everything in it that is about another one can
+//! be asked for by itself: it is given then, like any other value that the rule knows.
+
+use std::sync::Arc;
+
+use anteroom_functions::operator::Operator;
+use anteroom_jmespath::Expression;
+
+use super::{
+    dependency::{self, Dependency, Name},
+    fact::{is_kept, projection},
+    subquery,
+    visitor::ExpressionSite,
+};
+use crate::ir::{
+    context::{ContextEntry, Fact, FactSource},
+    subquery::{Given, Side, Subquery},
+    template::Prepared,
+};
+
+/// An expression that refers to a fact.
+pub(super) struct FoundUse<'r> {
+    pub(super) site: ExpressionSite<'r>,
+    pub(super) prepared: &'r Prepared,
+    pub(super) entry: &'r Arc<ContextEntry>,
+    pub(super) fact: &'r Fact,
+    /// The query for its value, or why there is none.
+    pub(super) value: Result<Subquery, String>,
+    /// The query for its condition, and whose verdict it is.
+    pub(super) verdict: Option<(Subquery, Side, Operator)>,
+    /// Its subqueries are asked, rather than the fact.
+    pub(super) is_asked_for: bool,
+}
+
+/// The uses of facts in an expression. Of several facts in one that can be asked for the first is the one
+/// that is asked for it.
+pub(super) fn of<'r>(site: &ExpressionSite<'r>, prepared: &'r Prepared) -> Vec<FoundUse<'r>> {
+    let facts = site.facts_of(prepared.expression());
+    let mut uses: Vec<_> = facts
+        .iter()
+        .map(|(at, fact)| one(site, prepared, *at, fact))
+        .collect();
+    let Some(main) = uses.iter().position(|one| one.value.is_ok()) else {
+        return uses;
+    };
+    uses.swap(0, main);
+    let given = match &uses[0].value {
+        Ok(subquery) => subqueries_in(subquery),
+        Err(_) => Vec::new(),
+    };
+    for one in &mut uses[1..] {
+        let own = |subquery: &&Subquery| std::ptr::eq(one.entry, &site.entries[subquery.entry]);
+        if let Some(subquery) = given.iter().find(own) {
+            (one.value, one.verdict) = (Ok(subquery.clone()), None);
+        }
+    }
+    uses
+}
+
+fn one<'r>(
+    site: &ExpressionSite<'r>,
+    prepared: &'r Prepared,
+    at: usize,
+    fact: &'r Fact,
+) -> FoundUse<'r> {
+    let entry = &site.entries[at];
+    let dependency = is_kept(fact).and_then(|own| {
+        let expression = prepared
+            .fixed()
+            .ok_or("a variable stands in it where no parameter can")?;
+        Ok((own, expression, dependency_of(site, at, expression)?))
+    });
+    let (value, verdict) = match &dependency {
+        Err(reason) => (Err(reason.clone()), None),
+        Ok((own, expression, dependency)) => {
+            let of = using(site, at, fact, *own, (expression, dependency));
+            let verdict = site.side.and_then(|(operator, side)| {
+                let subquery = of.verdict(operator, side).ok()?;
+                Some((subquery, side, operator))
+            });
+            (of.value(), verdict)
+        }
+    };
+    FoundUse {
+        site: site.clone(),
+        prepared,
+        entry,
+        fact,
+        value,
+        verdict,
+        is_asked_for: false,
+    }
+}
+
+/// The queries for what a query is given.
+fn subqueries_in(subquery: &Subquery) -> Vec<Subquery> {
+    let subqueries = subquery
+        .givens
+        .iter()
+        .filter_map(|(_, given)| given.subquery.as_deref());
+    subqueries
+        .flat_map(|subquery| std::iter::once(subquery.clone()).chain(subqueries_in(subquery)))
+        .collect()
+}
+
+/// Returns how an expression depends on the fact of this entry, and what it is given of others.
+///
+/// # Errors
+/// Why it has to be evaluated in the rule.
+pub(super) fn dependency_of(
+    site: &ExpressionSite<'_>,
+    at: usize,
+    expression: &Expression,
+) -> Result<Dependency, String> {
+    let name = |name: &str| match site.find(name) {
+        Some(found) if found == at => Name::Variable,
+        Some(found) if site.fact(found).is_some() => Name::Fact,
+        _ => Name::Known,
+    };
+    let mut dependency = dependency::of(expression, &name)?;
+    if let Dependency::Function(function) = &mut dependency {
+        for (_, given) in &mut function.givens {
+            ask(site, given)?;
+        }
+    }
+    Ok(dependency)
+}
+
+/// Finds the query for what is given, if that is about facts.
+fn ask(site: &ExpressionSite<'_>, given: &mut Given) -> Result<(), String> {
+    let facts = site.facts_of(&given.expression);
+    let Some(first) = facts.keys().next() else {
+        return Ok(());
+    };
+    let subquery = facts
+        .iter()
+        .find_map(|(at, fact)| subquery_of(site, *at, fact, &given.expression).ok());
+    match subquery {
+        Some(subquery) => given.subquery = Some(Box::new(subquery)),
+        None => {
+            let name = &site.entries[*first].name;
+            return Err(format!("it reads `{name}` too, another fact"));
+        }
+    }
+    Ok(())
+}
+
+fn subquery_of(
+    site: &ExpressionSite<'_>,
+    at: usize,
+    fact: &Fact,
+    expression: &Expression,
+) -> Result<Subquery, String> {
+    let own = is_kept(fact)?;
+    let dependency = dependency_of(site, at, expression)?;
+    using(site, at, fact, own, (expression, &dependency)).value()
+}
+
+fn using<'u>(
+    site: &'u ExpressionSite<'_>,
+    at: usize,
+    fact: &Fact,
+    own: Option<&'u Expression>,
+    (expression, dependency): (&'u Expression, &'u Dependency),
+) -> subquery::Use<'u> {
+    subquery::Use {
+        projection: projection(fact),
+        has_items: matches!(fact.source, FactSource::Collection(_) | FactSource::Api(_)),
+        variable: &site.entries[at].name,
+        entry: at,
+        own,
+        expression,
+        dependency,
+    }
+}

@@ -1,0 +1,202 @@
+//! What of a fact a rule can read, where it wants the fact whole.
+//!
+//! A fact is followed from the context entry to whatever is made of it in the rule: variables of the
+//! context, elements of a `foreach`. What no expression reads of it, and no pattern, does not have to
+//! travel.
+
+use std::{cell::Cell, collections::HashMap, sync::Arc};
+
+use anteroom_functions::KEEP_ONLY;
+use anteroom_jmespath::{
+    Expression,
+    ast::{Ast, Term, TermId},
+    reads::{self, Reached, Use},
+};
+use anteroom_model::Kept;
+use serde_json::Value;
+
+use super::{
+    fact::is_kept,
+    visitor::{self, ExpressionSite, Flow},
+};
+use crate::ir::{
+    Rule,
+    context::{ContextEntry, Loader},
+    rule::ForEach,
+    subquery::ExpressionId,
+    template::Prepared,
+};
+
+/// The query for all that the rule reads of each fact, where that is less than the fact.
+pub(super) fn of(rule: &Rule) -> Vec<(ExpressionId, Expression)> {
+    let mut facts = Vec::new();
+    let mut all = |entries: &[Arc<ContextEntry>]| {
+        for entry in entries {
+            if !facts.iter().any(|known| Arc::ptr_eq(known, entry)) {
+                facts.push(Arc::clone(entry));
+            }
+        }
+    };
+    all(&rule.context);
+    for each in rule.each() {
+        each.entries()
+            .into_iter()
+            .for_each(|entry| all(std::slice::from_ref(entry)));
+    }
+    let of_entry = |entry: Arc<ContextEntry>| {
+        let Loader::Fact(fact) = &entry.loader else {
+            return None;
+        };
+        let own = is_kept(fact).ok()?;
+        let less = expression(own, &read(rule, &[&entry], listed(own)))?;
+        Some((fact.id, less))
+    };
+    facts.into_iter().filter_map(of_entry).collect()
+}
+
+/// A query for a value that is followed, cut to what is read of it. `None`: that is everything.
+pub(super) fn followed(
+    rule: &Rule,
+    place: &ExpressionSite<'_>,
+    query: &Expression,
+) -> Option<Expression> {
+    let entries: Vec<_> = match place.flow {
+        Flow::Used => return None,
+        Flow::Elements(each) if reads_elements(each) => return None,
+        Flow::Elements(each) => elements(each).collect(),
+        Flow::Entry(at) => vec![&place.entries[at]],
+    };
+    let is_list = matches!(place.flow, Flow::Entry(_)) && listed(Some(query));
+    expression(Some(query), &read(rule, &entries, is_list))
+}
+
+/// Returns the entries that hold the elements of a `foreach`.
+fn elements(each: &ForEach) -> impl Iterator<Item = &Arc<ContextEntry>> {
+    each.context[each.outer..].iter().filter(|entry| {
+        let is_given = matches!(entry.loader, Loader::Given);
+        is_given && !entry.name.starts_with("elementIndex")
+    })
+}
+
+/// Returns whether each element is compared with a pattern, which is no expression. An inner `foreach` may
+/// compare an element around it.
+fn reads_elements(each: &ForEach) -> bool {
+    let is_outer = !each.work.each().is_empty();
+    (is_outer || each.element_scope != Some(false)) && each.work.has_pattern()
+}
+
+/// The entry's own expression, cut to what is read; `None`: that is everything.
+fn expression(own: Option<&Expression>, kept: &Kept) -> Option<Expression> {
+    let fields = match kept {
+        Kept::Whole => return None,
+        kept => fields(kept),
+    };
+    let literal = fields.to_string().replace('`', "\\`");
+    let text = match own {
+        None => format!("{}(@, `{literal}`)", KEEP_ONLY),
+        Some(own) => format!("({own}).{}(@, `{literal}`)", KEEP_ONLY),
+    };
+    Expression::parse(&text).ok()
+}
+
+/// The fields that are kept, as [`KEEP_ONLY`] takes them.
+fn fields(kept: &Kept) -> Value {
+    match kept {
+        Kept::Whole => Value::Bool(true),
+        Kept::Fields(inner) => inner
+            .iter()
+            .map(|(name, kept)| (name.clone(), fields(kept)))
+            .collect(),
+    }
+}
+
+fn listed(query: Option<&Expression>) -> bool {
+    query.is_some_and(|query| is_list(query.ast(), query.ast().root()))
+}
+
+/// Returns the fields that are read of the value of these entries, wherever it gets to.
+fn read(rule: &Rule, entries: &[&Arc<ContextEntry>], listed: bool) -> Kept {
+    let all = |entry: &&Arc<ContextEntry>| (Arc::as_ptr(entry), Reached::all(listed));
+    let mut follow = Follow {
+        reached: entries.iter().map(all).collect(),
+        kept: Kept::default(),
+    };
+    visitor::each(rule, &mut |place, prepared| {
+        follow.expression(place, prepared);
+    });
+    follow.kept
+}
+
+struct Follow {
+    /// The origins of entries' values; entries that are not here have nothing to do with the fact.
+    reached: HashMap<*const ContextEntry, Reached>,
+    kept: Kept,
+}
+
+impl Follow {
+    fn expression(&mut self, place: &ExpressionSite<'_>, prepared: &Prepared) {
+        if self.kept == Kept::Whole {
+            return;
+        }
+        let (reached, kept) = (&self.reached, &mut self.kept);
+        let is_fixed = prepared.fixed().is_some();
+        // Of what is put together for each request a name may be any other than the one that stands for it
+        // here, which is never this one.
+        let is_known = Cell::new(true);
+        let fields = |name: &str| {
+            is_known.set(is_known.get() && (is_fixed || name == "request"));
+            let entry = place.find(name).map(|at| Arc::as_ptr(&place.entries[at]));
+            let entry = entry.and_then(|entry| reached.get(&entry));
+            entry.cloned().unwrap_or(Reached::Apart)
+        };
+        let ast = prepared.expression().ast();
+        let mut is_read = false;
+        let mut tell = |used: Use<'_>| {
+            is_read = true;
+            match used {
+                Use::Touched(place) => {
+                    kept.touch(place);
+                }
+                Use::Whole(place) => {
+                    kept.keep(place);
+                }
+                Use::Everything => *kept = Kept::Whole,
+            }
+        };
+        let value = reads::reads(ast, &Reached::Root, &fields, &mut tell);
+        let mut flows = Vec::new();
+        match place.flow {
+            // What a name in it means is said where it is used.
+            _ if value == Reached::Root => tell(Use::Everything),
+            Flow::Used => value.whole(&mut tell),
+            Flow::Entry(at) => flows.push((Arc::as_ptr(&place.entries[at]), value)),
+            Flow::Elements(each) => {
+                if reads_elements(each) {
+                    value.whole(&mut tell);
+                }
+                let inner = value.elements();
+                flows.extend(elements(each).map(|entry| (Arc::as_ptr(entry), inner.clone())));
+            }
+        }
+        flows.retain(|(_, value)| !matches!(value, Reached::Apart));
+        // What is put together for each request reads nobody knows what.
+        if !is_known.get() || !is_fixed && (is_read || !flows.is_empty()) {
+            *kept = Kept::Whole;
+        }
+        self.reached.extend(flows);
+    }
+}
+
+/// Returns whether the value is a list, or null, or without parts.
+fn is_list(ast: &Ast, id: TermId) -> bool {
+    match ast.term(id) {
+        Term::Project { .. }
+        | Term::ProjectValues { .. }
+        | Term::Filter { .. }
+        | Term::Flatten(_) => true,
+        Term::Literal(value) => !value.is_object(),
+        Term::Or(operands) => operands.iter().all(|operand| is_list(ast, *operand)),
+        Term::Pipe(stages) => stages.last().is_some_and(|last| is_list(ast, *last)),
+        _ => false,
+    }
+}

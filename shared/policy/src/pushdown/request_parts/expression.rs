@@ -1,0 +1,115 @@
+//! What an expression reads of the request.
+
+use anteroom_jmespath::ast::{Argument, Ast, Term, TermId};
+
+use super::RequestParts;
+
+/// The images of Pods are taken from their specs; where a subresource is asked for, the object says whether
+/// it is a Pod.
+const IMAGES_OF: &[&[&str]] = &[&["object", "spec"], &["object", "kind"]];
+
+/// Adds what `ast` reads, if it is evaluated on a rule's context.
+pub(super) fn add(ast: &Ast, parts: &mut RequestParts) {
+    let mut reader = Reader { ast, parts };
+    let result = reader.term(ast.root(), &At::Context);
+    reader.whole(&result);
+}
+
+/// The value that a term is evaluated on, or gives.
+#[derive(Clone)]
+enum At<'a> {
+    /// The context itself.
+    Context,
+    /// The value at this path of the request, if there is one.
+    Request(Vec<&'a str>),
+    /// Something else, or something of which all was read already.
+    Elsewhere,
+}
+
+struct Reader<'a, 'p> {
+    ast: &'a Ast,
+    parts: &'p mut RequestParts,
+}
+
+impl<'a> Reader<'a, '_> {
+    /// The value is taken as it is.
+    fn whole(&mut self, at: &At<'a>) {
+        match at {
+            At::Context => self.parts.unite(&RequestParts::ALL),
+            At::Request(path) => self.parts.add(path),
+            At::Elsewhere => {}
+        }
+    }
+
+    /// Terms whose values are taken as they are.
+    fn all_whole(&mut self, terms: &[TermId], at: &At<'a>) {
+        for term in terms {
+            let value = self.term(*term, at);
+            self.whole(&value);
+        }
+    }
+
+    fn term(&mut self, term: TermId, at: &At<'a>) -> At<'a> {
+        let ast = self.ast;
+        match ast.term(term) {
+            Term::Current => return at.clone(),
+            Term::Field(name) => return self.field(name, at),
+            Term::Path(steps) | Term::Pipe(steps) => {
+                return steps
+                    .iter()
+                    .fold(at.clone(), |at, step| self.term(*step, &at));
+            }
+            Term::Literal(_) | Term::Parameter(_) => {}
+            Term::Index(_) | Term::Slice(_) => self.whole(at),
+            Term::Or(terms) | Term::And(terms) => self.all_whole(terms, at),
+            Term::Not(term) | Term::Flatten(term) => self.all_whole(&[*term], at),
+            Term::Compare { left, right, .. } => self.all_whole(&[*left, *right], at),
+            Term::Project { left, right } | Term::ProjectValues { left, right } => {
+                self.all_whole(&[*left], at);
+                self.all_whole(&[*right], &At::Elsewhere);
+            }
+            Term::Filter {
+                left,
+                condition,
+                right,
+            } => {
+                self.all_whole(&[*left], at);
+                self.all_whole(&[*condition, *right], &At::Elsewhere);
+            }
+            // Null on null: whether there is something is known of each field on the way.
+            Term::List(terms) => self.all_whole(terms, at),
+            Term::Object(entries) => {
+                let terms: Vec<_> = entries.iter().map(|(_, term)| *term).collect();
+                self.all_whole(&terms, at);
+            }
+            Term::Call { arguments, .. } => {
+                for argument in arguments {
+                    match argument {
+                        Argument::Value(term) => self.all_whole(&[*term], at),
+                        // Applied to what other arguments give, which is read whole.
+                        Argument::Reference(term) => self.all_whole(&[*term], &At::Elsewhere),
+                    }
+                }
+            }
+        }
+        At::Elsewhere
+    }
+
+    fn field(&mut self, name: &'a str, at: &At<'a>) -> At<'a> {
+        match at {
+            At::Context if name == "request" => At::Request(Vec::new()),
+            At::Context if name == "images" => {
+                IMAGES_OF.iter().for_each(|path| self.parts.add(path));
+                At::Elsewhere
+            }
+            At::Context | At::Elsewhere => At::Elsewhere,
+            At::Request(path) => {
+                let mut path = path.clone();
+                path.push(name);
+                // That it is missing may be an error, whatever is made of it.
+                self.parts.touch(&path);
+                At::Request(path)
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Every use of every fact in a rule, and which query may stand for it.
+
+use std::{collections::HashSet, sync::Arc};
+
+use crate::ir::{
+    Rule,
+    context::ContextEntry,
+    subquery::{Pushdown, Subqueries},
+};
+
+use super::{
+    dependency,
+    multi_fact::{self, FoundUse},
+    projection,
+    request_parts::names_roles,
+    visitor,
+};
+
+/// Works out what is pushed down of a rule, and whether the rule names roles.
+pub(crate) fn prepare(rule: &mut Rule) {
+    rule.names_roles = names_roles(rule);
+    let uses = of(rule).into_iter().filter(|each| each.is_asked_for);
+    let subqueries = uses.map(|each| (each.prepared.id(), each.subqueries()));
+    rule.pushdown = Pushdown::new(subqueries.collect(), projection::of(rule));
+}
+
+impl FoundUse<'_> {
+    fn subqueries(self) -> Subqueries {
+        Subqueries {
+            value: self.value.ok(),
+            verdict: self.verdict.map(|(subquery, side, _)| (subquery, side)),
+        }
+    }
+
+    fn wants_whole(&self) -> bool {
+        self.value.is_err() && self.verdict.is_none()
+    }
+}
+
+/// Every use of every fact, in the order of the rule's fields.
+pub(super) fn of(rule: &Rule) -> Vec<FoundUse<'_>> {
+    let (mut found, mut together, mut is_read_whole) = (Vec::new(), Vec::new(), false);
+    visitor::each(rule, &mut |site, prepared| {
+        is_read_whole |= dependency::reads_everything(prepared.expression());
+        let uses = multi_fact::of(site, prepared);
+        if uses.len() > 1 {
+            let entries = uses.iter().map(|one| Arc::as_ptr(one.entry));
+            together.push(entries.collect::<HashSet<_>>());
+        }
+        found.extend(uses);
+    });
+    // A message is for the few requests that are denied, and others do not pay for it.
+    let mut whole: HashSet<*const ContextEntry> = found
+        .iter()
+        .filter(|each| each.wants_whole() && !each.site.in_message)
+        .map(|each| Arc::as_ptr(each.entry))
+        .collect();
+    // What is evaluated in the rule with one of its facts is with all of them.
+    for _ in 0..together.len() {
+        for facts in &together {
+            if facts.iter().any(|fact| whole.contains(fact)) {
+                whole.extend(facts);
+            }
+        }
+    }
+    for each in &mut found {
+        let is_whole = each.wants_whole() || whole.contains(&Arc::as_ptr(each.entry));
+        // `@` shows which entries were loaded.
+        each.is_asked_for = !is_whole && !is_read_whole;
+        if let (true, Ok(subquery)) = (each.is_asked_for, &mut each.value)
+            && let Some(less) = projection::followed(rule, &each.site, &subquery.expression)
+        {
+            subquery.expression = less;
+        }
+    }
+    found
+}

@@ -1,0 +1,364 @@
+//! Every place of a rule where an expression is evaluated on the context.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anteroom_functions::operator::Operator;
+use anteroom_jmespath::Expression;
+
+use crate::ir::{
+    Rule,
+    call::{ApiCall, Data, PathTemplate},
+    conditions::{Condition, Conditions},
+    context::{ContextEntry, Fact, FactSource, Loader},
+    mutate_existing::TargetSpec,
+    mutation::{MutateEach, Mutation, Patch},
+    rule::{Check, ForEach, Validation, Work},
+    subquery::Side,
+    template::{Prepared, Template, ValueTemplate},
+};
+
+/// A place of a rule.
+#[derive(Clone, Debug)]
+pub(crate) struct ExpressionSite<'r> {
+    /// The field, below the rule.
+    pub(super) field: String,
+    /// The entries of the context there.
+    pub(super) entries: &'r [Arc<ContextEntry>],
+    /// The number of them that are visible.
+    pub(super) visible: usize,
+    /// It is evaluated only for the message of a violation.
+    pub(super) in_message: bool,
+    /// The condition of which it is one side, whole.
+    pub(super) side: Option<(Operator, Side)>,
+    /// The use of its value.
+    pub(super) flow: Flow<'r>,
+}
+
+impl<'r> ExpressionSite<'r> {
+    /// The last visible entry of this name, by its place among the entries.
+    pub(super) fn find(&self, name: &str) -> Option<usize> {
+        self.entries[..self.visible]
+            .iter()
+            .rposition(|entry| entry.name == name)
+    }
+
+    /// The fact that the entry at this place among the entries reads, if it reads one.
+    pub(super) fn fact(&self, at: usize) -> Option<&'r Fact> {
+        match &self.entries[at].loader {
+            Loader::Fact(fact) => Some(fact),
+            Loader::Given | Loader::Variable { .. } => None,
+        }
+    }
+
+    /// The facts that an expression refers to, by the places of their entries.
+    pub(super) fn facts_of(&self, expression: &Expression) -> BTreeMap<usize, &'r Fact> {
+        let names = expression.ast().root_fields();
+        let entries = names.into_iter().filter_map(|name| self.find(name));
+        entries
+            .filter_map(|at| Some((at, self.fact(at)?)))
+            .collect()
+    }
+}
+
+/// The use of an expression's value.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Flow<'r> {
+    /// It is used here.
+    Used,
+    /// It is the value of this entry of the context, or stands in the way of one.
+    Entry(usize),
+    /// Each of its elements is one of a `foreach`.
+    Elements(&'r ForEach),
+}
+
+type Visitor<'v, 'r> = dyn FnMut(&ExpressionSite<'r>, &'r Prepared) + 'v;
+
+/// Tells of each expression of a rule and its place.
+pub(crate) fn each<'r>(rule: &'r Rule, visit: &mut Visitor<'_, 'r>) {
+    let mut walk = Walk {
+        site: ExpressionSite {
+            field: String::new(),
+            entries: &rule.context,
+            visible: rule.context.len(),
+            in_message: false,
+            side: None,
+            flow: Flow::Used,
+        },
+        visit,
+    };
+    walk.entries("context", 0);
+    walk.conditions("preconditions", &rule.preconditions);
+    match &rule.work {
+        Work::Mutate(mutation) => walk.mutation("mutate", mutation, &rule.context),
+        Work::MutateExisting(existing) => {
+            for (at, target) in existing.targets.iter().enumerate() {
+                walk.target(&format!("mutate.targets[{at}]"), target, &rule.context);
+            }
+        }
+        Work::Validate(validation) => {
+            walk.validation("validate", validation, &rule.context, rule);
+        }
+    }
+}
+
+struct Walk<'v, 'r> {
+    site: ExpressionSite<'r>,
+    visit: &'v mut Visitor<'v, 'r>,
+}
+
+impl<'r> Walk<'_, 'r> {
+    fn at(&mut self, field: &str, walk: impl FnOnce(&mut Self)) {
+        field.clone_into(&mut self.site.field);
+        walk(self);
+    }
+
+    fn tell(&mut self, prepared: &'r Prepared) {
+        (self.visit)(&self.site, prepared);
+    }
+
+    /// An expression that is about the context, and those inside it.
+    fn root(&mut self, prepared: &'r Prepared, flow: Flow<'r>) {
+        self.site.flow = flow;
+        self.tell(prepared);
+        self.site.flow = Flow::Used;
+        self.inside(prepared);
+    }
+
+    /// An expression that is about something else, and those inside it, which are about the context.
+    fn inside(&mut self, prepared: &'r Prepared) {
+        let mut all = Vec::new();
+        prepared.visit_all(&mut |prepared| all.push(prepared));
+        all.into_iter()
+            .skip(1)
+            .for_each(|prepared| self.tell(prepared));
+    }
+
+    fn template(&mut self, template: &'r Template) {
+        let mut all = Vec::new();
+        template.visit_all(&mut |prepared| all.push(prepared));
+        all.into_iter().for_each(|prepared| self.tell(prepared));
+    }
+
+    fn value(&mut self, value: &'r ValueTemplate) {
+        let mut all = Vec::new();
+        value.visit_all(&mut |prepared| all.push(prepared));
+        all.into_iter().for_each(|prepared| self.tell(prepared));
+    }
+
+    fn message(&mut self, rule: &'r Rule) {
+        self.site.in_message = true;
+        if let Some(message) = &rule.message {
+            self.at("validate.message", |walk| walk.template(message));
+        }
+        self.site.in_message = false;
+    }
+
+    fn conditions(&mut self, field: &str, conditions: &'r Conditions) {
+        for (at, condition) in conditions.any.iter().flatten().enumerate() {
+            self.condition(&format!("{field}.any[{at}]"), condition);
+        }
+        for (at, condition) in conditions.all.iter().enumerate() {
+            self.condition(&format!("{field}.all[{at}]"), condition);
+        }
+    }
+
+    fn condition(&mut self, field: &str, condition: &'r Condition) {
+        let sides = [
+            ("key", Side::Key, &condition.key),
+            ("value", Side::Value, &condition.value),
+        ];
+        for (name, side, template) in sides {
+            let lone: Vec<_> = template
+                .lone_variable()
+                .into_iter()
+                .flat_map(|variable| variable.forms())
+                .collect();
+            let mut all = Vec::new();
+            template.visit_all(&mut |prepared| all.push(prepared));
+            self.at(&format!("{field}.{name}"), |walk| {
+                for prepared in all {
+                    let is_lone = lone.iter().any(|lone| std::ptr::eq(*lone, prepared));
+                    walk.site.side = is_lone.then_some((condition.operator, side));
+                    walk.tell(prepared);
+                }
+                walk.site.side = None;
+            });
+        }
+        if let Some(message) = &condition.message {
+            self.site.in_message = true;
+            self.at(&format!("{field}.message"), |walk| walk.template(message));
+            self.site.in_message = false;
+        }
+    }
+
+    fn check(&mut self, field: &str, check: &'r Check) {
+        match check {
+            Check::Deny(conditions) => {
+                self.conditions(&format!("{field}.deny.conditions"), conditions);
+            }
+            // No JMESPath stands in them.
+            Check::PodSecurity(_) | Check::Cel(_) => {}
+            Check::Pattern(pattern) => {
+                self.at(&format!("{field}.pattern"), |walk| walk.value(pattern));
+            }
+            Check::AnyPattern(patterns) => {
+                for (at, pattern) in patterns.iter().enumerate() {
+                    let field = format!("{field}.anyPattern[{at}]");
+                    self.at(&field, |walk| walk.value(pattern));
+                }
+            }
+        }
+    }
+
+    /// With these entries around it.
+    fn validation(
+        &mut self,
+        field: &str,
+        validation: &'r Validation,
+        entries: &'r [Arc<ContextEntry>],
+        rule: &'r Rule,
+    ) {
+        let all = match validation {
+            Validation::Whole(check) => {
+                self.check(field, check);
+                self.message(rule);
+                return;
+            }
+            Validation::ForEach(all) => all,
+        };
+        for (at, each) in all.iter().enumerate() {
+            let field = format!("{field}.foreach[{at}]");
+            (self.site.entries, self.site.visible) = (entries, entries.len());
+            self.at(&format!("{field}.list"), |walk| {
+                walk.root(&each.list, Flow::Elements(each));
+            });
+            self.site.entries = &each.context;
+            self.entries(&format!("{field}.context"), each.outer);
+            self.site.visible = each.context.len();
+            self.conditions(&format!("{field}.preconditions"), &each.preconditions);
+            self.validation(&field, &each.work, &each.context, rule);
+        }
+    }
+
+    fn target(&mut self, field: &str, target: &'r TargetSpec, outer: &'r [Arc<ContextEntry>]) {
+        (self.site.entries, self.site.visible) = (outer, outer.len());
+        for (name, text) in target.texts() {
+            self.at(&format!("{field}.{name}"), |walk| walk.template(text));
+        }
+        if let Some(selector) = &target.selector {
+            self.at(&format!("{field}.selector"), |walk| walk.value(selector));
+        }
+        self.site.entries = &target.context;
+        self.entries(&format!("{field}.context"), target.outer);
+        self.conditions(&format!("{field}.preconditions"), &target.preconditions);
+        self.mutation("mutate", &target.work, &target.context);
+    }
+
+    fn mutation(&mut self, field: &str, mutation: &'r Mutation, entries: &'r [Arc<ContextEntry>]) {
+        match mutation {
+            Mutation::Once(patch) => self.patch(field, patch),
+            Mutation::ForEach(all) => {
+                for (at, each) in all.iter().enumerate() {
+                    (self.site.entries, self.site.visible) = (entries, entries.len());
+                    self.mutate_each(&format!("{field}.foreach[{at}]"), each);
+                }
+            }
+        }
+    }
+
+    fn mutate_each(&mut self, field: &str, each: &'r MutateEach) {
+        self.at(&format!("{field}.list"), |walk| {
+            walk.root(&each.list, Flow::Used);
+        });
+        self.site.entries = &each.context;
+        self.entries(&format!("{field}.context"), each.outer);
+        self.site.visible = each.context.len();
+        self.conditions(&format!("{field}.preconditions"), &each.preconditions);
+        self.mutation(field, &each.work, &each.context);
+    }
+
+    fn patch(&mut self, field: &str, patch: &'r Patch) {
+        match patch {
+            Patch::Merge(patch) => {
+                self.at(&format!("{field}.patchStrategicMerge"), |walk| {
+                    walk.value(patch);
+                });
+            }
+            Patch::Computed(operations) => {
+                let field = format!("{field}.patchesJson6902");
+                self.at(&field, |walk| walk.template(operations));
+            }
+            Patch::Json(operations) => {
+                for (at, operation) in operations.iter().enumerate() {
+                    let field = format!("{field}.patchesJson6902[{at}]");
+                    for (name, path) in operation.paths() {
+                        self.at(&format!("{field}.{name}"), |walk| walk.template(path));
+                    }
+                    if let Some(value) = &operation.value {
+                        self.at(&format!("{field}.value"), |walk| walk.value(value));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The entries from `first` on, each of which sees those before it.
+    fn entries(&mut self, field: &str, first: usize) {
+        let entries = self.site.entries;
+        // A `foreach` gives a few of its own, which the manifest does not have.
+        let written = entries.iter().enumerate().skip(first);
+        let written = written.filter(|(_, entry)| !matches!(entry.loader, Loader::Given));
+        for (number, (at, entry)) in written.enumerate() {
+            self.site.visible = at;
+            self.at(&format!("{field}[{number}]"), |walk| {
+                walk.loader(at, &entry.loader);
+            });
+        }
+        self.site.visible = entries.len();
+    }
+
+    fn loader(&mut self, at: usize, loader: &'r Loader) {
+        match loader {
+            Loader::Given => {}
+            Loader::Fact(fact) => self.fact(fact),
+            Loader::Variable {
+                value,
+                query,
+                default,
+            } => {
+                value
+                    .iter()
+                    .chain(default)
+                    .for_each(|value| self.value(value));
+                match (value, query) {
+                    (None, Some(query)) => self.root(query, Flow::Entry(at)),
+                    (Some(_), Some(query)) => self.inside(query),
+                    (_, None) => {}
+                }
+            }
+        }
+    }
+
+    fn fact(&mut self, fact: &'r Fact) {
+        fact.query.iter().for_each(|query| self.inside(query));
+        fact.default.iter().for_each(|default| self.value(default));
+        match &fact.source {
+            FactSource::Entry { name, .. } => self.template(name),
+            FactSource::Image(image) => self.template(&image.reference),
+            FactSource::Collection(_) => {}
+            FactSource::Api(ApiCall { path, data, .. }) => self.call(path, data.as_ref()),
+            FactSource::Service(call) => self.call(call.url.path(), call.data.as_ref()),
+            FactSource::ConfigMap(call) => {
+                self.template(&call.namespace);
+                self.template(&call.name);
+            }
+        }
+    }
+
+    fn call(&mut self, path: &'r PathTemplate, data: Option<&'r Data>) {
+        path.templates()
+            .for_each(|template| self.template(template));
+        let data = data.into_iter().flat_map(|data| &data.0);
+        data.for_each(|(_, value)| self.value(value));
+    }
+}

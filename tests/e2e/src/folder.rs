@@ -1,0 +1,73 @@
+//! The folder of a story's files and logs.
+
+use std::{
+    fs,
+    ops::{Deref, DerefMut},
+    path::Path,
+};
+
+use tempfile::TempDir;
+
+use crate::process::tail;
+
+/// A temporary folder that prints the ends of its logs when it goes. Of a test that succeeds nobody sees them;
+/// of one that fails they are shown.
+#[derive(Debug)]
+pub struct Folder {
+    dir: TempDir,
+    is_silent: bool,
+}
+
+impl Folder {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub fn new() -> anyhow::Result<Self> {
+        Ok(Self {
+            dir: tempfile::tempdir()?,
+            is_silent: false,
+        })
+    }
+
+    /// Prints nothing when it goes: for programs that are no tests.
+    pub fn silence(&mut self) {
+        self.is_silent = true;
+    }
+}
+
+impl Deref for Folder {
+    type Target = TempDir;
+
+    fn deref(&self) -> &TempDir {
+        &self.dir
+    }
+}
+
+impl DerefMut for Folder {
+    fn deref_mut(&mut self) -> &mut TempDir {
+        &mut self.dir
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !self.is_silent {
+            print_logs(self.dir.path());
+        }
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "a test's output, shown where it fails")]
+fn print_logs(folder: &Path) {
+    /// Requests, a line of JSON each: the stories read them, people do not.
+    const AUDIT: &str = "audit.log";
+
+    for item in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = item.path();
+        let is_log = path.extension().is_some_and(|extension| extension == "log");
+        if is_log && item.file_name() != AUDIT {
+            println!("# the end of {}\n{}", path.display(), tail(&path));
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Stories on real parts: etcd, kube-apiserver and nats-server as processes, and every service as a process
+//! of its own.
+//!
+//! One program holds them all, so that it is linked once. Each story starts what it needs and ends it; only so
+//! many run at once as `World` and `Simulated` let in. One alone: `cargo xtask test -p anteroom-e2e -- NAME`.
+
+mod calls;
+mod chaos;
+mod conditions;
+mod cuts;
+mod definitions;
+mod enforced;
+mod existing;
+mod hundreds;
+mod kinds;
+mod memory;
+mod mutated;
+mod own_rights;
+mod policies;
+mod pressure;
+mod published;
+mod real_cluster;
+mod references;
+mod relist;
+mod reports;
+mod restarts;
+mod rights;
+mod secrets;
+mod shares;
+mod simulator;
+mod sources;
+mod stops;
+mod surroundings;
+mod traces;
