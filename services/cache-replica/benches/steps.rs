@@ -23,9 +23,6 @@ use anteroom_wire::{
 use clap::Parser;
 use serde_json::{Value, json};
 
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
 /// Each is over all Ingresses, and looks for few of them by something else.
 const EXPRESSIONS: [&str; 10] = [
     "items[?metadata.name == $p].metadata.namespace",

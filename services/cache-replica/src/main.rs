@@ -11,10 +11,6 @@ use anteroom_runtime::{Service, process};
 use anteroom_seal::SealArgs;
 use clap::Parser;
 
-/// Millions of small bodies come and go: jemalloc keeps the heap dense.
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
 /// Builds every view from the log on NATS, and answers queries next to the data.
 #[derive(Debug, Parser)]
 #[command(name = "anteroom-cache-replica", version)]

@@ -14,9 +14,6 @@ use anteroom_runtime::{
 };
 use clap::Parser;
 
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
 /// Scans existing objects with the policies, from views, and writes PolicyReports and Events.
 #[derive(Parser)]
 #[command(name = "anteroom-reporter", version)]

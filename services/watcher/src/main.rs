@@ -15,9 +15,6 @@ use anteroom_seal::SealArgs;
 use anteroom_watcher::Args;
 use clap::Parser;
 
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
 /// Watches sources at the Kubernetes API server and publishes their changes.
 #[derive(Parser)]
 #[command(name = "anteroom-watcher", version)]

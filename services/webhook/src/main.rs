@@ -10,10 +10,6 @@ use anteroom_runtime::{Service, kubernetes::KubernetesArgs, process};
 use anteroom_webhook::Args;
 use clap::Parser;
 
-/// Bodies of reviews come and go: jemalloc keeps the heap dense.
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
 /// Answers AdmissionReviews by the policies, and queries the cache replicas for facts.
 #[derive(Debug, Parser)]
 #[command(name = "anteroom-webhook", version)]

@@ -9,7 +9,7 @@
 //! | what may be kept and is not declared: it is read live meanwhile | no |
 //! | a call that declares to be kept, where the watcher keeps none | no |
 //!
-//! What is missing does not always make the webhook unready, since that takes it away from every other
+//! A missing part does not always make the webhook unready, since that takes it away from every other
 //! policy too:
 //!
 //! | missing | then the webhook |
@@ -18,7 +18,7 @@
 //! | a view that was answered for since it is needed | is not ready any more: readiness is lost |
 //! | what is needed since then (by a policy or an entry that came or changed), and was never there yet | stays ready: it is told beside, and who asks for it gets the error of its state |
 //!
-//! What replicas hold is known from their heartbeats.
+//! Heartbeats of replicas say what they hold.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

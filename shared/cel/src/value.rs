@@ -1,6 +1,6 @@
 //! Values of expressions.
 //!
-//! What comes from the request borrows its JSON; what is computed is shared. So a value is cheap to pass
+//! A value of the request borrows its JSON; a computed one is shared. So a value is cheap to pass
 //! on, whatever its size.
 
 mod compare;

@@ -1,4 +1,4 @@
-//! How long an object of a list takes to scan: `cargo run --release -p anteroom-jmespath --example scan`.
+//! Measures how long an object of a list takes to scan: `cargo run --release -p anteroom-jmespath --example scan`.
 
 #![allow(clippy::print_stdout)] // What it measures is what it is for.
 

@@ -8,7 +8,7 @@ use crate::parser::EXPRESSION_DEPTH_MAX;
 /// A tree that grows from copies of another's terms, for a planner to take a part of an expression by
 /// itself.
 ///
-/// What it makes may hold what no text parses to (see [`Ast::text`]); it is evaluated all the same. No
+/// The tree may hold what no text parses to (see [`Ast::text`]); it is evaluated all the same. No
 /// tree is deeper than [`EXPRESSION_DEPTH_MAX`].
 pub struct Graft<'a> {
     from: &'a Ast,

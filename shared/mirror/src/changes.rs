@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 /// the mirror does not hold. It serves readers that work by views which others hold. Put it into the
 /// mirror's configuration ([`MirrorConfig::changes`](crate::MirrorConfig)). Cheap to clone.
 ///
-/// What a view's writer says of it is no change of it, only an object that comes, changes or goes is.
+/// Only an object that comes, changes or goes is a change of a view; a report of its writer is none.
 #[derive(Clone, Debug, Default)]
 pub struct Changes(Arc<Mutex<Positions>>);
 

@@ -110,7 +110,7 @@ impl MirroredView {
     /// The log is read again from its start. What is served goes on being served as what it is:
     /// complete at its own position, and growing old.
     ///
-    /// What was evicted stays so. What could not be opened is tried again.
+    /// Starts anew. An evicted view stays evicted; one that could not be opened is tried again.
     pub(crate) fn restart(&mut self, incarnation: &Incarnation, another_log: bool) {
         self.seen = Revision(0);
         if *self.view.state() == State::Evicted && self.feed == RecordSource::None {

@@ -1,4 +1,4 @@
-//! What the watcher tells the other services about entries, views and kinds.
+//! Records by which the watcher tells the other services of entries, views and kinds.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a reader of facts is told when it gets none.
+//! Errors that a reader of facts gets in place of them.
 
 use std::fmt;
 

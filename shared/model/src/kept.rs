@@ -1,4 +1,4 @@
-//! Which parts of objects are kept, where not all is.
+//! The parts of objects that a view keeps, where it does not keep all.
 
 use std::collections::BTreeMap;
 

@@ -169,7 +169,7 @@ pub struct Expected {
     /// The file with what the resource has become.
     #[serde(alias = "patchedResource")]
     pub patched_resources: Option<PathBuf>,
-    /// What the file says nothing of is a failure.
+    /// A resource that the file does not name is a failure.
     pub fail_on_missing_resources: bool,
     /// The file with what is generated, which is not run.
     pub generated_resource: Option<PathBuf>,

@@ -10,7 +10,7 @@ use std::{
 
 use anteroom_offline::{Row, RowResult, Suite, check, suites};
 
-/// Where the published policies are; `None`, said aloud, where they are not there.
+/// The folder of the published policies; `None`, said aloud, if it is absent.
 fn folder() -> Option<PathBuf> {
     let folder =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus/kyverno-policies");

@@ -1,6 +1,6 @@
 //! Merge keys of the lists in Kubernetes' own types.
 //!
-//! What API servers publish of their types as `x-kubernetes-patch-merge-key` and
+//! The table holds what API servers publish of their types as `x-kubernetes-patch-merge-key` and
 //! `x-kubernetes-list-map-keys`, as far as a list is merged at all. A list that is not here is replaced.
 
 /// The rules for the lists below one place of a document.

@@ -17,11 +17,11 @@
 //! evaluated where the list is kept, the rule asks for the uses ([`FactRequest::is_part`]) in place of
 //! the list, and comes to the same; [`Rule::reads`] tells which are asked how.
 //!
-//! What a policy uses and this crate does not evaluate is a problem that names the field, never
+//! A feature that a policy uses and this crate does not evaluate is a problem that names the field, never
 //! ignored. A rule on Pods leads to rules for what makes Pods, by the names that Kyverno gives them:
 //! `autogen-NAME` and `autogen-cronjob-NAME`.
 //!
-//! Where behaviour differs from Kyverno's on purpose:
+//! Behaviour differs from Kyverno's on purpose:
 //!
 //! - what an entry of the context cannot be computed or read for is an error wherever the entry is referred
 //!   to; Kyverno tells it once, and takes the entry for missing where the next expression refers to it;

@@ -1,4 +1,4 @@
-//! Whether a concrete call is one that a policy contains.
+//! Checks whether a policy contains a concrete call.
 //!
 //! Whoever can ask for a live read can ask for no more than the policies' own calls: every part that
 //! stands written in the policy must stand in the call, and a variable of the policy matches one name

@@ -22,7 +22,7 @@ pub fn compile(manifest: &Value) -> Result<Policy, Vec<Problem>> {
 /// Compiles a policy for evaluations that are driven by `driver`; see [`compile`].
 ///
 /// # Errors
-/// As there.
+/// The same problems as [`compile`].
 pub fn compile_for(manifest: &Value, driver: Driver) -> Result<Policy, Vec<Problem>> {
     let mut policy = compiler::policy(manifest, driver)?;
     policy.rules.iter_mut().for_each(pushdown::prepare);

@@ -65,14 +65,14 @@ fn every_policy_compiles_or_says_why_not() {
     }
 }
 
-/// What keeps a policy with `context` from compiling where everything is known that can be: rules that are
+/// The reasons for which a policy with `context` may not compile: rules that are
 /// not run, and the objects that exist already.
 const NOT_RUN: &[&str] = &["generate", "verifyImages", "targets", "mutateExisting"];
 
-/// What is published and no policy: Kyverno's own schema refuses it too.
+/// Published files that are no policies: Kyverno's own schema refuses them too.
 const MALFORMED: &[&str] = &["schedule-based-quotas"];
 
-/// How many policies with `context` compile, where the folder is whole.
+/// The number of policies with `context` that compile, if the folder is whole.
 const COMPILED_MIN: usize = 31;
 
 /// Each compiles as it is published.

@@ -1,4 +1,4 @@
-//! What everything rests on that is asked in place of a fact: a rule comes to what it comes to over the
+//! The property on which subqueries rest: with them a rule comes to what it comes to over the
 //! facts themselves, errors included, whatever the rule, the facts and the request.
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ use proptest::{
 use random::{Case, World, case};
 use serde_json::json;
 
-/// How a driver deals with parts.
+/// The way in which a driver deals with parts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Parts {
     /// The facts are asked for instead.

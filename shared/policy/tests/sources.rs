@@ -1,4 +1,4 @@
-//! What the published policies read, entry by entry, and by which road: a view, or a live read and why.
+//! The reads of the published policies, entry by entry: from a view, or by a live read and why.
 
 // Helpers of a test are no tests to clippy.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 
 use published::{folder, policies};
 
-/// How one context entry gets its data.
+/// The source from which one context entry gets its data.
 #[derive(Debug, PartialEq)]
 enum Road {
     /// From the request and other entries.
     Given,
     /// From a view, unchanged: its name.
     View(String),
-    /// By a live read: why.
+    /// A live read, and the reason for it.
     Live(String),
     /// It is not read by this version.
     Unread(String),
@@ -110,7 +110,7 @@ const LIVE: &[(&str, &str, &str)] = &[
 /// Entries that views answer, where the folder is whole.
 const VIEWS_MIN: usize = 30;
 
-/// What this version does not read: image registries, YAML in a
+/// Sources that this version does not read: image registries, YAML in a
 /// Secret, and one policy that is malformed as published.
 const UNREAD: &[&str] = &[
     "imageRegistry",

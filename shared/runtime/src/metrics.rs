@@ -1,6 +1,7 @@
 //! Metrics of a process, as OpenMetrics text.
 
-mod allocations;
+#[cfg(feature = "jemalloc")]
+mod jemalloc;
 mod merge;
 mod proc;
 
@@ -50,6 +51,8 @@ impl Metrics {
             Info::new([("service", service), ("version", env!("CARGO_PKG_VERSION"))]),
         );
         registry.register_collector(Box::new(proc::ProcessCollector));
+        #[cfg(feature = "jemalloc")]
+        registry.register_collector(Box::new(jemalloc::JemallocCollector));
         Self {
             shared: Arc::new(Mutex::new(Shared {
                 scopes: vec![Scope::new(registry)],

@@ -1,4 +1,4 @@
-//! Where the keys come from.
+//! The options that name the keys.
 
 use std::path::PathBuf;
 

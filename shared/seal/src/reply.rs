@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// What a replica answers of a Secret is read by the asker alone.
+    /// Only the asker can read a replica's answer about a Secret.
     #[test]
     fn the_asker_alone_reads_it() {
         let (asker, other) = (ReplyKey::generate().unwrap(), ReplyKey::generate().unwrap());

@@ -73,9 +73,6 @@ struct DemoArgs {
     telemetry: TelemetryArgs,
 }
 
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
 fn main() -> ExitCode {
     let args = DemoArgs::parse();
     // Its parts wait for each other at first, and say so.

@@ -3,9 +3,6 @@
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
 #[tokio::main]
 #[allow(
     clippy::print_stderr,

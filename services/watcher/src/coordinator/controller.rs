@@ -113,7 +113,7 @@ impl Controller {
     /// Works until the term ends.
     ///
     /// # Errors
-    /// Where a poller of API calls ended by itself, which none should.
+    /// A poller of API calls ended by itself, which none should.
     pub(crate) async fn run(
         mut self,
         mut notes: mpsc::Receiver<(Manifests, Note)>,

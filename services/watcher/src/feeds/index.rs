@@ -74,7 +74,7 @@ mod tests {
         })
     }
 
-    /// Of a thousand views, an event looks only at those that it can change.
+    /// An event looks only at the views that it can change, of a thousand.
     #[test]
     fn an_object_is_looked_for_only_where_it_can_be() {
         let mut index = Index::default();

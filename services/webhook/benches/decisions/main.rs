@@ -22,9 +22,6 @@ use serde_json::json;
 use served::{Http, Load};
 use world::World;
 
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
 #[derive(Parser)]
 struct Cli {
     /// The policy that decides.

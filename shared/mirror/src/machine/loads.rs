@@ -8,7 +8,7 @@
 //! repeat, which is known by its position. So the view is handed over to the main reader in one
 //! step, and nothing is lost.
 //!
-//! Where the main reader begins again, every view is read by it from its start, and the others are
+//! If the main reader begins again, it reads every view from its start, and the others are
 //! stopped.
 
 use super::*;

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What `labels.Parse` of Kubernetes says of each: whether it selects an object with these labels, or
+/// The verdict of Kubernetes' `labels.Parse` on each: whether it selects an object with these labels, or
 /// `None` where it refuses.
 #[test]
 fn labels_select_and_are_refused_as_by_the_api_server() {
@@ -126,7 +126,7 @@ fn names_and_values_of_labels_have_a_longest() {
     }
 }
 
-/// What `fields.ParseSelector` of Kubernetes says of each, and its list of the fields that each type
+/// The verdict of Kubernetes' `fields.ParseSelector` on each, and its list of the fields that each type
 /// has.
 #[test]
 fn names_and_namespaces_select_and_are_refused_as_by_the_api_server() {

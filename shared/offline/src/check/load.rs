@@ -102,7 +102,7 @@ fn unique(paths: &[PathBuf]) -> Vec<&PathBuf> {
     found
 }
 
-/// What a `ClusterResource` lists; anything else is a resource itself.
+/// Returns the resources that a `ClusterResource` lists; anything else is a resource itself.
 fn in_cluster(mut manifest: Value) -> Vec<Value> {
     let is_list = manifest["kind"] == "ClusterResource"
         && manifest["apiVersion"]

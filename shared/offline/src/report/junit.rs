@@ -90,7 +90,7 @@ mod tests {
     use super::*;
     use crate::report::testing::checked;
 
-    /// What Jenkins' schema, the strictest of those in use, knows of each element: attributes, and elements in it.
+    /// The elements of Jenkins' schema, the strictest in use: the attributes of each, and the elements in it.
     const KNOWN: &[(&str, &[&str], &[&str])] = &[
         (
             "testsuites",

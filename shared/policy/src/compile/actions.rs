@@ -1,4 +1,4 @@
-//! What violations lead to: `failureAction` and its overrides, of a policy and of a rule.
+//! The consequences of violations: `failureAction` and its overrides, of a policy and of a rule.
 
 use std::sync::Arc;
 

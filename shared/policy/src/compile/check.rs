@@ -1,4 +1,4 @@
-//! How one object, or one element of a `foreach`, is judged: `deny`, `pattern`, `anyPattern`.
+//! The checks of one object, or of one element of a `foreach`: `deny`, `pattern`, `anyPattern`.
 
 use super::{
     conditions,

@@ -1,4 +1,4 @@
-//! What can be known of an expression before a request comes: that its functions exist, and that the
+//! Checks of an expression before a request comes: that its functions exist, and that the
 //! variables it starts from do.
 
 use std::collections::BTreeSet;

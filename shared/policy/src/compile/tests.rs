@@ -1,4 +1,4 @@
-//! What a manifest is compiled to, and what is wrong with one.
+//! Tests of what manifests compile to, and of the problems found in them.
 
 mod context;
 

@@ -1,4 +1,4 @@
-//! Which policies are evaluated on objects that exist, on which, and what is told of the results.
+//! Background scans: the policies that are evaluated on existing objects, the objects, and the results that are reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What a user is told.
+//! The messages of violations and errors, for users.
 
 use anteroom_functions::pattern::Difference;
 

@@ -1,6 +1,6 @@
 //! The objects that exist already under the patches of a rule.
 //!
-//! Which they are is said by the trigger; they are read as facts are, part by part of a long list, of which one at
+//! The trigger says which they are; they are read as facts are, part by part of a long list, of which one at
 //! a time is held. One target that cannot be read, or one object that cannot be patched, keeps no other from being
 //! changed.
 

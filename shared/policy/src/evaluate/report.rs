@@ -1,4 +1,4 @@
-//! What an evaluation asks for, and what it comes to.
+//! The requests of an evaluation for facts, and its outcome.
 
 use std::collections::BTreeMap;
 

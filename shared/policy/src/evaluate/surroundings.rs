@@ -1,4 +1,4 @@
-//! What a request does not carry, asked for where a rule is about it.
+//! Facts that a request does not carry, asked for where a rule is about them.
 
 use std::{collections::BTreeMap, sync::Arc};
 

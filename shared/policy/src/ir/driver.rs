@@ -1,4 +1,4 @@
-//! What may be asked of whoever drives evaluations. Pure.
+//! The abilities of a driver of evaluations. Pure.
 
 /// The abilities of the program that drives evaluations, beyond reading facts. A policy that needs one which is
 /// missing is not ready (`POLICY_UNSUPPORTED`), since it could decide nothing.

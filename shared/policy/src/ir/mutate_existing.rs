@@ -1,4 +1,4 @@
-//! How a rule changes objects that exist already, compiled: `mutate.targets`.
+//! The compiled changes of existing objects: `mutate.targets`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How a rule changes an object, compiled.
+//! The compiled changes of the object under review.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What keeps a policy from being ready.
+//! Problems that keep a policy from being ready.
 
 use std::fmt;
 

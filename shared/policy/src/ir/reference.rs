@@ -1,4 +1,4 @@
-//! What a policy reads: the targets of its facts, and the references that have to be kept for it.
+//! The reads of a policy: the targets of its facts, and the references that have to be kept for it.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What a rule sees of an AdmissionReview's request.
+//! The request of an AdmissionReview, as rules see it.
 
 use anteroom_functions::images;
 use anteroom_jmespath::EvalSeed;
@@ -42,7 +42,7 @@ pub enum RequestError {
 
 /// The `request` of an AdmissionReview, checked once.
 ///
-/// What is matched is `object`, or `oldObject` of a DELETE.
+/// An admission request. Rules match its `object`, or `oldObject` of a DELETE.
 #[derive(Clone, Debug)]
 pub struct AdmissionRequest {
     /// The context that variables are resolved in: `request`, `serviceAccountName`,

@@ -1,4 +1,4 @@
-//! Whether objects that exist are some that a rule of a policy may see or change.
+//! Checks whether a rule of a policy may see or change existing objects.
 //!
 //! A label selector, and what only a trigger knows, are not held against an object: they narrow what the rule
 //! asks for, and nothing here widens it beyond its kind, namespace and name.

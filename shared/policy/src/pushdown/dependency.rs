@@ -1,4 +1,4 @@
-//! How an expression depends on one variable.
+//! The dependency of an expression on one variable.
 //!
 //! A walk down the tree from the root, as far as terms are evaluated on the context itself: JMESPath has
 //! no way back to the context from inside a projection, a filter or a pipe, so a variable can be referred
@@ -39,6 +39,8 @@ pub(super) struct Function {
     pub(super) is_strict: bool,
     /// Its value may be that of the variable.
     pub(super) may_be_itself: bool,
+    /// The variable stands left of `[]` or a filter, where an argument that a function refuses comes to null.
+    pub(super) forgives_refusals: bool,
 }
 
 /// The meaning of a name that is looked up in the context.
@@ -69,6 +71,7 @@ pub(super) fn of(
         text: expression.as_str(),
         ast,
         name,
+        is_list: false,
         found: Function {
             is_strict: true,
             ..Function::default()
@@ -163,6 +166,8 @@ struct Walk<'w> {
     text: &'w str,
     ast: &'w Ast,
     name: &'w dyn Fn(&str) -> Name,
+    /// The walk is left of `[]` or of a filter.
+    is_list: bool,
     found: Function,
 }
 
@@ -176,6 +181,7 @@ impl Walk<'_> {
             Term::Field(_) => {
                 self.found.variables.push(self.ast.span_bytes(id));
                 self.found.is_strict &= strict;
+                self.found.forgives_refusals |= self.is_list;
                 Ok(())
             }
             Term::Path(steps) => self.first(steps, strict),
@@ -200,11 +206,11 @@ impl Walk<'_> {
                 condition,
                 right,
             } => {
-                self.term(*left, false)?;
+                self.list(*left)?;
                 self.inside(*condition)?;
                 self.inside(*right)
             }
-            Term::Flatten(left) => self.term(*left, false),
+            Term::Flatten(left) => self.list(*left),
             Term::Call {
                 function,
                 arguments,
@@ -218,6 +224,14 @@ impl Walk<'_> {
             Term::ProjectValues { .. } => Err(of_order(".*")),
             _ => Err("it builds a list or an object of several values".to_owned()),
         }
+    }
+
+    /// Walks a term that stands left of `[]` or of a filter.
+    fn list(&mut self, id: TermId) -> Result<(), String> {
+        let outer = std::mem::replace(&mut self.is_list, true);
+        let outcome = self.term(id, false);
+        self.is_list = outer;
+        outcome
     }
 
     fn all(&mut self, terms: &[TermId], strict: bool) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! What a rule reads, said to people.
+//! The reads of a rule, explained to people.
 
 use anteroom_model::EntryKind;
 

@@ -1,4 +1,4 @@
-//! What of a fact a rule can read, where it wants the fact whole.
+//! The fields of a fact that a rule can read, where it wants the fact whole.
 //!
 //! A fact is followed from the context entry to whatever is made of it in the rule: variables of the
 //! context, elements of a `foreach`. What no expression reads of it, and no pattern, does not have to

@@ -1,4 +1,4 @@
-//! What a policy reads, before any request comes.
+//! The reads of a policy, as known before any request comes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Which parts of a request's JSON a policy can read, and reading no more than those.
+//! The parts of a request's JSON that a policy can read, and a reader of no more than those.
 //!
 //! A review carries far more than is looked at: managed fields, the user's groups, options, the old
 //! object. What a policy's expressions read of it is known when they are compiled, so the rest is

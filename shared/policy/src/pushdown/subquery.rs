@@ -1,4 +1,4 @@
-//! What is asked for in place of a fact: one query made of the entry's own expression and of a use of it.
+//! Subqueries, asked in place of a fact: one query made of the entry's own expression and of a use of it.
 //!
 //! | the entry's expression | the use of `rules` | what is asked |
 //! |---|---|---|
@@ -24,6 +24,8 @@ use super::{
 use crate::ir::subquery::{Side, Subquery};
 
 const FORGIVEN: &str = "a key that is missing would be an error, and null in the query";
+const REFUSED: &str =
+    "an argument that its function refuses would be an error, and null in the query";
 
 /// An expression about a fact, and the expression of the fact.
 pub(super) struct Use<'u> {
@@ -138,6 +140,9 @@ impl Use<'_> {
         match (self.own_may_miss(), function.may_miss) {
             (false, false) => Ok(format!("{own} | {}", self.written(function, "@"))),
             (true, _) if !function.is_strict => Err(FORGIVEN.to_owned()),
+            _ if function.forgives_refusals && !own.ast().functions().is_empty() => {
+                Err(REFUSED.to_owned())
+            }
             _ => Ok(self.written(function, &format!("({own})"))),
         }
     }

@@ -49,7 +49,7 @@ validate:
     "#);
 }
 
-/// What the published policies do with what they read: the entry's expression, and the condition.
+/// The uses of facts in the published policies: the entry's expression, and the condition.
 #[test]
 fn what_published_policies_ask() {
     let asked = |query: &str, key: &str, operator: &str, value: &str| {
@@ -157,6 +157,28 @@ fn behind_a_projection_nothing_is_asked_that_may_miss_a_key() {
     }
 }
 
+/// An argument that a function refuses is an error of the entry's expression by itself. Left of `[]` or of a
+/// filter it would come to null.
+#[test]
+fn a_use_that_would_forgive_what_the_entry_refuses_is_not_asked() {
+    for (own, key, is_asked) in [
+        ("length(items)", "v[].host && request.object.host", false),
+        ("length(items)", "v[?a].host && request.object.host", false),
+        ("length(items)", "v[0].host && request.object.host", true),
+        ("length(items)", "v[].host", true),
+        ("items[]", "v[].host && request.object.host", true),
+    ] {
+        let reads = reads(&format!(
+            "\ncontext: [{{name: v, cachedContextEntry: {{name: e, jmesPath: \"{own}\"}}}}]\nvalidate: {{deny: {{conditions: [{{key: \"{{{{ {key} }}}}\", operator: Equals, value: x}}]}}}}\n"
+        ));
+        assert_eq!(
+            reads.contains("Part of v") || reads.contains("Probe(\"Equals\") of v"),
+            is_asked,
+            "{own} {key}: {reads}"
+        );
+    }
+}
+
 #[test]
 fn a_rule_that_shows_all_that_is_loaded_loads_all() {
     let asks = |message: &str| {
@@ -181,7 +203,7 @@ validate:
     }
 }
 
-/// What of a fact is sent that is needed whole: what the rule can read of it.
+/// A fact that is needed whole is sent with the fields that the rule can read.
 #[test]
 fn a_list_that_is_needed_is_cut_to_what_is_read() {
     let cut = |own: &str, list: &str, conditions: &str| {
@@ -281,7 +303,7 @@ validate:
     }
 }
 
-/// Of two facts in one expression the first that can be asked for it is, and is told of the other.
+/// The first of two facts in one expression that can be asked is asked, and is given the other.
 #[test]
 fn one_of_two_facts_is_asked_and_given_the_other() {
     let asked = |key: &str, more: &str| {

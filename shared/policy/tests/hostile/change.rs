@@ -21,7 +21,7 @@ impl<'a> Tape<'a> {
     }
 }
 
-/// What breaks out of quotes, expressions, patterns, paths, numbers and quantities.
+/// Texts that break out of quotes, expressions, patterns, paths, numbers and quantities.
 const HOSTILE: [&str; 48] = [
     "",
     "'",
@@ -185,7 +185,7 @@ fn nested_around(value: Value, levels: usize) -> Value {
     (0..levels).fold(value, |inner, _| json!([inner]))
 }
 
-/// As an API server sends it, with the object in it.
+/// Returns a request as an API server sends it, with the object in it.
 pub(crate) fn request(object: Value, tape: &mut Tape<'_>) -> Value {
     let operation = *tape.pick(&["CREATE", "CREATE", "UPDATE", "DELETE", "CONNECT"]);
     let kind = object["kind"].as_str().unwrap_or("Pod").to_owned();

@@ -29,11 +29,11 @@ use serde_json::{Value, json};
 /// Steps of one evaluation: facts and parts have limits of their own, far below.
 const STEPS_MAX: usize = 1_000;
 
-/// How much larger a rule may make an object than object and policy together: a patch for each of the
+/// The factor by which a rule may make an object larger than object and policy together: a patch for each of the
 /// elements that a `foreach` goes through.
 const GROWTH_MAX: usize = 1_000;
 
-/// What was seen; a run that saw little says little.
+/// Counts of what was seen; a run that saw little says little.
 #[derive(Debug, Default)]
 struct Seen {
     compiled: Cell<usize>,

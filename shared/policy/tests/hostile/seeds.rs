@@ -1,4 +1,4 @@
-//! What is changed at random: policies that use all of the language, and objects that they speak of.
+//! Seeds that are changed at random: policies that use all of the language, and objects that they speak of.
 
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::plain;
 
-/// What is made of a fact that is followed through the rule: of elements, and of a variable.
+/// Uses of a fact that is followed through the rule: of elements, and of a variable.
 const FOLLOWED: [&str; 36] = [
     "element.host",
     "element.host",

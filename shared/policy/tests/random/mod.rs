@@ -16,11 +16,11 @@ pub(crate) struct Case {
     pub(crate) world: World,
 }
 
-/// What each source holds, or why it does not say.
+/// The content of each source, or the error that it answers with.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     document: Value,
-    /// Whether it is the source of `other`.
+    /// The error of one source, and whether that is the source of `other`.
     broken: Option<(bool, FactError)>,
 }
 
@@ -123,7 +123,7 @@ fn document() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// What can be asked for in place of a fact, most often.
+/// Uses that can be asked for in place of a fact, most often.
 const USES: [&str; 67] = [
     // A name that nobody knows is a key that is missing.
     "V || nobody",
@@ -195,7 +195,7 @@ const USES: [&str; 67] = [
     "not_null(V[0].host, 'x')",
 ];
 
-/// What cannot, and what is about something else.
+/// Uses that cannot, and expressions about something else.
 const OTHERS: [&str; 25] = [
     "V",
     "V",

@@ -5,10 +5,8 @@ use std::fmt;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _},
-    metrics::{counter::ConstCounter, gauge::ConstGauge},
+    metrics::gauge::ConstGauge,
 };
-
-use super::allocations::allocations;
 
 /// Read anew at every scrape.
 #[derive(Debug)]
@@ -16,50 +14,24 @@ pub(super) struct ProcessCollector;
 
 impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
-        let gauges = [
-            (
-                "process_resident_memory_bytes",
-                "Resident memory of the process",
-                resident_bytes(),
-            ),
-            (
-                "anteroom_allocator_allocated_bytes",
-                "Bytes in live allocations, as jemalloc counts them",
-                jemalloc_bytes(tikv_jemalloc_ctl::stats::allocated::read),
-            ),
-            (
-                "anteroom_allocator_resident_bytes",
-                "Bytes in resident pages, as jemalloc counts them",
-                jemalloc_bytes(tikv_jemalloc_ctl::stats::resident::read),
-            ),
-        ];
-        for (name, help, bytes) in gauges {
-            let Some(bytes) = bytes else { continue };
-            let gauge = ConstGauge::new(i64::try_from(bytes).unwrap_or(i64::MAX));
-            let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
-            gauge.encode(metric)?;
-        }
-        let Some(allocations) = allocations() else {
-            return Ok(());
-        };
-        for (name, help, count) in [
-            (
-                "anteroom_allocator_allocations",
-                "Allocations ever made, as jemalloc counts them",
-                allocations.count,
-            ),
-            (
-                "anteroom_allocator_bytes",
-                "Bytes ever allocated, as jemalloc counts them",
-                allocations.bytes,
-            ),
-        ] {
-            let counter = ConstCounter::new(count);
-            let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
-            counter.encode(metric)?;
+        if let Some(bytes) = resident_bytes() {
+            let help = "Resident memory of the process";
+            encode_gauge(&mut encoder, "process_resident_memory_bytes", help, bytes)?;
         }
         Ok(())
     }
+}
+
+/// Encodes one gauge without labels.
+pub(super) fn encode_gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> Result<(), fmt::Error> {
+    let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+    let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
+    gauge.encode(metric)
 }
 
 /// The second field of `/proc/self/statm`, in pages; `None` off Linux.
@@ -82,13 +54,4 @@ fn page_bytes() -> u64 {
             (word(key) == Some(AT_PAGESZ)).then(|| word(value))?
         })
         .map_or(4096, |bytes| bytes as u64)
-}
-
-/// `None` where jemalloc is not the allocator: it is linked in, but has allocated nothing.
-fn jemalloc_bytes(read: fn() -> tikv_jemalloc_ctl::Result<usize>) -> Option<u64> {
-    tikv_jemalloc_ctl::epoch::advance().ok()?;
-    match tikv_jemalloc_ctl::stats::allocated::read().ok()? {
-        0 => None,
-        _ => read().ok().map(|bytes| bytes as u64),
-    }
 }

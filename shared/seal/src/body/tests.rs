@@ -1,4 +1,4 @@
-//! What a seal holds, and what it refuses.
+//! Tests of what a seal holds, and of what it refuses.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ fn key() -> ObjectKey {
     ObjectKey::new("apps", "token")
 }
 
-/// What the log holds is not what was sealed, and comes back whole.
+/// The log holds other bytes than were sealed, and they come back whole.
 #[test]
 fn it_comes_back_and_is_not_readable_in_between() {
     let ring = ring(&[("k1", 1)]);

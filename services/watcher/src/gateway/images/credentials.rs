@@ -4,7 +4,7 @@
 //! {"auths": {"registry.corp/team": {"auth": base64(NAME:PASSWORD)}, "https://index.docker.io/v1/": …}}
 //! ```
 //!
-//! Of all that match an image, the one that says most of its repository is taken.
+//! The credentials that name most of the image's repository are taken, of all that match.
 
 use std::{collections::BTreeMap, fmt};
 

@@ -1,6 +1,6 @@
 //! The registries that may be asked, and their addresses. Pure.
 //!
-//! Who writes a Pod names the host, and who owns a name says where it is. So addresses are judged once a
+//! The author of a Pod names the host, and the owner of a name says where it is. So addresses are judged once a
 //! name is resolved, and only those that may be are connected to: nobody resolves it again in between.
 
 use std::net::IpAddr;

@@ -1,6 +1,6 @@
 //! Asks one image's registry, as long as the image is read, and signs in where it asks for it.
 //!
-//! Who writes a Pod names the registry, which may be anybody's. So credentials are found by the registry's
+//! The author of a Pod names the registry, which may be anybody's. So credentials are found by the registry's
 //! own name, and sent to it and to whoever it sends for a token, and to nobody that a redirect leads to:
 //! only what the registry itself says is taken for its challenge.
 

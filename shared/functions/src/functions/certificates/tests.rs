@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What Go makes of the same certificate and of the same request.
+/// Expected: the output of Go for the same certificate and the same request.
 #[test]
 fn a_certificate_and_a_request_read_as_in_go() {
     for (text, expected) in [

@@ -160,7 +160,7 @@ fn without_a_seed_there_is_no_time() {
     }
 }
 
-/// What Go 1.26 reads, in UTC.
+/// Expected: the values that Go 1.26 reads, in UTC.
 #[test]
 fn layouts_are_read_as_go_reads_them() {
     for (layout, text, expected) in [

@@ -177,7 +177,7 @@ fn the_numbers_of_expressions_and_variables_are_limited() {
     );
 }
 
-/// What the rules of a policy on Pods say of what makes Pods.
+/// The rules of a policy on Pods, as derived for the kinds that make Pods.
 #[test]
 fn rules_are_derived_for_what_makes_pods() {
     let manifest: Value = serde_saphyr::from_str(

@@ -80,7 +80,7 @@ fn secrets_of_registries_have_names_and_are_so_many() {
     }
 }
 
-/// What is wrong with a source is said of the field.
+/// A problem with a source names the field.
 #[test]
 fn what_is_malformed_in_a_source() {
     insta::assert_snapshot!(rule_problems(

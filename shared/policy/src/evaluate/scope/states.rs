@@ -1,4 +1,4 @@
-//! What is known of each entry of a rule's context.
+//! The state of each entry of a rule's context.
 
 use std::sync::Arc;
 

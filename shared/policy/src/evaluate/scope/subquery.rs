@@ -1,6 +1,6 @@
 //! Uses of a fact that are asked for in place of the fact.
 //!
-//! What is asked for here is never more than a shorter way. Wherever it leads nowhere (`None`), the use
+//! A subquery is never more than a shorter way. Wherever it leads nowhere (`None`), the use
 //! is evaluated over the fact itself, and comes to what it comes to there, errors included.
 
 use std::{collections::BTreeMap, sync::Arc};

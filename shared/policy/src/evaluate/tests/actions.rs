@@ -1,4 +1,4 @@
-//! What a violation leads to, for which object.
+//! Tests of the consequence of a violation, by object.
 
 use super::*;
 use crate::{Driver, FailureAction::*, compile_for};
@@ -349,7 +349,7 @@ fn match_conditions_are_evaluated_for_requests_and_for_what_exists() {
     }
 }
 
-/// Of a policy on Services in one namespace.
+/// The policy is on Services in one namespace.
 #[test]
 fn a_failed_condition_is_an_error_only_of_rules_that_may_match() {
     let policy = |kind: &str, namespace: &str, expression: &str| {

@@ -1,4 +1,4 @@
-//! Which requests a rule is applied to, by more than what its filters say.
+//! Tests of the requests that a rule is applied to, beyond its filters.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a rule loads, and when.
+//! Tests of what a rule loads, and when.
 
 use anteroom_model::EntryKind;
 

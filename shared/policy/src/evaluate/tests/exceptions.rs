@@ -13,7 +13,7 @@ fn exception(spec: &str) -> PolicyException {
     PolicyException::compile(&manifest, crate::Driver::ALL).unwrap_or_else(|p| panic!("{p:#?}"))
 }
 
-/// What becomes of the policy's first rule, and what was asked.
+/// Returns the outcome of the policy's first rule, and the requests for facts.
 fn judged(
     policy: &Policy,
     exceptions: &[PolicyException],

@@ -26,7 +26,7 @@ fn report(
     drive(&policy(&shows(entry)), &request, answer).0.outcome
 }
 
-/// What it asks for.
+/// Returns the request that an entry leads to.
 fn asked(entry: &str) -> FactRequest {
     let mut found = None;
     report(entry, |fact| {
@@ -288,7 +288,7 @@ validate: {message: "{{ v }}", deny: {conditions: {all: [{key: "{{ v }}", operat
     assert!(error.to_string().contains("urlPath: variable"), "{error}");
 }
 
-/// As Kyverno's `lazyload` cases ask for.
+/// The cases are those of Kyverno's `lazyload`.
 #[test]
 fn a_call_is_made_when_it_is_needed_and_not_before() {
     let rule = r#"

@@ -396,7 +396,7 @@ fn what_is_here_and_what_is_referred_to() {
     assert!(matches!(found, RuleOutcome::Error(_)), "{found:?}");
 }
 
-/// What is not there has no elements; a variable that comes to null is no list.
+/// A missing list has no elements; a variable that comes to null is no list.
 #[test]
 fn a_list_that_is_a_variable_without_a_value() {
     let judge = |path: &str| {

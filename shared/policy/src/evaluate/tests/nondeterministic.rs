@@ -34,7 +34,7 @@ fn asked(rule: &str, request: &AdmissionRequest, data: &Value) -> (RuleOutcome, 
     }
 }
 
-/// As it is answered where the data is kept: nobody says what time it is there.
+/// Answers as a replica does, which nobody tells the time.
 fn answer(fact: &FactRequest, data: &Value) -> Result<Value, FactError> {
     let text = match &*fact.expression {
         "" => "@",
@@ -125,7 +125,7 @@ fn a_use_by_the_time_is_evaluated_in_the_rule() {
     }
 }
 
-/// What chance gave is the same in every step, is asked for once, and differs from use to use.
+/// A random value is the same in every step, is asked for once, and differs from use to use.
 #[test]
 fn chance_gives_one_value_for_each_use() {
     let rule = "

@@ -1,4 +1,4 @@
-//! What is asked in place of a fact, and when.
+//! Tests of subqueries: what is asked in place of a fact, and when.
 
 use super::*;
 
@@ -167,7 +167,7 @@ fn a_part_without_an_answer_leaves_it_to_the_fact() {
     assert_eq!(report.facts[0].error, Some(unsynced()));
 }
 
-/// What stands in for a source that has nothing is looked into here.
+/// The default of a source that has nothing is looked into here.
 #[test]
 fn a_default_stands_in_for_what_is_asked_too() {
     let rule = deny(

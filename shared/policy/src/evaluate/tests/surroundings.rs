@@ -13,7 +13,7 @@ fn about(matching: &str) -> Policy {
     policy(&format!("{{{matching}, validate: {{{DENY}}}}}"))
 }
 
-/// What the namespace and the bindings say.
+/// Answers for the namespace and the bindings.
 fn world(fact: &FactRequest) -> Result<Value, FactError> {
     Ok(match &fact.target {
         FactTarget::NamespaceLabels { namespace } => {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What the rule comes to where the expression is compared.
+/// Returns the outcome of a rule that compares the expression.
 fn judged(expression: &str, value: &Value) -> RuleOutcome {
     let key = format!("{{{{ {expression} }}}}");
     let rule = json!({

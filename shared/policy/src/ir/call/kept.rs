@@ -1,4 +1,4 @@
-//! Which GETs of the Kubernetes API a view answers as the API server does.
+//! The GETs of the Kubernetes API that a view answers as the API server does.
 
 use anteroom_model::ObjectKey;
 

@@ -46,7 +46,7 @@ pub(crate) fn request(a: &str, b: &str) -> AdmissionRequest {
     .unwrap()
 }
 
-/// What the entry asks for, or the rule's error.
+/// Returns the target that the entry asks for, or the rule's error.
 pub(crate) fn target(policy: &Policy, request: &AdmissionRequest) -> Result<FactTarget, String> {
     let rule: &Rule = &policy.rules()[0];
     match Evaluation::start(policy, rule, request).step() {
@@ -118,7 +118,7 @@ fn object(group: &str, resource: &str, namespace: &str, name: &str) -> NamedObje
     }
 }
 
-/// Which paths a view answers, from which reference, and narrowed how.
+/// Each path that a view answers, with its reference and its narrowing.
 #[test]
 fn a_path_of_a_collection_or_an_object_is_kept() {
     let in_ns = |target: KeptTarget, namespace: &str| KeptTarget {
@@ -240,7 +240,7 @@ fn a_path_of_a_collection_or_an_object_is_kept() {
     }
 }
 
-/// What a view does not answer as the API server does is read from the API server.
+/// A call that a view answers otherwise than the API server is read from the API server.
 #[test]
 fn what_no_view_answers_alike_is_not_kept_and_cannot_be_declared() {
     for path in [

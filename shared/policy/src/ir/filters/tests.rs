@@ -1,6 +1,6 @@
 use super::*;
 
-/// As in `Pod/exec ns/name`, of the core group, or `apps/v1:Deployment ns/name`.
+/// Reads a subject, as in `Pod/exec ns/name`, of the core group, or `apps/v1:Deployment ns/name`.
 fn subject(text: &str) -> Filtered<'_> {
     let (what, place) = text.split_once(' ').unwrap();
     let (version, kind) = what.split_once(':').unwrap_or(("/v1", what));
@@ -69,7 +69,7 @@ fn each_part_narrows_a_filter() {
     }
 }
 
-/// What is said of everything in a namespace is said of the Namespace too, wherever it is said to live.
+/// A filter of everything in a namespace matches the Namespace too, wherever it is said to live.
 #[test]
 fn a_namespace_goes_with_what_is_in_it() {
     for (text, what, expected) in [

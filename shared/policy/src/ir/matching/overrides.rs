@@ -1,4 +1,4 @@
-//! Which override of a rule's failure action is about a request.
+//! The override of a rule's failure action that applies to a request.
 
 use anteroom_functions::wildcard;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What the webhook has to be called for, by what a rule matches. Pure.
+//! The requests that the webhook has to be called for, from what a rule matches. Pure.
 
 use super::Match;
 use crate::ir::{KindPattern, Operation, Phase};

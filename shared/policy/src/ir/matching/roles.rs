@@ -1,4 +1,4 @@
-//! Which roles a user has, by the bindings of the cluster.
+//! The roles of a user, by the bindings of the cluster.
 //!
 //! A view gives the bindings that name the user, or a group of the user's; which of them count is decided
 //! here, as the API server does: by the kind of each subject.

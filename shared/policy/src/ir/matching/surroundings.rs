@@ -1,4 +1,4 @@
-//! What a request does not carry, and a rule may be about: the labels of its namespace, the roles of its
+//! Facts that a request does not carry, and a rule may be about: the labels of its namespace, the roles of its
 //! user.
 
 use std::{borrow::Cow, ops::Not, sync::Arc};

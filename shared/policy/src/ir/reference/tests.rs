@@ -8,7 +8,7 @@ fn collection(group: Option<&str>, resource: &str) -> Reference {
     })
 }
 
-/// What one policy was allowed to read is found by no other.
+/// No policy finds what another was allowed to read.
 #[test]
 fn what_may_be_secrets_is_named_for_each_policy() {
     let policies = [

@@ -1,4 +1,4 @@
-//! Where the `{{ }}` are in a text.
+//! A scanner for the `{{ }}` of a text.
 
 /// Placeholders inside placeholders, the outermost counted; deeper is a problem.
 pub(crate) const NESTING_MAX: usize = 16;

@@ -1,4 +1,4 @@
-//! What an expression reads of the request.
+//! The parts of the request that an expression reads.
 
 use anteroom_jmespath::ast::{Argument, Ast, Term, TermId};
 

@@ -14,7 +14,7 @@ pub(crate) fn cut(parts: &RequestParts, request: &AdmissionRequest) -> Admission
     cut.with_resource_kind(request.group(), request.version(), request.kind())
 }
 
-/// What is left of `object`, read as an expression reads it.
+/// Returns the parts of `object` that an expression reads.
 fn left(expression: &str, object: &Value) -> Value {
     let mut parts = RequestParts(Tree::NONE);
     let prepared = Prepared::parse(expression).unwrap();

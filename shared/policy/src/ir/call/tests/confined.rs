@@ -1,4 +1,4 @@
-//! What a namespaced policy may call.
+//! Tests of the calls that a namespaced policy may make.
 
 use super::*;
 

@@ -204,7 +204,7 @@ fn annotations_match_whole_or_by_wildcard() {
     ));
 }
 
-/// Who asks, on top of [`request`].
+/// Returns [`request`] with this user.
 fn asked_by(user: &Value) -> AdmissionRequest {
     AdmissionRequest::new(json!({
         "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": "Pod"},

@@ -1,4 +1,4 @@
-//! Which part of an expression each variable stands in.
+//! A lexer that says which part of an expression each variable stands in.
 
 use super::{Binding, JsonPiece, Parameter, Piece};
 use crate::ir::template::{Segment, Template, TemplateProblem, Variable, scan};

@@ -1,8 +1,5 @@
 //! The bodies of the fuzz targets on a stable toolchain: their seeds, a fixed stream of mutations of
 //! them, and generated expressions and documents.
-#![allow(clippy::unwrap_used)] // In the helpers of tests as in tests.
-
-mod support;
 
 use std::fs;
 use std::path::Path;
@@ -108,8 +105,8 @@ proptest! {
 
     #[test]
     fn evaluate_keeps_to_its_budget(
-        text in support::expression(FUNCTIONS),
-        document in support::document(),
+        text in crate::support::expression(FUNCTIONS),
+        document in crate::support::document(),
     ) {
         fuzzing::evaluate(format!("{text}\0{document}").as_bytes());
     }

@@ -9,9 +9,6 @@
 //! * `to_string` of a number that was computed: the crate computes floats, so `abs(-4)` reads `4.0`.
 //! * Integers beyond 2^53, floats that differ in their last digits, and invalid arguments of `map` and
 //!   the like that are not reached: none is generated.
-#![allow(clippy::unwrap_used)] // In the helpers of tests as in tests.
-
-mod support;
 
 use anteroom_jmespath::{Environment, Expression};
 use proptest::prelude::*;
@@ -59,8 +56,8 @@ proptest! {
 
     #[test]
     fn what_the_oracle_answers_is_answered(
-        text in support::expression(FUNCTIONS),
-        document in support::document(),
+        text in crate::support::expression(FUNCTIONS),
+        document in crate::support::document(),
     ) {
         prop_assume!(!text.contains(".*.") && !text.contains(".*["));
         let parsed = Expression::parse(&text);
@@ -69,7 +66,7 @@ proptest! {
         let ours = expression.evaluate_json(&document, &Environment::default());
         match (&ours, &oracle(&text, &document)) {
             (Err(_), None) => {}
-            (Ok(ours), Some(theirs)) if support::same(ours, theirs) => {}
+            (Ok(ours), Some(theirs)) if crate::support::same(ours, theirs) => {}
             (_, theirs) => prop_assert!(false, "{text} on {document}: {ours:?}, not {theirs:?}"),
         }
     }

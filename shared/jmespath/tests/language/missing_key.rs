@@ -1,6 +1,5 @@
 //! With `MissingKey::Error`, a key that an object lacks is an error exactly where Kyverno's fork of
 //! go-jmespath says so. What is expected here is what that fork answered (v0.4.1-0.20231124160150-95e59c162877).
-#![allow(clippy::unwrap_used)] // In the helpers of tests as in tests.
 
 use anteroom_jmespath::{Budget, Environment, EvalError, Expression, MissingKey};
 use serde_json::{Value, json};

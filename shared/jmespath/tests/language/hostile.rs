@@ -1,6 +1,5 @@
 //! Expressions and documents that mean harm: each ends in a value or a typed error, in a debug build,
 //! on a stack of 2 MiB.
-#![allow(clippy::unwrap_used)] // In the helpers of tests as in tests.
 
 use std::thread;
 

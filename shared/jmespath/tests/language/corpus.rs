@@ -1,5 +1,4 @@
 //! Every JMESPath expression in Kyverno's published policies parses, read from beside the workspace.
-#![allow(clippy::unwrap_used)] // In the helpers of tests as in tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};

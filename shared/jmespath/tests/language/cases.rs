@@ -1,6 +1,5 @@
 //! Cases of ours: what the product adds to JMESPath, and enough of JMESPath that the tests mean
 //! something without the official suite.
-#![allow(clippy::unwrap_used)] // In the helpers of tests as in tests.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
-//! Where the text of a tree parses, it parses to the same tree: different trees have different texts.
-#![allow(clippy::unwrap_used)]
+//! The text of a tree parses to the same tree, if it parses at all: different trees have different texts.
 
 use anteroom_jmespath::{
     Expression,
@@ -7,7 +6,7 @@ use anteroom_jmespath::{
 };
 use proptest::prelude::*;
 
-/// Whether two trees are the same, wherever their terms lie.
+/// Returns whether two trees are the same, wherever their terms lie.
 fn same(one: (&Ast, TermId), other: (&Ast, TermId)) -> bool {
     let ((a, at), (b, bt)) = (one, other);
     let (s, t) = (a.term(at), b.term(bt));

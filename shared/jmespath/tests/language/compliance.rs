@@ -1,5 +1,5 @@
 //! The official compliance suite (jmespath/jmespath.test), read from beside the workspace: its
-//! licence keeps it out of the project. `tests/cases.rs` holds cases of ours.
+//! licence keeps it out of the project. `cases.rs` holds cases of ours.
 
 use std::fs;
 use std::path::{Path, PathBuf};

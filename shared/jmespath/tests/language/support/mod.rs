@@ -1,5 +1,4 @@
 //! Random documents and expressions, shared by the property tests.
-#![allow(dead_code)] // Not every test uses everything.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
