@@ -1,8 +1,6 @@
 //! Entries and policies as the API server has them, read so that a malformed one is still somebody
 //! who can be told.
 
-use std::sync::Arc;
-
 use anteroom_jmespath::Expression;
 use anteroom_model::{EntryKind, ErrorCode, Failure, ResourceVersion};
 use anteroom_policy::{
@@ -13,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    coordinator::{effect::Record, rules},
+    coordinator::{effect::Record, rules::RulesStatus},
     gateway::rights::Need,
     source::{
         api::{
@@ -181,9 +179,9 @@ pub(crate) struct PolicyManifest {
     /// Changes of what exists that its rules make, by rule.
     pub changes: Vec<(String, Need)>,
     /// The fields that its status should have of its rules.
-    pub rules: Arc<Value>,
+    pub rules: RulesStatus,
     /// The fields that its status has of them.
-    pub rules_now: Option<Arc<Value>>,
+    pub rules_now: Option<RulesStatus>,
 }
 
 /// The API version of policies.
@@ -209,7 +207,7 @@ impl PolicyManifest {
             conditions: Vec::new(),
             not_run: Vec::new(),
             changes: Vec::new(),
-            rules: Arc::default(),
+            rules: RulesStatus::default(),
             rules_now: None,
         };
         match read.compile(object, kind) {
@@ -249,8 +247,8 @@ impl PolicyManifest {
             }
             Err(problems) => self.problems = problems,
         }
-        self.rules = Arc::new(rules::status_fields(&manifest, &self.not_run));
-        self.rules_now = Some(Arc::new(rules::current_fields(&status)));
+        self.rules = RulesStatus::of_policy(&manifest, &self.not_run);
+        self.rules_now = Some(RulesStatus::read(&status));
         let conditions = status.get("conditions").cloned().unwrap_or_default();
         self.conditions = serde_json::from_value(conditions).unwrap_or_default();
         Ok(published)

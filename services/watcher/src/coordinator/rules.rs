@@ -5,6 +5,8 @@
 //! `notRun` is ours: `[{rule, kind, message}]`; so is `notPermitted`, of rules that change what exists and lack a right
 //! to: `[{rule, message}]`, while there are any.
 
+use std::sync::Arc;
+
 use anteroom_policy::{NotRun, derived_rules};
 use serde_json::{Value, json};
 
@@ -19,14 +21,64 @@ const KINDS: [(&str, &str); 4] = [
 ];
 
 /// The field of the rules that lack a right.
-pub(crate) const NOT_PERMITTED: &str = "notPermitted";
+const NOT_PERMITTED: &str = "notPermitted";
 
 /// The longest text of derived rules that a status repeats whole. Beyond it, it gives their names alone:
 /// a policy of a megabyte must not become one of three.
 const DERIVED_BYTES_MAX: usize = 64 << 10;
 
-/// The fields of the status, for a merge patch: each is given, so that what was said before goes.
-pub(crate) fn status_fields(manifest: &Value, not_run: &[NotRun]) -> Value {
+/// The fields of a policy's status about its rules.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct RulesStatus {
+    /// All of them but one, as JSON with sorted keys: as a value it would take ten times as many bytes.
+    fields: Arc<str>,
+    /// Rules that may change nothing, as [`not_permitted`] returns them.
+    pub(crate) not_permitted: Value,
+}
+
+impl RulesStatus {
+    /// Returns the status of a policy whose rules lack no right.
+    pub(crate) fn of_policy(manifest: &Value, not_run: &[NotRun]) -> Self {
+        Self {
+            fields: status_fields(manifest, not_run).to_string().into(),
+            not_permitted: Value::Null,
+        }
+    }
+
+    /// Reads the same fields from a status.
+    pub(crate) fn read(status: &Value) -> Self {
+        let fields = FIELDS.map(|field| (field.to_owned(), status[field].clone()));
+        Self {
+            fields: Value::Object(fields.into_iter().collect())
+                .to_string()
+                .into(),
+            not_permitted: status[NOT_PERMITTED].clone(),
+        }
+    }
+
+    /// Returns the same with these rules that lack a right.
+    pub(crate) fn with_not_permitted(&self, not_permitted: Value) -> Self {
+        Self {
+            fields: Arc::clone(&self.fields),
+            not_permitted,
+        }
+    }
+
+    /// Sets the fields in a merge patch of the status: each is given, so that what was said before goes.
+    pub(crate) fn set_in(&self, status: &mut Value) {
+        if let Ok(Value::Object(fields)) = serde_json::from_str(&self.fields) {
+            for (field, value) in fields {
+                status[field] = value;
+            }
+        }
+        status[NOT_PERMITTED] = self.not_permitted.clone();
+    }
+}
+
+/// The fields of [`status_fields`].
+const FIELDS: [&str; 3] = ["rulecount", "autogen", "notRun"];
+
+fn status_fields(manifest: &Value, not_run: &[NotRun]) -> Value {
     let derived = derived_rules(manifest);
     let own = manifest["spec"]["rules"].as_array();
     let all = || own.into_iter().flatten().chain(&derived);
@@ -68,15 +120,6 @@ pub(crate) fn not_permitted(changes: &[(String, Need)], found: &Found) -> Option
         true => Value::Null,
         false => all.into(),
     })
-}
-
-/// Returns the same fields as the status has them now.
-pub(crate) fn current_fields(status: &Value) -> Value {
-    let mut said = json!({});
-    for field in ["rulecount", "autogen", "notRun", NOT_PERMITTED] {
-        said[field] = status[field].clone();
-    }
-    said
 }
 
 /// The end of the message of a policy that is ready: which of its rules are not run, or change nothing.
@@ -143,10 +186,19 @@ mod tests {
             remark(&not_run, &Value::Null),
             "; not run: `c` (verifyImages)"
         );
-        let mut all = told.clone();
-        all[NOT_PERMITTED] = Value::Null;
-        assert_eq!(current_fields(&told), all);
-        assert_ne!(current_fields(&json!({})), told);
+    }
+
+    #[test]
+    fn a_status_that_was_written_reads_as_what_was_to_be_written() {
+        let mut desired = RulesStatus::of_policy(&manifest(&json!({})), &[]);
+        for not_permitted in [Value::Null, json!([{"rule": "a", "message": "no"}])] {
+            desired.not_permitted = not_permitted;
+            let mut status = json!({"conditions": []});
+            desired.set_in(&mut status);
+            assert_eq!(status["rulecount"]["validate"], 3);
+            assert_eq!(RulesStatus::read(&status), desired);
+            assert_ne!(RulesStatus::read(&json!({})), desired);
+        }
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -194,7 +193,7 @@ impl StatusReporter {
         let status = DesiredStatus {
             ready,
             figures: None,
-            rules: Some(with_rights(&policy.rules, not_permitted)),
+            rules: Some(policy.rules.with_not_permitted(not_permitted)),
             rules_now: policy.rules_now.clone(),
             global: false,
             conditions: policy.conditions.clone(),
@@ -294,16 +293,9 @@ impl Facts<'_> {
         let known = rules::not_permitted(&policy.changes, self.rights);
         known.unwrap_or_else(|| {
             let said = policy.rules_now.as_ref();
-            said.map_or(Value::Null, |said| said[rules::NOT_PERMITTED].clone())
+            said.map_or(Value::Null, |said| said.not_permitted.clone())
         })
     }
-}
-
-/// Adds the rules that lack a right to what a status says of a policy's rules.
-fn with_rights(told: &Arc<Value>, not_permitted: Value) -> Arc<Value> {
-    let mut told = Value::clone(told);
-    told[rules::NOT_PERMITTED] = not_permitted;
-    Arc::new(told)
 }
 
 fn figures(stats: Option<&ViewStats>, now: Instant, clock: Timestamp) -> Figures {

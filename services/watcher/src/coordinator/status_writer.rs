@@ -31,6 +31,7 @@ use crate::{
     coordinator::{
         conditions::{self, Ready},
         manifests::Identity,
+        rules::RulesStatus,
     },
     source::apiserver::{ApiServer, Fault},
 };
@@ -157,10 +158,10 @@ pub(crate) struct DesiredStatus {
     pub ready: Ready,
     /// `None` for a policy.
     pub figures: Option<Figures>,
-    /// More fields of a policy's status, made by [`crate::coordinator::rules`].
-    pub rules: Option<Arc<Value>>,
+    /// More fields of a policy's status.
+    pub rules: Option<RulesStatus>,
     /// The same fields as the object has them now.
-    pub rules_now: Option<Arc<Value>>,
+    pub rules_now: Option<RulesStatus>,
     /// The object is a `GlobalContextEntry`, whose status has other fields.
     pub global: bool,
     /// All conditions that the object has now.
@@ -174,7 +175,7 @@ pub(crate) struct DesiredStatus {
 struct Written {
     conditions: Vec<Condition>,
     figures: Figures,
-    rules: Option<Arc<Value>>,
+    rules: Option<RulesStatus>,
     at: Instant,
 }
 
@@ -183,7 +184,7 @@ struct Written {
 struct Plan {
     conditions: Vec<Condition>,
     figures: Figures,
-    rules: Option<Arc<Value>>,
+    rules: Option<RulesStatus>,
     patch: Value,
     /// The condition is another one: say so in an Event.
     transition: bool,
@@ -255,10 +256,8 @@ fn plan(
         conditions.clone()
     };
     let mut status = json!({"conditions": conditions_next});
-    if let Some(Value::Object(rules)) = desired.rules.as_deref().filter(|_| rules_news) {
-        for (field, told) in rules {
-            status[field] = told.clone();
-        }
+    if let Some(rules) = desired.rules.as_ref().filter(|_| rules_news) {
+        rules.set_in(&mut status);
     }
     if let Some(Figures {
         view,

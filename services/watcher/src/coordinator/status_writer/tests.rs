@@ -72,7 +72,11 @@ fn a_condition_is_written_at_once_and_only_once() {
 #[test]
 fn what_is_told_of_rules_is_written_once_and_is_no_transition() {
     let start = Instant::now();
-    let told = |count: u64| Some(Arc::new(json!({"rulecount": {"validate": count}})));
+    let told = |count: u64| {
+        Some(RulesStatus::read(
+            &json!({"rulecount": {"validate": count}}),
+        ))
+    };
     let of = |rules| DesiredStatus {
         rules,
         ..desired(ready("True", "A"), None)
