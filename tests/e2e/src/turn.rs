@@ -3,8 +3,8 @@
 use anyhow::Context;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Clusters that run at once in one process. Each keeps two cores busy while it starts.
-const CLUSTERS_AT_ONCE: usize = 1;
+/// Clusters that run at once in one process: a story waits more than it computes.
+const CLUSTERS_AT_ONCE: usize = 2;
 
 static TURNS: Semaphore = Semaphore::const_new(CLUSTERS_AT_ONCE);
 
