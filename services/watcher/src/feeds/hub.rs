@@ -85,7 +85,7 @@ impl Hub {
         let Some(member) = self.members.get_mut(view) else {
             return;
         };
-        member.rewrite(queue);
+        member.rewrite(&self.watches, queue);
         for scope in member.watches.keys() {
             if let Some(watch) = self.watches.get_mut(scope) {
                 watch.ask();
@@ -111,8 +111,16 @@ impl Hub {
             let Some(progress) = member.watches.get_mut(scope) else {
                 continue;
             };
-            let rewrite = match progress {
+            let restarts = match progress {
                 _ if afresh => true,
+                // The list that it read beside the watch is younger than this one: the events bring the rest.
+                Progress::Follows { after }
+                    if !after.iter().all(|(_, at)| follows_on(version, at)) =>
+                {
+                    continue;
+                }
+                // It was asked for before the view came. The view's own list is read beside it.
+                Progress::Joins { .. } if !follows_on(version, &member.since) => continue,
                 Progress::Waits { asked_again } if !follows_on(version, &member.since) => {
                     if !std::mem::replace(asked_again, true) {
                         // It was asked for before the view came.
@@ -123,10 +131,10 @@ impl Hub {
                 }
                 _ => false,
             };
-            if rewrite {
-                member.rewrite(queue);
+            if restarts {
+                member.restart(queue);
             }
-            restarted |= rewrite;
+            restarted |= restarts;
             let list = queue.begin_list(&mut member.lease, false);
             member.watches.insert(scope.clone(), Progress::Lists(list));
         }

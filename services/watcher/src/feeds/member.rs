@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use anteroom_model::{Kept, ObjectKey, ResourceVersion};
+use anteroom_model::{ObjectKey, ResourceVersion, RetainedFields};
 use tracing::Span;
 
 use super::{
@@ -31,7 +31,7 @@ pub(super) struct Member {
     pub(super) filter: ViewFilter,
     pub(super) sealed: bool,
     /// The fields that are kept of each object; `None`: all of them.
-    pub(super) retained: Option<Arc<Kept>>,
+    pub(super) retained: Option<Arc<RetainedFields>>,
     /// The version up to which its source was known when it last changed its watches: it takes part in no
     /// list that is older.
     pub(super) since: ResourceVersion,
@@ -86,7 +86,7 @@ pub(super) struct WriteTarget {
     pub(super) lease: ViewLease,
     pub(super) sealed: bool,
     /// See [`Member::retained`].
-    pub(super) retained: Option<Arc<Kept>>,
+    pub(super) retained: Option<Arc<RetainedFields>>,
 }
 
 impl Progress {
@@ -190,10 +190,25 @@ impl Member {
         None
     }
 
-    /// Has every object written again, as the next lists of its watches bring it.
-    pub(super) fn rewrite(&mut self, queue: &mut WriteQueue) {
-        queue.rewrite(&mut self.lease);
+    /// Has every object written again, as the next lists of its watches bring it. None that is older than what
+    /// is known counts.
+    pub(super) fn rewrite(
+        &mut self,
+        watches: &BTreeMap<WatchScope, RunningWatch>,
+        queue: &mut WriteQueue,
+    ) {
+        self.note_known(watches);
+        self.write_anew(queue);
+    }
+
+    /// Has every object written again, whatever is known: the history of the source began anew.
+    pub(super) fn restart(&mut self, queue: &mut WriteQueue) {
         self.since = ResourceVersion::default();
+        self.write_anew(queue);
+    }
+
+    fn write_anew(&mut self, queue: &mut WriteQueue) {
+        queue.rewrite(&mut self.lease);
         let all = self.watches.values_mut();
         all.for_each(|progress| *progress = Progress::waits());
     }
@@ -208,15 +223,24 @@ impl Member {
         if !self.watches.is_empty() {
             queue.reopen(&mut self.lease);
         }
-        for (scope, progress) in &self.watches {
-            if let (Progress::Follows { .. }, Some(watch)) = (progress, watches.get(scope))
-                && (self.since.is_empty() || !follows_on(&self.since, &watch.newest))
-            {
-                self.since.clone_from(&watch.newest);
-            }
-        }
+        self.note_known(watches);
         let waits = |scope| (scope, Progress::waits());
         self.watches = scopes.into_iter().map(waits).collect();
+    }
+
+    /// Notes the version up to which its source is known by the watches that it follows.
+    fn note_known(&mut self, watches: &BTreeMap<WatchScope, RunningWatch>) {
+        for (scope, progress) in &self.watches {
+            let (Progress::Follows { after }, Some(watch)) = (progress, watches.get(scope)) else {
+                continue;
+            };
+            // A list that it read beside the watch may be younger than the watch's last word.
+            for known in after.iter().map(|(_, at)| at).chain([&watch.newest]) {
+                if self.since.is_empty() || !follows_on(&self.since, known) {
+                    self.since.clone_from(known);
+                }
+            }
+        }
     }
 
     pub(super) fn target(&self) -> WriteTarget {

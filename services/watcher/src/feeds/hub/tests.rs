@@ -1,5 +1,6 @@
 //! Views that change their watches, against a model of the API server and of the readers of the log.
 
+mod older_lists;
 mod source;
 
 use anteroom_model::{Collection, Op, Source, SourceInfo, ViewRecord, ViewState};
