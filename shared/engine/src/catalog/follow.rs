@@ -232,6 +232,10 @@ impl Reader {
         ];
         let position = position(&self.position, parts, read_to);
         let moved = position != self.position;
+        if position.incarnation != self.position.incarnation {
+            // How far another log has been read counts from the next reading on, which no record may lead to.
+            self.marks = None;
+        }
         self.position = position;
         (known && (moved || changed.contains(&true))).then(|| Catalog {
             entries: Arc::clone(&self.entries.value),
@@ -263,7 +267,7 @@ impl Reader {
     /// The bus was closed.
     async fn changed(&mut self) -> anyhow::Result<()> {
         let Some(marks) = &mut self.marks else {
-            return Ok(()); // Nothing was read yet.
+            return Ok(()); // It is to be read in any case.
         };
         tokio::select! {
             biased;
@@ -409,6 +413,31 @@ mod tests {
             let found = position(&before, [one, two, three], read_to.map(Revision));
             assert_eq!(found, expected, "{before:?} {parts:?} {read_to:?}");
         }
+    }
+
+    /// A policy is not in force before the catalog claims its position, and a quiet log brings nothing more.
+    #[tokio::test(start_paused = true)]
+    async fn a_log_that_was_read_to_its_end_is_claimed_to_its_end() {
+        let bus: Arc<dyn Bus> = Arc::new(LocalBus::new());
+        let mut writer = Writer::with_system_views(Arc::clone(&bus)).await;
+        let entry = serde_json::json!({"kind": "Cached", "name": "a"});
+        let end = writer.put(&system::entries(), "", "a", entry).await;
+        let shutdown = CancellationToken::new();
+        let (config, metrics) = (MirrorConfig::default(), MirrorMetrics::default());
+        let mirror = Mirror::start(bus, Scope::All, config, metrics, &shutdown);
+        let mut position = mirror.position();
+        position.wait_for(|read| *read >= end).await.unwrap();
+        let mut reader = Reader::new(mirror);
+        let claimed = async {
+            while reader
+                .read()
+                .is_none_or(|catalog| catalog.position.revision < end)
+            {
+                reader.changed().await.unwrap();
+            }
+        };
+        timeout(Duration::from_secs(1), claimed).await.unwrap();
+        shutdown.cancel();
     }
 
     /// A catalog waits for changes, and misses none that comes while it is read.
