@@ -1,11 +1,12 @@
 //! Checks of the repository itself that no other tool makes.
 
-mod paths;
-
 mod knots;
 mod layers;
+mod metrics;
+mod paths;
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -166,7 +167,7 @@ const ALONE: [(&str, &[&str]); 3] = [
 
 pub(crate) fn check() -> anyhow::Result<()> {
     let mut problems = Vec::new();
-    let mut files = Vec::new();
+    let (mut files, mut named) = (Vec::new(), BTreeSet::new());
     for folder in ["services", "shared", "tests", "xtask"] {
         collect(&root().join(folder), &mut files)?;
     }
@@ -178,10 +179,16 @@ pub(crate) fn check() -> anyhow::Result<()> {
             .unwrap_or(file)
             .display()
             .to_string();
-        if file.extension().is_some_and(|e| e == "rs") {
-            source(&name, &text, &mut problems);
+        if file.extension().is_none_or(|e| e != "rs") {
+            continue;
+        }
+        source(&name, &text, &mut problems);
+        if name.starts_with("services/") || name.starts_with("shared/") {
+            let names = metrics::names(Path::new(&name), &text);
+            named.extend(names.into_iter().map(str::to_owned));
         }
     }
+    problems.extend(metrics::check(&page(metrics::PAGE)?, &named));
     let crates = crates::all(root())?;
     for one in &crates {
         manifest(one, &mut problems);
@@ -190,16 +197,18 @@ pub(crate) fn check() -> anyhow::Result<()> {
     knots::check(root(), &folders, &mut problems)?;
     layers::check(root(), &mut problems)?;
     problems.extend(architecture::check(&crates)?);
-    for page in ["CONTRIBUTING.md", "README.md"] {
-        let text =
-            fs::read_to_string(root().join(page)).with_context(|| format!("cannot read {page}"))?;
-        problems.extend(paths::check(root(), page, &text));
+    for name in ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"] {
+        problems.extend(paths::check(root(), name, &page(name)?));
     }
     if !problems.is_empty() {
         bail!("{} problems:\n  {}", problems.len(), problems.join("\n  "));
     }
     say(&format!("{} files are tidy", files.len()));
     Ok(())
+}
+
+fn page(name: &str) -> anyhow::Result<String> {
+    fs::read_to_string(root().join(name)).with_context(|| format!("cannot read {name}"))
 }
 
 fn source(name: &str, text: &str, problems: &mut Vec<String>) {
