@@ -2,7 +2,7 @@
 //!
 //! | command | what it does |
 //! |---|---|
-//! //! | `serve` | watcher, replica and webhook in one process, for a small cluster |
+//! | `serve` | all services in one process, for a small cluster (the reporter with `--background-scans`) |
 //! | `explain` | what each rule of a policy asks, and how the answer is found |
 //! | `test` | suites of expected results, offline |
 //! | `apply` | what policies say of resources, offline |

@@ -1,10 +1,10 @@
 //! `anteroom test` and `anteroom apply`: policies against files, with the webhook's own evaluation.
 
 pub(crate) mod apply;
+mod apply_output;
 mod assignments;
-mod others;
+mod kyverno_options;
 pub(crate) mod test;
-mod told;
 
 use anteroom_policy::Arrival;
 use clap::ValueEnum;

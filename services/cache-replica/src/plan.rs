@@ -5,7 +5,7 @@ mod per_document;
 use std::sync::Arc;
 
 use anteroom_jmespath::{Expression, FunctionTable};
-use anteroom_model::{FactError, Kept, Shape, ViewId};
+use anteroom_model::{FactError, RetainedFields, Shape, ViewId};
 use anteroom_plan::{
     ChainParameters, Count, CountedExpression, Document, Narrow, Sliced, extract_counts, narrow,
     reads,
@@ -38,7 +38,7 @@ pub(crate) struct Plan {
     narrow: PerDocument<Option<Arc<Narrow>>>,
     counted: PerDocument<Option<Arc<CountedPlan>>>,
     sliced: PerDocument<Option<Arc<Sliced>>>,
-    reads: PerDocument<Arc<Kept>>,
+    reads: PerDocument<Arc<RetainedFields>>,
 }
 
 /// An expression in which parameters stand for its counts.
@@ -102,7 +102,7 @@ impl Plan {
                 let find = || Arc::new(reads(&self.expression, document));
                 kept.lacks(&self.reads.get(document, find))
             }
-            None => kept.lacks(&Kept::Whole),
+            None => kept.lacks(&RetainedFields::Whole),
         };
         match lacks {
             None => Ok(()),

@@ -12,8 +12,9 @@
 //! - `findings`: what is known of each object; pure. `report`: what that is as a report; pure.
 //! - `writer`: brings the API server's reports in step with the findings; `store` reads and writes them.
 //! - `published`: what those reports say, and which are looked at when; pure.
-//! - `existing`: changes what rules change for what exists already.
-//! - `events`: tells of violations; `hear`: of those that webhooks found. `lease`: one reporter of several does all that.
+//! - `policy_updates`: runs rules with `mutate.targets` on existing objects when a policy changes.
+//! - `events`: Events about violations; `violation_listener`: violations that webhooks report.
+//! - `shared`: the state of scanner and writer. `lease`: only its holder does all this.
 //!
 //! Objects come from views alone: the API server is asked for nothing but reports and the lease.
 

@@ -1,4 +1,4 @@
-//! The coordinator's part: which views are wanted, by whom, and what users are told of it.
+//! The coordinator's part: the desired views, the entries and policies that need them, and their statuses.
 //!
 //! [`Reconciler`] and its parts are pure: events in, effects out. [`Controller`] owns all IO.
 //!

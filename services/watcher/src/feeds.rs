@@ -1,4 +1,4 @@
-//! The watches of one group: from the views that are wanted and the objects that are referenced to
+//! The watches of one group: from the desired views and the objects that are referenced to
 //! what the log has of them.
 //!
 //! [`plan`] says which watches to run, [`hub`] which views a watch brings news to, [`references`]
@@ -116,7 +116,7 @@ pub(crate) struct Feeder {
     took: Duration,
     rotated: watch::Receiver<u64>,
     memory: memory::Share,
-    /// All that is wanted is known.
+    /// All desired views are known.
     settled: bool,
     /// Times that watches of a type were planned.
     #[cfg(test)]
@@ -156,7 +156,7 @@ impl Feeder {
         }
     }
 
-    /// The view is wanted, or what is asked of it changed.
+    /// The view is desired, or its options changed.
     pub(crate) fn want(&mut self, view: &ViewId, wanted: DesiredView) {
         let Some(gvr) = wanted.info.gvr().cloned() else {
             return; // The coordinator's own.
@@ -203,7 +203,7 @@ impl Feeder {
         }
     }
 
-    /// The view is not wanted any more.
+    /// The view is not desired any more.
     pub(crate) fn unwant(&mut self, view: &ViewId) {
         let Some(wanted) = self.views.remove(view) else {
             return;
@@ -215,7 +215,7 @@ impl Feeder {
         self.tools.publisher.with(|queue| queue.close(view));
     }
 
-    /// The object is referenced. Its view is wanted too, before or after.
+    /// The object is referenced. Its view is desired too, before or after.
     pub(crate) fn refer(&mut self, reference: &ObjectReference) {
         let now = Instant::now();
         self.dirty.get_or_insert(now);
@@ -252,7 +252,7 @@ impl Feeder {
         }
     }
 
-    /// All that is wanted is known: what the log has of other views is freed.
+    /// All desired views are known: what the log has of others is freed.
     pub(crate) fn settled(&mut self) {
         self.settled = true;
         for record in self.left.drain() {
@@ -275,7 +275,9 @@ impl Feeder {
                     Ok(Done::Sized(gvr, size)) => self.sized(&gvr, &size),
                     Ok(Done::Joined(gvr)) => self.assign_more(&gvr),
                     Ok(Done::Allowed(gvr, scopes)) => self.allowed(&gvr, &scopes),
-                    Ok(Done::Watched) => return anyhow::anyhow!("a watch ended by itself"),
+                    Ok(Done::Watched(view)) => {
+                        return anyhow::anyhow!("the watch of {view} ended by itself");
+                    }
                     Err(stopped) if stopped.is_cancelled() => {}
                     Err(panic) => return anyhow::anyhow!("a watch panicked: {panic}"),
                 },

@@ -2,7 +2,7 @@
 //!
 //! The views are divided into groups, each with a lease; any number of watchers divide the groups
 //! among themselves. Whoever leads group 0 is the *coordinator*: it reads entries and policies, and
-//! publishes which views and objects are wanted. Whoever leads another group reads that from the log,
+//! publishes the desired views and objects. Whoever leads another group reads that from the log,
 //! runs the watches, prunes what nobody reads, and writes deltas.
 //!
 //! ```text
@@ -23,8 +23,8 @@
 //! | `source` | discovery, lists and watches of the API server | |
 //! | `log_writer` | election, the writer of the log, what the log holds | |
 //! | `gateway` | live reads, API calls, images, own rights | `source` |
-//! | `feeds` | the watches of a group, from the views that are wanted | `source`, `log_writer` |
-//! | `coordinator` | which views are wanted by whom, and what users are told | all of them |
+//! | `feeds` | the watches of a group, from the desired views | `source`, `log_writer` |
+//! | `coordinator` | the desired views, by whom they are needed, and the statuses that users see | all of them |
 //!
 //! The rest (`watcher`, `term`, `checks`, `metrics`, `args`) puts the rooms together; only `generations` is known
 //! to all. Decisions are pure state machines: the reflector's, [`feeds`]' plans, the log writer's queue, the

@@ -70,7 +70,7 @@ pub(crate) struct Context {
     pub members: Members,
     /// Reads the log's index.
     pub index: Index,
-    /// Reads the views and objects that are wanted.
+    /// Reads the desired views and objects.
     pub desired_state: DesiredStateReader,
     /// Options of feeders.
     pub feeds: FeedOptions,
@@ -94,7 +94,7 @@ pub(crate) async fn lead(context: &Context, leadership: &Leadership) -> anyhow::
         ..
     } = context;
     let publisher = Publisher::new(leadership.term);
-    publisher.with(|book| book.limit_messages(bus.message_bytes_max()));
+    publisher.with(|queue| queue.limit_messages(bus.message_bytes_max()));
     let incarnation = &leadership.incarnation;
     let write = publisher.run(&**bus, leadership.fence, incarnation, &metrics.log.batches);
     tokio::pin!(write);
@@ -145,8 +145,8 @@ pub(crate) async fn lead(context: &Context, leadership: &Leadership) -> anyhow::
             () = tokio::time::sleep(DRAIN_MAX) => leadership.release(&**bus).await,
         }
     }
-    publisher.look(|book| {
-        let stats = book.stats(Instant::now());
+    publisher.look(|queue| {
+        let stats = queue.stats(Instant::now());
         stats.iter().for_each(|stats| metrics.forget(&stats.view));
     });
     Ok(outcome)
@@ -172,7 +172,7 @@ async fn beat(
             group: leadership.group,
             term: leadership.term,
             holder: leadership.holder.clone(),
-            views: publisher.look(|book| book.beats(Instant::now())),
+            views: publisher.look(|queue| queue.beats(Instant::now())),
         };
         if let Err(error) = bus.send_beat(&beat).await {
             tracing::debug!(%error, "a beat was not sent");
@@ -203,7 +203,7 @@ async fn figures(context: Context, publisher: Publisher, group: Group) -> anyhow
         let unread: Vec<_> = views.filter(|stats| !read(&stats.told)).collect();
         let waits = match unread.as_slice() {
             _ if group != Group::COORDINATOR && !*wanted.borrow_and_update() => {
-                Some("what is wanted to be known".to_owned())
+                Some("the list of desired views to be read".to_owned())
             }
             [] => None,
             [first, ..] => Some(format!(

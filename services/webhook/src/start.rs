@@ -90,7 +90,7 @@ impl<'a> Parts<'a> {
         let (trust_in, trust) = watch::channel(None);
         let readiness = &self.service.readiness;
         let check = Arc::new(readiness.check("certificate", "a certificate to serve with"));
-        let outlet = tls::Outlet {
+        let outlet = tls::CertificateChannels {
             certificates: certificates.clone(),
             trust: trust_in,
             check: Arc::clone(&check),

@@ -35,7 +35,7 @@ pub(crate) enum Source {
 }
 
 /// The channels by which others learn of the certificate.
-pub(crate) struct Outlet {
+pub(crate) struct CertificateChannels {
     pub(crate) certificates: Certificates,
     /// The authority in PEM; empty: the API server's own trust store. `None`: not known yet.
     pub(crate) trust: watch::Sender<Option<Arc<str>>>,
@@ -92,7 +92,7 @@ pub(crate) fn names(args: &Args) -> Vec<String> {
 pub(crate) async fn keep(
     source: Source,
     names: Vec<String>,
-    outlet: Outlet,
+    outlet: CertificateChannels,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let stop = shutdown.token();
@@ -123,7 +123,7 @@ pub(crate) async fn keep(
 }
 
 /// Reads the authority's file as often as the pair's.
-async fn trust_of(file: Option<PathBuf>, outlet: &Outlet) -> anyhow::Result<()> {
+async fn trust_of(file: Option<PathBuf>, outlet: &CertificateChannels) -> anyhow::Result<()> {
     let Some(file) = file else {
         outlet.trust.send_replace(Some("".into()));
         return std::future::pending().await;
@@ -140,7 +140,7 @@ async fn trust_of(file: Option<PathBuf>, outlet: &Outlet) -> anyhow::Result<()> 
     }
 }
 
-async fn in_memory(names: &[String], outlet: &Outlet) -> anyhow::Result<()> {
+async fn in_memory(names: &[String], outlet: &CertificateChannels) -> anyhow::Result<()> {
     let mut stored: Option<Stored> = None;
     loop {
         let now = Timestamp::now();
@@ -154,7 +154,7 @@ async fn in_memory(names: &[String], outlet: &Outlet) -> anyhow::Result<()> {
     }
 }
 
-impl Outlet {
+impl CertificateChannels {
     fn serve_with(&self, stored: &Stored) {
         self.certificates
             .offer(Pair::parse(&stored.pair, Timestamp::now()));

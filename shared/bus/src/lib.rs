@@ -7,16 +7,16 @@
 mod batch;
 mod contract;
 mod counters;
-mod heard;
 pub mod local;
 pub mod nats;
 mod position;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod violation_stream;
 
 pub use contract::{
     Address, AppendError, Beats, Bus, BusError, Call, Connection, Fence, Follower, Incoming, Lease,
     LogEvent, LogHead, LogIndex, RequestError, RestartCause, Scope, Serving, Unreadable,
 };
 pub use counters::Counters;
-pub use heard::{Heard, Violations};
+pub use violation_stream::{Heard, Violations};

@@ -172,7 +172,7 @@ impl<'a> RuleRun<'a> {
     /// Takes what it waits for as not known, since nothing is on its way any more.
     pub(crate) fn give_up(&mut self) {
         for id in std::mem::take(&mut self.awaited) {
-            let message = "nobody answered".to_owned();
+            let message = "no replica and no watcher answered".to_owned();
             self.evaluation
                 .supply(id, Err(FactError::RequestInvalid { message }));
         }

@@ -11,13 +11,13 @@ mod addresses;
 mod arguments;
 mod arithmetic;
 mod certificates;
-mod chance;
 mod collections;
-mod cut;
 mod hashes;
+mod keep_only;
 mod membership;
 mod notes;
 mod patterns;
+mod random;
 mod regexes;
 mod strings;
 mod times;
@@ -26,7 +26,7 @@ mod versions;
 use std::sync::LazyLock;
 
 use anteroom_jmespath::{Expression, FunctionTable};
-pub use cut::KEEP_ONLY;
+pub use keep_only::KEEP_ONLY;
 pub use membership::condition_function;
 pub use notes::note;
 
@@ -41,7 +41,7 @@ pub fn functions() -> &'static FunctionTable {
         arithmetic::register(&mut table);
         times::register(&mut table);
         hashes::register(&mut table);
-        chance::register(&mut table);
+        random::register(&mut table);
         addresses::register(&mut table);
         certificates::register(&mut table);
         table
@@ -58,7 +58,7 @@ pub fn query_functions() -> &'static FunctionTable {
     static TABLE: LazyLock<FunctionTable> = LazyLock::new(|| {
         let mut table = functions().clone();
         membership::register(&mut table);
-        cut::register(&mut table);
+        keep_only::register(&mut table);
         table
     });
     &TABLE

@@ -216,7 +216,7 @@ fn one_key(key: Key<'_>, object: &Map<String, Value>, outer: &str) -> Result<(),
     match (key.anchor, found) {
         (Anchor::None, found) => plain(pattern, found, &path),
         (Anchor::Condition, None) => Err(Mismatch::Skip {
-            reason: format!("the condition at {path} speaks of what is not there"),
+            reason: format!("the conditional anchor at {path} names a field that the object lacks"),
             is_direct: true,
         }),
         (Anchor::Condition | Anchor::Global, Some(found)) => {

@@ -42,13 +42,13 @@ mod expression;
 mod function;
 #[doc(hidden)]
 pub mod fuzzing;
-mod graft;
 mod lexer;
 mod node;
 mod number;
 mod parser;
 pub mod reads;
 mod seed;
+mod tree_builder;
 mod value;
 
 pub use budget::{BUILT_BYTES_MAX, Budget, DEPTH_MAX, STEPS_MAX};
@@ -56,8 +56,8 @@ pub use environment::{Environment, MissingKey, Parameters};
 pub use error::{BudgetKind, EvalError, ParseError, ParseErrorKind};
 pub use expression::Expression;
 pub use function::{Call, Function, FunctionTable, Handle, Handles, Reference, Signature, Types};
-pub use graft::Graft;
 pub use node::{Node, Number, Shape};
 pub use parser::{EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, Limits};
 pub use seed::EvalSeed;
+pub use tree_builder::Graft;
 pub use value::{Array, Borrowed, Object, Text, VALUE_DEPTH_MAX, Value, json_text};

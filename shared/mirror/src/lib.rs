@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `machine` is pure: events with their moments in, effects out. Around each `anteroom_view::View`,
-//! which says what is served and what is gathered beside it, `kept` holds what is known of it:
+//! which says what is served and what is gathered beside it, `mirrored_view` holds its proof, age and repair:
 //!
 //! - *Is everything here?* `proof` compares digests with the writer's, and tells a loss from a lag.
 //! - *How old is the news?* `freshness` takes it from the writer's beats, once what they speak of has

@@ -35,15 +35,15 @@ impl Group {
 
     /// Returns the group of the views of this source.
     pub fn of(source: &Source) -> Self {
-        match source.gvr() {
-            // The version is left out: a change of the preferred one moves nothing.
-            Some(gvr) => {
-                let of = format!("{}/{}", gvr.group, gvr.resource);
-                let shard = xxh3_64(of.as_bytes()) % u64::from(Self::SHARDS);
-                Self(1 + shard as u16)
-            }
-            None => Self::COORDINATOR,
-        }
+        let gvr = match source {
+            Source::Collection(collection) => &collection.gvr,
+            Source::Objects { gvr } => gvr,
+            Source::ApiCall { .. } | Source::System { .. } => return Self::COORDINATOR,
+        };
+        // The version is left out: a change of the preferred one moves nothing.
+        let of = format!("{}/{}", gvr.group, gvr.resource);
+        let shard = xxh3_64(of.as_bytes()) % u64::from(Self::SHARDS);
+        Self(1 + shard as u16)
     }
 }
 

@@ -16,11 +16,11 @@
 mod digest;
 mod entry;
 mod error;
-mod existing;
+mod existing_objects;
 mod group;
-mod kept;
 mod key;
 pub mod limits;
+mod retained_fields;
 mod selector;
 mod source;
 pub mod system;
@@ -32,10 +32,10 @@ pub use entry::{
     ObjectReference, Projection, Shape, SourceInfo, ViewOptions, ViewRecord, ViewState,
 };
 pub use error::{ErrorCode, FactError};
-pub use existing::ExistingObjects;
+pub use existing_objects::ExistingObjects;
 pub use group::Group;
-pub use kept::Kept;
 pub use key::ObjectKey;
+pub use retained_fields::RetainedFields;
 pub use selector::{LabelSelector, NameSelector, SelectorError};
 pub use source::{Collection, GroupVersionResource, Source, ViewId};
 pub use version::{Delta, Epoch, Incarnation, Op, ResourceVersion, Revision};

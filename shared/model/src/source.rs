@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::Kept;
+use crate::RetainedFields;
 
 /// A resource type of the Kubernetes API. `resource` is the plural, in lower case.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -71,7 +71,7 @@ pub struct Collection {
     pub field_selector: String,
     /// The fields that are kept of each object; `None`: all but what nobody reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept: Option<Kept>,
+    pub kept: Option<RetainedFields>,
 }
 
 impl Collection {
@@ -113,7 +113,7 @@ impl Collection {
         self.namespaces.dedup();
         self.label_selector = canonical_selector(&self.label_selector);
         self.field_selector = canonical_selector(&self.field_selector);
-        self.kept = self.kept.filter(|kept| *kept != Kept::Whole);
+        self.kept = self.kept.filter(|kept| *kept != RetainedFields::Whole);
         self
     }
 }
@@ -329,19 +329,19 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_a_part_of_the_identity() {
-        let keeping = |kept: Kept| {
+        let keeping = |kept: RetainedFields| {
             Source::Collection(Collection {
                 kept: Some(kept),
                 ..ingresses()
             })
             .view_id()
         };
-        let mut spec = Kept::identity();
+        let mut spec = RetainedFields::identity();
         spec.keep(&["spec"]);
-        assert_ne!(keeping(spec.clone()), keeping(Kept::identity()));
+        assert_ne!(keeping(spec.clone()), keeping(RetainedFields::identity()));
         assert_eq!(keeping(spec.clone()), keeping(spec));
         let all = Source::Collection(ingresses()).view_id();
-        assert_eq!(keeping(Kept::Whole), all);
+        assert_eq!(keeping(RetainedFields::Whole), all);
     }
 
     #[test]

@@ -56,8 +56,8 @@ pub fn kinds() -> ViewId {
     kinds_source().view_id()
 }
 
-/// The source of all views that somebody needs.
-pub fn wanted_source() -> Source {
+/// The source of all desired views. In the log it is named `wanted`.
+pub fn desired_views_source() -> Source {
     system("wanted")
 }
 
@@ -66,9 +66,9 @@ pub fn references_source() -> Source {
     system("references")
 }
 
-/// Every view that somebody needs.
-pub fn wanted() -> ViewId {
-    wanted_source().view_id()
+/// The view of all desired views.
+pub fn desired_views() -> ViewId {
+    desired_views_source().view_id()
 }
 
 /// Every object that is referenced by itself.

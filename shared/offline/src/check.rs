@@ -2,8 +2,8 @@
 
 mod load;
 mod patched;
+mod row_results;
 mod run;
-mod told;
 
 use anteroom_policy::Operation;
 use serde::Serialize;

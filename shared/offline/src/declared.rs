@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     facts::{Unanswered, World, nothing, search},
-    given::ObjectType,
+    given_objects::ObjectType,
     suite::ProjectionData,
 };
 
@@ -17,13 +17,13 @@ pub struct DeclaredEntry {
     name: String,
     /// `None` where it keeps something else, as what an API call answers, or selects by more than is looked at
     /// here (`namespaces`, `matchExpressions`): nothing is known of that.
-    kept: Option<Kept>,
+    kept: Option<DeclaredSource>,
     projections: Vec<(String, String)>,
 }
 
 /// The source of an entry.
 #[derive(Clone, Debug, PartialEq)]
-enum Kept {
+enum DeclaredSource {
     Objects(CollectionReference),
     /// One of a group (`None`: any) and a resource.
     Object(Option<String>, String, ObjectKey),
@@ -62,9 +62,9 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn global(of: &Map<String, Value>) -> Kept {
+fn global(of: &Map<String, Value>) -> DeclaredSource {
     let part = |name: &str| of.get(name).map(text).unwrap_or_default();
-    Kept::Objects(CollectionReference {
+    DeclaredSource::Objects(CollectionReference {
         // One that is left out is the core group.
         group: Some(group(&part("group"))),
         resource: part("resource"),
@@ -74,7 +74,7 @@ fn global(of: &Map<String, Value>) -> Kept {
 }
 
 /// `None` where it selects by what is not looked at here.
-fn cached(of: &Map<String, Value>) -> Option<Kept> {
+fn cached(of: &Map<String, Value>) -> Option<DeclaredSource> {
     let part = |name: &str| of.get(name).map(text).unwrap_or_default();
     let group = of.get("group").map(|given| group(&text(given)));
     let resource = part("kind").trim().to_owned();
@@ -82,7 +82,7 @@ fn cached(of: &Map<String, Value>) -> Option<Kept> {
         let selects = ["namespaces", "labelSelector", "fieldSelector"];
         let key = ObjectKey::new(&*part("namespace"), &*part("name"));
         return (!selects.iter().any(|field| of.contains_key(*field)))
-            .then_some(Kept::Object(group, resource, key));
+            .then_some(DeclaredSource::Object(group, resource, key));
     }
     let mut labels = Vec::new();
     if let Some(selector) = of.get("labelSelector") {
@@ -95,7 +95,7 @@ fn cached(of: &Map<String, Value>) -> Option<Kept> {
         }
     }
     (!of.contains_key("namespaces")).then(|| {
-        Kept::Objects(CollectionReference {
+        DeclaredSource::Objects(CollectionReference {
             group,
             resource,
             namespace: part("namespace"),
@@ -116,7 +116,7 @@ fn group(written: &str) -> String {
     }
 }
 
-impl Kept {
+impl DeclaredSource {
     /// The one namespace that it is of; empty where it may be of more.
     fn namespace(&self) -> &str {
         match self {
@@ -138,7 +138,7 @@ impl World {
     ) -> Option<Result<Value, Unanswered>> {
         let mut all = self.declared.iter();
         let entry = all.find(|entry| entry.kind == kind && entry.name == name)?;
-        let within = entry.kept.as_ref().map_or("", Kept::namespace);
+        let within = entry.kept.as_ref().map_or("", DeclaredSource::namespace);
         Some(match home {
             Some(home) if home != within => Err(Unanswered::Failed(FactError::OutsideNamespace {
                 entry: name.to_owned(),
@@ -153,15 +153,17 @@ impl World {
     fn kept(&self, entry: &DeclaredEntry, projection: &str) -> Result<Value, Unanswered> {
         let name = &entry.name;
         let data = match entry.kept.as_ref().ok_or_else(|| nothing(name))? {
-            Kept::Object(group, resource, key) => {
+            DeclaredSource::Object(group, resource, key) => {
                 let of = ObjectType {
                     group: group.as_deref(),
                     name: resource,
                 };
                 self.object(of, key)?.clone()
             }
-            Kept::Objects(objects) if entry.kind == EntryKind::Cached => self.document(objects)?,
-            Kept::Objects(objects) => self.collection(objects)?["items"].take(),
+            DeclaredSource::Objects(objects) if entry.kind == EntryKind::Cached => {
+                self.document(objects)?
+            }
+            DeclaredSource::Objects(objects) => self.collection(objects)?["items"].take(),
         };
         if projection.is_empty() {
             return Ok(data);

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     declared::{self, DeclaredEntry},
-    given::ObjectType,
+    given_objects::ObjectType,
     resource::Resource,
     suite::{ApiCallResponse, EntryData, ProjectionData, ResponseData},
     values::{RuleValues, put, segments},

@@ -1,7 +1,7 @@
 //! The difference between two states of a view, found once for all indexes and counters over it.
 
 use anteroom_jmespath::{Node as _, Shape};
-use anteroom_model::Kept;
+use anteroom_model::RetainedFields;
 use anteroom_view::{Change, Object, Snapshot};
 use anteroom_wire::body::BodyNode;
 
@@ -154,14 +154,16 @@ impl Difference {
     }
 
     /// Returns true if the difference may matter to a reader of these fields.
-    pub(crate) fn concerns(&self, reads: &Kept) -> bool {
+    pub(crate) fn concerns(&self, reads: &RetainedFields) -> bool {
         match (self, reads) {
             (Self::Whole, _) => true,
-            (Self::Fields(fields), Kept::Whole) => !fields.is_empty(),
-            (Self::Fields(fields), Kept::Fields(reads)) => fields.iter().any(|(name, by)| {
-                let reads = reads.get(&**name);
-                reads.is_some_and(|reads| by.concerns(reads))
-            }),
+            (Self::Fields(fields), RetainedFields::Whole) => !fields.is_empty(),
+            (Self::Fields(fields), RetainedFields::Fields(reads)) => {
+                fields.iter().any(|(name, by)| {
+                    let reads = reads.get(&**name);
+                    reads.is_some_and(|reads| by.concerns(reads))
+                })
+            }
         }
     }
 }
@@ -266,10 +268,10 @@ mod tests {
         })
     }
 
-    fn reads() -> impl Strategy<Value = Kept> {
+    fn reads() -> impl Strategy<Value = RetainedFields> {
         let path = prop::collection::vec("[a-c]", 0..6);
         prop::collection::vec((path, any::<bool>()), 0..4).prop_map(|paths| {
-            let mut kept = Kept::default();
+            let mut kept = RetainedFields::default();
             for (path, whole) in paths {
                 let path: Vec<_> = path.iter().map(String::as_str).collect();
                 match whole {

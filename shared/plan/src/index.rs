@@ -9,7 +9,7 @@ mod posting;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use anteroom_jmespath::FunctionTable;
-use anteroom_model::Kept;
+use anteroom_model::RetainedFields;
 use anteroom_view::{Object, Snapshot};
 
 use crate::{
@@ -39,7 +39,7 @@ pub struct Language {
 pub struct Index {
     key: IndexKey,
     /// The fields of an object that its key depends on.
-    reads: Kept,
+    reads: RetainedFields,
     language: Language,
     at: Snapshot,
     by_value: HashMap<Scalar, Posting>,

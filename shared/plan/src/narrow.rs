@@ -14,7 +14,7 @@
 mod document;
 mod inner;
 mod labels;
-mod miss;
+mod missing_value;
 mod probe;
 mod stream;
 mod terms;

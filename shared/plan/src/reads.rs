@@ -7,13 +7,13 @@ use anteroom_jmespath::{
     Expression,
     reads::{self, Reached, Use},
 };
-use anteroom_model::Kept;
+use anteroom_model::RetainedFields;
 use serde_json::Value;
 
 use crate::Document;
 
 /// Returns the fields of each object that an expression reads on a list of them.
-pub fn reads(expression: &Expression, document: Document<'_>) -> Kept {
+pub fn reads(expression: &Expression, document: Document<'_>) -> RetainedFields {
     let (root, plural) = match document {
         Document::List { plural } => (Reached::Root, plural),
         Document::Array => (Reached::all(true), None),
@@ -23,12 +23,12 @@ pub fn reads(expression: &Expression, document: Document<'_>) -> Kept {
 
 /// Returns the fields of each object that an expression reads on an array of them, if only the number
 /// of elements of its value counts.
-pub(crate) fn reads_to_count(expression: &Expression) -> Kept {
+pub(crate) fn reads_to_count(expression: &Expression) -> RetainedFields {
     read(expression, None, &Reached::all(true), Outcome::Counted)
 }
 
 /// Returns the fields that an expression reads of the one object that it is evaluated on.
-pub(crate) fn reads_of_one(expression: &Expression) -> Kept {
+pub(crate) fn reads_of_one(expression: &Expression) -> RetainedFields {
     read(expression, None, &Reached::all(false), Outcome::Read)
 }
 
@@ -40,14 +40,19 @@ enum Outcome {
     Counted,
 }
 
-fn read(expression: &Expression, plural: Option<&str>, root: &Reached, result: Outcome) -> Kept {
+fn read(
+    expression: &Expression,
+    plural: Option<&str>,
+    root: &Reached,
+    result: Outcome,
+) -> RetainedFields {
     let fields = |name: &str| match name {
         "items" => Reached::all(true),
         // The same once more.
         name if plural == Some(name) => Reached::Root,
         _ => Reached::Apart,
     };
-    let mut read = Kept::default();
+    let mut read = RetainedFields::default();
     let mut tell = |used: Use<'_>| match used {
         Use::Touched(place) => {
             read.touch(place);
@@ -55,7 +60,7 @@ fn read(expression: &Expression, plural: Option<&str>, root: &Reached, result: O
         Use::Whole(place) => {
             read.keep(place);
         }
-        Use::Everything => read = Kept::Whole,
+        Use::Everything => read = RetainedFields::Whole,
     };
     let value = reads::reads(expression.ast(), root, &fields, &mut tell);
     if !(result == Outcome::Counted && value.is_listed()) {
@@ -66,8 +71,8 @@ fn read(expression: &Expression, plural: Option<&str>, root: &Reached, result: O
 
 /// Returns the part of an object that is kept.
 #[must_use]
-pub fn pruned(value: &Value, kept: &Kept) -> Value {
-    let Kept::Fields(fields) = kept else {
+pub fn pruned(value: &Value, kept: &RetainedFields) -> Value {
+    let RetainedFields::Fields(fields) = kept else {
         return value.clone();
     };
     match value {
@@ -87,7 +92,7 @@ pub fn pruned(value: &Value, kept: &Kept) -> Value {
 mod tests {
     use super::*;
 
-    fn read(expression: &str) -> Kept {
+    fn read(expression: &str) -> RetainedFields {
         let expression = Expression::parse(expression).unwrap();
         reads(
             &expression,
@@ -97,8 +102,8 @@ mod tests {
         )
     }
 
-    fn kept(whole: &[&str], touched: &[&str]) -> Kept {
-        let mut kept = Kept::default();
+    fn kept(whole: &[&str], touched: &[&str]) -> RetainedFields {
+        let mut kept = RetainedFields::default();
         for path in touched {
             kept.touch(&path.split('.').collect::<Vec<_>>());
         }
@@ -127,7 +132,7 @@ mod tests {
             ),
             ("items[0].spec", kept(&["spec"], &[])),
             ("items[0:5].status.phase", kept(&["status.phase"], &[])),
-            ("sort_by(items, &spec.a)", Kept::Whole),
+            ("sort_by(items, &spec.a)", RetainedFields::Whole),
             ("items[].spec.* | [0]", kept(&["spec"], &[])),
             ("length(items[0].spec.list)", kept(&["spec.list"], &[])),
             (
@@ -136,8 +141,8 @@ mod tests {
             ),
             ("kind", kept(&[], &[])),
             ("items.spec", kept(&[], &[])),
-            ("@", Kept::Whole),
-            ("items", Kept::Whole),
+            ("@", RetainedFields::Whole),
+            ("items", RetainedFields::Whole),
             ("[items[].a, 'x']", kept(&["a"], &[])),
             ("items[].a || `[]`", kept(&["a"], &[])),
             ("(items || `[]`)[].a | length(@)", kept(&[], &["a"])),
@@ -146,10 +151,10 @@ mod tests {
                 "(items[].a && items[].b)[].c",
                 kept(&["a.c", "b.c"], &["a", "b"]),
             ),
-            ("items[?rules[].host]", Kept::Whole),
+            ("items[?rules[].host]", RetainedFields::Whole),
             ("items[?rules[].host].a", kept(&["a"], &["rules.host"])),
             ("(items[0].a || items[].b).c", kept(&["a"], &["b"])),
-            ("(items || @)[0].a", Kept::Whole),
+            ("(items || @)[0].a", RetainedFields::Whole),
         ] {
             assert_eq!(read(expression), expected, "{expression}");
         }
@@ -159,6 +164,6 @@ mod tests {
     fn too_many_places_are_everything() {
         let fields: Vec<_> = (0..300).map(|n| format!("f{n}: spec.f{n}")).collect();
         let expression = format!("items[].{{{}}}", fields.join(", "));
-        assert_eq!(read(&expression), Kept::Whole);
+        assert_eq!(read(&expression), RetainedFields::Whole);
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use anteroom_jmespath::{Environment, Expression, MissingKey};
-use anteroom_model::Kept;
+use anteroom_model::RetainedFields;
 use anteroom_plan::{Document, pruned, reads};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -122,7 +122,12 @@ fn whole(expression: &str, is_array: bool) -> String {
 
 /// Evaluates an expression over pruned objects and over whole ones, on a list or an array, and
 /// compares.
-fn check(text: &str, objects: &[Value], is_array: bool, missing: MissingKey) -> Option<Kept> {
+fn check(
+    text: &str,
+    objects: &[Value],
+    is_array: bool,
+    missing: MissingKey,
+) -> Option<RetainedFields> {
     let expression = Expression::parse(text).ok()?;
     let document = match is_array {
         true => Document::Array,
@@ -219,7 +224,7 @@ fn much_is_left_out() {
         let text = format!("items[*] | [?{expression}].a");
         if let Some(kept) = check(&text, &[], false, MissingKey::Null) {
             parsed += 1;
-            narrowed += usize::from(kept != Kept::Whole);
+            narrowed += usize::from(kept != RetainedFields::Whole);
         }
     }
     assert!(parsed > 800, "{parsed}");

@@ -17,7 +17,7 @@ use crate::ir::{
         confine,
     },
     cel::NAMESPACE_OBJECT,
-    context::{FactSource, Loader},
+    context::{FactOrigin, Loader},
     matching::NAMESPACE_SELECTOR,
     template::Template,
 };
@@ -137,12 +137,12 @@ impl Policy {
                 continue;
             };
             let permit = match (&fact.source, call) {
-                (FactSource::Api(own), Call::Api { path, data }) => self.api(own, path, data),
-                (FactSource::Service(own), Call::Service { url, data }) => service(own, url, data),
-                (FactSource::ConfigMap(own), Call::ConfigMap { object }) => {
+                (FactOrigin::Api(own), Call::Api { path, data }) => self.api(own, path, data),
+                (FactOrigin::Service(own), Call::Service { url, data }) => service(own, url, data),
+                (FactOrigin::ConfigMap(own), Call::ConfigMap { object }) => {
                     self.config_map(own, object)
                 }
-                (FactSource::Image(own), Call::Image { reference }) => image(own, reference),
+                (FactOrigin::Image(own), Call::Image { reference }) => image(own, reference),
                 _ => continue,
             };
             match permit {

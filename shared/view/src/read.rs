@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anteroom_jmespath::{Environment, EvalError, Expression};
-use anteroom_model::{FactError, Kept, ResourceVersion, Revision, Source};
+use anteroom_model::{FactError, ResourceVersion, RetainedFields, Revision, Source};
 use anteroom_wire::{WireError, body};
 use bytes::Bytes;
 
@@ -88,7 +88,7 @@ impl<'a> Read<'a> {
     }
 
     /// The fields that are kept of each object; `None`: all of them.
-    pub fn kept(self) -> Option<&'a Kept> {
+    pub fn kept(self) -> Option<&'a RetainedFields> {
         match &self.store.record()?.info.source {
             Source::Collection(collection) => collection.kept.as_ref(),
             Source::Objects { .. } | Source::ApiCall { .. } | Source::System { .. } => None,

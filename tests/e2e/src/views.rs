@@ -53,7 +53,7 @@ async fn system_view(bus: &NatsBus, view: ViewId) -> anyhow::Result<BTreeMap<Obj
 
 /// Every view that is wanted now, the system's own left out.
 pub async fn wanted(bus: &NatsBus) -> anyhow::Result<Vec<DesiredView>> {
-    let all = system_view(bus, system::wanted()).await?;
+    let all = system_view(bus, system::desired_views()).await?;
     all.values().map(|of| Ok(body::decode(of)?)).collect()
 }
 

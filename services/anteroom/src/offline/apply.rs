@@ -14,7 +14,9 @@ use anyhow::{anyhow, bail};
 use clap::Args;
 use serde_json::Value;
 
-use super::{Format, arrival, assignments::Assignments, others::OtherOptions, told::tell};
+use super::{
+    Format, apply_output::tell, arrival, assignments::Assignments, kyverno_options::OtherOptions,
+};
 use crate::{input, output::warn};
 
 #[derive(Args, Clone, Debug)]

@@ -107,7 +107,8 @@ impl Evaluator {
                 );
                 Planned::Sliced(Arc::new(scan))
             }
-            _ => Planned::Whole,
+            // A remembered or sliced path comes with its result.
+            (AnswerPath::Whole | AnswerPath::Remembered | AnswerPath::Sliced, ..) => Planned::Whole,
         }
     }
 

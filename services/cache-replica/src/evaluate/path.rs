@@ -4,11 +4,13 @@
 //!
 //! | path | taken if | the query runs |
 //! |---|---|---|
-//! | [`Inline`](AnswerPath::Inline) | the selection is small, or an index leaves few objects | where the call arrived |
+//! | [`Inline`](AnswerPath::Inline) | `--verify-plans` is off, and the selection is small or an index leaves few objects | where the call arrived |
 //! | [`Remembered`](AnswerPath::Remembered) | an equal query was answered over the same content | nowhere |
 //! | [`Offloaded`](AnswerPath::Offloaded) | an index finds at most half of the objects, or at most a slice of them is selected | on a worker thread |
 //! | [`Sliced`](AnswerPath::Sliced) | the expression can be cut into slices, and most of the view is selected | slice by slice, in turns with other scans |
 //! | [`Whole`](AnswerPath::Whole) | none of the others is | on a thread that leaves a core free |
+//!
+//! The first two rows are tried when a call arrives. Anything else goes to a worker, which starts at the second row.
 //!
 //! So a short query never waits for a long one: it is answered before anything is handed to a thread.
 

@@ -107,7 +107,8 @@ impl Keeper {
 
     fn look(&mut self) {
         let views = Arc::clone(&self.mirror.views().borrow());
-        self.wanted.renew(self.mirror.view(&system::wanted()));
+        self.wanted
+            .renew(self.mirror.view(&system::desired_views()));
         self.moved.retain(|id, _| views.contains_key(id));
         self.uses.retain(|id| views.contains_key(id));
         let now = self.uses.now();

@@ -35,7 +35,7 @@ async fn write(harness: &mut Harness, plural: &str, kib: usize) -> ViewId {
 }
 
 async fn want(harness: &mut Harness, info: SourceInfo, options: ViewOptions) {
-    let wanted = system::wanted();
+    let wanted = system::desired_views();
     let name = info.source.view_id();
     let record = serde_json::to_value(DesiredView { info, options }).unwrap();
     harness.writer.put(&wanted, "", name.as_str(), record).await;
@@ -44,7 +44,7 @@ async fn want(harness: &mut Harness, info: SourceInfo, options: ViewOptions) {
 
 async fn open_wanted(harness: &mut Harness) {
     harness.writer.open(SourceInfo {
-        source: system::wanted_source(),
+        source: system::desired_views_source(),
         kind: String::new(),
         namespaced: false,
     });

@@ -1,7 +1,7 @@
 //! A view that keeps only what policies read is never asked for more: what was left out is not absent.
 
 use anteroom_mirror::testing::collection;
-use anteroom_model::{FactError, Kept, Source};
+use anteroom_model::{FactError, RetainedFields, Source};
 use serde_json::json;
 
 use crate::harness::{Harness, args, ingress, key, request, request_with};
@@ -9,7 +9,7 @@ use crate::harness::{Harness, args, ingress, key, request, request_with};
 #[tokio::test(start_paused = true)]
 async fn a_field_that_is_not_retained_is_an_error_and_never_null() {
     let mut harness = Harness::started(args()).await;
-    let mut kept = Kept::identity();
+    let mut kept = RetainedFields::identity();
     kept.keep(&["spec", "rules", "host"]);
     let mut info = collection("ingresses", "Ingress");
     if let Source::Collection(collection) = &mut info.source {

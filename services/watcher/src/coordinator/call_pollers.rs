@@ -62,16 +62,16 @@ impl CallPollers {
         tracing::info!(%view, call = spec.shown(), "API call started");
         let age_max_ms = u64::try_from(schedule::age_max(&spec).as_millis()).ok();
         let inherited_version = inherited.objects.get(&poller::key()).cloned();
-        let tenure = self.publisher.with(|book| {
+        let lease = self.publisher.with(|queue| {
             inherited
                 .unpurged
                 .into_iter()
-                .for_each(|record| book.free(record));
+                .for_each(|record| queue.free(record));
             let opening = Opening {
                 origin: inherited.origin,
                 age_max_ms,
             };
-            book.open_with(info, inherited.objects, opening)
+            queue.open_with(info, inherited.objects, opening)
         });
         let (was_good, heard) = watch::channel(None);
         let poller = poller::Poller {
@@ -79,7 +79,7 @@ impl CallPollers {
             publisher: self.publisher.clone(),
             metrics: self.metrics.of_watch(&view),
             spec,
-            tenure,
+            lease,
             inherited: inherited_version,
             was_good: heard,
         };
@@ -110,7 +110,7 @@ impl CallPollers {
         };
         tracing::info!(%view, "API call stopped: nobody needs it any more");
         poller.abort();
-        self.publisher.with(|book| book.close(view));
+        self.publisher.with(|queue| queue.close(view));
     }
 
     /// Waits for a poller to fail, which none should. Dropping the future loses nothing.

@@ -267,7 +267,7 @@ impl Controller {
             Effect::FreeInherited => {
                 for record in self.snapshot.drain() {
                     tracing::info!(view = %record.view, "view of an earlier term freed: nobody needs it");
-                    publisher.with(|book| book.free(record));
+                    publisher.with(|queue| queue.free(record));
                 }
             }
         }

@@ -364,7 +364,7 @@ impl Reconciler {
         }
     }
 
-    /// Once it is known what is wanted, what is not is freed.
+    /// Frees all other views, once all desired ones are known.
     fn settle(&mut self, now: Instant) {
         let known = self.entries.are_known()
             && self.policies.are_known()

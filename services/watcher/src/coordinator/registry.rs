@@ -1,4 +1,4 @@
-//! The views and objects that are wanted, and the entries and policies that want them. Pure: events
+//! The desired views and objects, and the entries and policies that need them. Pure: events
 //! in, effects out. The cost of a change depends only on its own size.
 //!
 //! A view lives as long as one entry needs it. An entry that a manifest declares lives as long as its
@@ -87,15 +87,15 @@ pub(crate) enum Event {
 /// A consequence of an event. Effects are carried out in order.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Effect {
-    /// The view is wanted so: it is new, or what is asked of it changed.
+    /// The view is desired with these options: it is new, or they changed.
     OpenView(Box<DesiredView>),
-    /// The view is not wanted any more: it is freed everywhere.
+    /// The view is not desired any more: it is freed everywhere.
     CloseView(ViewId),
-    /// Make the call at intervals. Its view is wanted already.
+    /// Make the call at intervals. Its view is desired already.
     Call(SourceInfo, std::sync::Arc<CallSpec>),
     /// Make it no more.
     EndCall(ViewId),
-    /// The object is referenced. Its view is wanted already.
+    /// The object is referenced. Its view is desired already.
     Refer(ObjectReference),
     /// The object is not referenced any more.
     Unrefer(ObjectReference),
@@ -188,7 +188,7 @@ impl Registry {
         self.needs.on_view(view).find(others).map(|_| view)
     }
 
-    /// Every view that is wanted.
+    /// Every desired view.
     #[cfg(test)]
     pub(crate) fn views(&self) -> impl Iterator<Item = &ViewId> {
         self.needs.views()

@@ -10,8 +10,8 @@ mod selector;
 use std::sync::Arc;
 
 use anteroom_model::{
-    Binding, Collection, Failure, GroupVersionResource, Kept, ObjectKey, ObjectReference,
-    Projection, Shape, Source, SourceInfo, ViewOptions, system,
+    Binding, Collection, Failure, GroupVersionResource, ObjectKey, ObjectReference, Projection,
+    RetainedFields, Shape, Source, SourceInfo, ViewOptions, system,
 };
 use anteroom_wire::subject::check_object;
 
@@ -89,7 +89,7 @@ impl Resolved {
     }
 
     /// Narrows the source to these fields of each object. Changes nothing where it is no collection.
-    pub(crate) fn keep(&mut self, kept: Kept) {
+    pub(crate) fn keep(&mut self, kept: RetainedFields) {
         if let Source::Collection(collection) = &mut self.info.source {
             collection.kept = Some(kept);
             *collection = collection.clone().canonical();

@@ -2,7 +2,7 @@
 //! read, and the Secrets that an administrator allows. Pure.
 
 use anteroom_jmespath::Expression;
-use anteroom_model::{Dependent, Kept, ObjectKey, Source};
+use anteroom_model::{Dependent, ObjectKey, RetainedFields, Source};
 use anteroom_plan::{Document, reads};
 use anteroom_policy::{Reference, scanned};
 
@@ -166,8 +166,8 @@ pub(super) fn is_about(query: &EntryQuery, entry: &Entry) -> bool {
 }
 
 /// The fields that all of these queries and the entry's projections read of each object.
-fn kept<'a>(found: &Resolved, queries: impl Iterator<Item = &'a EntryQuery>) -> Kept {
-    let mut kept = Kept::identity();
+fn kept<'a>(found: &Resolved, queries: impl Iterator<Item = &'a EntryQuery>) -> RetainedFields {
+    let mut kept = RetainedFields::identity();
     let plural = match &found.info.source {
         Source::Collection(collection) => Some(collection.gvr.resource.as_str()),
         Source::Objects { .. } | Source::ApiCall { .. } | Source::System { .. } => None,
@@ -175,7 +175,7 @@ fn kept<'a>(found: &Resolved, queries: impl Iterator<Item = &'a EntryQuery>) -> 
     let document = Document::List { plural };
     let mut read = |expression: Option<&Expression>| match expression {
         Some(expression) => kept.join(&reads(expression, document)),
-        None => kept = Kept::Whole,
+        None => kept = RetainedFields::Whole,
     };
     for query in queries {
         read(query.expression.as_ref());

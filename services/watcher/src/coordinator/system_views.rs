@@ -51,7 +51,7 @@ impl SystemViews {
             policies: open(system::policies_source()),
             exceptions: open(system::exceptions_source()),
             kinds: open(system::kinds_source()),
-            wanted: open(system::wanted_source()),
+            wanted: open(system::desired_views_source()),
             references: open(system::references_source()),
             publisher,
         }

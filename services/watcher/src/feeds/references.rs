@@ -25,7 +25,7 @@ const KEY_BYTES: usize = 96;
 
 #[derive(Debug, Default)]
 pub(super) struct References {
-    /// The view that holds them, once it is wanted.
+    /// The view that holds them, once it is desired.
     pub(super) lease: Option<ViewLease>,
     pub(super) sealed: bool,
     pub(super) of: HashMap<ObjectKey, Reference>,
@@ -121,7 +121,7 @@ impl References {
         }
     }
 
-    /// The view is wanted now: everything that was referred to before is announced.
+    /// The view is desired now: everything that was referred to before is announced.
     pub(super) fn opened(&mut self, lease: ViewLease, sealed: bool, queue: &mut WriteQueue) {
         self.lease = Some(lease);
         self.sealed = sealed;

@@ -47,8 +47,8 @@ const ASK_AGAIN_MISSED: Duration = Duration::from_secs(5);
 /// The result of a task of a feeder.
 #[derive(Debug)]
 pub(super) enum Done {
-    /// Never, for a watch.
-    Watched,
+    /// A watch of this view ended, which none does by itself.
+    Watched(ViewId),
     /// The size of a type.
     Sized(GroupVersionResource, Size),
     /// A list beside a watch of the type.
@@ -439,10 +439,11 @@ fn start(
         stale_after: tools.options.stale_after,
     };
     let served = tools.served.subscribe();
+    let view = Source::Collection(target.collection.clone()).view_id();
     let run = reflect::run_with(tools.api.clone(), target, sink, metrics, served, control);
     let stop = tasks.spawn(async move {
         run.await;
-        Done::Watched
+        Done::Watched(view)
     });
     RunningWatch::new(relist, stop)
 }

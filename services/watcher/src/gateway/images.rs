@@ -8,13 +8,14 @@
 //!
 //! The author of a Pod names the registry, so nothing of a registry is trusted. Each answer is limited in size and time.
 //! Redirects are counted and never lead from https to http. Content that is named by its digest must have it. The watcher
-//! connects only to permitted addresses ([`reach`]).
+//! connects only to permitted addresses ([`allowed_addresses`]).
 //!
 //! `reqwest` makes the connections, `oci-spec` parses references, and `http-auth` parses challenges. `oci-client` is not
 //! used. It reads manifests, errors and tokens without a limit, resolves names itself, and asks for a token wherever the
 //! registry says. So anyone who may create a Pod could exhaust a watcher's memory.
 
 mod address;
+mod allowed_addresses;
 mod args;
 mod cache;
 mod challenge;
@@ -22,7 +23,6 @@ mod credentials;
 mod document;
 mod keyring;
 mod location;
-mod reach;
 mod reader;
 
 use std::{
@@ -42,8 +42,8 @@ use keyring::Keyring;
 use location::Location;
 use reader::ImageReader;
 
+pub(crate) use allowed_addresses::Registries;
 pub use args::RegistryArgs;
-pub(crate) use reach::Registries;
 
 /// The largest manifest or index.
 const MANIFEST_BYTES_MAX: usize = 4 * 1024 * 1024;

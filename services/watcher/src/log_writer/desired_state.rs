@@ -2,7 +2,7 @@
 //! groups. One reader for the process, whatever it leads.
 //!
 //! [`DesiredState`] is pure: records in, and for each group what changed since it was last asked for. A
-//! change takes the place of an older one of its key, so what waits is bounded by what is wanted.
+//! change takes the place of an older one of its key, so what waits is bounded by what is desired.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -23,15 +23,15 @@ use crate::generations::Generations;
 /// One change of what a group's feeder has to do.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum DesiredChange {
-    /// The view is wanted so.
+    /// The view is desired, with these options.
     View(ViewId, Box<DesiredView>),
-    /// The view is not wanted any more.
+    /// The view is not desired any more.
     ViewGone(ViewId),
     /// The object is referenced.
     Object(ObjectReference),
     /// The object is not referenced any more.
     ObjectGone(ObjectReference),
-    /// All that is wanted is known. Said once.
+    /// All desired views and objects are known. Said once.
     Settled,
 }
 
@@ -44,7 +44,7 @@ struct Changes {
     told_settled: bool,
 }
 
-/// All views and objects that are wanted, and what changed of them for each group.
+/// All desired views and objects, and what changed of them for each group.
 #[derive(Debug, Default)]
 pub(crate) struct DesiredState {
     views: Generations<ViewId, DesiredView>,
@@ -62,7 +62,7 @@ pub(crate) struct DesiredState {
 }
 
 impl DesiredState {
-    /// Keeps changes for this group from here on. All that is wanted now is the first of them.
+    /// Keeps changes for this group from here on. All that is desired now is the first of them.
     fn begin(&mut self, group: Group) {
         let mut changes = Changes {
             settled: self.is_settled(),
@@ -128,7 +128,7 @@ impl DesiredState {
                 revision,
                 envelope: Err(error),
             } => {
-                tracing::error!(revision = revision.0, %error, "a record of what is wanted cannot be read");
+                tracing::error!(revision = revision.0, %error, "a record of a desired view or reference cannot be decoded");
                 self.unread(error.view, error.key);
             }
             LogEvent::Record {
@@ -148,7 +148,7 @@ impl DesiredState {
             Record::Control(record) => {
                 // A successor begins anew with what its predecessor left, which is whole too.
                 let synced = record.state == ViewState::Synced;
-                if view == system::wanted() {
+                if view == system::desired_views() {
                     self.views_synced |= synced;
                 } else if view == system::references() {
                     self.objects_synced |= synced;
@@ -164,7 +164,7 @@ impl DesiredState {
         let slot = (view, key);
         let was_unreadable = self.unreadable.remove(&slot);
         let (view, key) = slot;
-        let is_of_views = view == system::wanted();
+        let is_of_views = view == system::desired_views();
         match op {
             Op::Put(bytes) => {
                 let taken = match is_of_views {
@@ -173,7 +173,7 @@ impl DesiredState {
                         .map(|reference| self.put_object(key.clone(), reference)),
                 };
                 if let Err(error) = taken {
-                    tracing::error!(%view, %key, %error, "what is wanted cannot be read");
+                    tracing::error!(%view, %key, %error, "a desired view or reference cannot be decoded");
                     self.unread(Some(view), Some(key));
                 }
             }
@@ -192,7 +192,7 @@ impl DesiredState {
             return;
         };
         match key {
-            Some(key) if view == system::wanted() => {
+            Some(key) if view == system::desired_views() => {
                 self.views.touch(&ViewId::new(&*key.name));
                 self.unreadable.insert((view, key));
             }
@@ -295,7 +295,11 @@ impl DesiredStateReader {
 
     /// Follows the log, for ever.
     pub(crate) async fn run(&self, bus: &dyn Bus) {
-        let scope = vec![system::wanted(), system::references(), system::kinds()];
+        let scope = vec![
+            system::desired_views(),
+            system::references(),
+            system::kinds(),
+        ];
         let mut follower = bus.follow(Scope::Views(scope));
         while let Some(event) = follower.next().await {
             let (served, settled) = {

@@ -1,6 +1,6 @@
 //! The pruning of objects: all fields are published except those that no policy reads.
 
-use anteroom_model::Kept;
+use anteroom_model::RetainedFields;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -64,7 +64,7 @@ impl Pruned {
     ///
     /// # Errors
     /// Why the object cannot be published, for people.
-    pub(crate) fn body(&mut self, kept: Option<&Kept>) -> Result<Bytes, String> {
+    pub(crate) fn body(&mut self, kept: Option<&RetainedFields>) -> Result<Bytes, String> {
         let encode = |object: &Value| {
             anteroom_wire::body::encode_json(object).map_err(|error| error.to_string())
         };

@@ -11,7 +11,7 @@
 //! - Only a list proves that an object is gone. Each object records which list delivered it. A list that a
 //!   view did not receive completely never deletes.
 
-pub(crate) mod doubt;
+pub(crate) mod forbidden_check;
 mod machine;
 mod parse;
 mod paths;
@@ -29,7 +29,7 @@ use crate::source::{
     apiserver::{ApiServer, Fault, Line},
     metrics::WatchMetrics,
 };
-use doubt::{Doubt, Verdict};
+use forbidden_check::{Doubt, Verdict};
 use machine::{Command, Effect, Input, Machine};
 use parse::{Malformed, Page, WatchEvent};
 

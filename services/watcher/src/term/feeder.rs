@@ -62,8 +62,11 @@ pub(super) async fn run(
 fn take(feeder: &mut Feeder, objects: &mut HashSet<ViewId>, change: DesiredChange) {
     match change {
         DesiredChange::View(view, wanted) => {
-            if matches!(wanted.info.source, Source::Objects { .. }) {
-                objects.insert(view.clone());
+            match &wanted.info.source {
+                Source::Objects { .. } => {
+                    objects.insert(view.clone());
+                }
+                Source::Collection(_) | Source::ApiCall { .. } | Source::System { .. } => {}
             }
             feeder.want(&view, *wanted);
         }

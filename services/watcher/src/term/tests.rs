@@ -47,10 +47,10 @@ async fn a_view_that_was_just_read_is_in_a_beat_at_once() {
             kind: resource.into(),
             namespaced: true,
         };
-        publisher.with(|book| {
-            let mut tenure = book.open(info, HashMap::new());
-            book.begin_list(&mut tenure, false);
-            book.listed(&tenure, &ResourceVersion::new("1"), Instant::now());
+        publisher.with(|queue| {
+            let mut lease = queue.open(info, HashMap::new());
+            queue.begin_list(&mut lease, false);
+            queue.listed(&lease, &ResourceVersion::new("1"), Instant::now());
         });
     }
     let beat = beats.next().await.unwrap();

@@ -12,7 +12,7 @@ use kube::{Api, Client, api::PostParams};
 use tokio::time::timeout;
 
 use super::{
-    Outlet, RECHECK,
+    CertificateChannels, RECHECK,
     stored::{self, Stored},
 };
 
@@ -27,7 +27,7 @@ pub(super) async fn keep(
     client: Client,
     namespace: &str,
     names: &[String],
-    outlet: &Outlet,
+    outlet: &CertificateChannels,
 ) -> anyhow::Result<()> {
     let api: Api<Secret> = Api::namespaced(client, namespace);
     let mut backoff = Backoff::new(200, 15_000);

@@ -53,7 +53,7 @@ async fn without_a_cluster_there_is_a_certificate_at_once() {
     let service = anteroom_runtime::Service::new("webhook");
     let certificates = Certificates::new(&service.metrics);
     let (trust, mut trusted) = watch::channel(None);
-    let outlet = Outlet {
+    let outlet = CertificateChannels {
         certificates: certificates.clone(),
         trust,
         check: Arc::new(Readiness::new().check("certificate", "a certificate")),

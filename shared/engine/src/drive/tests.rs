@@ -109,7 +109,12 @@ async fn fact_that_never_comes_is_not_known() {
     let RuleOutcome::Error(error) = &outcomes[0] else {
         panic!("{outcomes:?}");
     };
-    assert!(error.to_string().contains("nobody answered"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("no replica and no watcher answered"),
+        "{error}"
+    );
 }
 
 /// Drives the first rule where nothing is waited for.

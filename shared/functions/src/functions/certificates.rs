@@ -194,7 +194,7 @@ fn put(fields: &mut Map<String, Value>, more: Value) {
 
 fn public_key(key: &SubjectPublicKeyInfo<'_>) -> Result<Value, String> {
     if key.algorithm.algorithm.to_id_string() != RSA {
-        return Err("the key is no RSA key, of others nothing is told".to_owned());
+        return Err("the key is no RSA key: only RSA keys are supported".to_owned());
     }
     match key.parsed() {
         Ok(PublicKey::RSA(RSAPublicKey { modulus, .. })) if modulus.len() > MODULUS_BYTES_MAX => {

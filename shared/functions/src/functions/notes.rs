@@ -120,7 +120,7 @@ const NOTES: &[(&str, &str, &str)] = &[
     (
         "random",
         "string",
-        "a text that a regular expression matches, left to chance",
+        "a random text that a regular expression matches",
     ),
     (
         "regex_match",
@@ -226,7 +226,11 @@ const NOTES: &[(&str, &str, &str)] = &[
         "a time, down to a multiple of a duration",
     ),
     ("time_utc", "string", "a time in UTC"),
-    ("to_array", "array", "a list of what is none"),
+    (
+        "to_array",
+        "array",
+        "the value in an array, unless it is an array",
+    ),
     (
         "to_boolean",
         "boolean",

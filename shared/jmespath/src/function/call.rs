@@ -252,7 +252,7 @@ impl<'c> Call<'c> {
     /// [`Signature::nondeterministic`](crate::Signature::nondeterministic).
     pub fn now_ns(&self) -> Result<i128, EvalError> {
         Ok(self
-            .seed("what time it is is not known where this is evaluated")?
+            .seed("the time is not available where this is evaluated")?
             .now_ns())
     }
 
@@ -263,7 +263,7 @@ impl<'c> Call<'c> {
     /// not [`Signature::nondeterministic`](crate::Signature::nondeterministic).
     pub fn draw(&self) -> Result<u64, EvalError> {
         Ok(self
-            .seed("nothing is left to chance where this is evaluated")?
+            .seed("random numbers are not available where this is evaluated")?
             .draw())
     }
 

@@ -4,7 +4,7 @@ use super::{
     Row, RowResult,
     load::Loaded,
     patched::{Comparison, compare},
-    told::Told,
+    row_results::Told,
 };
 use crate::{
     bench::{LoadedPolicy, Response, RuleResponse, Status},

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use anteroom_jmespath::{Environment, Expression, FunctionTable, MissingKey, ParseError, Shape};
-use anteroom_model::Kept;
+use anteroom_model::RetainedFields;
 use anteroom_view::{Object, Snapshot, ViewNode};
 
 use super::Count;
@@ -40,7 +40,7 @@ pub struct Counter {
     key: CounterKey,
     chain: Expression,
     /// The fields of an object that its contribution depends on.
-    reads: Kept,
+    reads: RetainedFields,
     functions: &'static FunctionTable,
     at: Snapshot,
     /// One for each namespace; a single one under the empty name where namespaces are not told apart.

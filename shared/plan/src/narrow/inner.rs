@@ -7,7 +7,7 @@ use anteroom_jmespath::ast::{Term, TermId};
 use super::{
     Narrow,
     document::Search,
-    miss::{Gone, Miss},
+    missing_value::{Gone, Miss},
     stream::{Chain, Stream},
     terms,
 };

@@ -11,7 +11,7 @@ use anteroom_jmespath::{
     ast::{Argument, Ast, Term, TermId},
 };
 
-use super::{Narrow, Why, document::Search, miss::Gone, terms};
+use super::{Narrow, Why, document::Search, missing_value::Gone, terms};
 use crate::{Key, Leaf, Reading};
 
 /// A list that is made of each object: steps of the expression that depend on nothing but the object.

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::ir::{
     call::{ApiCall, Data, KeptPlan, PathTemplate, ServiceCall, ServiceUrl},
-    context::{Fact, FactSource},
+    context::{Fact, FactOrigin},
 };
 
 /// Fields of what is posted.
@@ -80,7 +80,7 @@ impl EntryCompiler<'_> {
         field: &Field<'_>,
         data: Option<Data>,
         cache: Option<bool>,
-    ) -> Option<FactSource> {
+    ) -> Option<FactOrigin> {
         let template = self.template(field)?;
         let path = match PathTemplate::parse(&template, true) {
             Ok(path) if path.is_empty() => {
@@ -103,7 +103,7 @@ impl EntryCompiler<'_> {
         if declared && let Err(reason) = &kept {
             self.not_cached(call, reason);
         }
-        Some(FactSource::Api(ApiCall {
+        Some(FactOrigin::Api(ApiCall {
             path,
             data,
             kept: kept.ok().filter(|_| cache != Some(false)),
@@ -136,7 +136,7 @@ impl EntryCompiler<'_> {
         field: &Field<'_>,
         data: Option<Data>,
         cache: Option<bool>,
-    ) -> Option<FactSource> {
+    ) -> Option<FactOrigin> {
         let service = field.object(&SERVICE, self.problems)?;
         if let Some(home) = self.home {
             let message = format!(
@@ -165,7 +165,7 @@ impl EntryCompiler<'_> {
                 return None;
             }
         };
-        Some(FactSource::Service(ServiceCall {
+        Some(FactOrigin::Service(ServiceCall {
             url: parsed,
             data,
             headers: headers?,

@@ -10,7 +10,7 @@ use super::{
 use crate::ir::{
     CollectionReference, Driver, ImageCredentials, SecretName,
     call::{ApiCall, ConfigMapCall, ImageCall, KeptPlan, PathTemplate, check_name},
-    context::{Fact, FactSource},
+    context::{Fact, FactOrigin},
     template::Template,
 };
 
@@ -76,7 +76,7 @@ impl EntryCompiler<'_> {
         let credentials = registry.get("imageRegistryCredentials");
         let credentials = credentials.map(|field| self.credentials(&field));
         Some(Fact {
-            source: FactSource::Image(ImageCall {
+            source: FactOrigin::Image(ImageCall {
                 reference: reference?,
                 credentials: credentials.unwrap_or_default(),
             }),
@@ -139,7 +139,7 @@ impl EntryCompiler<'_> {
         let name = name.and_then(|field| field.plain_text(self.problems));
         let (query, age_max_ms) = (self.query(&cached), self.age_max_ms(&cached));
         Some(Fact {
-            source: FactSource::Entry {
+            source: FactOrigin::Entry {
                 kind: EntryKind::Cached,
                 name: Template::literal(&name?),
             },
@@ -162,7 +162,7 @@ impl EntryCompiler<'_> {
         let name = name.and_then(|field| self.template(&field));
         let (query, age_max_ms) = (self.query(&reference), self.age_max_ms(&reference));
         Some(Fact {
-            source: FactSource::Entry {
+            source: FactOrigin::Entry {
                 kind: EntryKind::Global,
                 name: name?,
             },
@@ -198,7 +198,7 @@ impl EntryCompiler<'_> {
         Some(Fact {
             source: match name? {
                 Some(name) => self.one_object(&cache, &collection, &name)?,
-                None => FactSource::Collection(collection),
+                None => FactOrigin::Collection(collection),
             },
             query: query?,
             default: None,
@@ -269,7 +269,7 @@ impl EntryCompiler<'_> {
         cache: &Object<'_>,
         of: &CollectionReference,
         name: &str,
-    ) -> Option<FactSource> {
+    ) -> Option<FactOrigin> {
         let (Some(group), Some(version)) = (&of.group, &of.version) else {
             let message =
                 "with a name, group and version are required (`group: \"\"` for the core group)";
@@ -296,7 +296,7 @@ impl EntryCompiler<'_> {
             Ok((path, kept))
         });
         match found {
-            Ok((path, kept)) => Some(FactSource::Api(ApiCall {
+            Ok((path, kept)) => Some(FactOrigin::Api(ApiCall {
                 path,
                 data: None,
                 kept: Some(kept),
@@ -329,7 +329,7 @@ impl EntryCompiler<'_> {
                 .forbidden(config_map.child("namespace"), message);
         }
         Some(Fact {
-            source: FactSource::ConfigMap(ConfigMapCall { namespace, name }),
+            source: FactOrigin::ConfigMap(ConfigMapCall { namespace, name }),
             query: None,
             default: None,
             age_max_ms: None,

@@ -35,7 +35,7 @@ pub(crate) enum Loader {
 /// A fact that a rule reads.
 #[derive(Debug)]
 pub(crate) struct Fact {
-    pub(crate) source: FactSource,
+    pub(crate) source: FactOrigin,
     /// `None`: the data whole.
     pub(crate) query: Option<Prepared>,
     /// In its place where the source has nothing to give; no query is made over it.
@@ -63,7 +63,7 @@ impl Fact {
 
 /// The source of a fact.
 #[derive(Debug)]
-pub(crate) enum FactSource {
+pub(crate) enum FactOrigin {
     /// `cachedContextEntry`, `globalReference`.
     Entry { kind: EntryKind, name: Template },
     /// `resourceCache`: a collection of the Kubernetes API.

@@ -6,7 +6,7 @@ use super::{multi_fact::FoundUse, uses::of};
 use crate::ir::{
     CollectionReference, Reference, Rule,
     cel::{NAMESPACE_OBJECT, PARAMS, PARAMS_QUERY},
-    context::{Fact, FactSource},
+    context::{Fact, FactOrigin},
     matching::{BINDINGS_OF_USER, LABELS, NAMESPACE_SELECTOR, ROLES},
 };
 
@@ -237,18 +237,18 @@ fn own_expression(fact: &Fact) -> &str {
     }
 }
 
-fn source(source: &FactSource) -> ReadSource {
+fn source(source: &FactOrigin) -> ReadSource {
     match source {
-        FactSource::Entry { kind, name } => ReadSource::Entry {
+        FactOrigin::Entry { kind, name } => ReadSource::Entry {
             kind: *kind,
             name: name.source().to_owned(),
         },
-        FactSource::Collection(collection) => ReadSource::Kept {
+        FactOrigin::Collection(collection) => ReadSource::Kept {
             reference: Reference::Collection(collection.clone()),
             path: String::new(),
             is_list: true,
         },
-        FactSource::Api(call) => match (&call.kept, &call.data) {
+        FactOrigin::Api(call) => match (&call.kept, &call.data) {
             (Some(kept), None) => ReadSource::Kept {
                 reference: kept.reference.clone(),
                 path: call.path.written(),
@@ -258,11 +258,11 @@ fn source(source: &FactSource) -> ReadSource {
                 path: call.path.written(),
             },
         },
-        FactSource::Service(_) => ReadSource::Service,
-        FactSource::Image(image) => ReadSource::Image {
+        FactOrigin::Service(_) => ReadSource::Service,
+        FactOrigin::Image(image) => ReadSource::Image {
             reference: image.reference.source().to_owned(),
         },
-        FactSource::ConfigMap(call) => ReadSource::ConfigMap {
+        FactOrigin::ConfigMap(call) => ReadSource::ConfigMap {
             object: match call.namespace.source() {
                 "" => call.name.source().to_owned(),
                 namespace => format!("{namespace}/{}", call.name.source()),

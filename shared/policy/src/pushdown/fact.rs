@@ -5,7 +5,7 @@ use anteroom_model::EntryKind;
 
 use crate::ir::{
     call::ApiCall,
-    context::{Fact, FactSource},
+    context::{Fact, FactOrigin},
 };
 
 /// The projection of an entry that a fact names. It and the expression after it are stages of one pipe, which
@@ -18,7 +18,7 @@ pub(super) enum Projection {
     Perhaps,
 }
 pub(super) fn projection(fact: &Fact) -> Projection {
-    let FactSource::Entry {
+    let FactOrigin::Entry {
         kind: EntryKind::Global,
         name,
     } = &fact.source
@@ -38,8 +38,8 @@ pub(super) fn projection(fact: &Fact) -> Projection {
 /// Why it is better fetched whole.
 pub(super) fn is_kept(fact: &Fact) -> Result<Option<&Expression>, String> {
     let is_list = match &fact.source {
-        FactSource::Entry { .. } | FactSource::Collection(_) => Ok(()),
-        FactSource::Api(ApiCall {
+        FactOrigin::Entry { .. } | FactOrigin::Collection(_) => Ok(()),
+        FactOrigin::Api(ApiCall {
             data: None,
             kept: Some(kept),
             ..
@@ -47,10 +47,10 @@ pub(super) fn is_kept(fact: &Fact) -> Result<Option<&Expression>, String> {
             true => Ok(()),
             false => Err("it is one object"),
         },
-        FactSource::Api(_) => Err("only the API server answers it"),
-        FactSource::Service(_) => Err("a service answers it"),
-        FactSource::ConfigMap(_) => Err("it is one ConfigMap"),
-        FactSource::Image(_) => Err("a registry answers it"),
+        FactOrigin::Api(_) => Err("only the API server answers it"),
+        FactOrigin::Service(_) => Err("a service answers it"),
+        FactOrigin::ConfigMap(_) => Err("it is one ConfigMap"),
+        FactOrigin::Image(_) => Err("a registry answers it"),
     };
     is_list?;
     if fact.nondeterministic_query().is_some() {

@@ -15,7 +15,7 @@ use super::{
     visitor::ExpressionSite,
 };
 use crate::ir::{
-    context::{ContextEntry, Fact, FactSource},
+    context::{ContextEntry, Fact, FactOrigin},
     subquery::{Given, Side, Subquery},
     template::Prepared,
 };
@@ -167,7 +167,7 @@ fn using<'u>(
 ) -> subquery::Use<'u> {
     subquery::Use {
         projection: projection(fact),
-        has_items: matches!(fact.source, FactSource::Collection(_) | FactSource::Api(_)),
+        has_items: matches!(fact.source, FactOrigin::Collection(_) | FactOrigin::Api(_)),
         variable: &site.entries[at].name,
         entry: at,
         own,

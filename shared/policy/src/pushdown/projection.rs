@@ -12,7 +12,7 @@ use anteroom_jmespath::{
     ast::{Ast, Term, TermId},
     reads::{self, Reached, Use},
 };
-use anteroom_model::Kept;
+use anteroom_model::RetainedFields;
 use serde_json::Value;
 
 use super::{
@@ -86,9 +86,9 @@ fn reads_elements(each: &ForEach) -> bool {
 }
 
 /// The entry's own expression, cut to what is read; `None`: that is everything.
-fn expression(own: Option<&Expression>, kept: &Kept) -> Option<Expression> {
+fn expression(own: Option<&Expression>, kept: &RetainedFields) -> Option<Expression> {
     let fields = match kept {
-        Kept::Whole => return None,
+        RetainedFields::Whole => return None,
         kept => fields(kept),
     };
     let literal = fields.to_string().replace('`', "\\`");
@@ -100,10 +100,10 @@ fn expression(own: Option<&Expression>, kept: &Kept) -> Option<Expression> {
 }
 
 /// The fields that are kept, as [`KEEP_ONLY`] takes them.
-fn fields(kept: &Kept) -> Value {
+fn fields(kept: &RetainedFields) -> Value {
     match kept {
-        Kept::Whole => Value::Bool(true),
-        Kept::Fields(inner) => inner
+        RetainedFields::Whole => Value::Bool(true),
+        RetainedFields::Fields(inner) => inner
             .iter()
             .map(|(name, kept)| (name.clone(), fields(kept)))
             .collect(),
@@ -115,11 +115,11 @@ fn listed(query: Option<&Expression>) -> bool {
 }
 
 /// Returns the fields that are read of the value of these entries, wherever it gets to.
-fn read(rule: &Rule, entries: &[&Arc<ContextEntry>], listed: bool) -> Kept {
+fn read(rule: &Rule, entries: &[&Arc<ContextEntry>], listed: bool) -> RetainedFields {
     let all = |entry: &&Arc<ContextEntry>| (Arc::as_ptr(entry), Reached::all(listed));
     let mut follow = Follow {
         reached: entries.iter().map(all).collect(),
-        kept: Kept::default(),
+        kept: RetainedFields::default(),
     };
     visitor::each(rule, &mut |place, prepared| {
         follow.expression(place, prepared);
@@ -130,12 +130,12 @@ fn read(rule: &Rule, entries: &[&Arc<ContextEntry>], listed: bool) -> Kept {
 struct Follow {
     /// The origins of entries' values; entries that are not here have nothing to do with the fact.
     reached: HashMap<*const ContextEntry, Reached>,
-    kept: Kept,
+    kept: RetainedFields,
 }
 
 impl Follow {
     fn expression(&mut self, place: &ExpressionSite<'_>, prepared: &Prepared) {
-        if self.kept == Kept::Whole {
+        if self.kept == RetainedFields::Whole {
             return;
         }
         let (reached, kept) = (&self.reached, &mut self.kept);
@@ -160,7 +160,7 @@ impl Follow {
                 Use::Whole(place) => {
                     kept.keep(place);
                 }
-                Use::Everything => *kept = Kept::Whole,
+                Use::Everything => *kept = RetainedFields::Whole,
             }
         };
         let value = reads::reads(ast, &Reached::Root, &fields, &mut tell);
@@ -181,7 +181,7 @@ impl Follow {
         flows.retain(|(_, value)| !matches!(value, Reached::Apart));
         // What is put together for each request reads nobody knows what.
         if !is_known.get() || !is_fixed && (is_read || !flows.is_empty()) {
-            *kept = Kept::Whole;
+            *kept = RetainedFields::Whole;
         }
         self.reached.extend(flows);
     }

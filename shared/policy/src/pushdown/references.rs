@@ -8,7 +8,7 @@ use anteroom_model::EntryKind;
 use crate::ir::{
     CollectionReference, NamedObject, Policy, PolicyException, Reference, Rule,
     cel::Cel,
-    context::{Fact, FactSource, Loader},
+    context::{Fact, FactOrigin, Loader},
     template::Prepared,
 };
 
@@ -19,7 +19,7 @@ impl Policy {
         let names: BTreeSet<_> = self
             .sources()
             .filter_map(|source| match source {
-                FactSource::Entry { kind, name } => Some((*kind, entry_name(*kind, name.fixed()?))),
+                FactOrigin::Entry { kind, name } => Some((*kind, entry_name(*kind, name.fixed()?))),
                 _ => None,
             })
             .collect();
@@ -33,7 +33,7 @@ impl Policy {
         &self,
     ) -> impl Iterator<Item = (EntryKind, Option<&str>, Option<&Expression>)> {
         self.facts().filter_map(|fact| match &fact.source {
-            FactSource::Entry { kind, name } => {
+            FactOrigin::Entry { kind, name } => {
                 let query = fact.asked().and_then(Prepared::fixed);
                 let name = name.fixed().map(|name| entry_name(*kind, name));
                 Some((*kind, name, query))
@@ -70,7 +70,7 @@ impl Policy {
         self.facts().next().is_some() || self.references().next().is_some()
     }
 
-    fn sources(&self) -> impl Iterator<Item = &FactSource> {
+    fn sources(&self) -> impl Iterator<Item = &FactOrigin> {
         self.facts().map(|fact| &fact.source)
     }
 
@@ -84,14 +84,14 @@ impl Policy {
             })
     }
 
-    fn references_of(&self, source: &FactSource) -> Vec<Reference> {
+    fn references_of(&self, source: &FactOrigin) -> Vec<Reference> {
         match source {
-            FactSource::Collection(collection) => vec![Reference::Collection(collection.clone())],
-            FactSource::Api(call) => {
+            FactOrigin::Collection(collection) => vec![Reference::Collection(collection.clone())],
+            FactOrigin::Api(call) => {
                 let kept = call.kept.as_ref().map(|plan| plan.reference.clone());
                 kept.into_iter().collect()
             }
-            FactSource::ConfigMap(call) => {
+            FactOrigin::ConfigMap(call) => {
                 let literal = call.literal(self.namespace()).map(|(namespace, name)| {
                     Reference::Object(NamedObject {
                         group: String::new(),
@@ -106,7 +106,7 @@ impl Policy {
                 let labelled = Reference::LabelledConfigMaps;
                 literal.into_iter().chain([labelled]).collect()
             }
-            FactSource::Entry { .. } | FactSource::Service(_) | FactSource::Image(_) => Vec::new(),
+            FactOrigin::Entry { .. } | FactOrigin::Service(_) | FactOrigin::Image(_) => Vec::new(),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::ir::{
     Rule,
     call::{ApiCall, Data, PathTemplate},
     conditions::{Condition, Conditions},
-    context::{ContextEntry, Fact, FactSource, Loader},
+    context::{ContextEntry, Fact, FactOrigin, Loader},
     mutate_existing::TargetSpec,
     mutation::{MutateEach, Mutation, Patch},
     rule::{Check, ForEach, Validation, Work},
@@ -75,11 +75,26 @@ type Visitor<'v, 'r> = dyn FnMut(&ExpressionSite<'r>, &'r Prepared) + 'v;
 
 /// Tells of each expression of a rule and its place.
 pub(crate) fn each<'r>(rule: &'r Rule, visit: &mut Visitor<'_, 'r>) {
+    // Every field by its name: the compiler asks whether a new one holds expressions.
+    let Rule {
+        context,
+        preconditions,
+        work,
+        // `validation` visits it, where it is shown.
+        message: _,
+        name: _,
+        action: _,
+        overrides: _,
+        allow_existing_violations: _,
+        matches: _,
+        pushdown: _,
+        names_roles: _,
+    } = rule;
     let mut walk = Walk {
         site: ExpressionSite {
             field: String::new(),
-            entries: &rule.context,
-            visible: rule.context.len(),
+            entries: context,
+            visible: context.len(),
             in_message: false,
             side: None,
             flow: Flow::Used,
@@ -87,16 +102,16 @@ pub(crate) fn each<'r>(rule: &'r Rule, visit: &mut Visitor<'_, 'r>) {
         visit,
     };
     walk.entries("context", 0);
-    walk.conditions("preconditions", &rule.preconditions);
-    match &rule.work {
-        Work::Mutate(mutation) => walk.mutation("mutate", mutation, &rule.context),
+    walk.conditions("preconditions", preconditions);
+    match work {
+        Work::Mutate(mutation) => walk.mutation("mutate", mutation, context),
         Work::MutateExisting(existing) => {
             for (at, target) in existing.targets.iter().enumerate() {
-                walk.target(&format!("mutate.targets[{at}]"), target, &rule.context);
+                walk.target(&format!("mutate.targets[{at}]"), target, context);
             }
         }
         Work::Validate(validation) => {
-            walk.validation("validate", validation, &rule.context, rule);
+            walk.validation("validate", validation, context, rule);
         }
     }
 }
@@ -343,12 +358,12 @@ impl<'r> Walk<'_, 'r> {
         fact.query.iter().for_each(|query| self.inside(query));
         fact.default.iter().for_each(|default| self.value(default));
         match &fact.source {
-            FactSource::Entry { name, .. } => self.template(name),
-            FactSource::Image(image) => self.template(&image.reference),
-            FactSource::Collection(_) => {}
-            FactSource::Api(ApiCall { path, data, .. }) => self.call(path, data.as_ref()),
-            FactSource::Service(call) => self.call(call.url.path(), call.data.as_ref()),
-            FactSource::ConfigMap(call) => {
+            FactOrigin::Entry { name, .. } => self.template(name),
+            FactOrigin::Image(image) => self.template(&image.reference),
+            FactOrigin::Collection(_) => {}
+            FactOrigin::Api(ApiCall { path, data, .. }) => self.call(path, data.as_ref()),
+            FactOrigin::Service(call) => self.call(call.url.path(), call.data.as_ref()),
+            FactOrigin::ConfigMap(call) => {
                 self.template(&call.namespace);
                 self.template(&call.name);
             }

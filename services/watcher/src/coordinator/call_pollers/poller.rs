@@ -19,7 +19,7 @@ pub(super) struct Poller {
     pub(super) publisher: Publisher,
     pub(super) metrics: WatchMetrics,
     pub(super) spec: Arc<CallSpec>,
-    pub(super) tenure: ViewLease,
+    pub(super) lease: ViewLease,
     /// The version that an earlier term wrote, until it is told of in this one.
     pub(super) inherited: Option<ResourceVersion>,
     /// When that was good, once readers say so.
@@ -45,7 +45,7 @@ impl Poller {
                 "API call",
                 otel.kind = "client",
                 otel.status_code = Empty,
-                view = %self.tenure.view,
+                view = %self.lease.view,
                 url = self.spec.shown(),
                 changed = Empty,
                 error = Empty,
@@ -102,10 +102,10 @@ impl Poller {
         let span = tracing::Span::current();
         span.record("changed", changed);
         if changed {
-            let (tenure, now) = (&self.tenure, Instant::now());
-            self.publisher.with(|book| {
-                if !book.is_known(tenure, &key(), &version) {
-                    book.put(tenure, key(), version.clone(), body, now, span);
+            let (lease, now) = (&self.lease, Instant::now());
+            self.publisher.with(|queue| {
+                if !queue.is_known(lease, &key(), &version) {
+                    queue.put(lease, key(), version.clone(), body, now, span);
                 }
             });
         }
@@ -127,38 +127,38 @@ impl Poller {
             Report::Old(failure, good) => {
                 self.say(&failure);
                 if let Some(version) = self.inherited.take() {
-                    tracing::info!(view = %self.tenure.view, "what an earlier term read is served");
+                    tracing::info!(view = %self.lease.view, "what an earlier term read is served");
                     self.holds(&version, good);
                 }
                 self.publisher
-                    .with(|book| book.troubled(&self.tenure, failure));
+                    .with(|queue| queue.troubled(&self.lease, failure));
             }
             Report::Troubled(failure) => {
                 self.say(&failure);
                 self.publisher
-                    .with(|book| book.troubled(&self.tenure, failure));
+                    .with(|queue| queue.troubled(&self.lease, failure));
             }
             Report::Failed(failure) => {
                 self.say(&failure);
                 self.publisher
-                    .with(|book| book.refused(&self.tenure, failure));
+                    .with(|queue| queue.refused(&self.lease, failure));
             }
         }
     }
 
     /// Notes that the log has, or is about to have, all that the view was at this moment.
     fn holds(&mut self, version: &ResourceVersion, at: Instant) {
-        let tenure = &mut self.tenure;
-        self.publisher.with(|book| {
+        let lease = &mut self.lease;
+        self.publisher.with(|queue| {
             // As a list of one object, which is known by now.
-            book.begin_list(tenure, false);
-            book.touch(tenure, &key());
-            book.listed(tenure, version, at);
+            queue.begin_list(lease, false);
+            queue.touch(lease, &key());
+            queue.listed(lease, version, at);
         });
     }
 
     fn say(&self, failure: &Failure) {
-        tracing::warn!(view = %self.tenure.view, %failure, "an API call failed, it is tried again");
+        tracing::warn!(view = %self.lease.view, %failure, "an API call failed, it is tried again");
     }
 }
 

@@ -69,7 +69,7 @@ impl Rig {
                 if let Some(written) = self.written.pop_front() {
                     return written;
                 }
-                match self.publisher.with(|book| book.next_work(Instant::now())) {
+                match self.publisher.with(|queue| queue.next_work(Instant::now())) {
                     Some(Work::Append(batch)) => self.written.extend(told(&batch)),
                     Some(Work::Purge(view)) => self.written.push_back(format!("purged {view}")),
                     None => tokio::time::sleep(Duration::from_millis(2)).await,
@@ -87,7 +87,7 @@ impl Rig {
 
     /// Returns the time of the view's last news.
     fn heard(&self, view: &ViewId) -> Option<Instant> {
-        let stats = self.publisher.look(|book| book.stats(Instant::now()));
+        let stats = self.publisher.look(|queue| queue.stats(Instant::now()));
         stats.into_iter().find(|stats| stats.view == *view)?.heard
     }
 }

@@ -36,7 +36,10 @@ pub(super) fn resolve(
             ));
         }
     };
-    let is_collection = matches!(resolved.info.source, Source::Collection(_));
+    let is_collection = match &resolved.info.source {
+        Source::Collection(_) => true,
+        Source::Objects { .. } | Source::ApiCall { .. } | Source::System { .. } => false,
+    };
     if spec.retain == Some(Retain::Referenced) && !is_collection {
         return Err(invalid(
             "`retain: Referenced` is about a `resource` without a `name`: leave it out",

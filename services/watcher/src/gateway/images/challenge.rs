@@ -3,7 +3,7 @@
 use http::{HeaderMap, Uri, header, uri::Scheme};
 use http_auth::{ChallengeRef, parse_challenges};
 
-use super::reach::Registries;
+use super::allowed_addresses::Registries;
 use crate::gateway::calls::CallFault;
 
 /// A challenge of a registry.

@@ -6,7 +6,7 @@
 
 use oci_spec::distribution::Reference;
 
-use super::{document::checked_digest, reach::Registries};
+use super::{allowed_addresses::Registries, document::checked_digest};
 use crate::gateway::calls::CallFault;
 
 /// The host of Docker Hub's registry.

@@ -53,7 +53,11 @@ fn delta(view: ViewId, key: ObjectKey, body: Option<Bytes>) -> LogEvent {
 
 fn put_view(wanted: &DesiredView) -> LogEvent {
     let key = ObjectKey::new("", wanted.info.source.view_id().as_str());
-    delta(system::wanted(), key, Some(body::encode(wanted).unwrap()))
+    delta(
+        system::desired_views(),
+        key,
+        Some(body::encode(wanted).unwrap()),
+    )
 }
 
 fn put_object(reference: &ObjectReference) -> LogEvent {
@@ -80,7 +84,7 @@ fn control(source: Source, state: ViewState) -> LogEvent {
 }
 
 fn synced(state: &mut DesiredState) {
-    state.take_in(control(system::wanted_source(), ViewState::Synced));
+    state.take_in(control(system::desired_views_source(), ViewState::Synced));
     state.take_in(control(system::references_source(), ViewState::Synced));
 }
 
@@ -128,7 +132,7 @@ fn a_feeder_that_begins_late_is_told_all_and_then_changes() {
     assert_eq!(state.take(group()), [], "nothing new");
     state.take_in(delta(system::references(), reference("x").key(), None));
     state.take_in(delta(
-        system::wanted(),
+        system::desired_views(),
         ObjectKey::new("", view.as_str()),
         None,
     ));
@@ -189,11 +193,11 @@ fn a_record_that_cannot_be_read_takes_nothing_away() {
         }),
     };
     let garbled = delta(
-        system::wanted(),
+        system::desired_views(),
         key.clone(),
         Some(Bytes::from_static(b"?")),
     );
-    let unknown = unreadable(Some(system::wanted()), Some(key.clone()));
+    let unknown = unreadable(Some(system::desired_views()), Some(key.clone()));
     for record in [garbled, unknown, unreadable(None, None)] {
         let mut state = started();
         state.begin(group());

@@ -57,7 +57,7 @@ pub(super) struct ViewWriteState {
     /// State and version of the source, and what readers were told of it.
     pub(super) state: ViewState,
     pub(super) version: ResourceVersion,
-    pub(super) told: Told,
+    pub(super) told: LastControlRecord,
     pub(super) trouble: Option<Failure>,
     /// Objects that are there and cannot be published.
     unusable: HashMap<ObjectKey, Unusable>,
@@ -74,7 +74,7 @@ pub(super) struct ViewWriteState {
 
 /// The last control record of a view in the log.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct LastControlRecord {
     pub(super) state: Option<ViewState>,
     pub(super) at: Option<Instant>,
     /// Changes were taken since.
@@ -136,7 +136,7 @@ impl ViewWriteState {
             bytes: 0,
             state: ViewState::Syncing,
             version: ResourceVersion::default(),
-            told: Told::default(),
+            told: LastControlRecord::default(),
             trouble: None,
             unusable: HashMap::new(),
             skipped: 0,

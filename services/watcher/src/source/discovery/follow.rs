@@ -18,7 +18,7 @@ use tokio::{
 use super::{Catalog, fetch, loss};
 use crate::source::{
     apiserver::{ApiServer, Fault},
-    reflect::doubt::{Doubt, Verdict},
+    reflect::forbidden_check::{Doubt, Verdict},
 };
 
 /// The interval at which kinds are read when nothing is known to have changed.

@@ -15,7 +15,7 @@ use crate::{
     ir::{
         ApiTarget, FactTarget, VariableError, VariableErrorKind,
         call::{ApiCall, ConfigMapCall, ServiceCall, check_name, confine},
-        context::{Fact, FactSource},
+        context::{Fact, FactOrigin},
         template::Template,
     },
 };
@@ -138,14 +138,14 @@ impl Scope<'_> {
         })
     }
 
-    fn target(&mut self, name: &str, source: &FactSource) -> Result<FactTarget, Interrupt> {
+    fn target(&mut self, name: &str, source: &FactOrigin) -> Result<FactTarget, Interrupt> {
         match source {
-            FactSource::Entry { kind, name: entry } => self.entry_target(name, *kind, entry),
-            FactSource::Collection(collection) => Ok(FactTarget::Collection(collection.clone())),
-            FactSource::Api(call) => self.api_target(name, call),
-            FactSource::Service(call) => self.service_target(name, call),
-            FactSource::ConfigMap(call) => self.config_map_target(name, call),
-            FactSource::Image(image) => Ok(FactTarget::Image {
+            FactOrigin::Entry { kind, name: entry } => self.entry_target(name, *kind, entry),
+            FactOrigin::Collection(collection) => Ok(FactTarget::Collection(collection.clone())),
+            FactOrigin::Api(call) => self.api_target(name, call),
+            FactOrigin::Service(call) => self.service_target(name, call),
+            FactOrigin::ConfigMap(call) => self.config_map_target(name, call),
+            FactOrigin::Image(image) => Ok(FactTarget::Image {
                 reference: image.reference.text(self)?,
                 credentials: image.credentials.clone(),
             }),

@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 /// nor a list is kept as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Kept {
+pub enum RetainedFields {
     /// All of it.
     Whole,
     /// These fields of an object, and these parts of each.
-    Fields(BTreeMap<String, Kept>),
+    Fields(BTreeMap<String, RetainedFields>),
 }
 
 /// Nothing but that it is there, and whether it is an object, a list or something else.
-impl Default for Kept {
+impl Default for RetainedFields {
     fn default() -> Self {
         Self::Fields(BTreeMap::new())
     }
@@ -26,7 +26,7 @@ impl Default for Kept {
 /// what selectors look at.
 const METADATA: [&str; 5] = ["name", "namespace", "uid", "resourceVersion", "labels"];
 
-impl Kept {
+impl RetainedFields {
     /// Returns the parts of every object that are kept whatever is read: `apiVersion`, `kind`, and of
     /// its `metadata` name, namespace, UID, resource version and labels.
     pub fn identity() -> Self {
@@ -113,8 +113,8 @@ impl Kept {
 mod tests {
     use super::*;
 
-    fn kept(whole: &[&[&str]], touched: &[&[&str]]) -> Kept {
-        let mut kept = Kept::default();
+    fn kept(whole: &[&[&str]], touched: &[&[&str]]) -> RetainedFields {
+        let mut kept = RetainedFields::default();
         touched
             .iter()
             .for_each(|path| drop(kept.touch(path).clone()));
@@ -131,10 +131,10 @@ mod tests {
             (kept(&[&["spec"]], &[]), Some("spec")),
             (kept(&[&["spec", "b"]], &[]), Some("spec.b")),
             (kept(&[], &[&["status", "phase"]]), Some("status")),
-            (Kept::Whole, Some("")),
+            (RetainedFields::Whole, Some("")),
         ] {
             assert_eq!(some.lacks(&wanted).as_deref(), lacking, "{wanted:?}");
-            assert_eq!(Kept::Whole.lacks(&wanted), None);
+            assert_eq!(RetainedFields::Whole.lacks(&wanted), None);
             let mut both = some.clone();
             both.join(&wanted);
             assert_eq!(both.lacks(&wanted), None);
@@ -148,7 +148,7 @@ mod tests {
         let mut all = kept(&[&["spec"]], &[]);
         all.keep(&["spec", "a"]).touch(&["spec", "b", "c"]);
         assert_eq!(all, kept(&[&["spec"]], &[]));
-        assert_eq!(Kept::Whole.keep(&["a"]), &Kept::Whole);
+        assert_eq!(RetainedFields::Whole.keep(&["a"]), &RetainedFields::Whole);
     }
 
     #[test]
@@ -159,9 +159,10 @@ mod tests {
             kept(&[&["ab"]], &[]),
             kept(&[], &[&["a", "b"]]),
             kept(&[&["a"]], &[&["b"]]),
-            Kept::Whole,
+            RetainedFields::Whole,
         ];
-        let texts: std::collections::BTreeSet<_> = all.iter().map(Kept::canonical).collect();
+        let texts: std::collections::BTreeSet<_> =
+            all.iter().map(RetainedFields::canonical).collect();
         assert_eq!(texts.len(), all.len());
     }
 }

@@ -1,4 +1,4 @@
-//! `random`: a text that a regular expression matches, left to chance.
+//! `random`: a random text that a regular expression matches.
 
 use anteroom_jmespath::{Call, EvalError, FunctionTable, Handle, Signature, Types};
 use regex_syntax::{
