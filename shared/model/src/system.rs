@@ -7,7 +7,7 @@
 //! | [`policies`] | namespace (empty for a `ClusterPolicy`) and name | the manifest, `kind` included |
 //! | [`exceptions`] | namespace and name | the manifest, `kind` included |
 //! | [`kinds`] | `Kind.version.group` | [`KindRecord`](crate::KindRecord) |
-//! | [`wanted`] | the view's name | [`DesiredView`](crate::DesiredView) |
+//! | [`desired_views`] | the view's name | [`DesiredView`](crate::DesiredView) |
 //! | [`references`] | the view's name, and `namespace/name` | [`ObjectReference`](crate::ObjectReference) |
 
 use crate::{Source, ViewId};
