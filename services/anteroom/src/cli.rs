@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_the_demo_is_told_where_it_is() {
+    fn the_demo_command_names_the_crate_that_holds_it() {
         let asked = Cli::try_parse_from(["anteroom", "demo", "--once", "-o", "json"]).unwrap();
         assert!(matches!(asked.command, Command::Demo { .. }));
         assert!(DEMO.contains("-p anteroom-demo"));

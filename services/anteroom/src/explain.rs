@@ -239,7 +239,7 @@ spec:
     }
 
     #[test]
-    fn a_scan_is_told_with_its_reason_and_a_better_way_and_fails_where_asked_to() {
+    fn a_scan_is_explained_with_reason_and_remedy_and_can_fail_the_run() {
         let pods = r#"
 apiVersion: kyverno.io/v2alpha1
 kind: GlobalContextEntry
@@ -268,7 +268,7 @@ spec:
     }
 
     #[test]
-    fn what_a_request_does_not_carry_is_explained_too() {
+    fn reads_of_roles_and_namespace_labels_are_explained() {
         let by_role = r#"
 apiVersion: kyverno.io/v1
 kind: ClusterPolicy
@@ -302,7 +302,7 @@ spec:
     }
 
     #[test]
-    fn what_a_rule_reads_to_change_an_object_is_explained_too() {
+    fn reads_of_mutate_rules_are_explained() {
         let policy = r#"
 apiVersion: kyverno.io/v1
 kind: ClusterPolicy

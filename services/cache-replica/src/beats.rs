@@ -24,7 +24,7 @@ pub(crate) struct Beats {
     pub(crate) mirror: Arc<Mirror>,
     pub(crate) references: Arc<References>,
     pub(crate) bytes_max: Option<u64>,
-    /// Dropped once the replica has said that it leaves, heard or not: then endpoints may close.
+    /// Dropped once the replica has sent a last beat that it leaves, received or not: then endpoints may close.
     pub(crate) leaving: DropGuard,
 }
 

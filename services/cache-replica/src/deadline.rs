@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn some_of_the_time_is_left_for_the_reply() {
+    async fn a_deadline_leaves_time_for_the_reply() {
         let ms = Duration::from_millis;
         for (given, left) in [(0, 0), (10, 9), (500, 450), (510, 460), (10_000, 9_950)] {
             assert_eq!(Deadline::after(ms(given)).left(), ms(left));

@@ -1,5 +1,5 @@
-//! Objects that are referenced by themselves: waiting for the first word on one, and what the watcher
-//! is told of who reads them.
+//! Objects that are referenced by themselves: waiting for the first state of one, and the keys of those
+//! read, which beats report to the watcher.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -16,12 +16,12 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// Idle references that wait for the next beat, which follows at once. Over it the rest is not told:
-/// whoever asks is answered that nothing is known, and asks again.
+/// Idle references that wait for the next beat, which follows at once. Over it the rest is not reported:
+/// the query gets the answer that nothing is known, and its sender asks again.
 const ASKED_MAX: usize = READ_KEYS_MAX;
 
 /// References read that wait for a beat to name them, [`READ_KEYS_MAX`] with each. Over it the rest is
-/// not told; at worst the watch of one that is read is stopped, and begun again when it is read next.
+/// not reported; at worst the watch of one that is read is stopped, and begun again when it is read next.
 const READ_MAX: usize = 100_000;
 
 /// The time of a call that is kept for its answer, after a wait that came to nothing.
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_told_in_parts_and_all_of_it() {
+    fn the_keys_that_were_read_are_reported_in_parts_and_completely() {
         let references = References::default();
         let view = ViewId::new("v");
         let count = READ_KEYS_MAX * 2 + 1;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_to_be_told_is_bounded() {
+    fn keys_that_wait_to_be_reported_are_bounded() {
         let references = References::default();
         let view = ViewId::new("v");
         for n in 0..=READ_MAX {

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_known_by_name() {
+    fn views_of_secrets_are_known_by_their_name() {
         for (view, expected) in [
             ("secrets.v1", true),
             ("secrets.v1~0123456789abcdef", true),

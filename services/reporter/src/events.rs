@@ -1,6 +1,6 @@
 //! Events of violations: on the object and on the policy, in the words that users of Kyverno know.
 //!
-//! An Event's name is made of what it says, so the same is never told twice while the API server keeps it.
+//! An Event's name is made of its content, so no Event is made twice while the API server keeps the first.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -43,10 +43,10 @@ const NAME_BYTES_MAX: usize = 200;
 const SCAN: &str = "kyverno-scan";
 const ADMISSION: &str = "kyverno-admission";
 
-/// For how long a request that is refused again and again is told of once.
+/// The time within which a request that is refused repeatedly gets one Event.
 const AGAIN_AFTER_S: i64 = 10 * 60;
 
-/// Events that are remembered for that; beyond it, the API server's answer says that one was told.
+/// Events that are remembered for that; beyond it, the API server answers that an Event exists already.
 const REMEMBERED_MAX: usize = 10_000;
 
 /// The namespace of Events on objects that have none.
@@ -60,7 +60,7 @@ pub(crate) struct Events {
     recent: Arc<Mutex<Recent>>,
 }
 
-/// The names of Events of admission that were told a moment ago.
+/// The names of Events of admission that were sent in the current window.
 #[derive(Debug, Default)]
 struct Recent {
     window: i64,
@@ -78,7 +78,7 @@ impl Recent {
     }
 }
 
-/// Something that was found, to be told of.
+/// A finding that gets an Event.
 #[derive(Clone, Debug)]
 pub(crate) struct Violation<'a> {
     pub(crate) policy: &'a ObjectKey,
@@ -119,8 +119,8 @@ impl Events {
         violation.events().into_iter().for_each(|e| self.put(e));
     }
 
-    /// Tells of what was found at admission: of a request that was refused, there is no object to tell it
-    /// on. The same within some minutes is told once.
+    /// Sends Events of what a webhook found at admission. A refused request has no object, so its Event is on the
+    /// policy alone. The same Event is sent once within some minutes.
     pub(crate) fn tell_admission(&self, found: &Admission, shared: &Shared, now_s: i64) {
         let (about, window) = (shared.about(), now_s / AGAIN_AFTER_S);
         for event in admission_events(found, &about, window) {
@@ -213,7 +213,7 @@ struct Told<'a> {
     message: &'a str,
     /// The request was refused.
     blocked: bool,
-    /// So many rules more were violated, of which nothing is told.
+    /// The number of further violated rules that the Event leaves out.
     left_out: u32,
     controller: &'static str,
     /// The text that makes it another one than the same at another time.
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_violation_is_told_of_on_the_object_and_on_the_policy() {
+    fn a_violation_is_an_event_on_the_object_and_on_the_policy() {
         let [object, policy] = events("n", 7);
         assert_eq!(object.note.as_deref(), Some("policy p/r fail: m"));
         assert_eq!(object.metadata.namespace.as_deref(), Some("n"));
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_twice_has_one_name() {
+    fn the_same_violation_twice_is_one_event_name() {
         let name = |event: &Event| event.metadata.name.clone();
         assert_eq!(
             events("n", 7).each_ref().map(name),
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_of_on_the_policy_alone() {
+    fn a_refusal_is_an_event_on_the_policy_alone() {
         let mut found = Admission {
             operation: "CREATE".into(),
             blocked: true,
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_again_and_again_is_told_once_in_a_while() {
+    fn a_repeated_refusal_is_one_event_in_each_window() {
         let mut recent = Recent::default();
         let found = [(1, "a"), (1, "a"), (1, "b"), (2, "a"), (2, "a")];
         let new = found.map(|(window, name)| recent.is_new(window, name));

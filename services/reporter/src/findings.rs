@@ -47,7 +47,7 @@ pub(crate) struct Finding {
     pub(crate) result: Arc<RuleResult>,
     /// Seconds since 1970.
     pub(crate) since_s: i64,
-    /// Nobody was told of it yet.
+    /// Neither an Event nor an earlier report says it yet.
     pub(crate) is_new: bool,
 }
 
@@ -333,7 +333,7 @@ impl Findings {
         }
     }
 
-    /// Returns whether something changed that nobody will be [told](Self::take_changed) of: all has to be looked at then.
+    /// Returns whether a change was lost that [`Self::take_changed`] will not return: all has to be looked at then.
     pub(crate) fn take_lost(&mut self) -> bool {
         std::mem::take(&mut self.is_lost)
     }
@@ -377,7 +377,7 @@ impl Findings {
         self.objects.len()
     }
 
-    /// Everybody was told of what is new of the object.
+    /// Notes that Events were sent of all new findings on the object.
     pub(crate) fn told(&mut self, uid: &str) {
         let of_object = self.objects.get_mut(uid);
         let findings = of_object

@@ -1,7 +1,7 @@
 //! The Lease at the API server by which one reporter reports at a time.
 //!
-//! Whoever holds the lease renews it; who does not sees whether it changes, by its own clock, and takes
-//! it once it has not changed for as long as it says. So wall clocks of two machines are never compared.
+//! The holder renews the lease. Every other reporter watches by its own clock whether the lease changes, and takes
+//! it once it was unchanged for its duration. So wall clocks of two machines are never compared.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ impl Candidate {
         }
     }
 
-    /// Waits until the lease is ours. `told` is told what is waited for.
+    /// Waits until the lease is ours. Calls `told` with the reason for each wait.
     pub(crate) async fn take(&mut self, told: impl Fn(String)) {
         loop {
             match self.try_once().await {

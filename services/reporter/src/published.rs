@@ -44,7 +44,7 @@ const UNKNOWN: &str = "";
 pub(crate) enum Deed {
     /// It says what it should, as far as is known.
     Nothing,
-    /// It says what it should, and said so before: whoever has to be told of it was.
+    /// The report has the right content already, and its Events were sent before.
     Same,
     /// One of an earlier time is another one now: what it said is read first.
     Read,

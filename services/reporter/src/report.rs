@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_report_said_is_no_news() {
+    fn results_that_a_report_already_has_are_not_new() {
         let before = made(&of_object(&[
             ("p", "r", Outcome::Fail),
             ("p", "s", Outcome::Pass),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cluster_scoped_has_a_report_of_its_own_kind() {
+    fn a_cluster_scoped_object_has_a_cluster_policy_report() {
         let mut of_object = of_object(&[("p", "r", Outcome::Pass)]);
         of_object.subject.namespace = "".into();
         let manifest = made(&of_object).manifest;
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_limit_what_is_bad_is_kept_and_the_rest_counted() {
+    fn beyond_the_limit_bad_results_are_kept_and_the_rest_counted() {
         let rules: Vec<_> = (0..=RESULTS_MAX).map(|n| format!("r{n:05}")).collect();
         let some = |count: usize| -> ObjectFindings {
             let of = |rule| ("p", rule, Outcome::Pass);

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_no_other_for_its_numbers() {
+    fn errors_that_differ_only_in_numbers_are_the_same() {
         let result = |outcome, message: &str| RuleResult {
             rule: "r".into(),
             outcome,

@@ -423,7 +423,7 @@ fn mark(changes: &Changes, views: &BTreeSet<ViewId>) -> Mark {
     views.iter().filter_map(last).collect()
 }
 
-/// Last-good data, whatever its age: what was true of an object is told until more is known.
+/// Last-good data, whatever its age: a report keeps what was last known of an object until more is known.
 fn state(mirror: &Mirror, view: &ViewId) -> Option<Snapshot> {
     let view = mirror.view(view)?;
     Some(view.snapshot(Some(u64::MAX)).ok()?.0)

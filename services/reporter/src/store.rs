@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_of_a_report_is_remembered_than_one_of_ours_says() {
+    fn a_listed_report_is_remembered_only_up_to_the_size_of_our_own() {
         let of = |content: usize, name: usize| {
             let owner = OwnerReference {
                 api_version: "apps/v1".to_owned(),

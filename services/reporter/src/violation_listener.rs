@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_too_fast_is_counted() {
+    async fn violations_that_come_too_fast_are_counted_as_missed() {
         let mut world = World::new(4).await;
         for _ in 0..7 {
             world.send().await; // Nobody reads meanwhile.
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_interruption_is_counted_once() {
+    async fn an_interrupted_subscription_is_counted_once() {
         let mut world = World::new(4).await;
         world.send().await;
         assert_eq!(world.told().await, "0");

@@ -28,7 +28,7 @@ const AT_ONCE: usize = 8;
 /// Reports that are looked at in one go: most may say what they should.
 const LOOKS_MAX: usize = 64;
 
-/// Kinds, and objects, that are told of by name.
+/// Kinds, and objects, that the reason for waiting names; the rest is counted.
 const NAMED_MAX: usize = 10;
 
 /// A write that has come to its end.
@@ -387,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_no_reports_is_named() {
+    fn unsettled_objects_without_a_report_are_named() {
         let kind = |(group, kind): &(&str, &str)| ((*group).to_owned(), (*kind).to_owned());
         let told = |kinds: &[(&str, &str)]| {
             let unsettled = Unsettled {

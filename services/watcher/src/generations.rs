@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_between_two_passes_counts_as_brought_by_the_one_before() {
+    fn an_item_put_between_two_passes_counts_for_the_one_before() {
         let mut map = Generations::default();
         map.begin();
         map.sweep();

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_may_lose_its_finalizers() {
+    fn a_refused_policy_that_exists_may_still_lose_its_finalizers() {
         let outside = json!({ "apiCall": { "urlPath": "/version" } });
         let before = policy("Policy", &outside);
         let mut after = before.clone();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_evaluated_is_told_and_not_refused() {
+    fn a_policy_with_an_unsupported_part_is_admitted_with_a_warning() {
         let mut manifest = policy("ClusterPolicy", &json!({ "variable": { "value": 1 } }));
         let secrets = json!([{ "apiVersion": "v1", "kind": "Secret" }]);
         let targets = json!({ "targets": secrets, "patchStrategicMerge": {} });
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_refused_with_its_field() {
+    fn a_malformed_policy_is_refused_with_the_path_of_its_field() {
         let fine = policy("ClusterPolicy", &json!({ "variable": { "value": 1 } }));
         assert_eq!(judge(&fine, None, None), Admission::default());
         for (path, value, field) in [
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn of_rules_that_are_not_run_each_is_told() {
+    fn each_rule_that_is_not_run_gets_a_warning() {
         let mut manifest = policy("ClusterPolicy", &json!({ "variable": { "value": 1 } }));
         let mut other = manifest["spec"]["rules"][0].clone();
         other["name"] = "made".into();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_that_excepts_nothing_is_told_when_it_is_written() {
+    fn a_policy_exception_without_effect_gets_a_warning_on_admission() {
         let exception = |spec: &Value| {
             let manifest = json!({
                 "apiVersion": "kyverno.io/v2", "kind": "PolicyException",

@@ -28,8 +28,8 @@ pub(crate) struct Beats {
 }
 
 impl Beats {
-    /// Beats until shutdown, from before anything was read: whoever decides that a policy is enforced
-    /// has to know of a webhook that is about to write its configuration. Then says that it leaves.
+    /// Beats until shutdown, from before anything was read: the coordinator, which decides when a policy is
+    /// enforced, has to know of a webhook that is about to write its configuration. Then says that it leaves.
     pub(crate) async fn run(mut self, shutdown: Shutdown) -> anyhow::Result<()> {
         let stop = shutdown.token();
         stop.run_until_cancelled(self.beating()).await;
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beat_claims_no_more_than_what_is_compiled_and_called_for() {
+    fn a_webhook_beat_claims_only_policies_compiled_and_called_for() {
         let at = |log: &str, revision| LogPosition {
             incarnation: Incarnation(log.into()),
             revision: Revision(revision),

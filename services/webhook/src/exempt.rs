@@ -23,7 +23,7 @@ struct Parts {
 #[derive(Debug, Default)]
 struct Patterns {
     exempt: Vec<String>,
-    /// Those that begin with `!`: whoever is one of these is not exempt, whatever else is said.
+    /// The patterns that begin with `!`: a name that matches one is not exempt, even if another pattern matches.
     asked: Vec<String>,
 }
 
@@ -177,7 +177,7 @@ mod tests {
 
     /// A request without a readable user is never exempt by its user.
     #[test]
-    fn nobody_is_exempt_whose_name_cannot_be_read() {
+    fn a_request_without_a_readable_user_is_not_exempt() {
         for user in [
             json!(null),
             json!("ann"),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_is_exempt_whoever_it_is() {
+    fn a_filtered_resource_is_exempt_for_every_user() {
         let of = |filters: &str| exempt(&[filters], &json!({ "username": "ann" }));
         let by_resource = Some(ExemptBy::Resource);
         assert_eq!(of("--resource-filters=[Pod,shop,p]"), by_resource);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_is_none_is_told_with_its_place() {
+    fn a_malformed_resource_filter_is_refused_with_its_position() {
         let error = Alone::try_parse_from(["webhook", "--resource-filters=[Event,*,*] Node"]);
         let error = error
             .map(|alone| alone.args.filters)

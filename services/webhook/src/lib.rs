@@ -12,10 +12,10 @@
 //! - `ready`: whether what the policies need is there.
 //! - `exempt`: which requests no policy is asked about.
 //! - `anteroom_engine` decides: it knows the policies, and asks the replicas for facts.
-//! - `response`: what the API server and its users are told.
+//! - `response`: the answers to the API server and its users.
 //! - `registration`: the two webhook configurations, and the proof that the API server goes by them;
 //!   `tls`: the certificate.
-//! - `violations`: the violations in a decision that the reporter is told of.
+//! - `violations`: the violations in a decision that the webhook publishes for the reporter.
 //! - `beats`: what this webhook says that it enforces.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]

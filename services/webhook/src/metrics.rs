@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_counted_of_a_rule_goes_with_it() {
+    fn metrics_of_a_removed_rule_are_forgotten() {
         let metrics = anteroom_runtime::Service::new("webhook").metrics;
         let own = WebhookMetrics::registered(&metrics);
         for policy in ["gone", "stays"] {

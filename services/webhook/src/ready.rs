@@ -4,8 +4,8 @@
 //! |---|---|
 //! | an entry on a view that no replica has, or has not read yet, or whose news is too old | yes |
 //! | something that it declares to be kept, and that the watcher has not registered yet | yes |
-//! | a view that failed at its source, or was evicted: every reader is told | no |
-//! | an entry that is invalid, or not there: every reader is told | no |
+//! | a view that failed at its source, or was evicted: every reader gets that error | no |
+//! | an entry that is invalid, or not there: every reader gets that error | no |
 //! | what may be kept and is not declared: it is read live meanwhile | no |
 //! | a call that declares to be kept, where the watcher keeps none | no |
 //!
@@ -16,7 +16,7 @@
 //! |---|---|
 //! | at the start, before everything was there once | is not ready |
 //! | a view that was answered for since it is needed | is not ready any more: readiness is lost |
-//! | what is needed since then (by a policy or an entry that came or changed), and was never there yet | stays ready: it is told beside, and who asks for it gets the error of its state |
+//! | what is needed since then (by a policy or an entry that came or changed), and was never there yet | stays ready: the readiness report mentions it, and a rule that needs it gets the error of its state |
 //!
 //! Heartbeats of replicas say what they hold.
 

@@ -205,7 +205,7 @@ impl Registration {
         }
     }
 
-    /// Whoever repairs the cluster must never be kept from it by a policy that needs us.
+    /// A policy that needs this webhook must never keep an administrator from repairing the cluster.
     fn namespace_selector(&self) -> LabelSelector {
         LabelSelector {
             match_expressions: Some(vec![LabelSelectorRequirement {

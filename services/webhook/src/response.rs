@@ -120,7 +120,7 @@ pub(crate) fn admitted(review: &Review<'_>, admission: &Admission) -> Bytes {
     })
 }
 
-/// The answer to the review of a proof: a refusal, which whoever made it waits for.
+/// The answer to the review of a proof: a refusal, for which the webhook that sent the proof waits.
 pub(crate) fn probed(review: &Review<'_>) -> Bytes {
     let message = "the API server calls this webhook";
     envelope(&Response {

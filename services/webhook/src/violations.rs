@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_said_to_be_left_out() {
+    fn a_violation_counts_the_rules_it_has_no_room_for() {
         let long = "m".repeat(MESSAGE_BYTES_MAX + 1);
         let of = |messages: &[&str]| {
             told_of("CREATE", false, FailureAction::Enforce, false, messages).unwrap()
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_scan_will_find_is_told() {
+    fn a_violation_is_published_where_no_scan_will_find_it() {
         use FailureAction::{Audit, Enforce};
         for (operation, dry_run, action, unscanned, expected) in [
             ("CREATE", false, Enforce, false, Some(true)),

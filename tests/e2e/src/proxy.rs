@@ -60,8 +60,8 @@ impl Proxy {
         self.faults.send_modify(|faults| faults.cuts += 1);
     }
 
-    /// From now on no byte comes through, in either direction, and nobody is told; until it is
-    /// ended, when what waits comes through.
+    /// From now on no byte comes through, in either direction, and no connection is closed. Once the silence
+    /// ends, the bytes that wait come through.
     pub fn silence(&self, silent: bool) {
         self.faults.send_modify(|faults| faults.silent = silent);
     }

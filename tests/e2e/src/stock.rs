@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_right_from_when_it_is_written_until_the_next_is_known() {
+    fn a_stock_number_is_right_from_its_write_until_the_next_is_known() {
         let histories = Histories::default();
         let key = (STOCK[0], "a".to_owned());
         for number in 0..2 {

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_changed_and_changed_back_does_not_stand_as_before() {
+    fn a_host_that_changed_and_changed_back_has_another_standing() {
         let oracle = Oracle::new(["a".into()]);
         let before = oracle.standing("a");
         assert_eq!(before, oracle.standing("a"));

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_told_apart() {
+    fn allowed_denied_and_failed_answers_are_distinguished() {
         let body = |allowed: bool, message: &str| {
             json!({ "response": { "uid": "u", "allowed": allowed, "status": { "message": message } } })
                 .to_string()

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_the_same_again_and_hosts_are_unique() {
+    fn generated_objects_are_repeatable_and_hosts_are_unique() {
         let twice = || CLUSTER.ingresses(300, 2).collect::<Vec<_>>();
         assert_eq!(twice(), twice());
         assert_eq!(

@@ -1,8 +1,8 @@
 //! WATCH: a cursor into the history.
 //!
-//! A watch holds no queue. It remembers the version up to which it has told everything, is woken by
+//! A watch holds no queue. It remembers the version up to which it has sent everything, is woken by
 //! changes, and reads the history from there when the connection takes more. One that is too slow
-//! finds that the history no longer reaches back, and is told so.
+//! finds that the history no longer reaches back, and sends that as an error.
 
 use std::{io, sync::Arc, time::Duration};
 

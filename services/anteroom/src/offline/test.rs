@@ -285,7 +285,7 @@ spec:
     }
 
     #[test]
-    fn what_is_elsewhere_is_refused_with_the_reason() {
+    fn suites_in_remote_repositories_are_refused_with_the_reason() {
         for line in [
             &["test", "https://h/suites"][..],
             &["test", "git@h:suites"],
@@ -313,7 +313,7 @@ spec:
     }
 
     #[test]
-    fn what_cannot_be_read_or_selects_nothing_is_no_success() {
+    fn unreadable_suites_and_empty_selections_fail_the_run() {
         let (result, page) = run_on(&["results: [{rool: a}]"], &[]);
         assert!(page.contains("cannot be run: "), "{page}");
         assert!(result.is_err());

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_cannot_be_cut_well_is_evaluated_whole() {
+    fn a_query_that_cannot_be_sliced_well_is_evaluated_whole() {
         let uncut = Case {
             is_sliceable: false,
             ..SCAN

@@ -266,7 +266,7 @@ mod tests {
 
     /// The rule, case by case.
     #[test]
-    fn views_that_are_evicted() {
+    fn views_are_evicted_by_their_use_size_and_limits() {
         let own = Subject {
             bytes_max: Some(10),
             ..held(11, 9)

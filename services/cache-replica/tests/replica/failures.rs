@@ -110,7 +110,7 @@ async fn one_query_too_many_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_view_has_nobody_at_its_address() {
+async fn a_query_of_an_unknown_view_has_no_responders() {
     let harness = Harness::with_ingresses(1, args()).await;
     let view = ViewId::new("pods.v1");
     let own = Address::Replica {

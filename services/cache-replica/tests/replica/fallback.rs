@@ -152,7 +152,7 @@ async fn beats_say_how_old_the_answers_of_calls_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_view_has_nobody_to_fall_back_on() {
+async fn an_unknown_view_has_no_responder_at_the_fallback_address() {
     let mut harness = Harness::with_ingresses(1, args()).await;
     harness.view = anteroom_model::ViewId::new("pods.v1");
     let at = Address::Fallback(harness.view.clone());

@@ -20,7 +20,7 @@ fn waits_for(harness: &Harness) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn before_any_watcher_it_is_not_ready_and_says_what_it_waits_for() {
+async fn a_replica_without_a_watcher_is_not_ready_and_says_why() {
     let bus = anteroom_bus::local::LocalBus::new();
     let service = anteroom_runtime::Service::new("cache-replica");
     let bus = std::sync::Arc::new(bus);

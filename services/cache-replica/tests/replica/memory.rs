@@ -70,7 +70,7 @@ fn is_evicted(outcome: &QueryOutcome) -> bool {
 /// The least recently used view is evicted whole, answers *evicted*, and comes back when it is asked
 /// for.
 #[tokio::test(start_paused = true)]
-async fn the_least_recently_used_goes_says_so_and_comes_back_when_asked_for() {
+async fn the_least_recently_used_view_is_evicted_and_comes_back_when_asked() {
     let mut harness = Harness::started(limited(400 * KIB)).await;
     let first = write(&mut harness, "firsts", 150).await;
     let second = write(&mut harness, "seconds", 150).await;
@@ -115,7 +115,7 @@ async fn the_least_recently_used_goes_says_so_and_comes_back_when_asked_for() {
 
 /// One huge entry does not evict everything else, nor does one over its own limit.
 #[tokio::test(start_paused = true)]
-async fn a_huge_view_goes_alone_and_so_does_one_over_its_own_limit() {
+async fn a_huge_view_or_one_over_its_own_limit_is_evicted_alone() {
     let mut harness = Harness::started(limited(500 * KIB)).await;
     open_wanted(&mut harness).await;
     let narrow = ViewOptions {

@@ -34,7 +34,7 @@ fn take_all(findings: &mut Findings) -> Vec<String> {
 }
 
 #[test]
-fn only_what_differs_is_a_change() {
+fn only_findings_that_differ_are_a_change() {
     let mut findings = Findings::default();
     let (a, p) = (subject("a"), finder("p"));
     findings.put(&a, &p, vec![result("r", Outcome::Fail)], 1);
@@ -73,7 +73,7 @@ fn an_error_with_other_numbers_is_no_change() {
 }
 
 #[test]
-fn each_change_gets_its_turn() {
+fn each_changed_object_gets_its_turn() {
     let mut findings = Findings::default();
     let mut taken = Vec::new();
     findings.put(
@@ -95,7 +95,7 @@ fn each_change_gets_its_turn() {
 }
 
 #[test]
-fn what_a_policy_found_can_be_told_in_another_way() {
+fn touching_a_policy_marks_the_objects_it_found_as_changed() {
     let mut findings = Findings::default();
     let results = || vec![result("r", Outcome::Pass)];
     findings.put(&subject("a"), &finder("p"), results(), 1);
@@ -106,7 +106,7 @@ fn what_a_policy_found_can_be_told_in_another_way() {
 }
 
 #[test]
-fn what_no_finder_knows_is_forgotten() {
+fn findings_of_finders_that_are_gone_are_forgotten() {
     let mut findings = Findings::default();
     let results = || vec![result("r", Outcome::Error)];
     findings.put(&subject("a"), &finder("p"), results(), 1);
@@ -124,7 +124,7 @@ fn what_no_finder_knows_is_forgotten() {
 }
 
 #[test]
-fn of_many_finders_those_that_are_gone_are_forgotten() {
+fn gone_finders_among_many_are_forgotten_also_beyond_the_limit() {
     let mut findings = Findings::with_limits(Limits {
         objects_max: 20,
         ..Limits::default()

@@ -23,7 +23,7 @@ fn lease(holder: &str, version: &str) -> Lease {
 }
 
 #[test]
-fn a_lease_is_free_once_it_has_not_changed_for_as_long_as_it_says() {
+fn a_lease_is_free_once_it_was_unchanged_for_its_duration() {
     let begin = Instant::now();
     let mut seen = None;
     for (after_s, holder, version, free) in [
@@ -44,7 +44,7 @@ fn a_lease_is_free_once_it_has_not_changed_for_as_long_as_it_says() {
 }
 
 #[test]
-fn a_holder_goes_on_for_less_than_the_others_wait() {
+fn a_lease_holder_stops_before_the_lease_expires_for_others() {
     let renewed = Instant::now();
     let after = |after: Duration| time_left(renewed, renewed + after);
     assert_eq!(after(Duration::ZERO), Some(RENEWAL_MAX));
@@ -131,7 +131,7 @@ fn refused(code: u16) -> (u16, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_cut_off_stops_before_another_begins() {
+async fn a_lease_holder_that_is_cut_off_stops_before_another_begins() {
     let server = Server::default();
     let (mut first, mut second) = (server.candidate("first"), server.candidate("second"));
     first.take(|_| {}).await;
@@ -170,7 +170,7 @@ async fn who_is_cut_off_stops_before_another_begins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_who_see_it_free_one_has_it() {
+async fn one_of_two_candidates_gets_a_free_lease() {
     let server = Server::default();
     let (mut first, mut second) = (server.candidate("first"), server.candidate("second"));
     let both = futures::future::join(first.try_once(), second.try_once()).await;

@@ -362,7 +362,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn after_any_changes_the_book_is_that_of_a_full_scan(events in events()) {
+    fn after_any_changes_the_findings_are_those_of_a_full_scan(events in events()) {
         let mut world = World::default();
         let mut told = world.unread();
         for event in &events {
@@ -384,7 +384,7 @@ fn never(_: &ObjectKey) -> bool {
 }
 
 #[test]
-fn who_may_wait_for_facts_walks_alone() {
+fn a_policy_that_may_wait_for_facts_is_scanned_alone() {
     let mut plan = Plan::default();
     plan.set(&[finder(0, 0), finder(2, 0)].into());
     let state = Fake(Arc::new([(1, (1, 1))].into()));
@@ -396,7 +396,7 @@ fn who_may_wait_for_facts_walks_alone() {
 }
 
 #[test]
-fn what_changes_on_the_way_does_not_wait_for_the_rest() {
+fn objects_that_change_during_a_scan_are_judged_in_the_same_scan() {
     let mut plan = Plan::default();
     plan.set(&[finder(0, 0)].into());
     let state = |things: &[Thing]| {
@@ -425,7 +425,7 @@ fn what_changes_on_the_way_does_not_wait_for_the_rest() {
 }
 
 #[test]
-fn what_cannot_be_read_is_known_one_by_one_up_to_a_limit() {
+fn unreadable_objects_are_known_one_by_one_up_to_a_limit() {
     let mut plan = Plan::default();
     let finder = finder(0, 0);
     plan.set(&[finder.clone()].into());
@@ -470,7 +470,7 @@ fn what_cannot_be_read_is_known_one_by_one_up_to_a_limit() {
 }
 
 #[test]
-fn one_without_a_uid_is_not_judged_as_it_was() {
+fn an_object_without_a_uid_is_not_judged_by_an_older_state() {
     let mut plan = Plan::default();
     plan.set(&[finder(0, 0)].into());
     let state = |contents: [u8; 3]| {
@@ -492,7 +492,7 @@ fn one_without_a_uid_is_not_judged_as_it_was() {
 }
 
 #[test]
-fn policies_that_stand_together_walk_together() {
+fn policies_at_the_same_state_are_scanned_together() {
     let mut plan = Plan::default();
     plan.set(&[finder(0, 0), finder(2, 0)].into());
     let state = |n: u16| Fake(Arc::new((0..n).map(|name| (name, (1, 1))).collect()));
@@ -516,7 +516,7 @@ fn policies_that_stand_together_walk_together() {
 }
 
 #[test]
-fn objects_are_looked_at_again_where_the_policy_stands() {
+fn objects_are_judged_again_by_the_state_their_policy_has_reached() {
     let mut plan = Plan::default();
     let finder = finder(0, 0);
     plan.set(&[finder.clone()].into());
@@ -533,7 +533,7 @@ fn objects_are_looked_at_again_where_the_policy_stands() {
 }
 
 #[test]
-fn a_policy_that_has_nothing_to_look_at_again_goes_on() {
+fn a_policy_without_objects_to_judge_again_scans_on() {
     let mut plan = Plan::default();
     let finder = finder(0, 0);
     plan.set(&[finder.clone()].into());

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_in_order() {
+    fn keys_are_sorted_as_the_api_server_lists_them() {
         let listed = [
             key("a", "z"),
             // In etcd's keys a dash comes before the slash.
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_comes_to_be_remembered_takes_nobodys_turn() {
+    fn a_report_that_becomes_remembered_takes_no_other_reports_turn() {
         let names = ["a", "b", "c", "d"];
         let mut turns = RevisitCursor::default();
         let mut had = Vec::new();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_has_room_nobody_is_passed_over() {
+    fn the_cursor_passes_over_no_report_while_there_is_no_room() {
         let mut turns = RevisitCursor::default();
         for (has_room, has_turn) in [
             (true, [true, false]),

@@ -66,7 +66,7 @@ fn due(published: &mut PublishedReports, now: Instant) -> Vec<String> {
 }
 
 #[test]
-fn a_report_of_before_stays_until_all_is_known() {
+fn an_earlier_report_stays_until_all_policies_are_settled() {
     let now = Instant::now();
     let mut published = PublishedReports::default();
     published.listing();
@@ -152,7 +152,7 @@ fn a_write_that_failed_may_have_arrived() {
 }
 
 #[test]
-fn what_failed_is_tried_again_once() {
+fn a_failed_write_is_queued_for_one_retry() {
     let now = Instant::now();
     let mut published = PublishedReports::default();
     for _ in 0..3 {
@@ -172,7 +172,7 @@ fn what_failed_is_tried_again_once() {
 }
 
 #[test]
-fn what_changes_on_the_way_is_looked_at_again() {
+fn a_report_that_changes_during_its_write_is_looked_at_again() {
     let now = Instant::now();
     let mut published = PublishedReports::default();
     published.begin(&key("a"), None, Some(report("x")));
@@ -186,7 +186,7 @@ fn what_changes_on_the_way_is_looked_at_again() {
 }
 
 #[test]
-fn what_others_did_to_reports_is_found_by_the_next_list() {
+fn changes_by_others_to_reports_are_found_by_the_next_list() {
     let now = Instant::now();
     let mut published = PublishedReports::default();
     published.settle(unread(&[]), now);
@@ -219,7 +219,7 @@ fn what_others_did_to_reports_is_found_by_the_next_list() {
 }
 
 #[test]
-fn one_that_cannot_be_read_keeps_no_other_report_as_it_was() {
+fn an_unreadable_object_keeps_no_other_report_as_it_was() {
     let now = Instant::now();
     let mut published = PublishedReports::default();
     published.listing();

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_of_another_severity_is_told_otherwise() {
+    fn a_policy_whose_severity_changes_is_reported_again() {
         let about = |severity, uid: &str| About {
             reporting: Reporting {
                 severity,

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_taken_in_a_moment_later_and_once() {
+    fn a_changed_fact_triggers_one_rescan_after_a_short_wait() {
         let mut world = World::new();
         assert!(!world.is_due(100, false), "nothing changed");
         world.revision = 2;
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_all_the_time_is_judged_for_a_part_of_it() {
+    fn facts_that_change_all_the_time_take_a_bounded_part_in_rescans() {
         let mut world = World::new();
         let mut begun = Vec::new();
         let mut ends_at = 0;
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_is_no_change() {
+    fn facts_that_were_there_before_trigger_no_rescan() {
         let mut world = World::new();
         world.revision = 5;
         assert_eq!(world.judge(), 5, "it judges by what is there");
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn who_judges_anew_for_another_reason_takes_in_what_changed() {
+    fn a_rescan_for_another_reason_takes_in_changed_facts() {
         let mut world = World::new();
         world.revision = 2;
         assert!(!world.is_due(1, false));

@@ -15,7 +15,7 @@ const MAX_MS: u64 = 10 * 60 * 1_000;
 struct Retry {
     at: Instant,
     backoff: Backoff,
-    /// It was begun, and nothing was heard of it since.
+    /// The retry has begun, and its outcome is not known yet.
     is_begun: bool,
 }
 
@@ -75,7 +75,7 @@ mod tests {
     use crate::findings::tests::finder;
 
     #[test]
-    fn it_is_tried_again_less_and_less_often() {
+    fn a_failing_policy_is_retried_with_growing_waits() {
         let begin = Instant::now();
         let mut retries = Retries::default();
         let finder = finder("p");

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_never_answers_is_not_waited_for_again_and_again() {
+    fn facts_that_never_come_are_waited_for_with_a_shorter_timeout() {
         let fact_timeout = FactTimeoutBackoff::default();
         let long = Duration::from_secs(10);
         for _ in 1..IN_VAIN_MAX {

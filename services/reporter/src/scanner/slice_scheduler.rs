@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_holds_up_nobody() {
+    fn a_hanging_slice_delays_no_other() {
         let mut scheduler = SliceScheduler::default();
         for _ in 0..WAITING_ALIKE_MAX {
             assert_eq!(next(&mut scheduler, &[SLOW_ALL]), Some((0, Lane::All)));

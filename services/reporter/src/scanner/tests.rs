@@ -378,7 +378,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn who_was_left_out_is_taken_in_when_the_policy_that_took_the_room_goes() {
+async fn left_out_objects_are_taken_in_when_another_policy_frees_room() {
     let both = [
         of_teams("first", &[0, 1, 2, 3]),
         of_teams("last", &[4, 5, 6, 7]),
@@ -402,7 +402,7 @@ async fn who_was_left_out_is_taken_in_when_the_policy_that_took_the_room_goes() 
 }
 
 #[tokio::test]
-async fn who_was_left_out_is_taken_in_when_an_object_goes() {
+async fn left_out_objects_are_taken_in_when_an_object_goes() {
     let mut world = World::full(&[of_teams("all", &[0, 1, 2, 3, 4, 5, 6, 7])]).await;
     let (key, _) = pod(0);
     let (namespace, name) = (&key.namespace, &key.name);

@@ -75,7 +75,7 @@ fn notes(world: &World) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_webhook_found_is_told_in_an_event() {
+async fn a_violation_from_a_webhook_becomes_an_event() {
     anteroom_runtime::process::install_crypto_provider();
     let world = World::start().await;
     let reporter = world.report_as("first");
@@ -114,7 +114,7 @@ async fn what_a_webhook_found_is_told_in_an_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_loses_the_lease_reports_no_more_and_begins_anew_once_it_is_back() {
+async fn a_reporter_that_loses_the_lease_stops_and_begins_anew_with_it() {
     anteroom_runtime::process::install_crypto_provider();
     let world = World::start().await;
     world.put("one", "a");
@@ -169,7 +169,7 @@ fn follow(word: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_exists_is_a_trigger_once_for_each_policy_as_it_is() {
+async fn an_existing_object_triggers_each_policy_version_once() {
     anteroom_runtime::process::install_crypto_provider();
     let world = World::start().await;
     let _replica = world.answer();
@@ -217,7 +217,7 @@ async fn what_exists_is_a_trigger_once_for_each_policy_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_filtered_triggers_nothing() {
+async fn a_filtered_object_triggers_no_mutation() {
     anteroom_runtime::process::install_crypto_provider();
     let world = World::start().await;
     let _replica = world.answer();

@@ -77,7 +77,7 @@ fn look_at(value: &Value, schema: &Value, place: &str, problems: &mut Vec<String
 }
 
 #[test]
-fn what_does_not_fit_is_found() {
+fn the_schema_check_finds_every_unfit_field() {
     let report = serde_json::json!({"metadata": {"name": "a"}, "summary": {"pass": "1"}, "other": 1,
         "results": [{"policy": "p", "result": "maybe"}, {}]});
     let found = unfit(crate::world::REPORTS, &report);

@@ -83,7 +83,7 @@ fn by_settings() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_policy_reads_changes_what_it_says() {
+async fn a_changed_fact_changes_the_reports_of_its_policy() {
     anteroom_runtime::process::install_crypto_provider();
     let world = World::start().await;
     let _replica = world.answer();
@@ -151,7 +151,7 @@ async fn facts_that_never_come_hold_up_no_other_policy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_filtered_is_not_reported() {
+async fn filtered_objects_have_no_report() {
     anteroom_runtime::process::install_crypto_provider();
     let world = World::start().await;
     world.put("one", "a");

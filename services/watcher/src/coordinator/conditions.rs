@@ -81,7 +81,7 @@ pub(crate) fn find(conditions: &[Condition]) -> Option<&Condition> {
     conditions.iter().find(|condition| condition.type_ == READY)
 }
 
-/// The failure for which this generation of an entry was given up, if its author was told so.
+/// The failure for which this generation of an entry was given up, if its condition says so.
 pub(crate) fn forbidden(conditions: &[Condition], generation: i64) -> Option<Failure> {
     let said = find(conditions).filter(|condition| {
         condition.status == "False"

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::source::discovery::Catalog;
 
-/// The time that a new policy may be on its way before its author is told so: as a rule it is in force before.
+/// The time after which the status of a new policy says that it is not in force yet; most are by then.
 const REPORT_AFTER: Duration = Duration::from_millis(900);
 
 /// The number of times that the kinds are read before one counts as not served.

@@ -72,7 +72,7 @@ impl EntryStore {
         }
     }
 
-    /// Notes that entries of a kind cannot be read. Returns whether readers have to be told: Kyverno's own
+    /// Notes that entries of a kind cannot be read. Returns whether that is an error for readers: Kyverno's own
     /// kind need not be installed.
     pub(super) fn refuse(&mut self, kind: EntryKind, failure: &Failure) -> bool {
         let list = self.of_mut(kind);

@@ -1,5 +1,5 @@
-//! Entries and policies as the API server has them, read so that a malformed one is still somebody
-//! who can be told.
+//! Entries and policies as the API server has them, read so that a malformed one can still get a
+//! status that says what is wrong.
 
 use anteroom_jmespath::Expression;
 use anteroom_model::{EntryKind, ErrorCode, Failure, ResourceVersion};

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_those_that_are_named_read_secrets() {
+    fn only_the_named_entries_and_policies_read_secrets() {
         let readers = [
             "cachedcontextentry/ca-*",
             "policy/team-*/*",
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reader_is_refused() {
+    fn a_malformed_secrets_reader_is_refused() {
         for odd in [
             "",
             "x/y",
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_for_policies_is_said_by_the_option() {
+    fn the_option_cache_api_calls_decides_which_calls_are_cached() {
         let reference = |declared, inline| {
             Reference::Collection(CollectionReference {
                 declared,

@@ -430,7 +430,7 @@ fn unresolved(name: &str) -> EntryRecord {
     }
 }
 
-/// Returns whether the record is of an implicit entry that readers are not told of.
+/// Returns whether the record is of an implicit entry that is unresolved, which is not published to readers.
 pub(crate) fn is_unresolved(record: &EntryRecord) -> bool {
     let unresolved = |failure: &Failure| failure.reason == UNRESOLVED;
     record.kind == EntryKind::Implicit

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn none_are_derived_where_nobody_asks_for_them() {
+    fn no_rules_are_derived_where_autogen_is_off() {
         let none = json!({"pod-policies.kyverno.io/autogen-controllers": "none"});
         let told = status_fields(&manifest(&none), &[]);
         assert_eq!(told["rulecount"]["validate"], 1);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn of_very_long_rules_only_the_names_are_told() {
+    fn very_long_derived_rules_show_only_their_names() {
         let mut manifest = manifest(&json!({}));
         let long = "x".repeat(DERIVED_BYTES_MAX);
         manifest["spec"]["rules"][0]["validate"]["message"] = long.into();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lacks_is_told_by_rule_and_never_taken_back_unknown() {
+    fn lacking_rights_are_shown_by_rule_and_only_withdrawn_when_known() {
         let need = |name: &str| {
             Need::from(anteroom_model::ExistingObjects {
                 name: name.to_owned(),

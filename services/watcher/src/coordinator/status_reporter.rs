@@ -287,8 +287,8 @@ impl Facts<'_> {
         }
     }
 
-    /// Returns the policy's rules that change nothing, for want of a right. As long as nothing is known, what was
-    /// told stands.
+    /// Returns the policy's rules that change nothing, for want of a right. As long as the rights are unknown, the
+    /// last written status stands.
     fn not_permitted(&self, policy: &PolicyManifest) -> Value {
         let known = rules::not_permitted(&policy.changes, self.rights);
         known.unwrap_or_else(|| {

@@ -55,7 +55,7 @@ impl Holders {
 /// The state of every view in the log, and the last heartbeats of its writer and of its replicas.
 #[derive(Debug, Default)]
 pub(crate) struct ViewStatusTable {
-    /// The state of each view, as its readers are told in the log.
+    /// The state of each view, as its control records in the log give it to readers.
     states: Generations<ViewId, ReaderState>,
     beats: HashMap<ViewId, (ViewBeat, Instant)>,
     replicas: BTreeMap<String, Replica>,

@@ -13,8 +13,8 @@
 //! | all are there | is in force | stays |
 //!
 //! So a webhook that joins, is restarted, lags or leaves moves no policy that is ready: a webhook reads
-//! all of the log before it takes a request, and whoever dies decides nothing. Only when there is none at
-//! all for long, nobody enforces anything, and that is said. A webhook that was not heard for
+//! all of the log before it takes a request, and a webhook that died decides nothing. Only when there is none at
+//! all for long, no policy is enforced, and the condition says so. A webhook that was not heard for
 //! `WEBHOOK_SILENCE_MAX_MS` is not waited for.
 
 use std::{
@@ -59,8 +59,8 @@ impl Webhooks {
         self.since = Some(now);
     }
 
-    /// Takes a beat in. Says whether it may have changed what is in force: what is only compiled changes
-    /// with every record, and is told in time.
+    /// Takes a beat in. Returns whether it may have changed which policies are in force. The position that is only
+    /// compiled changes with every record, and does not count.
     pub(crate) fn heard(&mut self, beat: WebhookBeat, now: Instant) -> bool {
         self.last = Some(now);
         if beat.leaving {

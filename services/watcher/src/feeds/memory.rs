@@ -94,7 +94,7 @@ mod tests {
 
     /// Over the limit the largest view goes, whoever has it, and at the limit none.
     #[test]
-    fn over_the_limit_the_largest_view_of_all_goes() {
+    fn over_the_memory_limit_the_largest_view_goes() {
         let memory = Memory::default();
         let (one, other) = (memory.share(), memory.share());
         let hundred = Some(PROCESS_BYTES + 100);
@@ -109,7 +109,7 @@ mod tests {
 
     /// Memory for entries leaves less for views, until the entries are gone.
     #[test]
-    fn entries_count_too_and_are_not_what_goes() {
+    fn entries_count_towards_the_memory_limit_but_never_go() {
         let memory = Memory::default();
         let (coordinator, feeder) = (memory.share(), memory.share());
         let limit = Some(PROCESS_BYTES + 10 * ENTRY_BYTES);

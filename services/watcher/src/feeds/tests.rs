@@ -363,7 +363,7 @@ async fn twenty_thousand_references_are_one_watch_and_each_tells_what_is_so() {
 /// An immutable object is not watched and stays; an idle one is not either, until it is
 /// asked for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_change_and_what_nobody_reads_is_not_watched() {
+async fn immutable_and_idle_objects_are_not_watched() {
     let reference_idle_after = Duration::from_secs(3);
     let world = World::start(FeedOptions {
         reference_idle_after,

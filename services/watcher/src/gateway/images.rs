@@ -51,7 +51,7 @@ const MANIFEST_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The largest configuration.
 const CONFIG_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The largest answer of whoever gives tokens.
+/// The largest answer of a token server.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
 
 /// The longest time for one image, with all its requests.

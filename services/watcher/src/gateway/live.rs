@@ -37,7 +37,7 @@ use reader::Reader;
 /// The time after which a lost subscription is tried again.
 const JOIN_RETRY: Duration = Duration::from_millis(500);
 
-/// Requests that are looked at together, those included that wait for their turn; one more is told
+/// Requests that are handled at one time, those included that wait for their turn. The next one gets the answer
 /// that the watcher is busy.
 const REQUESTS_MAX: usize = 1_024;
 

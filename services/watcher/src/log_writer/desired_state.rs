@@ -56,7 +56,7 @@ pub(crate) struct DesiredState {
     /// Records of this reading that cannot be read: what they say is unknown, and so is what is not
     /// wanted, until they are replaced.
     unreadable: HashSet<(ViewId, ObjectKey)>,
-    /// There is one of which not even that can be told, until the log is read again.
+    /// There is an unreadable record whose view is unknown too, until the log is read again.
     blind: bool,
     groups: HashMap<Group, Changes>,
 }

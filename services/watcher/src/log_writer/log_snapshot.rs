@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_gone_on_with_and_the_rest_is_freed() {
+    fn views_taken_from_a_snapshot_go_on_and_the_rest_is_drained() {
         let (view, log) = index(ViewState::Synced);
         let mut snapshot = LogSnapshot::new(log.clone());
         let taken = snapshot.take(&view);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn every_group_gets_its_own() {
+    fn a_log_snapshot_is_split_by_group() {
         let (view, log) = index(ViewState::Synced);
         let mut groups = LogSnapshot::by_group(log);
         assert_eq!(groups.len(), 1);

@@ -1,6 +1,6 @@
 //! The watchers that are there, and how they divide the groups of views among themselves.
 //!
-//! Every watcher says by a heartbeat that it stands for election ([`Group::NONE`]); whoever leads a
+//! Every watcher says by a heartbeat that it stands for election ([`Group::NONE`]); the leader of a
 //! group says that too. From both, each watcher knows the others and computes the same division:
 //! [`divide`]. Where two see it differently for a while, nothing breaks: the lease decides who writes.
 
@@ -171,7 +171,7 @@ impl Members {
         Instant::now().saturating_duration_since(last)
     }
 
-    /// Groups that nobody is heard to lead.
+    /// Groups without a heartbeat of a leader.
     pub(crate) fn leaderless(&self) -> Vec<Group> {
         let heard = self.heard.lock();
         let now = Instant::now();
@@ -306,7 +306,7 @@ impl Members {
         }
     }
 
-    /// Begins to count silence anew: what was not heard while the bus was away is none.
+    /// Counts silence anew whenever the bus is back: heartbeats missed while the bus was away are no silence.
     async fn connected(&self, bus: &dyn Bus) {
         let mut connection = bus.connection();
         loop {

@@ -1,5 +1,5 @@
-//! The writer of the log. Whoever keeps a view hands its changes in and never waits for the bus, but for
-//! room. One task takes them in batches and appends them, one batch at a time.
+//! The writer of the log. The keeper of a view hands in its changes and waits only for room, never for the bus.
+//! One task takes the changes in batches and appends them, one batch at a time.
 
 mod gather;
 mod pending;
@@ -100,7 +100,7 @@ impl Publisher {
         self.until(WriteQueue::is_done).await;
     }
 
-    /// Changes of what the readers of any view are told.
+    /// Signals each change of the state that the log gives to the readers of any view.
     pub(crate) fn told(&self) -> watch::Receiver<()> {
         self.shared.told.subscribe()
     }

@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_them_are_there_and_structural() {
+    fn all_definitions_are_there_and_structural() {
         let crds = crds();
         let names: Vec<_> = crds
             .iter()

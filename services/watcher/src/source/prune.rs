@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_is_gone_and_the_rest_stays() {
+    fn managed_fields_and_last_applied_are_pruned_and_the_rest_stays() {
         let object = json!({
             "metadata": {"name": "a", "managedFields": [{}], "annotations": {LAST_APPLIED: "{}", "b": "c"}},
             "spec": {"metadata": {"managedFields": 1}, "n": 18_446_744_073_709_551_615_u64},
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_or_too_deep_is_an_error() {
+    fn pruning_a_non_object_or_a_too_deep_one_is_an_error() {
         let deep = format!("{}{}", "{\"a\":".repeat(1_000), "1") + &"}".repeat(1_000);
         for bad in ["[]", "17", "{", deep.as_str()] {
             assert!(prune(bad.as_bytes(), "v1", "Pod").is_err());

@@ -70,7 +70,7 @@ async fn exceptions_of_the_namespace_are_published_with_what_they_need() {
 }
 
 #[tokio::test]
-async fn everywhere_or_nowhere() {
+async fn exceptions_are_read_in_all_namespaces_or_in_none_by_option() {
     for (namespace, names) in [
         (Some("*"), vec!["here/a", "there/a"]),
         (Some("other"), vec![]),
@@ -91,7 +91,7 @@ async fn everywhere_or_nowhere() {
 }
 
 #[tokio::test]
-async fn without_the_kind_there_are_none() {
+async fn the_exceptions_view_is_empty_where_their_kind_is_not_served() {
     let world = World::bare().await;
     let watcher = watch(&world, Some("*"));
     let log = world.until("the view", |log| log.is_synced(VIEW)).await;

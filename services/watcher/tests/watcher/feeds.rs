@@ -139,7 +139,7 @@ async fn a_thousand_entries_on_fifty_types_are_fifty_watches() {
 /// A resource that is allowed only in some namespaces is watched there; the forbidden namespaces
 /// fail alone.
 #[tokio::test]
-async fn where_the_wide_watch_is_forbidden_the_narrow_ones_serve() {
+async fn narrow_watches_serve_where_the_wide_one_is_forbidden() {
     let world = World::start().await;
     let resource = ResourceName::from(CONFIGMAPS);
     let everywhere = Fault::ForbidEverywhere {
@@ -268,7 +268,7 @@ async fn a_watch_that_is_cut_again_and_again_gives_no_wrong_content() {
 
 /// A type that is not served for a while fails its views, and they are right again after it.
 #[tokio::test]
-async fn a_wide_watch_that_turns_404_or_410_comes_back_with_what_is_so() {
+async fn a_wide_watch_that_turns_404_or_410_comes_back_with_current_content() {
     let world = ten_views().await;
     let watcher = world.watch_as("w");
     world.until("every view", ten_of_ten).await;

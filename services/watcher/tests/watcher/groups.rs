@@ -243,7 +243,7 @@ fn reading(name: &str, context: serde_json::Value) -> serde_json::Value {
 
 /// Next to a policy that was allowed to read Secrets, another one reads none of them.
 #[tokio::test]
-async fn what_one_policy_may_read_of_secrets_is_published_for_no_other() {
+async fn secrets_that_one_policy_may_read_are_published_for_no_other() {
     let world = World::start().await;
     let secrets = json!({"resourceCache": {"group": "", "version": "v1", "kind": "secrets"}});
     for name in ["allowed", "attacker"] {

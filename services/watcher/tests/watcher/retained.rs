@@ -118,7 +118,7 @@ async fn an_entry_keeps_what_policies_read_and_widens_with_them() {
 }
 
 #[tokio::test]
-async fn projections_are_read_and_what_nobody_reads_is_its_identity() {
+async fn an_entry_retains_only_identity_and_fields_its_projections_read() {
     let world = World::start().await;
     world.sim.put(INGRESSES, full()).unwrap();
     world.entry("hosts", narrowed());
@@ -135,7 +135,7 @@ async fn projections_are_read_and_what_nobody_reads_is_its_identity() {
 }
 
 #[tokio::test]
-async fn one_object_cannot_be_narrowed() {
+async fn an_entry_on_one_object_cannot_retain_referenced_fields_only() {
     let world = World::start().await;
     let mut spec = narrowed();
     spec["resource"]["name"] = "a".into();

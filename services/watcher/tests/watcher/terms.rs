@@ -221,7 +221,7 @@ async fn a_log_made_anew_is_filled_again() {
 }
 
 #[tokio::test]
-async fn it_waits_for_what_is_absent_at_its_start_and_says_for_what() {
+async fn a_watcher_waits_for_an_absent_bus_or_definitions_and_says_so() {
     let world = World::bare().await;
     world.bus.faults().stop();
     let watcher = world.watch_as("w");

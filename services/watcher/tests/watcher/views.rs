@@ -135,7 +135,7 @@ async fn an_expired_version_is_listed_again_and_the_difference_is_published() {
 }
 
 #[tokio::test]
-async fn what_is_forbidden_fails_alone_and_recovers_by_itself() {
+async fn a_forbidden_view_fails_alone_and_recovers_by_itself() {
     let world = World::start().await;
     world.ingress("a", "a");
     world.ingress_entry("hosts");

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_engine_does_is_counted_by_result() {
+    fn engine_events_are_counted_by_result() {
         let metrics = anteroom_runtime::Service::new("webhook").metrics;
         let own = WebhookMetrics::registered(&metrics);
         own.audit(AuditResult::Different);

@@ -136,7 +136,7 @@ fn views_that_policies_need_hold_readiness_back_until_a_replica_answers() {
 /// At the start all of it; then a policy that comes takes the webhook from nobody, and what was
 /// there once may be lost.
 #[test]
-fn what_comes_later_and_is_not_there_yet_makes_nobody_unready() {
+fn a_policy_that_comes_after_the_start_takes_no_readiness_away() {
     let catalog = catalog();
     let old = Need::Entry(EntryKind::Cached, "a".into());
     let new = Need::Entry(EntryKind::Global, "g".into());
@@ -204,7 +204,7 @@ fn what_comes_later_and_is_not_there_yet_makes_nobody_unready() {
 
 /// `--cache-api-calls=off` keeps no call, so none is waited for; an inline entry is.
 #[test]
-fn a_call_that_is_not_kept_holds_readiness_back_for_nobody() {
+fn a_call_that_is_not_cached_does_not_hold_readiness_back() {
     let mut off = entry(EntryKind::Implicit, CALLS, None);
     off.state = EntryState::Invalid {
         failure: Failure::new(CALLS_OFF, "off"),
@@ -242,7 +242,7 @@ async fn a_replica_that_leaves_or_falls_silent_is_not_counted_on() {
 }
 
 #[test]
-fn much_that_is_missing_is_summed_up() {
+fn a_long_list_of_missing_views_is_summed_up() {
     let missing: Vec<_> = (0..NAMED_MAX + 3).map(|n| n.to_string()).collect();
     assert_eq!(told(&missing), "0; 1; 2; 3; 4; 5; 6; 7; and 3 more");
     assert_eq!(told(&missing[..2]), "0; 1");

@@ -310,7 +310,7 @@ mod tests {
     use anteroom_engine::{catalog::Entries, kinds::Kinds, policies::PolicySet};
 
     #[test]
-    fn of_two_configurations_the_one_that_lags_counts() {
+    fn the_position_called_for_is_that_of_the_lagging_configuration() {
         let called = |log: &str, revision, trouble: Option<&str>| Called {
             position: LogPosition {
                 incarnation: anteroom_model::Incarnation(log.into()),

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_written_is_proven_before_the_next_is() {
+    async fn a_written_configuration_is_proven_before_the_next_write() {
         let at = Instant::now();
         let ms = |ms| at + Duration::from_millis(ms);
         let after = |wanted, proven| Written {

@@ -105,7 +105,7 @@ fn rules(policies: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn a_policy_is_a_webhook() {
+fn a_policy_becomes_a_webhook_of_the_validating_configuration() {
     let mut made = configuration(None, &[policy(&["Service"], &["CREATE"], "Fail", None)]);
     made["webhooks"] = of_objects(&made).into();
     assert_eq!(
@@ -251,7 +251,7 @@ fn changing(mut policy: Value) -> Value {
 }
 
 #[test]
-fn rules_that_change_objects_are_of_the_other_configuration() {
+fn mutate_rules_are_in_the_mutating_configuration_alone() {
     let policies = [changing(policy(&["Service"], &[], "Fail", None))];
     let none: &[Value] = &[];
     assert_eq!(of_objects(&configuration(None, &policies)), none);
@@ -299,7 +299,7 @@ fn rules_that_change_objects_are_of_the_other_configuration() {
 }
 
 #[test]
-fn what_may_be_passed_over_changes_objects_first() {
+fn mutating_webhooks_that_ignore_failure_come_first() {
     let policies = [
         changing(policy(&["Pod"], &["CREATE"], "Fail", Some(30))),
         changing(policy(&["Pod"], &["CREATE"], "Ignore", None)),

@@ -1,10 +1,10 @@
 //! Writing the configuration so that it never goes back in time.
 //!
 //! All webhooks write one object, each by what it has read of the log. One that was paused, or has just
-//! started, may have read less than another: it must not take away what that one registered, and what a
-//! policy relies on that is ready. So the object names the position of the log that it was made by, and
-//! whoever has read less leaves it alone; and it is written only as it was read, so that nobody else's
-//! write is lost between.
+//! started, may have read less than another. It must not remove webhooks that the other registered, on
+//! which a ready policy relies. So the object names the log position from which it was made, and a webhook
+//! that has read less leaves the object alone. Each write names the version that was read, so that no
+//! other webhook's write in between is lost.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_read_less_takes_nothing_away() {
+    fn a_webhook_that_has_read_less_keeps_a_newer_configuration() {
         let here = at("a/b", 5);
         let wanted = of(&["pods"]);
         let mut labelled = wanted.clone();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_server_fills_in_is_no_difference() {
+    fn defaults_that_the_api_server_fills_in_are_no_difference() {
         let (wanted, mut there) = (of(&["pods", "services"]), of(&["services", "pods"]));
         for webhook in there.data["webhooks"].as_array_mut().unwrap() {
             webhook["matchPolicy"] = "Equivalent".into();

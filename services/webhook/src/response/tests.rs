@@ -39,7 +39,7 @@ fn denied(blocked: Vec<Blocked>) -> Decision {
 }
 
 #[test]
-fn a_denial_names_the_object_as_far_as_it_has_a_name() {
+fn a_denial_names_its_object_also_without_name_or_namespace() {
     let decision = denied(vec![blocked("p", "no", None)]);
     for (name, namespace, resource) in [
         ("a", "n", "Pod/n/a"),
@@ -86,7 +86,7 @@ fn an_error_alone_may_be_tried_again() {
 }
 
 #[test]
-fn what_is_too_long_is_cut_and_says_so() {
+fn a_message_that_is_too_long_is_cut_and_says_so() {
     let long = "ä".repeat(MESSAGE_BYTES_MAX);
     let many = (0..100).map(|_| blocked("p", &long, None)).collect();
     let answer_ = answer(REVIEW, &denied(many));
@@ -131,7 +131,7 @@ fn what_is_too_long_is_cut_and_says_so() {
 }
 
 #[test]
-fn what_nobody_speaks_of_is_admitted_without_a_word() {
+fn an_empty_decision_admits_without_a_message() {
     let answer = answer(REVIEW, &Decision::default());
     assert_eq!(answer, json!({ "uid": "u", "allowed": true }));
 }

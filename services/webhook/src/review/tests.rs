@@ -52,7 +52,7 @@ fn the_field_manager_is_that_of_the_options() {
 }
 
 #[test]
-fn what_is_not_a_review_says_why_and_whether_it_can_be_answered_as_one() {
+fn a_malformed_review_says_why_and_whether_it_can_be_answered() {
     let request_error = "the AdmissionReview's request is malformed: request.";
     let cases = [
         ("", "AR401", None, "the body is not an AdmissionReview: EOF"),
@@ -149,7 +149,7 @@ fn nesting_without_end_is_an_error_and_no_crash() {
 }
 
 #[test]
-fn what_a_sender_wrote_is_not_repeated_at_length() {
+fn an_error_repeats_only_little_of_a_senders_text() {
     let body = with("/kind", json!("x".repeat(10_000)));
     let error = Review::parse(body.as_bytes()).unwrap_err().to_string();
     assert!(error.len() < 300, "{error}");

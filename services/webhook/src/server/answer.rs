@@ -357,7 +357,7 @@ mod tests {
 
     /// NATS drops an answer that comes later than it says there.
     #[test]
-    fn who_answers_may_do_so_as_long_as_it_is_waited() {
+    fn nats_allows_answers_for_as_long_as_a_webhook_may_wait() {
         let deployed = include_str!("../../../../deploy/nats/nats.conf");
         let granted = deployed
             .lines()

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_of_several_parts_is_whole() {
+    async fn a_body_that_comes_in_several_parts_is_joined() {
         let receiving = Receiving::default();
         let (sender, body) = open();
         send(&sender, 2);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_stands_still_is_not_waited_for() {
+    async fn a_body_that_stops_coming_is_given_up() {
         let receiving = Receiving::default();
         let (sender, body) = open();
         send(&sender, 10);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_waited_for_is_limited_and_what_is_there_is_not() {
+    async fn bodies_that_are_waited_for_are_limited_and_complete_ones_are_not() {
         let receiving = Receiving::default();
         let bodies = take(&receiving.bodies, BODIES_MAX - 1, BODIES_MAX);
         let bytes = take(&receiving.bytes, HELD_BYTES_MAX - 1, HELD_BYTES_MAX);

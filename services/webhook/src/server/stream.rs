@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_flushed_together_is_written_together() {
+    async fn parts_that_are_flushed_together_are_one_write() {
         let mut stream = Together::new(Writes::default(), place());
         assert!(!stream.is_write_vectored());
         for part in [b"head".as_slice(), b"body", b"head", &[b'x'; 2_000]] {

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_good_stays_and_what_is_due_is_issued_by_the_same_authority() {
+    fn a_good_certificate_stays_and_a_due_one_keeps_its_authority() {
         let now = Timestamp::now();
         let first = renew(None, &names(), now).unwrap().unwrap();
         assert_eq!(renew(Some(&first), &names(), now).unwrap(), None);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_broke_is_made_anew() {
+    fn a_broken_certificate_is_issued_anew() {
         let now = Timestamp::now();
         let good = renew(None, &names(), now).unwrap().unwrap();
         let other = renew(None, &names(), now).unwrap().unwrap();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_holds_all_of_it() {
+    fn a_certificate_is_stored_whole_and_not_read_in_part() {
         let stored = renew(None, &names(), Timestamp::now()).unwrap().unwrap();
         let data = stored.data();
         assert_eq!(Stored::from_data(&data), Some(stored));

@@ -61,7 +61,7 @@ async fn an_error_denies_admits_or_warns_as_the_policy_says() {
 }
 
 #[tokio::test]
-async fn without_a_replica_it_is_known_at_once() {
+async fn a_view_without_a_replica_denies_at_once() {
     let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;
     let (_webhook, client) = cluster.webhook().await;
     let review = ingress("CREATE", "shop", "a.example");
@@ -112,7 +112,7 @@ async fn no_answer_in_time_is_an_error_and_never_an_empty_list() {
 }
 
 #[tokio::test]
-async fn before_the_policies_are_known_nobody_knows_what_is_allowed() {
+async fn a_webhook_that_has_not_read_its_policies_goes_by_the_failure_policy() {
     let cluster = Cluster::new().await;
     let (_webhook, client) = cluster.webhook_at_once(&[]).await;
     let review = ingress("CREATE", "shop", "a.example");
@@ -168,7 +168,7 @@ async fn a_policy_that_is_not_ready_is_not_in_force_and_never_silent() {
 }
 
 #[tokio::test]
-async fn a_policy_that_goes_while_it_is_asked_takes_its_error_with_it() {
+async fn a_policy_deleted_during_a_review_leaves_no_error_in_the_answer() {
     let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;
     let (asked_in, mut asked) = watch::channel(false);
     // Nobody answers, and then there is nobody.
@@ -193,7 +193,7 @@ async fn a_policy_that_goes_while_it_is_asked_takes_its_error_with_it() {
 }
 
 #[tokio::test]
-async fn what_was_received_is_answered_before_the_process_stops() {
+async fn a_received_review_is_answered_before_the_process_stops() {
     let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;
     let (asked_in, mut asked) = watch::channel(false);
     let service = cluster.service.clone();

@@ -16,7 +16,7 @@ fn changed(pointer: &str, value: Value) -> String {
 }
 
 #[tokio::test]
-async fn what_is_no_review_is_told_so_and_counted() {
+async fn a_body_that_is_no_review_gets_an_error_code_and_is_counted() {
     let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;
     let (_webhook, client) = cluster.webhook().await;
     let too_large = " ".repeat(REVIEW_BYTES_MAX) + "{}";
@@ -83,7 +83,7 @@ async fn a_review_without_an_object_goes_by_the_failure_policy() {
 }
 
 #[tokio::test]
-async fn other_paths_and_methods_are_not_there() {
+async fn unknown_paths_are_answered_with_404() {
     let cluster = Cluster::with(&[]).await;
     let (_webhook, client) = cluster.webhook().await;
     let body = || ingress("CREATE", "shop", "a.example").to_string().into();

@@ -137,7 +137,7 @@ async fn several_policies_deny_in_order_of_name() {
 }
 
 #[tokio::test]
-async fn both_versions_of_http_are_spoken() {
+async fn http_1_and_http_2_are_both_served() {
     let cluster = Cluster::with(&[]).await;
     let (_webhook, client) = cluster.webhook().await;
     let body = ingress("CREATE", "shop", "a.example").to_string();
@@ -172,7 +172,7 @@ async fn policies_come_and_go() {
 
 /// Each rule's host is asked about, in one request, and the record says once where the answers come from.
 #[tokio::test]
-async fn what_was_read_together_is_recorded_once() {
+async fn facts_read_in_one_request_are_recorded_once() {
     let each = unique_host("hosts", |policy| {
         policy["spec"]["rules"][0]["validate"] = json!({
             "foreach": [{

@@ -54,7 +54,7 @@ async fn start(cluster: &Cluster, given: &[&str]) -> (anteroom_webhook::Webhook,
 }
 
 #[tokio::test]
-async fn what_machines_write_is_asked_about_by_no_policy() {
+async fn events_leases_and_reviews_are_exempt_by_default() {
     let cluster = Cluster::with(&of_everything()).await;
     let (_webhook, client) = start(&cluster, &[]).await;
     let node = json!({ "username": "system:node:n", "groups": ["system:nodes"] });
@@ -79,7 +79,7 @@ async fn what_machines_write_is_asked_about_by_no_policy() {
 }
 
 #[tokio::test]
-async fn the_options_say_who_and_what_is_exempt() {
+async fn options_name_the_exempt_users_groups_and_resources() {
     let cluster = Cluster::with(&of_everything()).await;
     let given = [
         "--resource-filters=[Pod/?*,*,*] [Ingress,shop,*] [Ingress/scale,shop,*]",
@@ -115,7 +115,7 @@ async fn the_options_say_who_and_what_is_exempt() {
 /// The policies say nothing of it, so nobody waits for them. Who makes a configuration, or proves one, is answered
 /// whatever is filtered.
 #[tokio::test]
-async fn what_is_exempt_is_admitted_before_the_policies_are_read() {
+async fn exempt_requests_are_admitted_before_the_policies_are_read() {
     let cluster = Cluster::new().await;
     let (_webhook, client) = cluster.webhook_at_once(&[]).await;
     let user = json!({ "username": "ann" });

@@ -89,7 +89,7 @@ async fn cluster() -> (Cluster, UnboundedReceiver<Value>, impl Sized) {
 }
 
 #[tokio::test]
-async fn what_was_admitted_changes_what_exists() {
+async fn an_admitted_trigger_changes_the_existing_targets() {
     let (cluster, mut written, _served) = cluster().await;
     let (_webhook, client) = cluster.webhook().await;
     let of = |a: &str| review("UPDATE", &config(&json!({ "a": a })), &config(&json!({})));
@@ -124,7 +124,7 @@ async fn what_was_admitted_changes_what_exists() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_written_is_told() {
+async fn a_target_that_cannot_be_written_is_published_as_a_violation() {
     let (cluster, _written, _served) = cluster().await;
     let (_webhook, client) = cluster.webhook().await;
     let bus = cluster.bus.join();
@@ -153,7 +153,7 @@ async fn what_cannot_be_written_is_told() {
 /// Writes by the user that the watcher reports trigger nothing, and writes by the user in the
 /// manifests do, unless the option names that user.
 #[tokio::test]
-async fn what_the_watcher_writes_is_no_trigger_whoever_it_is() {
+async fn writes_by_the_watchers_user_are_no_triggers() {
     const OTHER: &str = "system:serviceaccount:elsewhere:other";
     let of = |user: &str| {
         let new = config(&json!({ "a": user }));
@@ -181,7 +181,7 @@ async fn what_the_watcher_writes_is_no_trigger_whoever_it_is() {
 
 /// Each part of a long list is written before the next one is read.
 #[tokio::test]
-async fn a_part_is_done_with_before_the_next_one_is_read() {
+async fn each_page_of_targets_is_written_before_the_next_is_read() {
     let cluster = Cluster::with(&[policy("p", "Fail", &[tells()])]).await;
     let (told, mut heard) = mpsc::unbounded_channel();
     let watcher = move |request: LiveRequest| {

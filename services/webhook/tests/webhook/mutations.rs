@@ -166,7 +166,7 @@ async fn a_rule_sees_the_object_as_it_is_by_then() {
 }
 
 #[tokio::test]
-async fn what_is_deleted_is_not_changed_and_what_does_not_change_is_no_patch() {
+async fn a_delete_and_an_unchanged_object_get_no_patch() {
     let mut everything = sets(&json!({ "a": "1" }));
     everything["match"] = json!({ "any": [{ "resources": { "kinds": ["ConfigMap"],
         "operations": ["CREATE", "UPDATE", "DELETE"] } }] });

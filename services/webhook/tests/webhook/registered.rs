@@ -97,7 +97,7 @@ async fn the_configuration_follows_the_policies() {
 
 /// Without policies only the proof is left of it.
 #[tokio::test]
-async fn what_changes_objects_is_registered_beside_what_judges_them() {
+async fn mutate_rules_are_registered_beside_validate_rules() {
     let api = SimApi::start(SimConfig::default()).await.unwrap();
     let namespace = serde_json::json!({ "metadata": { "name": "anteroom" } });
     api.put("namespaces", namespace).unwrap();

@@ -41,7 +41,7 @@ fn nothing() -> BoxBody<Bytes, Infallible> {
 }
 
 #[tokio::test]
-async fn streams_without_a_body_hold_up_nobody() {
+async fn streams_without_a_body_delay_no_other_review() {
     let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;
     let _replica = cluster.replica(taken(&["a.example"])).await;
     let (_webhook, client) = cluster.webhook().await;

@@ -193,7 +193,11 @@ mod tests {
         let environment = Environment::standard().with_functions(functions());
         let expression = Expression::parse("random('a*')").unwrap();
         let error = expression.evaluate_json(&Value::Null, &environment);
-        assert!(error.unwrap_err().to_string().contains("chance"));
+        let message = error.unwrap_err().to_string();
+        assert!(
+            message.contains("random numbers are not available"),
+            "{message}"
+        );
     }
 
     proptest! {

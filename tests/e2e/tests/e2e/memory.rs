@@ -25,7 +25,7 @@ const BODY_BYTES: usize = 24 * 1024;
 const PINNED: usize = 0;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_fit_is_evicted_and_says_so() -> anyhow::Result<()> {
+async fn views_that_do_not_fit_are_evicted_and_say_so() -> anyhow::Result<()> {
     let plan = SystemPlan {
         replicas: 1,
         replica_args: vec![("--memory-limit", LIMIT.to_string())],

@@ -11,7 +11,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_exists_is_changed_once_its_trigger_is_admitted() -> anyhow::Result<()> {
+async fn existing_objects_are_changed_once_their_trigger_is_admitted() -> anyhow::Result<()> {
     let mut world = World::start().await?;
     let outcome = Box::pin(story(&mut world)).await;
     outcome.with_context(|| {

@@ -10,7 +10,7 @@ use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_policy_adds_another_may_require() -> anyhow::Result<()> {
+async fn a_policy_may_require_a_field_that_another_policy_adds() -> anyhow::Result<()> {
     let mut world = World::start().await?;
     let outcome = Box::pin(story(&mut world)).await;
     outcome.with_context(|| {

@@ -22,7 +22,7 @@ const HOME: &str = "cases";
 const OTHER: &str = "elsewhere";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn policies_say_what_the_cluster_says() -> anyhow::Result<()> {
+async fn policies_decide_by_the_current_state_of_the_cluster() -> anyhow::Result<()> {
     let keys = tempfile::NamedTempFile::new()?;
     let key = BASE64_STANDARD.encode([7; 32]);
     std::fs::write(keys.path(), format!("one {key}\n"))?;

@@ -32,7 +32,7 @@ const CONCURRENCY: usize = 4;
 const WATCHES: f64 = 7.0;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_can_take_a_host_that_is_owned() -> anyhow::Result<()> {
+async fn an_ingress_cannot_take_a_host_that_another_owns() -> anyhow::Result<()> {
     let mut world = World::start().await?;
     chapter("filling the cluster");
     world.fill(SERVICES, INGRESSES).await?;

@@ -24,7 +24,7 @@ const TYPES: [(&str, &str); 6] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_share_of_the_views_each() -> anyhow::Result<()> {
+async fn each_replica_holds_its_share_of_the_views() -> anyhow::Result<()> {
     let plan = SystemPlan {
         replicas: 3,
         replica_args: vec![("--replication-factor", "2".to_owned())],

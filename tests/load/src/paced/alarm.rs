@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_goes_off_again_and_never_too_early() {
+    async fn an_alarm_goes_off_each_time_and_never_too_early() {
         let alarm = Alarm::new().unwrap();
         for left in [Duration::ZERO, Duration::from_micros(300)].repeat(3) {
             let begun = Instant::now();

@@ -109,7 +109,7 @@ fn a_stall_counts_for_all_that_were_due_meanwhile() {
 }
 
 #[test]
-fn a_closed_loop_does_not_see_it_which_is_why_there_is_an_open_one() {
+fn a_closed_loop_hides_a_stall_that_an_open_loop_sees() {
     let report = with_a_stall(Pace::Closed);
     assert_eq!(report.latency_ms.p999, 0.2);
     assert!(report.latency_ms.max >= 999.0, "{report:?}");
@@ -117,7 +117,7 @@ fn a_closed_loop_does_not_see_it_which_is_why_there_is_an_open_one() {
 }
 
 #[test]
-fn what_was_due_and_never_sent_is_counted() {
+fn requests_that_were_due_and_never_sent_are_counted() {
     let clock = StubClock::default();
     let mut stub = Stub {
         clock: &clock,
@@ -172,7 +172,7 @@ fn a_template_is_filled_at_every_mark() {
 }
 
 #[test]
-fn every_case_has_its_share() {
+fn cases_are_asked_in_proportion_to_their_weight() {
     let cases = vec![
         Case {
             weight: 3,
@@ -191,7 +191,7 @@ fn every_case_has_its_share() {
 }
 
 #[test]
-fn answers_are_held_against_what_is_right() {
+fn answers_are_compared_with_the_expected_decision() {
     let mut asker = Asker::new(&questions(vec![free()]), 0);
     let mut body = Vec::new();
     let mut asked = asker.ask(&mut body);
@@ -221,7 +221,7 @@ fn answers_are_held_against_what_is_right() {
 }
 
 #[test]
-fn heads_are_read() {
+fn http_response_heads_are_parsed() {
     let parse = |text: &str| Head::parse(text.as_bytes());
     assert_eq!(parse("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n"), Ok(None));
     let whole = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";

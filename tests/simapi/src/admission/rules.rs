@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_simulated_is_refused() {
+    fn a_webhook_with_unsimulated_fields_is_refused() {
         let webhook = json!({"name": "w", "clientConfig": {"url": "https://x"},
             "matchConditions": [{"name": "c", "expression": "true"}]});
         assert!(serde_json::from_value::<Webhook>(webhook).is_err());

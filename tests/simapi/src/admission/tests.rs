@@ -179,7 +179,7 @@ async fn a_webhook_that_does_not_answer_fails_as_its_policy_says() {
 }
 
 #[tokio::test]
-async fn what_changes_an_object_is_asked_again_where_another_changed_it_afterwards() {
+async fn a_mutating_webhook_is_reinvoked_after_another_changed_the_object() {
     let (sim, target) = start().await;
     let (url, ca) = webhook().await;
     let webhook = |name: &str, again: &str| {

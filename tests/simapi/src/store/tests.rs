@@ -29,7 +29,7 @@ fn names(store: &Store, version: Option<u64>) -> Result<Vec<(String, String)>, S
 }
 
 #[test]
-fn what_was_expected_is_checked() {
+fn a_write_with_an_outdated_version_is_a_conflict() {
     let store = Store::new(10);
     let resource = "configmaps".into();
     let first = store

@@ -26,7 +26,7 @@ spec:
 "#;
 
 #[test]
-fn what_is_elsewhere_is_refused_with_the_reason() {
+fn remote_sources_and_unsupported_options_are_refused_with_the_reason() {
     for (line, says) in [
         (&["apply", "p.yaml", "--cluster"][..], "--cluster"),
         (&["apply", "p.yaml", "--json", "j.json"], "--resource"),
@@ -213,7 +213,7 @@ fn shown(what: &str) -> String {
 }
 
 #[test]
-fn what_the_introduction_shows_is_decided_as_in_a_cluster() {
+fn the_example_of_the_introduction_is_decided_as_in_a_cluster() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
         let path = folder.path().join(name);

@@ -25,7 +25,7 @@ fn pass() -> Vec<RuleResult> {
 }
 
 #[test]
-fn at_the_limit_all_are_held_and_beyond_it_the_last_is_left_out() {
+fn beyond_the_limit_the_object_with_the_last_uid_is_left_out() {
     let mut findings = limited(2, usize::MAX);
     findings.put(&subject("c"), &finder("p"), pass(), 1);
     findings.put(&subject("b"), &finder("p"), pass(), 1);
@@ -59,7 +59,7 @@ fn at_the_limit_all_are_held_and_beyond_it_the_last_is_left_out() {
 }
 
 #[test]
-fn room_is_given_away_by_the_next_whole_scan_where_there_is_enough() {
+fn free_room_goes_to_left_out_objects_in_the_next_whole_scan() {
     let mut findings = limited(16, usize::MAX);
     let names: Vec<_> = (0..18).map(|number| format!("{number:02}")).collect();
     let scan = |findings: &mut Findings| {
@@ -91,7 +91,7 @@ fn room_is_given_away_by_the_next_whole_scan_where_there_is_enough() {
 }
 
 #[test]
-fn what_is_gone_is_remembered_up_to_a_limit_and_beyond_it_that_there_is_some() {
+fn gone_objects_are_remembered_up_to_a_limit_and_beyond_it_as_lost() {
     let mut findings = Findings::with_limits(Limits {
         objects_max: 1,
         bytes_max: usize::MAX,
@@ -111,7 +111,7 @@ fn what_is_gone_is_remembered_up_to_a_limit_and_beyond_it_that_there_is_some() {
 }
 
 #[test]
-fn what_many_share_is_held_once() {
+fn results_that_objects_share_are_held_once() {
     let mut findings = Findings::default();
     findings.put(&subject("a"), &finder("p"), pass(), 1);
     let one = findings.bytes();
@@ -174,7 +174,7 @@ proptest! {
 
     /// The objects that are left out are the same in whatever order unchanged objects come.
     #[test]
-    fn who_is_left_out_is_for_the_objects_to_say_and_not_for_their_order(
+    fn which_objects_are_left_out_does_not_depend_on_their_order(
         puts in prop::collection::btree_map((0..12_u8, 0..3_u8), 1..200_usize, 0..30),
         order in any::<u64>(),
         objects_max in 1..12_usize,

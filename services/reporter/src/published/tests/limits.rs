@@ -23,7 +23,7 @@ fn write(published: &mut PublishedReports, names: &[&str], now: Instant) {
 }
 
 #[test]
-fn at_the_limit_all_are_remembered_and_one_more_is_not() {
+fn reports_are_remembered_up_to_the_limit_and_no_more() {
     let now = Instant::now();
     let mut published = settled(2, now);
     write(&mut published, &["a", "b"], now);
@@ -46,7 +46,7 @@ fn at_the_limit_all_are_remembered_and_one_more_is_not() {
 }
 
 #[test]
-fn a_report_that_is_not_remembered_goes_with_what_was_to_be_said() {
+fn a_report_beyond_the_limit_is_deleted_once_it_has_no_results() {
     let now = Instant::now();
     let mut published = settled(1, now);
     write(&mut published, &["a", "b"], now);
@@ -68,7 +68,7 @@ fn a_report_that_is_not_remembered_goes_with_what_was_to_be_said() {
 }
 
 #[test]
-fn what_fails_and_is_not_remembered_is_looked_at_with_all_others() {
+fn a_failed_write_beyond_the_limit_is_found_by_the_next_look_at_all() {
     let now = Instant::now();
     let mut published = settled(1, now);
     write(&mut published, &["a"], now);
@@ -90,7 +90,7 @@ fn what_fails_and_is_not_remembered_is_looked_at_with_all_others() {
 }
 
 #[test]
-fn a_list_is_taken_in_as_far_as_there_is_room_and_the_next_one_goes_on() {
+fn a_list_is_remembered_up_to_the_limit_and_the_next_one_goes_on() {
     let now = Instant::now();
     let names = ["a", "b", "c", "d"];
     let mut published = PublishedReports::with_limit(2);
@@ -118,7 +118,7 @@ fn a_list_is_taken_in_as_far_as_there_is_room_and_the_next_one_goes_on() {
 
 /// Others that say what they should take all the room: what lies behind them has its turn.
 #[test]
-fn of_those_beyond_the_limit_each_has_its_turn() {
+fn each_report_beyond_the_limit_has_its_turn() {
     let now = Instant::now();
     let mut published = settled(1, now);
     write(&mut published, &["a"], now);

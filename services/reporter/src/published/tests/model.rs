@@ -276,7 +276,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn what_is_not_known_is_left_alone_and_all_else_is_settled(
+    fn reports_of_unread_objects_stay_and_all_others_match_the_results(
         before in prop::collection::btree_map(0..OBJECTS, 0..3_u8, 0..5),
         events in events(),
         unread in prop::collection::btree_set(0..OBJECTS, 0..4),

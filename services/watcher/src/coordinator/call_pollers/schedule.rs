@@ -1,4 +1,4 @@
-//! When a call is made again, and what readers are told meanwhile. Pure.
+//! When a call is made again, and which state its view has meanwhile. Pure.
 
 use std::time::{Duration, Instant};
 

@@ -175,7 +175,7 @@ async fn an_endpoint_that_offers_it_is_asked_for_changes_alone() {
 
 /// Retries, then the endpoint's words, and nothing of them once it answers again.
 #[tokio::test]
-async fn a_failure_is_told_after_retries_and_recovery_at_once() {
+async fn a_failed_call_is_reported_after_retries_and_recovery_at_once() {
     let endpoint = Endpoint::start(|at, _| match at {
         0 => ok("[1]"),
         // Within its retries a failure is nobody's business.

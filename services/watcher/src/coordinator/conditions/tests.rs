@@ -42,7 +42,7 @@ fn said(record: &EntryRecord, stats: Option<&ViewStats>) -> (&'static str, Strin
 }
 
 #[test]
-fn an_entry_is_ready_when_its_readers_were_told_so() {
+fn an_entry_is_ready_once_its_view_was_published_as_synced() {
     let failure = Failure::new("Forbidden", "no");
     let trouble = Failure::new("Unreachable", "refused");
     let failed = ViewState::Failed {

@@ -115,7 +115,7 @@ impl Needs {
     }
 
     /// The entry needed `before` and needs `after`. `between` stands between what begins and what
-    /// ends: readers are told of the new before the old goes.
+    /// ends: readers learn of the new view before the old one goes.
     pub(super) fn exchange(
         &mut self,
         id: &EntryId,

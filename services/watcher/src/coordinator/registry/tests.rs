@@ -283,7 +283,7 @@ fn implicit_entries_come_and_go_with_the_policies_that_need_them() {
 
 /// One record that the log cannot hold would keep every other entry from its readers.
 #[test]
-fn whatever_a_policy_refers_to_its_entry_can_be_written() {
+fn an_entry_of_a_very_long_reference_can_be_written() {
     let mut registry = Registry::default();
     let Reference::Collection(mut long) = collection("pods", true) else {
         panic!("a collection");
@@ -331,7 +331,7 @@ fn a_policy_that_reads_something_else_lets_go_of_what_it_read() {
 }
 
 #[test]
-fn what_is_declared_later_is_resolved_again() {
+fn a_reference_that_is_declared_later_is_resolved_again() {
     let mut registry = Registry::default();
     let undeclared = policy("p", &[collection("pods", false)]);
     registry.apply(undeclared);
@@ -502,7 +502,7 @@ fn references_to_secrets_are_entries_of_each_policy_alone() {
 }
 
 #[test]
-fn what_a_view_is_asked_for_is_what_its_entries_ask_together() {
+fn the_options_of_a_view_combine_those_of_its_entries() {
     let with = |pinned, bytes_max| {
         let Resolution::Found(mut found) = found("pods") else {
             unreachable!()

@@ -105,7 +105,7 @@ fn every_spelling_of_a_resource_is_one_view() {
 }
 
 #[test]
-fn what_cannot_be_served_says_why() {
+fn an_entry_that_cannot_be_served_says_why() {
     for (text, reason, says) in [
         (r#"{}"#, "InvalidSpec", "neither"),
         (

@@ -70,7 +70,7 @@ fn a_condition_is_written_at_once_and_only_once() {
 }
 
 #[test]
-fn what_is_told_of_rules_is_written_once_and_is_no_transition() {
+fn a_status_of_rules_is_written_once_and_is_no_transition() {
     let start = Instant::now();
     let told = |count: u64| {
         Some(RulesStatus::read(
@@ -99,7 +99,7 @@ fn what_is_told_of_rules_is_written_once_and_is_no_transition() {
 }
 
 #[test]
-fn figures_wait_for_their_turn() {
+fn changed_figures_are_written_only_after_their_interval() {
     let start = Instant::now();
     let at = |figures| desired(ready("True", "A"), Some(figures));
     let done = plan(&at(figures(1, 1)), None, FEW, start, clock(1)).unwrap();
@@ -134,7 +134,7 @@ fn after_a_restart_what_the_object_says_is_not_written_again() {
 }
 
 #[test]
-fn what_others_say_is_kept() {
+fn conditions_that_others_wrote_are_kept() {
     let mut first = desired(ready("True", "A"), None);
     first.conditions = ready("True", "B").put_into(&[], clock(1));
     first.conditions[0].type_ = "Other".into();
@@ -178,7 +178,7 @@ fn status_target(name: &str) -> StatusTarget {
 /// However many statuses there are, conditions are written at once, and what is no news is written so
 /// often that all together stay few.
 #[test]
-fn of_many_statuses_news_come_first_and_figures_are_few() {
+fn conditions_are_written_before_figures_and_figures_are_limited() {
     const COUNT: usize = 10_000;
     let (start, mut slots) = (Instant::now(), Slots::default());
     let names = (0..COUNT).map(|n| format!("e{n}"));

@@ -90,7 +90,7 @@ fn records_and_beats_make_one_picture() {
 }
 
 #[test]
-fn only_what_people_are_told_counts_as_a_change() {
+fn only_changed_figures_count_as_a_change_of_a_view() {
     let (mut table, now) = (ViewStatusTable::default(), Instant::now());
     table.beat(beat(50, 1), now);
     assert_eq!(table.take_changed().len(), 1);
@@ -125,7 +125,7 @@ fn a_view_is_evicted_when_every_live_replica_let_it_go() {
 }
 
 #[test]
-fn what_a_new_reading_of_the_log_lacks_is_forgotten() {
+fn a_view_absent_from_a_reread_log_is_forgotten() {
     let (mut table, now) = (ViewStatusTable::default(), Instant::now());
     table.log(control(ViewState::Synced));
     table.log(LogEvent::Restart {

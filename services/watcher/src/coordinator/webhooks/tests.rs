@@ -174,7 +174,7 @@ fn webhooks_that_come_and_go_move_no_policy_that_is_in_force() {
 }
 
 #[test]
-fn who_is_not_listened_to_is_not_taken_for_absent() {
+fn webhooks_that_were_never_listened_to_do_not_count_as_absent() {
     let webhooks = Webhooks::default();
     let now = Instant::now() + AWAY_MAX * 2;
     assert!(webhooks.still_enforce(now).is_ok());
@@ -183,7 +183,7 @@ fn who_is_not_listened_to_is_not_taken_for_absent() {
 }
 
 #[test]
-fn only_news_is_news() {
+fn only_a_change_of_what_is_enforced_is_news() {
     let (mut webhooks, now) = after(&[]);
     assert!(webhooks.heard(beat("w1", 5, 5), now));
     assert!(!webhooks.heard(beat("w1", 5, 5), now));

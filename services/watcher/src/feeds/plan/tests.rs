@@ -33,7 +33,7 @@ fn labelled(count: usize) -> Vec<Collection> {
 }
 
 #[test]
-fn what_lies_within_another_source_is_derived_from_it() {
+fn a_view_within_another_source_is_derived_from_its_watch() {
     let within = [
         collection(&[], "", ""),
         collection(&["a", "b"], "", ""),

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::source::apiserver::{Fault, with_sources};
 
-/// The longest part of an error document that is told.
+/// The longest part of an error document that a message repeats.
 const PROBLEM_CHARS_MAX: usize = 512;
 
 /// Why a call has no result. Says nothing that may be secret.
@@ -87,7 +87,7 @@ pub(crate) enum CallFault {
     },
 }
 
-/// The field of `metav1.Status` that is told.
+/// The field of `metav1.Status` that a message repeats.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Status {

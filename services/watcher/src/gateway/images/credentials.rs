@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_most_of_an_image_is_taken() {
+    fn the_most_specific_credential_for_an_image_is_taken() {
         let keys = [
             "ghcr.io",
             "ghcr.io/shop",
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_signs_in_is_read() {
+    fn every_form_of_credential_is_read() {
         let parsed = |entry: &str| {
             let text = format!(r#"{{"auths": {{"a": {entry}}}}}"#);
             let config = Config::parse(text.as_bytes()).unwrap();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_file_is_told_without_what_is_in_it() {
+    fn an_invalid_credentials_file_is_refused_without_its_content() {
         for text in ["", "[]", "{}", r#"{"auths": []}"#, "hunter2"] {
             let wrong = Config::parse(text.as_bytes()).unwrap_err().to_string();
             assert!(wrong.contains("no JSON object with `auths`"), "{wrong}");

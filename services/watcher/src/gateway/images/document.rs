@@ -160,7 +160,7 @@ mod tests {
 
     /// The entry that is taken is the first for the platform; one that names none is for it.
     #[test]
-    fn of_an_index_the_first_manifest_of_the_platform_is_taken() {
+    fn the_first_manifest_of_the_platform_in_an_index_is_taken() {
         let digest = |n: u32| format!("sha256:{n:064}");
         let entry = |n: u32, system: &str, architecture: &str| json!({"digest": digest(n), "platform": {"os": system, "architecture": architecture}});
         let attestation = entry(9, "unknown", "unknown");
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_configuration_is_told_apart() {
+    fn a_manifest_without_a_configuration_says_what_it_is() {
         for (manifest, says) in [
             (
                 json!({"schemaVersion": 1, "fsLayers": []}),

@@ -26,7 +26,7 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// The first that exists counts.
 const FILE_NAMES: [&str; 2] = [".dockerconfigjson", "config.json"];
 
-/// Folders within a folder that are looked at when it is told what is there. More can be named.
+/// Folders within a folder that are looked through to list its secrets. A secret beyond them can still be named.
 const FOLDERS_TOLD_MAX: usize = 1_000;
 
 /// Files of credentials, and folders of them. Of two that say the same of an image, the first counts.
@@ -171,7 +171,7 @@ fn best(configs: &[Read], host: &str, repository: &str) -> Result<Option<Credent
     Ok(best.map(|(_, credential)| credential))
 }
 
-/// The log has the path; who wrote a Pod is not told it.
+/// The process log has the path; the answer to the author of a Pod does not.
 fn wrong(path: &Path, problem: &str) -> CallFault {
     tracing::error!(path = %path.display(), problem, "a file of registries' credentials is wrong");
     CallFault::Credentials
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_several_files_what_says_most_counts_and_then_the_first() {
+    async fn the_most_specific_credential_of_all_files_counts_then_the_first() {
         let folder = tempfile::tempdir().unwrap();
         let one = file(
             &folder,
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_in_a_folder_by_name_is_told() {
+    async fn the_secrets_mounted_in_a_folder_are_listed_by_name() {
         let mounts = Mounts::new();
         let text = || auths(&[("ghcr.io", "me")]);
         mounts.write(

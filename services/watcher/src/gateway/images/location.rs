@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reference_is_not_asked_for() {
+    fn a_malformed_image_reference_is_refused() {
         let long = "a/".repeat(REFERENCE_BYTES_MAX / 2);
         let other = format!("ghcr.io/a@sha512:{}", "a".repeat(128));
         for reference in [

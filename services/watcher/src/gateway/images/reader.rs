@@ -1,7 +1,7 @@
 //! Asks one image's registry, as long as the image is read, and signs in where it asks for it.
 //!
 //! The author of a Pod names the registry, which may be anybody's. So credentials are found by the registry's
-//! own name, and sent to it and to whoever it sends for a token, and to nobody that a redirect leads to:
+//! own name. They are sent to it and to the token server that it names, and to no target of a redirect:
 //! only what the registry itself says is taken for its challenge.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};

@@ -207,7 +207,7 @@ async fn an_image_is_read_by_tag_and_by_digest() {
 const WAIT: Duration = Duration::from_secs(5);
 
 #[tokio::test]
-async fn what_stands_in_the_answer_of_some_host_is_not_told() {
+async fn the_body_of_a_registrys_error_is_not_repeated() {
     let endpoint = Endpoint::start(|_, _| status(500, "the inner page")).await;
     let reference = format!("{}/shop/web:one", endpoint.address);
     let (code, message) = error(&images(&endpoint), &reference).await;
@@ -219,7 +219,7 @@ async fn what_stands_in_the_answer_of_some_host_is_not_told() {
 }
 
 #[tokio::test]
-async fn only_so_many_are_read_at_one_time() {
+async fn image_reads_at_one_time_are_limited() {
     let (_endpoint, images) = open().await;
     let permits = u32::try_from(READS_AT_ONCE).unwrap();
     let all = Arc::clone(&images.permits);
@@ -235,7 +235,7 @@ async fn only_so_many_are_read_at_one_time() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told_and_not_remembered() {
+async fn a_failed_image_read_says_why_and_is_not_cached() {
     let (endpoint, images) = open().await;
     let wrong = digest(b"wrong");
     for (suffix, code, says) in [
@@ -274,7 +274,7 @@ async fn what_is_wrong_is_told_and_not_remembered() {
 
 /// Hosts that no option names use https, and may not be at a loopback address.
 #[tokio::test]
-async fn who_is_not_named_is_not_asked_where_no_registry_is() {
+async fn a_registry_that_no_option_names_is_not_asked_at_loopback() {
     let (endpoint, _) = open().await;
     let host = format!("localhost:{}", endpoint.address.port());
     for (registries, says) in [

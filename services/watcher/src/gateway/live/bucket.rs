@@ -48,7 +48,7 @@ mod tests {
 
     /// A burst, then a steady rate, then a burst again.
     #[test]
-    fn a_second_has_so_many_tokens() {
+    fn a_bucket_allows_a_burst_and_then_a_steady_rate() {
         let begun = Instant::now();
         let mut bucket = Bucket::new(4, begun);
         let mut take = |at_ms: u32, most_ms: u32| {

@@ -368,7 +368,7 @@ async fn off_thread<T: Send + 'static>(
     done.unwrap_or_else(|_| Err(ended()))
 }
 
-/// In the words of whoever was asked.
+/// The error of a failed read, in the words of the server that was asked.
 fn read_failed(fault: &CallFault) -> FactError {
     FactError::LiveReadFailed {
         code: match fault {

@@ -382,7 +382,7 @@ async fn the_deadline_is_kept() {
 
 /// Over its limits a watcher says that it is busy.
 #[tokio::test]
-async fn over_the_limits_a_watcher_says_so() {
+async fn a_watcher_over_its_limits_answers_that_it_is_busy() {
     let mut rig = Rig::new(LiveArgs {
         live_reads_per_second: 1,
         ..LiveArgs::default()
@@ -439,7 +439,7 @@ async fn a_huge_answer_is_an_error() {
 
 /// Those who stop leave no request without an answer.
 #[tokio::test]
-async fn stopping_leaves_the_place() {
+async fn a_gateway_that_stops_leaves_its_bus_address() {
     let mut rig = Rig::new(LiveArgs::default()).await;
     rig.policy("", "p", reads()).await;
     let request = get("p", "version", "/version");

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn that_nobody_says_who_we_are_is_told_from_that_nobody_answers() {
+    async fn an_api_server_that_hides_our_user_differs_from_a_silent_one() {
         let named = json!({"status": {"userInfo": {"username": "w"}}});
         let user = async |code, body: &Value| user(&answers(code, body)).await.ok();
         assert_eq!(user(201, &named).await, Some(Writer::Known("w".into())));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_is_asked_for_where_one_is_read() {
+    async fn the_right_to_list_is_needed_only_where_a_list_is_read() {
         let kind = |namespaced| KindRecord {
             gvr: anteroom_model::GroupVersionResource::new("", "v1", "things"),
             kind: "Thing".into(),

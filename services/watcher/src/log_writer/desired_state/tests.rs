@@ -114,7 +114,7 @@ fn started() -> DesiredState {
 }
 
 #[test]
-fn a_feeder_that_begins_late_is_told_all_and_then_changes() {
+fn a_feeder_that_begins_late_gets_the_whole_state_and_then_changes() {
     let mut state = started();
     state.begin(group());
     state.begin(Group(if group().0 == 1 { 2 } else { 1 }));
@@ -146,7 +146,7 @@ fn a_feeder_that_begins_late_is_told_all_and_then_changes() {
 }
 
 #[test]
-fn it_is_settled_only_when_both_views_are_whole() {
+fn the_desired_state_is_settled_only_when_both_views_are_synced() {
     let mut state = started();
     state.begin(group());
     state.take(group());
@@ -160,7 +160,7 @@ fn it_is_settled_only_when_both_views_are_whole() {
 
 /// Unknown is not absent: a recreated log removes nothing until it is read completely.
 #[test]
-fn what_a_new_reading_lacks_is_gone_only_when_it_is_whole() {
+fn objects_absent_from_a_reread_log_go_only_once_it_is_read_whole() {
     let mut state = started();
     state.begin(group());
     caught_up(&mut state);
@@ -241,7 +241,7 @@ fn a_record_that_cannot_be_read_takes_nothing_away() {
 
 /// The number of references bounds the pending and finished work, whatever changes happen.
 #[test]
-fn a_hundred_thousand_references_are_told_once_each() {
+fn a_hundred_thousand_references_are_handed_on_once_each() {
     const REFERENCES: usize = 100_000;
     let mut state = started();
     state.begin(group());

@@ -16,7 +16,7 @@ fn lease(holder: &str) -> Lease {
 }
 
 #[test]
-fn whose_the_lease_is() {
+fn a_lease_is_free_own_or_held_by_another() {
     assert_eq!(claim(None, "me"), Claim::Free);
     assert_eq!(claim(Some(&lease("")), "me"), Claim::Free, "handed over");
     assert_eq!(
@@ -31,7 +31,7 @@ fn whose_the_lease_is() {
 }
 
 #[test]
-fn the_one_with_whom_a_group_belongs_goes_first() {
+fn the_watcher_a_group_belongs_with_takes_it_first() {
     let none = Duration::ZERO;
     assert_eq!(step(Some(none), none, true), Step::Take);
     assert_eq!(step(Some(none), none, false), Step::Wait(LOOK_INTERVAL));

@@ -23,7 +23,7 @@ fn stands(holder: &str) -> Beat {
 }
 
 #[test]
-fn every_group_belongs_with_one_and_all_get_their_share() {
+fn every_group_belongs_with_one_member_and_loads_are_even() {
     for n in 1..=12_usize {
         let names: BTreeSet<_> = (0..n).map(|n| format!("watcher-{n}")).collect();
         let division = divide(&names);
@@ -39,7 +39,7 @@ fn every_group_belongs_with_one_and_all_get_their_share() {
 }
 
 #[test]
-fn who_goes_takes_little_along() {
+fn a_member_that_leaves_moves_few_groups_of_others() {
     let all = divide(&members(&["a", "b", "c"]));
     let without = divide(&members(&["a", "b"]));
     let kept = all
@@ -90,7 +90,7 @@ async fn a_group_is_handed_over_only_when_it_stays_better_placed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_counts_from_the_last_word_of_this_term() {
+async fn silence_counts_from_the_last_beat_of_this_term() {
     let me = Members::new("a");
     let (group, begun) = (Group(3), Instant::now());
     let lead = |term| Beat {

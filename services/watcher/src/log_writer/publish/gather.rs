@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_in_a_hurry_ends_the_wait() {
+    async fn a_control_record_or_a_full_batch_ends_the_wait() {
         let (publisher, lease) = opened();
         let mut pace = Pace::default();
         pace.begin();

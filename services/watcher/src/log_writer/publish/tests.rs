@@ -104,7 +104,7 @@ async fn control_records_are_written_in_a_group_that_is_never_quiet() {
 
 /// A bus that takes smaller messages than it did ends the term: the next one knows what is too large.
 #[tokio::test(start_paused = true)]
-async fn what_the_bus_takes_no_more_ends_the_term() {
+async fn a_message_that_the_bus_finds_too_large_ends_the_term() {
     let bus = LocalBus::new();
     let (fence, incarnation) = writing(&bus).await;
     let (publisher, lease) = opened();

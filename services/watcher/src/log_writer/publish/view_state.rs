@@ -201,7 +201,7 @@ impl ViewWriteState {
         self.wanted.contains_key(key) || self.unusable.contains_key(key)
     }
 
-    /// Returns whether something newer was heard of the object.
+    /// Returns whether a newer version of the object is known.
     fn is_outdated(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {
         let older = |than: &ResourceVersion| version.compare(than) == Some(Ordering::Less);
         let known = self.wanted.get(key);

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_registered_and_not_served_is_kept_and_all_else_is_gone() {
+    fn kinds_of_a_registered_but_unserved_group_stay_and_others_go() {
         let before = catalog(&[("", "pods"), ("a", "x"), ("a", "y"), ("b", "z"), ("c", "w")]);
         let mut now = catalog(&[("", "pods"), ("a", "x")]);
         assert!(is_any(&before, &now));

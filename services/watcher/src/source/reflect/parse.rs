@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn events_by_type() {
+    fn watch_events_are_read_by_type() {
         let object = r#"{"metadata":{"name":"a","resourceVersion":"3"}}"#;
         let event =
             |kind: &str, object: &str| line(&format!(r#"{{"type":"{kind}","object":{object}}}"#));

@@ -128,7 +128,7 @@ fn forbidding(
 /// An API server that starts forbids everything until it has read its rules: nobody's rights
 /// were taken away.
 #[tokio::test(start_paused = true)]
-async fn what_is_forbidden_by_an_api_server_that_is_not_ready_is_not_believed() {
+async fn a_refusal_by_an_unready_api_server_is_not_believed() {
     let (mut notes, asked, allow) = forbidding(3);
     while asked.load(Ordering::Relaxed) < 3 {
         match notes.recv().await.unwrap() {
@@ -148,7 +148,7 @@ async fn what_is_forbidden_by_an_api_server_that_is_not_ready_is_not_believed() 
 
 /// One that is ready is believed at its second word, and asked no more whether it is.
 #[tokio::test(start_paused = true)]
-async fn what_is_forbidden_by_an_api_server_that_is_ready_is_believed_at_once() {
+async fn a_refusal_by_a_ready_api_server_is_believed_at_once() {
     let (mut notes, asked, allow) = forbidding(0);
     for _ in 0..3 {
         match notes.recv().await.unwrap() {

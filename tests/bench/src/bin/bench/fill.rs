@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_an_api_server_writes_is_not_posted() {
+    fn fields_that_only_an_api_server_writes_are_not_posted() {
         let source = generate::Cluster {
             seed: 1,
             namespaces: 3,

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_named_whole_or_not_at_all() {
+    fn options_of_a_peer_are_given_all_together_or_not_at_all() {
         let parse = |args: &[&str]| Cli::try_parse_from([&["bench"], args].concat());
         assert!(parse(&[]).is_ok_and(|cli| cli.peer.peer.is_none()));
         assert!(parse(&["--peer", "https://127.0.0.1:1/validate"]).is_err());

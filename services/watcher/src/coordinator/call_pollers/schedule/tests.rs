@@ -43,7 +43,7 @@ fn letter(report: &Report) -> char {
 
 /// Retries first, then the error or the last good data; recovery at once.
 #[test]
-fn what_readers_are_told_while_a_call_fails() {
+fn a_failing_call_reports_trouble_then_the_error_or_stale_data() {
     let stale = |seconds| OnFailure::ServeStale(SECOND * seconds);
     for (retries, on_failure, outcomes, expected) in [
         (1, OnFailure::Error, "+++", "ggg"),
@@ -95,7 +95,7 @@ fn data_of_an_earlier_term_are_served_by_their_age() {
 
 /// An interval with jitter, and retries that are sooner.
 #[test]
-fn how_long_it_waits() {
+fn a_call_waits_its_interval_and_retries_sooner() {
     let now = Instant::now();
     let spec = spec(100, 20, OnFailure::Error);
     let mut schedule = Schedule::default();
@@ -126,7 +126,7 @@ fn how_long_it_waits() {
 
 /// The schedule wakes in time to report that stale data are too old.
 #[test]
-fn it_wakes_when_stale_data_become_too_old() {
+fn the_schedule_wakes_when_stale_data_become_too_old() {
     let spec = spec(600, 1, OnFailure::ServeStale(SECOND * 5));
     let (now, mut schedule) = (Instant::now(), Schedule::default());
     schedule.step(&spec, Outcome::Answered, now, 0.5);

@@ -165,7 +165,7 @@ async fn a_silent_endpoint_is_given_up() {
 }
 
 #[tokio::test]
-async fn what_is_sent() {
+async fn a_call_sends_its_method_query_and_headers() {
     let endpoint = Endpoint::start(|_, request| {
         let header = |name| request.headers().get(name).and_then(|v| v.to_str().ok());
         let said = [

@@ -9,7 +9,7 @@ fn spec(call: serde_json::Value) -> CallSpec {
 
 /// Intervals and retries, in the form of the proposal and in the shipped one.
 #[test]
-fn how_often_a_call_is_made() {
+fn the_interval_and_retries_of_a_call_are_read_in_both_forms() {
     for (call, seconds, retries) in [
         (json!({"url": "https://x"}), 600, 3),
         (
@@ -41,7 +41,7 @@ fn how_often_a_call_is_made() {
 
 /// Entries share a view exactly if they make the same call in the same way.
 #[test]
-fn whatever_makes_the_call_is_in_its_identity() {
+fn every_part_of_a_call_is_in_its_identity() {
     let service = |key: &str, value: &str| json!({"service": {"url": "https://x/a", "headers": [{"key": key, "value": value}]}});
     let calls = [
         json!({"url": "https://x/a"}),
@@ -98,7 +98,7 @@ fn user_information_is_sent_as_a_header() {
 }
 
 #[test]
-fn a_path_can_mean_one_thing_only() {
+fn a_path_that_is_ambiguous_is_refused() {
     for path in ["/", "/version", "/api/v1/pods?labelSelector=a%3Db", "/a/b/"] {
         assert_eq!(check_path(path), Ok(()), "{path}");
     }

@@ -91,7 +91,7 @@ async fn a_token_is_fetched_where_it_is_asked_for() {
 
 /// Every kind of challenge, with every kind of credential.
 #[tokio::test]
-async fn whoever_has_credentials_signs_in() {
+async fn each_kind_of_credential_answers_each_kind_of_challenge() {
     let identity = r#"{"identitytoken": "i&d"}"#;
     for (shown, challenge, entry, asked) in [
         (BASIC, r#"Basic realm="reg""#, ME, None),
@@ -136,7 +136,7 @@ async fn an_identity_token_is_posted() {
 
 /// Each registry gets what is for it; others, wherever they point at, get nothing.
 #[tokio::test]
-async fn nobody_gets_the_credentials_of_another() {
+async fn no_registry_gets_the_credentials_of_another() {
     let (mine, seen_mine) = registry(BASIC, r#"Basic realm="reg""#).await;
     // It asks as `mine` does, with its name as realm and as service.
     let evil = r#"Basic realm="{host}", Bearer realm="http://{host}/token",service="reg""#;
@@ -184,7 +184,7 @@ async fn only_the_registry_itself_is_signed_in_to() {
 }
 
 #[tokio::test]
-async fn who_asks_for_more_than_there_is_is_not_given_it() {
+async fn a_challenge_that_no_credential_meets_is_an_error_that_says_why() {
     let elsewhere = File::new("other.example", ME);
     let wrong = File::new("*", r#"{"auth": "?"}"#);
     let of_all = File::new("*.*.*.*", ME);
@@ -271,7 +271,7 @@ async fn an_answer_with_a_token_is_limited() {
 
 /// A file that cannot be read may have been the one that signs in.
 #[tokio::test]
-async fn without_its_credentials_it_is_not_anybody() {
+async fn unreadable_credentials_are_an_error_and_no_anonymous_read() {
     let (endpoint, seen) = registry("Bearer let-me-in", BEARER).await;
     let host = endpoint.address.to_string();
     let file = File::new(&host, r#"{"auth": "?"}"#);

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_without_anything_grow() {
+    fn page_sizes_grow_while_pages_are_empty() {
         let mut page = Page::at("");
         let grown: Vec<_> = (0..4)
             .map(|_| {

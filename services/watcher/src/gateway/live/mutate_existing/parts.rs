@@ -26,7 +26,7 @@ const NAMES_ALONE: &str = "application/json;as=PartialObjectMetadataList;g=meta.
 
 impl Reader {
     /// The next part. Where one page cannot be read since it is too large, smaller ones are; an object that is too
-    /// large alone is told, and those behind it are read.
+    /// large alone is reported, and those behind it are read.
     pub(super) async fn part(
         &self,
         kind: &KindRecord,

@@ -105,7 +105,7 @@ mod tests {
 
     /// The API server decodes a path before it takes it apart, so `%2F` leads on, too.
     #[test]
-    fn a_name_leads_to_nothing_but_what_it_names() {
+    fn an_object_name_cannot_lead_to_another_path() {
         let (inside, outside) = (kind("pods", true), kind("namespaces", false));
         let of = |kind: &KindRecord, namespace: &str, name: &str| {
             let (namespace, name) = (namespace.to_owned(), name.to_owned());

@@ -155,7 +155,7 @@ fn write_code(outcome: LiveOutcome) -> u16 {
 }
 
 #[tokio::test]
-async fn what_a_target_means_is_read_part_by_part() {
+async fn existing_targets_are_read_page_by_page() {
     let rig = rig().await;
     let ask = |objects| asked(&rig, LiveCall::Existing { objects });
     let found = result(ask(objects("Pod", "web-*")).await);
@@ -206,7 +206,7 @@ async fn a_list_that_has_become_too_old_goes_on_where_the_api_server_says() {
 
 /// A named object needs no list, and no right to list.
 #[tokio::test]
-async fn one_that_is_named_is_read_alone_and_its_labels_are_looked_at_here() {
+async fn a_named_target_is_read_alone_and_its_labels_are_matched_here() {
     let rig = rig().await;
     for (selector, count) in [
         ("app=web", Some(1)),
@@ -225,7 +225,7 @@ async fn one_that_is_named_is_read_alone_and_its_labels_are_looked_at_here() {
 
 /// A 404 of one object may mean that the kind is missing. Only a list tells.
 #[tokio::test]
-async fn what_is_not_found_is_not_there_where_a_list_lacks_it() {
+async fn a_target_not_found_counts_as_absent_only_if_a_list_confirms_it() {
     let rig = rig().await;
     let ask = async |name: &str| {
         let objects = objects("Pod", name);
@@ -244,7 +244,7 @@ async fn what_is_not_found_is_not_there_where_a_list_lacks_it() {
 }
 
 #[tokio::test]
-async fn what_a_rule_has_changed_is_written_over_what_it_was_made_of() {
+async fn a_changed_target_is_written_only_over_the_version_it_was_read_at() {
     let rig = rig().await;
     let put = |object: Value| asked(&rig, LiveCall::Write { target: 0, object });
     assert_eq!(result(put(pod("web-1")).await), Value::Null);
@@ -273,7 +273,7 @@ async fn what_a_rule_has_changed_is_written_over_what_it_was_made_of() {
 }
 
 #[tokio::test]
-async fn what_is_lacking_is_told() {
+async fn the_rights_that_a_write_lacks_are_named() {
     let rig = rig().await;
     let call = LiveCall::MayWrite {
         objects: objects("Pod", "web-*"),

@@ -27,7 +27,7 @@ async fn open() -> (Endpoint, Rig) {
 
 /// A remembered image has its true age for every caller.
 #[tokio::test]
-async fn a_remembered_image_is_told_with_its_age() {
+async fn a_cached_image_is_answered_with_its_age() {
     let (endpoint, mut rig) = open().await;
     let reference = format!("{}/shop/web:one", endpoint.address);
     let context = json!([{"name": "i", "imageRegistry": {"reference": reference}}]);

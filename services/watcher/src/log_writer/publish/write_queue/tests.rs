@@ -306,7 +306,7 @@ fn an_object_that_cannot_be_published_fails_its_view_until_it_goes() {
 
 /// A record that the bus never takes would hold up everything behind it.
 #[test]
-fn what_the_log_cannot_hold_fails_its_view_and_holds_up_no_other() {
+fn an_object_too_large_for_the_log_fails_only_its_own_view() {
     let (mut queue, mut reader) = (WriteQueue::new(1), Reader::default());
     queue.limit_messages(100_000);
     let [one, other] = ["a", "b"].map(|name| queue.open(info(name), HashMap::new()));
@@ -367,7 +367,7 @@ fn a_view_that_is_dropped_and_wanted_again_begins_anew() {
 }
 
 #[test]
-fn batches_keep_their_limits() {
+fn batches_stay_within_their_limits() {
     let mut queue = WriteQueue::new(1);
     let lease = queue.open(info("a"), HashMap::new());
     let large = Bytes::from(vec![0; BATCH_BYTES_MAX / 2]);
@@ -395,7 +395,7 @@ fn batches_keep_their_limits() {
 }
 
 #[test]
-fn the_age_of_news_counts_what_waits() {
+fn the_news_age_counts_changes_that_wait_to_be_written() {
     let start = Instant::now();
     let later = |ms| start + Duration::from_millis(ms);
     let mut queue = WriteQueue::new(1);
@@ -552,7 +552,7 @@ proptest! {
 
 /// A written record has a position, by which a policy's place in the log is found.
 #[test]
-fn what_was_handed_in_has_a_position_once_it_is_written() {
+fn a_queued_object_has_a_log_position_once_it_is_written() {
     let now = Instant::now();
     let mut queue = WriteQueue::new(1);
     let mut log = Reader::default();

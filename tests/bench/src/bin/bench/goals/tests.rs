@@ -13,7 +13,7 @@ fn met(report: &Value, measure: &str) -> Option<bool> {
 }
 
 #[test]
-fn what_was_not_measured_is_neither_met_nor_missed() {
+fn a_goal_that_was_not_measured_is_neither_met_nor_missed() {
     assert!(all(&json!({})).iter().all(|goal| goal.met.is_none()));
 }
 
@@ -52,7 +52,7 @@ fn goals_are_met_up_to_their_limit() {
 }
 
 #[test]
-fn what_can_be_no_figure_meets_no_goal() {
+fn a_figure_that_is_not_measurable_meets_no_goal() {
     let delta = |few: Value, many: Value| {
         let side = |us: Value| json!({ "with_indexes": { "cpu_us_per_delta": us } });
         json!({ "scenarios": [{ "name": "delta", "quick": false,

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_stand_under_each_other() {
+    fn the_page_shows_the_peers_row_under_our_own() {
         let row = |cpu: Value| {
             let load = json!({ "decisions": 40, "decisions_per_second": 3.94,
                 "latency_ms": { "p50": 252.0, "p99": 438.0, "p999": 438.0, "max": 440.0 } });
